@@ -1,11 +1,10 @@
-"""Count the iterations of ADMM with accelerations that the engine does not have, and with its own.
+"""Compare the iterations of ADMM with several accelerations and those of the engine.
 
 ``python benchmarks/accelerations.py --out docs/images/accelerations.png`` solves instances of three
 workloads at score scales from 0.1 to 100, one component at a time, by the engine's own loop without
-its polish and acceleration. After every iteration one thing is done to it after the other:
-over-relaxation, balanced residuals by the engine's rule, spectral step sizes (Xu, Figueiredo &
-Goldstein 2017), and Anderson acceleration with a safeguard (Walker & Ni 2011). The last row is the
-engine as it is.
+its polish and acceleration. The methods add, one after the other: over-relaxation, balanced
+residuals by the engine's rule, spectral step sizes (Xu, Figueiredo & Goldstein 2017), and Anderson
+acceleration with a safeguard (Walker & Ni 2011). The last row is the unmodified engine.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from lpsmap import ConvergenceWarning, FactorGraph
 from lpsmap_core.engine.admm import advance_components
 from lpsmap_core.engine.loop import Limits
 from lpsmap_core.engine.options import Options
-from lpsmap_core.engine.polish import make_tools
+from lpsmap_core.engine.polish import make_loop_workspace
 from lpsmap_core.engine.state import initial_state
 from lpsmap_core.engine.step_size import BALANCE_PERIOD, BALANCE_RATIO, balanced_step_size
 from lpsmap_core.layout.layout import build_layout
@@ -45,20 +44,21 @@ NAMES = ("matching 8x14", "tree+budget n=20", "sequence 14x20 + AtMostOne")
 SCALES = (0.1, 1.0, 10.0, 100.0)
 
 CORRELATED = 0.2
-"""Of the spectral step size: how well two changes have to agree to be believed."""
+"""Correlation that the spectral step size requires of two changes."""
 
 MEMORY = 8
 """Iterates that Anderson acceleration combines."""
 
 SAFEGUARD = 1.5
-"""An accelerated iterate is given up if it moves this many times as far as the one before did."""
+"""An accelerated iterate is rejected if its residual is this many times that of the previous
+one."""
 
 FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Method:
-    """What is added to the plain loop."""
+    """A variant of the plain loop."""
 
     relaxation: float = 1.0
     step_size: str = "fixed"
@@ -86,7 +86,7 @@ class ScaledNormal:
         self._scale, self._rng = scale, np.random.default_rng(seed)
 
     def standard_normal(self, size: int | tuple[int, ...]) -> FloatArray:
-        """Return such numbers."""
+        """Return scaled normal numbers."""
         return self._scale * self._rng.standard_normal(size)
 
 
@@ -95,10 +95,10 @@ class ScaledNormal:
 
 @dataclass
 class Step:
-    """One iteration: where it started, as one number a link, and where it led."""
+    """One iteration: its start, as one number per link, and its result."""
 
     w: FloatArray
-    """``lambda + gamma u``, which is all that an iteration depends on."""
+    """``lambda + gamma u``; an iteration depends on nothing else."""
     image: FloatArray
     z: FloatArray
     """The copies that the factors chose."""
@@ -109,9 +109,9 @@ class Step:
 
 
 class Loop:
-    """The engine's loop on a graph that is one component, an iteration at a time.
+    """The engine's loop on a graph of one component, one iteration at a time.
 
-    Numbers on links are in the order and in the signs of the variables.
+    Values on links have the order and signs of the variables.
     """
 
     def __init__(self, graph: FactorGraph, method: Method, tol: float) -> None:
@@ -126,14 +126,14 @@ class Loop:
         self._degree = np.diff(part.variable_offsets)
         self._owner = np.repeat(np.arange(part.n_variables), self._degree)
         limits = Limits(0, 0, A_FEW, tol, False, method.relaxation)
-        tools = make_tools(state, False)
+        tools = make_loop_workspace(state, False)
         self._advance = lambda stop: advance_components(
             state, np.zeros(1, dtype=np.int64), tools, limits._replace(stop=stop)
         )
 
     @property
     def gamma(self) -> float:
-        """The step size; the loop goes on from the means and duals with another one."""
+        """The step size; setting it keeps the means and duals."""
         return float(self.progress.step_size[0])
 
     @gamma.setter
@@ -142,7 +142,7 @@ class Loop:
 
     @property
     def w(self) -> FloatArray:
-        """Where the loop is."""
+        """The state of the loop."""
         w: FloatArray = self.iterate.duals + self.gamma * self.iterate.u[self._owner]
         return w
 
@@ -169,9 +169,9 @@ class Loop:
 
 
 def spectral(before: Step, step: Step, gamma: float) -> float:
-    """Return the curvature of the local problems along what happened lately.
+    """Return the curvature of the local problems along the latest change.
 
-    The means have no curvature, so that it is the whole of the rule. Scores fall as copies rise.
+    The means have no curvature, so this is the complete rule. Scores decrease as copies increase.
     """
     d_dual, d_z = step.intermediate - before.intermediate, step.z - before.z
     product, of_z, of_dual = d_dual @ d_z, d_z @ d_z, d_dual @ d_dual
@@ -183,13 +183,13 @@ def spectral(before: Step, step: Step, gamma: float) -> float:
 
 @dataclass
 class Anderson:
-    """Combines the latest iterates to where their moves would cancel."""
+    """Combines the latest iterates so that their residuals cancel."""
 
     steps: collections.deque[Step] = field(default_factory=lambda: collections.deque(maxlen=MEMORY))
     accelerated: bool = False
 
     def next(self, step: Step) -> FloatArray:
-        """Return where to go on; back to the last image if the latest combination was worse."""
+        """Return the next iterate; the last image if the latest combination was worse."""
         moved = float(np.linalg.norm(step.image - step.w))
         if self.accelerated and self.steps:
             latest = self.steps[-1]
@@ -207,13 +207,13 @@ class Anderson:
         return combined
 
     def clear(self) -> None:
-        """Forget what was found, with another step size, say."""
+        """Discard the history, for example after a change of the step size."""
         self.steps.clear()
         self.accelerated = False
 
 
 def iterations(graph: FactorGraph, method: Method, tol: float, limit: int) -> float:
-    """Return how many iterations a method takes; inf if the limit does not suffice."""
+    """Return the number of iterations of a method; inf if the limit does not suffice."""
     loop, anderson, before = Loop(graph, method, tol), Anderson(), None
     first = loop.gamma
     for i in range(1, limit + 1):
@@ -237,7 +237,7 @@ def iterations(graph: FactorGraph, method: Method, tol: float, limit: int) -> fl
 
 
 def iterations_of_engine(graph: FactorGraph, tol: float, limit: int) -> float:
-    """Return how many iterations the engine takes."""
+    """Return the number of iterations of the engine."""
     solution = graph.solve(tol=tol, max_iter=limit, threads=1)
     return float(solution.iterations.max()) if solution.ok else np.inf
 
@@ -246,7 +246,7 @@ def iterations_of_engine(graph: FactorGraph, tol: float, limit: int) -> float:
 
 
 def draw(found: dict[str, dict[float, dict[str, FloatArray]]], out: Path) -> None:
-    """Draw median and worst, a panel for every workload."""
+    """Draw median and worst numbers, with a panel for every workload."""
     figure, axes = plt.subplots(1, len(found), figsize=(12, 4.2), sharey=True, layout="constrained")
     for axis, (name, by_scale) in zip(axes, found.items(), strict=True):
         for i, method in enumerate([*METHODS, ENGINE]):

@@ -1,8 +1,8 @@
-"""What structured alignments cost in training: a step of a network with them, and with softmax.
+"""Measure the cost of training steps with structured alignments and with softmax.
 
-The networks are those of ``experiments/nli``, and so are the pairs of sentences, in batches of 128.
-``python benchmarks/attention.py`` trains them in turns, with one thread, and prints processor
-times. Data are looked for where the experiments look for them.
+The networks and pairs of sentences are those of ``experiments/nli``, in batches of 128. ``python
+benchmarks/attention.py`` trains them in turns, with one thread, and prints processor times. The
+data folder is that of the experiments.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.__main__ import DATA
 from experiments.nli.data import CORPORA, Batch, Corpus, Vocabulary, batches
-from experiments.nli.model import Alignment, Network, Regime, Sizes, make_classifier
+from experiments.nli.model import Alignment, Architecture, Regime, Sizes, make_classifier
 from experiments.nli.rows import VARIANTS
 from lpsmap import ConvergenceWarning
 
 SIZE = 128
 
 PARTS = ("forward", "again", "backward")
-"""Of the alignment; forward again has a layout already, for lengths that it has just seen."""
+"""Parts of the alignment; the repeated forward pass finds its layout in the cache."""
 
 
 class Trained:
-    """A network in training, and what its steps cost."""
+    """A network in training, with the times of its steps."""
 
-    def __init__(self, n_words: int, variant: tuple[Network, Alignment, Regime]) -> None:
+    def __init__(self, n_words: int, variant: tuple[Architecture, Alignment, Regime]) -> None:
         torch.manual_seed(0)
         self.model = make_classifier(n_words, *variant, Sizes())
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=2e-3)
@@ -49,7 +49,7 @@ class Trained:
         self.parts: dict[str, list[float]] = {part: [] for part in PARTS}
 
     def _keep(self, _: nn.Module, given: tuple[Tensor, Tensor]) -> None:
-        """Keep what was aligned last."""
+        """Keep the last input of the alignment."""
         self.aligned = given
 
     def step(self, batch: Batch) -> None:
@@ -66,7 +66,7 @@ class Trained:
 
     def take_apart(self) -> None:
         """Time the parts of the alignment of the last step, forward twice."""
-        # layouts are known by their lengths: in another order they are new
+        # layouts are cached by lengths: another order misses the cache
         scores, lengths = (tensor.detach().roll(1, 0) for tensor in self.aligned)
         scores.requires_grad_()
         for part in PARTS[:2]:
@@ -77,24 +77,26 @@ class Trained:
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Return the processor time of work, and what it returns."""
+    """Return the processor time of a call, and its result."""
     begin = time.process_time()
     found = work()
     return time.process_time() - begin, found
 
 
 def median(times: list[float]) -> float:
-    """Return the median of the latter half in milliseconds, when everything was compiled."""
+    """Return the median of the second half in milliseconds, after compilation."""
     return 1e3 * float(np.median(times[len(times) // 2 :]))
 
 
 @click.command(context_settings={"show_default": True})
 @click.option("--steps", type=click.IntRange(min=2), default=40, help="Steps of each network.")
 @click.option("--corpus", type=click.Choice(CORPORA), default="mnli")
-@click.option("--only", type=click.Choice([n.value for n in Network]), help="Of these networks.")
+@click.option(
+    "--only", type=click.Choice([n.value for n in Architecture]), help="Of these networks."
+)
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path), default=DATA)
 def main(steps: int, corpus: str, only: str | None, data: Path) -> None:
-    """Train with every alignment in turns, and print what a step costs."""
+    """Train with every alignment in turns, and print the cost of a step."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", ConvergenceWarning)
     pairs = Corpus.read(data, corpus).train

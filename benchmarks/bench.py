@@ -24,13 +24,13 @@ from lpsmap import ConvergenceWarning
 from workloads import REFERENCE_SORT, WORKLOADS, Workload
 
 SHORTEST_RUN = 0.05
-"""Seconds that a run takes at least, with as many solves in a row, as in training: the calibration
-before it leaves other numbers in the caches."""
+"""Minimum seconds of a run of repeated solves, as in training: the preceding calibration evicts the
+caches."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Medians over some runs, in milliseconds an instance."""
+    """Medians over runs, in milliseconds per instance."""
 
     forward: float
     backward: float
@@ -46,12 +46,12 @@ class Calibration:
         self.numbers = np.random.default_rng(0).standard_normal(1_000_000)
 
     def milliseconds(self) -> float:
-        """Return how long one sort takes now."""
+        """Return the current time of one sort."""
         return 1e3 * seconds(lambda: np.sort(self.numbers))
 
 
 def seconds(function: Callable[[], object]) -> float:
-    """Return how long a call takes."""
+    """Return the duration of a call."""
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
@@ -60,7 +60,7 @@ def seconds(function: Callable[[], object]) -> float:
 def measure(
     workload: Workload, batch: int, tol: float, threads: int, runs: int, sort: Calibration
 ) -> Measurement:
-    """Run a workload some times, each between two calibrations, and take medians."""
+    """Run a workload repeatedly, each time between two calibrations, and return medians."""
     make = workload.build(batch, np.random.default_rng(0))
     repeats, forward, backward, ratios = 1, [], [], []
     for run in range(runs + 2):
@@ -73,7 +73,7 @@ def measure(
             there += middle - start
             back += time.perf_counter() - middle
         machine = 0.5 * (before + sort.milliseconds()) / REFERENCE_SORT
-        if run < 2:  # the first one compiles, or loads what was compiled
+        if run < 2:  # the first run compiles or loads kernels
             repeats = max(1, round(SHORTEST_RUN * repeats / (there + back)))
             continue
         forward.append(1e3 * there / (repeats * batch))

@@ -1,6 +1,6 @@
-"""What one call costs: building a small graph, solving it again, and its gradient, in microseconds.
+"""Measure calls on a small graph in microseconds: building, solving again, and the gradient.
 
-A matching of 8x14 at batch size 1, where what Python does counts most. ``python
+The graph is a matching of 8x14 at batch size 1, where Python overhead matters most. ``python
 benchmarks/calls.py [OTHER]`` prints processor times of every way to solve it; with OTHER, the
 Python interpreter of another version's environment, both versions run in turns, and the table has
 the other's times, too.
@@ -29,7 +29,7 @@ SHAPE = (1, 8, 14)
 
 
 def ways() -> dict[str, Callable[[], object]]:
-    """Return the ways to solve the matching, by name; each is one call."""
+    """Return the calls that solve the matching, by name."""
     from lpsmap import AtMostOne, FactorGraph, Xor
 
     scores = np.random.default_rng(0).standard_normal(SHAPE)
@@ -53,7 +53,7 @@ def ways() -> dict[str, Callable[[], object]]:
 
 
 def ways_in_torch(scores: np.ndarray) -> dict[str, Callable[[], object]]:
-    """Return the ways through torch, each with the gradient."""
+    """Return the calls with torch, including the gradient."""
     import torch
 
     from lpsmap import AtMostOne, TorchFactorGraph, Xor
@@ -87,7 +87,7 @@ def ways_in_torch(scores: np.ndarray) -> dict[str, Callable[[], object]]:
 
 
 def serve() -> None:
-    """Answer every name with the processor time of a call, in microseconds."""
+    """For every name read, print the processor time of a call, in microseconds."""
     warnings.simplefilter("ignore")
     known = ways()
     for line in sys.stdin:
@@ -123,7 +123,7 @@ class Version:
 @click.option("--turns", type=click.IntRange(min=1), default=15, help="Turns of each version.")
 @click.option("--serve", "serving", is_flag=True, hidden=True)
 def main(other: str | None, turns: int, serving: bool) -> None:
-    """Print what calls cost, beside OTHER, the Python interpreter of another version."""
+    """Print the times of calls, and those of OTHER, a Python interpreter of another version."""
     if serving:
         serve()
         return

@@ -1,9 +1,8 @@
-"""Time the first solve on a machine that has never compiled: a fresh cache, one core, one thread.
+"""Time the first solve on a new machine: an empty cache, one core, one thread.
 
-``python benchmarks/cold_start.py`` starts processes for every case and prints their wall and their
-processor seconds, imports included: of one as users start it, whose small solve is interpreted; of
-one that compiles at once; and of one with the cache that this has filled. Judge by the processor's
-where the machine is shared.
+``python benchmarks/cold_start.py`` starts processes for every case and prints wall and processor
+seconds, including imports: of a default process, whose small solve is interpreted; of one that
+compiles at once; and of one with the filled cache. On a shared machine, compare processor seconds.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ def measure(python: str, case: str, cache: str, core: int, now: bool) -> tuple[f
 
 
 def serve(case: str, core: int) -> None:
-    """Run a case on one core; print its wall and processor seconds, those of the start included."""
+    """Run a case on one core; print its wall and processor seconds, including start-up."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
     warnings.simplefilter("ignore")

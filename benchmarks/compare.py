@@ -2,7 +2,7 @@
 
 ``python benchmarks/compare.py OTHER/.venv/bin/python`` starts a process in each environment, lets
 them solve the same workloads one after the other, and prints the other's time over this one's:
-above 1, this one is faster. Whatever else the machine does meets both alike.
+above 1, this one is faster. Other load on the machine affects both equally.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rich.table import Table
 from workloads import WORKLOADS
 
 SHORTEST_TURN = 0.1
-"""Seconds that a turn takes at least."""
+"""Minimum seconds of a turn."""
 
 
 class Version:
@@ -37,7 +37,7 @@ class Version:
         self._process = subprocess.Popen(command, cwd=folder, stdin=pipe, stdout=pipe, text=True)
 
     def seconds(self, row: int, batch: int, repeats: int) -> float:
-        """Return how long it takes to build, solve and differentiate a workload's graph."""
+        """Return the time to build, solve and differentiate a workload's graph."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(json.dumps([row, batch, repeats]), file=self._process.stdin, flush=True)
@@ -48,7 +48,7 @@ class Version:
 
 
 def serve(threads: int) -> None:
-    """Answer with the seconds that the asked-for solves take."""
+    """Print the seconds of every requested solve."""
     makers: dict[tuple[int, int], Any] = {}
     warnings.simplefilter("ignore")
     for line in sys.stdin:
@@ -83,7 +83,7 @@ def main(other: str | None, turns: int, threads: int, only: str, serving: bool) 
     cases = [(i, w, b) for i, w in enumerate(WORKLOADS) if only in w.name for b in w.batches]
     for i, workload, batch in track(cases, "measuring", console=Console(stderr=True)):
         for version in (here, there):
-            version.seconds(i, batch, 1)  # compiles, or loads what was compiled
+            version.seconds(i, batch, 1)  # compiles or loads kernels
         repeats = max(1, round(SHORTEST_TURN / here.seconds(i, batch, 1)))
         pairs = [
             (here.seconds(i, batch, repeats), there.seconds(i, batch, repeats))

@@ -4,8 +4,8 @@
 dependents a word, for the random scores of `examples/parsing`. Every way has to give the same
 numbers.
 
-On a machine with other work to do, seconds of the clock say little; the speed-up is that of
-processor time: one process, divided by the busiest worker.
+On a shared machine, wall time means little; the speed-up is the processor time of one process
+divided by that of the busiest worker.
 
 A worker is killed in the middle of two of the runs, and `lpsmap decode` is interrupted, killed and
 run again: nothing may be lost, and nothing done twice.
@@ -36,22 +36,22 @@ sys.path.insert(0, str(ROOT / "examples"))
 from corpus_jobs import processor_time, tree  # noqa: E402
 from lpsmap_core.plugins.files import write_graph  # noqa: E402
 from lpsmap_core.plugins.formats import NamedGraph  # noqa: E402
-from lpsmap_core.solution.tables import text_table  # noqa: E402
+from lpsmap_core.solution.table_rendering import text_table  # noqa: E402
 from lpsmap_decode import solve_many  # noqa: E402
-from lpsmap_decode.corpus.work import TASKS  # noqa: E402
+from lpsmap_decode.corpus.jobs import TASKS  # noqa: E402
 from parsing.sentences import Sentence, read_sentences  # noqa: E402
 
 DATA = ROOT.parent / "shared/data/ud/en_ewt/dev.conllu.gz"
 
 
 class Run(NamedTuple):
-    """What came of one way."""
+    """The result of one way."""
 
     values: list[bytes]
     n_solved: int
     seconds: float
     processor: float
-    """Of the busiest process, from its first problem on."""
+    """Processor time of the busiest process, from its first problem on."""
     workers: int
 
 
@@ -62,7 +62,7 @@ def solved(
     task: str,
     visit: Callable[[int, set[int]], None] = lambda n, processes: None,
 ) -> Run:
-    """Solve all sentences; `visit` hears of how many are done, and of the workers."""
+    """Solve all sentences; call `visit` with the number of finished ones and the workers."""
     begin = time.perf_counter()
     clocks: dict[int, list[float]] = defaultdict(list)
     values: list[bytes] = []
@@ -99,7 +99,7 @@ def dask_executor(n: int) -> Iterator[Executor]:
 
 
 def killer(at: int) -> Callable[[int, set[int]], None]:
-    """Return what kills a worker once so many problems are done."""
+    """Return a visitor that kills a worker after a number of problems."""
     killed: list[int] = []
 
     def visit(n: int, processes: set[int]) -> None:
@@ -113,7 +113,7 @@ def killer(at: int) -> Callable[[int, set[int]], None]:
 COMMAND = """
 import signal
 from lpsmap_core.command.cli import main
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored by the shell
 main()
 """
 
@@ -167,12 +167,12 @@ def main(data: Path, workers: int, most: int | None, scale: float, task: str) ->
         same = sum(a == b for a, b in zip(run.values, first.values, strict=True))
         row = {"BY": name, "SENTENCES": str(len(run.values)), "SOLVED": str(run.n_solved)}
         row |= {"THE SAME": str(same), "SECONDS": f"{run.seconds:.1f}"}
-        if "killed" not in name:  # the work of the dead is not known
+        if "killed" not in name:  # the processor time of killed workers is unknown
             row |= {"PROCESSOR": f"{run.processor:.1f}"}
             row |= {"SPEED-UP": f"{first.processor / run.processor:.2f}"}
         rows.append(row)
 
-    solved(sentences[:5], None, scale, task)  # loads what is compiled
+    solved(sentences[:5], None, scale, task)  # loads kernels
     tell("one process", solved(sentences, None, scale, task))
     tell(f"{workers} processes", solved(sentences, workers, scale, task))
     middle = killer(len(sentences) // 2)
@@ -180,7 +180,8 @@ def main(data: Path, workers: int, most: int | None, scale: float, task: str) ->
     with dask_executor(workers) as executor:
         tell(f"dask, {workers} workers", solved(sentences, executor, scale, task))
         middle = killer(len(sentences) // 2)
-        run = solved(sentences[::-1], executor, scale, task, middle)  # other tasks than before
+        # tasks that are not in dask's cache
+        run = solved(sentences[::-1], executor, scale, task, middle)
         tell(f"dask, {workers} workers, one killed", run._replace(values=run.values[::-1]))
     click.echo(text_table(rows, list(rows[0])[1:]))
     click.echo(interrupted(sentences, scale, task, workers))

@@ -1,4 +1,4 @@
-"""What the workers of `corpus.py` do, in a module that they can import."""
+"""The jobs of `corpus.py`, in a module that workers can import."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BUDGET = 5
 
 @functools.lru_cache(maxsize=1)
 def _model(scale: float) -> Bilinear:
-    """Return the model, made once in every process rather than sent there with every batch."""
+    """Return the model, created once per process rather than sent with every batch."""
     return Bilinear(0, scale)
 
 
@@ -35,5 +35,5 @@ def tree(sentence: Sentence, scale: float) -> FactorGraph:
 
 
 def processor_time(graph: FactorGraph, found: Any) -> tuple[int, float]:
-    """Return which process this is, and how long it has worked."""
+    """Return the id of this process, and its processor time."""
     return os.getpid(), time.process_time()

@@ -20,7 +20,8 @@ from rich.table import Table
 from torch import Tensor
 
 from lpsmap import Budget
-from lpsmap_torch.layers import Layer, MatchingAttention, SparseMAP
+from lpsmap_torch.layers import MatchingAttention, SparseMAP
+from lpsmap_torch.layers.layer import Layer
 from lpsmap_torch.tensor.batches import batches_of
 from lpsmap_torch.tensor.projection import Limits, project
 from lpsmap_torch.tensor.rows import covered_components, rows_of

@@ -25,7 +25,8 @@ from lpsmap_core import Deadline, SearchProgress
 from lpsmap_decode import Search
 
 STEP = 1.02
-"""Points of a line are at least this many times as late as the one before, or have moved."""
+"""A point of a line is at least this factor later than the previous one, or has a different
+value."""
 
 
 class Trace:
@@ -36,7 +37,7 @@ class Trace:
         self._report = report
 
     def __call__(self, progress: SearchProgress) -> None:
-        """Keep where a search is, if time or its score has moved on."""
+        """Record the progress of a search, if its time or values changed enough."""
         now = (progress.seconds, progress.score, progress.bound, progress.n_nodes)
         last = self.points[-1] if self.points else (0.0, -float("inf"), 0.0, 0)
         if now[0] >= STEP * last[0] or now[1] > last[1]:
@@ -45,7 +46,7 @@ class Trace:
 
 
 def draw(record: dict[str, Any], picture: Path) -> None:
-    """Draw bounds, and likelihoods of the best answers, against the logarithm of the time."""
+    """Draw bounds and the best likelihoods against the logarithm of the time."""
     figure, axis = plt.subplots(figsize=(6.5, 4.2), layout="constrained")
     for i, (name, found) in enumerate(record["relaxations"].items()):
         seconds, scores, bounds, _ = zip(*found["points"], strict=True)

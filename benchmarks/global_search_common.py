@@ -1,4 +1,4 @@
-"""What the figures of the global search share: corpora, relaxations, and their record."""
+"""Common parts of the figures of the global search: corpora, relaxations, and records."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ FIVE = ["VA", "AANVV", "NV", "ANVN", "NVV"]
 """Five sentences of the small language of verbs, nouns and adjectives."""
 
 EIGHT = [*FIVE, "NVV", "NNV", "NANNVV"]
-"""These and three more."""
+"""The five sentences and three more."""
 
 MOST_WORDS = 6
-"""Of sentences that are drawn: the language's parameters favour short ones."""
+"""Maximum length of sampled sentences: the parameters of the language favour short ones."""
 
 PRODUCTS: dict[str, int | str] = {
     "Max.0k": 0,
@@ -45,7 +45,7 @@ NAMES = [*PRODUCTS, *OURS]
 
 
 def corpus_of(sentences: str, seed: int, max_words: int = MOST_WORDS) -> Corpus:
-    """Return the corpus of five, of eight, or so many sentences that are drawn."""
+    """Return the corpus of five, eight, or a number of sampled sentences."""
     fixed = {"five": FIVE, "eight": EIGHT}
     if sentences in fixed:
         return Corpus(DependencyModelWithValence("VNA"), fixed[sentences])
@@ -58,7 +58,7 @@ def corpus_of(sentences: str, seed: int, max_words: int = MOST_WORDS) -> Corpus:
 
 
 def space_of(name: str, corpus: Corpus, gap: float, polytope: str) -> BoxSpace[Any]:
-    """Return what a search with a relaxation of some name looks at, with its kernels compiled."""
+    """Return the search space of a relaxation, with its kernels compiled."""
     if name in OURS:
         space = OURS[name](corpus, gap)
         space.look([space.root()], 0.0)
@@ -78,7 +78,7 @@ def incumbent(corpus: Corpus, n_restarts: int) -> tuple[float, np.ndarray]:
 
 
 def described(corpus: Corpus) -> dict[str, Any]:
-    """Return what a record says of a corpus and of the machine."""
+    """Return the description of a corpus and of the machine for a record."""
     return {
         "sentences": corpus.n_sentences,
         "words": sum(
@@ -91,22 +91,22 @@ def described(corpus: Corpus) -> dict[str, Any]:
 
 
 def save(record: dict[str, Any], out: Path, name: str) -> Path:
-    """Write a record, and return where its picture goes."""
+    """Write a record, and return the path of its figure."""
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
     return out / f"{name}.png"
 
 
 def options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that all figures have."""
+    """Add the options common to all figures."""
     for option in (
         click.option("--out", type=click.Path(path_type=Path), default="build", help="Folder."),
-        click.option("--seed", type=int, default=0, help="Of sentences that are drawn."),
+        click.option("--seed", type=int, default=0, help="Seed of sampled sentences."),
         click.option(
             "--polytope",
             type=click.Choice(["hypergraph", "flow"]),
             default="flow",
-            help="Of the paper's relaxations.",
+            help="Polytope of the relaxations of the paper.",
         ),
         click.option("--sentences", default="five", help="five, eight, or how many to draw."),
     ):

@@ -1,9 +1,9 @@
 """Figure 4 of Gormley & Eisner (2013): the bound at the root against the share of products.
 
-Random products of the rows of the program, of which there are hundreds of thousands for five
-sentences, bound the root ever better. Few of them bind: they join a program of the rows that have
-columns of the objective as they are violated, until no row is. Bounds come from dual solutions:
-whatever their accuracy, and also where the time ends before, they hold for the program of all rows.
+Random products of rows, of which there are hundreds of thousands for five sentences, tighten the
+bound at the root. Few of them bind: violated ones are added to a program of the rows with columns
+of the objective, until no row is violated. Bounds come from dual solutions: they hold for the
+program of all rows at any accuracy, also after a time limit.
 
     python benchmarks/global_search_root_bound.py --sentences five --max-share 0.1
 """
@@ -35,16 +35,16 @@ from lpsmap_search.sparse_matrix import SparseMatrix
 SHARES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 
 INTERIOR = {"solver": "hipo", "run_crossover": "off", "presolve": "on"}
-"""Interior points are in the middle of the optimal face, which violates the fewest rows."""
+"""An interior point is in the middle of the optimal face, where the fewest rows are violated."""
 
 MOST_NEW = 2000
-"""Rows that join at a time, the most violated ones."""
+"""Maximum number of violated rows added per round."""
 
 VIOLATED = 1e-6
-"""By how much a row of length one is."""
+"""Minimum violation of a row of norm one."""
 
 IDLE = 3
-"""Rounds in a row without a dual after which a row leaves."""
+"""Consecutive rounds with a zero dual after which a row is removed."""
 
 
 def rows_of(program: LinearProgram, rows: np.ndarray) -> LinearProgram:
@@ -68,7 +68,7 @@ def rows_of(program: LinearProgram, rows: np.ndarray) -> LinearProgram:
 
 
 def violations(program: LinearProgram, x: np.ndarray) -> np.ndarray:
-    """Return by how much a point violates each row, scaled to length one."""
+    """Return the violation of each row at a point, scaled to norm one."""
     matrix = program.matrix
     row = np.repeat(np.arange(matrix.n_rows), np.diff(matrix.start))
     value = np.bincount(row, matrix.value * x[matrix.column], minlength=matrix.n_rows)
@@ -78,7 +78,7 @@ def violations(program: LinearProgram, x: np.ndarray) -> np.ndarray:
 
 
 def first_rows(program: LinearProgram, n_linear: int) -> np.ndarray:
-    """Return which rows have columns of the objective, or none of products."""
+    """Return the rows with columns of the objective, or without columns of products."""
     matrix = program.matrix
     row, n = np.repeat(np.arange(matrix.n_rows), np.diff(matrix.start)), matrix.n_rows
     n_of_objective = np.bincount(row, program.objective[matrix.column] != 0.0, minlength=n)
@@ -90,7 +90,7 @@ def first_rows(program: LinearProgram, n_linear: int) -> np.ndarray:
 def bounded(
     program: LinearProgram, n_linear: int, max_time: float, report: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Bound a program whose rows join as they are violated."""
+    """Bound a program, adding violated rows."""
     deadline, begin, bound = Deadline(max_time), time.process_time(), 0.0
     n, status = program.matrix.n_rows, "stopped"
     active, idle = first_rows(program, n_linear), np.zeros(n, dtype=np.int64)
@@ -111,7 +111,7 @@ def bounded(
         if not len(new):
             status = "optimal"
             break
-        if lower:  # else the same rows could come and go for ever
+        if lower:  # otherwise the same rows could be added and removed forever
             active[idle >= IDLE] = False
         active[new], idle[new] = True, 0
     return {
@@ -161,7 +161,7 @@ def draw(record: dict[str, Any], picture: Path) -> None:
 def main(
     sentences: str, polytope: str, seed: int, out: Path, max_share: float, max_time: float
 ) -> None:
-    """Draw the bound at the root against the share of products; Ctrl-C keeps what there is."""
+    """Draw the bound at the root against the share of products; Ctrl-C keeps the results so far."""
     corpus, console = corpus_of(sentences, seed), Console(width=100)
     record: dict[str, Any] = {**described(corpus), "polytope": polytope}
     record |= {"objective": incumbent(corpus, 200)[0], "shares": [], "objective_filter": None}

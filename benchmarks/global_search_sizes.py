@@ -1,9 +1,9 @@
 """The largest corpora that are certified: boxes and seconds against the number of sentences.
 
 Synthetic sentences over three tags, of at most six words and of at most ten. Corpora of all sizes
-are searched: the largest need not be the hardest. Estimates by Knuth's dives stand beside the boxes
-of the searches, and say what those would need that were not certified; where that is far more than
-the time, the search is not begun. What is in the record already is not run again.
+are searched: the largest need not be the hardest. Knuth's estimates are reported beside the boxes
+of the searches, also for corpora that were not certified; if the estimate far exceeds the time
+limit, the search is skipped. Runs in the record are not repeated.
 
     python benchmarks/global_search_sizes.py --max-time 3600 --processes 2
 """
@@ -34,15 +34,15 @@ from lpsmap_search.lagrangian_space import LagrangianSpace
 SIZES = (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 MOST_DIVES = 100_000
-"""For an estimate, which its time ends before."""
+"""Maximum number of dives of an estimate; its time limit is reached earlier."""
 
 HOPELESS = 1.5
-"""Times the limit that a search takes by the estimate which is not even begun."""
+"""A search is skipped if its estimated time exceeds this multiple of the limit."""
 
 NAME = "global_search_sizes"
 
 MEDIANS = ("different", "nodes", "estimate", "seconds")
-"""Of the draws of a size, which are shown."""
+"""The fields whose medians over the draws of a size are shown."""
 
 Run = dict[str, Any]
 
@@ -54,7 +54,7 @@ def certify(
     limits: dict[str, Any],
     report: Callable[[str], None],
 ) -> Run:
-    """Estimate the tree of a corpus of n sentences, search it, and return what came of it."""
+    """Estimate the tree of a corpus of n sentences, search it, and return the result."""
     gap, max_words = series
     corpus = corpus_of(str(n), seed, max_words)
     report("local search")
@@ -171,7 +171,7 @@ def main(
     sizes: tuple[int, ...],
     dives_time: float,
 ) -> None:
-    """Search corpora of many sizes; Ctrl-C keeps what there is."""
+    """Search corpora of many sizes; Ctrl-C keeps the results so far."""
     console, path = Console(width=100), out / f"{NAME}.json"
     settings = {"max_time": max_time, "processes": processes, "dives_time": dives_time}
     record: dict[str, Any] = {"settings": settings, "searches": {}}

@@ -5,7 +5,7 @@ punctuation removed, 20 minutes for each method on one core, with and without po
 
     python benchmarks/global_search_text.py en_ewt-ud-train.conllu
 
-A picture and a record go to build/. Methods that are in the record already are not run again.
+A picture and a record go to build/. Methods in the record are not repeated.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ METHODS = ["search", "em", "sparsemap-em"]
 RULES = ", universal rules"
 
 MOST_MOMENTS = 100
-"""Of one run that are kept."""
+"""Maximum number of recorded points of a run."""
 
 PAUSE = 10.0
-"""Seconds between two lines about a run."""
+"""Seconds between two progress messages."""
 
 
 def arguments() -> argparse.Namespace:
@@ -53,14 +53,16 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("corpus", type=Path, help="a CoNLL-U file with heads, plain or .gz")
     parser.add_argument("--minutes", type=float, default=20.0, help="for each run (20)")
-    parser.add_argument("--sentences", type=int, default=200, help="the first so many (200)")
-    parser.add_argument("--max-words", type=int, default=10, help="of a sentence (10)")
+    parser.add_argument("--sentences", type=int, default=200, help="number of sentences (200)")
+    parser.add_argument(
+        "--max-words", type=int, default=10, help="maximum words of a sentence (10)"
+    )
     parser.add_argument(
         "--share",
         type=float,
         default=0.65,
-        help="of the arcs that are among the universal rules, where these are asked for (0.65): "
-        "trees of English UD cannot reach the three quarters of the paper",
+        help="share of arcs that follow the universal rules, if constrained (0.65): trees of "
+        "English UD cannot reach the three quarters of the paper",
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("build"), help="folder (build)")
@@ -68,7 +70,7 @@ def arguments() -> argparse.Namespace:
 
 
 def settings(asked: argparse.Namespace, corpus: Corpus) -> dict[str, Any]:
-    """Return what runs have to agree in to stand in one record."""
+    """Return the settings that all runs in a record must share."""
     return {
         "corpus": asked.corpus.name,
         "sentences": corpus.n_sentences,
@@ -87,7 +89,7 @@ def read_record(path: Path, expected: dict[str, Any]) -> dict[str, Any]:
     Raises
     ------
     SystemExit
-        If it is of other settings.
+        If its settings differ.
     """
     if not path.exists():
         return {"settings": expected, "runs": {}}
@@ -98,7 +100,7 @@ def read_record(path: Path, expected: dict[str, Any]) -> dict[str, Any]:
 
 
 def progress(name: str) -> Any:
-    """Return what shows how far a run is."""
+    """Return a function that prints the progress of a run."""
     said = -math.inf
 
     def show(moment: Moment, n: int) -> None:
@@ -128,7 +130,7 @@ def chosen(moments: Sequence[Moment]) -> list[Moment]:
 def described(
     found: Induced, corpus: Corpus, sentences: Sequence[TaggedSentence], options: Options
 ) -> dict[str, Any]:
-    """Return what the record keeps of a run."""
+    """Return the description of a run for the record."""
     model, constraint = corpus.model, options.constraint
     history = [
         (
@@ -153,13 +155,13 @@ def described(
 
 
 def load_kernels(corpus: Corpus, share: float) -> None:
-    """Run every method for a moment, so that what it compiles is no part of its time."""
+    """Run every method briefly, so that its time does not include compilation."""
     for rules, method in itertools.product((None, universal_rules(corpus, share)), METHODS):
         induce(corpus, method, Options(0.01, n_restarts=1, constraint=rules))
 
 
 def main() -> None:
-    """Run what is not in the record, and draw it."""
+    """Run the methods that are not in the record, and draw all."""
     asked = arguments()
     found = read_conllu(asked.corpus, max_words=asked.max_words)
     sentences = list(itertools.islice(found, asked.sentences))

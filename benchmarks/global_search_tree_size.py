@@ -1,6 +1,6 @@
-"""Table 1 of Gormley & Eisner (2013): nodes and hours by Knuth's estimate, milliseconds a node.
+"""Table 1 of Gormley & Eisner (2013): estimated nodes and hours, and milliseconds per node.
 
-Random dives, pruned by the best likelihood that local search finds.
+Random dives are pruned by the best likelihood of local search.
 
     python benchmarks/global_search_tree_size.py --sentences eight --max-time 60
 """
@@ -31,11 +31,11 @@ PAPER = {
     "Max.10k": (161.0, 1.3e9),
     "Max.100k": (232_259.0, 1.7e9),
 }
-"""Milliseconds a node, and nodes, in the paper's Table 1, of eight other sentences."""
+"""Milliseconds per node, and nodes, in Table 1 of the paper, for eight other sentences."""
 
 
 def draw(record: dict[str, Any], picture: Path) -> None:
-    """Draw the estimates of the nodes, and the milliseconds of each, beside the paper's."""
+    """Draw the estimated nodes and milliseconds per node, beside those of the paper."""
     names = list(record["relaxations"])
     found = [record["relaxations"][name] for name in names]
     figure, axes = plt.subplots(1, 2, figsize=(9.0, 3.4), sharey=True, layout="constrained")
@@ -70,9 +70,9 @@ def row(name: str, size: TreeSize) -> list[str]:
 @click.command(context_settings={"show_default": True})
 @options
 @click.option("--max-time", type=float, default=60.0, help="Seconds for each relaxation.")
-@click.option("--dives", type=int, default=10_000, help="The most dives of each.")
-@click.option("--gap", type=float, default=0.01, help="Of the searches.")
-@click.option("--restarts", "n_restarts", type=int, default=100, help="Of the local search.")
+@click.option("--dives", type=int, default=10_000, help="Maximum number of dives for each.")
+@click.option("--gap", type=float, default=0.01, help="Gap of the searches.")
+@click.option("--restarts", "n_restarts", type=int, default=100, help="Restarts of local search.")
 @click.option("--only", multiple=True, help="A relaxation to show; again for more of them.")
 def main(
     sentences: str,
@@ -85,7 +85,7 @@ def main(
     n_restarts: int,
     only: tuple[str, ...],
 ) -> None:
-    """Estimate the sizes of search trees; Ctrl-C keeps what there is."""
+    """Estimate the sizes of search trees; Ctrl-C keeps the results so far."""
     names, corpus, console = chosen(only), corpus_of(sentences, seed), Console(width=110)
     score = global_search(corpus, n_restarts=n_restarts, max_nodes=1).objective
     record: dict[str, Any] = {**described(corpus), "polytope": polytope, "gap": gap}

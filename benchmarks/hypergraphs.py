@@ -1,9 +1,9 @@
-"""What declared dynamic programs cost: their generic oracle beside the types' own, and sums.
+"""Measure dynamic programs: the generic oracle, the specialised ones, and sums.
 
 ``python benchmarks/hypergraphs.py`` prints milliseconds of processor time for one factor with
 standard normal scores, in batches of four: the best structure by the type's own kernel and by its
 hypergraph, with the ratio of the two; log-partition function and marginals; a product with the
-Hessian; ten samples; the ten best structures. The hypergraph itself is made once.
+Hessian; ten samples; the ten best structures. Building the hypergraph is not included.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def milliseconds(run: Callable[[], object]) -> float:
 
 
 def room_for(bucket: Bucket) -> Structures:
-    """Return where an oracle may write."""
+    """Return the output arrays of an oracle."""
     sizes = bucket.type.vertex_sizes(bucket.factors)
     ends = np.cumsum(sizes)
     memory = np.empty(ends[-1], dtype=np.int32), np.empty(ends[-1])

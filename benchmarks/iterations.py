@@ -1,10 +1,11 @@
-"""Count the iterations that random graphs take.
+"""Count the iterations of solves of random graphs.
 
 ``python benchmarks/iterations.py`` draws graphs of 2 to 40 factors of all kinds, in the way of the
 tests, at score scales from 0.1 to 100, and prints the iterations to several tolerances: the median,
-90 % and the worst over all graphs and by scale. A graph counts as its slowest component; graphs
-that a limit stopped are counted beside. ``--plain 5000`` adds plain ADMM, with at most so many
-iterations: a fixed step size, as large as the scores ask for, neither polish nor acceleration.
+90 % and the worst over all graphs and by scale. The count of a graph is that of its slowest
+component; graphs stopped by a limit are counted separately. ``--plain 5000`` adds plain ADMM with
+this iteration limit: a fixed step size in proportion to the scores, without polish and
+acceleration.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "plain": {"adapt": False},
     "the engine": {},
 }
-"""Options of `FactorGraph.solve`; the first is ADMM with a fixed step size and nothing else."""
+"""Options of `FactorGraph.solve`; the first is plain ADMM with a fixed step size."""
 
 
 class Count(NamedTuple):
-    """One solve: how, of which scale, how many iterations of the slowest component."""
+    """One solve: its method, scale, and iterations of the slowest component."""
 
     method: str
     tol: float
@@ -50,7 +51,7 @@ class Count(NamedTuple):
 def count(
     graphs: int, tolerances: tuple[float, ...], limits: dict[str, int], seed: int
 ) -> Iterator[Count]:
-    """Solve random graphs by every method that has a limit, to every tolerance."""
+    """Solve random graphs by every method with a limit, to every tolerance."""
     for i in track(range(graphs), description="solving", console=Console(stderr=True)):
         rng, scale = np.random.default_rng(seed + i), SCALES[i % len(SCALES)]
         drawn = random_graph(rng, int(rng.integers(2, 41)), scale)

@@ -4,8 +4,7 @@
 factor of solving and of the backward pass for `Budget` with nothing but a Python oracle (level 1),
 with a compiled oracle (2), and with its closed form on arrays and as a kernel (3). Alone, a factor
 is solved once; in a grid, where every variable is in a row's budget and in a column's, it is solved
-once an iteration. Times on a shared machine mean little by themselves, the ratios to level 1 in the
-same run do.
+once an iteration. On a shared machine, only the ratios to level 1 in the same run are meaningful.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ LEVELS = {
 
 
 def alone(factor_type: type[Budget], batch: int) -> FactorGraph:
-    """Return a graph of factors that share nothing."""
+    """Return a graph of factors without shared variables."""
     graph = FactorGraph()
     u = graph.variable_from(np.random.default_rng(0).normal(size=(batch, N)))
     graph.add(factor_type(u, B))
@@ -99,7 +98,7 @@ def grid(factor_type: type[Budget], batch: int) -> FactorGraph:
 def measure(build: Callable[[], FactorGraph], runs: int) -> float:
     """Return microseconds a factor of building, solving and the backward pass; the best run."""
     best = np.inf
-    for _ in range(runs + 1):  # the first compiles, or loads what was compiled
+    for _ in range(runs + 1):  # the first run compiles or loads kernels
         start = time.perf_counter()
         solution: Solution = build().solve(threads=1)
         solution.vjp(2 * solution.values)

@@ -1,9 +1,9 @@
 """LP-MAP and exact search on models of inference competitions and of AD3's users.
 
 ``python benchmarks/map_models.py FOLDER`` reads every ``.uai`` and ``.fg`` model below a folder,
-with its evidence where there is some, and prints what the relaxation and the search find: scores,
-bounds, processor times on one thread, nodes; and the times of HiGHS, CP-SAT, toulbar2 and AD3,
-where they are installed, on the same programs and networks. Compare them with the folder's notes.
+with any evidence, and prints the results of the relaxation and the search: scores, bounds,
+processor times on one thread, nodes; and the times of HiGHS, CP-SAT, toulbar2 and AD3, where they
+are installed, on the same programs and networks. Compare them with the folder's notes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from map_peers import PEERS
 SUFFIXES = (".uai", ".uai.gz", ".fg", ".fg.gz")
 
 LONG, ENOUGH = 3.0, 0.1
-"""Seconds of a call that is made twice only, and those that all calls together take at least."""
+"""Seconds above which a call is made only twice, and minimum seconds of all calls together."""
 
 
 def graph_of(path: Path) -> Any:
@@ -40,10 +40,10 @@ def graph_of(path: Path) -> Any:
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    """Return what a call returns, and its milliseconds of processor time.
+    """Return the result of a call, and its processor time in milliseconds.
 
-    The first call may compile or load kernels, and does not count. Calls that are short are made
-    until a clock that ticks seldom can tell.
+    The first call may compile or load kernels and is not counted. Short calls are repeated to allow
+    for the resolution of the clock.
     """
     for _ in range(2):
         begin = time.process_time()

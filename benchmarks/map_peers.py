@@ -1,6 +1,6 @@
 """Other solvers on the graphs of `map_models`: the time of the solve call alone.
 
-CP-SAT runs in a process of its own: its wheel and highspy's have symbols of the same names.
+CP-SAT runs in a separate process, since its wheel and that of highspy have conflicting symbols.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.api import Program, SolverLimits
+from lpsmap_core import Program, SolverLimits
+from lpsmap_core.api import slot_values
 from lpsmap_decode.networks.network import networks_of
 from lpsmap_decode.solvers.highs import model_of
-from lpsmap_decode.solvers.program import programs, without_description
+from lpsmap_decode.solvers.program import programs, without_constraints
 
 __all__ = ["PEERS"]
 
 ENOUGH = 0.2
-"""Seconds that repeated solves take at least: clocks of processes can tick seldom."""
+"""Minimum seconds of repeated solves, to allow for the resolution of process clocks."""
 
 MOST_SOLVES = 200
 
 RESOLUTION = 1e-6
-"""Scores as toulbar2 reads them are multiples of it."""
+"""Scores are rounded to multiples of this for toulbar2."""
 
 
 def programs_of(graph: Any) -> list[Program]:
-    """Return the linear programs of a graph's components; none where a type has no description."""
-    if without_description(graph.factors):
+    """Return the linear programs of a graph's components; empty if a type has no constraints."""
+    if without_constraints(graph.factors):
         return []
     layout, (scores, additionals) = graph._laid_out(), graph._flat()
     components = np.arange(layout.n_components)
@@ -41,7 +42,7 @@ def programs_of(graph: Any) -> list[Program]:
 
 
 def highs_time(graph: Any, max_time: float, whole: bool) -> str:
-    """Return the milliseconds of HiGHS for all components; ``>`` where it did not end in time."""
+    """Return the milliseconds of HiGHS for all components; ``>`` if it did not finish in time."""
     import highspy
 
     begun, total, ended, n = time.process_time(), 0.0, True, 0
@@ -101,7 +102,7 @@ def toulbar2_time(graph: Any, max_time: float) -> str:
 def ad3_time(graph: Any, max_time: float) -> str:
     """Return the milliseconds of AD3's LP-MAP; ``>`` where 1,000 iterations did not suffice.
 
-    It starts where it ended, so that every solve is of a graph made anew.
+    AD3 warm-starts a graph, so every solve uses a new graph.
     """
     total, ended, n = 0.0, True, 0
     while n == 0 or (total < 1e3 * ENOUGH and n < MOST_SOLVES):
@@ -135,8 +136,8 @@ def ad3_graph(graph: Any) -> Any:
         variable.set_log_potential(score)
     for factor, extra in zip(graph.factors, additionals, strict=True):
         index, negated = (
-            factor.links(factor.variables.index),
-            factor.links(factor.variables.negated),
+            slot_values(factor, factor.variables.index),
+            slot_values(factor, factor.variables.negated),
         )
         for i, (lo, hi) in enumerate(zip(factor.offsets[:-1], factor.offsets[1:], strict=True)):
             mine = [variables[j] for j in index[lo:hi].tolist()]
@@ -151,10 +152,10 @@ def ad3_graph(graph: Any) -> Any:
 AD3_NAMES = {"Xor": "XOR", "Or": "OR", "AtMostOne": "ATMOSTONE", "OrOut": "OROUT"}
 
 INTEGRAL, FRACTIONAL = 0, 1
-"""What AD3 says of a solve that ended."""
+"""Statuses of converged solves in AD3."""
 
 FORBIDDEN = -1e3
-"""What AD3 is given for entries that are forbidden: it knows no infinite scores."""
+"""The score of forbidden entries, since AD3 does not support infinite scores."""
 
 
 def _add_tables(made: Any, network: Any, states: Any, entries: Any) -> None:
@@ -188,12 +189,12 @@ def _add_pairs(made: Any, network: Any, states: Any, entries: Any) -> None:
 
 @cache
 def _apart() -> ProcessPoolExecutor:
-    """Return a process of its own for what does not go with the other libraries."""
+    """Return a separate process for libraries that conflict with others."""
     return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
 
 
 def cpsat_time(graph: Any, max_time: float) -> str:
-    """Return the milliseconds of CP-SAT; ``>`` where it did not end in time."""
+    """Return the milliseconds of CP-SAT; ``>`` if it did not finish in time."""
     some = programs_of(graph)
     if not some or any(program.n_auxiliary for program in some):
         return "-"
@@ -217,7 +218,7 @@ def _cpsat_time(some: list[Program], max_time: float) -> str:
 
 
 PEERS: dict[str, Callable[[Any, float], str]] = {}
-"""For each solver that is installed, what returns a cell of the table."""
+"""For each installed solver, a function that returns a cell of the table."""
 if importlib.util.find_spec("highspy"):
     PEERS["HiGHS LP"] = lambda graph, max_time: highs_time(graph, max_time, whole=False)
     PEERS["HiGHS exact"] = lambda graph, max_time: highs_time(graph, max_time, whole=True)

@@ -1,8 +1,8 @@
 """Measure whether memory grows when solves and derivatives are repeated.
 
-``python benchmarks/memory.py`` solves small batches of nearly uniform projective trees, every other
-one with budgets, and sequences, a thousand times with other scores and sizes, and prints what the
-process holds.
+``python benchmarks/memory.py`` solves small batches of nearly uniform projective trees, every
+second batch with budgets, and sequences, a thousand times with different scores and sizes, and
+prints the resident memory.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from lpsmap import Budget, DepTree, FactorGraph, Sequence
 MEGABYTE = 2.0**20
 BATCH = 4
 SETTLED = 0.2
-"""Share of the repetitions after which the allocator has the arenas that it needs."""
+"""Share of the repetitions after which the allocator has reached its steady state."""
 
 
 def resident() -> float:
-    """Return the megabytes that the process holds."""
+    """Return the resident memory of the process in megabytes."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
 

@@ -1,4 +1,4 @@
-"""How the time of every structured factor's oracle grows with the size of the problem.
+"""Measure the growth of the oracle time of every structured factor with the problem size.
 
 ``python benchmarks/oracles.py`` prints microseconds for one best structure of standard normal
 scores, and draws them, with the exponent between the two largest sizes in the legend. An oracle is
@@ -44,7 +44,7 @@ IMAGE = Path(__file__).parents[1] / "docs/images/oracles.png"
 STATES = 10
 
 Make = Callable[[FactorGraph, int, int], Factor]
-"""Declares, in a graph, a batch of so many factors of size n."""
+"""Declares a batch of factors of size n in a graph."""
 
 
 def over(shape: Callable[[int], tuple[int, ...]], make: Callable[[Variables, int], Factor]) -> Make:
@@ -86,7 +86,7 @@ ORACLES: dict[str, Make] = {
 
 
 def microseconds(make: Make, n: int, batch: int, rng: np.random.Generator) -> float:
-    """Return how long one best structure takes: the least of a few calls on a batch."""
+    """Return the time per best structure: the minimum of a few calls on a batch."""
     graph = FactorGraph()
     factor = make(graph, batch, n)
     bucket = build_layout(graph.n_variables, [factor]).buckets[0]
@@ -136,7 +136,7 @@ def draw(times: dict[str, list[float]], sizes: npt.NDArray[np.int64], path: Path
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default=IMAGE,
               show_default="docs/images/oracles.png")  # fmt: skip
 def main(largest: int, out: Path) -> None:
-    """Time every oracle at sizes that double, print and draw."""
+    """Time every oracle at doubling sizes, print and draw."""
     sizes = 2 ** np.arange(3, int(np.log2(largest)) + 1)
     times = {name: growth(make, sizes) for name, make in ORACLES.items()}
     table = Table(title="microseconds for one best structure")

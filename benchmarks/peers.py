@@ -1,19 +1,19 @@
 """Time layers beside other libraries' in one run, in turns: forward, and forward plus backward.
 
 ``pip install torch-struct entmax`` brings the peers, for this benchmark only (``--no-deps`` if an
-index has another torch). A row whose peer is missing says so. Each row is a layer on the same
+index has another torch). Rows with missing peers are skipped. Each row is a layer on the same
 tensors as the peer's nearest one, and the gradient of its squares:
 
 - sequences, projective and non-projective trees against marginals of torch-struct: the linear
   chain, Eisner's algorithm, and the matrix-tree theorem;
-- matchings against 50 Sinkhorn iterations in torch, in the log domain as in Mena et al. (2018), the
-  columns as ours with a further row for what is left of them;
+- matchings against 50 Sinkhorn iterations in torch, in the log domain as in Mena et al. (2018),
+with an additional row for the rest of the columns;
 - a lone `Xor` against entmax's sparsemax;
 - workloads of `bench.py` against the earlier library's times, scaled by a sort.
 
 Two clocks: time on the wall with some threads, and the process's time with one thread, which other
 processes on the machine disturb less. Numbers are medians over turns; ratios are ours over the
-peer's, but the earlier library's times are over ours. None are measured between quiet machines.
+peer's, but the earlier library's times are over ours. The machine need not be idle.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ Layer = Callable[..., torch.Tensor]
 
 SINKHORN_ITERATIONS = 50
 SHORTEST_TURN = 0.05
-"""Seconds that a turn takes at least."""
+"""Minimum seconds of a turn."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A layer, and a peer's that takes the same tensors.
+    """A layer, and the corresponding layer of a peer with the same tensors.
 
     Attributes
     ----------
     name
-        What both do.
+        The task of both.
     peer
-        What does it elsewhere.
+        The package of the other layer.
     shapes
-        Of the tensors, normal numbers.
+        The shapes of the tensors of normal numbers.
     ours
         Called with the threads to use and the tensors.
     theirs
         Called with the tensors.
     goal
-        The ratio that ours is to stay below; None for no goal.
+        The target upper bound on the ratio; None for no target.
     """
 
     name: str
@@ -139,7 +139,7 @@ def matching(threads: int, scores: torch.Tensor) -> torch.Tensor:
 
 
 def sinkhorn(scores: torch.Tensor) -> torch.Tensor:
-    """Rows that sum to one, and columns to one with what a further row has."""
+    """Rows that sum to one, and columns that sum to one with an additional row."""
     rest = scores.new_zeros(len(scores), 1, scores.shape[-1])
     for _ in range(SINKHORN_ITERATIONS):
         scores = scores - scores.logsumexp(-1, keepdim=True)
@@ -166,7 +166,7 @@ def sparsemax(scores: torch.Tensor) -> torch.Tensor:
 
 
 def pairs(batch: int) -> list[Pair]:
-    """Return what is compared, for batches of a size."""
+    """Return the compared layers, for a batch size."""
     chain = ((batch, 50, 20), (batch, 49, 20, 20))
     trees = {n: ((batch, n, n),) for n in (20, 50)}
     return [
@@ -200,7 +200,7 @@ def in_turns(
     """Return (turns, layers, 2) seconds, all layers in turn."""
     repeats = []
     for layer in layers:
-        for _ in range(2):  # the first one compiles, or loads what was compiled
+        for _ in range(2):  # the first call compiles or loads kernels
             _, seconds = lap(layer, 1, clock)
         repeats.append(max(1, round(SHORTEST_TURN / max(seconds, 1e-4))))
     found = [
@@ -276,7 +276,7 @@ def peers_table(
 
 
 GOALS = {"sequence 50x20": 10, "tree n=20": 14}
-"""Ratios to the earlier library's times that ours are to be above."""
+"""Target lower bounds on the ratios to the earlier library."""
 
 
 def earlier_table(only: str, turns: int, clocks: list[tuple[str, int, Clock]]) -> Table:
@@ -298,7 +298,7 @@ def earlier_table(only: str, turns: int, clocks: list[tuple[str, int, Clock]]) -
 @click.option("--double/--single", default=True, help="The tensors' precision; ours is double.")
 @click.option("--only", default="", help="Only rows whose name contains this.")
 def main(batch: int, turns: int, threads: int, double: bool, only: str) -> None:
-    """Print how long layers take beside those of other libraries."""
+    """Print the times of layers beside those of other libraries."""
     warnings.simplefilter("ignore")
     clocks: list[tuple[str, int, Clock]] = [
         (f"wall, {threads} threads", threads, time.perf_counter),

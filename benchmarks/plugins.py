@@ -1,6 +1,6 @@
-"""Measure what installed plugins cost at import.
+"""Measure the cost of installed plugins at import.
 
-``python benchmarks/plugins.py`` makes some distributions of plugins in a folder of its own, each of
+``python benchmarks/plugins.py`` creates distributions of plugins in a temporary folder, each of
 which takes a second to import, and times ``import lpsmap`` in fresh processes with and without that
 folder on the path, in turns; then, with modules that import at once, the first use of a name.
 """

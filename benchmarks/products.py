@@ -1,4 +1,4 @@
-"""Count the products that gradients take, and compare them with the paper's powers.
+"""Count the products of gradients, and compare them with the power iteration of the paper.
 
 ``python benchmarks/products.py`` draws graphs of 2 to 40 factors of all kinds, in the way of the
 tests, and prints how many products with the local Jacobians the gradient of each takes, by
@@ -56,7 +56,7 @@ class Counter:
 
     def _counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
-            self._total += 1  # those of the forward pass, too
+            self._total += 1  # includes the forward pass
             return function(*arguments)
 
         return call

@@ -1,8 +1,8 @@
 """Measure time and memory of one graph, a single component, of up to ten million links.
 
 ``python benchmarks/scale.py`` solves a table of numbers of which each row has exactly one on (Xor)
-and each column few (Budget), to 1e-6. Each size runs in a process of its own, whose resident memory
-at its peak is compared with what it was before the graph was built, scores included.
+and each column few (Budget), to 1e-6. Each size runs in a separate process, whose peak resident
+memory is compared with that before building the graph and its scores.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COLUMNS = 100
 
 
 def solve(links: int, threads: int) -> Solution:
-    """Solve a table of about so many links, two for every number."""
+    """Solve a table with about the given number of links, two for every entry."""
     rows = links // (2 * COLUMNS)
     graph = FactorGraph()
     u = graph.variable_from(np.random.default_rng(0).standard_normal((rows, COLUMNS)))
@@ -41,7 +41,7 @@ def resident() -> int:
 
 def measure(links: int, threads: int) -> None:
     """Print links, seconds, iterations, bytes and whether it was solved."""
-    solve(2 * COLUMNS * COLUMNS, threads)  # loads what is compiled
+    solve(2 * COLUMNS * COLUMNS, threads)  # loads kernels
     before, start = resident(), time.perf_counter()
     solution = solve(links, threads)
     seconds = time.perf_counter() - start

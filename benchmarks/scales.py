@@ -1,10 +1,10 @@
 """Measure the time of structured factors against the scale of their scores.
 
 ``python benchmarks/scales.py`` solves batches of lone factors, whose scores are standard normal
-times a scale, and some among constraints. Nearly uniform scores, as an untrained network gives,
-have solutions of very many structures. Times are of one processor, or with several threads by the
-wall; machines are compared by what ``numpy.sort`` of a million doubles takes. ``--save`` keeps the
-rows, by which ``--before`` compares two versions in one figure.
+times a scale, and some among constraints. Nearly uniform scores, as of an untrained network, have
+solutions with very many structures. Times are processor times, or wall times with several threads;
+the time of ``numpy.sort`` of a million doubles calibrates machines. ``--save`` writes the rows, and
+``--before`` compares two versions in one figure.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SCALES = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)
 
 
 def chain(length: int, states: int, constrained: bool = False) -> Declare:
-    """Sequences with scores of all additionals, with AtMostOne for every state if asked for."""
+    """Sequences with scores of all additionals, with AtMostOne for every state if requested."""
 
     def declare(draw: Draw, graph: FactorGraph, batch: int) -> None:
         u = graph.variable_from(draw(batch, length, states))
@@ -59,7 +59,7 @@ def chain(length: int, states: int, constrained: bool = False) -> Declare:
 
 
 def projective(n: int, constrained: bool = False) -> Declare:
-    """Projective trees, with at most three dependents of every head if asked for."""
+    """Projective trees, with at most three dependents of every head if requested."""
 
     def declare(draw: Draw, graph: FactorGraph, batch: int) -> None:
         u = graph.variable_from(draw(batch, n, n))
@@ -101,7 +101,7 @@ CASES: dict[str, Declare] = {
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of a case at a scale."""
+    """The measurements of a case at a scale."""
 
     case: str
     scale: float
@@ -111,7 +111,7 @@ class Row:
 
 
 def measure(case: str, scale: float, batch: int, threads: int, repeats: int) -> Row:
-    """Return the least time an instance of several solves, the first one left out."""
+    """Return the minimum time per instance of several solves, without the first."""
     clock = time.process_time if threads == 1 else time.perf_counter
     rng, graph = np.random.default_rng(0), FactorGraph()
     CASES[case](lambda *shape: scale * rng.standard_normal(shape), graph, batch)
@@ -165,7 +165,7 @@ def draw_figure(rows: list[Row], before: list[Row], path: Path) -> None:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Return the rows that an earlier run kept."""
+    """Return the rows of an earlier run."""
     return [Row(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 

@@ -1,8 +1,8 @@
-"""Boxes that a global search bounds in a second: by one process, and by several.
+"""Measure the boxes per second of a global search with one and with several processes.
 
-Synthetic sentences over three tags. On a machine with other work to do, seconds of the clock say
-little: the processor time of a box, in this process and in the workers, says what cores that are
-idle would give, `--processes` of them shared by the workers and this process.
+Synthetic sentences over three tags. On a shared machine, wall time means little: the processor time
+per box, in this process and in the workers, gives the speed on idle cores, `--processes` of which
+are shared by the workers and this process.
 
     python benchmarks/search_executors.py
 """
@@ -24,7 +24,7 @@ OPTIONS = {"n_restarts": 1, "gap": 1e-3}
 
 
 def drawn_corpus(n: int) -> Corpus:
-    """Return so many synthetic sentences of at most eight words."""
+    """Return synthetic sentences of at most eight words."""
     model, parameters = verb_noun_adjective()
     sentences = sampled_sentences(model, parameters, n, np.random.default_rng(0), max_words=8)
     return Corpus(model, [sentence.tags for sentence in sentences])
@@ -32,11 +32,11 @@ def drawn_corpus(n: int) -> Corpus:
 
 def processor_time(process: int) -> float:
     """Return the processor time of another process, on Linux."""
-    return time.clock_gettime((~process << 3) | 2)  # as clock_getcpuclockid has it
+    return time.clock_gettime((~process << 3) | 2)  # as in clock_getcpuclockid
 
 
 def started(n: int) -> tuple[Executor, list[int]]:
-    """Return a pool whose processes have loaded the kernels, and the processes."""
+    """Return a pool with loaded kernels, and the ids of its processes."""
     pool = ProcessPoolExecutor(n, mp_context=get_context("spawn"))
     wait([pool.submit(time.sleep, 2.0) for _ in range(n)])
     global_search(drawn_corpus(5), max_nodes=2000, executor=pool, **OPTIONS)
@@ -44,7 +44,7 @@ def started(n: int) -> tuple[Executor, list[int]]:
 
 
 def measured(corpus: Corpus, n_nodes: int, executor: Executor | None, workers: list[int]) -> dict:
-    """Return what a search of so many boxes takes: microseconds of a box, boxes a second."""
+    """Measure a search of a number of boxes: microseconds per box, boxes per second."""
     processes = [os.getpid(), *workers]
     begin, before = time.perf_counter(), [processor_time(process) for process in processes]
     found = global_search(corpus, max_nodes=n_nodes, executor=executor, **OPTIONS)

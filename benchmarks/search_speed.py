@@ -1,6 +1,6 @@
 """Milliseconds of a pass over 200 sentences: the best structures, and the expected counts.
 
-Sentences over 13 tags, 1,240 words in all, drawn so that short ones repeat as they do in texts.
+Sentences over 13 tags with 1,240 words, sampled so that short ones repeat as in texts.
 
     python benchmarks/search_speed.py
 """
@@ -25,7 +25,7 @@ N_TAGS, N_SENTENCES, N_WORDS = 13, 200, 1240
 
 
 def drawn_corpus(rng: np.random.Generator) -> Corpus:
-    """Return sentences of 1 to 10 words, so many words in all."""
+    """Return sentences of 1 to 10 words with a given total number of words."""
     lengths = rng.integers(1, 11, N_SENTENCES)
     while lengths.sum() != N_WORDS:
         one, step = rng.integers(N_SENTENCES), 1 if lengths.sum() < N_WORDS else -1
@@ -39,7 +39,7 @@ def drawn_corpus(rng: np.random.Generator) -> Corpus:
 
 
 def milliseconds(call: Callable[[], object], repetitions: int) -> float:
-    """Return the least processor time of a call, in milliseconds."""
+    """Return the minimum processor time of a call, in milliseconds."""
     call()
     times = []
     for _ in range(repetitions):

@@ -1,4 +1,4 @@
-"""Show what step sizes do to the residuals of three workloads.
+"""Show the effect of step sizes on the residuals of three workloads.
 
 ``python benchmarks/step_sizes.py --out docs/images/iterations.png`` solves a batch of each by ADMM
 at several fixed step sizes, at the one that the scale of the scores suggests, and by the engine. It
@@ -42,7 +42,7 @@ METHODS: dict[str, dict[str, Any]] = {
 TOLERANCES = (1e-6, 1e-9)
 
 FLOOR = 1e-11
-"""Residuals below this are drawn here: a polish leaves rounding."""
+"""Smaller residuals are drawn at this value, since a polish leaves only rounding errors."""
 
 Residuals = NDArray[np.float64]
 
@@ -58,13 +58,13 @@ def residuals(name: str, options: dict[str, Any], batch: int, max_iter: int) -> 
 
 
 def first_below(larger: Residuals, tol: float) -> Residuals:
-    """Return each instance's first iteration within a tolerance; inf if it never is."""
+    """Return the first iteration of each instance within a tolerance; inf if there is none."""
     below = larger <= tol
     return np.where(below.any(axis=0), below.argmax(axis=0) + 1.0, np.inf)
 
 
 def draw(found: dict[str, dict[str, Residuals]], out: Path) -> None:
-    """Draw the median residuals, a panel for every workload."""
+    """Draw the median residuals, with a panel for every workload."""
     figure, axes = plt.subplots(1, len(found), figsize=(12, 3.6), sharey=True, layout="constrained")
     for axis, (name, by_method) in zip(axes, found.items(), strict=True):
         for method, larger in by_method.items():

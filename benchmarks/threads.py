@@ -1,8 +1,8 @@
-"""Measure what a second thread gains: ``python benchmarks/threads.py``.
+"""Measure the speed-up of a second thread: ``python benchmarks/threads.py``.
 
 Each run solves a batch with one thread and with more, one right after the other, forward and
 backward; the speed-up is the median of the runs' ratios, with the quartiles beside it. The
-solutions have to be the same, bit for bit.
+solutions must be bitwise equal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from workloads import WORKLOADS
 
 
 def seconds(make: Callable[[], FactorGraph], threads: int) -> tuple[float, bytes]:
-    """Return how long building, solving and differentiating takes, and the bits of the results."""
+    """Return the time of building, solving and differentiating, and the bytes of the results."""
     start = time.perf_counter()
     solution = make().solve(threads=threads)
     gradient, _ = solution.vjp(2 * solution.values)

@@ -2,9 +2,9 @@
 
 ``python benchmarks/trees_milp.py`` takes some sentences of every length from the treebank of
 ``examples/treebank.py``, with its scores: non-projective trees of a single root, at most five
-dependents a word, and extra scores for neighbours under one head. HiGHS gets them as a
-mixed-integer program in which a unit of flow goes from the root to every word (Martins et al.
-2009). Both run on one thread; times are of the processor.
+dependents a word, and extra scores for neighbours under one head. HiGHS solves them as a
+mixed-integer program with a unit flow from the root to every word (Martins et al. 2009). Both run
+on one thread; times are processor times.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    """Return what a call returns, and its seconds of processor time."""
+    """Return the result of a call, and its processor time in seconds."""
     begin = time.process_time()
     found = call()
     return found, time.process_time() - begin
@@ -69,7 +69,7 @@ class Program:
 def flow_formulation(arcs: Any, pairs: tuple[Any, Any, Any], budget: int) -> float:
     """Return the score of the best tree; ``arcs[m, h]`` scores h as the head of m, or m as root.
 
-    Pairs are words, heads, and what it scores if the word and its right neighbour hang from it.
+    Pairs are words, heads, and scores if the word and its right neighbour have that head.
     """
     n = len(arcs)
     number = np.arange(n * n).reshape(n, n)  # of arcs; flows follow, then pairs
@@ -79,7 +79,7 @@ def flow_formulation(arcs: Any, pairs: tuple[Any, Any, Any], budget: int) -> flo
         program.add(number[m], 1.0, 1.0, 1.0)
         others = [h for h in range(n) if h != m]
         program.add(number[others, m], 1.0, 0.0, budget)
-        # a unit stays at every word
+        # every word consumes a unit
         ends = np.append(flow[m], flow[others, m])
         program.add(ends, [*[1.0] * n, *[-1.0] * len(others)], 1.0, 1.0)
         for h in range(n):
@@ -118,7 +118,7 @@ def main(each: int, lengths: str) -> None:
     table = Table(title=f"{each} sentences of every length; seconds of one thread")
     for heading in ("words", "ours", "proved", "relaxation tight", "HiGHS", "solved", "equal"):
         table.add_column(heading, justify="right")
-    our_way(sentences[0])  # loads what is compiled
+    our_way(sentences[0])  # loads kernels
     for length in map(int, lengths.split(",")):
         ours, theirs, rows = 0.0, 0.0, []
         for sentence in [s for s in sentences if len(s) == length][:each]:

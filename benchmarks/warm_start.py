@@ -1,10 +1,9 @@
-"""Measure what warm starts save over a training run.
+"""Measure the savings of warm starts in a training run.
 
 ``python benchmarks/warm_start.py`` trains linear models of arc scores to reproduce structures, by
-stochastic gradient descent on the LP-SparseMAP loss, and solves every batch twice: from nothing,
-and from where the same examples ended an epoch earlier (`lpsmap.WarmStartCache`). It prints, epoch
-by epoch, how far the scores moved since then, the mean iterations of an example, and milliseconds
-of building and solving a batch.
+stochastic gradient descent on the LP-SparseMAP loss, and solves every batch twice: cold, and from
+the solutions of the previous epoch (`lpsmap.WarmStartCache`). For every epoch it prints the change
+of the scores, the mean iterations of an example, and milliseconds of building and solving a batch.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class Run:
     Parameters
     ----------
     build
-        Makes a graph of a batch of scores.
+        Builds a graph from a batch of scores.
     shape
         Shape of an example's scores.
     examples, batch
@@ -127,7 +126,7 @@ def main(examples: int, batch: int, epochs: int, tol: float, only: str) -> None:
     for name, (build, shape) in WORKLOADS.items():
         if only not in name:
             continue
-        build(np.zeros((1, *shape)))[0].solve()  # compiles, or loads what was compiled
+        build(np.zeros((1, *shape)))[0].solve()  # compiles or loads kernels
         run = Run(build, shape, examples, batch, tol)
         for epoch in range(1, epochs + 1):
             drift, cold, warm, cold_ms, warm_ms = run.epoch(FIRST_RATE / shape[0] / epoch)

@@ -1,9 +1,9 @@
-"""The table of workloads: how to build each graph, and what the earlier library took for it.
+"""The table of workloads: how to build each graph, and the times of the earlier library.
 
-The earlier library's times are milliseconds an instance, forward and backward, on a machine on
-which sorting a million normal numbers takes `REFERENCE_SORT` milliseconds; it has no batches and
-uses one thread. Its stopping rule divides the residuals' norm by the square root of the number of
-links; ours, at the same tol, bounds the largest residual, which asks for more.
+The times of the earlier library are milliseconds per instance, forward and backward, on a machine
+that sorts a million normal numbers in `REFERENCE_SORT` milliseconds; it has no batches and uses one
+thread. Its stopping rule divides the norm of the residuals by the square root of the number of
+links; ours, at the same tol, bounds the largest residual, which is stricter.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-os.environ.setdefault("LPSMAP_COMPILE_AFTER", "0")  # times are those of compiled kernels
+os.environ.setdefault("LPSMAP_COMPILE_AFTER", "0")  # measure compiled kernels
 
 from lpsmap import AtMostOne, Budget, DepTree, FactorGraph, Pair, Sequence, Xor
 
@@ -31,14 +31,15 @@ class Workload:
     Attributes
     ----------
     name
-        What is solved.
+        The name of the workload.
     build
-        Given a batch size and a generator, draws scores and returns what builds the graph on them.
+        Given a batch size and a generator, samples scores and returns a function that builds the
+        graph.
     reference
-        The earlier library's milliseconds an instance, forward plus backward, solved to 1e-6 (for
-        one factor: its users' idiom of 50 active-set iterations, often not solved).
+        Milliseconds per instance of the earlier library, forward plus backward, solved to 1e-6 (for
+        one factor: the usual 50 active-set iterations, often not converged).
     batches
-        Batch sizes that it is met with.
+        The batch sizes to measure.
     """
 
     name: str
@@ -66,7 +67,7 @@ def matching(m: int, n: int) -> Build:
 
 
 def pairs(k: int) -> Build:
-    """Pair for every two of k variables."""
+    """A Pair for every two of k variables."""
     first, second = np.triu_indices(k, 1)
 
     def build(batch: int, rng: np.random.Generator) -> Callable[[], FactorGraph]:

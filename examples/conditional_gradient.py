@@ -4,19 +4,18 @@ Maximises, over the convex hull of a factor's structures (Niculae et al. 2018, E
 
     f(mu, nu) = <eta, mu> + <eta_N, nu> - 1/2 ||mu||^2
 
-An iteration asks the MAP oracle for the structure that the gradient ``(eta - mu, eta_N)`` likes
-best, s, and moves the weights p of the structures found so far in one of three ways (appendix A.1,
-Algorithm 1; Lacoste-Julien & Jaggi 2015), with w the structure of the mixture that the gradient
-likes least:
+An iteration calls the MAP oracle for the best structure s under the gradient ``(eta - mu, eta_N)``,
+and moves the weights p of the structures found so far in one of three directions (appendix A.1,
+Algorithm 1; Lacoste-Julien & Jaggi 2015), where w is the worst structure of the mixture under the
+gradient:
 
     vanilla    e_s - p            toward s
-    away       e_s - p or p - e_w, whichever the gradient promises more of
+    away       e_s - p or p - e_w, whichever has the larger inner product with the gradient
     pairwise   e_s - e_w          from w to s
 
-as far as f rises along that line. The active set, which `FactorGraph.solve` uses, moves to the best
-weights of all structures at hand instead and ends at the exact solution; these are what
-`figure2.py` compares it with. They need nothing of a factor but its two methods, `solve_map` and
-`vertex`.
+with exact line search. The active set of `FactorGraph.solve` instead moves to the optimal weights
+of all current structures and ends at the exact solution; `figure2.py` compares it with these
+methods. They need only the two methods `solve_map` and `vertex` of a factor.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import ConvergenceWarning, Factor
+from lpsmap_core.api import row_values, row_view, slot_values
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -37,10 +37,9 @@ Variant = Literal["vanilla", "away", "pairwise"]
 
 @dataclass(frozen=True)
 class ConditionalGradient:
-    """A factor's solution by conditional gradient, and how it came about.
+    """The solution of a factor by conditional gradient, with its history.
 
-    The first three arrays have an entry for every iterate; the first is the best-scoring structure
-    alone.
+    The first three arrays have an entry for every iterate; the first iterate is the best structure.
 
     Attributes
     ----------
@@ -49,17 +48,17 @@ class ConditionalGradient:
     converged
         Whether the last gap is within the tolerance.
     objective
-        (T + 1,) ``f(mu, nu)``, which never falls.
+        (T + 1,) ``f(mu, nu)``, nondecreasing.
     gap
-        (T + 1,) ``max <gradient, (m, n) - (mu, nu)>`` over structures (Eq. 7). It bounds how far
-        the objective is from its maximum, and the squared distance of ``mu`` from the solution.
+        (T + 1,) ``max <gradient, (m, n) - (mu, nu)>`` over structures (Eq. 7). It bounds the
+        distance of the objective from its maximum, and the squared distance of ``mu`` from the
+        solution.
     support_size
         (T + 1,) number of structures with positive weight.
     probabilities
         (S,) weights of the structures of the last iterate.
     variables
-        (S, K) their variables as the factor was given them, flat; those that `lengths` or a mask
-        leave out are not among them.
+        (S, K) their variables, flat; those excluded by `lengths` or a mask are left out.
     additionals
         (S, A) their additionals.
     """
@@ -98,7 +97,7 @@ def conditional_gradient(
     max_iter: int = 1000,
     tol: float = 1e-6,
 ) -> ConditionalGradient:
-    """Solve one factor by conditional gradient; the graph's other factors are left out.
+    """Solve one factor by conditional gradient, ignoring other factors of the graph.
 
     Parameters
     ----------
@@ -108,19 +107,19 @@ def conditional_gradient(
         ``"vanilla"``: the gap falls like 1 / t at best in general (Jaggi 2013). ``"away"`` and
         ``"pairwise"``: it falls geometrically (Lacoste-Julien & Jaggi 2015).
     max_iter
-        Limit of the steps.
+        Maximum number of steps.
     tol
-        A gap that is small enough, in units of the objective; the gap reaches zero only by luck.
+        Tolerance on the gap, in units of the objective; the gap rarely reaches zero.
 
     Returns
     -------
     ConditionalGradient
-        The last iterate, and the course of objective, gap and support size.
+        The last iterate, and the history of objective, gap and support size.
 
     Raises
     ------
     ValueError
-        If there is no such variant, the declaration is not one factor over distinct variables, or a
+        If the variant is unknown, the declaration is not one factor over distinct variables, or a
         score is not finite.
 
     Warns
@@ -152,7 +151,7 @@ def conditional_gradient(
         if gap <= tol or len(trace) > max_iter:
             break
         if not mixture.move(variant, best, gradient, gap, problem.arity):
-            break  # the rest of the gap is rounding
+            break  # the remaining gap is rounding
     objective, gaps, sizes = zip(*trace, strict=True)
     if gap > tol:
         warnings.warn(
@@ -189,8 +188,8 @@ class _SingleFactor:
                 f"one entry of the batch, as in {type(factor).__name__}(u[0])."
             )
         graph = factor.variables.graph
-        index = factor.links(factor.variables.index)
-        negated = factor.links(factor.variables.negated)
+        index = slot_values(factor, factor.variables.index)
+        negated = slot_values(factor, factor.variables.negated)
         if not index.size or len(np.unique(index)) < index.size:
             raise ValueError(
                 f"factor: got {factor!r} that covers no variable, or one in several slots; "
@@ -199,14 +198,14 @@ class _SingleFactor:
         eta, eta_v = graph.flat_scores()[index], graph.additional_scores(factor)[0]
         if not (np.isfinite(eta).all() and np.isfinite(eta_v).all()):
             raise ValueError(f"factor: got {factor!r} with a score that is not finite.")
-        self.factor, self.row, self.arity = factor, factor.row(0), index.size
+        self.factor, self.row, self.arity = factor, row_view(factor, 0), index.size
         self.theta = np.concatenate([np.where(negated, 1.0 - eta, eta), eta_v])
         self.constant = float((eta - 0.5)[negated].sum())
 
     def best_structure(self, gradient: FloatArray) -> FloatArray:
-        """Return the structure of the largest inner product with a gradient."""
+        """Return the structure with the largest inner product with a gradient."""
         eta_u, eta_v = np.split(gradient, [self.arity])
-        label = self.row.solve_map(self.factor.shaped(0, eta_u), eta_v)
+        label = self.row.solve_map(row_values(self.factor, 0, eta_u), eta_v)
         parts = self.row.vertex(label)
         return np.concatenate([np.ravel(np.asarray(part, dtype=np.float64)) for part in parts])
 
@@ -231,7 +230,7 @@ class _Mixture:
 
     @property
     def structures(self) -> FloatArray:
-        """All of them, an (n, arity + additionals) array."""
+        """The structures, an (n, arity + additionals) array."""
         return self._room[: len(self.weights)]
 
     def mean(self) -> FloatArray:
@@ -241,7 +240,7 @@ class _Mixture:
     def move(
         self, variant: Variant, best: FloatArray, gradient: FloatArray, gap: float, arity: int
     ) -> bool:
-        """Take the best step; return false, and stay, if it does not lead up."""
+        """Take the best step; return false without moving if it is not an ascent direction."""
         scores = self.structures @ gradient
         worst = int(scores.argmin())
         away_gap = self.weights @ scores - scores[worst]
@@ -259,7 +258,7 @@ class _Mixture:
         return self._follow(direction, gradient, arity)
 
     def _follow(self, direction: FloatArray, gradient: FloatArray, arity: int) -> bool:
-        """Change the weights along a direction up to the maximum (Eq. 8); see `move`."""
+        """Move the weights along a direction to the maximum (Eq. 8); see `move`."""
         change = direction @ self.structures
         slope, curvature = gradient @ change, change[:arity] @ change[:arity]
         falling = np.flatnonzero(direction < 0.0)
@@ -268,16 +267,16 @@ class _Mixture:
             return False
         limits = self.weights[falling] / -direction[falling]
         step = limits.min()
-        if slope < step * curvature:  # additionals alone have no curvature
+        if slope < step * curvature:  # additionals have no curvature
             step = slope / curvature
         weights = np.maximum(self.weights + step * direction, 0.0)
         weights[falling[limits <= step]] = 0.0
-        self.weights = weights / weights.sum()  # steps away would let its rounding grow
+        self.weights = weights / weights.sum()  # away steps would accumulate rounding errors
         self._keep(self.weights > 0.0)
         return True
 
     def _place_of(self, structure: FloatArray) -> int:
-        """Return the place of a structure, which joins with weight zero if it is new."""
+        """Return the index of a structure; a new one is added with weight zero."""
         same = np.flatnonzero((self.structures == structure).all(axis=1))
         if same.size:
             return int(same[0])

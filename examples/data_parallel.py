@@ -1,13 +1,13 @@
-"""A model with a structured layer, trained by several processes at once.
+"""Train a model with a structured layer by several processes.
 
-Every process solves its share of a batch. The gradients are averaged, so that the parameters are
-those of one process with the whole batch. ::
+Every process solves its share of a batch. The gradients are averaged, so the parameters equal those
+of one process with the whole batch. ::
 
     python examples/data_parallel.py
     torchrun --nproc_per_node=2 examples/data_parallel.py
 
-print the same losses, and the same sum of parameters. Processes share the processor's cores with
-their solves: set ``OMP_NUM_THREADS`` and ``LPSMAP_THREADS`` to cores / processes.
+print the same losses, and the same sum of parameters. The processes share the cores: set
+``OMP_NUM_THREADS`` and ``LPSMAP_THREADS`` to cores / processes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lpsmap_torch.layers import LPSequenceAttention
 
 
 class Aligner(nn.Module):
-    """Says of two sequences whether one is a shuffle of the other, by aligning them."""
+    """Classifies by alignment whether one sequence is a shuffle of the other."""
 
     def __init__(self, size: int = 16) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Aligner(nn.Module):
 
 
 def batch(step: int, size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the pairs of a step, the same in all processes."""
+    """Return the pairs of a step, equal in all processes."""
     generator = torch.Generator().manual_seed(step)
     one, noise = torch.randn(2, size, 6, 16, generator=generator)
     same = torch.arange(size) % 2 == 0
@@ -49,7 +49,7 @@ def batch(step: int, size: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def start() -> tuple[int, int, torch.device]:
-    """Join the other processes, if there are any; return this one's number, theirs, a device."""
+    """Join the process group, if any; return the rank, the number of processes and the device."""
     if "RANK" not in os.environ:  # not under torchrun
         return 0, 1, torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if not torch.cuda.is_available():
@@ -69,7 +69,7 @@ def main(steps: int, size: int) -> None:
     rank, processes, device = start()
     if size % processes:
         raise click.BadParameter(
-            f"{size} is no multiple of {processes} processes", param_hint="--size"
+            f"{size} is not a multiple of {processes} processes", param_hint="--size"
         )
     torch.manual_seed(0)
     model: nn.Module = Aligner().to(device)

@@ -1,8 +1,9 @@
 """The paper's comparison of solvers for one factor: active set and conditional gradient.
 
 `python examples/figure2.py` reproduces Figure 2 of Niculae et al. (2018): for a tree factor of 20
-nodes with random scores, how far the objective is from its maximum and how many trees the solution
-mixes, against the number of iterations. Each asks the MAP oracle once, the first for the best tree.
+nodes with random scores, the distance of the objective from its maximum and the number of trees in
+the solution, against the number of iterations. Each iteration calls the MAP oracle once, the first
+for the best tree.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ COLOURS = {
     "active set": "#0072b2",
 }
 FLOOR = 1e-14
-"""A smaller distance from the maximum is rounding, and is drawn here."""
+"""Smaller distances from the maximum are rounding errors, and are drawn at this value."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,14 @@ class Course:
 
 
 def maximum(scores: FloatArray) -> float:
-    """Return the largest objective, by the tree's closed form, which none of the others uses."""
+    """Return the maximal objective, by the closed form of the tree."""
     graph = FactorGraph()
     graph.add(DepTree(graph.variable_from(scores)))
     return graph.solve().objective.item()
 
 
 def active_set(scores: FloatArray, iterations: int) -> Course:
-    """Run the active set, which a limit asks for, one iteration further each time."""
+    """Run the active set with increasing iteration limits."""
     graph = FactorGraph()
     tree = graph.add(DepTree(graph.variable_from(scores)))
     objective, trees = [], []
@@ -71,7 +72,7 @@ def all_courses(scores: FloatArray, iterations: int, tol: float) -> dict[str, Co
     graph = FactorGraph()
     tree = graph.add(DepTree(graph.variable_from(scores)))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # to stop early is the point
+        warnings.simplefilter("ignore", ConvergenceWarning)  # stopping early is intended
         courses = {"active set": active_set(scores, iterations)}
         for variant, name in VARIANTS.items():
             found = conditional_gradient(tree, variant, max_iter=iterations - 1, tol=tol)
@@ -103,7 +104,7 @@ def draw(courses: dict[str, Course], best: float) -> Figure:
 
 
 def summary(courses: dict[str, Course], best: float) -> str:
-    """Say in a table how each solver ended."""
+    """Return a table of the final state of each solver."""
     lines = [f"{'solver':<12}{'iterations':>11}{'solved':>8}{'distance':>10}{'trees':>7}"]
     for name, course in courses.items():
         distance = max(best - course.objective[-1], 0.0)
@@ -116,14 +117,16 @@ def summary(courses: dict[str, Course], best: float) -> str:
 
 @click.command(context_settings={"show_default": True})
 @click.option("--nodes", type=click.IntRange(min=2), default=20, help="Words of the sentence.")
-@click.option("--seed", type=int, default=0, help="Of the scores.")
+@click.option("--seed", type=int, default=0, help="Seed of the scores.")
 @click.option(
     "--scale",
     type=click.FloatRange(min=0, min_open=True),
     default=1.0,
     help="Standard deviation of the scores.",
 )
-@click.option("--iterations", type=click.IntRange(min=2), default=2000, help="Most of each solver.")
+@click.option(
+    "--iterations", type=click.IntRange(min=2), default=2000, help="Limit for each solver."
+)
 @click.option(
     "--tol",
     type=click.FloatRange(min=0, min_open=True),
@@ -133,7 +136,7 @@ def summary(courses: dict[str, Course], best: float) -> str:
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path),
               default=Path("build/figure2.png"))  # fmt: skip
 def main(nodes: int, seed: int, scale: float, iterations: int, tol: float, out: Path) -> None:
-    """Compare the active set with conditional gradient on one tree; draw and print how they end."""
+    """Compare the active set with conditional gradient on one tree; draw and print the results."""
     scores = scale * np.random.default_rng(seed).standard_normal((nodes, nodes))
     best, courses = maximum(scores), all_courses(scores, iterations, tol)
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Latent trees under valency constraints: the ListOps experiment of Niculae & Martins (2020).
 
-`python examples/listops.py demo` trains on generated expressions for a few minutes;
-`experiment` runs at full size and keeps its measurements; `report` makes a table of them.
+`python examples/listops.py demo` trains on generated expressions for a few minutes; `experiment`
+runs at full size and records its measurements; `report` prints them as a table.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def make_corpora(
     max_tokens: int,
     data: Path | None,
 ) -> tuple[Corpus, Corpus, Corpus]:
-    """Training, validation and test expressions, no two of them equal; the same at every call.
+    """Distinct training, validation and test expressions; deterministic.
 
     The test expressions are the published ones if `data` is the folder that holds them.
     """
@@ -81,7 +81,7 @@ def make_settings(structure: str, seed: int, options: dict[str, Any]) -> Setting
 def train_shown(settings: Settings, train_set: Corpus, valid_set: Corpus) -> Run:
     """`train`, with a progress bar that shows the latest validation scores.
 
-    Without a terminal to draw it on, a line for every look at the validation set.
+    Without a terminal, it prints a line for every evaluation.
     """
     columns = (
         TextColumn(f"{settings.structure.value:<13} seed {settings.seed}"),
@@ -106,7 +106,7 @@ def train_shown(settings: Settings, train_set: Corpus, valid_set: Corpus) -> Run
 
 
 def record(run: Run, test: Measured, options: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of a run, ready for JSON."""
+    """The record of a run, for JSON."""
     return {
         "settings": asdict(run.settings),
         "options": {name: str(value) for name, value in options.items()},
@@ -178,8 +178,8 @@ def shared_options(
         click.option("--structure", "structures", multiple=True,
                      type=click.Choice([structure.value for structure in Structure]),
                      default=[structure.value for structure in PAPER], show_default=True),
-        click.option("--epochs", type=positive, default=epochs, help="Training ends there."),
-        click.option("--minutes", type=positive, help="Or there, for each structure and seed."),
+        click.option("--epochs", type=positive, default=epochs, help="Number of epochs."),
+        click.option("--minutes", type=positive, help="Time limit for each structure and seed."),
         click.option("--train-size", type=count, default=sizes[0]),
         click.option("--valid-size", type=count, default=sizes[1]),
         click.option("--test-size", type=count, default=sizes[2], help="Not used with --data."),
@@ -187,20 +187,20 @@ def shared_options(
                      help="Longer expressions are dropped."),
         click.option("--curriculum", type=click.IntRange(min=4), multiple=True,
                      default=curriculum,
-                     help="Training goes through equal parts with none longer than this in turn."),
+                     help="Maximum lengths in equal parts of the training."),
         click.option("--budget-on-root/--free-root", default=True,
-                     help="Whether the budget goes for the root, too."),
+                     help="Whether the budget also applies to the root."),
         click.option("--data", type=folder,
                      help="Test on test_d20s.tsv.gz of this folder instead."),
         click.option("--lr", type=positive, default=lr, help="Learning rate (the paper: 1e-4)."),
         click.option("--score-decay", type=click.FloatRange(min=0), default=Settings.score_decay,
-                     help="What the mean square of the arcs' scores adds to the loss."),
+                     help="Weight of the mean square of arc scores in the loss."),
         click.option("--evaluations", type=count, default=evaluations,
-                     help="Looks at the validation set per epoch."),
+                     help="Evaluations on the validation set per epoch."),
         click.option("--max-iter", type=count, default=Inference.max_iter, help=latent + "loop."),
         click.option("--max-inner-iter", type=count, help=latent + "active sets."),
         click.option("--tol", type=positive, default=Inference.tol, help=latent + "residuals."),
-        click.option("--threads", type=count, help="Threads of the solver; left out: all cores."),
+        click.option("--threads", type=count, help="Threads of the solver; all cores by default."),
         click.option("--out", type=folder, default=Path("build/listops")),
     ]  # fmt: skip
     return lambda command: reduce(lambda inner, option: option(inner), options[::-1], command)
@@ -209,7 +209,8 @@ def shared_options(
 @click.group(context_settings={"show_default": True})
 def main() -> None:
     """Latent trees under valency constraints, on ListOps (Niculae & Martins 2020, section 5.1)."""
-    # The network is too small to gain from threads, and torch's would spin on the solver's cores.
+    # The network is too small for threads, and those of torch would busy-wait on the solver's
+    # cores.
     torch.set_num_threads(1)
 
 
@@ -256,9 +257,9 @@ def demo(structures: tuple[str, ...], seed: int, out: Path, **options: Any) -> N
 def experiment(
     structures: tuple[str, ...], seeds: tuple[int, ...], out: Path, **options: Any
 ) -> None:
-    """Train at full size; keep the measurements of every structure and seed in a file."""
+    """Train at full size; write the measurements of every structure and seed to a file."""
     if options["epochs"] is None and options["minutes"] is None:
-        raise click.UsageError("Training would never end: give --minutes or --epochs.")
+        raise click.UsageError("Training has no limit: give --minutes or --epochs.")
     train_set, valid_set, test_set = corpora_of(options)
     out.mkdir(parents=True, exist_ok=True)
     for seed in seeds:

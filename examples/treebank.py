@@ -1,9 +1,9 @@
 """Sparse distributions of dependency trees over the real sentences of a treebank.
 
 `python examples/treebank.py table` solves every sentence under several sets of constraints, and
-says how many trees each solution holds; `figure` draws one sentence with its trees; `best` finds
-the best tree of every sentence, where neighbours under one head score extra. The scores are
-of a random model (see `parsing.bilinear`), as before any training.
+prints the number of trees in each solution; `figure` draws one sentence with its trees; `best`
+finds the best tree of every sentence, with scores for neighbours with a common head. The scores are
+those of a random model (see `parsing.bilinear`), as before training.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ console = Console()
 
 @dataclass
 class Tally:
-    """What is counted over the sentences of a treebank."""
+    """Counts over the sentences of a treebank."""
 
     constraints: Constraints
     trees: list[int] = field(default_factory=list)
@@ -64,7 +64,7 @@ HEADINGS = ("trees", "solved", "median", "95 %", "most", "only one", "seconds")
 
 
 def batches(sentences: Sequence[Sentence], size: int) -> list[list[Sentence]]:
-    """Sentences of about equal length together."""
+    """Batches of sentences of about equal length."""
     ordered = iter(sorted(sentences, key=len))
     return list(iter(lambda: list(itertools.islice(ordered, size)), []))
 
@@ -72,7 +72,7 @@ def batches(sentences: Sequence[Sentence], size: int) -> list[list[Sentence]]:
 def survey(
     parts: Sequence[Sequence[Sentence]], model: Bilinear, constraints: Constraints, tol: float
 ) -> Tally:
-    """Solve all batches; a sentence that is not solved is kept by name rather than warned of."""
+    """Solve all batches; unsolved sentences are collected instead of a warning."""
     tally = Tally(constraints)
     hidden = not console.is_terminal
     for part in track(parts, str(constraints), console=console, transient=True, disable=hidden):
@@ -105,13 +105,13 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--data", type=click.Path(dir_okay=False, path_type=Path), default=DATA,
                      show_default="../shared/data/ud/en_ewt/dev.conllu.gz, beside the repository",
                      help="A CoNLL-U file, compressed or not."),
-        click.option("--seed", type=int, default=0, help="Of the random model."),
+        click.option("--seed", type=int, default=0, help="Seed of the random model."),
         click.option("--scale", type=positive, default=4.0,
-                     help="Standard deviation of the scores: the larger, the fewer trees."),
+                     help="Standard deviation of the scores; larger values give fewer trees."),
         click.option("--longest", type=click.IntRange(min=1), default=75,
-                     help="Longer sentences are left out."),
+                     help="Longer sentences are skipped."),
         click.option("--budget", type=click.IntRange(min=0), default=5,
-                     help="Most dependents of a word, where they are limited."),
+                     help="Maximum number of dependents of a word, if limited."),
     ]  # fmt: skip
     return reduce(lambda inner, option: option(inner), options[::-1], command)
 
@@ -152,7 +152,7 @@ def table(
     parts = batches(sentences, batch)
     tallies = []
     for constraints in all_constraints(budget):
-        solve_trees(parts[0], model, constraints, tol)  # loads what is compiled
+        solve_trees(parts[0], model, constraints, tol)  # loads kernels
         tallies.append(survey(parts, model, constraints, tol))
     if as_markdown:
         click.echo(markdown([tally.cells() for tally in tallies]))
@@ -193,7 +193,7 @@ def best(
 ) -> None:
     """Find the best tree of every sentence, and prove it.
 
-    Seconds are those of the processor, of all workers together.
+    Seconds are the processor time of all workers.
     """
     sentences = sorted(sentences_of(data, longest), key=len)
     title = f"{len(sentences)} sentences: single root, at most {budget} dependents"
@@ -205,7 +205,7 @@ def best(
         constraints = Constraints(projective, single_root=True, budget=budget)
         build = partial(best_graph, seed, scale, constraints, siblings)
         solved = partial(solve_many, build=build, extract=nodes_of, task="map", threads=1)
-        deque(solved(sentences[:5]), maxlen=0)  # loads what is compiled
+        deque(solved(sentences[:5]), maxlen=0)  # loads kernels
         begin, kind = processor_seconds(), "projective" if projective else "non-projective"
         outcomes: list[Outcome] = []
         with (
@@ -226,23 +226,23 @@ def best(
 def best_graph(
     seed: int, scale: float, constraints: Constraints, siblings: float, sentence: Sentence
 ) -> FactorGraph:
-    """Return the graph of a sentence's trees, in whichever process it is solved."""
+    """Return the graph of a sentence's trees, built in the worker."""
     return sibling_graph(sentence, model_of(seed, scale), constraints, siblings)
 
 
 @lru_cache(maxsize=1)
 def model_of(seed: int, scale: float) -> Bilinear:
-    """Return a model, drawn once in every process rather than sent there with every sentence."""
+    """Return a model, sampled once per process rather than sent with every sentence."""
     return Bilinear(seed, scale)
 
 
 def nodes_of(graph: FactorGraph, found: Assignment) -> int:
-    """Return the nodes of a search."""
+    """Return the number of nodes of a search."""
     return int(found.n_nodes.sum())
 
 
 def processor_seconds() -> float:
-    """Return the processor time of this process, and of those that it started and that ended."""
+    """Return the processor time of this process and of its finished children."""
     return sum(os.times()[:4])
 
 
@@ -267,14 +267,14 @@ def summary(outcomes: Sequence[Outcome], seconds: float) -> list[str]:
     "count",
     type=click.IntRange(min=1),
     default=3,
-    help="How many trees the sentence's solution has.",
+    help="Number of trees in the solution of the sentence.",
 )
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path),
               default=Path("build/treebank.png"))  # fmt: skip
 def figure(
     data: Path, seed: int, scale: float, longest: int, budget: int, count: int, out: Path
 ) -> None:
-    """Draw the first sentence of 6 to 9 words whose solution has so many likely trees."""
+    """Draw the first sentence of 6 to 9 words with the given number of likely trees."""
     short = [s for s in sentences_of(data, min(longest, 9)) if len(s) >= 6]
     constraints = Constraints(projective=True, single_root=True, budget=budget)
     solution, trees = solve_trees(short, Bilinear(seed, scale), constraints)

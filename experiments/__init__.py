@@ -1,6 +1,6 @@
-"""The experiments of the two SparseMAP papers, run again: `python -m experiments --help`.
+"""Reproductions of the experiments of the two SparseMAP papers: `python -m experiments --help`.
 
-Readers of data and models that examples have as well are imported from there.
+Data readers and models shared with the examples are imported from there.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ SIZE_OPTION = click.option("--size", type=click.Choice(SIZES), default="small")
 SEEDS_OPTION = click.option(
     "--seeds",
     type=click.IntRange(min=1),
-    show_default="the experiment's own",
-    help="How many seeds.",
+    show_default="that of the experiment",
+    help="Number of seeds.",
 )
 NAMES = click.argument("names", nargs=-1, type=click.Choice(sorted(EXPERIMENTS)))
 
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def chosen_rows(names: tuple[str, ...], size: str, seeds: int | None, pattern: str) -> list[Row]:
-    """Return the rows of some experiments, or of all, whose names match a pattern."""
+    """Return the rows of experiments whose names match a pattern; all experiments by default."""
     experiments = [EXPERIMENTS[name] for name in names or EXPERIMENTS]
     rows = [row for experiment in experiments for row in experiment.rows(size, seeds)]
     return [row for row in rows if fnmatch(f"{row.experiment}-{row.name}", pattern)]
@@ -54,10 +54,9 @@ def chosen_rows(names: tuple[str, ...], size: str, seeds: int | None, pattern: s
 def run(
     names: tuple[str, ...], data: Path, size: str, seeds: int | None, pattern: str, out: Path
 ) -> None:
-    """Run the rows of the experiments NAMES, or of all, that have no record yet.
+    """Run the rows of the experiments NAMES, by default all, that have no record yet.
 
-    A command that was killed goes on where it was when it is given again. A row whose data are
-    missing does not stop the others.
+    A killed command resumes when it is run again. A row with missing data does not stop the others.
     """
     console, failed = Console(), 0
     with Runner(data, out, size, console) as runner:
@@ -77,7 +76,7 @@ def run(
 @SIZE_OPTION
 @SEEDS_OPTION
 def rows(names: tuple[str, ...], size: str, seeds: int | None) -> None:
-    """List the rows of the experiments NAMES, or of all."""
+    """List the rows of the experiments NAMES, by default all."""
     for row in chosen_rows(names, size, seeds, "*"):
         click.echo(f"{row.experiment}-{row.name}")
 
@@ -85,7 +84,7 @@ def rows(names: tuple[str, ...], size: str, seeds: int | None) -> None:
 @main.command()
 @OUT_OPTION
 def report(out: Path) -> None:
-    """Write one page of all records in a folder, `papers.md`, with its figures."""
+    """Write a page of all records in a folder, `papers.md`, with figures."""
     try:
         records = list(read_records(sorted(out.glob("*.json"))))
     except ValueError as error:

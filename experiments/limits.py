@@ -1,4 +1,4 @@
-"""Solves that are cut on purpose."""
+"""Suppression of warnings of deliberately limited solves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["limited_on_purpose"]
 
 @contextmanager
 def limited_on_purpose(limited: bool = True) -> Iterator[None]:
-    """Silence what solves say that end at their limits, where these are part of the experiment."""
+    """Suppress convergence warnings if limits are part of the experiment."""
     with warnings.catch_warnings():
         if limited:
             warnings.simplefilter("ignore", ConvergenceWarning)

@@ -1,4 +1,4 @@
-"""The page of all tables beside the printed ones, in Markdown."""
+"""The Markdown page of all tables, beside the printed results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["INK", "PALETTE", "by", "page", "picture", "styled", "table"]
 T = TypeVar("T")
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Colours that remain apart for most colour-blind readers (Okabe & Ito 2008)."""
+"""Colours that most colour-blind readers can distinguish (Okabe & Ito 2008)."""
 
 INK = "#1f2430"
 
@@ -32,13 +32,13 @@ STYLE = {
 
 
 def styled() -> AbstractContextManager[None]:
-    """Return the context in which figures are drawn."""
+    """Return the plotting context of figures."""
     settings: Any = STYLE
     return mpl.rc_context(settings)
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table in Markdown: the first column to the left, numbers to the right."""
+    """Return a Markdown table: the first column is left-aligned, the others right-aligned."""
     lines = [list(headings), ["---", *["--:"] * (len(headings) - 1)]]
     lines += [[str(cell) for cell in row] for row in rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
@@ -52,7 +52,7 @@ def picture(figure: Figure, folder: Path, name: str, caption: str) -> str:
 
 
 def by(records: Sequence[Record], key: Callable[[Record], T]) -> dict[T, list[Record]]:
-    """Return records by a key, in order of first appearance; those of a key by seed."""
+    """Group records by a key, in order of first appearance; sort each group by seed."""
     found: dict[T, list[Record]] = {}
     for record in records:
         found.setdefault(key(record), []).append(record)
@@ -60,7 +60,7 @@ def by(records: Sequence[Record], key: Callable[[Record], T]) -> dict[T, list[Re
 
 
 def page(sections: Sequence[str], records: Sequence[Record]) -> str:
-    """Return the whole page: where the numbers are from, and the experiments' sections."""
+    """Return the whole page: the origin of the numbers, and the sections of experiments."""
     origins = {
         name: sorted({str(record.origin[name]) for record in records})
         for name in ("commit", "machine", "command", "date")
@@ -71,8 +71,8 @@ def page(sections: Sequence[str], records: Sequence[Record]) -> str:
     lines = [f"- {name}: {', '.join(f'`{value}`' for value in origins[name])}" for name in origins]
     head = [
         "# The papers' results",
-        "Every table and figure of the two SparseMAP papers that was run again, beside the printed "
-        "numbers. Intervals are of 95 % confidence over seeds.",
+        "The reproduced tables and figures of the two SparseMAP papers, beside the printed "
+        "numbers. Intervals have 95 % confidence over seeds.",
         "\n".join(
             [
                 f"- runs: {len(records)} of size {sizes}, {missing} of them not complete",

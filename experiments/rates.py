@@ -1,4 +1,4 @@
-"""The learning rate that is best on held-out data."""
+"""Selection of the learning rate on held-out data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from experiments.runs import Job, Row
 __all__ = ["choose_rate"]
 
 MOST_EXPANSIONS = 3
-"""How often a grid grows: a loss that only diverges later would not stop it."""
+"""Maximum number of expansions of a grid, for losses that diverge only later."""
 
 
 def choose_rate(
@@ -20,11 +20,11 @@ def choose_rate(
     Parameters
     ----------
     job
-        Runs the trials, which are rows of their own.
+        Runs the trials, which are separate rows.
     trial
         The row that trains with a given rate; the result's "dev" is compared.
     grid
-        Rates in rising order.
+        Rates in increasing order.
     expand
         Whether the grid grows by a factor of 2 while the best rate is at one of its ends.
     """

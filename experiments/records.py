@@ -1,4 +1,4 @@
-"""What is kept of a run: a file of JSON with its settings, its results, and where they are from."""
+"""Records of runs: JSON files with settings, results and their origin."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def this_origin() -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """Return the commit of the checkout, marked where tracked files differ from it."""
+    """Return the commit of the checkout, marked if tracked files differ from it."""
     try:
         described = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=10"],
@@ -68,9 +68,9 @@ class Record:
     settings
         Everything that the result depends on.
     complete
-        Whether the run ended. The result of one that did not has the learning curve so far.
+        Whether the run ended. An incomplete result has the learning curve so far.
     result
-        What was measured.
+        The measurements.
     origin
         Commit, date, machine and command of the run.
     """
@@ -89,12 +89,12 @@ class Record:
         return f"{self.experiment}-{self.row}.json"
 
     def write(self, folder: Path) -> None:
-        """Write the record to a folder; a kill leaves the old file or the new one."""
+        """Write the record to a folder atomically."""
         text = json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
         write_atomically(folder / self.file_name, text.encode())
 
     def answers(self, size: str, settings: Mapping[str, Any]) -> bool:
-        """Whether this is the complete record of a run with these settings."""
+        """Return whether this is the complete record of a run with these settings."""
         same = self.settings == json.loads(json.dumps(settings))
         return self.complete and self.size == size and same
 
@@ -105,7 +105,7 @@ def read_records(paths: Iterable[Path]) -> Iterator[Record]:
     Raises
     ------
     ValueError
-        If a file holds something else, with its name.
+        If a file is not a record; the message names it.
     """
     for path in paths:
         try:
@@ -115,7 +115,7 @@ def read_records(paths: Iterable[Path]) -> Iterator[Record]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file beside its place, then move it there."""
+    """Write a temporary file, then move it to its place."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".new")
     beside.write_bytes(content)

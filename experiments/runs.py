@@ -1,4 +1,4 @@
-"""Rows of tables, and how they are run: once, resumed after a kill, with their progress shown."""
+"""Rows of tables, and a runner that resumes killed runs and shows progress."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SIZES = ("toy", "small", "full")
 Result: TypeAlias = dict[str, Any]
 
 BETWEEN_CHECKPOINTS = 60.0
-"""Seconds that a kill loses at most, beside a step that is under way."""
+"""Seconds between checkpoints: the maximum loss of a kill, beside the current step."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A run that makes a row of a table, or a part of one.
+    """A run for a row of a table, or a part of one.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Row:
     settings
         A dataclass: everything that the result depends on.
     run
-        Called with a job; returns what is measured, ready for JSON.
+        Called with a job; returns the measurements for JSON.
     """
 
     experiment: str
@@ -47,14 +47,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment: its rows, and the part of the page that shows them.
+    """An experiment: its rows, and its section of the page.
 
     Attributes
     ----------
     name
-        As the command line knows it.
+        The name on the command line.
     rows
-        Called with a size and the number of seeds, or None for the experiment's own.
+        Called with a size and the number of seeds, or None for the default.
     report
         Called with the experiment's records and the folder of figures; returns Markdown.
     """
@@ -65,16 +65,16 @@ class Experiment:
 
 
 class Job:
-    """A row that is being run: its data, its checkpoint, its progress.
+    """A running row: its data, checkpoint and progress.
 
     Parameters
     ----------
     runner
-        Who runs it.
+        The runner.
     row
         The row.
     show
-        Called with the share that is done, and a few words.
+        Called with the finished share, and a short text.
     """
 
     def __init__(self, runner: Runner, row: Row, show: Callable[[float, str], None]) -> None:
@@ -84,22 +84,22 @@ class Job:
         self._saved = time.monotonic()
 
     def result_of(self, row: Row) -> Result:
-        """Return what another row measured; it is run first if it was not yet."""
+        """Return the result of another row, running it first if needed."""
         return self.runner.result_of(row)
 
     def keep(self, result: Result) -> None:
-        """Write the record of a run under way, with what is known so far."""
+        """Write the incomplete record of the run with its results so far."""
         self.runner.record(self.row, result, complete=False)
 
     def load(self) -> Mapping[str, Any] | None:
-        """Return the last checkpoint; None if there is none, or one with other settings."""
+        """Return the last checkpoint; None without one, or if its settings differ."""
         if not self._file.is_file():
             return None
         kept: dict[str, Any] = torch.load(self._file, weights_only=True)
         return kept["state"] if kept["settings"] == repr(self.row.settings) else None
 
     def save(self, state: Callable[[], Mapping[str, Any]], *, now: bool = False) -> None:
-        """Write a checkpoint, if it is time for one or it should be `now`."""
+        """Write a checkpoint if it is due, or if `now` is true."""
         if now or time.monotonic() - self._saved > BETWEEN_CHECKPOINTS:
             buffer = io.BytesIO()
             torch.save({"settings": repr(self.row.settings), "state": state()}, buffer)
@@ -107,12 +107,12 @@ class Job:
             self._saved = time.monotonic()
 
     def close(self) -> None:
-        """Remove the checkpoint of a run that ended."""
+        """Remove the checkpoint of a finished run."""
         self._file.unlink(missing_ok=True)
 
 
 class Runner:
-    """Runs rows that have no complete record yet, and keeps their records.
+    """Runs rows without a complete record, and writes their records.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class Runner:
     size
         One of `SIZES`.
     console
-        Where progress is shown.
+        The console for progress.
     """
 
     def __init__(self, data: Path, out: Path, size: str, console: Console) -> None:
@@ -148,7 +148,7 @@ class Runner:
         self._progress.stop()
 
     def result_of(self, row: Row) -> Result:
-        """Return what a row measured; it is run if there is no complete record of it."""
+        """Return the result of a row; run it if it has no complete record."""
         path = self.out / f"{row.experiment}-{row.name}.json"
         if path.is_file():
             (found,) = read_records([path])

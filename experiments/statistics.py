@@ -28,7 +28,7 @@ class Interval:
 
     @property
     def is_positive(self) -> bool:
-        """Whether all of the interval is above zero."""
+        """Whether the whole interval is above zero."""
         return self.mean - self.half > 0.0
 
 
@@ -42,12 +42,12 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def difference(first: Sequence[float], second: Sequence[float]) -> Interval:
-    """Return the mean of `first` less that of `second`, paired: entry i of both has one seed.
+    """Return the mean of `first` minus that of `second`, paired: entry i of both has the same seed.
 
     Raises
     ------
     ValueError
-        If there are not as many of both.
+        If their numbers differ.
     """
     if len(first) != len(second):
         raise ValueError(f"got {len(first)} and {len(second)} values; expected pairs.")

@@ -1,4 +1,4 @@
-"""One loop for all networks: Adam, the best model on held-out data, checkpoints."""
+"""The training loop of all networks: Adam, model selection on held-out data, checkpoints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Curve", "Task", "Training", "steps_per_second", "train"]
 Batch = TypeVar("Batch")
 
 Curve = list[dict[str, Any]]
-"""Points of a learning curve: epoch, steps, seconds, loss, and what the task measures."""
+"""Points of a learning curve: epoch, steps, seconds, loss, and the measurements of the task."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class Training:
     Attributes
     ----------
     learning_rate
-        Of Adam.
+        The learning rate of Adam.
     epochs
-        Training ends there.
+        The number of epochs.
     seed
-        Of the parameters, the order of the examples, and dropout.
+        The seed of the parameters, the order of the examples, and dropout.
     decay
-        What the learning rate is multiplied by when the held-out measure is not the best so far.
+        Factor of the learning rate after an epoch without a new best held-out measure.
     minutes
-        Or training ends after so many minutes, evaluation aside; None for no limit.
+        Limit of the training time in minutes, without evaluation; None for no limit.
     """
 
     learning_rate: float
@@ -50,20 +50,20 @@ class Training:
 
 @dataclass(frozen=True)
 class Task(Generic[Batch]):
-    """What is trained.
+    """A training task.
 
     Attributes
     ----------
     model
         The network.
     epoch
-        Called with the number of an epoch, from 0, and a generator; returns its batches, the same
-        at every call.
+        Called with the number of an epoch, from 0, and a generator; returns its batches,
+        deterministically.
     loss
         The loss of a batch.
     evaluate
-        Returns what is measured at the start and after every epoch, ready for JSON; "dev" is what
-        the best model has the most of.
+        Returns the measurements for JSON at the start and after every epoch; the best model
+        maximises "dev".
     """
 
     model: nn.Module
@@ -73,7 +73,7 @@ class Task(Generic[Batch]):
 
 
 class _Progress:
-    """Where training is, as far as a checkpoint has to know."""
+    """The progress of training, as saved in a checkpoint."""
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         self.model, self.optimizer = model, optimizer
@@ -83,7 +83,7 @@ class _Progress:
         self.loss, self.seconds = 0.0, 0.0
 
     def state(self) -> dict[str, Any]:
-        """Return the state of everything."""
+        """Return the whole state."""
         plain = ("best", "curve", "epoch", "step", "total_steps", "loss", "seconds")
         return {
             "model": self.model.state_dict(),
@@ -93,7 +93,7 @@ class _Progress:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where another process was."""
+        """Restore the state of another process."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["random"])
@@ -111,17 +111,17 @@ class _Progress:
 
 
 def train(job: Job, task: Task[Batch], training: Training) -> Curve:
-    """Train a network; afterwards it has its best parameters.
+    """Train a network, and restore its best parameters at the end.
 
-    A run that was killed goes on from its last checkpoint, and ends as if it had not been. Seed
-    torch with `training.seed` before the network is made.
+    A killed run resumes from its last checkpoint, with the same result as an uninterrupted run.
+    Seed torch with `training.seed` before creating the network.
 
     Parameters
     ----------
     job
-        Keeps checkpoints and the curve.
+        Stores checkpoints and the curve.
     task, training
-        What is trained, and how.
+        The task, and how to train it.
     """
     optimizer = torch.optim.Adam(task.model.parameters(), lr=training.learning_rate)
     progress = _Progress(task.model, optimizer)
@@ -153,7 +153,7 @@ def train(job: Job, task: Task[Batch], training: Training) -> Curve:
 def _epoch(
     job: Job, task: Task[Batch], progress: _Progress, training: Training, limit: float
 ) -> None:
-    """Take the steps of an epoch that are still missing."""
+    """Take the remaining steps of an epoch."""
     task.model.train()
     rng = np.random.default_rng([training.seed, progress.epoch])
     for batch in islice(task.epoch(progress.epoch, rng), progress.step, None):
@@ -173,6 +173,6 @@ def _epoch(
 
 
 def steps_per_second(curve: Curve) -> float:
-    """Return the steps of training in a second, evaluation aside."""
+    """Return the training steps per second, without evaluation."""
     last = curve[-1]
     return float(last["steps"] / max(last["seconds"], 1e-3))

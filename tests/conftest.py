@@ -26,9 +26,12 @@ UNCOMPILED = os.environ.get("LPSMAP_DISABLE_JIT", "0") not in ("", "0")
 # Tests are of compiled kernels; interpreted ones are tested where a test asks for them.
 os.environ.setdefault("LPSMAP_COMPILE_AFTER", "0")
 
+# Workers and the children of tests import numba and torch: seconds each, where no bytecode is kept.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # The same draws in every run: a failure is the code's, and repeats. Fewer where kernels are slow.
 hypothesis.settings.register_profile(
-    "lpsmap", deadline=None, derandomize=True, max_examples=10 if UNCOMPILED else 100
+    "lpsmap", deadline=None, derandomize=True, max_examples=10 if UNCOMPILED else 50
 )
 hypothesis.settings.load_profile("lpsmap")
 
@@ -57,7 +60,7 @@ def rng() -> np.random.Generator:
 @pytest.fixture(scope="session")
 def draws() -> int:
     """How many random draws a test makes: fewer where kernels are not compiled."""
-    return 20 if UNCOMPILED else 500
+    return 20 if UNCOMPILED else 200
 
 
 @pytest.fixture(scope="session")

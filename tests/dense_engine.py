@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Engine, SolvedGraph, Status, hookimpl
-from lpsmap_core.api import Options, Part, Vertices, WarmStart
+from lpsmap_core import Engine, Options, SolvedGraph, Status, hookimpl
+from lpsmap_core.api import Part, Vertices, WarmStart
 from lpsmap_core.testing.oracle import Oracle
 from stress_graphs import structures_of
 

@@ -13,7 +13,7 @@ import numpy as np
 from lpsmap_core import FactorGraph
 from lpsmap_factors_logic import Xor
 
-__all__ = ["fails_at_three", "kills_once", "kills_always_at_two", "marginals", "positions", "row"]
+__all__ = ["fails_at_three", "kills_always_at_two", "kills_once", "marginals", "positions", "row"]
 __all__ += ["slow_row"]
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 from array_api_compat import array_namespace
 
-from lpsmap_core import FREE, LOWER, Factor, FactorGraph, LocalSolution
+from lpsmap_core import LOWER, TIGHT, Factor, FactorGraph, LocalSolution
 from lpsmap_core.model.sums import bounded_sums
 
 
 class OneOf(Factor):
     """Exactly one variable is on; an additional, if there is one, says whether it is the first."""
-
-    row_parameters = ("prize",)
 
     def __init__(self, variables, additionals=None, *, lengths=None, prize=0.0):
         super().__init__(variables, additionals, lengths=lengths)
@@ -55,8 +53,6 @@ class Compiled(OneOf):
 
 class Allowed(Factor):
     """One of some variables is on, which the declaration names: for all factors, or for each."""
-
-    integer_parameter = "allowed"
 
     def __init__(self, variables, allowed):
         super().__init__(variables)
@@ -106,15 +102,7 @@ class Closed(OneOf):
         support = xp.sum(xp.astype(x > tau * d, xp.int64), axis=1, keepdims=True)
         z = xp.clip(a - xp.take_along_axis(tau, support - 1, axis=1) * delta, min=0.0)
         face = LOWER * xp.astype(z == 0, xp.int8)
-        return LocalSolution(z, eta_v, face, 0 * face[:, 0])
-
-    @classmethod
-    def jvp(cls, solution, d_u, d_v, delta, parameters, link_parameter):
-        xp = array_namespace(d_u)
-        free = solution.face == FREE
-        w, d = xp.where(free, delta, 0.0), xp.where(free, d_u, 0.0)
-        along = xp.sum(w * d, axis=1, keepdims=True) / xp.sum(w * w, axis=1, keepdims=True)
-        return d - w * along, d_v
+        return LocalSolution(z, eta_v, face, 0 * face[:, 0] + TIGHT)
 
 
 class ClosedKernel(Closed):
@@ -126,24 +114,15 @@ class ClosedKernel(Closed):
             s = slice(factors.offsets[r], factors.offsets[r + 1])
             found = Closed.solve_sparsemap(a[None, s], eta_v[:0], delta[None, s], None, None)
             solution.z[s], solution.face[s] = found.z[0], found.face[0]
-
-    def jvp_kernel(rows, factors, direction, product):
-        delta, face, _, d_u, d_v = direction
-        for r in rows:
-            s = slice(factors.offsets[r], factors.offsets[r + 1])
-            found = LocalSolution(None, None, face[None, s], None)
-            out = Closed.jvp(found, d_u[None, s], d_v, delta[None, s], None, None)
-            product.out_u[s] = out[0][0]
+            solution.branch[r] = TIGHT
 
     projection_kernel = staticmethod(projection_kernel)
-    jvp_kernel = staticmethod(jvp_kernel)
 
 
 class Block(Factor):
     """One entry of a matrix is on, of the first rows and columns."""
 
     variables_ndim = 2
-    row_parameters = ("n_columns",)
 
     def __init__(self, variables, *, lengths=None):
         super().__init__(variables, lengths=lengths)

@@ -23,10 +23,12 @@ from rich.console import Console
 
 from lpsmap import FactorGraph, Solution, Status
 from lpsmap_core import Assignment
+from lpsmap_core.api import flipped_slots, slots_of
 from lpsmap_core.testing.oracle import oracles_of
 from rules import RULES
-from stress import Report, checked_large, components_of, describe, reports, run
+from stress import checked_large, describe, reports, run
 from stress_graphs import Piece, StressGraph, draw_graph
+from stress_judging import Report, components_of
 from stress_large import EVERY, wrong_assignments
 
 __all__ = ["checked", "describe"]
@@ -73,12 +75,14 @@ def factor_tables(piece: Piece) -> list[Table]:
     off = np.zeros(template.size, dtype=bool)
     factor = template.declare(u, np.arange(template.size), off, piece.eta_v)
     turned = np.zeros(int(factor.offsets[-1]), dtype=bool)
-    if template.of_example and factor.flipped is not None:  # whose slots are those that a type made
-        turned = factor.links(factor.flipped)
+    if (
+        template.of_example and flipped_slots(factor) is not None
+    ):  # whose slots are those that a type made
+        turned = flipped_slots(factor)
     found = []
     for row, oracle, eta_v in zip(template.rows, oracles_of(factor), piece.eta_v, strict=True):
         rule, k = RULES.get(template.kind), len(row.places)
-        as_given = turned[factor.slots_of(oracle.i)]
+        as_given = turned[slots_of(factor, oracle.i)]
         if rule is None or k > MOST_SLOTS:
             whole, wide = np.isin(row.m, (0.0, 1.0)).all(axis=1), eta_v.astype(np.longdouble)
             of_rows = [(n * np.where(n > 0.0, wide, 0.0)).sum() for n in row.n[whole]]

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 import judges
 from lpsmap_core import Factor, FactorGraph, Variables
+from lpsmap_core.api import slot_values, slots_of
 from lpsmap_core.plugins.registry import installed
 from lpsmap_core.testing.oracle import Oracle, oracles_of
 from random_graphs import KINDS, Declared, random_structures
@@ -197,9 +198,9 @@ def templates_of(kind: str) -> list[Template]:
         if any(structures is None for structures in listed):
             continue
         shape = example.variables.shape
-        places = example.links(np.arange(np.prod(shape, dtype=np.int64)).reshape(shape))
+        places = slot_values(example, np.arange(np.prod(shape, dtype=np.int64)).reshape(shape))
         rows = [
-            Row(places[example.slots_of(i)], *structures)
+            Row(places[slots_of(example, i)], *structures)
             for i, structures in enumerate(listed)
             if structures is not None
         ]

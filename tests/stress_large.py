@@ -18,6 +18,7 @@ import numpy.typing as npt
 from scipy import optimize, sparse
 
 from lpsmap_core import Assignment, Solution, Status
+from lpsmap_core.api import slot_values, slots_of
 from lpsmap_core.testing.oracle import Oracle, oracles_of
 from sweep_cases import KINDS, Case, kinds
 
@@ -84,15 +85,15 @@ class Judge:
         self.negated: list[BoolArray] = []
         self.extra: list[FloatArray] = []
         for factor in factors:
-            places = factor.links(factor.variables.index)
-            negated = factor.links(factor.variables.negated)
+            places = slot_values(factor, factor.variables.index)
+            negated = slot_values(factor, factor.variables.negated)
             scores = np.zeros((factor.n_factors, factor.n_additionals))
             if factor.n_additionals:
                 scores = np.asarray(factor.additionals, dtype=np.float64).reshape(scores.shape)
             for i, oracle in enumerate(oracles_of(factor)):
                 self.oracles.append(oracle)
-                self.variables.append(places[factor.slots_of(i)])
-                self.negated.append(negated[factor.slots_of(i)])
+                self.variables.append(places[slots_of(factor, i)])
+                self.negated.append(negated[slots_of(factor, i)])
                 self.extra.append(scores[i])
         numbers = [self.eta, *self.extra]
         self.magnitude = max(1.0, *(float(np.abs(x).max(initial=0.0)) for x in numbers))

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 import lpsmap
 from lpsmap_core import Factor, FactorGraph, Solution, Variables
+from lpsmap_core.api import slot_values, slots_of
 from lpsmap_core.plugins.registry import installed
 from lpsmap_core.testing.oracle import oracles_of
 from stress_graphs import MOST_STRUCTURES, Piece, Row, StressGraph, Template, again, structures_of
@@ -198,13 +199,13 @@ class Case:
         for factor, scores in zip(self.graph.factors, self._additionals(), strict=True):
             rows = []
             numbers = np.arange(factor.variables.size).reshape(factor.variables.shape)
-            places = factor.links(numbers)
+            places = slot_values(factor, numbers)
             for i, oracle in enumerate(oracles_of(factor)):
                 listed = structures_of(oracle) if oracle.arity <= MOST_SLOTS else None
                 room -= MOST_STRUCTURES + 1 if listed is None else len(listed[0])
                 if listed is None or room < 0:
                     return None
-                rows.append(Row(places[factor.slots_of(i)], *listed))
+                rows.append(Row(places[slots_of(factor, i)], *listed))
             template = Template(
                 self.kind.split()[0] if factor is self.factor else type(factor).__name__,
                 numbers.size,

@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import FactorGraph
+from lpsmap_core.api import slot_values, slots_of
 from lpsmap_core.testing.oracle import oracles_of
-from stress import Report
-from stress import check_graph as check_marginals
 from stress_decoding import Judge
 from stress_decoding import check_graph as check_assignments
 from stress_graphs import structures_of
+from stress_judging import Report
+from stress_judging import check_graph as check_marginals
 from sweep_cases import MOST_SLOTS, Case
 
 __all__ = ["BEST_SO_FAR", "JUDGES", "VERBS"]
@@ -131,15 +132,15 @@ def judge_gibbs(case: Case) -> Iterator[str]:
         gibbs = case.graph.gibbs(case.factor)
     except (TypeError, ValueError):
         return
-    eta = case.factor.links(case.eta.reshape(-1)[case.factor.variables.index])
+    eta = slot_values(case.factor, case.eta.reshape(-1)[case.factor.variables.index])
     shape = case.factor.n_factors, case.factor.n_additionals
     eta_v = np.zeros(shape) if not shape[1] else np.asarray(case.factor.additionals).reshape(shape)
-    marginals = case.factor.links(np.asarray(gibbs.marginals))
+    marginals = slot_values(case.factor, np.asarray(gibbs.marginals))
     for i, oracle in enumerate(oracles_of(case.factor)):
         listed = structures_of(oracle) if oracle.arity <= MOST_SLOTS else None
         if listed is None:
             return
-        (m, n), slots = listed, case.factor.slots_of(i)
+        (m, n), slots = listed, slots_of(case.factor, i)
         scores = _sums(m, eta[slots]) + _sums(n, eta_v[i])
         best = scores.max()
         if best == -np.inf:

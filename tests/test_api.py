@@ -44,6 +44,12 @@ def test_every_name_is_there_once() -> None:
     assert all(hasattr(api, name) for name in api.__all__)
 
 
+@pytest.mark.parametrize("name", ["FileFormat", "NamedGraph", "MapSolver", "bounded_sums"])
+def test_what_hooks_take_is_where_version_2_has_it_too(name: str) -> None:
+    assert name in lpsmap_core.__all__
+    assert getattr(api, name) is getattr(lpsmap_core, name)
+
+
 @pytest.mark.parametrize("name", MOVED)
 def test_a_name_that_moved_is_where_the_error_says(name: str) -> None:
     package = MOVED[name]

@@ -6,11 +6,14 @@ import itertools
 from math import comb
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import quadprog
 
 import judges
-from judges import FloatArray, Vertices
+from judges import Vertices
+
+FloatArray = npt.NDArray[np.float64]
 
 SCALES = [1e-8, 1e-3, 1.0, 1e3, 1e8]
 

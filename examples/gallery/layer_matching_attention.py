@@ -2,9 +2,9 @@
 Attention by matchings
 ======================
 
-Every row is a column seen through an unknown linear map and noise, in another order. A network that
-has to make each row from the columns it attends to must find out which is which. With
-``MatchingAttention``, no column serves two rows.
+Every row is a column under an unknown linear map and noise, in another order. A network that
+reconstructs each row from the columns it attends to must learn the matching. With
+``MatchingAttention``, no column is used for two rows.
 """
 
 import matplotlib.pyplot as plt
@@ -19,7 +19,7 @@ unknown = torch.linalg.qr(torch.randn(size, size))[0]
 
 
 def examples():
-    """Return columns, what became of them in another order, and that order."""
+    """Return columns, the permuted rows, and the permutation."""
     columns = torch.randn(batch, n, size)
     order = torch.argsort(torch.rand(batch, n))
     rows = columns.gather(1, order[..., None].expand(-1, -1, size)) @ unknown
@@ -44,7 +44,7 @@ def train(attention):
 
 
 # %%
-# The layer goes where ``softmax`` goes.
+# The layer replaces ``softmax``.
 
 curves = {
     "softmax": train(nn.Softmax(dim=-1)),

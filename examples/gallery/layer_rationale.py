@@ -2,9 +2,9 @@
 Rationales
 ==========
 
-The label of a text is said by three neighbouring words, somewhere. A classifier that sees the words
-of a rationale alone learns where to look. ``Rationale`` chooses at most three words, and learns
-what it is worth to choose neighbours.
+Three neighbouring words somewhere in a text determine its label. A classifier that sees only the
+words of a rationale learns to find them. ``Rationale`` selects at most three words, and learns a
+score for selecting neighbours.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +18,7 @@ n_words, n_labels, length, size = 40, 3, 12, 64
 
 
 def texts():
-    """Return texts whose label is that of a phrase of three words in them."""
+    """Return texts, labelled by a phrase of three words in each."""
     text = torch.randint(3 * n_labels, n_words, (size, length))
     labels = torch.randint(n_labels, (size,))
     first = torch.randint(length - 2, (size, 1))
@@ -47,7 +47,7 @@ for _ in range(120):
     found.append((chosen.gather(1, places).sum(1) / 3).mean().item())
 
 # %%
-# Words of the phrases are chosen, others are not.
+# Words of the phrases are selected, others are not.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
 axes[0].plot(losses, color="#999999", label="loss")

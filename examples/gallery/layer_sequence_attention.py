@@ -2,9 +2,9 @@
 Attention by sequences
 ======================
 
-A text is copied with an offset, from a longer one of few symbols, so that a symbol alone does not
-tell where it comes from. ``SequenceAttention`` learns a score for every distance of a step, here
-that what follows comes from the next place.
+A text is copied with an offset from a longer one of few symbols, so a symbol alone does not
+determine its source. ``SequenceAttention`` learns a score for every step distance; here the next
+symbol comes from the next position.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +18,7 @@ n_symbols, n_hidden, rows, columns, size = 3, 12, 6, 9, 32
 
 
 def copies():
-    """Return symbols, the long texts' other side, the copies, and what is on their other side."""
+    """Return symbols, the reverse side of the long texts, the copies, and their reverse side."""
     symbol = torch.randint(n_symbols, (size, columns))
     other = torch.randint(n_hidden, (size, columns))
     places = torch.randint(columns - rows + 1, (size, 1)) + torch.arange(rows)
@@ -26,7 +26,7 @@ def copies():
 
 
 # %%
-# The network sees the symbols, and has to say what is written on the other side of their places.
+# The network sees the symbols, and predicts the reverse side of their source positions.
 
 attention = SequenceAttention()
 alike = nn.Parameter(0.1 * torch.randn(n_symbols, n_symbols))
@@ -43,7 +43,7 @@ for _ in range(80):
     losses.append(loss.item())
 
 # %%
-# What it learnt: to go on by one.
+# It has learned to advance by one.
 
 figure, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained")
 axes[0].plot(losses, color="#0072b2")

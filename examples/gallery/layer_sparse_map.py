@@ -2,9 +2,9 @@
 Any factor type as a layer
 ==========================
 
-``SparseMAP`` makes a layer of a factor type. Here it is ``Alignment``: a text and its translation,
-in which every symbol has become another one, said once or twice. The network learns the dictionary,
-with nothing to learn from but that the translation has to tell the text.
+``SparseMAP`` turns a factor type into a layer. Here it is ``Alignment``: a text and its
+translation, in which every symbol is replaced by another one, once or twice. The network learns the
+dictionary by predicting the text from the translation.
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +20,7 @@ dictionary = torch.randperm(n_symbols)
 
 
 def pairs():
-    """Return texts, translations, and how long these are."""
+    """Return texts, translations, and the lengths of the translations."""
     text = torch.randint(n_symbols, (size, length))
     times = torch.randint(1, 3, (size, length))
     said = [dictionary[row].repeat_interleave(n) for row, n in zip(text, times, strict=True)]
@@ -28,7 +28,7 @@ def pairs():
 
 
 # %%
-# Scores are a table over both alphabets. Lengths are of the text and of the translation.
+# Scores are a table over both alphabets. Lengths are those of the text and of the translation.
 
 table = nn.Parameter(0.1 * torch.randn(n_symbols, n_symbols))
 reader = nn.Linear(n_symbols, n_symbols)
@@ -48,7 +48,7 @@ for _ in range(60):
     losses.append(loss.item())
 
 # %%
-# The weights of a pair are a mixture of few monotone alignments, of which the likeliest are these.
+# The weights of a pair are a sparse mixture of monotone alignments; these are the most likely.
 
 figure, axes = plt.subplots(1, 3, figsize=(9, 2.6), layout="constrained")
 axes[0].plot(losses, color="#0072b2")

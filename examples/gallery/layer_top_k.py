@@ -2,8 +2,8 @@
 The k best
 ==========
 
-A regression on twenty features of which three count. ``TopK`` is a gate that lets three pass: a
-mixture of few subsets, until it is sure of one.
+A regression on twenty features, three of which are relevant. ``TopK`` is a gate that selects three:
+a sparse mixture of subsets, and finally a single one.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +18,8 @@ count = torch.tensor([3, 8, 17])
 slopes = torch.tensor([2.0, -1.5, 1.0])
 
 # %%
-# The gate's scores are parameters. They begin nearly equal, so that all features pass a little.
+# The scores of the gate are parameters. They start nearly equal, so that all features have some
+# weight.
 
 scores = nn.Parameter(0.01 * torch.randn(n))
 gate, read = TopK(k), nn.Linear(n, 1)
@@ -37,7 +38,7 @@ for _ in range(150):
     n_subsets.append(len(gate.structures(scores.detach())[0]))
 
 # %%
-# Those that count are let through in the end, and the others not at all.
+# In the end, only the relevant features pass the gate.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 2.8), layout="constrained")
 axes[0].plot(losses, color="#0072b2", label="loss")

@@ -2,9 +2,9 @@
 Loss: a random field from labels with gaps
 ==========================================
 
-A conditional random field over trees learns by :class:`~lpsmap_torch.losses.CRFLoss` when nine
-heads of ten are not known: what is not known is summed out. The trees may cross, so that the sums
-are determinants.
+A conditional random field over trees learns by :class:`~lpsmap_torch.losses.CRFLoss` when nine of
+ten heads are unlabelled: these are marginalised. The trees are non-projective, so the sums are
+determinants.
 """
 
 import matplotlib.pyplot as plt
@@ -18,10 +18,10 @@ rng = np.random.default_rng(0)
 torch.manual_seed(0)
 
 # %%
-# Every word is of one of six kinds, and every kind has a kind that is its head, up to the root's:
-# a word hangs from the nearest word of that kind. Only such sentences are drawn.
+# Every word is of one of six kinds, and every kind has a head kind, except the root: the head of a
+# word is the nearest word of that kind. Only such sentences are sampled.
 
-HEAD = np.array([0, 0, 0, 1, 1, 2])  # kind 0 hangs from the root
+HEAD = np.array([0, 0, 0, 1, 1, 2])  # kind 0 is attached to the root
 
 
 def sentence():
@@ -39,14 +39,14 @@ def sentence():
 
 
 def batch(size: int, known: float):
-    """Return kinds and heads, -100 for what is not known."""
+    """Return kinds and heads, -100 for unlabelled heads."""
     kinds, heads = (np.stack(x) for x in zip(*(sentence() for _ in range(size)), strict=True))
     heads = np.where(rng.random(heads.shape) < known, heads, -100)
     return torch.from_numpy(kinds), torch.from_numpy(heads)
 
 
 # %%
-# A score for every two kinds, and one for every distance.
+# A score for every pair of kinds, and one for every distance.
 
 
 class Arcs(torch.nn.Module):
@@ -94,8 +94,8 @@ test_kinds, test_heads = batch(50, 1.0)
 trained = {known: train(known) for known in (1.0, 0.1)}
 
 # %%
-# Left: with gaps it takes longer. Right: the probabilities of a new sentence's arcs, and dots where
-# the heads are.
+# Left: with gaps, training takes longer. Right: the probabilities of the arcs of a new sentence;
+# dots are the true heads.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
 for known, (_, curve) in trained.items():

@@ -2,9 +2,9 @@
 Loss: labels that go together
 =============================
 
-A film has several genres, and some go together. Every genre has a score by itself, and every two
-have one together. Both are learned by :class:`~lpsmap_torch.losses.StructuredHingeLoss`: the right
-set has to score better than every other one by the number of labels in which they differ.
+A film has several genres, and some go together. Every genre and every pair of genres has a score.
+Both are learned by :class:`~lpsmap_torch.losses.StructuredHingeLoss`: the correct set must score
+better than every other set by the number of labels in which they differ.
 """
 
 import matplotlib.pyplot as plt
@@ -20,12 +20,12 @@ GENRES = ["crime", "thriller", "comedy", "romance", "horror"]
 FIRST, SECOND = np.triu_indices(5, k=1)
 
 # %%
-# Crime films are thrillers, romances are comedies, nothing is horror and comedy. A film shows each
-# of its genres by a noisy number.
+# Crime films are thrillers, romances are comedies, nothing is horror and comedy. A film has a noisy
+# feature for each genre.
 
 
 def batch(size: int):
-    """Return what films show, and their genres."""
+    """Return features of films, and their genres."""
     labels = torch.rand(size, 5) < torch.tensor([0.4, 0.1, 0.3, 0.4, 0.3])
     labels[:, 1] |= labels[:, 0]
     labels[:, 2] |= labels[:, 3]
@@ -34,7 +34,7 @@ def batch(size: int):
 
 
 # %%
-# A factor for every two genres of every film. They make loops: the loss maximises over a
+# A factor for every pair of genres of every film. The graph has cycles: the loss maximises over a
 # relaxation.
 
 
@@ -44,7 +44,7 @@ def pairs(u, together):
 
 
 class Model(nn.Module):
-    """Scores of genres by what a film shows of each, and of pairs of them."""
+    """Scores of genres from features, and of pairs of genres."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,12 +61,12 @@ def decode(scores, together):
     graph = TorchFactorGraph()
     u = graph.variable_from(scores.detach())
     graph.add(pairs(u, together.detach()))
-    graph.solve_map(tol=1e-4)  # more digits than on or off takes
+    graph.solve_map(tol=1e-4)  # accurate enough to round
     return u.value > 0.5
 
 
 def train(learn_pairs: bool):
-    """Return a model and the shares of test films that it gets right, on the way."""
+    """Return a model and the test accuracies during training."""
     model, criterion = Model(), StructuredHingeLoss(pairs)
     model.together.requires_grad_(learn_pairs)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
@@ -87,7 +87,7 @@ _, alone = train(learn_pairs=False)
 model, together = train(learn_pairs=True)
 
 # %%
-# Left: with the pairs, more films have all their genres right. Right: what was learned of pairs.
+# Left: with pairs, more films have all genres right. Right: the learned scores of pairs.
 
 table = np.full((5, 5), np.nan)
 table[FIRST, SECOND] = table[SECOND, FIRST] = model.together.detach().numpy()

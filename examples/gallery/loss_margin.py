@@ -2,9 +2,9 @@
 Loss: a matching with a margin
 ==============================
 
-Points were moved, and a network learns which belongs to which, by
-:class:`~lpsmap_torch.losses.MarginSparseMAPLoss`: a pair in the right matching has to score better
-than others by the cost of a mistake. Without a margin the loss is zero sooner.
+Points are rotated and permuted, and a network learns the matching by
+:class:`~lpsmap_torch.losses.MarginSparseMAPLoss`: a pair of the true matching must score better
+than others by the cost of a mistake. Without a margin, the loss vanishes earlier.
 """
 
 import matplotlib.pyplot as plt
@@ -18,12 +18,11 @@ torch.manual_seed(0)
 
 
 # %%
-# Six points, turned by a quarter and in another order; the network has to find out how to turn
-# them.
+# Six points, rotated by 90 degrees and permuted; the network learns the rotation.
 
 
 def batch(size: int):
-    """Return points, the same turned and permuted, and where each of the first is in the second."""
+    """Return points, the rotated and permuted points, and the permutation."""
     points = torch.randn(size, 6, 2)
     order = torch.argsort(torch.rand(size, 6))
     turned = torch.stack([-points[..., 1], points[..., 0]], dim=-1)
@@ -33,7 +32,7 @@ def batch(size: int):
 
 
 class Matcher(nn.Module):
-    """Scores (batch, 6, 6): how near a point's image under a linear map is."""
+    """Scores (batch, 6, 6): the proximity of a point's image under a linear map."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +81,7 @@ axes[1].set(xlabel="update", title="Right partners by score", ylim=(0, 1.02))
 axes[1].legend()
 
 # %%
-# A matching of new points, as the marginals have it: thicker lines for larger ones.
+# The marginals of a matching of new points, as the width of lines.
 
 points, moved, _ = batch(1)
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")

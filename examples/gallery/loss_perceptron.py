@@ -3,8 +3,8 @@ Loss: a structured perceptron
 =============================
 
 Words that end in the same letters have the same tag, mostly, and tags follow each other by rules. A
-tagger learns both by :class:`~lpsmap_torch.losses.PerceptronLoss`: the best tagging scores more
-than the right one, or there is nothing left to learn from a sentence.
+tagger learns both by :class:`~lpsmap_torch.losses.PerceptronLoss`: a sentence contributes to the
+loss only if the best tagging scores more than the correct one.
 """
 
 import matplotlib.pyplot as plt
@@ -21,8 +21,8 @@ TAGS = ["noun", "verb", "adverb"]
 FOLLOWS = np.array([[0.1, 0.8, 0.1], [0.5, 0.0, 0.5], [0.6, 0.4, 0.0]])  # by row
 
 # %%
-# Sentences of eight words. A word shows its tag in three cases of four; in the fourth it could be
-# anything, and only its neighbours tell.
+# Sentences of eight words. A word reveals its tag in three of four cases; otherwise its tag depends
+# only on its neighbours.
 
 
 def batch(size: int):
@@ -36,7 +36,7 @@ def batch(size: int):
 
 
 # %%
-# The transitions are scores of the factor's own: they are handed to the criterion, and learn.
+# The transitions are additional scores of the factor: they are passed to the criterion and trained.
 
 
 class Tagger(nn.Module):
@@ -83,7 +83,7 @@ axes[1].axhline(0.75 + 0.25 / 3, color="grey", linestyle=":")
 axes[1].set(xlabel="update", title="Right tags (dotted: by signs alone)", ylim=(0.3, 1))
 
 # %%
-# A new sentence, decoded. Question marks are words that show nothing.
+# A new sentence, decoded. Question marks are words that do not reveal their tag.
 
 signs, _ = batch(1)
 plot.lattice(decode(tagger, signs)[0], TAGS, [(*TAGS, "?")[i] for i in signs[0].tolist()])

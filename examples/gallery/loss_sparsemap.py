@@ -2,8 +2,8 @@
 Loss: a parser by SparseMAP
 ===========================
 
-A parser learns dependency trees by :class:`~lpsmap_torch.losses.SparseMAPLoss`. As it learns, fewer
-trees share the probability, until one is left and the loss is zero.
+A parser learns dependency trees by :class:`~lpsmap_torch.losses.SparseMAPLoss`. During training,
+fewer trees share the probability, until one is left and the loss is zero.
 """
 
 import matplotlib.pyplot as plt
@@ -18,8 +18,8 @@ torch.manual_seed(0)
 rng = np.random.default_rng(0)
 
 # %%
-# A toy language: a verb between two noun phrases. Determiners and adjectives hang from the noun
-# that follows, nouns from the verb, the verb from the root, which is written as its own number.
+# A toy language: a verb between two noun phrases. The head of determiners and adjectives is the
+# following noun, that of nouns is the verb, and the verb is the root, with its own index as head.
 
 WORDS = {"D": ["a", "the"], "A": ["big", "old", "red"], "N": ["cat", "dog", "owl"], "V": ["saw"]}
 VOCABULARY = [word for words in WORDS.values() for word in words]
@@ -47,8 +47,7 @@ def batch(size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 # %%
-# Scores of arcs from both words, and from how far they are apart. Padding gets scores like
-# everything else: the loss does not look at them.
+# Scores of arcs from both words and their distance. The loss ignores the scores of padding.
 
 
 class Parser(nn.Module):
@@ -67,7 +66,7 @@ class Parser(nn.Module):
 
 
 # %%
-# The criterion is called as those of PyTorch are; what else ``DepTree`` takes goes along.
+# The criterion is called like those of PyTorch, with further arguments of ``DepTree``.
 
 parser, criterion = Parser(), SparseMAPLoss(DepTree)
 optimizer = torch.optim.Adam(parser.parameters(), lr=0.03)
@@ -99,7 +98,7 @@ axes[1].plot(trees, drawstyle="steps-mid")
 axes[1].set(xlabel="update", title="Trees that share the probability", ylim=(0, None))
 
 # %%
-# The trees of a sentence that was not seen, before and after.
+# The trees of an unseen sentence, before and after training.
 
 text = [VOCABULARY[i] for i in test_words[0].tolist()]
 figure, axes = plt.subplots(2, 1, figsize=(8, 5), layout="constrained")

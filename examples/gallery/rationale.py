@@ -2,10 +2,10 @@
 A rationale: a few neighbouring words
 =====================================
 
-Which words of a review say that it is a bad one? At most five may be chosen, and neighbours are
-welcome together: a ``Budget`` over the sentence, and a ``Pair`` for every two neighbours. In a
-network the marginals would mask the words that a classifier reads, and the loss would reach the
-scores through them.
+Which words of a review show that it is negative? At most five words are selected, and neighbours
+are preferred: a ``Budget`` over the sentence, and a ``Pair`` for every two neighbours. In a
+network, the marginals would mask the input of a classifier, and the gradient of its loss would flow
+through them to the scores.
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +20,7 @@ scores[[3, 10, 12, 13, 15]] = 0.55, 0.4, 0.7, 0.9, 0.2
 
 
 def choose(together: float):
-    """Return the marginals of the words under a score for neighbours that are both chosen."""
+    """Return the marginals of the words, given a score for selecting two neighbours."""
     graph = FactorGraph()
     u = graph.variable_from(scores)
     graph.add(Budget(u, 5))
@@ -30,8 +30,8 @@ def choose(together: float):
 
 
 # %%
-# The more neighbours are worth, the more the choice becomes a phrase. Words that are out are out
-# exactly.
+# The higher the score of neighbours, the more contiguous the selection. Words that are not selected
+# have a marginal of exactly zero.
 
 figure, axes = plt.subplots(3, 1, figsize=(8, 4.2), sharex=True, layout="constrained")
 for ax, together in zip(axes, [0.0, 0.2, 0.4], strict=True):

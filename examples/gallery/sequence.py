@@ -2,8 +2,8 @@
 A tagging with transitions
 ==========================
 
-A sequence of tags with scores for what follows what. The marginals of tags come with those of
-transitions, and the answer is a few whole taggings.
+A sequence of tags with transition scores. The solution consists of marginals of tags and
+transitions, and of a few complete taggings.
 """
 
 import matplotlib.pyplot as plt
@@ -39,7 +39,7 @@ taggings = graph.structures(tagging)
 taggings
 
 # %%
-# Nodes and steps are as large as their probability.
+# The size of nodes and steps is their probability.
 
 plot.lattice(taggings[0], tags, words)
 plt.gcf().set_size_inches(7, 3)

@@ -18,7 +18,7 @@ n = len(words)
 # the root.
 
 scores = np.full((n, n), -1.0)
-scores[[0, 2, 3, 4, 5], [1, 3, 1, 1, 1]] = 2.0  # "saw" would like four dependents
+scores[[0, 2, 3, 4, 5], [1, 3, 1, 1, 1]] = 2.0  # "saw" prefers four dependents
 scores[1, 1] = 3.0
 scores[4, 3], scores[5, 4], scores[5, 3] = 1.0, 0.8, 0.6
 
@@ -35,14 +35,14 @@ def parse(budget: int | None):
 
 
 # %%
-# Without budgets there is one best tree, and it takes all.
+# Without budgets, a single tree has all the probability.
 
 ax = plot.arcs(parse(None), words)
 ax.set_title("no budget")
 
 # %%
-# With at most two dependents a word, some have to go elsewhere, and several trees share the
-# probability. Arcs are as wide as their marginals.
+# With at most two dependents per word, some must attach elsewhere, and several trees share the
+# probability. The width of arcs is their marginal.
 
 ax = plot.arcs(parse(2), words)
 ax.set_title("at most two dependents a word")

@@ -2,9 +2,9 @@
 Warm starts in training
 =======================
 
-A training loop meets every example again in each epoch, and the scores have moved little since. A
-``WarmStartCache`` starts each example from where its last solve ended: here, trees in which no word
-has more than two modifiers.
+A training loop revisits every example in each epoch, with slightly changed scores. A
+``WarmStartCache`` starts each example from its last solution: here, trees in which no word has more
+than two modifiers.
 """
 
 import matplotlib.pyplot as plt
@@ -19,7 +19,7 @@ drift = rng.standard_normal((n_epochs, n_examples, n, n))
 
 
 def train(cache: WarmStartCache | None):
-    """Return the mean number of iterations of every epoch; the scores settle as they are learnt."""
+    """Return the mean number of iterations of every epoch; the changes of the scores decrease."""
     scores, counts = first.copy(), []
     for epoch in range(n_epochs):
         scores += 0.2 * 0.5**epoch * drift[epoch]
@@ -36,7 +36,7 @@ def train(cache: WarmStartCache | None):
 
 
 # %%
-# Values and gradients are the same. The work is not.
+# Values and gradients are the same, with fewer iterations.
 
 figure, ax = plt.subplots(figsize=(6, 3), layout="constrained")
 ax.plot(train(None), marker="o", color="#999999", label="cold")

@@ -1,4 +1,4 @@
-"""Scores of arcs by a random bilinear model over hashed word forms: a parser before training."""
+"""Arc scores of a random bilinear model over hashed word forms, an untrained parser."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ __all__ = ["Bilinear"]
 FloatArray = npt.NDArray[np.float64]
 
 BUCKETS = 1 << 14
-"""Rows of the table of embeddings; words whose hashes collide share one."""
+"""Number of embeddings; words with colliding hashes share one."""
 
 
 class Bilinear:
     """Scores ``scale * <e_m, W e_h> / dimension`` of word h as the head of word m.
 
     The embeddings e and the matrix W are standard normal, so that scores have mean zero and
-    standard deviation `scale`. The root has an embedding of its own; equal words have equal ones.
+    standard deviation `scale`. The root has a separate embedding; equal words have equal
+    embeddings.
 
     Parameters
     ----------
     seed
-        Of the generator that draws the model.
+        The seed of the model.
     scale
-        Standard deviation of the scores. The larger, the fewer trees share the probability.
+        Standard deviation of the scores. With larger values, fewer trees share the probability.
     dimension
-        Of the embeddings.
+        Dimension of the embeddings.
     """
 
     def __init__(self, seed: int, scale: float, dimension: int = 32) -> None:

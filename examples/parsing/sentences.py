@@ -36,12 +36,12 @@ class Sentence:
 def read_sentences(path: Path) -> list[Sentence]:
     """Return the sentences of a CoNLL-U file, plain or compressed with gzip.
 
-    Multiword tokens (``3-4``) and empty nodes (``3.1``) are left out.
+    Multiword tokens (``3-4``) and empty nodes (``3.1``) are skipped.
 
     Raises
     ------
     ValueError
-        If a line has too few columns or a head is no word of its sentence.
+        If a line has too few columns or a head is not a word of its sentence.
     """
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8") as file:

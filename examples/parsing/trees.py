@@ -1,4 +1,4 @@
-"""Dependency trees over the sentences of a batch: sparse distributions, and the best ones."""
+"""Dependency trees over the sentences of a batch: sparse distributions, and best trees."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Constraints:
-    """Which trees are allowed.
+    """Constraints on trees.
 
     Attributes
     ----------
     projective, single_root
-        As `DepTree` takes them.
+        As in `DepTree`.
     budget
-        Most dependents that a word may have, by a ModifierBudget; None for any number.
+        Maximum number of dependents of a word, by a ModifierBudget; None for any number.
     """
 
     projective: bool = False
@@ -45,7 +45,7 @@ class Constraints:
 def solve_trees(
     sentences: Sequence[Sentence], model: Bilinear, constraints: Constraints, tol: float = 1e-6
 ) -> tuple[Solution, DepTree]:
-    """Solve the trees of some sentences in one graph; return them with their declaration."""
+    """Solve the trees of sentences in one graph; return the solution and the declaration."""
     graph, _, trees = _declared(sentences, model, constraints)
     return graph.solve(tol=tol), trees
 
@@ -53,7 +53,7 @@ def solve_trees(
 def sibling_graph(
     sentence: Sentence, model: Bilinear, constraints: Constraints, siblings: float
 ) -> FactorGraph:
-    """Return the graph of a sentence's trees, where neighbours under one head score extra.
+    """Return the graph of a sentence's trees, with scores for neighbours with a common head.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def sibling_graph(
 def sibling_scores(sentence: Sentence, deviation: float) -> tuple[IntArray, IntArray, FloatArray]:
     """Return words and heads, and a score for each word and its right neighbour under that head.
 
-    The scores are normal, and the same whenever the sentence is: its words are their seed.
+    The scores are normal, and deterministic: the words of the sentence are their seed.
 
     Parameters
     ----------

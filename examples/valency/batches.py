@@ -20,7 +20,7 @@ from valency.expressions import (
 )
 
 N_CLASSES = MAX_ARGUMENTS - MIN_ARGUMENTS + 1
-UNLABELLED = -1  # class of tokens that are no operators, and of padding
+UNLABELLED = -1  # class of tokens other than operators, and of padding
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Batch:
 
     @property
     def valid(self) -> Tensor:
-        """Bool (size, length): which tokens are no padding."""
+        """Bool (size, length): which tokens are not padding."""
         return torch.arange(self.tokens.shape[1]) < self.lengths[:, None]
 
 
@@ -87,14 +87,14 @@ class Corpus:
             yield self.batch(order[start : start + batch_size])
 
     def up_to(self, max_tokens: int) -> Corpus:
-        """The expressions of at most so many tokens."""
+        """The expressions of at most `max_tokens` tokens."""
         return Corpus([e for e in self.expressions if len(e) <= max_tokens])
 
     def epoch(self, batch_size: int, rng: np.random.Generator) -> Iterator[Batch]:
         """All expressions once in random batches, long and short ones together.
 
-        Short expressions have small counts only: batches of one length would push all counts the
-        same way, until none moves.
+        Short expressions have only small counts: batches of one length would push all counts in the
+        same direction.
         """
         order = rng.permutation(len(self))
         for start in range(0, len(order), batch_size):

@@ -61,9 +61,9 @@ def generate(
 ) -> list[Expression]:
     """Draw `count` distinct expressions of at most `max_tokens` tokens, none of them in `exclude`.
 
-    Longer draws are dropped, not cut. Dropping duplicates matters: it is what makes short
-    expressions as rare as they are in the original files, and ever rarer as the draws go on. Hence
-    the shuffle: any part of the list is distributed like the whole.
+    Longer draws are dropped, not cut. Dropping duplicates makes short expressions as rare as in the
+    original files, and rarer with more draws. Hence the shuffle: any part of the list is
+    distributed like the whole.
     """
     rng = random.Random(seed)
     seen = set(exclude)
@@ -145,9 +145,9 @@ def _median(values: list[int]) -> int:
 def gold_heads(expression: Expression) -> list[int]:
     """Head of every token in the gold dependency tree; the top token is its own head (the root).
 
-    An operator heads its arguments. A closing bracket hangs from the token before it, never an
-    operator: so an operator has exactly as many modifiers as arguments, no token has more than
-    five, and the paper's budget of five per head is the tightest one that admits every gold tree.
+    An operator heads its arguments. A closing bracket depends on the token before it, never on an
+    operator: an operator has exactly as many modifiers as arguments, no token has more than five,
+    and the paper's budget of five per head is the tightest one that admits every gold tree.
     """
     heads: list[int] = []
     open_operators: list[int] = []

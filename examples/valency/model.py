@@ -32,7 +32,7 @@ class Structure(str, Enum):
 
 @dataclass(frozen=True)
 class Inference:
-    """Options of the solver, as layers take them."""
+    """Options of the solver, as in layers."""
 
     max_iter: int = 1000
     max_inner_iter: int | None = None
@@ -52,14 +52,14 @@ def latent_arcs(tree: LatentTree, scores: Tensor, lengths: Tensor) -> Tensor:
     ----------
     tree : LatentTree
     scores : Tensor (size, length, length)
-        `scores[b, m, h]` for the arc from head h to modifier m. The scores of the first token's
-        heads, of a token to itself and beyond a sentence's length are not looked at.
+        `scores[b, m, h]` for the arc from head h to modifier m. The scores of heads of the first
+        token, of self-loops, and beyond the length of a sentence are ignored.
     lengths : Tensor (size,) of int64
 
     Returns
     -------
     Tensor (size, length, length)
-        The rows of a sentence's tokens but the first sum to 1; all else is 0.
+        The rows of all tokens of a sentence except the first sum to 1; all other entries are 0.
     """
     diagonal = torch.eye(scores.shape[1] - 1, dtype=torch.bool)
     words = torch.where(diagonal, scores[:, 1:, :1], scores[:, 1:, 1:])
@@ -109,7 +109,7 @@ class ValencyTagger(nn.Module):
     inference : Inference, optional
         Limits of the solver, for the latent structures.
     budget_on_root
-        Whether the budget goes for the root, too, as for all other heads.
+        Whether the budget also applies to the root.
     size : int
         Size of the embedding, of the BiLSTM output, of the arc and the graph hidden layers.
     """
@@ -138,11 +138,12 @@ class ValencyTagger(nn.Module):
         self.from_self = nn.Linear(size, size)
         self.from_modifiers = nn.Linear(size, size, bias=False)
         self.output = nn.Linear(size, N_CLASSES)
-        nn.init.zeros_(self.output.weight)  # labels pull at arcs only once counts inform of them
+        # arcs receive gradients only after the counts are informative
+        nn.init.zeros_(self.output.weight)
         nn.init.zeros_(self.output.bias)
 
     def scores(self, batch: Batch) -> Tensor:
-        """Arc scores (size, length, length), laid out as `latent_arcs` takes them.
+        """Arc scores (size, length, length), with the layout of `latent_arcs`.
 
         `<W_hd h_h + b_hd, ReLU(W_mo h_m + b_mo)>` for head h and modifier m.
         """
@@ -156,7 +157,7 @@ class ValencyTagger(nn.Module):
         Parameters
         ----------
         scores
-            Those of `scores`, if they are known.
+            The result of `scores`, if already computed.
         """
         if self.structure.is_latent:
             known = self.scores(batch) if scores is None else scores

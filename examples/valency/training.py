@@ -1,4 +1,4 @@
-"""Training and measuring a tagger; a run is a record that can be written to a file."""
+"""Training and evaluation of a tagger; a run is a record that can be written to a file."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from valency.model import Inference, Structure, ValencyTagger
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run needs to be repeated.
+    """The settings of a run.
 
-    Training ends at `epochs` or `minutes`, whichever comes first; one of them must be given. It is
-    cut into equal parts, with expressions of no more than so many tokens as `curriculum` says in
-    turn; an empty one takes all expressions from the start.
+    Training ends at `epochs` or `minutes`, whichever comes first; one of them must be given. It
+    consists of equal parts, each with the maximum length of expressions in `curriculum`; an empty
+    curriculum uses all expressions from the start.
 
     `score_decay` times the mean square of the arcs' scores is added to the loss. An arc outside the
-    support of the sparse distribution has no gradient, and what pulls scores together again brings
-    it back.
+    support of the sparse distribution has no gradient; the penalty can bring it back.
     """
 
     structure: Structure
@@ -44,7 +43,7 @@ class Settings:
     inference: Inference = field(default_factory=Inference)
 
     def share_done(self, epoch: float, seconds: float) -> float:
-        """Share of the training that is over after so many epochs and seconds, 1 at the end."""
+        """Finished share of the training after some epochs and seconds, 1 at the end."""
         by_epochs = epoch / self.epochs if self.epochs else 0.0
         by_time = seconds / (60 * self.minutes) if self.minutes else 0.0
         return min(1.0, max(by_epochs, by_time))
@@ -84,7 +83,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Run:
-    """What training gave: the model with the best validation F1, and the curve on the way there."""
+    """The result of training: the model with the best validation F1, and the learning curve."""
 
     settings: Settings
     model: ValencyTagger
@@ -92,25 +91,25 @@ class Run:
 
     @property
     def best(self) -> Point:
-        """The point that the model is taken from."""
+        """The point of the best model."""
         return max(self.curve, key=lambda point: point.validation.f1)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a corpus shows of a model.
+    """The evaluation of a model on a corpus.
 
     Attributes
     ----------
     scores
-        Of its labels.
+        Scores of its labels.
     without_root
-        Of its labels, if every token hung from the root with the mean probability that tokens of
-        its expression have. The root keeps its number of modifiers: what is lost is that a token
-        might read its own label from whether it is the root's.
+        Scores of its labels, if every token is attached to the root with the mean probability over
+        tokens of its expression. The root keeps its number of modifiers, but a token can no longer
+        read its label from its attachment to the root.
     recall
-        Percentage of the gold trees' arcs, by their mean probability. The labels ask for numbers of
-        modifiers only, which many trees share.
+        Percentage of the gold trees' arcs, by their mean probability. The labels depend only on
+        numbers of modifiers, which many trees share.
     """
 
     scores: Scores
@@ -120,7 +119,7 @@ class Measured:
 
 @torch.no_grad()
 def measure(model: ValencyTagger, corpus: Corpus, batch_size: int = 128) -> Measured:
-    """Tag a corpus and compare."""
+    """Tag a corpus and evaluate the labels."""
     confusion = np.zeros((2, N_CLASSES, N_CLASSES), dtype=np.int64)
     found = n_arcs = 0.0
     for batch in corpus.in_order_of_length(batch_size):
@@ -137,7 +136,7 @@ def measure(model: ValencyTagger, corpus: Corpus, batch_size: int = 128) -> Meas
 
 
 def with_mean_root(arcs: Tensor, batch: Batch) -> Tensor:
-    """Arcs (size, length, length) in which all tokens hang from the root equally."""
+    """Arcs (size, length, length) with uniform attachment of tokens to the root."""
     words = batch.valid.clone()
     words[:, 0] = False
     mean = arcs[..., 0].sum(-1) / words.sum(-1)
@@ -208,7 +207,7 @@ def update(
     Parameters
     ----------
     score_decay : float
-        What the mean square of the arcs' scores adds to the loss.
+        Weight of the mean square of arc scores in the loss.
     """
     optimizer.zero_grad()
     loss, pull = objective(model, batch, score_decay)
@@ -218,7 +217,7 @@ def update(
 
 
 def objective(model: ValencyTagger, batch: Batch, score_decay: float) -> tuple[Tensor, Tensor]:
-    """The mean cross-entropy over the batch's operators, and what pulls at the arcs' scores."""
+    """The mean cross-entropy over the operators of a batch, and the penalty on arc scores."""
     scores = model.scores(batch) if model.structure.is_latent else None
     logits = model.tag(model.arcs(batch, scores))
     loss = cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=UNLABELLED)

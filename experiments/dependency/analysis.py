@@ -1,4 +1,4 @@
-"""What a parser predicts: its best trees, its sparse distributions, and what is ambiguous."""
+"""The predictions of a parser: best trees, sparse distributions, and ambiguous sentences."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["Attachment", "ambiguous_parses", "attachment", "sparsity"]
 IntArray = NDArray[np.int64]
 
 MOST_DRAWN = 12
-"""Ambiguous sentences that a record keeps."""
+"""Maximum number of ambiguous sentences in a record."""
 
 
 @dataclass(frozen=True)
 class Attachment:
-    """Percentages of words: with the right head, the same without punctuation, and relation too."""
+    """Attachment scores in percent: unlabelled, without punctuation, and labelled."""
 
     uas: float
     uas_without_punctuation: float
@@ -38,7 +38,7 @@ class Attachment:
 def attachment(
     parser: Parser, sentences: Sequence[Sentence], vocabulary: Vocabulary, *, single_root: bool
 ) -> Attachment:
-    """Compare the best trees of sentences with the gold ones; all words count."""
+    """Compare the best trees of sentences with the gold trees."""
     parser.eval()
     right = counted_right = right_relations = words = counted = 0
     for _, batch in evaluation_batches(sentences, vocabulary):
@@ -66,10 +66,10 @@ def best_trees(
     single_root: bool,
     siblings: tuple[Tensor, Tensor] | None = None,
 ) -> IntArray:
-    """Return (size, n, 2) heads, a word's own number for the root, and relations.
+    """Return (size, n, 2) heads, a word's own index for the root, and relations.
 
-    With sibling scores these are of the trees that are best by the marginals of LP-MAP: the best
-    ones, where these are trees.
+    With sibling scores, these are the best trees under the marginals of LP-MAP, which are optimal
+    if the marginals are integral.
     """
     arcs = scores.numpy()
     labelled = arcs.ndim == 4
@@ -94,7 +94,7 @@ def best_trees(
 
 @dataclass(frozen=True)
 class Distribution:
-    """The trees of a sentence with weight, likeliest first."""
+    """The trees of a sentence with nonzero weight, the most likely first."""
 
     sentence: Sentence
     heads: list[list[int]]
@@ -134,7 +134,7 @@ def distributions(
 
 
 def sparsity(found: Sequence[Distribution]) -> dict[str, list[float]]:
-    """Return quantiles (5, 25, 50, 75, 95 %) and the mean of numbers of trees and of parents."""
+    """Return quantiles (5, 25, 50, 75, 95 %) and means of the numbers of trees and of parents."""
 
     def summary(values: list[float]) -> list[float]:
         quantiles = np.quantile(values, [0.05, 0.25, 0.5, 0.75, 0.95])
@@ -147,10 +147,10 @@ def sparsity(found: Sequence[Distribution]) -> dict[str, list[float]]:
 
 
 def ambiguous_parses(found: Sequence[Distribution]) -> dict[str, Any]:
-    """Return the sentences whose gold tree has weight, but is not the best.
+    """Return statistics of sentences whose gold tree has weight but is not the best.
 
-    Those that are kept whole, to be drawn, are the shortest of six words or more with at most four
-    trees.
+    The shortest such sentences of at least six words and at most four trees are included in full,
+    to be drawn.
     """
     ambiguous = []
     for one in found:

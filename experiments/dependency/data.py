@@ -43,7 +43,7 @@ class Treebank:
         return cls(train, dev, test)
 
     def part(self, n_train: int | None, n_dev: int | None, n_test: int | None) -> Treebank:
-        """Return a treebank with random parts of so many sentences, the same at every call."""
+        """Return a deterministic random subset of a treebank."""
 
         def some(sentences: list[Sentence], n: int | None) -> list[Sentence]:
             if n is None or n >= len(sentences):
@@ -55,16 +55,16 @@ class Treebank:
 
 
 class Vocabulary:
-    """Numbers of the words, tags and relations of training sentences.
+    """Indices of the words, tags and relations of training sentences.
 
     Words are in lower case and numbers are one word, as in Kiperwasser & Goldberg (2016).
 
     Attributes
     ----------
     words, tags, relations
-        The number of each; 0 is what was not seen, and 1 the root token.
+        The index of each; 0 is unknown, and 1 the root token.
     counts
-        (len(words) + 2,) how often each word was seen.
+        (len(words) + 2,) the count of each word.
     """
 
     def __init__(self, sentences: Sequence[Sentence]) -> None:
@@ -76,7 +76,7 @@ class Vocabulary:
 
 
 def normal(word: str) -> str:
-    """Return a word as the vocabulary has it."""
+    """Return the normal form of a word in the vocabulary."""
     return "<number>" if NUMBER.fullmatch(word) else word.lower()
 
 
@@ -91,7 +91,7 @@ def _numbered(names: Iterator[str]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded sentences; the root token stands first in words and tags.
+    """Padded sentences; the root token comes first in words and tags.
 
     Attributes
     ----------
@@ -102,9 +102,9 @@ class Batch:
     heads
         (size, length) from 0, -1 for the root, -100 beyond the length.
     relations
-        (size, length) 0 where it was not seen in training.
+        (size, length) 0 for relations not seen in training.
     counted
-        (size, length) which words are no punctuation.
+        (size, length) which words are not punctuation.
     """
 
     words: Tensor
@@ -116,7 +116,7 @@ class Batch:
 
 
 def make_batch(sentences: Sequence[Sentence], vocabulary: Vocabulary) -> Batch:
-    """Return sentences as numbers."""
+    """Return sentences as indices."""
     length = max(map(len, sentences))
 
     def padded(rows: Sequence[Sequence[int]], fill: int, first: Sequence[int] = ()) -> Tensor:
@@ -143,7 +143,7 @@ def make_batch(sentences: Sequence[Sentence], vocabulary: Vocabulary) -> Batch:
 def batches(
     sentences: Sequence[Sentence], vocabulary: Vocabulary, size: int, rng: np.random.Generator
 ) -> Iterator[Batch]:
-    """Yield all sentences once in random order, those of a batch of about equal length.
+    """Yield all sentences once in random order, in batches of about equal length.
 
     The order of the sentences is random; pools of some batches are sorted by length.
     """
@@ -160,7 +160,7 @@ def batches(
 def evaluation_batches(
     sentences: Sequence[Sentence], vocabulary: Vocabulary, size: int = 32
 ) -> Iterator[tuple[list[Sentence], Batch]]:
-    """Yield all sentences in order of length, with their numbers."""
+    """Yield all sentences in order of length, with their batches."""
     ordered = sorted(sentences, key=len)
     for start in range(0, len(ordered), size):
         some = ordered[start : start + size]

@@ -1,4 +1,4 @@
-"""The losses that are compared, by name."""
+"""The compared losses, by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lpsmap_torch.losses import (
 __all__ = ["Loss", "ParserLoss"]
 
 COST = 0.5
-"""Of a wrong arc: 1 for a wrong head, as in Kiperwasser & Goldberg (2016)."""
+"""The cost of a wrong arc: 1 for a wrong head, as in Kiperwasser & Goldberg (2016)."""
 
 
 class Loss(str, Enum):
@@ -42,7 +42,7 @@ class ParserLoss:
     loss
         Which one.
     single_root
-        Whether one word alone hangs from the root.
+        Whether the root has exactly one modifier.
     labelled
         Whether arcs have relations.
     """
@@ -74,7 +74,8 @@ def labelled_target(batch: Batch, scores: Tensor) -> Tensor:
     """Return 1 at the gold arcs' relations, and 0 elsewhere, in the shape of the scores."""
     there = batch.heads != PADDING
     word = torch.arange(batch.heads.shape[1])
-    slots = torch.where(batch.heads < 0, word, batch.heads)  # the root's arcs are on the diagonal
+    # arcs from the root are on the diagonal
+    slots = torch.where(batch.heads < 0, word, batch.heads)
     sentence, words = there.nonzero(as_tuple=True)
     target = torch.zeros(scores.shape)
     target[sentence, words, slots[there], batch.relations[there]] = 1.0

@@ -19,7 +19,7 @@ class Sizes(NamedTuple):
     word: int = 100
     tag: int = 25
     lstm: int = 125
-    """Of each direction."""
+    """Size of the LSTM in each direction."""
     hidden: int = 100
     sibling: int = 25
     """Rank of the scores of siblings."""
@@ -31,8 +31,8 @@ class Scores(NamedTuple):
     Attributes
     ----------
     arcs
-        (size, n, n), as `DepTree` takes them: [word, head], the root's arcs on the diagonal; with
-        a last axis of relations, if these are scored.
+        (size, n, n) as in `DepTree`: [word, head], arcs from the root on the diagonal; with a last
+        axis of relations if they are scored.
     siblings
         Scores of consecutive modifiers, [head, inner, outer], words and the root numbered as in
         the network, from the root's 0; for both sides, right first. None in first-order parsers.
@@ -48,9 +48,9 @@ class Parser(nn.Module):
     Parameters
     ----------
     vocabulary
-        What is known.
+        The vocabulary.
     sizes
-        Of the layers.
+        The sizes of the layers.
     labelled
         Whether arcs have a score for every relation.
     siblings
@@ -117,7 +117,8 @@ class Parser(nn.Module):
 class SiblingScores(nn.Module):
     """Scores ``<a(head) * b(inner), c(outer)>`` of two consecutive modifiers of a head.
 
-    No inner one, for the first modifier, and no outer one, for the last, have vectors of their own.
+    The missing inner modifier of the first, and the missing outer modifier of the last, have
+    learned vectors.
     """
 
     def __init__(self, size: int, rank: int) -> None:
@@ -130,7 +131,7 @@ class SiblingScores(nn.Module):
     def forward(self, states: Tensor) -> Tensor:
         """Return (batch, m, m + 1, m + 1) scores [head, inner, outer] from (batch, m, size) states.
 
-        Inner modifier 0 is none, the others are one place later; outer modifier m is none.
+        Inner modifier 0 means none, and the others are shifted by one; outer modifier m means none.
         """
         head, inner, outer = self.project(states).tanh().chunk(3, dim=-1)
         size = len(states)

@@ -24,7 +24,7 @@ PRINTED = {
 }
 
 CERTAIN = 0.999
-"""Weight from which an arc is drawn as one that all trees have: weights are rounded."""
+"""Minimum weight of an arc that is drawn as common to all trees, since weights are rounded."""
 
 LANGUAGES = {"en": "English", "vi": "Vietnamese"}
 
@@ -47,7 +47,7 @@ def report(records: Sequence[Record], folder: Path) -> str:
 
 
 def shown(records: Sequence[Record], measure: str = "uas") -> str:
-    """Return the mean test score of complete runs, or in brackets what is known of others."""
+    """Return the mean test score of complete runs, or in brackets that of incomplete ones."""
     complete = [r.result["test"][measure] for r in records if r.complete]
     if complete:
         return str(interval(complete))
@@ -90,7 +90,7 @@ def speed(results: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def orders(records: Sequence[Record]) -> str:
-    """Return how every loss differs from the CRF, paired by seed."""
+    """Return the differences of every loss from the CRF, paired by seed."""
     lines = []
     groups = by(
         [record for record in records if record.complete],
@@ -113,7 +113,7 @@ def orders(records: Sequence[Record]) -> str:
 
 
 def table_of_further(records: Sequence[Record]) -> str:
-    """Return the table of parsers that the paper does not have."""
+    """Return the table of parsers that are not in the paper."""
     lines = []
     for (language, structure), some in by(
         [r for r in records if r.settings["loss"] == Loss.SPARSEMAP.value],
@@ -166,7 +166,7 @@ def draw_sparsity(curves: dict[str, Any]) -> Figure:
 
 
 def parse_figures(records: Sequence[Record], folder: Path) -> list[str]:
-    """Return Figure 3: ambiguous parses among which is the gold one."""
+    """Return Figure 3: ambiguous parses that include the gold one."""
     found = []
     for record in records:
         ambiguous = record.result.get("ambiguous")
@@ -213,7 +213,7 @@ def draw_parse(axes: Axes, parse: dict[str, Any]) -> None:
         for arc in enumerate(heads):
             weight[arc] = weight.get(arc, 0.0) + p
     places, at = [], 0.0
-    for word in words:  # as far apart as they are long
+    for word in words:  # spacing by word length
         places.append(at + len(word) / 2)
         at += len(word) + 2
     highest = max(2.0, at)

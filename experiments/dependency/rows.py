@@ -1,4 +1,4 @@
-"""The rows of the experiment, and how one is run."""
+"""The rows of the experiment, and how to run one."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ __all__ = ["NAME", "Settings", "rows"]
 NAME = "dependency"
 
 SAMPLE, LONGEST = 200, 40
-"""Number and words of dev sentences whose distributions are looked at after every epoch: before
-training, long sentences have thousands of trees."""
+"""Number and maximum length of dev sentences whose distributions are measured after every epoch:
+before training, long sentences have thousands of trees."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run needs to be repeated.
+    """The settings of a run.
 
     Attributes
     ----------
     language
         "en" or "vi".
     loss, structure
-        What is compared.
+        The compared variant.
     seed, epochs, batch_size
-        Of the training.
+        The training options.
     rates
-        Grid of learning rates, of which the best on dev is taken.
+        Grid of learning rates; the best on dev is used.
     sentences
-        Numbers of the training, dev and test sentences, chosen at random; None for all.
+        Numbers of random training, dev and test sentences; None for all.
     trial_sentences, trial_epochs
         Training sentences and epochs of a trial of a rate.
     sizes
-        Of the network.
+        The sizes of the network.
     single_root
-        Whether one word alone hangs from the root.
+        Whether the root has exactly one modifier.
     trial_rate
         The rate of a trial; None in a row of the table.
     """
@@ -132,7 +132,7 @@ def row(settings: Settings) -> Row:
 
 @lru_cache(maxsize=2)
 def read_treebank(data: Path, language: str) -> Treebank:
-    """Read a treebank once in a process."""
+    """Read a treebank with a cache per process."""
     return Treebank.read(data, language)
 
 
@@ -189,7 +189,7 @@ def chosen_rate(job: Job) -> float:
 def parser_task(
     settings: Settings, parser: Parser, treebank: Treebank, vocabulary: Vocabulary
 ) -> Task[Batch]:
-    """Return what is trained, and how it is measured on the way."""
+    """Return the training task with its evaluation."""
     labelled = settings.structure is Structure.RELATIONS
     loss = ParserLoss(settings.loss, single_root=settings.single_root, labelled=labelled)
     short = [sentence for sentence in treebank.dev if len(sentence) <= LONGEST]

@@ -13,7 +13,7 @@ __all__ = ["Structure", "sibling_tables", "tree_factors"]
 
 
 class Structure(str, Enum):
-    """What is scored, and what is inferred."""
+    """The scored and inferred structures."""
 
     ARCS = "arcs"
     RELATIONS = "relations"
@@ -37,11 +37,11 @@ def tree_factors(
     lengths
         (size,)
     single_root
-        Whether one word alone hangs from the root.
+        Whether the root has exactly one modifier.
     labelled
         Whether arcs have relations.
     siblings
-        As `sibling_tables` returns them.
+        The result of `sibling_tables`.
     """
     tree = DepTree(u, lengths=lengths.numpy(), single_root=single_root, labelled=labelled)
     if siblings is None:
@@ -52,7 +52,7 @@ def tree_factors(
 def _automata(
     u: Variables, lengths: Tensor, siblings: tuple[Tensor, Tensor]
 ) -> list[HeadAutomaton]:
-    """Return the automata of all words to both sides, nearest candidates first."""
+    """Return the automata of all words on both sides, nearest candidates first."""
     size, n = u.shape[0], u.shape[1]
     if n < 2:
         return []
@@ -73,12 +73,12 @@ def _automata(
 
 
 def sibling_tables(right: Tensor, left: Tensor) -> tuple[Tensor, Tensor]:
-    """Return scores of siblings as head automata take them, for all words as heads.
+    """Return scores of siblings in the layout of head automata, for all words as heads.
 
     Parameters
     ----------
     right, left
-        (size, n + 1, n + 2, n + 2) scores [head, inner, outer] of `Scores`: the root is head 0, and
+        (size, n + 1, n + 2, n + 2) scores [head, inner, outer] of `Scores`: the root is head 0 and
         has no automaton.
 
     Returns

@@ -81,7 +81,7 @@ def table_of(records: Sequence[Record]) -> str:
 
 
 def order(records: Sequence[Record]) -> str:
-    """Return how far trees with budgets are above trees, paired by seed."""
+    """Return the differences between trees with and without budgets, paired by seed."""
     tests = {
         (r.settings["structure"], r.settings["seed"]): r.result["test"]
         for r in records
@@ -102,7 +102,7 @@ def order(records: Sequence[Record]) -> str:
 
 
 def table_of_escapes(records: Sequence[Record]) -> str:
-    """Return how many seeds escape, for every regime and structure."""
+    """Return the number of seeds that escape, for every regime and structure."""
     lines = []
     for (regime, structure), some in by(
         records, lambda r: (r.settings["regime"], r.settings["structure"])

@@ -1,4 +1,4 @@
-"""The rows of the experiment, and how one is run: data, model and loss are those of the demo."""
+"""The rows of the experiment, and how to run one; data, model and loss are those of the demo."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ESCAPED = 50.0
 
 
 class Study(str, Enum):
-    """What a run is for: Table 2, the paper's regime, or the share of seeds that escape."""
+    """The purpose of a run: Table 2, the paper's regime, or the share of seeds that escape."""
 
     TABLE = "table"
     COLD = "cold"
@@ -39,7 +39,7 @@ class Study(str, Enum):
 
 
 class Regime(str, Enum):
-    """How training begins: with short expressions and a pull on the scores, or as in the paper."""
+    """The training regime: a curriculum with a penalty on scores, or as in the paper."""
 
     CURRICULUM = "curriculum"
     COLD = "cold"
@@ -47,29 +47,29 @@ class Regime(str, Enum):
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run needs to be repeated.
+    """The settings of a run.
 
     Attributes
     ----------
     study, regime, structure
-        What is compared.
+        The compared variant.
     seed, steps, learning_rate
-        Of the training, in batches of 64.
+        The training options, with batches of 64.
     minutes
-        Training ends there if it has not ended by then; None for no limit.
+        Time limit of the training; None for no limit.
     steps_between
-        Steps between two looks at the validation set, after which the learning rate decays by .9
-        if its F1 is not the best.
+        Steps between two evaluations on the validation set; the learning rate decays by .9 if F1 is
+        not the best so far.
     curriculum
-        Training goes through equal parts with no expression longer than this in turn.
+        Maximum lengths of expressions in equal parts of the training.
     score_decay
-        What the mean square of the arcs' scores adds to the loss.
+        Weight of the mean square of arc scores in the loss.
     inference
         Limits of the solver.
     sizes
-        Numbers of expressions for training and validation, and of the test file that are used.
+        Numbers of expressions for training, validation and test.
     max_tokens
-        Longer expressions are left out.
+        Longer expressions are skipped.
     """
 
     study: Study
@@ -113,7 +113,7 @@ ESCAPE_SEEDS = {"toy": 1, "small": 0, "full": 6}
 ESCAPE_STEPS = {"toy": 2, "small": 100, "full": 800}
 
 COLD_MINUTES = {"toy": None, "small": 1.0, "full": 90.0}
-"""Of training in the paper's regime, for each of two structures."""
+"""Training time in the paper's regime, for each of two structures."""
 
 LATENT = (Structure.TREE, Structure.TREE_BUDGET)
 
@@ -162,7 +162,7 @@ def row(settings: Settings) -> Row:
 def corpora(
     data: Path, sizes: tuple[int, int, int | None], max_tokens: int
 ) -> tuple[Corpus, Corpus, Corpus]:
-    """Return generated expressions to train on, and the published test file's."""
+    """Return generated training expressions, and those of the published test file."""
     train_set, valid_set, test = make_corpora(*sizes[:2], 0, max_tokens, data / "listops")
     return train_set, valid_set, Corpus(test.expressions[: sizes[2]])
 

@@ -17,7 +17,7 @@ __all__ = ["SETS", "Examples", "Split", "read_split"]
 SETS = ("bibtex", "emotions", "scene", "yeast", "enron", "medical")
 
 HELD_OUT = 0.1
-"""Share of the training examples that choose the epoch."""
+"""Share of the training examples held out to select the epoch."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class Split:
-    """Examples for training, for the choice of the epoch, and for the test."""
+    """Examples for training, model selection and test."""
 
     train: Examples
     dev: Examples
@@ -50,8 +50,8 @@ class Split:
 def read_split(data: Path, name: str) -> Split:
     """Read a data set below a folder of data sets.
 
-    Features that are not all 0 or 1 are standardised by the training examples. A tenth of these,
-    the same at every call, is held out.
+    Features other than 0 and 1 are standardised on the training examples. A fixed tenth of these is
+    held out.
     """
     with np.load(data / "multilabel" / f"{name}.npz", allow_pickle=False) as file:
         x, y = (_dense(file, which) for which in "XY")

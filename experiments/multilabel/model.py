@@ -1,4 +1,4 @@
-"""Scores of labels and of pairs of labels, their losses, and the label sets that are predicted."""
+"""Scores of labels and of pairs of labels, losses, and predicted label sets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FloatArray = NDArray[np.float64]
 
 
 class Loss(str, Enum):
-    """The rows of Table 4, and a margin beside."""
+    """The rows of Table 4, and a margin loss."""
 
     UNSTRUCTURED = "unstructured"
     HINGE = "hinge"
@@ -32,7 +32,7 @@ class Loss(str, Enum):
 
 
 class Regime(str, Enum):
-    """How far LP-MAP and LP-SparseMAP are solved."""
+    """The limits of LP-MAP and LP-SparseMAP."""
 
     SOLVED = "solved"
     CUT = "cut"
@@ -46,14 +46,14 @@ class Regime(str, Enum):
 
 
 class Tagger(nn.Module):
-    """A perceptron with two hidden layers for the labels, and a score for every two labels.
+    """A perceptron with two hidden layers for the labels, and a score for every pair of labels.
 
     Parameters
     ----------
     n_features, n_labels, hidden
         Sizes.
     loss, regime
-        Of training and prediction.
+        The loss and solver regime of training and prediction.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Tagger(nn.Module):
         self._criterion = made(self._factors, **regime.options) if made else None
 
     def _factors(self, u: Variables, *, pairs: Any) -> Pair:
-        """Return a factor for every two labels of every example."""
+        """Return a factor for every pair of labels of every example."""
         return Pair(u[:, self._first], u[:, self._second], pairs)
 
     def loss(self, examples: Examples) -> Tensor:
@@ -94,7 +94,7 @@ class Tagger(nn.Module):
 
     @torch.no_grad()
     def rounded(self, examples: Examples) -> FloatArray:
-        """Return label sets: marginals above a half, of the inference that the loss trains."""
+        """Return label sets: marginals above 1/2 of the inference in the loss."""
         scores = self.labels(examples.features).double().numpy()
         if self.loss_kind is Loss.UNSTRUCTURED:
             return np.where(scores > 0.0, 1.0, 0.0)
@@ -108,14 +108,14 @@ class Tagger(nn.Module):
 
     @torch.no_grad()
     def best(self, examples: Examples, seconds: float) -> tuple[FloatArray, float]:
-        """Return the best label sets, and the share of examples for which that is proved.
+        """Return the best label sets, and the share of examples with a proof.
 
         Parameters
         ----------
         examples
             The examples.
         seconds
-            Limit of the search for each of them, in the mean.
+            Mean time limit of the search per example.
         """
         graph, u = self._graph(self.labels(examples.features).double().numpy())
         with limited_on_purpose():

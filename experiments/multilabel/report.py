@@ -65,7 +65,7 @@ def table_of_losses(records: Sequence[Record]) -> str:
 
 
 def shown(records: Sequence[Record], decoding: str) -> str:
-    """Return the mean test F1 of complete runs, or in brackets what is known of others."""
+    """Return the mean test F1 of complete runs, or in brackets the results of incomplete ones."""
     complete = [r.result["test"][decoding] for r in records if r.complete]
     if complete:
         return str(interval(complete))
@@ -74,7 +74,7 @@ def shown(records: Sequence[Record], decoding: str) -> str:
 
 
 def table_of_differences(records: Sequence[Record]) -> str:
-    """Return how far structured losses are above the unstructured one, paired by seed."""
+    """Return the differences of structured losses from the unstructured one, paired by seed."""
     lines = []
     complete = [r for r in records if r.complete]
     plain = {

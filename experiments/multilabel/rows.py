@@ -1,4 +1,4 @@
-"""The rows of the experiment, and how one is run."""
+"""The rows of the experiment, and how to run one."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ NAME = "multilabel"
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run needs to be repeated.
+    """The settings of a run.
 
     Attributes
     ----------
     data
         Name of the data set.
     loss, regime
-        What is compared.
+        The compared variant.
     seed, epochs, batch_size, learning_rate
-        Of the training.
+        The training options.
     hidden
         Size of both hidden layers.
     examples
         Number of examples of each part; None for all.
     search_seconds
-        Limit of the search for the best label set of a test example, in the mean.
+        Mean time limit of the search for the best label set of a test example.
     """
 
     data: str
@@ -91,7 +91,7 @@ def row(settings: Settings) -> Row:
 
 @lru_cache(maxsize=2)
 def read(data: Path, name: str) -> Split:
-    """Read a data set once in a process."""
+    """Read a data set with a cache per process."""
     return read_split(data, name)
 
 
@@ -137,7 +137,7 @@ def rounded_f1(tagger: Tagger, examples: Examples) -> float:
 
 
 def best_f1(tagger: Tagger, examples: Examples, seconds: float) -> Result:
-    """Return the example F1 of the best label sets, and the share that is proved to be these."""
+    """Return the example F1 of the best label sets, and the share with a proof."""
     found, proved = zip(*(tagger.best(part, seconds) for part in parts(examples)), strict=True)
     weights = [len(part) for part in parts(examples)]
     return {
@@ -147,5 +147,5 @@ def best_f1(tagger: Tagger, examples: Examples, seconds: float) -> Result:
 
 
 def parts(examples: Examples, size: int = 64) -> Iterator[Examples]:
-    """Yield examples in parts, whose graphs have a bounded size."""
+    """Yield examples in parts, to bound the size of graphs."""
     return (examples[start : start + size] for start in range(0, len(examples), size))

@@ -32,19 +32,19 @@ CORPORA = ("snli", "mnli")
 CLASSES = ("entailment", "neutral", "contradiction")
 
 HELD_OUT = 0.1
-"""Share of the official SNLI dev set that chooses the epoch, its end: the pairs of a premise stand
-together. The rest is trained on."""
+"""Share of the official SNLI dev set that is held out to select the epoch, from its end, since the
+pairs of a premise are adjacent. The rest is training data."""
 
 PADDING, UNKNOWN = 0, 1
 
 LONGEST = 50
-"""Sentences are cut after so many words."""
+"""Maximum length of a sentence; longer ones are truncated."""
 
 WORD = re.compile(r"'?\w+|[^\w\s]")
 
 
 class Pair(NamedTuple):
-    """A premise and a hypothesis, in words, and the number of their class."""
+    """The words of a premise and a hypothesis, and the index of their class."""
 
     premise: tuple[str, ...]
     hypothesis: tuple[str, ...]
@@ -63,8 +63,8 @@ class Corpus:
     def read(cls, data: Path, name: str) -> Corpus:
         """Read a corpus, one of `CORPORA`, below a folder of data sets.
 
-        The training set of SNLI is not at hand. Instead there are the pairs that Kaushik et al.
-        (2020) chose of it and revised, and most of the official dev set. The second half of
+        The training set of SNLI is not included. It is replaced by the pairs that Kaushik et al.
+        (2020) selected from it and revised, and most of the official dev set. The second half of
         MultiNLI's matched validation set is its test set, as in Niculae et al. (2018).
         """
         folder = data / "nli"
@@ -78,7 +78,7 @@ class Corpus:
         return cls(_read(folder / "mnli20k_train.tsv.gz"), held_out[:half], held_out[half:])
 
     def part(self, n_train: int | None, n_dev: int | None, n_test: int | None) -> Corpus:
-        """Return a corpus with random parts of so many pairs, the same at every call."""
+        """Return a deterministic random subset of a corpus."""
 
         def some(pairs: list[Pair], n: int | None) -> list[Pair]:
             if n is None or n >= len(pairs):
@@ -90,7 +90,7 @@ class Corpus:
 
 
 def tokens(sentence: str) -> tuple[str, ...]:
-    """Return the words of a sentence, in lower case, of which at least one is there."""
+    """Return the words of a sentence in lower case, at least one."""
     return tuple(WORD.findall(sentence.lower())[:LONGEST]) or ("",)
 
 
@@ -105,7 +105,7 @@ def _read(path: Path) -> list[Pair]:
 
 
 class Vocabulary:
-    """Numbers of the words that training pairs have at least twice."""
+    """Indices of the words that occur at least twice in training pairs."""
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
         counts = Counter(word for pair in pairs for word in (*pair.premise, *pair.hypothesis))
@@ -116,7 +116,7 @@ class Vocabulary:
         return len(self.words) + UNKNOWN + 1
 
     def numbers(self, sentences: Sequence[Sequence[str]]) -> Tensor:
-        """Return the words of sentences as padded numbers."""
+        """Return the words of sentences as padded indices."""
         length = max(map(len, sentences))
         rows = [[self.words.get(word, UNKNOWN) for word in sentence] for sentence in sentences]
         return torch.tensor([row + [PADDING] * (length - len(row)) for row in rows])
@@ -130,7 +130,7 @@ class Batch(NamedTuple):
     premise, hypothesis
         (size, m) and (size, n) words.
     lengths
-        (size, 2) of both.
+        (size, 2) lengths of both.
     labels
         (size,) classes.
     """
@@ -142,7 +142,7 @@ class Batch(NamedTuple):
 
 
 def make_batch(pairs: Sequence[Pair], vocabulary: Vocabulary) -> Batch:
-    """Return pairs as numbers."""
+    """Return pairs as indices."""
     return Batch(
         vocabulary.numbers([pair.premise for pair in pairs]),
         vocabulary.numbers([pair.hypothesis for pair in pairs]),
@@ -154,7 +154,7 @@ def make_batch(pairs: Sequence[Pair], vocabulary: Vocabulary) -> Batch:
 def batches(
     pairs: Sequence[Pair], vocabulary: Vocabulary, size: int, rng: np.random.Generator
 ) -> Iterator[Batch]:
-    """Yield all pairs once in random order, those of a batch of about equal length."""
+    """Yield all pairs once in random order, in batches of about equal length."""
     order, pool = rng.permutation(len(pairs)), 20 * size
     chunks: list[list[Pair]] = []
     for start in range(0, len(order), pool):

@@ -23,7 +23,7 @@ __all__ = [
     "Alignment",
     "Attention",
     "Classifier",
-    "Network",
+    "Architecture",
     "Output",
     "Regime",
     "Sizes",
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-class Network(str, Enum):
+class Architecture(str, Enum):
     """Decomposable attention (Parikh et al. 2016), or ESIM (Chen et al. 2017)."""
 
     DECOMPOSABLE = "decomposable"
@@ -40,7 +40,7 @@ class Network(str, Enum):
 
 
 class Alignment(str, Enum):
-    """What becomes of the scores of pairs of words."""
+    """The map from scores of pairs of words to weights."""
 
     SOFTMAX = "softmax"
     SEQUENCE = "sequence"
@@ -50,7 +50,7 @@ class Alignment(str, Enum):
 
 
 class Regime(str, Enum):
-    """How far alignments are solved: to the end, or as in the LP-SparseMAP paper."""
+    """The limits of the solver: to convergence, or as in the LP-SparseMAP paper."""
 
     SOLVED = "solved"
     PAPER = "paper"
@@ -62,19 +62,19 @@ class Sizes:
 
     word: int = 100
     deviation: float = 0.35
-    """Of the words' numbers before training. Larger ones align sparsely from the start, and are
-    slower to learn."""
+    """Standard deviation of initial embeddings. With larger values, alignments are sparse from the
+    start and learn more slowly."""
     hidden: int = 100
     dropout: float = 0.33
 
 
 class Attention(nn.Module):
-    """Weights of the premise's words for the hypothesis's, and the other way.
+    """Attention weights between the words of the premise and the hypothesis, in both directions.
 
     Parameters
     ----------
     alignment, regime
-        What they are.
+        The alignment, and its solver regime.
     """
 
     def __init__(self, alignment: Alignment, regime: Regime) -> None:
@@ -95,7 +95,7 @@ class Attention(nn.Module):
     def forward(self, scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Return (size, m, n) weights of the hypothesis's words, and of the premise's.
 
-        Zeros in the padding; joint alignments have both alike.
+        Padding has weight zero; both weights are equal for joint alignments.
 
         Parameters
         ----------
@@ -117,13 +117,13 @@ class Attention(nn.Module):
 
     @property
     def transition(self) -> float | None:
-        """The learned score of going on to a neighbour, if there is one."""
+        """The learned transition score, or None."""
         layer = self.layers[0] if self.layers else None
         return layer.transition.item() if isinstance(layer, LPSequenceAttention) else None
 
 
 class Output(NamedTuple):
-    """What a network says of a batch.
+    """The output of a network for a batch.
 
     Attributes
     ----------
@@ -139,16 +139,16 @@ class Output(NamedTuple):
 
 
 class Classifier(nn.Module):
-    """A network that aligns two sentences, and says what one is to the other.
+    """A network that aligns two sentences, and classifies their relation.
 
     Parameters
     ----------
     n_words
         Size of the vocabulary.
     attention
-        Aligns.
+        The attention module.
     sizes
-        Of the layers.
+        The sizes of the layers.
     """
 
     def __init__(self, n_words: int, attention: Attention, sizes: Sizes) -> None:
@@ -161,7 +161,7 @@ class Classifier(nn.Module):
         self.aggregate: nn.Module
 
     def forward(self, batch: Batch) -> Output:
-        """Return what it says of a batch."""
+        """Return the output for a batch."""
         of_premise, of_hypothesis = batch.lengths.unbind(1)
         one = self.encoded(self.dropout(self.words(batch.premise)), of_premise)
         other = self.encoded(self.dropout(self.words(batch.hypothesis)), of_hypothesis)
@@ -201,11 +201,11 @@ class DecomposableAttention(Classifier):
         return nn.Sequential(first, nn.ReLU(), self.dropout, second, nn.ReLU(), self.dropout)
 
     def scores(self, one: Tensor, other: Tensor) -> Tensor:
-        """Return the scores of all pairs of words, each of which depends on its two words alone."""
+        """Return the scores of all pairs of words; each depends only on its two words."""
         return super().scores(self.attend(one), self.attend(other))
 
     def summary(self, words: Tensor, contexts: Tensor, lengths: Tensor) -> Tensor:
-        """Return the sum over the words of what the comparison says."""
+        """Return the sum of the comparison over words."""
         compared: Tensor = self.compare(torch.cat([words, contexts], -1))
         return (compared * within(lengths, words.shape[1])[..., None]).sum(1)
 
@@ -237,13 +237,13 @@ class ESIM(Classifier):
 
 
 def make_classifier(
-    n_words: int, network: Network, alignment: Alignment, regime: Regime, sizes: Sizes
+    n_words: int, network: Architecture, alignment: Alignment, regime: Regime, sizes: Sizes
 ) -> Classifier:
     """Return a network with an alignment."""
-    made = DecomposableAttention if network is Network.DECOMPOSABLE else ESIM
+    made = DecomposableAttention if network is Architecture.DECOMPOSABLE else ESIM
     return made(n_words, Attention(alignment, regime), sizes)
 
 
 def within(lengths: Tensor, n: int) -> Tensor:
-    """Return (size, n) which words are no padding."""
+    """Return (size, n) flags of words, false for padding."""
     return torch.arange(n) < lengths[:, None]

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.nli.model import Alignment, Network
+from experiments.nli.model import Alignment, Architecture
 from experiments.pages import PALETTE, by, picture, styled, table
 from experiments.records import Record
 from experiments.statistics import difference, interval
@@ -42,7 +42,7 @@ PRINTED_NONZERO = {
 """Percent of the pairs of words that have weight: SparseMAP, Table 2."""
 
 PRINTED_TRANSITION = {"snli": 1.6, "mnli": 2.5}
-"""Of LP-sequence: LP-SparseMAP, section 5.2."""
+"""Transition scores of LP-sequence: LP-SparseMAP, section 5.2."""
 
 CORPUS_NAMES = {"snli": "SNLI", "mnli": "MultiNLI"}
 
@@ -67,7 +67,7 @@ Variant: TypeAlias = tuple[str, str, str, str]
 
 def variants(records: Sequence[Record]) -> dict[Variant, list[Record]]:
     """Return records by variant, in the tables' order."""
-    order = [list(CORPUS_NAMES), [n.value for n in Network], [a.value for a in Alignment]]
+    order = [list(CORPUS_NAMES), [n.value for n in Architecture], [a.value for a in Alignment]]
 
     def variant(record: Record) -> Variant:
         settings = record.settings
@@ -115,7 +115,7 @@ def table_of_alignments(records: Sequence[Record]) -> str:
 
 
 def table_of_differences(records: Sequence[Record]) -> str:
-    """Return how far alignments are above softmax, paired by seed."""
+    """Return the differences of alignments from softmax, paired by seed."""
     found = variants([record for record in records if record.complete])
     plain = {
         (corpus, network, r.settings["seed"]): r.result["test"]["accuracy"]
@@ -156,7 +156,8 @@ def figures(records: Sequence[Record], folder: Path) -> list[str]:
             caption = (
                 f"LP-SparseMAP, Figure 4, and SparseMAP, Figure 5, on {name}: alignments of dev "
                 "pairs, premises from top to bottom. White is no weight. The upper half of a cell "
-                "is what the premise's word attends to, the lower what the hypothesis's does"
+                "is the attention of the premise's word, the lower half that of the hypothesis's "
+                "word"
             )
             picture_name = f"nli-{corpus}-alignments.png"
             found.append(picture(draw_alignments(drawn), folder, picture_name, caption))
@@ -164,15 +165,15 @@ def figures(records: Sequence[Record], folder: Path) -> list[str]:
 
 
 def words_of(variant: tuple[str, ...]) -> str:
-    """Return the name of a variant in a figure."""
+    """Return the label of a variant in a figure."""
     network, alignment, regime = variant
-    is_plain = alignment == Alignment.SOFTMAX.value or network == Network.ESIM.value
+    is_plain = alignment == Alignment.SOFTMAX.value or network == Architecture.ESIM.value
     return f"{network}\n{alignment}" + ("" if is_plain else f", {regime}")
 
 
 def draw_sparsity(curves: dict[Any, Any]) -> Figure:
     """Draw shares of pairs with weight against epochs, a panel for each network."""
-    networks = [n.value for n in Network if any(key[0] == n.value for key in curves)]
+    networks = [n.value for n in Architecture if any(key[0] == n.value for key in curves)]
     with styled():
         figure = Figure(figsize=(4.5 * len(networks), 3))
         panels = figure.subplots(1, len(networks), squeeze=False)[0]

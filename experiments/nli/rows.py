@@ -1,4 +1,4 @@
-"""The rows of the experiment, and how one is run."""
+"""The rows of the experiment, and how to run one."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from experiments.nli.data import (
 )
 from experiments.nli.model import (
     Alignment,
+    Architecture,
     Classifier,
-    Network,
     Regime,
     Sizes,
     make_classifier,
@@ -40,41 +40,41 @@ __all__ = ["NAME", "VARIANTS", "Settings", "rows"]
 NAME = "nli"
 
 VARIANTS = (
-    (Network.DECOMPOSABLE, Alignment.SOFTMAX, Regime.SOLVED),
-    (Network.DECOMPOSABLE, Alignment.MATCHING, Regime.PAPER),
-    (Network.DECOMPOSABLE, Alignment.LP_MATCHING, Regime.PAPER),
-    (Network.DECOMPOSABLE, Alignment.LP_MATCHING, Regime.SOLVED),
-    (Network.DECOMPOSABLE, Alignment.LP_SEQUENCE, Regime.PAPER),
-    (Network.ESIM, Alignment.SOFTMAX, Regime.SOLVED),
-    (Network.ESIM, Alignment.SEQUENCE, Regime.SOLVED),
-    (Network.ESIM, Alignment.MATCHING, Regime.SOLVED),
+    (Architecture.DECOMPOSABLE, Alignment.SOFTMAX, Regime.SOLVED),
+    (Architecture.DECOMPOSABLE, Alignment.MATCHING, Regime.PAPER),
+    (Architecture.DECOMPOSABLE, Alignment.LP_MATCHING, Regime.PAPER),
+    (Architecture.DECOMPOSABLE, Alignment.LP_MATCHING, Regime.SOLVED),
+    (Architecture.DECOMPOSABLE, Alignment.LP_SEQUENCE, Regime.PAPER),
+    (Architecture.ESIM, Alignment.SOFTMAX, Regime.SOLVED),
+    (Architecture.ESIM, Alignment.SEQUENCE, Regime.SOLVED),
+    (Architecture.ESIM, Alignment.MATCHING, Regime.SOLVED),
 )
-"""Rows of the two tables, and LP-matching once more, solved: which is matching, then."""
+"""Rows of the two tables, and LP-matching solved to convergence, which equals matching."""
 
 DRAWN = 5
-"""Dev pairs whose alignments are kept by the runs of the first seed."""
+"""Number of dev pairs whose alignments are recorded by the first seed."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run needs to be repeated.
+    """The settings of a run.
 
     Attributes
     ----------
     corpus
         "snli" or "mnli".
     network, alignment, regime
-        What is compared.
+        The compared variant.
     seed, epochs, batch_size, learning_rate
-        Of the training; the rate decays by .9 after an epoch that is not the best.
+        The training options; the rate decays by .9 after an epoch that is not the best.
     pairs
-        Numbers of the training, dev and test pairs, chosen at random; None for all.
+        Numbers of random training, dev and test pairs; None for all.
     sizes
-        Of the network.
+        The sizes of the network.
     """
 
     corpus: str
-    network: Network
+    network: Architecture
     alignment: Alignment
     regime: Regime
     seed: int = 0
@@ -106,8 +106,8 @@ def rows(size: str, seeds: int | None) -> list[Row]:
     found = []
     for network, alignment, regime in VARIANTS:
         one = replace(OF_SIZE[size], network=network, alignment=alignment, regime=regime)
-        is_slow = network is Network.ESIM or alignment is Alignment.LP_SEQUENCE
-        if network is Network.ESIM:
+        is_slow = network is Architecture.ESIM or alignment is Alignment.LP_SEQUENCE
+        if network is Architecture.ESIM:
             one = replace(one, epochs=ESIM_EPOCHS[size])
         for corpus in CORPORA:
             for seed in range(seeds or (FEW if is_slow else SEEDS)[size]):
@@ -125,7 +125,7 @@ def row(settings: Settings) -> Row:
 
 @lru_cache(maxsize=2)
 def read_corpus(data: Path, name: str) -> Corpus:
-    """Read a corpus once in a process."""
+    """Read a corpus with a cache per process."""
     return Corpus.read(data, name)
 
 
@@ -165,7 +165,7 @@ def run(job: Job) -> Result:
 
 @torch.no_grad()
 def measure(model: Classifier, pairs: Sequence[Pair], vocabulary: Vocabulary) -> dict[str, float]:
-    """Return the accuracy, and how many of the pairs of words have weight, in percent."""
+    """Return the accuracy, and the share of pairs of words with weight, in percent."""
     right, weights, of = 0, 0, 0
     for batch in evaluation_batches(pairs, vocabulary):
         output = model(batch)
@@ -176,13 +176,13 @@ def measure(model: Classifier, pairs: Sequence[Pair], vocabulary: Vocabulary) ->
 
 
 def transition(model: Classifier) -> dict[str, float]:
-    """Return the learned transition score by its name, if there is one."""
+    """Return the learned transition score by name, if any."""
     found = model.attention.transition
     return {} if found is None else {"transition": found}
 
 
 def chosen_pairs(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return pairs of other premises that a picture has room for, the same for all models."""
+    """Return short pairs with different premises to draw, the same for all models."""
     short = [pair for pair in pairs if len(pair.premise) <= 12 and 4 <= len(pair.hypothesis) <= 8]
     first = {pair.premise: pair for pair in reversed(short)}
     return [pair for pair in short if pair is first[pair.premise]][:DRAWN]
@@ -192,7 +192,7 @@ def chosen_pairs(pairs: Sequence[Pair]) -> list[Pair]:
 def alignments(
     model: Classifier, pairs: Sequence[Pair], vocabulary: Vocabulary
 ) -> list[dict[str, Any]]:
-    """Return what is drawn: words, and weights of both directions in percent, a string a row."""
+    """Return data to draw: words, and weights of both directions in percent, one string per row."""
 
     def lines(weights: Tensor) -> list[str]:
         return [" ".join(f"{100 * x:.0f}" for x in line) for line in weights.tolist()]

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from layer_cases import normal
 from lpsmap import TorchFactorGraph
-from lpsmap_core import Factor, Variables
-from lpsmap_core.api import installed
+from lpsmap_core import Factor, Variables, installed
 from lpsmap_core.testing.declarations import _recorded
 
 

@@ -116,7 +116,7 @@ def test_without_gradients_nothing_is_tracked() -> None:
 def test_third_derivatives_say_that_they_are_none() -> None:
     eta = normal(2, 4, 4)
     (gradient,) = torch.autograd.grad(trees(eta).entropy.sum(), eta, create_graph=True)
-    with pytest.raises(RuntimeError, match="second derivatives of marginals and of entropies"):
+    with pytest.raises(RuntimeError, match="second derivatives of marginals and entropies"):
         gradient.sum().backward()
 
 

@@ -43,7 +43,7 @@ NO_NUMBERS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "meta": (lambda: EYE.to("meta"), TypeError, "got a meta tensor, which has no numbers"),
     "nested": (nested, TypeError, "got a nested tensor"),
     "complex": (lambda: EYE + 0j, TypeError, "dtype torch.complex64; expected real numbers"),
-    "fake": (fake, RuntimeError, "got a FakeTensor, which has no plain numbers"),
+    "fake": (fake, RuntimeError, "got a FakeTensor, which does not hold plain values"),
     "a word": (lambda: "abc", TypeError, "is 'abc'; expected real numbers"),
     "nothing": (lambda: None, TypeError, "is None; expected real numbers"),
     "masked": (lambda: np.ma.masked_array(np.eye(4), np.eye(4)), TypeError, "a masked array"),
@@ -161,14 +161,14 @@ def test_transforms_of_additionals() -> None:
 def test_forward_mode_says_what_to_use() -> None:
     with torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(torch.randn(3, 4), torch.ones(3, 4))
-        with pytest.raises(RuntimeError, match="whose tangent would be lost. Use solution.jvp"):
+        with pytest.raises(RuntimeError, match="its tangent would be lost. Use solution.jvp"):
             chosen(dual)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_a_trace_would_keep_one_answer() -> None:
-    with pytest.raises(RuntimeError, match="jit.trace would keep the solution"):
+    with pytest.raises(RuntimeError, match="jit.trace would record the solution"):
         torch.jit.trace(chosen, torch.randn(3, 4))
 
 

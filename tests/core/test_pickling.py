@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from lpsmap_core import FactorGraph
+from lpsmap_core.api import row_view
 from lpsmap_factors_logic import Pair, Xor
 from lpsmap_factors_struct import Sequence
 from remote_jobs import marginals
@@ -96,8 +97,8 @@ def test_a_factor_alone_answers_but_does_not_keep_its_graph():
     sequence = graph.factors[0]
     other = round_trip(sequence)
     eta_u, eta_v = np.arange(4.0).reshape(2, 2), np.arange(8.0)
-    label = sequence.row(1).solve_map(eta_u, eta_v)
-    assert other.row(1).solve_map(eta_u, eta_v) == label
+    label = row_view(sequence, 1).solve_map(eta_u, eta_v)
+    assert row_view(other, 1).solve_map(eta_u, eta_v) == label
     with pytest.raises(RuntimeError, match="keep a reference"):
         _ = other.variables.graph
 

@@ -8,6 +8,7 @@ import pytest
 import judges
 import lpsmap
 from lpsmap_core import FactorGraph, Status
+from lpsmap_core.api import given_variables
 from random_graphs import KINDS, random_graph
 
 
@@ -62,7 +63,7 @@ def test_marginals_are_those_of_what_evidence_leaves(rng):
         np.testing.assert_allclose(given.of(u).value, restricted(problem, known), atol=1e-6)
         for factor in factors:
             again, view = given.of(factor), factor.variables
-            view = view if factor.flipped is None else view ^ factor.flipped
+            view = given_variables(factor)
             values = given.of(view).value
             for distribution in solution.structures(again):
                 mean = sum(
@@ -169,10 +170,10 @@ def test_bad_evidence_is_refused_in_words():
     u = graph.variable((2, 3))
     for evidence, words in (
         ([(u, 2)], r"evidence\[0\] holds 2; expected 0, 1, or NaN"),
-        ([(u[0], 1), (u[:, 0], 0)], r"evidence\[1\]: a variable is given as 0 and as 1"),
-        ([(u[[0, 0], 0], [0, 1])], "given as 0 and as 1"),
-        ([(FactorGraph().variable(2), 1)], "expected Variables of this graph"),
-        ([(3, 1)], "expected Variables of this graph"),
+        ([(u[0], 1), (u[:, 0], 0)], r"evidence\[1\]: a variable is given both as 0 and as 1"),
+        ([(u[[0, 0], 0], [0, 1])], "given both as 0 and as 1"),
+        ([(FactorGraph().variable(2), 1)], "expected a pair of Variables of this graph"),
+        ([(3, 1)], "expected a pair of Variables of this graph"),
         ([(u, np.zeros(2))], r"has shape \(2,\); expected one that broadcasts to \(2, 3\)"),
     ):
         with pytest.raises(ValueError, match=words):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from lpsmap_core import Beliefs, FactorGraph, Scores
+from lpsmap_core.api import row_view
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row, dynamic_program
 from lpsmap_dynamic.inside_outside import beliefs_of
 from lpsmap_dynamic.k_best import k_best_of
@@ -21,7 +22,6 @@ from lpsmap_jit.interrupts import Watch
 class Listed(DynamicProgram):
     """Derivations by listed hyperedges: rows of head, two tails (-1 for none) and an additional."""
 
-    integer_parameter = "edges"
     calls = 0
 
     def __init__(self, variables: Any, additionals: Any, edges: Any) -> None:
@@ -42,7 +42,6 @@ class Chooser(DynamicProgram):
     """One state a position: as many hyperedges as slots."""
 
     variables_ndim = 2
-    row_parameters = ("flavour",)
 
     def __init__(self, variables: Any, flavour: Any = 0.0, **options: Any) -> None:
         super().__init__(variables, **options)
@@ -102,7 +101,7 @@ def test_passes_see_every_derivation(seed: int) -> None:
         np.testing.assert_allclose(gibbs.entropy[r], -(p * np.log(p)).sum(), atol=1e-12)
         k = min(len(counts) + 1, 50)
         np.testing.assert_allclose(gibbs.k_best(k)[r].scores, np.sort(scores)[::-1][:k], atol=1e-12)
-        row = listed.row(r)
+        row = row_view(listed, r)
         _, best = row.vertex(row.solve_map(np.zeros(1), eta_v[r]))
         np.testing.assert_allclose(best @ eta_v[r], scores.max(), atol=1e-12)
 
@@ -122,25 +121,28 @@ def built(*edges: Any, goal: Any = "goal") -> Any:
     [
         ([("goal", ["a"]), ("a", ["b"]), ("b", ["a"])], "is needed to derive itself"),
         ([("goal", ["goal"])], "item 'goal' is needed to derive itself"),
-        ([("goal", ["a"])], "item 'a' is the head of no hyperedge"),
-        ([("other", [])], "the goal 'goal' is no item"),
-        ([("goal", ["a", "b", "c"])], "gets 3 tails; expected two at most"),
-        ([("goal", [], [(2, 0)])], r"slot \(2, 0\) is none; expected one of shape \(2, 3\)"),
-        ([("goal", [], [6])], "slot 6 is none"),
-        ([("goal", [], [(0, 1, 1)])], r"slot \(0, 1, 1\) is none"),
-        ([("goal", [], [-1])], "slot -1 is none"),
-        ([("goal", [], (0, 2))], r"slots is \(0, 2\), which may be one slot of 2 axes or 2 slots"),
+        ([("goal", ["a"])], "item 'a' is not the head of a hyperedge"),
+        ([("other", [])], "the goal 'goal' is not an item"),
+        ([("goal", ["a", "b", "c"])], "has 3 tails; expected at most two"),
+        ([("goal", [], [(2, 0)])], r"slot \(2, 0\) is out of range; .* in shape \(2, 3\)"),
+        ([("goal", [], [6])], "slot 6 is out of range"),
+        ([("goal", [], [(0, 1, 1)])], r"slot \(0, 1, 1\) is out of range"),
+        ([("goal", [], [-1])], "slot -1 is out of range"),
+        (
+            [("goal", [], (0, 2))],
+            r"slots is \(0, 2\), which is ambiguous: one slot of 2 axes or 2 slots",
+        ),
         ([("goal", [], (0, 2))], r"slots; write \[\(0, 2\)\] or \[0, 2\]"),
-        ([("goal", [], [1.5])], "slot 1.5 is none"),
-        ([("goal", [], [(0, 0.5)])], r"slot \(0, 0.5\) is none"),
-        ([("goal", [], [[0, 2]])], r"slot \[0, 2\] is none; .* as a tuple"),
-        ([("goal", [], ["x"])], "slot 'x' is none"),
-        ([("goal", [], np.array([[0, 2]]))], r"slot array\(\[0, 2\]\) is none"),
-        ([("goal", [], [], [2])], "additional 2 is none; expected 0 to 1"),
-        ([("goal", [], [], [0.5])], "additional 0.5 is none"),
-        ([("goal", [], [0, (0, 0)])], "item 'goal' can switch slot 0 on twice"),
-        ([("a", [], [5]), ("goal", ["a", "a"])], "item 'goal' can switch slot 5 on twice"),
-        ([("a", [], [5]), ("b", ["a"]), ("b", [], [1]), ("goal", ["b"], [5])], "slot 5 on twice"),
+        ([("goal", [], [1.5])], "slot 1.5 is out of range"),
+        ([("goal", [], [(0, 0.5)])], r"slot \(0, 0.5\) is out of range"),
+        ([("goal", [], [[0, 2]])], r"slot \[0, 2\] is out of range; .* or a tuple"),
+        ([("goal", [], ["x"])], "slot 'x' is out of range"),
+        ([("goal", [], np.array([[0, 2]]))], r"slot array\(\[0, 2\]\) is out of range"),
+        ([("goal", [], [], [2])], "additional 2 is out of range; expected 0 to 1"),
+        ([("goal", [], [], [0.5])], "additional 0.5 is out of range"),
+        ([("goal", [], [0, (0, 0)])], "item 'goal' can switch on slot 0 twice"),
+        ([("a", [], [5]), ("goal", ["a", "a"])], "item 'goal' can switch on slot 5 twice"),
+        ([("a", [], [5]), ("b", ["a"]), ("b", [], [1]), ("goal", ["b"], [5])], "on slot 5 twice"),
     ],
 )
 def test_bad_hypergraphs_are_refused(edges: Any, words: str) -> None:
@@ -155,7 +157,7 @@ def test_bad_hypergraphs_are_refused(edges: Any, words: str) -> None:
         (("goal", 1), r"tails is 1; expected a list, such as \[1\]"),
         (("goal", [], 1), r"slots is 1; expected a list, such as \[1\]"),
         (("goal", [], [], 1), r"additionals is 1; expected a list, such as \[1\]"),
-        ((["goal"],), r"item \['goal'\] is not hashable; expected a name that is"),
+        ((["goal"],), r"item \['goal'\] is not hashable; expected a hashable name"),
         (("goal", [["a"]]), r"item \['a'\] is not hashable"),
     ],
 )
@@ -174,7 +176,7 @@ def test_two_slots_may_be_a_tuple_where_it_is_no_index() -> None:
 
 
 def test_whole_floats_are_numbers() -> None:
-    """As in self.integers; a row parameter is a float."""
+    """As in self.integers; a parameter is a float."""
     assert built(("goal", [], [np.float64(3.0)], [1.0])).edges.entries.tolist() == [3, 7]
     build = HypergraphBuilder((3,))
     build.edges([0.0], slots=[2.0])
@@ -183,33 +185,37 @@ def test_whole_floats_are_numbers() -> None:
 
 def test_factors_without_additionals_say_so() -> None:
     build = HypergraphBuilder((4,))
-    with pytest.raises(ValueError, match="edge: additional 3 is none; .* the factor has none"):
+    with pytest.raises(
+        ValueError, match="edge: additional 3 is out of range; .* the factor has none"
+    ):
         build.edge("goal", additionals=[3])
-    with pytest.raises(ValueError, match="edges: additional 3 is none; .* the factor has none"):
+    with pytest.raises(
+        ValueError, match="edges: additional 3 is out of range; .* the factor has none"
+    ):
         build.edges([0], additionals=[3])
 
 
-def test_what_is_no_row_parameter_is_named() -> None:
-    with pytest.raises(KeyError, match=r"row\['foo'\] is no row parameter; expected 'flavour'"):
+def test_what_is_no_parameter_is_named() -> None:
+    with pytest.raises(KeyError, match=r"row\['foo'\] is no parameter; expected 'flavour'"):
         Row((2,), 0, (("flavour", 7.0),))["foo"]
-    with pytest.raises(KeyError, match="expected none, as the type declares none"):
+    with pytest.raises(KeyError, match="expected none, as the type registers none"):
         Row((2,))["foo"]
 
 
 @pytest.mark.parametrize(
     ("arrays", "error", "words"),
     [
-        ({"slots": [6, 0]}, ValueError, "slot 6 is none; expected 0 to 5"),
-        ({"additionals": [-1, 0]}, ValueError, "additional -1 is none; expected 0 to 1"),
-        ({"tails": [[1, 2, 3]] * 2}, ValueError, "got 3 tails; expected two at most"),
+        ({"slots": [6, 0]}, ValueError, "slot 6 is out of range; expected 0 to 5"),
+        ({"additionals": [-1, 0]}, ValueError, "additional -1 is out of range; expected 0 to 1"),
+        ({"tails": [[1, 2, 3]] * 2}, ValueError, "got 3 tails; expected at most two"),
         ({"tails": [0]}, ValueError, r"tails has shape \(1,\); expected \(2,\) or \(2, k\)"),
         ({"slots": 0}, ValueError, r"slots has shape \(\); expected \(2,\) or \(2, k\)"),
         ({"slots": [0, 1, 2, 3]}, ValueError, r"slots has shape \(4,\); expected \(2,\)"),
-        ({"tails": [0, 1.5]}, ValueError, "tails holds 1.5; expected whole numbers"),
-        ({"heads": [0, 1.5]}, ValueError, "heads holds 1.5; expected whole numbers"),
-        ({"slots": [0, np.nan]}, ValueError, "slots holds nan; expected whole numbers"),
-        ({"slots": [[0], [1, 2]]}, ValueError, "slots is no array of numbers"),
-        ({"heads": ["x", "y"]}, TypeError, "heads has dtype <U1; expected whole numbers"),
+        ({"tails": [0, 1.5]}, ValueError, "tails holds 1.5; expected integers"),
+        ({"heads": [0, 1.5]}, ValueError, "heads holds 1.5; expected integers"),
+        ({"slots": [0, np.nan]}, ValueError, "slots holds nan; expected integers"),
+        ({"slots": [[0], [1, 2]]}, ValueError, "slots is not an array of numbers"),
+        ({"heads": ["x", "y"]}, TypeError, "heads has dtype <U1; expected integers"),
     ],
 )
 def test_bad_arrays_are_refused(arrays: Any, error: type[Exception], words: str) -> None:
@@ -221,7 +227,7 @@ def test_slots_beyond_a_word_of_bits_are_checked() -> None:
     build = HypergraphBuilder((200,))
     build.edges([0], slots=[150])
     build.edges([1], [[0, 0]])
-    with pytest.raises(ValueError, match="item 1 can switch slot 150 on twice"):
+    with pytest.raises(ValueError, match="item 1 can switch on slot 150 twice"):
         build.finish(1)
 
 
@@ -277,7 +283,7 @@ def test_equal_rows_share_a_hypergraph() -> None:
         listed = Listed(graph.variable((2, 2)), scores, edges.copy())
         (found,), which = listed.hypergraphs()
         assert which.tolist() == [0, 0]
-        assert found is listed.hypergraph_of(Row.of_view(listed.row(1)))
+        assert found is listed.hypergraph_of(Row.of_view(row_view(listed, 1)))
     assert Listed.calls == 1
 
 
@@ -288,7 +294,7 @@ def test_rows_differ_by_lengths_and_parameters() -> None:
     found, which = chosen.hypergraphs()
     assert len(found) == 3
     assert which[0] == which[1] and len(set(which[1:].tolist())) == 3
-    rows = [Row.of_view(chosen.row(i)) for i in range(4)]
+    rows = [Row.of_view(row_view(chosen, i)) for i in range(4)]
     assert rows[0] == rows[1] and rows[3]["flavour"] == 1.0
     assert graph.gibbs(graph.add(chosen)).count().tolist() == [9, 9, 3, 9]
 
@@ -347,7 +353,7 @@ def test_ties_go_to_the_first_edge() -> None:
     graph = FactorGraph()
     u = graph.variable((3, 4))
     chosen = graph.add(Chooser(u))
-    view = chosen.row(0)
+    view = row_view(chosen, 0)
     variables, _ = view.vertex(view.solve_map(np.zeros((3, 4)), np.empty(0)))
     np.testing.assert_array_equal(variables, np.eye(4)[[0, 0, 0]])
     best = graph.gibbs(chosen).k_best(5).variables.argmax(axis=-1)
@@ -411,7 +417,7 @@ def test_ranges_that_are_apart_prove_that_no_slot_is_on_twice() -> None:
         if clear:
             build.finish(len(listed) - 1)
         else:
-            with pytest.raises(ValueError, match="on twice"):
+            with pytest.raises(ValueError, match="switch on slot .* twice"):
                 build.finish(len(listed) - 1)
     assert min(found.values()) > 50
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lpsmap_core import FactorGraph, Scores
+from lpsmap_core.api import row_view
 from lpsmap_core.testing import ConformanceError, check_factor, run_checks
 from lpsmap_core.testing.gibbs import (
     check_best_derivation,
@@ -124,7 +125,7 @@ class Faulty:
 def sound(view: Any) -> Any:
     """Return a sound view of the same row."""
     other = Path(GRAPH.variable(view.event_shape), np.zeros(1))
-    return other.row(0)
+    return row_view(other, 0)
 
 
 def with_fault(name: str, change: Any) -> type[Path]:

@@ -16,6 +16,7 @@ import judges
 from conditional_gradient import ConditionalGradient, Variant, conditional_gradient
 from lpsmap import AtMostOne, Budget, DepTree, Matching, Nand, Pair, Sequence, Xor
 from lpsmap_core import ConvergenceWarning, Factor, FactorGraph, Variables, stack
+from lpsmap_core.api import slot_values
 from random_graphs import Polytope, random_polytope
 
 FloatArray = npt.NDArray[np.float64]
@@ -78,7 +79,7 @@ def test_agrees_with_solve(rng: np.random.Generator, make: Any, variant: Variant
         factor = graph.add(make(graph.variable_from(rng.normal(size=(4, 4))), rng))
         solution = graph.solve(tol=1e-9)
         found = conditional_gradient(factor, variant, max_iter=5000, tol=1e-12)
-        marginals = factor.links(graph.value_of(factor.variables))
+        marginals = slot_values(factor, graph.value_of(factor.variables))
         np.testing.assert_allclose(found.marginals, marginals, atol=found.error_bound + 1e-12)
         assert found.objective[-1] == pytest.approx(solution.objective.sum(), abs=1e-10)
         assert found.probabilities.sum() == pytest.approx(1.0, abs=1e-12)

@@ -11,8 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from environments import PLUGINS, ROOT, install, run, venv
-from lpsmap_core import Factor
-from lpsmap_core.api import registered
+from lpsmap_core import Factor, registered
 from lpsmap_core.command import cli
 from lpsmap_core.model.levels import override_level
 from lpsmap_core.testing import check_factor

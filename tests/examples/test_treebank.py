@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import treebank
+from lpsmap_core.api import row_values, row_view
 from parsing.bilinear import Bilinear
 from parsing.sentences import Sentence, read_sentences
 from parsing.trees import Constraints, sibling_scores, solve_trees
@@ -149,7 +150,7 @@ def test_real_sentences_are_solved(
     assert solution.ok
     for row, (sentence, found) in enumerate(zip(few, solution.structures(trees), strict=True)):
         p = np.array([tree.probability for tree in found])
-        arcs = np.array([trees.shaped(row, tree.variables) for tree in found])
+        arcs = np.array([row_values(trees, row, tree.variables) for tree in found])
         assert p.sum() == pytest.approx(1.0)
         marginals = np.einsum("k,kmh->mh", p, arcs)
         if constraints.single_root:
@@ -159,7 +160,7 @@ def test_real_sentences_are_solved(
             assert dependents.max() <= constraints.budget + 1e-4
         else:  # no tree scores more at the optimum than its own
             gradient = model.scores(sentence.words) - marginals
-            factor = trees.row(row)
+            factor = row_view(trees, row)
             best, _ = factor.vertex(factor.solve_map(gradient, np.empty(0)))
             assert (gradient * (best - marginals)).sum() <= 1e-8
 

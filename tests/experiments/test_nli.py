@@ -14,8 +14,8 @@ from experiments.nli import EXPERIMENT
 from experiments.nli.data import Batch, Corpus, Pair, Vocabulary, batches, make_batch, tokens
 from experiments.nli.model import (
     Alignment,
+    Architecture,
     Classifier,
-    Network,
     Regime,
     Sizes,
     make_classifier,
@@ -39,7 +39,7 @@ PAIRS = [
 every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: "-".join(v))
 
 
-def classifier(variant: tuple[Network, Alignment, Regime]) -> tuple[Classifier, Vocabulary]:
+def classifier(variant: tuple[Architecture, Alignment, Regime]) -> tuple[Classifier, Vocabulary]:
     torch.manual_seed(0)
     vocabulary = Vocabulary([*PAIRS, *PAIRS])
     return make_classifier(len(vocabulary), *variant, SMALL).eval(), vocabulary
@@ -91,7 +91,7 @@ def test_real_data_are_read(name: str, sizes: tuple[int, int, int]) -> None:
 
 @every_variant
 def test_alignments_are_what_they_should_be(
-    variant: tuple[Network, Alignment, Regime],
+    variant: tuple[Architecture, Alignment, Regime],
 ) -> None:
     model, vocabulary = classifier(variant)
     batch = make_batch(PAIRS, vocabulary)
@@ -114,7 +114,7 @@ def test_alignments_are_what_they_should_be(
 
 
 @every_variant
-def test_padding_does_not_change_a_pair(variant: tuple[Network, Alignment, Regime]) -> None:
+def test_padding_does_not_change_a_pair(variant: tuple[Architecture, Alignment, Regime]) -> None:
     model, vocabulary = classifier(variant)
     with torch.no_grad():
         padded = model(make_batch(PAIRS, vocabulary)).classes
@@ -124,7 +124,7 @@ def test_padding_does_not_change_a_pair(variant: tuple[Network, Alignment, Regim
 
 @pytest.mark.compiled
 @every_variant
-def test_classes_are_learned(data: Path, variant: tuple[Network, Alignment, Regime]) -> None:
+def test_classes_are_learned(data: Path, variant: tuple[Architecture, Alignment, Regime]) -> None:
     torch.manual_seed(0)
     corpus = Corpus.read(data, "snli")
     vocabulary = Vocabulary(corpus.train)
@@ -189,5 +189,5 @@ def test_the_full_size_has_all_variants() -> None:
             for one in settings
             if (one.network, one.alignment, one.regime) == (network, alignment, regime)
         ]
-        is_slow = network is Network.ESIM or alignment is Alignment.LP_SEQUENCE
+        is_slow = network is Architecture.ESIM or alignment is Alignment.LP_SEQUENCE
         assert sorted(seeds) == sorted(2 * list(range(2 if is_slow else 5)))

@@ -44,7 +44,9 @@ def test_a_leaf_may_not_be_handed_memory(maker) -> None:
         maker(n)
         return 0.0
 
-    with pytest.raises(TypeError, match=r"leaf .*careless calls _fresh.*Make it a leaf, too, or"):
+    with pytest.raises(
+        TypeError, match=r"leaf .*careless calls _fresh.*Make it a leaf as well, or"
+    ):
         careless(3)
 
 
@@ -53,7 +55,7 @@ def test_a_leaf_may_not_make_arrays() -> None:
     def wasteful(n):
         return np.ones(n)[0]
 
-    with pytest.raises(TypeError, match=r"leaf .*wasteful makes an array.* Make it a kernel"):
+    with pytest.raises(TypeError, match=r"leaf .*wasteful allocates an array.* Make it a kernel"):
         wasteful(3)
 
 
@@ -73,7 +75,7 @@ def test_a_leaf_slices_and_calls_leaves_and_kernels_that_return_numbers() -> Non
 MODULE = """
 from typing import NamedTuple
 import numpy as np
-from lpsmap_core import kernel
+from lpsmap_jit import kernel
 
 class {name}(NamedTuple):
     x: np.ndarray

@@ -119,18 +119,18 @@ def test_errors_that_kernels_raise_come_out_of_a_solve(threads: int) -> None:
 SOLVES = """
 import numpy as np
 from lpsmap import FactorGraph, Pair, Sequence, Xor
-from lpsmap_core.engine import anderson, first_duals, polish
-from lpsmap_factors_struct.flows import forest_steps, steps
+from lpsmap_core.engine import anderson, newton_start, polish
+from lpsmap_factors_struct.flows import chain_kernels, forest_kernels
 
 def compiled():
-    units = first_duals.start_from_multipliers, polish.polish_settled, anderson.accelerate
+    units = newton_start.start_from_multipliers, polish.polish_settled, anderson.accelerate
     return [bool(unit.overloads) for unit in units]
 
 graph = FactorGraph()
 u = graph.variable_from(np.arange(24.0).reshape(6, 4) % 7)
 graph.add(Sequence(u, np.eye(4)))
 graph.solve()
-print(bool(steps.solve_flows.overloads or forest_steps.solve_forests.overloads))
+print(bool(chain_kernels.solve_flows.overloads or forest_kernels.solve_forests.overloads))
 graph = FactorGraph()
 u = graph.variable_from(np.array([0.3, -0.2, 0.9, 0.4]))
 graph.add(Xor(u))

@@ -7,6 +7,7 @@ import pytest
 
 import judges
 from lpsmap_core import FactorGraph
+from lpsmap_core.api import row_view
 from lpsmap_factors_logic import (
     AndOut,
     AtMostOne,
@@ -73,7 +74,7 @@ def test_best_assignment_is_the_best_vertex(rng, factor_type, arity):
     literals = np.where(factor.variables.negated, 1 - m, m)
     for _ in range(30):
         eta = rng.normal(size=arity)
-        y = factor.row(0).solve_map(eta, np.empty(0))
+        y = row_view(factor, 0).solve_map(eta, np.empty(0))
         vertex, additionals = factor.vertex(y)
         assert any((vertex == row).all() for row in literals)
         assert vertex @ eta == pytest.approx((literals @ eta).max())
@@ -83,7 +84,7 @@ def test_best_assignment_is_the_best_vertex(rng, factor_type, arity):
 def test_knapsack_oracle_is_the_best_vertex(rng):
     for _ in range(50):
         costs, budget = rng.uniform(-1, 3, 4).clip(0).round(1), round(rng.uniform(0, 4), 1)
-        factor = Knapsack(variables((1, 4)), costs, budget).row(0)
+        factor = row_view(Knapsack(variables((1, 4)), costs, budget), 0)
         m, _ = judges.knapsack(costs, budget)
         eta = rng.normal(size=4)
         vertex, _ = factor.vertex(factor.solve_map(eta, np.empty(0)))
@@ -94,7 +95,7 @@ def test_knapsack_oracle_is_the_best_vertex(rng):
 @pytest.mark.parametrize("force_budget", [False, True])
 def test_budget_oracle_is_the_best_vertex(rng, force_budget):
     for budget in range(5):
-        factor = Budget(variables(4), budget, force_budget).row(0)
+        factor = row_view(Budget(variables(4), budget, force_budget), 0)
         m, _ = judges.budget(4, budget, exact=force_budget)
         eta = rng.normal(size=4)
         vertex, _ = factor.vertex(factor.solve_map(eta, np.empty(0)))
@@ -103,7 +104,7 @@ def test_budget_oracle_is_the_best_vertex(rng, force_budget):
 
 def test_pair_oracle_is_the_best_vertex(rng):
     u = variables(2)
-    factor = Pair(u[0], u[1], 0.5).row(0)
+    factor = row_view(Pair(u[0], u[1], 0.5), 0)
     m, n = judges.pair()
     for _ in range(20):
         eta_u, eta_v = rng.normal(size=2), rng.normal(size=1)

@@ -7,6 +7,7 @@ import pytest
 
 import judges
 from lpsmap_core import Factor, FactorGraph, Variables
+from lpsmap_core.api import row_view
 from lpsmap_factors_logic import (
     AndOut,
     AtMostOne,
@@ -151,7 +152,7 @@ def test_labels_are_hashable_assignments():
     for factor_type, declare in DECLARATIONS.values():
         k = arity_of(factor_type)
         u = FactorGraph().variable_from(np.zeros((1, k)))
-        row = declare(factor_type, u).row(0)
+        row = row_view(declare(factor_type, u), 0)
         label = row.solve_map(np.linspace(-1, 1, k), np.ones(1))
         assert isinstance(label, tuple) and len(label) == k
         hash(label)

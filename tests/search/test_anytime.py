@@ -18,7 +18,7 @@ import pytest
 from corpora import FIVE, OPTIMUM, OPTIMUM_OF_EIGHT
 from lpsmap_core import Deadline, SearchProgress
 from lpsmap_search import Certified, Corpus, DependencyModelWithValence, global_search, restarts
-from lpsmap_search.progress import described
+from lpsmap_search.progress import status_text
 from lpsmap_search.relaxations import RELAXATIONS, relaxation_named
 from searching import Searching, eight
 
@@ -150,7 +150,7 @@ def test_a_line_is_shown_on_request(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_the_line_has_the_speed_of_this_process() -> None:
     begin = SearchProgress(n_nodes=1000, seconds=50.0)
-    line = described(SearchProgress(-20.0, -18.5, 4000, 52.0), begin)
+    line = status_text(SearchProgress(-20.0, -18.5, 4000, 52.0), begin)
     assert (
         line == "objective -20.0000  bound -18.5000  gap 1.5000  4,000 nodes  1,500 nodes/s  52.0 s"
     )
@@ -172,7 +172,7 @@ def test_chords_prove_the_corpus_of_five_in_pieces(tmp_path: Path) -> None:
     assert found.proved and found.n_nodes > 50
     assert found.objective >= OPTIMUM - 0.1 * abs(OPTIMUM)
     assert OPTIMUM - 1e-9 <= found.bound <= OPTIMUM + 0.1 * abs(OPTIMUM) + 1e-9
-    with pytest.raises(ValueError, match="is of another relaxation"):
+    with pytest.raises(ValueError, match="belongs to another relaxation"):
         global_search(CORPUS, **options | {"relaxation": "lagrangian"})
 
 

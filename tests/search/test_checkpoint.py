@@ -199,7 +199,7 @@ def test_damage_is_seen(path: Path) -> None:
         try:
             assert pickle.dumps(checkpoint(path).read(space)) == expected
         except ValueError as error:
-            assert "is damaged, or no checkpoint" in str(error)
+            assert "is damaged, or not a checkpoint" in str(error)
             n_refused += 1
     assert n_refused > 300
 
@@ -209,7 +209,7 @@ def test_damage_is_seen(path: Path) -> None:
 )
 def test_other_files_are_refused_and_stay(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"checkpoint: .*five is damaged, or no checkpoint"):
+    with pytest.raises(ValueError, match=r"checkpoint: .*five is damaged, or not a checkpoint"):
         global_search(CORPUS, checkpoint=path)
     assert path.read_bytes() == content
 
@@ -229,7 +229,7 @@ def test_no_pickle_is_read(path: Path) -> None:
     content["box_bounds"] = np.array([Trap()], dtype=object)
     with path.open("wb") as file:
         np.savez(file, **content)
-    with pytest.raises(ValueError, match="is damaged, or no checkpoint"):
+    with pytest.raises(ValueError, match="is damaged, or not a checkpoint"):
         global_search(CORPUS, checkpoint=path)
     assert not Trap.sprung
 
@@ -246,18 +246,20 @@ def changed(path: Path, **header: Any) -> None:
 
 def test_newer_files_are_refused(path: Path) -> None:
     changed(path, version=2, subject={}, new="field")
-    with pytest.raises(ValueError, match=r"has format 2; expected at most 1\. A newer"):
+    with pytest.raises(
+        ValueError, match=r"has format 2; expected at most 1\. It was written by a newer"
+    ):
         global_search(CORPUS, checkpoint=path)
 
 
 @pytest.mark.parametrize(
     ("corpus", "options", "message"),
     [
-        (Corpus(MODEL, FIVE[:-1]), {}, "is of another corpus"),
-        (Corpus(MODEL, [*FIVE, "NVV"]), {}, "is of another corpus"),
-        (Corpus(DependencyModelWithValence("VNB"), ["VB"]), {}, "is of another corpus"),
-        (Corpus(HiddenMarkovModel(2, "VNA"), FIVE), {}, "is of another corpus"),
-        (CORPUS, {"constraint": asked()}, "is of another constraint"),
+        (Corpus(MODEL, FIVE[:-1]), {}, "belongs to another corpus"),
+        (Corpus(MODEL, [*FIVE, "NVV"]), {}, "belongs to another corpus"),
+        (Corpus(DependencyModelWithValence("VNB"), ["VB"]), {}, "belongs to another corpus"),
+        (Corpus(HiddenMarkovModel(2, "VNA"), FIVE), {}, "belongs to another corpus"),
+        (CORPUS, {"constraint": asked()}, "belongs to another constraint"),
     ],
 )
 def test_checkpoints_of_other_searches_are_refused(
@@ -271,7 +273,7 @@ def test_checkpoints_of_other_searches_are_refused(
 
 def test_another_relaxation_is_refused(path: Path) -> None:
     changed(path, subject=subject_of(CORPUS, None, "chord")._asdict())
-    with pytest.raises(ValueError, match="is of another relaxation"):
+    with pytest.raises(ValueError, match="belongs to another relaxation"):
         global_search(CORPUS, checkpoint=path)
 
 

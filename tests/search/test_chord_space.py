@@ -16,10 +16,10 @@ from lpsmap_search import Corpus, CountConstraint, DependencyModelWithValence, r
 from lpsmap_search.branching import Branch, halves
 from lpsmap_search.chord_program import ChordProgram, chords_of
 from lpsmap_search.chord_space import ChordSpace
-from lpsmap_search.lagrangian import Asked, Bounds, bound_boxes
+from lpsmap_search.lagrangian import Bounds, ConstraintRow, bound_boxes
 from lpsmap_search.linear_programs import LinearSolution
 from lpsmap_search.shares import first_box, tighten, totals
-from lpsmap_search.viterbi import memory_for
+from lpsmap_search.viterbi import new_workspace
 
 pytest.importorskip("highspy")
 
@@ -162,13 +162,13 @@ def lagrangian(corpus: Corpus, low: np.ndarray, high: np.ndarray, h: np.ndarray)
         corpus.derivations,
         corpus.model.first,
         totals(corpus),
-        Asked(np.zeros(n), 0.0),
+        ConstraintRow(np.zeros(n), 0.0),
         np.concatenate([low, high])[None],
         np.append(h, 0.0)[None],
         -100.0,
         1.0,
         1,
-        memory_for(corpus.derivations),
+        new_workspace(corpus.derivations),
         results,
     )
     return float(results.bound[0])

@@ -143,5 +143,5 @@ def test_bad_declarations_are_refused() -> None:
     graph = FactorGraph()
     with pytest.raises(ValueError, match=r"DMVTree: variables has shape \(2, 3\)"):
         DMVTree(graph.variable((2, 3)), np.zeros((2, 2, 2, 2)))
-    with pytest.raises(ValueError, match="DMVTree: decisions has 8 scores a factor; expected 16"):
+    with pytest.raises(ValueError, match="DMVTree: decisions has 8 scores per factor; expected 16"):
         DMVTree(graph.variable((2, 2)), np.zeros((1, 2, 2, 2)))

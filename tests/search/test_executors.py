@@ -143,7 +143,9 @@ def test_workers_that_always_die_are_given_up(tmp_path: Path) -> None:
 def test_an_executor_that_was_shut_down_is_refused() -> None:
     for executor in (ThreadPoolExecutor(1), forked(1)):
         executor.shutdown()
-        with pytest.raises(ValueError, match=r"executor: got one that takes no work \(cannot"):
+        with pytest.raises(
+            ValueError, match=r"executor: got one that does not accept work \(cannot"
+        ):
             global_search(CORPUS, executor=executor, n_restarts=10**9)
 
 

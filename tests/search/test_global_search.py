@@ -14,9 +14,9 @@ from lpsmap_search import (
     global_search,
     restarts,
 )
-from lpsmap_search.lagrangian import Asked, Bounds, bound_boxes
+from lpsmap_search.lagrangian import Bounds, ConstraintRow, bound_boxes
 from lpsmap_search.shares import first_box, fraction_above, fraction_below, tighten, totals
-from lpsmap_search.viterbi import memory_for
+from lpsmap_search.viterbi import new_workspace
 
 
 @pytest.mark.compiled
@@ -125,7 +125,7 @@ def bounded(
     high: np.ndarray,
     multipliers: np.ndarray,
     steps: int,
-    asked: Asked | None = None,
+    asked: ConstraintRow | None = None,
 ) -> float:
     n = corpus.model.n_parameters
     results = Bounds(
@@ -141,13 +141,13 @@ def bounded(
         corpus.derivations,
         corpus.model.first,
         totals(corpus),
-        asked or Asked(np.zeros(n), 0.0),
+        asked or ConstraintRow(np.zeros(n), 0.0),
         np.concatenate([low, high])[None],
         multipliers[None].copy(),
         -100.0,
         1.0,
         steps,
-        memory_for(corpus.derivations),
+        new_workspace(corpus.derivations),
         results,
     )
     return float(results.bound[0])

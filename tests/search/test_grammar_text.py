@@ -133,7 +133,7 @@ def test_bounds_and_training_have_readable_labels() -> None:
 
 
 def test_other_trees_and_suffixes_are_refused() -> None:
-    with pytest.raises(ValueError, match="found: got other trees"):
+    with pytest.raises(ValueError, match="found: got trees of other lengths"):
         figures.trees([SENTENCE], [(0,)])
     with pytest.raises(ValueError, match="got the suffix '.x'; expected one of"):
         figures.check_picture(Path("a.x"))

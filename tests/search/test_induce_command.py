@@ -192,7 +192,7 @@ def test_a_checkpoint_is_written_and_gone_on_with(corpus: Path, tmp_path: Path) 
     kept.write_bytes(b"damaged")
     result = induce(corpus, "--checkpoint", kept)
     assert result.exit_code == 1
-    assert "is damaged, or no checkpoint" in result.stderr
+    assert "is damaged, or not a checkpoint" in result.stderr
     assert not result.stdout
 
 
@@ -216,19 +216,19 @@ def test_pictures_are_drawn(corpus: Path, tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["--max-time", "0"], "0.0 is not in the range x>0"),
-        (["--max-time", "nan"], "nan is no finite number"),
+        (["--max-time", "nan"], "nan is not a finite number"),
         (["--gap", "-1"], "is not in the range x>=0"),
         (["--method", "annealing"], "'annealing' is not one of 'search'"),
-        (["--method", "em", "--gap", "0.1"], "--gap goes with --method search; got --method em"),
-        (["--method", "em", "--relaxation", "chord"], "--relaxation goes with --method search"),
+        (["--method", "em", "--gap", "0.1"], "--gap requires --method search; got --method em"),
+        (["--method", "em", "--relaxation", "chord"], "--relaxation requires --method search"),
         (["--relaxation", "none"], "'none' is not one of 'chord', 'lagrangian'"),
-        (["--method", "em", "--workers", "2"], "--workers goes with --method search"),
+        (["--method", "em", "--workers", "2"], "--workers requires --method search"),
         (["--workers", "0"], "0 is not in the range x>=1"),
-        (["--method", "em", "--checkpoint", "x"], "--checkpoint goes with --method search"),
-        (["--temperature", "1"], "--temperature goes with --method sparsemap-em; got --method"),
-        (["--share", "0.5"], "--share goes with --constraints universal; got --constraints none"),
+        (["--method", "em", "--checkpoint", "x"], "--checkpoint requires --method search"),
+        (["--temperature", "1"], "--temperature requires --method sparsemap-em; got --method"),
+        (["--share", "0.5"], "--share requires --constraints universal; got --constraints none"),
         (["--min-words", "9", "--max-words", "3"], "--min-words: got 9; expected at most"),
-        (["--out", "/no/such/folder/x.json"], "there is no such folder"),
+        (["--out", "/no/such/folder/x.json"], "the folder does not exist"),
         (["--trace", "x.nothing"], "got the suffix '.nothing'; expected one of"),
     ],
 )
@@ -260,7 +260,7 @@ def test_wrong_commands_are_told_before_the_training(
         (
             text([["a X 0", "b VERB 1"]]),
             ["--constraints", "universal"],
-            "--share: got 0.75; expected at most 0.5, which is what trees",
+            "--share: got 0.75; expected at most 0.5, the maximum for trees",
         ),
     ],
 )
@@ -290,7 +290,7 @@ def test_what_may_not_be_written_is_told_before_the_training(
     for option in ("--out", "--draw", "--trace", "--checkpoint"):
         result = induce(corpus, option, tmp_path / "x.png")
         assert result.exit_code == 2
-        assert "x.png: may not be written." in result.stderr
+        assert "x.png: no permission to write." in result.stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux has /dev/full")
@@ -322,6 +322,6 @@ def test_a_terminal_is_told_of_the_progress(corpus: Path, monkeypatch: pytest.Mo
     result = induce(corpus)
     assert "3 sentences, 3 of them different; 45 parameters" in result.stderr
     lines = result.stderr.splitlines()
-    assert any(re.fullmatch(r"best -\d+\.\d+, none above .* boxes, .* s", line) for line in lines)
+    assert any(re.fullmatch(r"best -\d+\.\d+, bound .* boxes, .* s", line) for line in lines)
     assert result.stdout.startswith("corpus ")
     assert not induce(corpus, "--quiet").stderr

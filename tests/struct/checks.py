@@ -23,7 +23,7 @@ from lpsmap_core import (
     Structures,
     Variables,
 )
-from lpsmap_core.api import build_layout
+from lpsmap_core.api import build_layout, row_view
 from lpsmap_core.local.solvers import local_solver
 
 __all__ = [
@@ -147,7 +147,8 @@ def check_oracle(case: Case, draws: int, seed: int = 0) -> None:
         found_m, found_n = run_oracle(factor, seen.reshape(-1), eta_v.reshape(-1))
         _check_best(case, eta_u, eta_v, forbidden, forced, np.array(found_m), np.array(found_n))
     plain = [
-        _plain_best(factor.row(i), seen[i].reshape(case.shape), eta_v[i]) for i in range(draws)
+        _plain_best(row_view(factor, i), seen[i].reshape(case.shape), eta_v[i])
+        for i in range(draws)
     ]
     plain_m, plain_n = (np.array(part) for part in zip(*plain, strict=True))
     _check_best(case, eta_u, eta_v, forbidden, forced, plain_m, plain_n)

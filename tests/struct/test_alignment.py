@@ -17,6 +17,7 @@ from checks import (
     run_oracle,
 )
 from lpsmap_core import FactorGraph, Status
+from lpsmap_core.api import row_view
 from lpsmap_factors_struct import Alignment
 
 SIZES = [(1, 1), (1, 4), (4, 1), (2, 3), (3, 3), (5, 3), (4, 5)]
@@ -121,14 +122,14 @@ def test_ragged_batch_is_its_alignments(rng):
         alone.add(Alignment(one))
         alone.solve()
         np.testing.assert_allclose(u.value[b, :m, :n], one.value, rtol=0, atol=1e-10)
-        row = factor.row(b)
+        row = row_view(factor, b)
         path = row.solve_map(scores[b, :m, :n], np.empty(0))
         assert row.vertex(path)[0].shape == (m, n)
         assert bool(path) == bool(m and n)
 
 
 def test_alignments_are_decoded_to_pairs(graph):
-    factor = Alignment(graph.variable((3, 4))).row(0)
+    factor = row_view(Alignment(graph.variable((3, 4))), 0)
     for path in paths(3, 4):
         assert factor.decode(*factor.vertex(path)) == {"pairs": [list(cell) for cell in path]}
 

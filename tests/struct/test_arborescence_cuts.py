@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from lpsmap_factors_struct.arborescence_cuts import flow_memory, violated_sets
+from lpsmap_factors_struct.arborescence_cuts import flow_workspace, violated_sets
 
 TOLERANCE = 1e-9
 
@@ -39,7 +39,7 @@ def rows(rng: np.random.Generator, n: int, kind: str) -> np.ndarray:
 @pytest.mark.parametrize("n", [2, 3, 5, 7])
 def test_sets_are_found_that_too_little_enters_and_none_only_if_there_are_none(n, kind):
     rng = np.random.default_rng(n)
-    memory, found = flow_memory(n), []
+    memory, found = flow_workspace(n), []
     subsets = [s for k in range(2, n + 1) for s in itertools.combinations(range(n), k)]
     for _ in range(60):
         capacity = rows(rng, n, kind)

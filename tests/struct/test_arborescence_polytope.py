@@ -8,7 +8,7 @@ import pytest
 import judges
 from checks import SLOW
 from lpsmap_core import FactorGraph
-from lpsmap_core.api import build_layout
+from lpsmap_core.api import build_layout, row_values, row_view, slot_values, slots_of
 from lpsmap_core.local.solvers import local_solver
 from lpsmap_factors_struct import DepTree
 
@@ -26,7 +26,7 @@ class Problem:
         self.bucket = build_layout(self.graph.n_variables, [self.factor]).buckets[0]
 
     def links(self, values):
-        return np.ascontiguousarray(self.factor.links(values))
+        return np.ascontiguousarray(slot_values(self.factor, values))
 
     def solver(self, generic=False):
         return local_solver(self.bucket, self.links(self.delta), generic)
@@ -49,9 +49,9 @@ class Problem:
         x = z * self.links(self.delta)
         worst = 0.0
         for row in self.rows:
-            slots = self.factor.slots_of(row)
-            view = self.factor.row(int(row))
-            scores = self.factor.shaped(int(row), gradient[slots])
+            slots = slots_of(self.factor, row)
+            view = row_view(self.factor, int(row))
+            scores = row_values(self.factor, int(row), gradient[slots])
             m, _ = view.vertex(view.solve_map(scores, NOTHING))
             worst = max(worst, gradient[slots] @ (np.ravel(m) - x[slots]))
         return worst
@@ -201,7 +201,7 @@ def test_sentences_of_different_lengths(rng):
     z, _ = together.solve()
     for row, n in enumerate(lengths):
         alone, _ = Problem(a[row : row + 1, :n, :n], delta[row : row + 1, :n, :n]).solve()
-        assert (z[together.factor.slots_of(row)] == alone).all()
+        assert (z[slots_of(together.factor, row)] == alone).all()
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

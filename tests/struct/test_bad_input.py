@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from lpsmap_core import ConvergenceWarning, Factor, FactorGraph, Status
+from lpsmap_core.api import row_values, row_view, slot_values, slots_of
 from lpsmap_factors_struct import (
     BinaryTree,
     DepTree,
@@ -46,7 +47,7 @@ def test_sentences_of_no_words_and_of_one(rng, graph, options):
     assert solution.ok
     assert u.value[1, 0, 0] == 1.0  # the only tree of one word hangs it from the root
     assert u.value[2].sum(axis=1) == pytest.approx(np.ones(3))
-    decoded = factor.row(1).decode(*factor.row(1).vertex((0,)))
+    decoded = row_view(factor, 1).decode(*row_view(factor, 1).vertex((0,)))
     assert decoded == {"heads": [-1]}
     grad, _ = solution.vjp(np.ones(27))
     assert grad.reshape(3, 3, 3)[1, 0, 0] == 0.0
@@ -169,7 +170,7 @@ def test_more_than_there_are_is_all(rng, count):
         TopK(u, count)
     with pytest.raises(ValueError, match="counted_state is .*; expected an integer, 0 to 3"):
         SequenceBudget(u, steps, 1, counted_state=count)
-    with pytest.raises(ValueError, match="budget is .* and no sequence keeps it"):
+    with pytest.raises(ValueError, match="budget is .* which no sequence satisfies"):
         SequenceBudget(u, steps, count, force_budget=True)
 
 
@@ -258,11 +259,15 @@ def test_unused_entries_are_those_of_no_structure(rng, name):
     assert slots.shape == factor.variables.shape
     assert additionals.shape == shape
     assert slots.any() or additionals.any()
-    never, used = factor.links(slots), np.zeros(factor.offsets[-1], bool)
+    never, used = slot_values(factor, slots), np.zeros(factor.offsets[-1], bool)
     for i in range(factor.n_factors):
-        row, mine, on = factor.row(i), factor.slots_of(i), np.zeros(factor.n_additionals, bool)
+        row, mine, on = (
+            row_view(factor, i),
+            slots_of(factor, i),
+            np.zeros(factor.n_additionals, bool),
+        )
         for _ in range(600):
-            eta_u = factor.shaped(i, rng.standard_normal(mine.stop - mine.start))
+            eta_u = row_values(factor, i, rng.standard_normal(mine.stop - mine.start))
             eta_v = 3.0 * rng.standard_normal(factor.n_additionals)
             m, n = row.vertex(row.solve_map(eta_u, eta_v))
             used[mine] |= np.reshape(m, -1) > 0

@@ -10,6 +10,7 @@ import pytest
 
 from checks import SLOW, Case, check_gradients, check_oracle, check_probabilities, check_sparsemap
 from lpsmap_core import FactorGraph, Status
+from lpsmap_core.api import row_view, slot_values
 from lpsmap_factors_struct import BinaryTree
 
 NOTHING = np.empty(0)
@@ -105,7 +106,7 @@ def test_larger_trees_agree_with_a_plain_recursion(rng, graph, run_oracle, n, n_
     factor = BinaryTree(graph.variable(scores.shape), labelled=n_labels is not None)
     found, _ = run_oracle(factor, scores.reshape(-1), NOTHING)
     for b, m in enumerate(found):
-        spans = factor.row(b).decode(m.reshape(shape), NOTHING)["spans"]
+        spans = row_view(factor, b).decode(m.reshape(shape), NOTHING)["spans"]
         assert is_tree(spans, n)
         assert len(spans) == 2 * n - 1
         assert m @ scores[b].reshape(-1) == pytest.approx(plain_best(scores[b]), abs=1e-11)
@@ -130,11 +131,11 @@ def test_ragged_batch_is_its_sentences(rng, graph, run_oracle):
     shape, lengths = (2, 3, 5, 5, 2), np.array([[5, 0, 1], [3, 4, 2]])
     scores = rng.standard_normal(shape)
     factor = BinaryTree(graph.variable(shape), labelled=True, lengths=lengths)
-    found, _ = run_oracle(factor, factor.links(scores), NOTHING)
+    found, _ = run_oracle(factor, slot_values(factor, scores), NOTHING)
     for f, (b, c) in enumerate(itertools.product(range(2), range(3))):
         n = lengths[b, c]
         own = scores[b, c, :n, :n]
-        m, _ = factor.row(f).vertex(factor.row(f).solve_map(own, NOTHING))
+        m, _ = row_view(factor, f).vertex(row_view(factor, f).solve_map(own, NOTHING))
         assert m.shape == own.shape
         assert (found[f] == m.reshape(-1)).all()
         assert (m * own).sum() == pytest.approx(plain_best(own) if n else 0.0, abs=1e-12)

@@ -12,7 +12,7 @@ import pytest
 import judges
 from checks import SLOW, Case, check_gradients, check_oracle, check_probabilities, check_sparsemap
 from lpsmap_core import FactorGraph, Scores, Structures
-from lpsmap_core.api import build_layout
+from lpsmap_core.api import build_layout, row_view, slot_values
 from lpsmap_factors_struct import DepTree
 
 NOTHING = np.empty(0)
@@ -198,9 +198,9 @@ def test_unpacked_is_packed_in_another_order(
         unpacked, _ = run_oracle(factor, to_unpacked(scores).reshape(-1), NOTHING)
         for one, other, row in zip(packed, unpacked, scores, strict=True):
             assert (to_unpacked(one.reshape(n, n)) == other.reshape(n, n)).all()
-            heads = factor.row(0).solve_map(to_unpacked(row), NOTHING)
+            heads = row_view(factor, 0).solve_map(to_unpacked(row), NOTHING)
             assert heads == heads_of(one, n)
-            m, extra = factor.row(0).vertex(heads)
+            m, extra = row_view(factor, 0).vertex(heads)
             assert (m == other.reshape(n, n)).all()
             assert len(extra) == 0
 
@@ -213,15 +213,15 @@ def test_ragged_batch_is_its_sentences(rng, graph, run_oracle, packed, projectiv
     factor = DepTree(
         graph.variable(scores.shape), packed, projective, single_root=single_root, lengths=lengths
     )
-    found, _ = run_oracle(factor, factor.links(scores), NOTHING)
+    found, _ = run_oracle(factor, slot_values(factor, scores), NOTHING)
     for f, (length, sentence) in enumerate(
         zip(lengths.reshape(-1), scores.reshape(-1, 6, 6), strict=True)
     ):
         alone = DepTree(
             graph.variable((length, length)), packed, projective, single_root=single_root
         )
-        heads = alone.row(0).solve_map(sentence[:length, :length], NOTHING)
-        assert (found[f] == alone.row(0).vertex(heads)[0].reshape(-1)).all()
+        heads = row_view(alone, 0).solve_map(sentence[:length, :length], NOTHING)
+        assert (found[f] == row_view(alone, 0).vertex(heads)[0].reshape(-1)).all()
 
 
 def test_oracle_leaves_other_rows_alone(rng, graph):
@@ -265,8 +265,8 @@ def test_sparsemap_and_gradients_in_many_draws(projective, single_root, n, n_lab
 def test_best_label_of_an_arc_is_part_of_the_tree(rng, packed):
     scores = rng.standard_normal((5, 5, 3))
     graph = FactorGraph()
-    labelled = DepTree(graph.variable(scores.shape), packed, labelled=True).row(0)
-    plain = DepTree(graph.variable((5, 5)), packed).row(0)
+    labelled = row_view(DepTree(graph.variable(scores.shape), packed, labelled=True), 0)
+    plain = row_view(DepTree(graph.variable((5, 5)), packed), 0)
     tree = labelled.solve_map(scores, NOTHING)
     assert tuple(head for head, _ in tree) == plain.solve_map(scores.max(axis=-1), NOTHING)
     decoded = labelled.decode(*labelled.vertex(tree))
@@ -277,7 +277,7 @@ def test_best_label_of_an_arc_is_part_of_the_tree(rng, packed):
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("n", [0, 1, 3, 4])
 def test_trees_are_decoded_to_heads(graph, n, packed):
-    factor = DepTree(graph.variable((n, n)), packed).row(0)
+    factor = row_view(DepTree(graph.variable((n, n)), packed), 0)
     for tree in all_heads(n, False, False):
         heads = [-1 if head == word else head for word, head in enumerate(tree.tolist())]
         assert factor.decode(*factor.vertex(tuple(tree.tolist()))) == {"heads": heads}
@@ -302,7 +302,7 @@ def test_non_finite_scores_end_in_some_answer(rng, graph, projective, single_roo
     for bad in (-np.inf, np.nan, np.inf):
         for share in (0.1, 0.5, 1.0):
             scores = np.where(rng.random((9, 9)) < share, bad, rng.standard_normal((9, 9)))
-            heads = factor.row(0).solve_map(scores, NOTHING)
+            heads = row_view(factor, 0).solve_map(scores, NOTHING)
             assert all(0 <= head < 9 for head in heads)
 
 
@@ -311,8 +311,8 @@ def test_sentences_of_no_words(rng, graph):
     factor = graph.add(DepTree(u, lengths=[0, 2]))
     graph.solve()
     assert u.value[1, :2, :2].sum() == pytest.approx(2.0)
-    assert factor.row(0).solve_map(np.empty((0, 0)), NOTHING) == ()
-    assert factor.row(0).vertex(())[0].shape == (0, 0)
+    assert row_view(factor, 0).solve_map(np.empty((0, 0)), NOTHING) == ()
+    assert row_view(factor, 0).vertex(())[0].shape == (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 import judges
 from checks import SLOW, Case, check_gradients, check_oracle, check_probabilities, check_sparsemap
 from lpsmap_core import FactorGraph, Status
+from lpsmap_core.api import row_view, slot_values
 from lpsmap_factors_struct import DepTree, HeadAutomaton
 
 
@@ -82,7 +83,7 @@ def test_more_candidates_agree_with_a_plain_recursion(rng, graph, run_oracle, n)
     factor = HeadAutomaton(graph.variable(scores.shape), siblings)
     found_m, found_n = run_oracle(factor, scores.reshape(-1), siblings.reshape(-1))
     for b, (m, used) in enumerate(zip(found_m, found_n, strict=True)):
-        again_m, again_n = factor.row(b).vertex(tuple(np.flatnonzero(m)))
+        again_m, again_n = row_view(factor, b).vertex(tuple(np.flatnonzero(m)))
         assert (again_m == m).all()
         assert (again_n.reshape(-1) == used).all()
         score = m @ scores[b] + used @ siblings[b].reshape(-1)
@@ -94,15 +95,15 @@ def test_ragged_batch_is_its_heads(rng, graph, run_oracle):
     scores = rng.standard_normal((2, 3, n))
     siblings = rng.standard_normal((2, 3, n + 1, n + 1))
     factor = HeadAutomaton(graph.variable(scores.shape), siblings, lengths=lengths)
-    found_m, found_n = run_oracle(factor, factor.links(scores), siblings.reshape(-1))
+    found_m, found_n = run_oracle(factor, slot_values(factor, scores), siblings.reshape(-1))
     for f, (b, c) in enumerate(itertools.product(range(2), range(3))):
         own = scores[b, c, : lengths[b, c]]
-        modifiers = factor.row(f).solve_map(own, siblings[b, c].reshape(-1))
-        m, used = factor.row(f).vertex(modifiers)
+        modifiers = row_view(factor, f).solve_map(own, siblings[b, c].reshape(-1))
+        m, used = row_view(factor, f).vertex(modifiers)
         assert m.shape == own.shape
         assert (found_m[f] == m).all()
         assert (found_n[f] == used.reshape(-1)).all()
-        assert factor.row(f).decode(m, used) == {"modifiers": list(modifiers)}
+        assert row_view(factor, f).decode(m, used) == {"modifiers": list(modifiers)}
         if len(own) == 0:
             assert not used.any()
             continue

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,43 +65,58 @@ graph.add(DepTree(u, projective=True))
 """,
 }
 
+AGAIN = """
+graph.solve(max_inner_iter=20)
+def briefly(graph):
+    return graph.solve(max_inner_iter=4).values.tobytes()
+fresh = briefly(graph)
+begin = time.perf_counter()
+interrupted(lambda: graph.solve(max_inner_iter=10**6))
+print(time.perf_counter() - begin, briefly(graph) == fresh, flush=True)
+"""
 
-def run(code: str, delay: float, patience: float = GENEROUS * 6, **environment: str) -> list[str]:
-    """Run code in a child, send it SIGINT some seconds after "ready"; return what else it says."""
+
+def run(
+    code: str, *delays: float, patience: float = GENEROUS * 6, **environment: str
+) -> list[list[str]]:
+    """Run code in a child, which says "ready" as often as there are delays.
+
+    Send it SIGINT so many seconds after each; return what else it says after each.
+    """
     child = subprocess.Popen(
         [sys.executable, "-c", HEAD + code],
         stdout=subprocess.PIPE,
         env={**os.environ, "LPSMAP_THREADS": "2", **environment},
         text=True,
     )
-    assert child.stdout is not None
-    assert child.stdout.readline() == "ready\n"
-    time.sleep(delay)
-    child.send_signal(signal.SIGINT)
-    try:
-        said, _ = child.communicate(timeout=patience)
-    finally:
-        child.kill()
-    assert child.returncode == 0
-    return said.split()
+    watchdog = threading.Timer(patience, child.kill)
+    said: list[list[str]] = []
+    with child:
+        try:
+            for line in child.stdout or ():
+                if line == "ready\n":
+                    watchdog.cancel()
+                    time.sleep(delays[len(said)])
+                    child.send_signal(signal.SIGINT)
+                    watchdog = threading.Timer(patience, child.kill)
+                    watchdog.start()
+                    said.append([])
+                else:
+                    said[-1] += line.split()
+            assert child.wait() == 0
+        finally:
+            watchdog.cancel()
+            child.kill()
+    return said
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("name", HARD)
-def test_hard_solves_are_interrupted(name: str) -> None:
-    warm = "graph.solve(max_inner_iter=20)\n"
-    again = """
-def briefly(graph):
-    return graph.solve(max_inner_iter=4).values.tobytes()
-fresh = briefly(graph)
-begin = time.perf_counter()
-interrupted(lambda: graph.solve(max_inner_iter=10**6))
-print(time.perf_counter() - begin, briefly(graph) == fresh)
-"""
-    word, seconds, same = run(HARD[name] + warm + again, 0.7)
-    assert word == "interrupted"
-    assert float(seconds) < GENEROUS
-    assert same == "True"
+def test_hard_solves_are_interrupted() -> None:
+    said = run("".join(make + AGAIN for make in HARD.values()), *[0.7] * len(HARD))
+    for name, (word, seconds, same) in zip(HARD, said, strict=True):
+        assert word == "interrupted", name
+        assert float(seconds) < GENEROUS, name
+        assert same == "True", name
 
 
 @pytest.mark.compiled
@@ -113,9 +129,9 @@ def solve():
     graph.solve(tol=0.0, max_iter=10**6)
 near_uniform(3, 4)[0].solve()
 interrupted(solve)
+interrupted(solve)
 """
-    for delay in (0.2, 1.5):
-        assert run(code, delay) == ["interrupted"]
+    assert run(code, 0.2, 1.5) == [["interrupted"]] * 2
 
 
 def test_backward_passes_and_small_solves_are_interrupted() -> None:
@@ -126,10 +142,10 @@ def train():
         graph.add(Xor(u))
         graph.add(AtMostOne(u, axis=0))
         graph.solve().vjp(np.ones(30))
-interrupted(train)
+for _ in range(3):
+    interrupted(train)
 """
-    for delay in (0.5, 1.0, 1.5):
-        assert run(code, delay) == ["interrupted"]
+    assert run(code, 0.5, 1.0, 1.5) == [["interrupted"]] * 3
 
 
 def test_python_oracles_are_interrupted() -> None:
@@ -149,9 +165,9 @@ def solve():
     graph.add(Xor(u, axis=0))
     graph.solve(max_iter=10**6)
 interrupted(solve)
+interrupted(solve)
 """
-    for delay in (1.0, 1.3):
-        assert run(code, delay) == ["interrupted"]
+    assert run(code, 1.0, 1.3) == [["interrupted"]] * 2
 
 
 @pytest.mark.compiled
@@ -170,9 +186,9 @@ def solve_and_wait():
 interrupted(solve_and_wait)
 print(solve().sum() > 0)
 """
-    cache = str(tmp_path)
-    assert run(code, delay, COMPILING, NUMBA_CACHE_DIR=cache) == ["interrupted", "True"]
-    assert run(code, delay, COMPILING, NUMBA_CACHE_DIR=cache)[-1] == "True"
+    options: dict[str, Any] = {"patience": COMPILING, "NUMBA_CACHE_DIR": str(tmp_path)}
+    assert run(code, delay, **options) == [["interrupted", "True"]]
+    assert run(code, delay, **options)[0][-1] == "True"
 
 
 @pytest.mark.compiled

@@ -19,6 +19,7 @@ from checks import (
     run_oracle,
 )
 from lpsmap_core import Factor, FactorGraph, Status
+from lpsmap_core.api import row_view
 from lpsmap_factors_logic import AtMostOne, Xor
 from lpsmap_factors_struct import Alignment, DepTree, Matching, SequenceDistance
 
@@ -117,7 +118,7 @@ def test_ragged_batch_is_its_matchings(rng, full):
         alone.add(Matching(one, full))
         alone.solve()
         np.testing.assert_allclose(u.value[b, :m, :n], one.value, rtol=0, atol=1e-10)
-        row = factor.row(b)
+        row = row_view(factor, b)
         pairs = row.solve_map(scores[b, :m, :n], np.empty(0))
         assert row.vertex(pairs)[0].shape == (m, n)
         assert len(pairs) == min(m, n) or full == "none"
@@ -126,12 +127,12 @@ def test_ragged_batch_is_its_matchings(rng, full):
 
 def test_one_length_cuts_both_axes(graph):
     factor = Matching(graph.variable((2, 4, 4)), lengths=[3, 1])
-    assert factor.row(0).vertex(((0, 1), (1, 0), (2, 2)))[0].shape == (3, 3)
-    assert factor.row(1).vertex(((0, 0),))[0].shape == (1, 1)
+    assert row_view(factor, 0).vertex(((0, 1), (1, 0), (2, 2)))[0].shape == (3, 3)
+    assert row_view(factor, 1).vertex(((0, 0),))[0].shape == (1, 1)
 
 
 def test_matchings_are_decoded_to_pairs(graph):
-    factor = Matching(graph.variable((3, 2)), "shorter").row(0)
+    factor = row_view(Matching(graph.variable((3, 2)), "shorter"), 0)
     pairs = factor.solve_map(np.array([[0.0, 1.0], [3.0, 3.0], [4.0, 0.0]]), np.empty(0))
     assert set(pairs) == {(2, 0), (1, 1)}
     assert factor.decode(*factor.vertex(pairs)) == {"pairs": [[1, 1], [2, 0]]}

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from lpsmap import Budget, DepTree, FactorGraph, ModifierBudget
-from lpsmap_core.api import NamedGraph, read_graph, write_graph
+from lpsmap_core import NamedGraph
+from lpsmap_core.api import read_graph, row_view, write_graph
 
 N = 4
 
@@ -123,11 +124,11 @@ def test_factors_are_the_words_and_then_the_root():
     factor = ModifierBudget(FactorGraph().variable((2, 3, 3)), [2, 1, 9], root_budget=1)
     assert factor.batch_shape == (2, 4)
     assert factor.budget.reshape(2, 4).tolist() == [[2, 1, 2, 1]] * 2  # two modifiers at most
-    row = factor.row(1)
+    row = row_view(factor, 1)
     assert row.decode(*row.vertex(row.solve_map(np.array([1.0, 2.0]), np.empty(0)))) == {
         "modifiers": [2]
     }
-    assert factor.row(7).decode(np.array([0.0, 1.0, 0.0]), np.empty(0)) == {"modifiers": [1]}
+    assert row_view(factor, 7).decode(np.array([0.0, 1.0, 0.0]), np.empty(0)) == {"modifiers": [1]}
 
 
 @pytest.mark.parametrize(

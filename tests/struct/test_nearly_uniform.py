@@ -278,7 +278,7 @@ def test_sets_in_larger_graphs_keep_their_triangles(monkeypatch: pytest.MonkeyPa
     solution = graph.solve()
     assert solution.ok
     solver = next(s for s in solution.solved.state.solvers if isinstance(s, ActiveSets))
-    solver.give_back(np.array([0]))
+    solver.release(np.array([0]))
     assert len(solver.set_of(0).chol) > 0
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from checks import SLOW, Case, check_gradients, check_oracle, check_probabilities, check_sparsemap
 from lpsmap_core import FactorGraph, Status
+from lpsmap_core.api import row_view, slot_values
 from lpsmap_factors_struct import SemiMarkov
 
 
@@ -116,11 +117,11 @@ def test_longer_segmentations_agree_with_a_plain_recursion(
     found_m, found_n = run_oracle(factor, scores.reshape(-1), eta_v)
     for b, (m, n) in enumerate(zip(found_m, found_n, strict=True)):
         found = m.reshape(scores.shape[1:])
-        segments = factor.row(b).decode(found, n)["segments"]
+        segments = row_view(factor, b).decode(found, n)["segments"]
         ends = [0, *(end for _, end, _ in segments)]
         assert [begin for begin, _, _ in segments] == ends[:-1]
         assert ends[-1] == length
-        again_m, again_n = factor.row(b).vertex(tuple(map(tuple, segments)))
+        again_m, again_n = row_view(factor, b).vertex(tuple(map(tuple, segments)))
         assert (again_m == found).all()
         assert (again_n.reshape(-1) == n).all()
         score = (found * scores[b]).sum() + n @ transitions[b].reshape(-1)[: len(n)]
@@ -131,11 +132,13 @@ def test_ragged_batch_is_its_sequences(rng, graph, run_oracle):
     shape, lengths = (2, 3, 5, 3, 2), np.array([[5, 0, 1], [3, 4, 2]])
     scores, transitions = rng.standard_normal(shape), rng.standard_normal((2, 2))
     factor = SemiMarkov(graph.variable(shape), transitions, lengths=lengths)
-    found_m, found_n = run_oracle(factor, factor.links(scores), factor.additionals.reshape(-1))
+    found_m, found_n = run_oracle(
+        factor, slot_values(factor, scores), factor.additionals.reshape(-1)
+    )
     for f, (b, c) in enumerate(itertools.product(range(2), range(3))):
         own = scores[b, c, : lengths[b, c]]
-        y = factor.row(f).solve_map(own, transitions.reshape(-1))
-        m, n = factor.row(f).vertex(y)
+        y = row_view(factor, f).solve_map(own, transitions.reshape(-1))
+        m, n = row_view(factor, f).vertex(y)
         assert m.shape == own.shape
         assert (found_m[f] == m.reshape(-1)).all()
         assert (found_n[f] == n.reshape(-1)).all()

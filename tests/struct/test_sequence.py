@@ -11,6 +11,7 @@ import pytest
 
 from checks import SLOW, Case, check_gradients, check_oracle, check_probabilities, check_sparsemap
 from lpsmap_core import ConvergenceWarning, FactorGraph
+from lpsmap_core.api import row_view, slot_values
 from lpsmap_factors_struct import Sequence, SequenceBudget
 
 NO_BUDGET = None
@@ -127,7 +128,7 @@ def test_sparsemap_and_gradients_in_many_draws(budget):
 
 @pytest.mark.parametrize("budget", [NO_BUDGET, (2, False)])
 def test_sequences_are_decoded_to_tags(graph, budget):
-    factor = make(graph.variable((4, 3)), np.zeros((3, 3)), budget).row(0)
+    factor = row_view(make(graph.variable((4, 3)), np.zeros((3, 3)), budget), 0)
     for path in all_paths(4, 3, budget, 0):
         assert factor.decode(*factor.vertex(tuple(path))) == {"tags": path.tolist()}
 
@@ -170,22 +171,24 @@ def test_ragged_batch_is_its_sequences(rng, graph, run_oracle, budget):
     final = rng.standard_normal((2, 3, n_states))
     u = graph.variable(states.shape)
     factor = make(u, transitions, budget, final=final, lengths=lengths)
-    found_m, found_n = run_oracle(factor, factor.links(states), factor.additionals.reshape(-1))
+    found_m, found_n = run_oracle(
+        factor, slot_values(factor, states), factor.additionals.reshape(-1)
+    )
     for f, (b, c) in enumerate(itertools.product(range(2), range(3))):
         size = lengths[b, c]
         if size == 0:
             assert not len(found_m[f])
             assert not found_n[f].any()
-            assert factor.row(f).solve_map(np.empty((0, n_states)), found_n[f]) == ()
+            assert row_view(factor, f).solve_map(np.empty((0, n_states)), found_n[f]) == ()
             continue
         alone = make(u[b, c, :size], transitions[: size - 1], budget, final=final[b, c])
-        path = alone.row(0).solve_map(states[b, c, :size], alone.additionals)
-        assert factor.row(f).solve_map(states[b, c, :size], factor.additionals[b, c]) == path
-        m, n = factor.row(f).vertex(path)
+        path = row_view(alone, 0).solve_map(states[b, c, :size], alone.additionals)
+        assert row_view(factor, f).solve_map(states[b, c, :size], factor.additionals[b, c]) == path
+        m, n = row_view(factor, f).vertex(path)
         assert (found_m[f] == m.reshape(-1)).all()
         assert (found_n[f] == n).all()
         # only the transitions between used positions are on
-        _, alone_n = alone.row(0).vertex(path)
+        _, alone_n = row_view(alone, 0).vertex(path)
         inner = n_states + (size - 1) * n_states**2
         assert (n[:inner] == alone_n[:inner]).all()
         assert not n[inner:-n_states].any()
@@ -253,7 +256,7 @@ def test_tensors_stay_differentiable(rng, graph):
         ),
         (
             {"additionals": np.zeros((2, 12)), "final": np.zeros(2)},
-            "holds initial and final scores already",
+            "includes initial and final scores",
         ),
         (
             {"transitions": np.zeros((2, 2)), "lengths": [1, 4]},
@@ -280,12 +283,12 @@ def test_wrong_arguments_are_named(graph, arguments, message):
         (
             (2, 3, 2),
             {"budget": 2, "force_budget": True, "lengths": [3, 1]},
-            "budget is 2 for factor 1 with 1 positions and 2 states, and no sequence keeps it",
+            "budget is 2 for factor 1 with 1 positions and 2 states, which no sequence satisfies",
         ),
         (
             (2, 3, 1),
             {"budget": 2},
-            "budget is 2 for factor 0 with 3 positions and 1 states, and no sequence keeps it",
+            "budget is 2 for factor 0 with 3 positions and 1 states, which no sequence satisfies",
         ),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 
 from checks import SLOW, Case, check_gradients, check_oracle, check_probabilities, check_sparsemap
 from lpsmap_core import FactorGraph, Status
+from lpsmap_core.api import row_view, slot_values
 from lpsmap_factors_struct import SequenceDistance
 
 
@@ -116,12 +117,12 @@ def test_ragged_batch_is_its_sequences(rng, graph, run_oracle):
     lengths = np.array([[[5, 4], [2, 3], [1, 1]], [[0, 2], [4, 1], [3, 4]]])
     states, scores = rng.standard_normal(shape), rng.standard_normal((2, 3, 4 * reach + 1))
     factor = make(graph.variable(shape), scores, reach, lengths=lengths)
-    found_m, found_n = run_oracle(factor, factor.links(states), scores.reshape(-1))
+    found_m, found_n = run_oracle(factor, slot_values(factor, states), scores.reshape(-1))
     for f, (b, c) in enumerate(itertools.product(range(2), range(3))):
         length, n_states = lengths[b, c]
         own = states[b, c, :length, :n_states]
-        path = factor.row(f).solve_map(own, scores[b, c])
-        m, n = factor.row(f).vertex(path)
+        path = row_view(factor, f).solve_map(own, scores[b, c])
+        m, n = row_view(factor, f).vertex(path)
         assert m.shape == own.shape
         assert (found_m[f] == m.reshape(-1)).all()
         assert (found_n[f] == n).all()
@@ -131,7 +132,7 @@ def test_ragged_batch_is_its_sequences(rng, graph, run_oracle):
         assert (n == counts(path, n_states, reach)).all()
         best = plain_best(own, scores[b, c], reach)
         assert (m * own).sum() + n @ scores[b, c] == pytest.approx(best, abs=1e-11)
-        assert factor.row(f).decode(m, n) == {"tags": list(path)}
+        assert row_view(factor, f).decode(m, n) == {"tags": list(path)}
 
 
 def test_one_length_is_of_positions(graph):

@@ -16,6 +16,7 @@ from checks import (
     run_oracle,
 )
 from lpsmap_core import FactorGraph, Status
+from lpsmap_core.api import row_view
 from lpsmap_factors_struct import Bits, TopK
 
 
@@ -139,8 +140,8 @@ def test_ragged_and_masked_batches_are_their_subsets(rng):
 
 def test_subsets_are_decoded_to_what_is_on(graph):
     u = graph.variable(4)
-    assert TopK(u, 2).row(0).decode(np.array([0.0, 1, 0, 1]), np.empty(0)) == {"on": [1, 3]}
-    assert Bits(u).row(0).decode(np.zeros(4), np.empty(0)) == {"on": []}
+    assert row_view(TopK(u, 2), 0).decode(np.array([0.0, 1, 0, 1]), np.empty(0)) == {"on": [1, 3]}
+    assert row_view(Bits(u), 0).decode(np.zeros(4), np.empty(0)) == {"on": []}
 
 
 @pytest.mark.filterwarnings("ignore:.*were not solved:UserWarning")

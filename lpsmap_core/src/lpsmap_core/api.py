@@ -1,17 +1,36 @@
-"""What plugins may use of core beside what `lpsmap_core` exports to users and authors of factors.
+"""What packs and adapters may use of core beside what `lpsmap_core` exports.
 
-A pack of factor types, an adapter, an engine, a solver, a file format or a command imports
-`lpsmap_core`, this module, and in its tests `lpsmap_core.testing`.
-The distributions of this project do the same, so a plugin can do all that they do. Other modules of
+`lpsmap_core` has what a hook takes and returns: the base classes of factor types, local solvers,
+engines, solvers, decoders, file formats and array libraries. Here is what larger plugins are made
+of. A plugin imports `lpsmap_core`, this module, and in its tests `lpsmap_core.testing`. The
+distributions of this project do the same, so a plugin can do all that they do. Other modules of
 core may change at any time.
 """
 
 from __future__ import annotations
 
-from lpsmap_core.engine.backends import Backend, NumpyBackend
+from lpsmap_core import (  # noqa: F401  (where version 2 of the plugin API has them)
+    Answer,
+    Backend,
+    CompiledEngine,
+    Decoder,
+    FileFormat,
+    FileFormatError,
+    LinearConstraints,
+    LocalSolver,
+    MapSolver,
+    NamedGraph,
+    Options,
+    Program,
+    SolverLimits,
+    bounded_sums,
+    boxed_solution,
+    installed,
+    registered,
+)
+from lpsmap_core.engine.backends import NumpyBackend
 from lpsmap_core.engine.choice import AUTO
-from lpsmap_core.engine.compiled import CompiledEngine
-from lpsmap_core.engine.options import Options, checked_options
+from lpsmap_core.engine.options import checked_options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.engine.threads import in_shares
@@ -19,15 +38,14 @@ from lpsmap_core.kernels.entries import reader_of
 from lpsmap_core.layout.copies import copies_of
 from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout
 from lpsmap_core.layout.ragged import offsets_of, ranges
-from lpsmap_core.local.active.handle import LocalProblem, problem_of, set_of, status_of
 from lpsmap_core.local.active.limits import AS_NEEDED, iteration_limit
+from lpsmap_core.local.active.record_access import LocalProblem, problem_of, set_of, status_of
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.active.steps import multiply_active_sets, solve_active_sets
 from lpsmap_core.local.oracles import best_obeying
 from lpsmap_core.local.protocol import (
     OPTIMAL,
     RUNNING,
-    LocalSolver,
     SolverDescription,
     ask_solver,
     multiply_by,
@@ -49,27 +67,43 @@ from lpsmap_core.model.inputs import (
     whole_numbers,
 )
 from lpsmap_core.model.lengths import checked_lengths, refuse_ambiguous_lengths
-from lpsmap_core.model.linear import LinearConstraints
-from lpsmap_core.model.sums import PartlyConstrained, bounded_sums, one_of_each_group
+from lpsmap_core.model.parameters import Parameters
+from lpsmap_core.model.registered import parameters_of
+from lpsmap_core.model.slots import (
+    flipped_slots,
+    given_variables,
+    name_of_factor,
+    placed_values,
+    row_values,
+    row_view,
+    slot_values,
+    slots_of,
+)
+from lpsmap_core.model.sums import PartlyConstrained, one_of_each_group
 from lpsmap_core.model.unused import forget_unused
-from lpsmap_core.plugins.blame import error_with_origin, raised_by_core
+from lpsmap_core.plugins.compressed_text import file_bytes, write_text
+from lpsmap_core.plugins.error_origin import error_with_origin, raised_by_core
 from lpsmap_core.plugins.factor_types import factor_named
 from lpsmap_core.plugins.files import read_evidence, read_graph, write_graph
-from lpsmap_core.plugins.formats import Evidence, FileFormat, FileFormatError, NamedGraph
-from lpsmap_core.plugins.packed import file_bytes, write_text
+from lpsmap_core.plugins.formats import Evidence
 from lpsmap_core.plugins.packs import missing_name_advice, missing_pack_advice
 from lpsmap_core.plugins.registry import (
+    Contributions,
     DuplicateNameError,
-    Offers,
     Plugin,
     PluginWarning,
     Registration,
     Registry,
     engine_named,
-    installed,
-    registered,
     solver_named,
 )
+from lpsmap_core.projections.face_jacobian import (
+    face_jvp,
+    face_jvp_kernel,
+    free_jvp,
+    sum_constrained_jvp,
+)
+from lpsmap_core.projections.faces import exact_at_bounds, face_codes
 from lpsmap_core.projections.sum_constrained import (
     AT_LEAST,
     AT_MOST,
@@ -77,41 +111,32 @@ from lpsmap_core.projections.sum_constrained import (
     project_budget_rows,
     project_simplex_rows,
     simplex_threshold,
-    sum_constrained_jvp,
 )
 from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack, bound_slack_array
 from lpsmap_core.solution.assignment import OWN_SEARCH, is_proved
-from lpsmap_core.solution.decoder import (
-    DEFAULT_GAP,
-    Decoder,
-    Relaxation,
-    ScoredGraph,
-    SearchLimits,
-    check_search_options,
-)
-from lpsmap_core.solution.far_scores import bring_near
-from lpsmap_core.solution.map_solver import Answer, MapSolver, Program, SolverLimits
-from lpsmap_core.solution.report import report_unsolved, warn_unsolved
-from lpsmap_core.solution.scored import (
+from lpsmap_core.solution.assignment_score import (
     CompletedAssignment,
     best_additionals,
     complete_assignment,
     scored_assignment,
 )
+from lpsmap_core.solution.decoder import (
+    DEFAULT_GAP,
+    Relaxation,
+    ScoredGraph,
+    SearchLimits,
+    check_search_options,
+)
+from lpsmap_core.solution.dominant_scores import bring_near
+from lpsmap_core.solution.report import report_unsolved, warn_unsolved
 from lpsmap_core.solution.solve import solve_laid_out
-from lpsmap_core.solution.tables import text_table
+from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IndexArray, IntArray
 from lpsmap_jit.by_address import by_address
 from lpsmap_jit.callers import stacklevel
 from lpsmap_jit.compile import COMPILED, general_position, interpreted_by, summing_leaf
 from lpsmap_jit.ctrl_c import raised_by_ctrl_c
-from lpsmap_jit.interrupts import (
-    Watch,
-    interruptible,
-    out_of_time,
-    raise_interrupt,
-    stopped,
-)
+from lpsmap_jit.interrupts import Watch, interruptible, out_of_time, raise_interrupt, stopped
 from lpsmap_jit.native import floats as floats_at_address
 
 # Arrays: the types that annotations of kernels and factors name.
@@ -135,6 +160,20 @@ __all__ += [
     "whole_numbers",
 ]
 
+# Declarations: their factors one by one, and what their types registered.
+__all__ += [
+    "Parameters",
+    "flipped_slots",
+    "given_variables",
+    "name_of_factor",
+    "parameters_of",
+    "placed_values",
+    "row_values",
+    "row_view",
+    "slot_values",
+    "slots_of",
+]
+
 # Kernels: what else there is than `kernel`, `leaf` and `interrupted`.
 __all__ += [
     "COMPILED",
@@ -149,6 +188,16 @@ __all__ += [
 # Ctrl-C and limits of time, in Python code that calls kernels.
 __all__ += ["Watch", "interruptible", "out_of_time", "raise_interrupt", "raised_by_ctrl_c"]
 
+# Closed forms: solutions and derivatives by face codes.
+__all__ += [
+    "exact_at_bounds",
+    "face_codes",
+    "face_jvp",
+    "face_jvp_kernel",
+    "free_jvp",
+    "sum_constrained_jvp",
+]
+
 # Closed forms: projections of rows under one bound on a weighted sum, and their tolerances.
 __all__ += [
     "AT_LEAST",
@@ -160,7 +209,6 @@ __all__ += [
     "project_budget_rows",
     "project_simplex_rows",
     "simplex_threshold",
-    "sum_constrained_jvp",
 ]
 
 # Local solvers: how a factor type solves its local problems itself.
@@ -168,7 +216,6 @@ __all__ += [
     "AS_NEEDED",
     "OPTIMAL",
     "RUNNING",
-    "LocalSolver",
     "SolverDescription",
     "ask_solver",
     "multiply_by",
@@ -191,9 +238,7 @@ __all__ += [
 
 # Linear constraints: what a factor type tells solvers of whole graphs.
 __all__ += [
-    "LinearConstraints",
     "PartlyConstrained",
-    "bounded_sums",
     "one_of_each_group",
 ]
 
@@ -215,7 +260,7 @@ __all__ += [
 ]
 
 # Engines: what `Engine` and `SolvedGraph` are handed and return.
-__all__ += ["CompiledEngine", "Options", "Vertices", "WarmStart", "checked_options"]
+__all__ += ["Vertices", "WarmStart", "checked_options"]
 __all__ += ["first_step_sizes", "in_shares"]
 
 # Decoders: they find best assignments, and graphs given evidence.
@@ -224,7 +269,6 @@ __all__ += [
     "DEFAULT_GAP",
     "OWN_SEARCH",
     "Conditioned",
-    "Decoder",
     "Relaxation",
     "ScoredGraph",
     "SearchLimits",
@@ -232,10 +276,7 @@ __all__ += [
     "is_proved",
 ]
 
-# Solvers of whole graphs: they are handed an integer linear program and return an assignment.
-__all__ += ["Answer", "MapSolver", "Program", "SolverLimits"]
-
-# Solutions: how an adapter makes one of a laid-out graph, and warnings about what was not solved.
+# Solutions: the solution of a laid-out graph, and the warnings about unsolved components.
 __all__ += ["report_unsolved", "solve_laid_out", "warn_unsolved"]
 
 # Messages: what a user is told, and about which line.
@@ -244,9 +285,6 @@ __all__ += ["error_with_origin", "raised_by_core", "stacklevel", "text_table"]
 # File formats: read and write graphs in files.
 __all__ += [
     "Evidence",
-    "FileFormat",
-    "FileFormatError",
-    "NamedGraph",
     "factor_named",
     "file_bytes",
     "read_evidence",
@@ -256,20 +294,18 @@ __all__ += [
 ]
 
 # Array libraries: where closed forms in array-API code run.
-__all__ += ["Backend", "NumpyBackend"]
+__all__ += ["NumpyBackend"]
 
 # The registry: what installed plugins offer.
 __all__ += [
+    "Contributions",
     "DuplicateNameError",
-    "Offers",
     "Plugin",
     "PluginWarning",
     "Registration",
     "Registry",
     "engine_named",
-    "installed",
     "missing_name_advice",
     "missing_pack_advice",
-    "registered",
     "solver_named",
 ]

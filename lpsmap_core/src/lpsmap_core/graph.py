@@ -1,4 +1,4 @@
-"""The factor graph: variables, factors, solve."""
+"""The factor graph, which declares variables and factors, and is solved."""
 
 from __future__ import annotations
 
@@ -49,11 +49,12 @@ class FactorGraph(DeclaredGraph):
 
         <eta, mu> + sum_f <eta_f, N_f p_f> - 1/2 ||mu||^2
 
-    A mini-batch is one graph: its instances are connected components, which are solved together and
-    judged one by one.
+    A mini-batch is one graph: its instances are connected components, which are solved together,
+    each with its own convergence test.
 
-    A graph pickles with its variables and factors, unsolved. A factor pickles with its graph, but
-    does not keep it: pickle ``(graph, factor)`` to send both. Load pickles that you trust only.
+    A graph can be pickled with its variables and factors, but without its solution. A pickled
+    factor does not include its graph: pickle ``(graph, factor)`` to send both. Only load pickles
+    that you trust.
 
     Examples
     --------
@@ -75,7 +76,7 @@ class FactorGraph(DeclaredGraph):
         self._layout: Layout | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # a solution holds addresses of this process
+        # a solution holds addresses of the current process
         return {**super().__getstate__(), "_layout": None, "solution": None}
 
     def solve(
@@ -101,54 +102,53 @@ class FactorGraph(DeclaredGraph):
         max_iter
             Limit of the outer iterations, at least 1. A component of a single factor needs one.
         max_inner_iter
-            Limit of the active set's iterations, each a question to the MAP oracle, for a factor in
-            one outer iteration. None: as many as the solution takes of a factor that is alone in
-            its component, and otherwise as many as agreement takes, spread over the outer
-            iterations.
+            Limit of the active set's iterations for a factor in one outer iteration. Each iteration
+            is a call of the MAP oracle. None for no limit if the factor is alone in its component,
+            and otherwise for an adaptive limit, spread over the outer iterations.
         tol
             A component has converged when the copies of each of its variables agree with their mean
-            within `tol`, and are the exact local solutions for scores that differ by no more than
-            `tol` from those given, nor by more than the rounding of the largest score. Both hold
-            for every variable, whatever the size of the graph. ``solution.error_bound`` bounds what
-            this means for the marginals.
+            within `tol`, and are exact local solutions for scores that differ from the given ones
+            by at most `tol`, or the rounding of the largest score. Both hold for every variable,
+            whatever the size of the graph. ``solution.error_bound`` bounds the resulting error of
+            the marginals.
         step_size
-            First step size of ADMM (the papers' gamma); None chooses by the scale of the scores.
+            First step size of ADMM (the papers' gamma); None to choose by the scale of the scores.
         adapt
-            Whether to balance step sizes on the way, start from multipliers, accelerate and polish.
+            Whether to adapt step sizes, start from multipliers, accelerate and polish.
         verbose
-            From 1 on, how it ended goes to the logger ``lpsmap``, or stderr if it has no handler.
+            From 1 on, the outcome is logged by the logger ``lpsmap``, or on stderr without handler.
         threads
-            Threads among which the components are spread; None for ``LPSMAP_THREADS`` or all cores.
+            Number of threads that solve components; None for ``LPSMAP_THREADS`` or all cores.
             Results do not depend on it.
         relaxation
-            By what copies are extrapolated before they are averaged, less than 2; 1 for not at all.
+            Factor by which copies are extrapolated before averaging, below 2; 1 for none.
         trace
-            Whether to keep the residuals of every outer iteration, as ``solution.trace``.
+            Whether to store the residuals of every outer iteration, as ``solution.trace``.
         max_time
-            Limit of the seconds, compiling aside, also within one factor; None for no limit. What
-            is not solved by then has status ``TIME_LIMIT`` and the values that it got to: zeros
-            where it was not looked at. It limits each product with the Jacobian, too.
+            Time limit in seconds, without compilation, also within one factor; None for no limit.
+            Unsolved components have status ``TIME_LIMIT`` and their latest values, or zeros if
+            they were not started. It also limits each product with the Jacobian.
         warm_start
-            Where to start from: a solution of this graph, or of one that differs in scores and
-            parameters alone; or ``cache.at(u, keys)`` of a `WarmStartCache`, for examples that come
-            back in other batches. Values and gradients do not depend on it beyond `tol`.
+            Initial point: a solution of this graph, or of one that only differs in scores and
+            parameters; or ``cache.at(u, keys)`` of a `WarmStartCache`, for examples that recur in
+            other batches. Values and gradients only depend on it within `tol`.
         engine
             Name of the engine that solves; ``"auto"`` leaves the choice to the library, see `plan`.
-            Plugins offer others.
+            Plugins can add engines.
 
         Returns
         -------
         Solution
-            Also kept as ``self.solution``.
+            Also stored as ``self.solution``.
 
         Raises
         ------
         TypeError
-            If an option is of another type than it should be; numbers of NumPy, and arrays and
-            tensors that hold one number, are numbers. Or if the warm start is none.
+            If an option or the warm start has a wrong type. NumPy numbers, and arrays and tensors
+            with one element, count as numbers.
         ValueError
-            If an option is out of range, if no component has finite scores, if the warm start is of
-            another graph, or if there is no such engine, or it refuses the graph.
+            If an option is out of range, if no component has finite scores, if the warm start
+            belongs to another graph, or if the engine is unknown or refuses the graph.
 
         Warns
         -----
@@ -192,53 +192,54 @@ class FactorGraph(DeclaredGraph):
     ) -> Solution | Assignment:
         """Find the best structure: the relaxation LP-MAP, or the best assignment with a proof.
 
-        The same problem as `solve`'s without the quadratic term (Martins et al. 2015)::
+        The problem is that of `solve` without the quadratic term (Martins et al. 2015)::
 
             maximise  <eta, mu> + sum_f <eta_f, N_f p_f>
 
-        A component of a single factor is solved by its oracle. Elsewhere the marginals of the
-        relaxation can be fractions; with `exact` a branch and bound over it finds the best
-        assignment of zeros and ones. Afterwards ``u.value`` holds the values, without gradients.
+        A component of a single factor is solved by its oracle. Otherwise the marginals of the
+        relaxation can be fractional. With `exact`, branch and bound finds the best assignment of
+        zeros and ones. Afterwards ``u.value`` holds the values, without gradients.
 
         Parameters
         ----------
         max_iter, tol, step_size, adapt, relaxation, max_inner_iter, trace, verbose, threads
             As for `solve`, as are `warm_start` and `engine`.
         autodetect_acyclic
-            For calls of the earlier library: graphs without loops need no other treatment here.
+            Ignored; accepted for compatibility with the earlier library.
         exact
             Whether to search for the best assignment.
         gap
             The search ends once the bound is within ``gap * max(1, abs(score))`` of the score.
         max_time
-            Limit of the seconds, or None. What is found by then, or by Ctrl-C, has its bound.
+            Time limit in seconds, or None. Results at the limit, or after Ctrl-C, have a bound.
         max_nodes
             Limit of the nodes of each component's search; None for no limit.
         progress
-            See `Solution.decode`; of the library's own search.
+            See `Solution.decode`; only used by the library's own search.
         solver
-            With `exact`, who looks for it: ``"lpsmap"``, the library's own search; or a plugin's,
-            such as ``"highs"``, if every factor type has linear constraints. ``"auto"`` leaves the
-            choice to the library; ``assignment.solver`` and ``assignment.reason`` say who and why.
+            Solver of the exact problem: ``"lpsmap"``, the library's own search; or a plugin, such
+            as ``"highs"``, if every factor type has linear constraints. ``"auto"`` leaves the
+            choice to the library; see ``assignment.solver`` and ``assignment.reason``.
 
         Returns
         -------
         Solution or Assignment
-            The relaxation, or the best assignment with `exact`. Also kept as ``self.solution``.
+            The relaxation, or the best assignment with `exact`. Also stored as ``self.solution``.
 
         Raises
         ------
         TypeError
-            If an option is of another type than it should be.
+            If an option has a wrong type.
         ValueError
-            If an option is out of range, the solver is unknown or refuses, or as for `solve`.
+            If an option is out of range, if the solver is unknown or refuses the graph, or as for
+            `solve`.
         ImportError
-            With `exact`, if ``lpsmap-decode`` is not installed, or a package that the solver needs.
+            With `exact`, if ``lpsmap-decode`` or a package that the solver needs is not installed.
 
         Warns
         -----
         ConvergenceWarning
-            Once, if components were not solved, or assignments not proved.
+            Once, if components were not solved, or assignments not proved to be the best.
         """
         options = checked_options(
             max_iter=max_iter,
@@ -281,28 +282,28 @@ class FactorGraph(DeclaredGraph):
     ) -> Sequence[Assignment]:
         """Find the `k` best assignments of every component, with a proof.
 
-        The search of `solve_map` goes on past the best assignment, and excludes those that it has.
-        For one factor with a dynamic program, `gibbs` is faster.
+        The search of `solve_map` continues after the best assignment, and excludes those found. For
+        a single factor with a dynamic programme, `gibbs` is faster.
 
         Parameters
         ----------
         k
-            How many, a million at most.
+            Number of assignments, at most a million.
         gap, max_time, max_nodes, threads
             As for `solve_map`.
 
         Returns
         -------
         sequence of Assignment
-            Of length `k`: entry j has the j-th best assignment of each component, and no score
-            where a component has fewer. ``proved`` says that no assignment but those before it
-            scores more. The first is also kept as ``self.solution``. Variables in no factor have
-            their best values in all.
+            Of length `k`: entry j holds the j-th best assignment of each component, and the score
+            ``-inf`` for a component with fewer. ``proved`` means that only assignments in earlier
+            entries score more. The first is also stored as ``self.solution``. Variables in no
+            factor have their best values in all entries.
 
         Raises
         ------
         TypeError
-            If an option is of another type than it should be.
+            If an option has a wrong type.
         ValueError
             If an option is out of range.
         ImportError
@@ -311,7 +312,7 @@ class FactorGraph(DeclaredGraph):
         Warns
         -----
         ConvergenceWarning
-            Once, if the best assignments of components are not proved to be that.
+            Once, if the best assignments of components are not proved to be the best.
         """
         k, limits = checked_rank(k), search_limits(gap, max_time, max_nodes, threads, None)
         decoder = installed_decoder("k_best")
@@ -332,7 +333,7 @@ class FactorGraph(DeclaredGraph):
         engine: str,
         to_decode: tuple[FloatArray, list[FloatArray]] | None = None,
     ) -> Solution:
-        """Solve with checked options; for given scores, what is not solved is not reported."""
+        """Solve with validated options; report unsolved components unless `to_decode` is given."""
         verbose = count_or_flag("verbose", verbose)
         start = None if warm_start is None else self._own_start(warm_start)
 
@@ -356,18 +357,18 @@ class FactorGraph(DeclaredGraph):
         return solution
 
     def condition(self, evidence: Sequence[tuple[Variables, npt.ArrayLike]]) -> Conditioned:
-        """Return the graph of what is left to ask when some variables are known.
+        """Return the graph over the remaining variables, given the values of some.
 
         Parameters
         ----------
         evidence
-            Pairs of a view of variables and what they are: 0, 1, or NaN for not known, of a shape
-            that broadcasts to the view's.
+            Pairs of a view and its values: 0, 1, or NaN if unknown, of a shape that broadcasts to
+            that of the view.
 
         Raises
         ------
         ValueError
-            If a view is not of this graph, a number is another one, or two contradict.
+            If a view belongs to another graph, or values are invalid or contradict each other.
         ImportError
             If ``lpsmap-decode`` is not installed.
         """
@@ -375,29 +376,29 @@ class FactorGraph(DeclaredGraph):
         return decoder.condition(self, evidence, self._scores, self._additionals, self._forbid)
 
     def plan(self, threads: int | None = None, limited: bool = False, engine: str = AUTO) -> Plan:
-        """Say how the graph would be solved, without solving it.
+        """Return how the graph would be solved, without solving it.
 
         Parameters
         ----------
         threads
             As for `solve`.
         limited
-            Whether `solve` will be given `max_inner_iter`, which not all closed forms can obey.
+            Whether `max_inner_iter` will be given to `solve`. Not all closed forms support it.
         engine
             As for `solve`.
 
         Returns
         -------
         Plan
-            The engine and why it is this one, components, factors and their solvers, threads,
-            memory, and which factors can never bind; prints as tables.
+            The engine and the reason for it, components, factors and their solvers, threads,
+            memory, and redundant factors. It prints as tables.
 
         Raises
         ------
         TypeError
-            If an option is of another type than it should be.
+            If an option has a wrong type.
         ValueError
-            If `threads` is out of range, or there is no such engine, or it refuses the graph.
+            If `threads` is out of range, or the engine is unknown or refuses the graph.
         """
         layout, limited = self._laid_out(), checked_flag("limited", limited)
         options = Options(threads=threads_or_default(threads))
@@ -419,45 +420,43 @@ class FactorGraph(DeclaredGraph):
         Raises
         ------
         RuntimeError
-            If the graph was not solved yet.
+            If the graph is not solved.
         ValueError
-            If the factor is not of this graph.
+            If the factor belongs to another graph.
         """
         values = self._solved("additionals_of").additionals[self._number(factor, "additionals_of")]
         return values.reshape(np.shape(factor.additionals) if factor.n_additionals else 0).copy()
 
     def structures(self, factor: Factor) -> Distributions:
-        """Return the sparse distributions over a declaration's structures.
-
-        See `Solution.structures`, for the latest solution.
+        """Return the latest solution's sparse distributions; see `Solution.structures`.
 
         Raises
         ------
         RuntimeError
-            If the graph was not solved yet.
+            If the graph is not solved.
         ValueError
-            If the factor is not of this graph.
+            If the factor belongs to another graph.
         """
         self._number(factor, "structures")
         return self._solved("structures").structures(factor)
 
     def gibbs(self, factor: Factor) -> GibbsDistributions:
-        """Return the Gibbs distributions of a declaration's factors, each by itself.
+        """Return the Gibbs distributions of a declaration's factors, each on its own.
 
-        Log-partition functions, marginals, entropies, samples, the k best structures and their
-        number, for the latest scores. Nothing has to be solved.
+        They have log-partition functions, marginals, entropies, samples, k best structures and
+        their number, for the current scores. The graph need not be solved.
 
         Raises
         ------
         TypeError
-            If the type sums over no structures, or names nothing that makes these distributions.
+            If the type cannot sum over structures, or has no class for these distributions.
         ValueError
-            If the factor is not of this graph, or has a variable twice.
+            If the factor belongs to another graph, or has a variable twice.
         """
         self._number(factor, "gibbs")
         return gibbs_of(factor, self.flat_scores(), self.additional_scores(factor))
 
-    # ---------------------------------------------------------------- what a change makes void
+    # ---------------------------------------------------------------- invalidation by changes
 
     def _declaration_changed(self) -> None:
         self._layout = self.solution = None
@@ -473,7 +472,7 @@ class FactorGraph(DeclaredGraph):
     def _solved(self, verb: str) -> Solution | Assignment:
         if self.solution is None:
             raise RuntimeError(
-                f"{verb}: the graph was not solved since it last changed; call graph.solve() first."
+                f"{verb}: the graph was not solved since its last change; call graph.solve() first."
             )
         return self.solution
 
@@ -482,15 +481,15 @@ class FactorGraph(DeclaredGraph):
             raise TypeError(f"value_of: got {kind_of(variables)}; expected Variables.")
         if variables.graph is not self:
             raise ValueError(
-                f"value_of: {variables!r} are another graph's; ask that graph, or use their value."
+                f"value_of: {variables!r} belong to another graph; use Variables.value instead."
             )
 
     def _own_start(self, warm_start: Any) -> Solution | CachedStart:
         start = checked_start(warm_start)
         if isinstance(start, CachedStart) and start.variables.graph is not self:
             raise ValueError(
-                "warm_start: the cache is at variables of another graph; expected cache.at(u, "
-                "keys) with variables of the graph to be solved."
+                "warm_start: got cache.at(u, keys) with variables of another graph; expected "
+                "variables of the graph to be solved."
             )
         return start
 

@@ -1,4 +1,4 @@
-"""What core itself offers by the hooks, as a plugin does."""
+"""Core's own hook implementations, registered like those of a plugin."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ lpsmap_api_version = 3
 
 @hookimpl
 def lpsmap_formats() -> list[type[FileFormat]]:
-    """Return the format that core keeps graphs in."""
+    """Return core's own file format."""
     return [JsonFormat]
 
 
 @hookimpl
 def lpsmap_backends() -> list[type[Backend]]:
-    """Return the library that core computes with."""
+    """Return NumPy, the array library that core uses."""
     return [NumpyBackend]
 
 

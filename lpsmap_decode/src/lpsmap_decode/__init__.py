@@ -1,4 +1,4 @@
-"""Best assignments with proofs, factor graphs in files, and many of them."""
+"""Exact search with proofs, file formats of factor graphs, and solving many graphs in parallel."""
 
 from lpsmap_decode.corpus.outcome import Outcome
 from lpsmap_decode.corpus.solve_many import solve_many

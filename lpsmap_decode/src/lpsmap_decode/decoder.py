@@ -1,4 +1,4 @@
-"""The decoder: best assignments by this package's search, and by solvers of whole graphs."""
+"""The decoder: best assignments by this package's search or by an external solver."""
 
 from __future__ import annotations
 
@@ -7,36 +7,34 @@ from typing import Any
 
 import numpy.typing as npt
 
-from lpsmap_core import Assignment, Variables
-from lpsmap_core.api import (
-    BoolArray,
-    Conditioned,
-    Decoder,
-    Relaxation,
-    ScoredGraph,
-    SearchLimits,
-)
+from lpsmap_core import Assignment, Decoder, Variables
+from lpsmap_core.api import BoolArray, Conditioned, Relaxation, ScoredGraph, SearchLimits
 from lpsmap_decode.evidence import condition
 from lpsmap_decode.exact.component_search import FIRST_NODES
 from lpsmap_decode.exact.decode import decode
-from lpsmap_decode.exact.ranked import RankedAssignments, ranked_assignments
+from lpsmap_decode.exact.ranked_assignments import RankedAssignments, ranked_assignments
 from lpsmap_decode.solvers.choice import choose_map_solver
-from lpsmap_decode.solvers.external_solver import hand_over, nothing_known, take_better
+from lpsmap_decode.solvers.external_solver import (
+    improve_with_solver,
+    merge_better,
+    unsolved_assignment,
+)
 
 __all__ = ["ExactDecoder"]
 
 SHARE = 0.75
-"""Of the time given, what a solver may take that comes first. What it does not prove, the bound of
-the relaxation limits, too, and its rounding may be more than nothing."""
+"""The share of the time limit for an external solver that runs first. The rest is for the
+relaxation: its bound may be tighter, and its rounding gives an assignment if the solver finds
+none."""
 
 
 class ExactDecoder(Decoder):
-    """Branch and bound over LP-MAP, beside solvers of whole graphs."""
+    """Branch and bound over LP-MAP, with external solvers as alternatives."""
 
     name = "exact"
 
     def check_solver(self, solver: str, limited: bool) -> None:
-        """Refuse a solver that there is none of, or that lacks what it needs."""
+        """Raise an error if a solver does not exist or its dependencies are not installed."""
         choose_map_solver(solver, [], [], limited)
 
     def best(
@@ -48,14 +46,14 @@ class ExactDecoder(Decoder):
     ) -> Assignment:
         """Return the best assignment that the chosen solvers find, see `Decoder.best`.
 
-        This package's own search is short where another solver comes after it.
+        The search of this package is short if an external solver follows it.
 
         Raises
         ------
         ValueError
-            If there is no such solver, or it refuses the graph.
+            If the solver does not exist or does not support the graph.
         ModuleNotFoundError
-            If what it needs is not installed.
+            If a dependency of the solver is not installed.
         """
         limited = bool(limits.max_nodes or limits.report)
         all_scores = [graph.scores, *graph.additional_scores]
@@ -65,16 +63,18 @@ class ExactDecoder(Decoder):
         elif choice.after_own:
             found = decode(relax(), limits._replace(max_nodes=FIRST_NODES))
             if not (found.proved.all() or limits.deadline.passed):
-                found = hand_over(found, choice.solver, limits)
+                found = improve_with_solver(found, choice.solver, limits)
         else:
-            found = hand_over(nothing_known(graph, limits.gap), choice.solver, limits, SHARE)
+            found = improve_with_solver(
+                unsolved_assignment(graph, limits.gap), choice.solver, limits, SHARE
+            )
             if not (found.proved.all() or limits.deadline.passed):
-                take_better(found, decode(relax(), limits._replace(max_nodes=0)))
+                merge_better(found, decode(relax(), limits._replace(max_nodes=0)))
         found.reason = choice.reason
         return found
 
     def near(self, relaxation: Relaxation, limits: SearchLimits) -> Assignment:
-        """Return an assignment near a relaxed solution, and what is proved of it."""
+        """Return an assignment near a relaxed solution, with its bounds."""
         return decode(relaxation, limits)
 
     def k_best(self, relaxation: Relaxation, k: int, limits: SearchLimits) -> RankedAssignments:

@@ -1,4 +1,4 @@
-"""Graphs given evidence: each factor that looks at a known variable gets a copy of its own."""
+"""Condition graphs on evidence: each slot over an observed variable gets a new variable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, Variables
-from lpsmap_core.api import BoolArray, Conditioned, FloatArray, broadcast, real_numbers
+from lpsmap_core.api import BoolArray, Conditioned, FloatArray, broadcast, real_numbers, slot_values
 
 __all__ = ["condition"]
 
@@ -22,18 +22,18 @@ def condition(
     additionals: Sequence[Any],
     forbid: Callable[[Any, BoolArray], Any],
 ) -> Conditioned:
-    """Return a graph given evidence; see `lpsmap_core.FactorGraph.condition`.
+    """Return a graph conditioned on evidence; see `lpsmap_core.FactorGraph.condition`.
 
     Parameters
     ----------
     graph
         The graph.
     evidence
-        Views of its variables, and what they are.
+        Pairs of a view of its variables and their values.
     scores, additionals
-        Its scores as they are kept, by block of variables, and by factor.
+        The scores of each block of variables, and the additional scores of each factor.
     forbid
-        What makes some scores of a block -inf.
+        A function that sets some scores of a block to -inf.
     """
     known = _known(graph, evidence)
     fixed, on = ~np.isnan(known), known == 1.0
@@ -43,12 +43,12 @@ def condition(
         flags = fixed[at : at + int(np.prod(shape))].reshape(shape)
         inner.variable_from(forbid(block, flags) if flags.any() else block)
         at += flags.size
-    taken = [factor.links(fixed[factor.variables.index]) for factor in graph.factors]
+    taken = [slot_values(factor, fixed[factor.variables.index]) for factor in graph.factors]
     n_own = sum(int(flags.sum()) for flags in taken)
     own = np.empty(0, dtype=np.int64)
     if n_own:
         flat = next(block.reshape(-1) for block in scores if 0 not in block.shape)
-        alike = flat[np.zeros(n_own, dtype=np.int64)]  # of the same library and precision
+        alike = flat[np.zeros(n_own, dtype=np.int64)]  # keeps library and precision
         own = inner.variable_from(forbid(alike, np.ones(n_own, dtype=bool))).index
     found, at = {}, 0
     for factor, flags, kept in zip(graph.factors, taken, additionals, strict=True):
@@ -61,30 +61,32 @@ def condition(
 
 
 def _known(graph: Any, evidence: Sequence[tuple[Variables, npt.ArrayLike]]) -> FloatArray:
-    """Return 0 or 1 for every variable that is known, else NaN."""
+    """Return 0 or 1 for every observed variable, else NaN."""
     known = np.full(graph.n_variables, np.nan)
     for position, (view, given) in enumerate(evidence):
         name = f"condition: evidence[{position}]"
         if not isinstance(view, Variables) or view.graph is not graph:
-            raise ValueError(f"{name}: expected Variables of this graph, and what they are.")
+            raise ValueError(
+                f"{name}: expected a pair of Variables of this graph and their values."
+            )
         values = broadcast(name, real_numbers(name, given).astype(np.float64), view.shape)
         there = ~np.isnan(values)
         values = np.where(view.negated, 1.0 - values, values)[there]
         wrong = values[(values != 0.0) & (values != 1.0)]
         if wrong.size:
             raise ValueError(
-                f"{name} holds {wrong[0]:g}; expected 0, 1, or NaN for what is not known."
+                f"{name} holds {wrong[0]:g}; expected 0, 1, or NaN for variables without evidence."
             )
         index = view.index[there]
         before = known[index]
         known[index] = values
         if ((before == 1.0 - values) | (known[index] != values)).any():
-            raise ValueError(f"{name}: a variable is given as 0 and as 1; expected one of them.")
+            raise ValueError(f"{name}: a variable is given both as 0 and as 1; expected one value.")
     return known
 
 
 def _over(factor: Factor, graph: Any, flags: BoolArray, own: Any, on: BoolArray) -> Factor:
-    """Return a declaration over variables of another graph, some slots over its own."""
+    """Return a copy of a declaration in another graph, its flagged slots over variables `own`."""
     index, negated = factor.variables.index.copy(), factor.variables.negated
     negated = negated ^ on[index]
     if factor.keep is None:

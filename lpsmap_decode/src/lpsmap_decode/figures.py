@@ -1,7 +1,7 @@
-"""Figures of how solves and searches went: residuals, and scores that meet their bounds.
+"""Plots of solves and searches: residuals, and scores with their bounds.
 
-Needs matplotlib: ``pip install "lpsmap-decode[plot]"``. Every function draws into the axes that it
-is given, or into a new figure, and returns the axes.
+Needs matplotlib: ``pip install "lpsmap-decode[plot]"``. Every function draws into the given axes,
+or into a new figure, and returns the axes.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 __all__ = ["convergence", "search"]
 
 COLOURS = ("#0072b2", "#d55e00")
-"""Colours that remain apart for most colour-blind readers (Okabe & Ito 2008)."""
+"""Colours that most colour-blind readers can distinguish (Okabe & Ito 2008)."""
 
 
 def convergence(solution: Solution, ax: Axes | None = None, most: int = 50) -> Axes:
-    """Draw how the residuals of a solve with ``trace=True`` fell.
+    """Plot the residuals of a solve with ``trace=True``.
 
-    Each component has a thin line; the largest of all is bold.
+    Each component has a thin line; the maximum is bold.
 
     Parameters
     ----------
     solution
         The solution.
     ax
-        Where to draw.
+        The axes to draw into; None for a new figure.
     most
-        How many components get lines of their own.
+        The maximum number of components with separate lines.
 
     Raises
     ------
@@ -68,14 +68,14 @@ def convergence(solution: Solution, ax: Axes | None = None, most: int = 50) -> A
 
 
 def search(history: npt.ArrayLike, ax: Axes | None = None) -> Axes:
-    """Draw how the best score and the bound of an exact search met.
+    """Plot the best score and the bound of an exact search.
 
     Parameters
     ----------
     history
         Rows of seconds, best score, and bound. Numbers that are not finite leave a gap.
     ax
-        Where to draw.
+        The axes to draw into; None for a new figure.
     """
     rows = np.asarray(history, dtype=np.float64).reshape(-1, 3)
     seconds, score, bound = np.where(np.isfinite(rows), rows, np.nan).T

@@ -1,12 +1,11 @@
-"""What this package adds to lpsmap."""
+"""The hooks of this package."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import lpsmap_core
-from lpsmap_core import Engine
-from lpsmap_core.api import Decoder, FileFormat, MapSolver
+from lpsmap_core import Decoder, Engine, FileFormat, MapSolver
 from lpsmap_decode import FgFormat, HighsSolver, UaiFormat, WcnfFormat
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ def lpsmap_formats() -> list[type[FileFormat]]:
 
 @lpsmap_core.hookimpl
 def lpsmap_engines() -> list[type[Engine]]:
-    """Return the engines of networks of tables, and of counts."""
+    """Return the engines for networks of tables and for count constraints."""
     from lpsmap_decode.counts.engine import CountEngine
     from lpsmap_decode.messages.engine import MessageEngine
 

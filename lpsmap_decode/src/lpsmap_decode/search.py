@@ -1,9 +1,9 @@
-"""Branch and bound, of anything: nodes, their bounds, and in which order to look at them.
+"""Generic branch and bound: open nodes, their bounds, and the order of their evaluation.
 
-Maximises. What a node is, how it is bounded and how it branches is the `Space`'s. Nodes are looked
-at in batches: half of a batch goes on from the newest nodes, which soon ends at an answer; the
-others are those with the highest bounds, since they hold the bound of the whole. Where more nodes
-are open than memory should hold, all are the newest: a search in depth opens few.
+The search maximises. A `Space` defines nodes, their bounds and how they branch. Nodes are evaluated
+in batches: half of a batch are the newest nodes, which soon lead to an answer; the other half have
+the highest bounds, since these determine the bound of the search. If more nodes are open than
+memory should hold, the whole batch is the newest nodes: depth-first search opens few.
 """
 
 from __future__ import annotations
@@ -33,65 +33,65 @@ Node = TypeVar("Node")
 Answer = TypeVar("Answer")
 
 MOST_OPEN = 1_000_000
-"""Open nodes beyond which a search goes in depth, by default."""
+"""Default number of open nodes beyond which a search is depth-first."""
 
 
 @dataclass(frozen=True)
 class Look(Generic[Node, Answer]):
-    """What a look at a node found."""
+    """The evaluation of a node."""
 
     bound: float
-    """No answer below the node scores higher; ``-inf`` if there is none."""
+    """Upper bound on the answers below the node; ``-inf`` if there are none."""
     children: Sequence[Node] = ()
-    """Nodes that have all its answers among them, the most promising first."""
+    """Nodes that together contain all answers of the node, the most promising first."""
     answer: Answer | None = None
-    """An answer met on the way."""
+    """An answer that the evaluation found."""
     score: float = -math.inf
-    """What it scores."""
+    """The score of the answer."""
 
 
 @dataclass(frozen=True)
 class CutShort(Generic[Answer]):
-    """What a look has when the time is up before it is done: perhaps an answer, and no bounds."""
+    """An evaluation that the time limit cut short: perhaps an answer, and no bounds."""
 
     answer: Answer | None = None
     score: float = -math.inf
 
 
 class Space(abc.ABC, Generic[Node, Answer]):
-    """What is searched."""
+    """The space to search: how nodes are bounded and branch."""
 
     batch: int = 1
-    """As many nodes as are best looked at together."""
+    """The preferred number of nodes to evaluate together."""
 
     @abc.abstractmethod
     def look(
         self, nodes: Sequence[Node], score: float
     ) -> Sequence[Look[Node, Answer]] | CutShort[Answer]:
-        """Bound nodes and branch, as far as there is time.
+        """Bound and branch nodes, as far as the time limit allows.
 
-        `score` is that of the best answer so far.
+        `score` is the score of the best answer so far.
         """
 
 
 @dataclass
 class SearchResult(SearchProgress, Generic[Answer]):
-    """What a search found."""
+    """The result of a search."""
 
     answer: Answer | None = None
-    """The best answer; None if there is none, or none was found in the time given."""
+    """The best answer; None if none exists or none was found within the limits."""
     finished: bool = False
-    """Whether it is proved that no answer scores higher, up to the gap asked for."""
+    """Whether the answer is proved to be optimal, up to the requested gap."""
     interrupted: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class NodeBatch(Generic[Node]):
-    """Nodes that were handed out to be looked at."""
+    """Nodes that were handed out for evaluation."""
 
     nodes: Sequence[Node]
     bounds: Sequence[float]
-    """Of each node, from the looks at its ancestors."""
+    """The bound of each node, from the evaluations of its ancestors."""
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -99,23 +99,24 @@ class NodeBatch(Generic[Node]):
 
 @dataclass(frozen=True)
 class SearchState(Generic[Node, Answer]):
-    """All that a search needs to go on, in another process too."""
+    """All that is needed to resume a search, also in another process."""
 
     found: SearchResult[Answer]
     """The best answer so far, the bound, and the counts."""
     nodes: Sequence[Node]
-    """Those yet to be looked at, the oldest first."""
+    """The nodes not yet evaluated, the oldest first."""
     bounds: Sequence[float]
-    """Of each."""
+    """The bound of each node."""
     given_up: float
-    """The highest bound of nodes that were given up since no better answer is below them."""
+    """The highest bound of pruned nodes: they contain no better answer."""
 
 
 @dataclass
-class _Open(Generic[Node]):
-    """Nodes yet to be looked at, which two lists have in their orders.
+class _OpenNodes(Generic[Node]):
+    """Open nodes, in two orders.
 
-    What one list gives away the other has still, until it is met there or too much is.
+    An entry taken from one list stays in the other until it is reached there or the list is
+    compacted.
     """
 
     nodes: dict[int, Node] = field(default_factory=dict)
@@ -126,7 +127,7 @@ class _Open(Generic[Node]):
     """The same as a heap."""
     numbers: itertools.count[int] = field(default_factory=itertools.count)
     given_up: float = -math.inf
-    """The highest bound of nodes that no better answer can be below."""
+    """The highest bound of pruned nodes: they contain no better answer."""
 
     def add(self, bound: float, nodes: Sequence[Node]) -> None:
         for node in reversed(nodes):
@@ -136,10 +137,10 @@ class _Open(Generic[Node]):
             heapq.heappush(self.highest, entry)
 
     def take(self, n: int, least: float, in_depth: bool) -> list[tuple[float, Node]]:
-        """Return up to n nodes with bounds above the least, and forget the others that are met."""
+        """Return up to n nodes with bounds above `least`; prune the nodes passed on the way."""
         chosen: list[tuple[float, Node]] = []
         while len(chosen) < n and self.nodes:
-            # by turns from both ends
+            # alternately from both orders
             from_newest = (in_depth or len(chosen) % 2 == 0) and self.newest
             negative, number = self.newest.pop() if from_newest else heapq.heappop(self.highest)
             if number in self.nodes:
@@ -148,10 +149,10 @@ class _Open(Generic[Node]):
                     chosen.append((-negative, node))
                 else:
                     self.given_up = max(self.given_up, -negative)
-        self._tidy()
+        self._compact()
         return chosen
 
-    def _tidy(self) -> None:
+    def _compact(self) -> None:
         most = 2 * len(self.nodes) + 1000
         if len(self.newest) > most:
             self.newest = [entry for entry in self.newest if entry[1] in self.nodes]
@@ -172,25 +173,26 @@ class _Open(Generic[Node]):
 
 
 class Search(Generic[Node, Answer]):
-    """A search, which can be stopped and gone on with.
+    """A search that can be stopped and resumed.
 
     Parameters
     ----------
     root
-        The node that has all answers below it.
+        The node that contains all answers.
     gap
         The search ends once the bound is within ``gap * max(1, abs(score))`` of the best score.
     start
-        The score of an answer that is known, and the answer.
+        The score of a known answer, and the answer.
     bound
-        No answer scores higher, if that is known.
+        A known upper bound on the score of all answers.
     most_open
-        Open nodes beyond which only the newest are looked at, so that few more are opened.
+        Number of open nodes beyond which only the newest are evaluated, so that few more are
+        opened.
 
     Attributes
     ----------
     found
-        The best answer so far, and the bound, also where a limit, or Ctrl-C, stopped the search.
+        The best answer and bound so far, also if a limit or Ctrl-C stopped the search.
     """
 
     def __init__(
@@ -205,34 +207,34 @@ class Search(Generic[Node, Answer]):
         if start is not None:
             self.found.score, self.found.answer = start
         self._gap, self._most_open = gap, most_open
-        self._open: _Open[Node] = _Open()
+        self._open: _OpenNodes[Node] = _OpenNodes()
         self._open.add(bound, [root])
         self._out: list[NodeBatch[Node]] = []
-        self._renew_bound()
+        self._update_bound()
 
     @classmethod
     def resumed(
         cls, state: SearchState[Node, Answer], gap: float = 0.0, most_open: int = MOST_OPEN
     ) -> Search[Node, Answer]:
-        """Return a search that goes on from a state.
+        """Return a search that continues from a state.
 
         Parameters
         ----------
         state
-            What `state` returned.
+            The result of `state`.
         gap, most_open
-            As of the search before, or others.
+            As in `Search`; they may differ from the earlier search.
         """
         search = cls.__new__(cls)
         search._gap, search._most_open = gap, most_open
-        search._open, search._out = _Open(given_up=state.given_up), []
+        search._open, search._out = _OpenNodes(given_up=state.given_up), []
         search.found = replace(state.found, finished=False, interrupted=False)
         for bound, node in zip(state.bounds, state.nodes, strict=True):
             search._open.add(bound, [node])
         return search
 
     def state(self) -> SearchState[Node, Answer]:
-        """Return all that is needed to go on. Nodes that are out count as yet to be looked at."""
+        """Return all that is needed to resume. Nodes under evaluation count as open."""
         entries = self._open.entries()
         nodes, bounds = [node for _, node in entries], [bound for bound, _ in entries]
         for batch in self._out:
@@ -248,16 +250,17 @@ class Search(Generic[Node, Answer]):
         deadline: Deadline | None = None,
         report: Callable[[SearchProgress], None] | None = None,
     ) -> SearchResult[Answer]:
-        """Search on.
+        """Run the search, or continue it.
 
         Parameters
         ----------
         space
-            What is searched.
+            The space to search.
         max_nodes
-            Limit of all nodes that were looked at.
+            Limit on the total number of evaluated nodes.
         deadline
-            When to stop. If it has passed already, and no answer is known, there still is one look.
+            When to stop. If it has already passed and no answer is known, one batch is still
+            evaluated.
         report
             Called after every batch.
         """
@@ -285,35 +288,36 @@ class Search(Generic[Node, Answer]):
         return found
 
     def take(self, n: int) -> NodeBatch[Node]:
-        """Hand out up to n nodes; until `add` is called with their looks, their bounds count.
+        """Hand out up to n nodes; their bounds count until `add` receives their evaluations.
 
-        If there are none, and no others are out, the search is finished.
+        If no node is left and no batch is under evaluation, the search is finished.
 
         Parameters
         ----------
         n
-            The most nodes.
+            The maximum number of nodes.
         """
         in_depth = len(self._open.nodes) > self._most_open
-        chosen = self._open.take(n, self._least(), in_depth)
+        chosen = self._open.take(n, self._threshold(), in_depth)
         batch = NodeBatch([node for _, node in chosen], [bound for bound, _ in chosen])
         if chosen:
             self._out.append(batch)
         self.found.finished = not self._out
-        self._renew_bound()
+        self._update_bound()
         return batch
 
     def add(
         self, batch: NodeBatch[Node], looks: Sequence[Look[Node, Answer]] | CutShort[Answer]
     ) -> None:
-        """Take in what was found at nodes that were handed out; batches may come in any order.
+        """Record the evaluation of a batch; batches may return in any order.
 
         Parameters
         ----------
         batch
-            What `take` returned.
+            The result of `take`.
         looks
-            One for each of its nodes. If there was no time for them, the nodes are open again.
+            One for each node of the batch. If the evaluation was cut short, the nodes are open
+            again.
         """
         found, nodes = self.found, self._open
         if isinstance(looks, CutShort):
@@ -329,15 +333,15 @@ class Search(Generic[Node, Answer]):
                     nodes.given_up = max(nodes.given_up, bound)
             found.n_nodes += len(batch)
         self._out.remove(batch)
-        self._renew_bound()
+        self._update_bound()
 
-    def _renew_bound(self) -> None:
+    def _update_bound(self) -> None:
         out = (bound for batch in self._out for bound in batch.bounds)
         nodes = self._open
         self.found.bound = max(nodes.bound(), nodes.given_up, self.found.score, *out)
 
-    def _least(self) -> float:
-        """Return what a bound has to exceed for its node to be looked at."""
+    def _threshold(self) -> float:
+        """Return the threshold: nodes with bounds up to it are pruned."""
         found = self.found
         return found.score + (
             0.0 if found.answer is None else self._gap * max(1.0, abs(found.score))

@@ -1,4 +1,4 @@
-"""Hyperedges one after the other, over items that are called whatever an author likes."""
+"""A builder of hypergraphs over items with arbitrary hashable names."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ Slot = int | tuple[int, ...]
 T = TypeVar("T")
 
 SPARSE = 4
-"""Numbers of items are sorted if their range is larger than this multiple of how many there are;
-else a table is quicker."""
+"""Item numbers are sorted if their range exceeds their count by more than this factor; otherwise a
+table is faster."""
 
 
 class _Part(NamedTuple):
-    """Some hyperedges, as arrays."""
+    """A part of the hyperedges, as arrays."""
 
     heads: IntArray
     tails: IntArray
-    """Two for each, -1 for none."""
+    """Two tails for each, -1 for none."""
     sizes: IntArray
-    """How many entries each has."""
+    """The number of entries of each."""
     entries: IntArray
 
 
 class HypergraphBuilder:
-    """Takes the hyperedges of one factor's dynamic program.
+    """Collects the hyperedges of one factor's dynamic program.
 
     Parameters
     ----------
     event_shape
         Shape of the factor's slots.
     n_additionals
-        How many additionals it has.
+        The number of its additionals.
     """
 
     def __init__(self, event_shape: tuple[int, ...], n_additionals: int = 0) -> None:
@@ -66,26 +66,26 @@ class HypergraphBuilder:
         Parameters
         ----------
         head
-            The item that it derives, under any hashable name, such as ``("span", 0, 3)``.
+            The item that it derives; any hashable name, such as ``("span", 0, 3)``.
         tails
-            The items that it derives it from: none, one or two. They may be derived by later calls.
+            The items that it is derived from: at most two. They may be derived by later calls.
         slots
-            A list of the slots that it switches on: numbers, or indices into the event shape.
+            A list of the slots that it switches on: flat numbers, or indices into the event shape.
         additionals
-            The numbers of the additionals that it switches on.
+            The additionals that it switches on, by number.
 
         Raises
         ------
         TypeError
-            If an item is not hashable, or what should be a list is none.
+            If an item is not hashable, or an argument is not a list.
         ValueError
-            If there are more than two tails, or a slot or an additional is none of the factor's.
+            If there are more than two tails, or a slot or additional is out of range.
         """
         names = _listed("tails", tails)
         if len(names) > 2:
             raise ValueError(
-                f"edge: item {head!r} gets {len(names)} tails; expected two at most. Join two of "
-                "them in an item of their own first."
+                f"edge: item {head!r} has {len(names)} tails; expected at most two. Derive an "
+                "intermediate item from two of them first."
             )
         entries = self._slots(slots)
         entries += [self._additional(j) for j in _listed("additionals", additionals)]
@@ -101,7 +101,7 @@ class HypergraphBuilder:
         slots: npt.ArrayLike | None = None,
         additionals: npt.ArrayLike | None = None,
     ) -> None:
-        """Add many hyperedges over items that are called by whole numbers.
+        """Add many hyperedges over items named by integers.
 
         Parameters
         ----------
@@ -110,15 +110,16 @@ class HypergraphBuilder:
         tails
             (E,) or (E, 2) items, -1 for none.
         slots, additionals
-            (E,) or (E, k) numbers of what each switches on, in the flat order of the event.
+            (E,) or (E, k) slots and additionals that each switches on, in the flat order of the
+            event.
 
         Raises
         ------
         TypeError
-            If they are no numbers.
+            If they are not numbers.
         ValueError
-            If they are fractions or not as many as the heads, there are more than two tails, or a
-            slot or an additional is none of the factor's.
+            If they are not integers, their number differs from that of the heads, there are more
+            than two tails, or a slot or additional is out of range.
         """
         head = _integers("heads", heads).reshape(-1, 1)
         n = len(head)
@@ -127,14 +128,16 @@ class HypergraphBuilder:
             for name, given in (("tails", tails), ("slots", slots), ("additionals", additionals))
         )
         if tail.shape[1] > 2:
-            raise ValueError(f"edges: got {tail.shape[1]} tails; expected two at most.")
+            raise ValueError(f"edges: got {tail.shape[1]} tails; expected at most two.")
         for name, numbers, most in (
             ("slot", slot, self._arity),
             ("additional", extra, self.n_additionals),
         ):
             wrong = numbers[(numbers < 0) | (numbers >= most)]
             if wrong.size:
-                raise ValueError(f"edges: {name} {wrong[0]} is none; expected {_below(most)}.")
+                raise ValueError(
+                    f"edges: {name} {wrong[0]} is out of range; expected {_below(most)}."
+                )
         tail = np.concatenate([tail, np.full((n, 2 - tail.shape[1]), -1)], axis=1)
         used, number = _distinct(np.concatenate([head, tail], axis=1))
         known = np.array([-1 if x < 0 else self._item(x) for x in used.tolist()], dtype=np.int64)
@@ -151,21 +154,21 @@ class HypergraphBuilder:
         )
 
     def __contains__(self, item: Hashable) -> bool:
-        """Whether an edge so far has derived an item, or needed it."""
+        """Return whether an item is the head or a tail of a hyperedge so far."""
         return item in self._items
 
     def finish(self, goal: Hashable) -> Hypergraph:
-        """Return the hypergraph of the hyperedges that `goal` needs.
+        """Return the hypergraph of the hyperedges below `goal`.
 
         Raises
         ------
         ValueError
-            As `Hypergraph`.
+            See `Hypergraph`.
         """
         names = list(self._items)
         if goal not in self._items:
             raise ValueError(
-                f"hypergraph: the goal {goal!r} is no item; expected one that an edge derives."
+                f"hypergraph: the goal {goal!r} is not an item; expected the head of a hyperedge."
             )
         self._close()
         heads, tails, sizes, entries = (np.concatenate(x) for x in zip(*self._parts, strict=True))
@@ -181,7 +184,7 @@ class HypergraphBuilder:
         )
 
     def _close(self) -> None:
-        """Make a part of the hyperedges that came one after the other."""
+        """Turn the hyperedges of `edge` into a part."""
         if self._heads:
             lists = self._heads, self._tails, self._sizes, self._entries
             self._parts.append(_Part(*(np.array(x, dtype=np.int64) for x in lists)))
@@ -192,7 +195,7 @@ class HypergraphBuilder:
             return self._items.setdefault(name, len(self._items))
         except TypeError:
             raise TypeError(
-                f"edge: item {name!r} is not hashable; expected a name that is, such as a tuple."
+                f"edge: item {name!r} is not hashable; expected a hashable name, such as a tuple."
             ) from None
 
     def _slots(self, given: Iterable[Slot]) -> list[int]:
@@ -200,7 +203,7 @@ class HypergraphBuilder:
         may_be_one = isinstance(given, tuple) and len(slots) == len(self.event_shape) > 1
         if may_be_one and not any(isinstance(slot, tuple) for slot in slots):
             raise ValueError(
-                f"edge: slots is {given}, which may be one slot of {len(slots)} axes or "
+                f"edge: slots is {given}, which is ambiguous: one slot of {len(slots)} axes or "
                 f"{len(slots)} slots; write [{given}] or {slots}."
             )
         return [self._slot(slot) for slot in slots]
@@ -214,22 +217,22 @@ class HypergraphBuilder:
             flat = flat * n + int(i) if inside else 0
         if not inside:
             raise ValueError(
-                f"edge: slot {slot!r} is none; expected one of shape {shape}, as a number or as a "
-                "tuple of one for each axis."
+                f"edge: slot {slot!r} is out of range; expected a flat number or a tuple of "
+                f"indices in shape {shape}."
             )
         return flat
 
     def _additional(self, j: int) -> int:
         if not _counts_below(self.n_additionals, j):
             raise ValueError(
-                f"edge: additional {j!r} is none; expected {_below(self.n_additionals)}."
+                f"edge: additional {j!r} is out of range; expected {_below(self.n_additionals)}."
             )
         return self._arity + int(j)
 
 
 def _listed(name: str, given: Iterable[T]) -> list[T]:
-    """Return what an edge has as a list; the letters of a word are no items."""
-    if type(given) is list:  # mostly; asking of what is iterable takes as long as the rest
+    """Return an argument of an edge as a list; a string is not a list of items."""
+    if type(given) is list:  # the common case; a test for iterables is slow
         return given
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         raise TypeError(f"edge: {name} is {given!r}; expected a list, such as [{given!r}].")
@@ -237,17 +240,17 @@ def _listed(name: str, given: Iterable[T]) -> list[T]:
 
 
 def _counts_below(most: int, number: Any) -> bool:
-    """Whether it is a whole number of 0 or more, below `most`."""
+    """Return whether a value is an integer from 0 to below `most`."""
     if type(number) is int:
         return 0 <= number < most
     try:
         return bool(0 <= number < most and int(number) == number)
-    except (TypeError, ValueError):  # words and arrays
+    except (TypeError, ValueError):  # strings and arrays
         return False
 
 
 def _distinct(numbers: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the different numbers in order, and which of them each number is."""
+    """Return the sorted distinct numbers, and the position of each number among them."""
     if not numbers.size:
         return np.empty(0, dtype=np.int64), numbers
     lowest = numbers.min()
@@ -261,29 +264,29 @@ def _distinct(numbers: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _below(most: int) -> str:
-    return f"0 to {most - 1}" if most else "none, as the factor has none"
+    return f"0 to {most - 1}" if most else "none, since the factor has none"
 
 
 def _integers(name: str, numbers: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Return whole numbers of any shape."""
+    """Return integers of any shape."""
     try:
         array = np.asarray(numbers)
     except ValueError as error:
-        raise ValueError(f"edges: {name} is no array of numbers ({error}).") from None
+        raise ValueError(f"edges: {name} is not an array of numbers ({error}).") from None
     if array.dtype.kind not in "fiu":
-        raise TypeError(f"edges: {name} has dtype {array.dtype}; expected whole numbers.")
+        raise TypeError(f"edges: {name} has dtype {array.dtype}; expected integers.")
     if array.dtype.kind == "i":
         return array.astype(np.int64, copy=False)
     with np.errstate(invalid="ignore"):
         whole = array.astype(np.int64)
     wrong = array[whole != array]
     if wrong.size:
-        raise ValueError(f"edges: {name} holds {wrong[0]}; expected whole numbers.")
+        raise ValueError(f"edges: {name} holds {wrong[0]}; expected integers.")
     return whole
 
 
 def _table(name: str, numbers: npt.ArrayLike | None, n: int) -> npt.NDArray[np.int64]:
-    """Return a row of numbers for every hyperedge."""
+    """Return a row of integers for every hyperedge."""
     if numbers is None:
         return np.empty((n, 0), dtype=np.int64)
     table = _integers(name, numbers)

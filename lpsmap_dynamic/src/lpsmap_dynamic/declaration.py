@@ -1,4 +1,4 @@
-"""A dynamic program as a directed acyclic hypergraph of which structures are the derivations."""
+"""A dynamic program as a directed acyclic hypergraph, whose derivations are the structures."""
 
 from __future__ import annotations
 
@@ -20,46 +20,47 @@ from lpsmap_dynamic.order import (
 __all__ = ["Hypergraph"]
 
 MOST_EDGES = 1 << 31
-"""Hyperedges that a derivation may have."""
+"""Maximum number of hyperedges of a derivation."""
 
 
 class Hypergraph:
     """The items and hyperedges of a dynamic program, whose derivations are a factor's structures.
 
-    A *derivation* of an item is one of the hyperedges that it is the head of, with a derivation of
-    each of that hyperedge's tails. The derivations of the goal are the structures: each switches on
-    the slots and additionals of its hyperedges. Two derivations must not be the same structure, or
-    sums over structures count it twice; and none may switch a slot on twice.
+    A *derivation* of an item is a hyperedge with this item as head, together with a derivation of
+    each tail of that hyperedge. The derivations of the goal are the structures: each switches on
+    the slots and additionals of its hyperedges. Different derivations must be different structures,
+    since sums over structures would count them twice; and a derivation must not switch on a slot
+    twice.
 
     Parameters
     ----------
     arity, n_additionals
-        Of the factor.
+        The number of slots and of additionals of the factor.
     heads
-        (E,) the item that each hyperedge derives. Items are numbered from 0, in any order.
+        (E,) the head of each hyperedge. Items are numbered from 0, in any order.
     tails
-        (E, 2) the items that it derives it from, -1 for none.
+        (E, 2) the tails of each hyperedge, -1 for none.
     first_entry
         (E + 1,) hyperedge e switches on ``entries[first_entry[e] : first_entry[e + 1]]``.
     entries
-        k for slot k, arity + j for additional j; an additional may be there more than once.
+        k for slot k, arity + j for additional j; an additional may be repeated.
     goal
-        The item.
+        The goal item.
     name_of
-        What messages call an item.
+        A function that returns the name of an item in messages.
 
     Raises
     ------
     ValueError
-        If an item or an entry is out of range, the items have a cycle, an item that is needed for
-        the goal is the head of no hyperedge, a derivation can switch a slot on twice, or one can
-        have more than two billion hyperedges.
+        If an item or entry is out of range, the items have a cycle, an item below the goal is not
+        the head of a hyperedge, a derivation can switch on a slot twice, or a derivation can have
+        more than two billion hyperedges.
 
     Attributes
     ----------
     code
-        All of it as one array, as kernels get it: see `lpsmap_dynamic.edges`. What the goal
-        does not need is left out, and items are in topological order.
+        The hypergraph as one array for kernels, see `lpsmap_dynamic.edges`. Items and hyperedges
+        that the goal does not need are left out, and items are in topological order.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Hypergraph:
         order = order[:number]
         counts = np.diff(first_edge)[order]
         chosen = by_head[_ranges(first_edge[order], counts)]
-        position = np.zeros(n_items + 1, dtype=np.int64)  # the last one is for tails of -1
+        position = np.zeros(n_items + 1, dtype=np.int64)  # the last entry is for tails of -1
         position[order] = np.arange(1, number + 1)
         sizes = np.diff(first_entry)[chosen]
         edges = Edges(
@@ -100,7 +101,7 @@ class Hypergraph:
         if n_edges >= MOST_EDGES:
             raise ValueError(
                 "hypergraph: a derivation can have more than two billion hyperedges; expected "
-                "items that a derivation uses once, or a few times."
+                "items that a derivation uses at most a few times."
             )
         self.code = encoded(edges, min(n_entries, arity + n_additionals), n_edges)
         self.code.setflags(write=False)
@@ -112,36 +113,36 @@ class Hypergraph:
 
     @property
     def n_items(self) -> int:
-        """Number of items that the goal needs, itself included."""
+        """Number of items below the goal, including the goal."""
         return int(self.code[0])
 
     @property
     def n_edges(self) -> int:
-        """Number of their hyperedges."""
+        """Number of hyperedges below the goal."""
         return int(self.code[1])
 
     @functools.cached_property
     def used(self) -> BoolArray:
-        """(arity + n_additionals,) which entries some structure has on."""
+        """(arity + n_additionals,) which entries are on in some structure."""
         used = np.zeros(self.arity + self.n_additionals, dtype=np.bool_)
         used[self.edges.entries] = True
         return used
 
     @functools.cached_property
     def n_structures(self) -> int:
-        """Number of structures, exact however many there are."""
+        """Number of structures, as an exact integer."""
         everything = np.ones(self.arity + self.n_additionals, dtype=np.bool_)
         return self.count(everything, ~everything)
 
     def count(self, allowed: BoolArray, forced: BoolArray) -> int:
-        """Return the number of structures that have on nothing but what is allowed.
+        """Return the number of structures with only allowed entries and all forced entries.
 
         Parameters
         ----------
         allowed
-            (arity + n_additionals,) which entries are.
+            (arity + n_additionals,) which entries are allowed.
         forced
-            Which entries a structure must have on.
+            Which entries must be on.
         """
         edges = self.edges
         barred, asked = (
@@ -149,9 +150,9 @@ class Hypergraph:
             for mask in (~allowed, forced)
         )
         first, tails = edges.first_edge.tolist(), edges.tails.reshape(-1, 2).tolist()
-        # for every item the most forced entries of a derivation, and how many derivations have
-        # them: of the goal's derivations those with all are wanted
-        most, ways = [0], [1]  # Python's own integers, which do not overflow
+        # for every item, the maximum number of forced entries of a derivation, and the number of
+        # derivations with that many: those of the goal with all forced entries are counted
+        most, ways = [0], [1]  # Python integers do not overflow
         for begin, end in zip(first[:-1], first[1:], strict=True):
             best, number = -1, 0
             for e in range(begin, end):
@@ -169,8 +170,8 @@ class Hypergraph:
         edge, slot = on_twice(*edges, self.arity)
         if edge >= 0:
             raise ValueError(
-                f"hypergraph: a derivation of item {name_of(edge)!r} can switch slot {slot} on "
-                "twice; expected once, since variables are 0 or 1. Let one hyperedge have it."
+                f"hypergraph: a derivation of item {name_of(edge)!r} can switch on slot {slot} "
+                "twice; expected once, since variables are 0 or 1. Assign it to one hyperedge."
             )
 
     def __repr__(self) -> str:
@@ -195,12 +196,12 @@ def _check_ranges(
 def _cyclic(is_cycle: bool, name: object) -> str:
     if is_cycle:
         return (
-            f"hypergraph: item {name!r} is needed to derive itself; expected no cycle. Let items "
-            "say what tells them apart, such as a position or a count."
+            f"hypergraph: item {name!r} is needed to derive itself; expected no cycle. Distinguish "
+            "items by a position or a count."
         )
     return (
-        f"hypergraph: item {name!r} is the head of no hyperedge, and the goal needs it; expected "
-        "one hyperedge at least, without tails if there is nothing to derive it from."
+        f"hypergraph: item {name!r} is not the head of a hyperedge, but the goal needs it; "
+        "expected at least one hyperedge, without tails for an axiom."
     )
 
 
@@ -209,6 +210,6 @@ def _ends(counts: IntArray) -> IntArray:
 
 
 def _ranges(starts: IntArray, counts: IntArray) -> IntArray:
-    """Return the numbers from each start on, so many of each."""
+    """Return the concatenated ranges with given starts and lengths."""
     before = _ends(counts)
     return np.repeat(starts - before[:-1], counts) + np.arange(before[-1])

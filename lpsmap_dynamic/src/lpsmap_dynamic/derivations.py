@@ -1,4 +1,4 @@
-"""Inference over the hypergraphs of a declaration, by compiled passes over their hyperedges."""
+"""Inference over the hypergraphs of a declaration."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lpsmap_dynamic.sampling import samples_of
 __all__ = ["HypergraphInference"]
 
 MARGIN = 800.0
-"""By how much more structures with all forced slots weigh than those without: beyond what float64
-can add up."""
+"""Score margin by which structures with all forced slots outweigh all others beyond float64
+precision."""
 
 NONZERO, RANKED = 40, 32
-"""Bytes for an entry of a structure, as it is found and handed on, and for a ranked derivation."""
+"""Bytes per entry of a structure, including its copy in results, and per ranked derivation."""
 
 
 class HypergraphInference:
@@ -30,9 +30,9 @@ class HypergraphInference:
     Parameters
     ----------
     offsets, n_additionals
-        Of the factors.
+        Slot offsets and number of additionals of the factors.
     hypergraphs, which
-        Different ones, and for each factor the number of its own.
+        The distinct hypergraphs, and the index of the hypergraph of each factor.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class HypergraphInference:
 
     @interruptible
     def hessian_product(self, rows: IntArray, scores: Scores, direction: Scores) -> Scores:
-        """Return how the marginals change along a change of the scores."""
+        """Return the derivative of the marginals along a direction of the scores."""
         decided, _, least = self._decided(rows, scores)
         product = Scores(np.zeros_like(decided.eta_u), np.zeros_like(decided.eta_v))
         hessian_products(rows, self._factors, decided, *direction, *product)
-        if np.isfinite(least).any():  # the passes know nothing of slots that no structure has
+        if np.isfinite(least).any():  # the passes do not cover slots that no structure has
             for r in np.flatnonzero(np.isneginf(self.beliefs(rows, scores).log_partition)).tolist():
                 product.eta_u[self._slots(r)] = 0.0
                 product.eta_v[self._additionals(r)] = 0.0
@@ -84,7 +84,7 @@ class HypergraphInference:
 
     @interruptible
     def sample(self, rows: IntArray, scores: Scores, n: int, random: np.random.Generator) -> Found:
-        """Draw structures of each factor."""
+        """Sample structures of each factor."""
         deepest, number = int(self._header(rows, DEPTH).max(initial=0)), len(self._which)
         refuse_beyond_memory("sample: n", n, self._nonzeros() * NONZERO + number * deepest * 8)
         decided, _, _ = self._decided(rows, scores)
@@ -104,7 +104,7 @@ class HypergraphInference:
         return self._scored(scores, room, k)
 
     def count(self, scores: Scores) -> list[int]:
-        """Return how many structures of each factor are not forbidden, and have what is forced."""
+        """Return the number of allowed structures of each factor that have all forced slots."""
         counts = []
         for r, k in enumerate(self._which):
             mine = scores.eta_u[self._slots(r)], scores.eta_v[self._additionals(r)]
@@ -118,8 +118,8 @@ class HypergraphInference:
     def _decided(self, rows: IntArray, scores: Scores) -> tuple[Scores, FloatArray, FloatArray]:
         """Return scores with large numbers for +inf.
 
-        And for every factor what its forced slots sum to, and what the log-partition function is
-        less than if no structure has them all.
+        Also return the sum of the forced slots of every factor, and the threshold below which the
+        log-partition function shows that no structure has them all.
         """
         owner, where = self._forced(scores)
         n = len(self._which)
@@ -127,7 +127,7 @@ class HypergraphInference:
             return scores, np.zeros(n), np.full(n, -np.inf)
         magnitudes = [np.where(x < np.inf, np.where(x > -np.inf, abs(x), x), 0.0) for x in scores]
         most = self.beliefs(rows, Scores(*magnitudes)).log_partition
-        # whose multiples are exact, so that they can be taken off again
+        # a power of two: its multiples are exact and can be subtracted again
         enough: FloatArray = np.exp2(np.ceil(np.log2(2.0 * np.maximum(most, 0.0) + MARGIN)))
         eta_u = scores.eta_u.copy()
         eta_u[where] = enough[owner]
@@ -141,7 +141,7 @@ class HypergraphInference:
         return np.searchsorted(self._factors.offsets, where, side="right") - 1, where
 
     def _scored(self, scores: Scores, structures: Structures, k: int) -> Found:
-        """Return structures with their scores, those without that lack a forced slot."""
+        """Return structures with their scores, without those that lack a forced slot."""
         start, entry, value, size = structures
         n, owner = len(size), np.repeat(np.arange(len(self._which)), k)
         structure = np.repeat(np.arange(n), np.maximum(size, 0))
@@ -168,7 +168,7 @@ class HypergraphInference:
         return found
 
     def _nonzeros(self) -> int:
-        """Return how many entries one structure of each factor has at most, and one of its own."""
+        """Return the maximum number of entries of a structure of each factor."""
         return int((1 + self._header(np.arange(len(self._which)), NONZEROS)).sum())
 
     def _room(self, k: int) -> Structures:

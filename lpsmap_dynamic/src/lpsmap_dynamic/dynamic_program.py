@@ -1,4 +1,4 @@
-"""Factor types that declare a hypergraph: the best structure and all sums follow from it."""
+"""Factor types defined by a hypergraph: oracles and inference follow from it."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from lpsmap_dynamic.row import Row, different_rows
 __all__ = ["DynamicProgram"]
 
 MOST_BYTES = 1 << 28
-"""Hypergraphs that are kept, but for the latest one."""
+"""Maximum bytes of cached hypergraphs, not counting the latest one."""
 
 
 class DynamicProgram(Factor):
     """A factor type whose structures are the derivations of a hypergraph.
 
-    A type needs one method, `hypergraph`. From it follow the MAP oracle, plain and compiled, and
-    with it all that every factor has; and sums over all structures, see `FactorGraph.gibbs`:
-    log-partition functions, marginals, entropies, their derivatives, samples, the k best
-    structures, and their number.
+    A type needs one method, `hypergraph`. It determines the MAP oracle, in Python and compiled, and
+    hence everything that every factor supports; and inference over all structures, see
+    `FactorGraph.gibbs`: log-partition functions, marginals, entropies, their derivatives, samples,
+    the k best structures, and their number.
 
-    A type may still bring `solve_map`, `vertex`, `map_kernel` and `vertex_sizes` of its own, such
-    as faster ones, and a closed form. They must agree with the hypergraph.
+    A type may override `solve_map`, `vertex`, `map_kernel` and `vertex_sizes`, for example by
+    faster versions, and may have a closed form. They must agree with the hypergraph.
     """
 
     map_kernel = staticmethod(best_derivations)
@@ -50,35 +50,35 @@ class DynamicProgram(Factor):
         Parameters
         ----------
         row
-            What the factor is: the shape of its slots, its parameters, its integers. As nothing
-            else is known here, factors of equal rows share a hypergraph, which is made once.
+            The description of the factor: the shape of its slots, its parameters and integers.
+            Factors with equal rows share a hypergraph, which is built once.
         build
             ``build.edge(head, tails, slots=..., additionals=...)`` adds a hyperedge.
         """
 
     @classmethod
     def hypergraph_of(cls, row: Row) -> Hypergraph:
-        """Return the hypergraph of a row, made the first time that it is asked for."""
-        return _kept.get(cls, row)
+        """Return the hypergraph of a row, built on first use."""
+        return _cache.get(cls, row)
 
     def hypergraphs(self) -> tuple[list[Hypergraph], IntArray]:
-        """Return the different hypergraphs of the factors, and which is each factor's own."""
+        """Return the distinct hypergraphs of the factors, and the index of each factor's own."""
         rows, which = different_rows(self)
         return [self.hypergraph_of(row) for row in rows], which
 
     def inference(self) -> HypergraphInference:
-        """Return what sums over the structures of this declaration's factors."""
+        """Return the inference over the structures of this declaration's factors."""
         return HypergraphInference(self.offsets, self.n_additionals, *self.hypergraphs())
 
-    def kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:
-        """Return the different hypergraphs, if the kernel is the one that reads them."""
+    def _kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:
+        """Return the distinct hypergraphs, if the kernel is the generic one that reads them."""
         if type(self).map_kernel is not best_derivations:
-            return super().kernel_integers()
+            return super()._kernel_integers()
         found, which = self.hypergraphs()
         return [hypergraph.code for hypergraph in found], which
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> Hashable:
-        """Return what the best structure has on, as pairs of an entry and how often."""
+        """Return the best structure as pairs of an entry and its count."""
         code = self.hypergraph_of(Row.of_view(self)).code
         u, v = (np.array([0, np.size(x)]) for x in (eta_u, eta_v))
         place = np.array([[0, len(code)]])
@@ -95,7 +95,7 @@ class DynamicProgram(Factor):
         return tuple(sorted(zip(found.entry[:n].tolist(), found.value[:n].tolist(), strict=True)))
 
     def vertex(self, y: Any) -> tuple[FloatArray, FloatArray]:
-        """Return what structure `y` has on."""
+        """Return the vertex of structure `y`."""
         arity = math.prod(self.event_shape)
         dense = np.zeros(arity + self.n_additionals)
         for entry, value in y:
@@ -117,13 +117,13 @@ class DynamicProgram(Factor):
 
     @classmethod
     def vertex_sizes(cls, factors: Factors) -> IntArray:
-        """Return the largest numbers of nonzeros that derivations have."""
+        """Return the maximum numbers of nonzeros of derivations."""
         sizes: IntArray = factors.integers[factors.integer_ranges[:, 0] + NONZEROS]
         return sizes
 
 
-class _Kept:
-    """The hypergraphs that were asked for last."""
+class _HypergraphCache:
+    """An LRU cache of hypergraphs."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -131,7 +131,7 @@ class _Kept:
         self._bytes = 0
 
     def get(self, factor_type: type[DynamicProgram], row: Row) -> Hypergraph:
-        """Return the hypergraph of a type's row."""
+        """Return the hypergraph of a row of a factor type."""
         key = (factor_type, row)
         with self._lock:
             if key in self._found:
@@ -146,4 +146,4 @@ class _Kept:
             return found
 
 
-_kept = _Kept()
+_cache = _HypergraphCache()

@@ -1,4 +1,4 @@
-"""A hypergraph as one array of integers, which is how kernels get it."""
+"""The encoding of a hypergraph as one array of integers, for kernels."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = [
 ]
 
 ITEMS, NONZEROS, DEPTH, HEADER = 0, 3, 4, 5
-"""Numbers in front: items, hyperedges, entries, the most nonzeros of a structure, and the most
-hyperedges of a derivation; then the arrays."""
+"""Positions in the header: the numbers of items, hyperedges and entries, the maximum number of
+nonzeros of a structure and of hyperedges of a derivation; the arrays follow."""
 
 LOOK_PERIOD = 10_000
-"""A pass over more hyperedges than this looks now and then at whether it is to go on."""
+"""A pass checks for interrupts every this many hyperedges."""
 
 
 class Edges(NamedTuple):
@@ -40,8 +40,7 @@ class Edges(NamedTuple):
         (I + 1,) item i, counted from 1, is the head of the hyperedges ``first_edge[i - 1]`` to
         ``first_edge[i]``. The last item is the goal.
     tails
-        (2 E,) two for every hyperedge: items, or 0 for none, which every table has a neutral number
-        for.
+        (2 E,) two for every hyperedge: items, or 0 for none; tables have a neutral value there.
     first_entry
         (E + 1,) hyperedge e switches on ``entries[first_entry[e] : first_entry[e + 1]]``.
     entries
@@ -64,7 +63,7 @@ def encoded(edges: Edges, most_nonzeros: int, most_edges: int) -> IntArray:
 
 @kernel
 def edges_of(integers: IntArray, begin: int) -> Edges:
-    """Return views of integers, those of a hypergraph that begins at some place."""
+    """Return views of the hypergraph that begins at a position of an array."""
     n_items, n_edges, n_entries = integers[begin], integers[begin + 1], integers[begin + 2]
     a = begin + HEADER
     b = a + n_items + 1
@@ -75,7 +74,7 @@ def edges_of(integers: IntArray, begin: int) -> Edges:
 
 @leaf
 def largest_of(rows: IntArray, factors: Factors, word: int) -> int:
-    """Return the largest number at a place of the headers of some factors, 0 for none."""
+    """Return the maximum of a header entry over factors, 0 for no factors."""
     largest = 0
     for r in rows:
         largest = max(largest, factors.integers[factors.integer_ranges[r, 0] + word])
@@ -84,7 +83,7 @@ def largest_of(rows: IntArray, factors: Factors, word: int) -> int:
 
 @leaf
 def own_score(edges: Edges, e: int, arity: int, eta_u: FloatArray, eta_v: FloatArray) -> float:
-    """Return the summed scores of what a hyperedge switches on."""
+    """Return the total score of the entries of a hyperedge."""
     score = 0.0
     for k in range(edges.first_entry[e], edges.first_entry[e + 1]):
         entry = edges.entries[k]
@@ -96,16 +95,16 @@ def own_score(edges: Edges, e: int, arity: int, eta_u: FloatArray, eta_v: FloatA
 def switch_on(
     edges: Edges, e: int, place: IntArray, at: int, entry: IndexArray, value: FloatArray
 ) -> int:
-    """Add what a hyperedge switches on to a sparse vector, and return where it ends.
+    """Add the entries of a hyperedge to a sparse vector, and return its end.
 
     Parameters
     ----------
     edges, e
         The hyperedge.
     place
-        For every entry where it stands in the vector, or -1.
+        For every entry, its position in the vector, or -1.
     at
-        Where the vector ended.
+        The end of the vector.
     entry, value
         The vector.
     """

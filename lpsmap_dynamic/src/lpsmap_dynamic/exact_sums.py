@@ -1,4 +1,4 @@
-"""Sums in two floats that are exact together, where huge numbers hide the digits of small ones."""
+"""Exact sums as pairs of floats, for sums of huge and small numbers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from lpsmap_core.api import FloatArray, IntArray
 __all__ = ["add_exactly", "sum_exactly"]
 
 PLAIN = 1e3
-"""Numbers up to this are summed plainly: they lose no digit that matters."""
+"""Numbers up to this are summed in plain arithmetic, with negligible rounding errors."""
 
 
 def sum_exactly(owner: IntArray, values: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:
-    """Return the sums of `n` groups of finite numbers, and what these sums lack.
+    """Return the sums of `n` groups of finite numbers, and their rounding errors.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def sum_exactly(owner: IntArray, values: FloatArray, n: int) -> tuple[FloatArray
 
 
 def add_exactly(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the sums of `a` and `b`, and what these lack (Knuth)."""
+    """Return the sums of `a` and `b`, and their rounding errors (Knuth)."""
     with np.errstate(invalid="ignore", over="ignore"):
         total = a + b
         of_b = total - a

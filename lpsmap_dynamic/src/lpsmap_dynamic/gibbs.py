@@ -16,64 +16,67 @@ from lpsmap_core.api import (
     IntArray,
     Vertices,
     checked_count,
+    flipped_slots,
     forget_unused,
+    name_of_factor,
     real_numbers,
     refuse_beyond_memory,
+    slot_values,
 )
 from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly
 
 __all__ = ["Gibbs"]
 
 STRUCTURE = 64
-"""Bytes that a structure takes at least."""
+"""Minimum bytes of a structure."""
 
 MANY = 1000
-"""More than that many structures are asked for only if there are as many."""
+"""Requests for more structures are limited to their exact number."""
 
-LARGEST = 1e300
-"""Magnitudes of scores that sums of float64 certainly hold."""
+LARGEST_SUMMABLE = 1e300
+"""Maximum magnitude of scores whose float64 sums cannot overflow."""
 
 
 class Gibbs:
-    """The Gibbs distributions of a declaration's factors, each by itself.
+    """The Gibbs distributions of the factors of a declaration, independent of each other.
 
-    A structure's score is the sum of the scores of the variables that it has on, and of its
-    additionals; its probability is ``exp(score) / Z``. For sequences that is a linear-chain
-    conditional random field (Lafferty et al. 2001). Other factors of the graph do not count, and
-    nothing has to be solved. Made by `FactorGraph.gibbs`.
+    The score of a structure is the sum of the scores of its variables that are on, and of its
+    additionals; its probability is ``exp(score) / Z``. For sequences this is a linear-chain
+    conditional random field (Lafferty et al. 2001). Other factors of the graph are ignored, and no
+    solve is needed. Created by `FactorGraph.gibbs`.
 
     Parameters
     ----------
     factor
         The declaration.
     scores
-        (n_variables,) scores of the graph's variables.
+        (n_variables,) scores of the variables of the graph.
     additionals
         (n_factors, n_additionals) scores of the factors' additionals.
 
     Raises
     ------
     TypeError
-        If the type sums over no structures, see `Factor.log_partition`; samples, the k best and
-        their number ask for `Factor.inference`.
+        If the type has no log-partition function, see `Factor.log_partition`; samples, the k best
+        structures and counts need `Factor.inference`.
     ValueError
-        If a factor has a variable twice.
+        If a factor contains a variable twice.
 
     Notes
     -----
-    Scores of -inf forbid. A factor of which every structure is forbidden has a log-partition
-    function of -inf, zeros for marginals and entropy, and no samples; one with a NaN or +inf among
-    its scores has NaN for all of them. Both leave the other factors as they are.
+    Scores of -inf forbid. If every structure of a factor is forbidden, its log-partition function
+    is -inf, marginals and entropy are zero, and it has no samples; if a score is NaN or +inf, all
+    results of the factor are NaN. Neither affects other factors.
     """
 
     def __init__(self, factor: Factor, scores: FloatArray, additionals: FloatArray) -> None:
         self.factor, self._n_variables = factor, len(scores)
         self._sums = factor.log_partition()
-        self._index = factor.links(factor.variables.index)
-        self._negated = factor.links(factor.variables.negated)
+        self._index = slot_values(factor, factor.variables.index)
+        self._negated = slot_values(factor, factor.variables.negated)
         self._owner = np.repeat(np.arange(factor.n_factors), np.diff(factor.offsets))
-        if factor.variables.span is None:  # a block as it was made has each variable once
-            _refuse_repeats(factor, self._owner, self._index)
+        if factor.variables.span is None:  # a whole block contains each variable once
+            _check_distinct(factor, self._owner, self._index)
         scores = scores.copy()
         (additionals,) = forget_unused([factor], scores, [additionals])
         of_slots = scores[self._index]
@@ -100,9 +103,9 @@ class Gibbs:
 
     @property
     def marginals(self) -> Any:
-        """Probabilities that variables are on, in the shape and the sense of the factor's view.
+        """Probabilities that the slots are on, in the shape of the factor's view.
 
-        Zeros beyond a factor's `lengths`, and outside its mask.
+        They are zero beyond the `lengths` of a factor and outside its mask.
         """
         return self._placed(self._beliefs.m)
 
@@ -114,19 +117,19 @@ class Gibbs:
     def jvp(
         self, d_scores: npt.ArrayLike, d_additionals: npt.ArrayLike | None = None
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return how log-partition functions, marginals and additionals change along a direction.
+        """Return the tangents of log-partition functions, marginals and additionals.
 
         Parameters
         ----------
         d_scores
-            (n_variables,) change of the scores of the graph's variables.
+            (n_variables,) tangent of the scores of the graph's variables.
         d_additionals
-            Change of the scores of the factor's additionals, in their shape; None for none.
+            Tangent of the scores of the factor's additionals, in their shape; None for zero.
 
         Returns
         -------
         tuple
-            In the shapes of `log_partition`, `marginals` and `additionals`.
+            Tangents in the shapes of `log_partition`, `marginals` and `additionals`.
         """
         d = np.asarray(d_scores, dtype=np.float64)[self._index]
         d_v = np.zeros(self._scores.eta_v.shape)
@@ -147,19 +150,19 @@ class Gibbs:
     # ---------------------------------------------------------------- some structures
 
     def sample(self, n: int = 1, seed: Any = None) -> Distributions:
-        """Draw structures of every factor, independently, with replacement.
+        """Sample structures of every factor, independently, with replacement.
 
         Parameters
         ----------
         n
-            How many.
+            The number of samples.
         seed
-            A ``numpy.random.Generator``, or what ``numpy.random.default_rng`` makes one from.
+            A ``numpy.random.Generator``, or a seed for ``numpy.random.default_rng``.
 
         Returns
         -------
         Distributions
-            Of `n` structures of probability ``1 / n`` each.
+            `n` structures with probability ``1 / n`` each.
         """
         n = checked_count("sample: n", n)
         refuse_beyond_memory("sample: n", n, STRUCTURE * self.factor.n_factors)
@@ -168,12 +171,12 @@ class Gibbs:
         return self._distributions(found, 1.0 / n)
 
     def k_best(self, k: int) -> Distributions:
-        """Return the `k` likeliest structures of every factor, the likeliest first.
+        """Return the `k` most likely structures of every factor, the most likely first.
 
         Returns
         -------
         Distributions
-            Of the structures with their probabilities; fewer where there are no more.
+            The structures with their probabilities; fewer than `k` if no more exist.
         """
         k = checked_count("k_best: k", k)
         refuse_beyond_memory("k_best: k", k, STRUCTURE * self.factor.n_factors)
@@ -191,23 +194,23 @@ class Gibbs:
         ----------
         variables
             ``(*batch_shape, *event_shape)`` zeros and ones as in ``variables`` of a structure, such
-            as what is observed; or ``(*batch_shape, K, *event_shape)``, as those that `sample` and
-            `k_best` return.
+            as observed labels; or ``(*batch_shape, K, *event_shape)``, as returned by `sample` and
+            `k_best`.
         additionals
-            Their additionals, with the same axes in front; None for a factor without.
+            Their additionals, with the same leading axes; None for a factor without additionals.
 
         Returns
         -------
         array
-            ``(*batch_shape,)`` or ``(*batch_shape, K)``; NaN where every structure is forbidden. It
-            is not checked that they are structures.
+            ``(*batch_shape,)`` or ``(*batch_shape, K)``; NaN if every structure is forbidden. The
+            arguments are not validated to be structures.
 
         Raises
         ------
         TypeError
-            If they are no numbers.
+            If they are not numbers.
         ValueError
-            If a shape does not fit.
+            If a shape does not match.
         """
         factor = self.factor
         x = real_numbers("log_probability: variables", variables).astype(np.float64)
@@ -215,21 +218,22 @@ class Gibbs:
         middle = x.shape[batch : batch + x.ndim - len(shape)]
         if len(middle) > 1 or x.shape != (*shape[:batch], *middle, *shape[batch:]):
             raise ValueError(
-                f"log_probability: variables has shape {x.shape}; expected {shape}, with one more "
-                "axis behind the batch for several structures."
+                f"log_probability: variables has shape {x.shape}; expected {shape}, with an "
+                "additional axis after the batch for several structures."
             )
         n, k = factor.n_factors, math.prod(middle)
         x = x.reshape(n, k, math.prod(factor.event_shape)).swapaxes(0, 1)
         keep = np.ones(x.shape[1:], dtype=np.bool_) if factor.keep is None else factor.keep
         slots = x[:, keep.reshape(x.shape[1:])]
-        if factor.flipped is not None:
-            slots = np.where(factor.links(factor.flipped), 1.0 - slots, slots)
+        flipped = flipped_slots(factor)
+        if flipped is not None:
+            slots = np.where(flipped, 1.0 - slots, slots)
         extra = self._extra(additionals, n, k)
         found = self._log_probabilities(slots, extra, np.repeat(np.arange(n), factor.n_additionals))
         return found.reshape(*shape[:batch], *middle)
 
     def _extra(self, additionals: Any, n: int, k: int) -> FloatArray:
-        """Return (k, ...) given additionals of k structures of each of n factors."""
+        """Return the given additionals of k structures of each of n factors as (k, ...)."""
         shape = n, k, self.factor.n_additionals
         if additionals is None:
             additionals = np.zeros((n, k, 0))
@@ -244,7 +248,7 @@ class Gibbs:
     def _log_probabilities(
         self, slots: FloatArray, additionals: FloatArray, owner: IntArray
     ) -> Any:
-        """Return (n_factors, k) numbers of (k, ...) structures; `owner` is of the additionals."""
+        """Return (n_factors, k) log-probabilities; `owner` is the factor of each additional."""
         n, k = self.factor.n_factors, len(slots)
         rows, entries = [np.empty(0, dtype=np.int64)], [np.empty(0)]
         for values, factors, own in (
@@ -265,18 +269,18 @@ class Gibbs:
         return found
 
     def _less_log_partition(self, score: FloatArray, rest: FloatArray, owner: IntArray) -> Any:
-        """Return log-probabilities of structures, whose slots' scores are given in two parts.
+        """Return log-probabilities of structures, whose scores are given as exact pairs.
 
-        Before they are rounded, so that huge scores that all structures have cancel.
+        Subtracting before rounding lets huge scores common to all structures cancel.
         """
         high, low = self._log_partition_of_slots
         with np.errstate(invalid="ignore"):
             return (score - high[owner]) + (rest - low[owner])
 
     def count(self) -> npt.NDArray[np.object_]:
-        """Return ``(*batch_shape,)`` numbers of structures that are not forbidden.
+        """Return ``(*batch_shape,)`` numbers of allowed structures.
 
-        Python's own integers, exact however large.
+        These are exact Python integers.
         """
         counts = self.factor.inference().count(self._scores)
         return np.array([*counts, None], dtype=object)[:-1].reshape(self.factor.batch_shape)
@@ -285,14 +289,14 @@ class Gibbs:
 
     @property
     def _log_partition(self) -> tuple[FloatArray, FloatArray]:
-        """(n_factors,) log-partition functions, and what they lack."""
+        """(n_factors,) log-partition functions, and their rounding errors."""
         high, low = self._log_partition_of_slots
         total, lost = add_exactly(high, self._constant[0])
         return total, lost + low + self._constant[1]
 
     @property
     def _log_partition_of_slots(self) -> tuple[FloatArray, FloatArray]:
-        """The same without the variables that are on while their slots are off."""
+        """The same without the constants of negated variables."""
         found = self._beliefs
         none = np.zeros(len(found.log_partition))
         return found.log_partition, none if found.remainder is None else found.remainder
@@ -300,38 +304,39 @@ class Gibbs:
     @functools.cached_property
     def _beliefs(self) -> Beliefs:
         found = self._sums.beliefs(self._rows, self._scores)
-        self._refuse_overflow(found.log_partition)
+        self._check_overflow(found.log_partition)
         if self._wrong.any():
             found.log_partition[self._wrong] = found.entropy[self._wrong] = np.nan
             found.m[self._wrong[self._owner]] = np.nan
             found.n.reshape(self.factor.n_factors, -1)[self._wrong] = np.nan
         return found
 
-    def _refuse_overflow(self, log_partition: FloatArray) -> None:
-        """Refuse scores of which sums are infinite.
+    def _check_overflow(self, log_partition: FloatArray) -> None:
+        """Raise an error if sums of scores overflow.
 
         Raises
         ------
         ValueError
-            If a log-partition function is, though structures are allowed and scores are finite.
+            If a log-partition function is infinite although structures are allowed and scores are
+            finite.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             doubtful = ~np.isfinite(log_partition + self._constant[0])
         rows = np.flatnonzero(doubtful & ~self._wrong)
         if rows.size:
             largest = self._largest_finite()
-            rows = rows[largest[rows] > LARGEST]
+            rows = rows[largest[rows] > LARGEST_SUMMABLE]
             plain = (np.where(np.isfinite(x), 0.0, x) for x in self._scores)
             allowed = self._sums.beliefs(rows, Scores(*plain)).log_partition[rows] > -np.inf
             for r in rows[allowed].tolist():
+                name = name_of_factor(self.factor, r)
                 raise ValueError(
-                    f"gibbs: {self.factor.name_of(r)} of {self.factor!r} has scores of up to "
-                    f"{largest[r]:.3g}, whose sums float64 cannot hold; expected smaller ones. Use "
-                    "-inf for what is forbidden."
+                    f"gibbs: {name} of {self.factor!r} has scores of up to {largest[r]:.3g}, whose "
+                    "sums overflow float64; expected smaller scores. Use -inf to forbid."
                 )
 
     def _largest_finite(self) -> FloatArray:
-        """(n_factors,) the largest magnitudes of the scores that are finite."""
+        """(n_factors,) the maximum absolute finite scores."""
         largest, factors = np.zeros(self.factor.n_factors), np.arange(self.factor.n_factors)
         owners = self._owner, np.repeat(factors, self.factor.n_additionals)
         for scores, owner in zip(self._scores, owners, strict=True):
@@ -344,11 +349,11 @@ class Gibbs:
         return (0,) if given is None else tuple(given.shape)
 
     def _placed(self, values: FloatArray, tangent: bool = False) -> FloatArray:
-        """Return numbers of the slots in the shape of the variables."""
+        """Return values of the slots in the shape of the variables."""
         factor = self.factor
         shape = factor.variables.shape
-        if factor.flipped is not None:
-            flipped = factor.links(factor.flipped)
+        flipped = flipped_slots(factor)
+        if flipped is not None:
             values = np.where(flipped, -values if tangent else 1.0 - values, values)
         if factor.keep is None:
             return values.reshape(shape)
@@ -357,7 +362,7 @@ class Gibbs:
         return placed
 
     def _distributions(self, found: Found, probability: float | None = None) -> Distributions:
-        """Return what was found, of the given probability or of its own."""
+        """Return structures as distributions, with the given probability or their own."""
         start, entry, value, size = found.structures
         chosen = np.flatnonzero(size >= 0)
         n = len(size) // max(self.factor.n_factors, 1)
@@ -377,7 +382,7 @@ class Gibbs:
         high, low = self._constant
         score, lost = add_exactly(score, high[owner])
         scores = score + (lost + rest + low[owner])
-        return _Chosen(self.factor, vertices, scores, self._n_variables)
+        return _GibbsStructures(self.factor, vertices, scores, self._n_variables)
 
     def _scores_of(self, owner: IntArray, number: IntArray) -> FloatArray:
         """Return the scores of entries of factors, zeros for forced ones."""
@@ -389,35 +394,35 @@ class Gibbs:
 
 
 def _unforced(eta_u: FloatArray) -> FloatArray:
-    """Return scores of slots, zeros for those that are forced: their variables are forbidden."""
+    """Return scores of slots, zeros for forced slots, whose variables are forbidden."""
     return np.where(eta_u == np.inf, 0.0, eta_u)
 
 
-class _Chosen(Distributions):
-    """Some structures of Gibbs distributions: their probabilities do not follow the marginals."""
+class _GibbsStructures(Distributions):
+    """Structures of Gibbs distributions; their probabilities are not functions of the marginals."""
 
     def pull_back(self, d_probabilities: npt.ArrayLike) -> FloatArray:
-        """Refuse."""
-        raise _no_function()
+        """Raise an error."""
+        raise _no_derivative_error()
 
     def push_forward(self, d_values: npt.ArrayLike) -> FloatArray:
-        """Refuse."""
-        raise _no_function()
+        """Raise an error."""
+        raise _no_derivative_error()
 
 
-def _no_function() -> TypeError:
+def _no_derivative_error() -> TypeError:
     return TypeError(
-        "the probabilities of samples and of the k best structures are no function of the "
+        "the probabilities of samples and of the k best structures are not functions of the "
         "marginals; expected structures of a solution. Gibbs.log_probability has derivatives."
     )
 
 
-def _refuse_repeats(factor: Factor, owner: IntArray, index: IntArray) -> None:
+def _check_distinct(factor: Factor, owner: IntArray, index: IntArray) -> None:
     order = np.lexsort((index, owner))
     same = (np.diff(owner[order]) == 0) & (np.diff(index[order]) == 0)
     if same.any():
         i = int(owner[order[np.flatnonzero(same)[0]]])
         raise ValueError(
-            f"gibbs: {factor.name_of(i)} of {factor!r} has a variable twice; expected different "
-            "variables, whose scores count once."
+            f"gibbs: {name_of_factor(factor, i)} of {factor!r} contains a variable twice; expected "
+            "distinct variables."
         )

@@ -1,8 +1,8 @@
 """Sums over all derivations: log-partition, marginals, entropy, and their derivatives.
 
-The inside pass keeps for every hyperedge its *local* probability: that of being the one by which
-its head is derived. All else is sums and products of these, without an exponential and without
-overflow: an item's probability is that of the hyperedges it is a tail of (Li & Eisner 2009).
+The inside pass stores the *local* probability of every hyperedge: its probability given its head.
+All other quantities are sums and products of these, without exponentials and without overflow: the
+probability of an item is the sum over the hyperedges of which it is a tail (Li & Eisner 2009).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ __all__ = [
 
 
 PLAIN = 1e3
-"""Scores up to this are summed in one float, larger ones in two: masks may hide all digits."""
+"""Scores up to this are summed in one float, larger ones in two, since masks would absorb other
+scores."""
 
 
 @leaf
@@ -37,21 +38,22 @@ def inside(
     local: FloatArray,
     doubt: FloatArray,
 ) -> float:
-    """Return the goal's log-partition function, by a log-sum-exp for every item.
+    """Return the log-partition function of the goal, by a log-sum-exp for every item.
 
     Parameters
     ----------
     edges
         The hypergraph.
     arity, eta_u, eta_v
-        The factor's scores, any of them -inf.
+        The scores of the factor; -inf is allowed.
     total, rest
-        The result: for I + 1 items, the log of the summed weights of their derivations, and what is
-        to be added to it; -inf for an item of which all derivations are forbidden.
+        Outputs for I + 1 items: the log of the summed weights of derivations, and its rounding
+        error; -inf if all derivations are forbidden.
     local
-        The result: for every hyperedge its probability given its head; zeros below such an item.
+        Output: for every hyperedge, its probability given its head; zeros for a head without
+        derivations.
     doubt
-        The result: for I + 1 items the entropy of these probabilities.
+        Output: for I + 1 items, the entropy of these probabilities.
     """
     first_edge, tails = edges.first_edge, edges.tails
     total[0] = rest[0] = 0.0
@@ -89,9 +91,9 @@ def local_scores(
     rest: FloatArray,
     local: FloatArray,
 ) -> None:
-    """Write what `inside` does, but the logarithms of local probabilities.
+    """Write the same as `inside`, but with logarithms of local probabilities.
 
-    Those of a derivation sum to its log-probability, however large the scores are.
+    Their sum over a derivation is its log-probability, for scores of any size.
     """
     first_edge = edges.first_edge
     total[0] = rest[0] = 0.0
@@ -120,7 +122,8 @@ def _normalise(
 ) -> float:
     """Write probabilities for scores, and their entropy; return the logarithm of the mass.
 
-    The mass is in units of the best. What the others add may be small, and has all its digits.
+    The mass is relative to the best. The contribution of the others has full precision even if it
+    is small.
     """
     best = others = below = 0.0
     for e in range(first, last):
@@ -155,9 +158,9 @@ def _compare(
     rest: FloatArray,
     local: FloatArray,
 ) -> tuple[float, float]:
-    """Write by how much an item's hyperedges score more than its best; return the best's score.
+    """Write the scores of an item's hyperedges relative to its best; return the best score.
 
-    All in two floats that are exact together, so that nothing depends on how large scores are.
+    All scores are exact pairs of floats, so the result does not depend on their size.
     """
     first, last = edges.first_edge[item], edges.first_edge[item + 1]
     most, more = -np.inf, 0.0
@@ -183,7 +186,7 @@ def _score_in_two(
     total: FloatArray,
     rest: FloatArray,
 ) -> tuple[float, float]:
-    """Return the score of a hyperedge and what its tails sum to."""
+    """Return the score of a hyperedge including its tails, as an exact pair."""
     left, right = edges.tails[2 * e], edges.tails[2 * e + 1]
     high, low = two_sum(total[left], total[right])
     low += rest[left] + rest[right]
@@ -196,7 +199,7 @@ def _score_in_two(
 
 @leaf
 def has_large(scores: FloatArray) -> bool:
-    """Whether a finite score is larger than plain ones; counted, as vector instructions do."""
+    """Return whether a finite score exceeds `PLAIN`; counting allows vector instructions."""
     n = 0
     for score in scores:
         magnitude = abs(score)
@@ -206,7 +209,7 @@ def has_large(scores: FloatArray) -> bool:
 
 @leaf
 def two_sum(a: float, b: float) -> tuple[float, float]:
-    """Return a sum, and what it lacks of the exact one (Knuth)."""
+    """Return a sum and its rounding error (Knuth)."""
     total = a + b
     if not abs(total) < np.inf:
         return total, 0.0
@@ -231,11 +234,11 @@ def _outside(
     edges, arity
         The hypergraph, and the number of slots.
     local, doubt
-        Of `inside`.
+        The outputs of `inside`.
     reach
-        Memory for I + 1 items: how often each is expected in a derivation.
+        Workspace for I + 1 items: the expected count of each in a derivation.
     m, n
-        The result.
+        The outputs.
     """
     first_edge, tails, first_entry = edges.first_edge, edges.tails, edges.first_entry
     n_items, entropy = len(first_edge) - 1, 0.0
@@ -274,7 +277,7 @@ def _tangent(
     d_total: FloatArray,
     d_local: FloatArray,
 ) -> None:
-    """Write how totals and local probabilities change along a change of the scores."""
+    """Write the tangents of totals and local probabilities along a direction of the scores."""
     first_edge, tails = edges.first_edge, edges.tails
     d_total[0] = 0.0
     for i in range(len(first_edge) - 1):
@@ -300,7 +303,7 @@ def _outside_tangent(
     out_u: FloatArray,
     out_v: FloatArray,
 ) -> None:
-    """Write how the marginals change: the derivative of `_outside`."""
+    """Write the tangents of the marginals, the derivative of `_outside`."""
     first_edge, tails, first_entry = edges.first_edge, edges.tails, edges.first_entry
     n_items = len(first_edge) - 1
     out_u[:], out_v[:] = 0.0, 0.0
@@ -338,8 +341,8 @@ def beliefs_of(
 ) -> None:
     """Write log-partition functions, entropies and marginals of the factors in `rows`.
 
-    A factor of which every structure is forbidden has the log-partition function -inf and zeros for
-    the rest.
+    If every structure of a factor is forbidden, the log-partition function is -inf, and the other
+    outputs are zero.
     """
     offsets, extra = factors.offsets, factors.additional_offsets
     n_items, n_edges = largest_of(rows, factors, 0), largest_of(rows, factors, 1)
@@ -365,10 +368,10 @@ def hessian_products(
     out_u: FloatArray,
     out_v: FloatArray,
 ) -> None:
-    """Write the changes of the marginals of the factors in `rows` along a change of the scores.
+    """Write the tangents of the marginals of the factors in `rows` along a direction.
 
-    These are products with the Hessian of the log-partition function, the covariance of structures:
-    a second pass over what the first one does, with tangents.
+    These are products with the Hessian of the log-partition function, the covariance of structures,
+    by forward differentiation of both passes.
     """
     offsets, extra = factors.offsets, factors.additional_offsets
     n_items, n_edges = largest_of(rows, factors, 0), largest_of(rows, factors, 1)

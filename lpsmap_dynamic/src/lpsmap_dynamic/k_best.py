@@ -21,17 +21,17 @@ from lpsmap_dynamic.inside_outside import has_large, local_scores
 __all__ = ["k_best_of"]
 
 
-class Ranked(NamedTuple):
+class RankedDerivations(NamedTuple):
     """The best derivations of every item: rank j of item i is number ``i * k + j``.
 
     Attributes
     ----------
     score
-        The best first.
+        The scores, the best first.
     edge, left, right
         The hyperedge, and the ranks of the derivations of its two tails.
     length
-        How many an item has.
+        The number of derivations of each item.
     """
 
     score: FloatArray
@@ -42,7 +42,7 @@ class Ranked(NamedTuple):
 
 
 class Heap(NamedTuple):
-    """Candidates for the next rank of an item, the best on top."""
+    """A heap of candidates for the next rank of an item."""
 
     score: FloatArray
     edge: IntArray
@@ -52,7 +52,7 @@ class Heap(NamedTuple):
 
 @leaf
 def _better(heap: Heap, i: int, j: int) -> bool:
-    """Whether one candidate comes before another: by score, then in the order of declaration."""
+    """Return whether one candidate precedes another: by score, then by order of declaration."""
     if heap.score[i] != heap.score[j]:
         return bool(heap.score[i] > heap.score[j])
     if heap.edge[i] != heap.edge[j]:
@@ -72,7 +72,7 @@ def _swap(heap: Heap, i: int, j: int) -> None:
 
 @leaf
 def _push(heap: Heap, size: int, score: float, edge: int, left: int, right: int) -> int:
-    """Put a candidate on the heap, unless it is forbidden; return the heap's size."""
+    """Push a candidate, unless it is forbidden; return the size of the heap."""
     if not score > -np.inf:
         return size
     heap.score[size], heap.edge[size] = score, edge
@@ -86,7 +86,7 @@ def _push(heap: Heap, size: int, score: float, edge: int, left: int, right: int)
 
 @leaf
 def _pop(heap: Heap, size: int) -> int:
-    """Take the best candidate off the heap; return the heap's size."""
+    """Pop the best candidate; return the size of the heap."""
     size -= 1
     _swap(heap, 0, size)
     i = 0
@@ -106,14 +106,14 @@ def _rank(
     edges: Edges,
     k: int,
     weight: FloatArray,
-    ranked: Ranked,
+    ranked: RankedDerivations,
     heap: Heap,
 ) -> None:
     """Find the k best derivations of every item (Huang & Chiang 2005, Algorithm 2).
 
-    `weight` has the hyperedges' own scores, or their local log-probabilities, which rank alike.
-    The next candidates after ranks (a, b) of a hyperedge's tails are (a, b + 1), and (a + 1, 0) if
-    b is 0: each pair comes once, and after a better one.
+    `weight` contains the scores of hyperedges, or their local log-probabilities, which give the
+    same ranking. The candidates after ranks (a, b) of the tails of a hyperedge are (a, b + 1), and
+    (a + 1, 0) if b is 0: each pair is generated once, after a better one.
     """
     first_edge, tails = edges.first_edge, edges.tails
     score, length = ranked.score, ranked.length
@@ -152,14 +152,14 @@ def _write(
     edges: Edges,
     k: int,
     rank: int,
-    ranked: Ranked,
+    ranked: RankedDerivations,
     stack: IntArray,
     place: IntArray,
     start: int,
     entry: IndexArray,
     value: FloatArray,
 ) -> int:
-    """Write what the goal's derivation of some rank switches on; return how many nonzeros."""
+    """Write the entries of the goal's derivation with a rank; return the number of nonzeros."""
     tails = edges.tails
     stack[0] = (len(edges.first_edge) - 1) * k + rank
     top, at = 1, start
@@ -193,16 +193,16 @@ def k_best_of(
     Parameters
     ----------
     rows, factors, scores
-        As of a MAP kernel; scores may be -inf.
+        As in a MAP kernel; scores may be -inf.
     k
-        How many are wanted.
+        The number of structures.
     structures
-        The result: rank j of factor r has number ``r * k + j``. Of size -1 where there is none.
+        Output: rank j of factor r has index ``r * k + j``, and size -1 if it does not exist.
     """
     offsets, extra = factors.offsets, factors.additional_offsets
     start, entry, value, size = structures
     n = k * (largest_of(rows, factors, 0) + 1)
-    ranked = Ranked(
+    ranked = RankedDerivations(
         np.empty(n),
         np.empty(n, dtype=np.int64),
         np.empty(n, dtype=np.int64),

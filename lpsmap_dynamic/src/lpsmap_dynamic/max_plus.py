@@ -27,19 +27,19 @@ def best_derivation(
     best: FloatArray,
     choice: IntArray,
 ) -> float:
-    """Find the best derivation of every item, and return the goal's score.
+    """Find the best derivation of every item, and return the score of the goal.
 
-    Knuth's (1977) generalisation of best paths, on a topological order (Huang 2008): among equal
-    hyperedges the first that was declared wins.
+    Knuth's (1977) generalisation of best paths, in topological order (Huang 2008); ties go to the
+    hyperedge declared first.
 
     Parameters
     ----------
     edges
         The hypergraph.
     arity, eta_u, eta_v
-        The factor's scores.
+        The scores of the factor.
     best, choice
-        The result, for I + 1 items: scores, and numbers of hyperedges.
+        Outputs for I + 1 items: scores, and indices of hyperedges.
     """
     first_edge, tails = edges.first_edge, edges.tails
     best[0] = 0.0
@@ -71,18 +71,18 @@ def write_derivation(
     entry: IndexArray,
     value: FloatArray,
 ) -> int:
-    """Write what the derivation by chosen hyperedges switches on; return how many nonzeros.
+    """Write the entries of the derivation by chosen hyperedges; return the number of nonzeros.
 
     Parameters
     ----------
     edges, choice
-        The hypergraph, and for every item a hyperedge.
+        The hypergraph, and the chosen hyperedge of every item.
     stack
-        Memory for as many items as a derivation has hyperedges, and one.
+        Workspace for one more item than a derivation has hyperedges.
     place
-        For every entry -1, on entry and on return.
+        Workspace: -1 for every entry, on entry and on return.
     start, entry, value
-        Where the nonzeros go.
+        Outputs: the nonzeros.
     """
     tails = edges.tails
     stack[0] = len(edges.first_edge) - 1
@@ -104,7 +104,7 @@ def write_derivation(
 def best_derivations(
     rows: IntArray, factors: Factors, scores: Scores, structures: Structures
 ) -> None:
-    """Find the best structure of every factor in `rows`: a MAP kernel for any hypergraphs."""
+    """Find the best structure of every factor in `rows`: the MAP kernel of all hypergraphs."""
     offsets, extra = factors.offsets, factors.additional_offsets
     start, entry, value, size = structures
     n_items, deepest = largest_of(rows, factors, 0), largest_of(rows, factors, 4)

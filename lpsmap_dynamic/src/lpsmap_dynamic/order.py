@@ -1,4 +1,4 @@
-"""Which items a goal needs, in an order in which tails come before their heads."""
+"""Topological order of the items below a goal, and validation of hypergraphs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["CYCLE", "FOUND", "UNDERIVED", "on_twice", "post_order", "sizes_of_de
 FOUND, CYCLE, UNDERIVED = 0, 1, 2
 
 BLOCK = 62
-"""Slots that are looked at together, one a bit."""
+"""Number of slots that are checked together, one per bit."""
 
-MOST = 1 << 40
-"""Sizes of derivations are cut to this, since they can be exponential."""
+LARGEST_SIZE = 1 << 40
+"""Sizes of derivations are clipped to this, since they can be exponential."""
 
 
 @kernel
 def post_order(
     first_edge: IntArray, tails: IntArray, goal: int, order: IntArray
 ) -> tuple[int, int]:
-    """Write the items below a goal, tails before heads; return what was found, and where.
+    """Write the items below a goal, tails before heads; return the outcome, and its item.
 
     Parameters
     ----------
@@ -31,16 +31,16 @@ def post_order(
     tails
         (2 E,) items, or -1.
     goal
-        The item.
+        The goal item.
     order
-        (I,) the result.
+        (I,) the output.
 
     Returns
     -------
     what
-        `FOUND`; `CYCLE`; or `UNDERIVED`, for an item that is no head.
+        `FOUND`; `CYCLE`; or `UNDERIVED`, for an item that is not a head.
     number
-        How many items there are; or the item at fault.
+        The number of items, or the invalid item.
     """
     n = len(first_edge) - 1
     unseen, is_open, done = 0, 1, 2
@@ -73,10 +73,10 @@ def post_order(
 def on_twice(
     first_edge: IntArray, tails: IntArray, first_entry: IntArray, entries: IntArray, arity: int
 ) -> tuple[int, int]:
-    """Return a hyperedge below which a derivation can switch a slot on twice, and the slot.
+    """Return a hyperedge below which a derivation can switch on a slot twice, and the slot.
 
-    Derivations of tails combine freely. So it is enough to know what slots an item can have on.
-    Both are -1 if there is none; `tails` are counted from 1, as in `Edges`.
+    Derivations of tails combine freely, so it suffices to know the slots that each item can switch
+    on. Both results are -1 if there is none; `tails` are counted from 1, as in `Edges`.
     """
     n = len(first_edge) - 1
     if _ranges_are_apart(first_edge, tails, first_entry, entries, arity):
@@ -109,11 +109,11 @@ def on_twice(
 def _ranges_are_apart(
     first_edge: IntArray, tails: IntArray, first_entry: IntArray, entries: IntArray, arity: int
 ) -> bool:
-    """Return whether ranges of slots prove that no derivation switches one on twice.
+    """Return whether ranges of slots prove that no derivation switches on a slot twice.
 
-    An item's slots lie between the first and the last that a derivation has. Where positions come
-    in order, as in chains and projective trees, tails have theirs apart: one pass shows it, instead
-    of one for every `BLOCK` slots.
+    The slots of an item lie between the first and last slot of its derivations. If positions are
+    ordered, as in chains and projective trees, the ranges of tails are disjoint: one pass shows it,
+    instead of one for every `BLOCK` slots.
     """
     n = len(first_edge) - 1
     first, end = np.full(n + 1, arity), np.zeros(n + 1, dtype=np.int64)
@@ -140,13 +140,13 @@ def _ranges_are_apart(
 def sizes_of_derivations(
     first_edge: IntArray, tails: IntArray, first_entry: IntArray
 ) -> tuple[int, int]:
-    """Return the largest numbers of entries and of hyperedges in a derivation of the last item."""
+    """Return the maximum numbers of entries and of hyperedges in a derivation of the last item."""
     n = len(first_edge) - 1
     n_entries, n_edges = np.zeros(n + 1, dtype=np.int64), np.zeros(n + 1, dtype=np.int64)
     for i in range(n):
         for e in range(first_edge[i], first_edge[i + 1]):
             a, b = tails[2 * e], tails[2 * e + 1]
             entries = n_entries[a] + n_entries[b] + first_entry[e + 1] - first_entry[e]
-            n_entries[i + 1] = max(n_entries[i + 1], min(entries, MOST))
-            n_edges[i + 1] = max(n_edges[i + 1], min(n_edges[a] + n_edges[b] + 1, MOST))
+            n_entries[i + 1] = max(n_entries[i + 1], min(entries, LARGEST_SIZE))
+            n_edges[i + 1] = max(n_edges[i + 1], min(n_edges[a] + n_edges[b] + 1, LARGEST_SIZE))
     return n_entries[n], n_edges[n]

@@ -1,67 +1,78 @@
-"""What one factor of a declaration is, its scores aside."""
+"""The description of one factor of a declaration, without its scores."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lpsmap_core import Factor
-from lpsmap_core.api import IntArray
+from lpsmap_core.api import IntArray, parameters_of, row_view
 
 __all__ = ["Row", "different_rows"]
 
 
 @dataclass(frozen=True)
 class Row:
-    """All that a factor's structures can depend on, hashable; ``row["budget"]`` is a row parameter.
+    """All that a factor's structures can depend on, hashable; ``row["budget"]`` is a parameter.
 
     Attributes
     ----------
     event_shape
-        The shape of the factor's slots, whatever `lengths` and `mask` leave of this row.
+        The shape of the factor's slots, regardless of `lengths` and `mask`.
     n_additionals
-        How many additionals it has, those that it does not use included.
+        The number of its additionals, including unused ones.
     parameters
-        Its `row_parameters` by name.
+        What ``self.per_factor`` and ``self.counts`` registered, by name: numbers, or tuples.
     integer_bytes
-        Its `integer_parameter`, see `integers`.
+        What ``self.integers`` registered, see `integers`.
     """
 
     event_shape: tuple[int, ...]
     n_additionals: int = 0
-    parameters: tuple[tuple[str, float], ...] = ()
+    parameters: tuple[tuple[str, Any], ...] = ()
     integer_bytes: bytes = b""
 
     @classmethod
     def of_view(cls, view: Any) -> Row:
-        """Return the row of a `view` that `Factor.row` returned."""
-        name = view.integer_parameter
+        """Return the row of a `view` of one factor."""
+        registered = parameters_of(view)
+        name = registered.integers
         return cls(
             view.event_shape,
             view.n_additionals,
-            tuple((key, getattr(view, key)) for key in view.row_parameters),
+            tuple((key, _hashable(getattr(view, key))) for key in registered.rows),
             b"" if name is None else getattr(view, name).tobytes(),
         )
 
     @property
     def integers(self) -> IntArray:
-        """Its `integer_parameter`, flat."""
+        """Its array of integers, flat."""
         return np.frombuffer(self.integer_bytes, dtype=np.int64)
 
-    def __getitem__(self, name: str) -> float:
+    def __getitem__(self, name: str) -> Any:
         parameters = dict(self.parameters)
         if name not in parameters:
-            known = ", ".join(map(repr, parameters)) or "none, as the type declares none"
-            raise KeyError(f"row[{name!r}] is no row parameter; expected {known}.")
-        return parameters[name]
+            known = ", ".join(map(repr, parameters)) or "none, as the type registers none"
+            raise KeyError(f"row[{name!r}] is no parameter; expected {known}.")
+        value = parameters[name]
+        return np.array(value) if isinstance(value, tuple) else value
+
+
+def _hashable(value: Any) -> Any:
+    """Return a row's number as it is, and an array of them as nested tuples."""
+    return tuple(map(_hashable, value)) if np.ndim(value) else float(value)
 
 
 def different_rows(factor: Factor) -> tuple[list[Row], IntArray]:
-    """Return the different rows of a declaration, and for every factor which it is."""
-    given = None if factor.integer_parameter is None else getattr(factor, factor.integer_parameter)
-    columns = [np.diff(factor.offsets), *(getattr(factor, name) for name in factor.row_parameters)]
+    """Return the distinct rows of a declaration, and the index of each factor's row."""
+    registered = parameters_of(factor)
+    given = None if registered.integers is None else getattr(factor, registered.integers)
+    columns: list[Any] = [np.diff(factor.offsets)]
+    for name, shape in registered.rows.items():
+        columns += list(getattr(factor, name).reshape(factor.n_factors, math.prod(shape)).T)
     if factor.lengths is not None:
         columns += list(factor.lengths.T)
     if isinstance(given, tuple):
@@ -69,5 +80,5 @@ def different_rows(factor: Factor) -> tuple[list[Row], IntArray]:
         columns.append([numbers.setdefault(x.tobytes(), len(numbers)) for x in given])
     table = np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
     _, first, which = np.unique(table, axis=0, return_index=True, return_inverse=True)
-    rows = [Row.of_view(factor.row(int(i))) for i in first]
+    rows = [Row.of_view(row_view(factor, int(i))) for i in first]
     return rows, which.reshape(-1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Exact samples of structures: derivations drawn from the goal down."""
+"""Exact sampling of structures: derivations are sampled from the goal down."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def _draw(
     entry: IndexArray,
     value: FloatArray,
 ) -> int:
-    """Write what a random derivation switches on; return how many nonzeros.
+    """Write the entries of a random derivation; return the number of nonzeros.
 
     Parameters
     ----------
     edges
         The hypergraph.
     local
-        Of `inside`, where the goal has a derivation.
+        The output of `inside`; the goal must have a derivation.
     uniform
-        A number in [0, 1) for every hyperedge of the derivation.
+        A random number in [0, 1) for every hyperedge of the derivation.
     stack, place, start, entry, value
-        As of `write_derivation`.
+        As in `write_derivation`.
     """
     tails = edges.tails
     stack[0] = len(edges.first_edge) - 1
@@ -45,7 +45,7 @@ def _draw(
         chosen, below = edges.first_edge[item - 1], uniform[used]
         used += 1
         for e in range(edges.first_edge[item - 1], edges.first_edge[item]):
-            if local[e] > 0.0:  # the last one of these, if rounding leaves them below 1
+            if local[e] > 0.0:  # the last one, if the sum is below 1 because of rounding
                 chosen = e
                 if below < local[e]:
                     break
@@ -69,20 +69,20 @@ def samples_of(
     uniform: FloatArray,
     structures: Structures,
 ) -> None:
-    """Draw structures of the factors in `rows`, each with probability ``exp(score) / Z``.
+    """Sample structures of the factors in `rows`, with probability ``exp(score) / Z``.
 
     Parameters
     ----------
     rows, factors, scores
-        As of a MAP kernel.
+        As in a MAP kernel.
     n_samples
-        For each factor.
+        The number of samples of each factor.
     uniform
-        Numbers in [0, 1): for every factor and sample as many as the longest derivation of all
-        factors has hyperedges.
+        Random numbers in [0, 1): for every factor and sample, as many as the longest derivation of
+        all factors has hyperedges.
     structures
-        The result: sample k of factor r has number ``r * n_samples + k``. Of size -1 for a factor
-        of which every structure is forbidden.
+        Output: sample k of factor r has index ``r * n_samples + k``, and size -1 if every structure
+        is forbidden.
     """
     offsets, extra = factors.offsets, factors.additional_offsets
     start, entry, value, size = structures

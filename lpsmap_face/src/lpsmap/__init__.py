@@ -1,8 +1,8 @@
-"""The face of the installed packages: every factor type, and the factor graphs.
+"""The public names of the installed packages: all factor types, and the factor graphs.
 
 ``from lpsmap import FactorGraph, Xor, TorchFactorGraph``: factor types come from the installed
-packs, ``TorchFactorGraph`` from the adapter where it is installed. Names are resolved on first use,
-so that importing this package imports neither packs that are not asked for nor torch.
+packs, ``TorchFactorGraph`` from the torch adapter if it is installed. Names are resolved on first
+use, so that importing this package imports neither unused packs nor torch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lpsmap_core import (
     WarmStartCache,
     stack,
 )
-from lpsmap_core.api import installed as _installed
+from lpsmap_core import installed as _installed
 from lpsmap_core.api import missing_name_advice as _advice
 from lpsmap_core.api import missing_pack_advice as _pack_advice
 
@@ -49,7 +49,7 @@ _MOVED = dict.fromkeys(
     "it is an example now, in examples/conditional_gradient.py of the repository",
 )
 _NAMES = sorted({*__all__} - {"solve_many"})
-del __all__  # type checkers have read it; `import *` asks `__getattr__`, which adds factor types
+del __all__  # only for type checkers; `import *` calls `__getattr__`, which adds factor types
 
 
 def __getattr__(name: str) -> Any:
@@ -57,7 +57,7 @@ def __getattr__(name: str) -> Any:
         return _import_module("lpsmap.earlier").PFactorGraph
     if name == "plot":
         return _import_module("lpsmap.plot")
-    if name == "__all__":  # without graphs, for which `import *` would import torch
+    if name == "__all__":  # without graphs, since `import *` would import torch
         return __dir__()
     if name.startswith("_"):
         raise AttributeError(f"module 'lpsmap' has no attribute {name!r}")
@@ -70,11 +70,12 @@ def __getattr__(name: str) -> Any:
         if name == "solve_many":
             advice = _pack_advice("lpsmap-decode")
         message = f"module 'lpsmap' has no attribute {name!r}; {advice}"
-        # `from lpsmap import ...` would swallow an AttributeError, and its words
+        # `from lpsmap import ...` would discard the message of an AttributeError
         imported = _sys._getframe(1).f_code.co_name == "_handle_fromlist"
         if imported:
             raise ImportError(message)
-        raise AttributeError(message, name=name, obj=None)  # else Python adds what is near, too
+        # without an object, Python does not add suggestions
+        raise AttributeError(message, name=name, obj=None)
     return registration.value
 
 
@@ -84,5 +85,5 @@ def __dir__() -> list[str]:
 
 
 def _has_decode() -> bool:
-    """Whether lpsmap-decode is installed, and not left out."""
+    """Return whether lpsmap-decode is installed and not disabled."""
     return any(plugin.distribution == "lpsmap-decode" for plugin in _installed().plugins)

@@ -1,4 +1,4 @@
-"""The calls of the earlier library's graph of single variables, on a graph of this one."""
+"""Compatibility with the earlier library: its graph of single variables, by its calls."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LOGIC = {
     "OROUT": "OrOut",
     "ANDOUT": "AndOut",
 }
-"""Factor types by the names that `create_factor_logic` takes."""
+"""Factor types by the names in `create_factor_logic`."""
 
 INTEGRAL, FRACTIONAL, INFEASIBLE, UNSOLVED = range(4)
-"""How a solve of the earlier library ended."""
+"""Statuses of the earlier library."""
 
 Answer = tuple[float, list[float], list[float], int]
-"""The value, the marginals of variables and of additionals, and how the solve ended."""
+"""The value, the marginals of variables and of additionals, and the status."""
 
 
 class PBinaryVariable:
@@ -48,7 +48,7 @@ class PBinaryVariable:
 
 
 class PMultiVariable:
-    """A variable of several states: as many binary variables, of which a factor turns on one.
+    """A multi-state variable: binary variables of which a factor switches on one.
 
     Parameters
     ----------
@@ -75,10 +75,10 @@ class PMultiVariable:
 
 
 class PFactorGraph(FactorGraph):
-    """A factor graph by the calls of the earlier library and of AD3, a variable at a time.
+    """A factor graph with the calls of the earlier library and of AD3, one variable at a time.
 
-    For code that is moved here step by step: it is a `FactorGraph`, with all that those have.
-    New code declares many factors at once, `Xor(u)` of a matrix, which is much faster.
+    For gradual migration: it is a `FactorGraph` with all its methods. New code should declare many
+    factors at once, such as `Xor(u)` of a matrix, which is much faster.
 
     Examples
     --------
@@ -100,16 +100,16 @@ class PFactorGraph(FactorGraph):
         self._multi: list[PMultiVariable] = []
 
     def create_binary_variable(self) -> PBinaryVariable:
-        """Make a binary variable with score 0."""
+        """Create a binary variable with score 0."""
         return PBinaryVariable(self, self.variable())
 
     def create_multi_variable(self, num_states: int) -> PMultiVariable:
-        """Make a variable of several states with scores 0.
+        """Create a multi-state variable with scores 0.
 
         Parameters
         ----------
         num_states
-            How many.
+            The number of states.
         """
         self._multi.append(PMultiVariable(self, self.variable(num_states)))
         return self._multi[-1]
@@ -120,7 +120,7 @@ class PFactorGraph(FactorGraph):
         p_variables: Sequence[PBinaryVariable],
         negated: Sequence[bool] | None = None,
     ) -> Any:
-        """Add a factor of logic, whose output is the last variable if it has one.
+        """Add a logic factor; its output, if any, is the last variable.
 
         Parameters
         ----------
@@ -129,12 +129,12 @@ class PFactorGraph(FactorGraph):
         p_variables
             The variables.
         negated
-            Which of them count negated; None for none.
+            Which of them are negated; None for none.
 
         Raises
         ------
         ValueError
-            If there is no such type.
+            If the type is unknown.
         """
         if factor_type not in LOGIC:
             raise ValueError(
@@ -151,16 +151,16 @@ class PFactorGraph(FactorGraph):
         *,
         negated: Sequence[bool] | None = None,
     ) -> Any:
-        """Add a `Budget`. `negated` is given by name: it has had two places.
+        """Add a `Budget`. `negated` is keyword-only, since its position has changed.
 
         Parameters
         ----------
         p_variables
             The variables.
         budget, force_budget
-            As for `Budget`.
+            As in `Budget`.
         negated
-            Which variables count negated; by name, for it has had two places.
+            Which variables are negated; keyword-only, since its position has changed.
         """
         return self.add(lpsmap.Budget(_views(p_variables, negated), budget, force_budget))
 
@@ -178,9 +178,9 @@ class PFactorGraph(FactorGraph):
         p_variables
             The variables.
         costs, budget
-            As for `Knapsack`.
+            As in `Knapsack`.
         negated
-            Which of them count negated; None for none.
+            Which of them are negated; None for none.
         """
         return self.add(lpsmap.Knapsack(_views(p_variables, negated), costs, budget))
 
@@ -194,7 +194,7 @@ class PFactorGraph(FactorGraph):
         p_variables
             Two variables.
         edge_log_potential
-            The score of both being on.
+            The score of both variables being on.
         """
         first, second = _views(p_variables, None)
         return self.add(lpsmap.Pair(first, second, edge_log_potential))
@@ -220,59 +220,59 @@ class PFactorGraph(FactorGraph):
         return self.add(lpsmap.Dense([variable.view for variable in p_multi_variables], table))
 
     def fix_multi_variables_without_factors(self) -> None:
-        """Turn on one state of each variable that is in no table."""
+        """Require one state of each variable that is in no table."""
         for variable in self._multi:
             if not variable.in_table:
                 self.add(lpsmap.Xor(variable.view))
                 variable.in_table = True
 
     def set_eta_ad3(self, eta: float) -> None:
-        """Set an option of the next solves.
+        """Set an option of subsequent solves.
 
         Parameters
         ----------
         eta
-            As `step_size` of `FactorGraph.solve`.
+            `step_size` of `FactorGraph.solve`.
         """
         self._options["step_size"] = eta
 
     def adapt_eta_ad3(self, adapt: bool) -> None:
-        """Set an option of the next solves.
+        """Set an option of subsequent solves.
 
         Parameters
         ----------
         adapt
-            As `adapt` of `FactorGraph.solve`.
+            `adapt` of `FactorGraph.solve`.
         """
         self._options["adapt"] = adapt
 
     def set_max_iterations_ad3(self, max_iterations: int) -> None:
-        """Set an option of the next solves.
+        """Set an option of subsequent solves.
 
         Parameters
         ----------
         max_iterations
-            As `max_iter` of `FactorGraph.solve`.
+            `max_iter` of `FactorGraph.solve`.
         """
         self._options["max_iter"] = max_iterations
 
     def set_residual_threshold_ad3(self, threshold: float) -> None:
-        """Set an option of the next solves.
+        """Set an option of subsequent solves.
 
         Parameters
         ----------
         threshold
-            As `tol` of `FactorGraph.solve`.
+            `tol` of `FactorGraph.solve`.
         """
         self._options["tol"] = threshold
 
     def set_verbosity(self, verbosity: int) -> None:
-        """Set an option of the next solves.
+        """Set an option of subsequent solves.
 
         Parameters
         ----------
         verbosity
-            As `verbose` of `FactorGraph.solve`.
+            `verbose` of `FactorGraph.solve`.
         """
         self._options["verbose"] = verbosity
 
@@ -303,23 +303,24 @@ class PFactorGraph(FactorGraph):
 
 
 def _views(variables: Sequence[PBinaryVariable], negated: Sequence[bool] | None) -> list[Variables]:
-    """Return the views of variables, negated where that is asked for.
+    """Return the views of variables, negated where requested.
 
     Raises
     ------
     ValueError
-        If there are more or fewer flags than variables.
+        If the number of flags differs from that of variables.
     """
     flags = [False] * len(variables) if negated is None else list(negated)
     if len(flags) != len(variables):
         raise ValueError(
-            f"negated: got {len(flags)} flags for {len(variables)} variables; expected one each."
+            f"negated: got {len(flags)} flags for {len(variables)} variables; expected one for "
+            "each."
         )
     return [~each.view if flag else each.view for each, flag in zip(variables, flags, strict=True)]
 
 
 def _status(found: Solution | Assignment) -> int:
-    """Return how a solve ended by the earlier library's numbers."""
+    """Return the status of a solve as a number of the earlier library."""
     if isinstance(found, Solution):
         impossible = any(status is Status.INFEASIBLE for status in found.status)
     else:

@@ -1,7 +1,7 @@
-"""Figures of structures: trees over a sentence, tag lattices, alignments.
+"""Plots of structures: trees over a sentence, tag lattices, alignments.
 
-Needs matplotlib: ``pip install "lpsmap[plot]"``. Every function draws into the axes that it is
-given, or into a new figure, and returns the axes.
+Needs matplotlib: ``pip install "lpsmap[plot]"``. Every function draws into the given axes, or into
+a new figure, and returns the axes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["alignment", "arcs", "lattice"]
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Colours that remain apart for most colour-blind readers (Okabe & Ito 2008)."""
+"""Colours that most colour-blind readers can distinguish (Okabe & Ito 2008)."""
 
 SHARED = "#404040"
-"""The colour of what all structures have in common."""
+"""The colour of parts common to all structures."""
 
 
 def arcs(
@@ -42,26 +42,26 @@ def arcs(
     ax: Axes | None = None,
     most: int = len(COLOURS),
 ) -> Axes:
-    """Draw the trees of a distribution over one sentence, each arc as wide as its probability.
+    """Draw the trees of a distribution over one sentence; the width of an arc is its probability.
 
-    Arcs that all trees share are dark; the others have the colour of the likeliest tree that has
-    them, and their probability beside them unless it is that tree's alone.
+    Arcs in all trees are dark; the others have the colour of the most likely tree that contains
+    them, and are labelled with their probability unless it is that of this tree.
 
     Parameters
     ----------
     distribution
-        Of a factor whose structures decode to ``heads``, such as ``DepTree``.
+        The distribution of a factor whose structures decode to ``heads``, such as ``DepTree``.
     words
         The words; their positions by default.
     ax
-        Where to draw.
+        The axes to draw into; None for a new figure.
     most
-        How many of the trees are named in the legend.
+        The maximum number of trees in the legend.
 
     Raises
     ------
     ValueError
-        If the structures have no heads, or there are not as many words as heads.
+        If the structures have no heads, or the number of words differs from that of heads.
     """
     trees = _decoded(distribution, "heads", "arcs", "a DepTree")
     n = len(trees[0])
@@ -98,23 +98,23 @@ def lattice(
 ) -> Axes:
     """Draw the sequences of a distribution as paths through the lattice of tags.
 
-    Nodes and steps are as large as their probability.
+    The size of nodes and steps is their probability.
 
     Parameters
     ----------
     distribution
-        Of a factor whose structures decode to ``tags``, such as ``Sequence``.
+        The distribution of a factor whose structures decode to ``tags``, such as ``Sequence``.
     tags
-        Names of the states; their numbers by default.
+        Names of the states; their indices by default.
     words
-        The words at the positions; their numbers by default.
+        The words at the positions; their indices by default.
     ax
-        Where to draw.
+        The axes to draw into; None for a new figure.
 
     Raises
     ------
     ValueError
-        If the structures have no tags, or the labels' numbers do not fit.
+        If the structures have no tags, or the number of labels does not match.
     """
     paths = _decoded(distribution, "tags", "lattice", "a Sequence")
     marginals = _marginals(distribution)
@@ -158,24 +158,24 @@ def alignment(
     ax: Axes | None = None,
     most: int = 3,
 ) -> Axes:
-    """Draw an alignment as a heat map, with the likeliest structures outlined.
+    """Draw an alignment as a heat map, with the most likely structures outlined.
 
     Parameters
     ----------
     values
         (m, n) marginals; or the distribution of a factor over m x n variables, whose structures are
-        then outlined in the marginals that they make up.
+        outlined on its marginals.
     rows, columns
         Labels; none by default.
     ax
-        Where to draw.
+        The axes to draw into; None for a new figure.
     most
-        How many structures are outlined.
+        The number of outlined structures.
 
     Raises
     ------
     ValueError
-        If there are not two axes, or the labels' numbers do not fit.
+        If there are not two axes, or the number of labels does not match.
     """
     structures: list[Structure] = list(values)[:most] if isinstance(values, Distribution) else []
     marginals = _marginals(values) if isinstance(values, Distribution) else np.asarray(values)
@@ -228,7 +228,7 @@ def _arc(ax: Axes, word: int, head: int, height: float, colour: str, p: float) -
 
 
 def _marginals(distribution: Distribution) -> FloatArray:
-    """Return the expectation of the structures' variables."""
+    """Return the expected variables of the structures."""
     return sum(s.probability * s.variables for s in distribution) + np.zeros(())
 
 

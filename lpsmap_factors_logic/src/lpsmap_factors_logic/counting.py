@@ -12,9 +12,11 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
     LocalScores,
     LocalSolution,
     Variables,
+    bounded_sums,
     leaf,
 )
 from lpsmap_core.api import (
@@ -23,8 +25,6 @@ from lpsmap_core.api import (
     EXACTLY,
     FloatArray,
     IntArray,
-    LinearConstraints,
-    bounded_sums,
     project_budget_rows,
     project_simplex_rows,
     sum_constrained_jvp,
@@ -108,30 +108,7 @@ def _disjunctions(factors: Factors) -> TableFields | None:
     return TableFields(arity, sizes, False, fixed, np.full(n_entries, -1))
 
 
-class _Counting(LogicFactor):
-    """A constraint ``sum_i delta_i z_i <= B``, ``= B`` or ``>= B``."""
-
-    jvp_kernel = staticmethod(sum_constrained_jvp)
-
-    @classmethod
-    def jvp(
-        cls,
-        solution: LocalSolution,
-        d_u: Any,
-        d_v: Any,
-        delta: Any,
-        parameters: Any,
-        link_parameter: Any,
-    ) -> tuple[Any, Any]:
-        """Multiply local Jacobians: ``I - w w^T / <w, w>`` on the free slots, ``w = delta``.
-
-        The correction is there only where the sum constraint holds with equality (Niculae & Martins
-        2020, proposition 6).
-        """
-        return sum_constrained.jvp(solution, d_u, delta, link_parameter), d_v
-
-
-class Xor(_Counting):
+class Xor(LogicFactor):
     """Exactly one variable of every row is on.
 
     Local problem: ``argmin 1/2 ||z - a||^2  s.t.  z >= 0, <delta, z> = 1``; alone in a graph, where
@@ -168,6 +145,8 @@ class Xor(_Counting):
     map_kernel = staticmethod(oracles.one)
     as_tables = staticmethod(_exactly_one)
     projection_kernel = staticmethod(_xor)
+    jvp_kernel = staticmethod(sum_constrained_jvp)
+    jvp = classmethod(sum_constrained.jvp)
 
     needs_variables = "because exactly one of them must be on"
 
@@ -187,7 +166,7 @@ class Xor(_Counting):
         return sum_constrained.project(a, delta, None, 1.0, EXACTLY)
 
 
-class Or(_Counting):
+class Or(LogicFactor):
     """At least one variable of every row is on.
 
     Local problem: ``argmin 1/2 ||z - a||^2  s.t.  0 <= z <= 1 / delta, <delta, z> >= 1`` (Niculae &
@@ -207,6 +186,8 @@ class Or(_Counting):
     map_kernel = staticmethod(oracles.one_or_more)
     as_tables = staticmethod(_disjunctions)
     projection_kernel = staticmethod(_or)
+    jvp_kernel = staticmethod(sum_constrained_jvp)
+    jvp = classmethod(sum_constrained.jvp)
 
     needs_variables = "because at least one of them must be on"
 
@@ -227,7 +208,7 @@ class Or(_Counting):
         return sum_constrained.project(a, delta, None, 1.0, AT_LEAST)
 
 
-class AtMostOne(_Counting):
+class AtMostOne(LogicFactor):
     """One variable of every row is on, or none.
 
     Local problem: ``argmin 1/2 ||z - a||^2  s.t.  z >= 0, <delta, z> <= 1`` (Niculae & Martins
@@ -242,6 +223,8 @@ class AtMostOne(_Counting):
     map_kernel = staticmethod(oracles.at_most_one)
     as_tables = staticmethod(_one_or_none)
     projection_kernel = staticmethod(_at_most_one)
+    jvp_kernel = staticmethod(sum_constrained_jvp)
+    jvp = classmethod(sum_constrained.jvp)
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> Assignment:
         """Return the assignment that turns on the best variable if it scores above 0."""
@@ -260,7 +243,7 @@ class AtMostOne(_Counting):
         return sum_constrained.project(a, delta, None, 1.0, AT_MOST)
 
 
-class Budget(_Counting):
+class Budget(LogicFactor):
     """At most, or exactly, so many variables of every row are on.
 
     For the modifiers of a head of a `DepTree`, use `ModifierBudget`: a row of a tree's arcs holds
@@ -288,9 +271,10 @@ class Budget(_Counting):
         that has fewer.
     """
 
-    row_parameters = ("budget", "force_budget")
     map_kernel = staticmethod(oracles.budget)
     projection_kernel = staticmethod(project_budget_rows)
+    jvp_kernel = staticmethod(sum_constrained_jvp)
+    jvp = classmethod(sum_constrained.jvp)
 
     def __init__(
         self,
@@ -303,9 +287,10 @@ class Budget(_Counting):
         lengths: npt.ArrayLike | None = None,
     ) -> None:
         super().__init__(variables, axis, mask=mask, lengths=lengths)
+        counts = self.counts("budget", budget)
         force = truth_values("Budget: force_budget", force_budget)
         self.force_budget = self.per_factor("force_budget", force)
-        self.budget = self._budgets(self.counts("budget", budget))
+        self.budget = self._budgets(counts)
 
     @classmethod
     def examples(cls) -> list[Factor]:
@@ -323,7 +308,7 @@ class Budget(_Counting):
         if wrong.size:
             i = wrong[0]
             raise ValueError(
-                f"Budget: budget of {self.name_of(i)} is {counts[i]} with force_budget, "
+                f"Budget: budget of {self._name_of(i)} is {counts[i]} with force_budget, "
                 f"but it covers {arity[i]} variables; expected at most as many. Lower the budget "
                 "there, or leave force_budget out."
             )

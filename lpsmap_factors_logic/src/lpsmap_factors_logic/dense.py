@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, device
@@ -13,6 +13,7 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
     Scores,
     Structures,
     Variables,
@@ -20,7 +21,7 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.api import FloatArray, IntArray, LinearConstraints, kind_of
+from lpsmap_core.api import FloatArray, IntArray, kind_of
 from lpsmap_factors_logic.scores import as_scores, broadcast_scores
 from lpsmap_factors_logic.tables import TableFields
 
@@ -169,7 +170,6 @@ class Dense(Factor):
      [0.  0.  0. ]]
     """
 
-    integer_parameter: ClassVar[str | None] = "n_states"
     map_kernel = staticmethod(_best_states)
     as_tables = staticmethod(_as_tables)
 

@@ -8,13 +8,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, LocalSolution, Variables
+from lpsmap_core import (
+    Factor,
+    FactorGraph,
+    LinearConstraints,
+    LocalSolution,
+    Variables,
+    bounded_sums,
+)
 from lpsmap_core.api import (
     AT_MOST,
     FloatArray,
-    LinearConstraints,
-    bounded_sums,
     project_budget_rows,
+    slot_values,
     sum_constrained_jvp,
 )
 from lpsmap_factors_logic import oracles, sum_constrained
@@ -49,14 +55,13 @@ class Knapsack(LogicFactor):
         If a cost or a budget is negative or not finite.
     """
 
-    row_parameters = ("budget",)
-    link_parameter = "costs"
     map_kernel = staticmethod(oracles.knapsack)
     projection_kernel = staticmethod(project_budget_rows)
+    jvp_kernel = staticmethod(sum_constrained_jvp)
+    jvp = classmethod(sum_constrained.jvp)
     expected_failures = {
         "check_zero_one": "the polytope is relaxed: a vertex may hold a fraction of one variable"
     }
-    jvp_kernel = staticmethod(sum_constrained_jvp)
 
     def __init__(
         self,
@@ -79,7 +84,7 @@ class Knapsack(LogicFactor):
         wrong = np.flatnonzero(self.budget < 0)
         if wrong.size:
             raise ValueError(
-                f"Knapsack: budget of {self.name_of(wrong[0])} is {self.budget[wrong[0]]:g}; "
+                f"Knapsack: budget of {self._name_of(wrong[0])} is {self.budget[wrong[0]]:g}; "
                 "expected 0 or more, what turning nothing on costs."
             )
 
@@ -111,7 +116,7 @@ class Knapsack(LogicFactor):
 
     def linear_constraints(self) -> LinearConstraints:
         """Return that the summed cost of every row is at most its budget."""
-        return bounded_sums(self, -np.inf, self.budget, self.links(self.costs))
+        return bounded_sums(self, -np.inf, self.budget, slot_values(self, self.costs))
 
     @classmethod
     def solve_sparsemap(
@@ -119,16 +124,3 @@ class Knapsack(LogicFactor):
     ) -> LocalSolution:
         """Project onto ``0 <= z <= 1 / delta, <c * delta, z> <= B`` in array-API code."""
         return sum_constrained.project(a, delta, link_parameter, parameters[:, :1], AT_MOST)
-
-    @classmethod
-    def jvp(
-        cls,
-        solution: LocalSolution,
-        d_u: Any,
-        d_v: Any,
-        delta: Any,
-        parameters: Any,
-        link_parameter: Any,
-    ) -> tuple[Any, Any]:
-        """Multiply local Jacobians: ``I - w w^T / <w, w>`` on the free slots, ``w = c * delta``."""
-        return sum_constrained.jvp(solution, d_u, delta, link_parameter), d_v

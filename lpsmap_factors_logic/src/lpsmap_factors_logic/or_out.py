@@ -14,9 +14,11 @@ from lpsmap_core import (
     UPPER,
     Direction,
     Factors,
+    LinearConstraints,
     LocalScores,
     LocalSolution,
     Product,
+    bounded_sums,
     kernel,
     largest_arity,
     leaf,
@@ -26,15 +28,14 @@ from lpsmap_core.api import (
     EXACTLY,
     FloatArray,
     IntArray,
-    LinearConstraints,
     bound_slack,
     bound_slack_array,
-    bounded_sums,
+    exact_at_bounds,
+    face_codes,
     simplex_threshold,
 )
 from lpsmap_factors_logic import oracles, sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
-from lpsmap_factors_logic.tolerance import bounded, faces
 
 __all__ = ["OrOut"]
 
@@ -116,7 +117,7 @@ class OrOut(LogicFactor):
         at_bound = xp.where(
             ties & tied, bound_slack_array(xp, BOUND_LEVEL, x), xp.where(m > 0, BOUND_LEVEL, 0.0)
         )
-        face = faces(xp, score, at_bound)
+        face = face_codes(xp, score, at_bound)
         tie_face = xp.astype(xp.full_like(face, TIED), xp.int8)
         face = xp.where(ties & tied & (face == FREE), tie_face, face)
         z = xp.where(ties & tied, tau / delta, a)
@@ -130,7 +131,7 @@ class OrOut(LogicFactor):
         z = xp.where(short, _flip_last(xp, summed.z, delta), z)
         branch = xp.where(short, SUM, xp.where(ties, TIES, SEPARATE))[:, 0]
         return LocalSolution(
-            bounded(xp, z, delta, face), a[:, :0], face, xp.astype(branch, xp.int8)
+            exact_at_bounds(xp, z, delta, face), a[:, :0], face, xp.astype(branch, xp.int8)
         )
 
     @classmethod

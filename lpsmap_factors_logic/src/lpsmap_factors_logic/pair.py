@@ -16,6 +16,7 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
     LocalScores,
     LocalSolution,
     Product,
@@ -23,11 +24,17 @@ from lpsmap_core import (
     leaf,
     stack,
 )
-from lpsmap_core.api import FloatArray, IntArray, LinearConstraints, bound_slack, bound_slack_array
+from lpsmap_core.api import (
+    FloatArray,
+    IntArray,
+    bound_slack,
+    bound_slack_array,
+    exact_at_bounds,
+    face_codes,
+)
 from lpsmap_factors_logic import oracles
 from lpsmap_factors_logic.scores import as_scores, broadcast_scores
 from lpsmap_factors_logic.tables import TableFields
-from lpsmap_factors_logic.tolerance import bounded, faces
 
 __all__ = ["Pair"]
 
@@ -174,8 +181,8 @@ class Pair(Factor):
         m = xp.concat([m1, m2], axis=1)
         size = xp.abs(x) + q * xp.abs(w)
         size = xp.where(tied, xp.sum(size, axis=1, keepdims=True), size)
-        face = faces(xp, m, bound_slack_array(xp, 0.0, size))
-        m = bounded(xp, m, xp.ones_like(m), face)
+        face = face_codes(xp, m, bound_slack_array(xp, 0.0, size))
+        m = exact_at_bounds(xp, m, xp.ones_like(m), face)
         lower = xp.where(m[:, :1] < m[:, 1:], m[:, :1], m[:, 1:])
         overlap = xp.clip(m[:, :1] + m[:, 1:] - 1, min=0.0)
         v = xp.where(attractive, lower, xp.where(at_low, overlap, zero))

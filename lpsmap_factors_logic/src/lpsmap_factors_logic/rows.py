@@ -78,7 +78,7 @@ class LogicFactor(Factor):
         negations = self._negations()
         if negations is not False:
             self.variables = self.variables ^ negations
-            self.flipped = np.broadcast_to(negations, self.variables.shape)
+            self._flipped = np.broadcast_to(negations, self.variables.shape)
 
     def vertex(self, y: Any) -> tuple[FloatArray, FloatArray]:
         """Return an assignment as an array, and no additionals."""
@@ -104,11 +104,11 @@ class LogicFactor(Factor):
         empty = np.flatnonzero(self.offsets[1:] == self.offsets[:-1])
         if empty.size:
             raise ValueError(
-                f"{type(self).__name__}: {self.name_of(empty[0])} covers no variable; expected "
+                f"{type(self).__name__}: {self._name_of(empty[0])} covers no variable; expected "
                 f"at least one, {self.needs_variables}. Leave the row out, or give it a variable."
             )
 
-    def name_of(self, i: int) -> str:
+    def _name_of(self, i: int) -> str:
         """Return how an error calls factor `i`: by its row."""
         if not self.batch_shape:
             return "the row"

@@ -6,9 +6,15 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from lpsmap_core import FREE, LocalSolution
-from lpsmap_core.api import BOUND_LEVEL, EXACTLY, bound_slack_array
-from lpsmap_factors_logic.tolerance import bounded, faces
+from lpsmap_core import Factor, LocalSolution
+from lpsmap_core.api import (
+    BOUND_LEVEL,
+    EXACTLY,
+    bound_slack_array,
+    exact_at_bounds,
+    face_codes,
+    free_jvp,
+)
 
 __all__ = ["jvp", "project"]
 
@@ -36,9 +42,9 @@ def project(a: Any, delta: Any, costs: Any, budget: Any, sense: Any) -> LocalSol
     all_costs = xp.sum(c, axis=1, keepdims=True)
     mean = xp.clip(budget / xp.where(all_costs > 0, all_costs, 1.0), max=1.0)
     at_zero = xp.where(active, bound_slack_array(xp, BOUND_LEVEL * mean, x), 0.0)
-    face = faces(xp, delta * z, xp.where(active, at_zero, xp.where(z > 0, BOUND_LEVEL, 0.0)))
+    face = face_codes(xp, delta * z, xp.where(active, at_zero, xp.where(z > 0, BOUND_LEVEL, 0.0)))
     branch = xp.astype(active[:, 0], xp.int8)
-    return LocalSolution(bounded(xp, z, delta, face), a[:, :0], face, branch)
+    return LocalSolution(exact_at_bounds(xp, z, delta, face), a[:, :0], face, branch)
 
 
 def _multiplier_array(xp: Any, x: Any, q: Any, c: Any, budget: Any) -> tuple[Any, Any]:
@@ -81,13 +87,14 @@ def _refined(
     return tau, xp.where(flat, 0.0, residual / slope)
 
 
-def jvp(solution: LocalSolution, d_u: Any, delta: Any, costs: Any) -> Any:
-    """Multiply ``F`` local Jacobians with (F, K) vectors; see `sum_constrained_jvp`."""
-    xp = array_namespace(d_u)
-    free = solution.face == FREE
-    w = xp.where(free, delta if costs is None else delta * costs, 0.0)
-    d = xp.where(free, d_u, 0.0)
-    norm = xp.sum(w * w, axis=1, keepdims=True)
-    active = (solution.branch[:, None] == 1) & (norm > 0)
-    along = xp.sum(w * d, axis=1, keepdims=True) / xp.where(norm > 0, norm, 1.0)
-    return d - w * xp.where(active, along, 0.0)
+def jvp(
+    cls: type[Factor],
+    solution: LocalSolution,
+    d_u: Any,
+    d_v: Any,
+    delta: Any,
+    parameters: Any,
+    link_parameter: Any,
+) -> tuple[Any, Any]:
+    """Multiply local Jacobians, as `Factor.jvp` of types without tied slots."""
+    return free_jvp(solution, d_u, delta, link_parameter), d_v

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,11 +37,11 @@ def best_alignment(
     entry: IndexArray,
     value: FloatArray,
 ) -> int:
-    """Write the cells of the best path from position `start`, last cell first; return how many.
+    """Write the cells of the best path from position `start`, last cell first; return their number.
 
-    Dynamic time warping (Sakoe & Chiba 1978) in O(m n), without back pointers: the way back repeats
-    comparisons. Sums are kept in twice the digits, since a path may have to take cells of hugely
-    positive score, the digits of the others notwithstanding.
+    Dynamic time warping (Sakoe & Chiba 1978) in O(m n), without back pointers: backtracking repeats
+    the comparisons. Sums have double precision twice over, since a path may have to take cells with
+    huge positive scores, in which the scores of other cells would be lost.
 
     Parameters
     ----------
@@ -50,10 +50,10 @@ def best_alignment(
     m, n
         Numbers of rows and columns.
     high, low
-        Memory of the size of `scores`: the score of the best path to each cell, and what rounding
-        took from it.
+        Workspace of the size of `scores`: the score of the best path to each cell, and its rounding
+        error.
     start, entry, value
-        Where the cells go.
+        First position of the result, and the arrays for slots and values.
     """
     if m * n == 0:
         return 0
@@ -78,7 +78,7 @@ def best_alignment(
 
 @leaf
 def _step(high: FloatArray, low: FloatArray, i: int, j: int, n: int) -> int:
-    """Return how far before cell (i, j) the last cell of the best path to it lies."""
+    """Return the distance from cell (i, j) back to its predecessor on the best path."""
     if i == 0:
         return 1
     if j == 0:
@@ -110,18 +110,19 @@ class Alignment(DynamicProgram):
     """Monotone alignments of two sequences: paths through a matrix from corner to corner.
 
     The structures are the paths from cell (0, 0) to cell (m - 1, n - 1) that move right, down, or
-    diagonally right and down, one cell at a time; the variables of the cells on the path are 1. So
-    every element of either sequence is aligned to one or more neighbouring ones of the other. The
-    oracle is dynamic time warping (Sakoe & Chiba 1978).
+    diagonally right and down, one cell at a time. The variables of the cells on the path are 1.
+    Thus every element of either sequence is aligned with one or more consecutive elements of the
+    other. The oracle is dynamic time warping (Sakoe & Chiba 1978).
 
     Parameters
     ----------
     variables
         Cells, of shape ``(..., m, n)``: an alignment of `m` elements with `n` for every entry of
-        the leading axes. A cell's score is what aligning the two gains: the negative of a distance.
+        the leading axes. The score of a cell is the gain of aligning the two elements, such as the
+        negative of their distance.
     lengths
-        Integers of the leading axes' shape, or with an axis of two added: alignment b covers
-        ``[b, :lengths[b, 0], :lengths[b, 1]]``. If one sequence is empty, so is the alignment.
+        Integers of the leading axes' shape, or with an additional axis of two: alignment b covers
+        ``[b, :lengths[b, 0], :lengths[b, 1]]``. An alignment with an empty sequence is empty.
 
     Raises
     ------
@@ -136,7 +137,6 @@ class Alignment(DynamicProgram):
     """
 
     variables_ndim = 2
-    row_parameters: ClassVar[tuple[str, ...]] = ("n_rows", "n_columns")
     map_kernel = staticmethod(_best_alignments)
 
     def __init__(self, variables: Variables, *, lengths: npt.ArrayLike | None = None) -> None:
@@ -154,7 +154,7 @@ class Alignment(DynamicProgram):
 
     @classmethod
     def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
-        """Return the last cell: each is reached from three others."""
+        """Return the last cell. Every cell is reached from up to three others."""
         m, n = row.event_shape
         if m * n == 0:
             build.edge("nothing")
@@ -192,6 +192,6 @@ class Alignment(DynamicProgram):
 
     @classmethod
     def vertex_sizes(cls, factors: Factors) -> IntArray:
-        """Return the lengths of the longest paths, which move along the edges."""
+        """Return the lengths of the longest paths, which follow two sides of the matrix."""
         edges = factors.parameters[:, :2].sum(axis=1).astype(np.int64) - 1
         return np.where(np.diff(factors.offsets) > 0, edges, 0)

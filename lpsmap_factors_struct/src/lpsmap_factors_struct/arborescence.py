@@ -9,41 +9,41 @@ import numpy as np
 from lpsmap_core import kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
 
-__all__ = ["Arborescence", "arborescence_memory", "maximum_arborescence"]
+__all__ = ["ArborescenceWorkspace", "arborescence_workspace", "maximum_arborescence"]
 
 
-class Arborescence(NamedTuple):
-    """Working memory for sentences of up to ``n`` words.
+class ArborescenceWorkspace(NamedTuple):
+    """Workspace for sentences of up to ``n`` words.
 
-    Nodes ``0 .. n - 1`` are the words, later ones are cycles contracted to one node. Arcs are
-    between a node, as the dependent, and a single word or the root (position ``n``), as the head.
+    Nodes ``0 .. n - 1`` are the words; later nodes are contracted cycles. The dependent of an arc
+    is a node. Its head is a single word, or the root (position ``n``).
     """
 
     head: IntArray
-    """For each node, its best head among the words outside it and the root."""
+    """For each node, its best head among the root and the words outside the node."""
     weight: FloatArray
     """For each node, the score of the arc from that head."""
     seen: IntArray
-    """For each node, one plus the word from which it was reached; 0 for none."""
+    """For each node, one plus the word whose search reached it; 0 if it was not reached."""
     sibling: IntArray
-    """For each contracted node, the next on its cycle."""
+    """For each contracted node, the next node on its cycle."""
     child: IntArray
-    """For each cycle, one node on it."""
+    """For each cycle, one of its nodes."""
     word: IntArray
-    """For each node, a word in it."""
+    """For each node, one of its words."""
     label: IntArray
-    """For each word, the outermost node that holds it."""
+    """For each word, the outermost node that contains it."""
     follower: IntArray
-    """For each word, another one in its outermost node: the words of a node form a ring."""
+    """For each word, the next word of its outermost node. The words of a node form a ring."""
     rows: FloatArray
-    """For the cycles, ``n + 1`` scores each of the arcs that enter them."""
+    """For each cycle, the ``n + 1`` scores of the arcs that enter it."""
 
 
 @kernel
-def arborescence_memory(n: int) -> Arborescence:
-    """Return working memory for sentences of up to `n` words."""
+def arborescence_workspace(n: int) -> ArborescenceWorkspace:
+    """Return a workspace for sentences of up to `n` words."""
     nodes = 2 * n
-    return Arborescence(
+    return ArborescenceWorkspace(
         head=np.empty(nodes, dtype=np.int64),
         weight=np.empty(nodes),
         seen=np.empty(nodes, dtype=np.int64),
@@ -58,19 +58,19 @@ def arborescence_memory(n: int) -> Arborescence:
 
 @leaf
 def maximum_arborescence(
-    scores: FloatArray, n: int, single_root: bool, memory: Arborescence
+    scores: FloatArray, n: int, single_root: bool, workspace: ArborescenceWorkspace
 ) -> int:
     """Find the best dependency tree of `n` words, in O(n^2).
 
-    Maximises the sum of ``scores[m * n + heads[m]]`` over all trees. Chu & Liu (1965) and Edmonds
-    (1967): every node takes its best head, and a cycle becomes one node. As in Tarjan's (1977)
-    dense variant, a cycle's row of entering arcs is the maximum of its nodes' rows, each reduced by
-    the arc that would be given up. The graph is searched along one path of heads at a time (Gabow
-    et al., 1986), so that every node's best head is looked for once. Columns are never merged: a
-    row names heads as single words, and leaves out those inside its own node.
+    Maximises the sum of ``scores[m * n + heads[m]]`` over all trees. In the algorithm of Chu & Liu
+    (1965) and Edmonds (1967), every node takes its best head, and a cycle becomes one node. As in
+    Tarjan's (1977) dense variant, the row of arcs that enter a cycle is the maximum of its nodes'
+    rows, each reduced by the score of the arc that it replaces. The search follows one path of
+    heads at a time (Gabow et al. 1986), and finds the best head of every node once. Columns are
+    never merged: the heads in a row are single words, without the words of the node itself.
 
-    Arcs with huge negative scores are avoided wherever that is possible, and cost the others no
-    digits: a difference with them is only taken for an arc that is itself avoided, or unavoidable.
+    Arcs with huge negative scores are avoided where possible, and cost the others no precision:
+    they enter a difference only for an arc that is itself avoided, or unavoidable.
 
     Parameters
     ----------
@@ -81,22 +81,22 @@ def maximum_arborescence(
         Number of words.
     single_root
         Whether exactly one word hangs from the root. Trees are then compared by their number of
-        root arcs first and by score second: a node takes the root only if it holds all words.
-        Edmonds' proof needs no more of the scores than that they add and compare, as such pairs
-        do; hence this is exact, without a large penalty that swallows digits.
-    memory
-        Working memory; on return ``memory.head[:n]`` are the words' heads, a word itself standing
-        for the root. Among equally good trees it is always the same one.
+        root arcs first and by score second: a node takes the root only if it contains all words.
+        Edmonds' proof only requires that scores can be added and compared, which holds for such
+        pairs. Hence this is exact, and needs no large penalty, which would cost precision.
+    workspace
+        On return, ``workspace.head[:n]`` are the words' heads. The root is given as the word
+        itself. Ties are always broken in the same way.
 
     Returns
     -------
     int
-        The number of nodes, words and cycles. ``child`` and ``sibling`` list the nodes on a cycle,
-        and minus ``weight`` of the cycles are the multipliers of their sets of words in the linear
-        program (Edmonds 1967).
+        The number of nodes: words and cycles. ``child`` and ``sibling`` list the nodes of a cycle.
+        The multiplier of its set of words in the linear program (Edmonds 1967) is minus its
+        ``weight``.
     """
-    # Each field is read once: handing the tuple to a kernel costs a reference count per array.
-    head, weight, seen, sibling, child, word, label, follower, rows = memory
+    # Each field is read once: passing the tuple to a kernel costs a reference count per array.
+    head, weight, seen, sibling, child, word, label, follower, rows = workspace
     for i in range(n):
         seen[i], word[i], label[i], follower[i] = 0, i, i, i
         best = _best_of_word(scores, i, n, single_root)
@@ -115,7 +115,7 @@ def maximum_arborescence(
             if seen[above] == 0:
                 node = above
             elif seen[above] != start + 1:
-                break  # an earlier path leads on to the root
+                break  # an earlier path leads from here to the root
             else:
                 node, child[nodes] = nodes, above
                 _contract(
@@ -133,7 +133,7 @@ def maximum_arborescence(
 
 @leaf
 def _best_of_word(scores: FloatArray, word: int, n: int, single_root: bool) -> int:
-    """Return a word's best head, itself for the root."""
+    """Return a word's best head; the word itself stands for the root."""
     begin = word * n
     if not single_root or n == 1:
         return first_maximum(scores, begin, begin + n) - begin
@@ -148,10 +148,10 @@ def _best_of_word(scores: FloatArray, word: int, n: int, single_root: bool) -> i
 
 @leaf
 def _best_of_cycle(rows: FloatArray, cycle: int, n: int, single_root: bool) -> int:
-    """Return a cycle's best head, `n` for the root."""
+    """Return a cycle's best head; `n` stands for the root."""
     begin = (cycle - n) * (n + 1)
     best = first_maximum(rows, begin, begin + n)
-    if rows[best] == -np.inf:  # no word is left outside
+    if rows[best] == -np.inf:  # the cycle contains all words
         return n
     return n if not single_root and rows[begin + n] > rows[best] else best - begin
 
@@ -170,7 +170,7 @@ def _contract(
     label: IntArray,
     follower: IntArray,
 ) -> None:
-    """Make the cycle of heads through node ``child[cycle]`` one node, with its row of arcs."""
+    """Contract the cycle of heads through node ``child[cycle]``, and write its row of arcs."""
     begin = (cycle - n) * (n + 1)
     row = rows[begin : begin + n + 1]
     row[:] = -np.inf
@@ -194,7 +194,7 @@ def _contract(
         if node == child[cycle]:
             break
         other = word[node]
-        follower[one], follower[other] = follower[other], follower[one]  # two rings become one
+        follower[one], follower[other] = follower[other], follower[one]  # merges two rings
     inside = one
     while True:
         label[inside] = cycle
@@ -215,7 +215,7 @@ def _expand(
     sibling: IntArray,
     child: IntArray,
 ) -> None:
-    """Open the cycles, outermost first: each is entered where that gains most."""
+    """Expand the cycles, outermost first. Each is entered at the node with the largest gain."""
     for cycle in range(nodes - 1, n - 1, -1):
         above = head[cycle]
         node = child[cycle]
@@ -235,12 +235,12 @@ def _expand(
 
 @leaf
 def first_maximum(values: FloatArray, begin: int, end: int) -> int:
-    """Return the position in ``begin:end`` of the largest number, the first of equal ones."""
+    """Return the first position of the largest number in ``begin:end``."""
     row = values[begin:end]
     n = len(row)
     a = b = c = d = row[0]
     whole = n - n % 4
-    for i in range(0, whole, 4):  # four chains of comparisons, which a processor runs at once
+    for i in range(0, whole, 4):  # four independent chains of comparisons run in parallel
         a = row[i] if row[i] > a else a
         b = row[i + 1] if row[i + 1] > b else b
         c = row[i + 2] if row[i + 2] > c else c
@@ -249,6 +249,6 @@ def first_maximum(values: FloatArray, begin: int, end: int) -> int:
         a = row[i] if row[i] > a else a
     most = max(max(a, b), max(c, d))
     place = 0
-    while place < n - 1 and row[place] != most:  # bounded, should a number be NaN
+    while place < n - 1 and row[place] != most:  # the bound matters if a number is NaN
         place += 1
     return begin + place

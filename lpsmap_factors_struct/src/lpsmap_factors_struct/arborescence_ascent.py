@@ -1,8 +1,8 @@
-"""The maximum of the dual of the arborescence polytope.
+"""Maximisation of the dual function of the arborescence polytope.
 
-Semismooth Newton steps with a line search end on the right piece, on which they are exact (Qi & Sun
-1993). Where H, minus the Hessian, is singular, the function is linear along its null space until an
-arc enters.
+The function is piecewise quadratic. Semismooth Newton steps with a line search reach the right
+piece, on which they are exact (Qi & Sun 1993). Where H, minus the Hessian, is singular, the
+function is linear along the null space of H until an arc enters a support.
 """
 
 from __future__ import annotations
@@ -26,47 +26,47 @@ from lpsmap_factors_struct.pivoted_cholesky import DEPENDENT, factorise, solve_l
 __all__ = ["maximise"]
 
 GROWTH = 8.0
-"""Factor between the scales that lead from scaled down scores to the scores; a power of 2."""
-LARGEST = 1e300
-"""Limit of what scores are scaled down by."""
-MOST_STEPS = 100
-"""Limit of Newton steps: ten usually do, and more are a sign of ever shorter ones."""
-SHORT = 0.05
-"""Part of a Newton step that is not worth another one: bends can lie where it starts."""
-MOST_TRIALS = 60
-"""Limit of points that a line search looks at."""
+"""Ratio of successive scales on the way from scaled-down scores to the scores; a power of 2."""
+MAX_SCALE = 1e300
+"""Limit of the factor by which scores are scaled down."""
+MAX_STEPS = 100
+"""Limit of Newton steps. Ten usually suffice; many more mean that steps have become too short."""
+SHORT_STEP = 0.05
+"""Fraction of a Newton step below which the line search goes on: kinks can lie near its start."""
+MAX_TRIALS = 60
+"""Limit of the points that a line search evaluates."""
 
 
 @leaf
 def maximise(
     dual: TreeDual, n: int, width: int, count: int, free: int, tolerance: float, again: bool
 ) -> float:
-    """Find the best multipliers of the cuts, from those in ``sigma``, and x with them.
+    """Find the optimal multipliers of the cuts, and x, starting from ``sigma``.
 
     Parameters
     ----------
     free
-        The first so many cuts, one at most, hold with equality: their multipliers have any sign.
+        Number of leading cuts that hold with equality, 0 or 1. Their multipliers have any sign.
     tolerance
-        What x may exceed a cut by, before rounding is added.
+        Allowed violation of a cut, apart from rounding.
     again
-        Whether x is that of the multipliers already, but for words that no cut held before.
+        Whether x belongs to the multipliers already, except for words that were in no cut before.
 
     Returns
     -------
     float
-        What x exceeds no cut by.
+        An upper bound of the violation of every cut.
     """
     list_cuts(dual, n, count)
     evaluate(dual, n, width, count, not again)
     excess, solved = _climb(dual, n, width, count, free, tolerance)
     if solved or interrupted():
         return excess
-    # On scores much larger than 1 the function is almost linear in pieces, and steps can be as
-    # short as its bends. On scaled down scores they are not, and the multipliers follow as those
-    # grow: a way of the solution from the middle of the polytope to its boundary.
+    # For scores much larger than 1 the function is almost piecewise linear, and kinks can make
+    # steps very short. This does not happen for scaled-down scores. As these grow, the multipliers
+    # are tracked, while the solution moves from the interior of the polytope to its boundary.
     y, margin, sigma = dual.y[: n * width], dual.margin[:n], dual.sigma[:count]
-    size = min(dual.size[0], LARGEST)
+    size = min(dual.size[0], MAX_SCALE)
     levels = int(np.ceil(np.log(size) / np.log(GROWTH)))
     scale = GROWTH**levels
     y /= scale
@@ -88,14 +88,14 @@ def maximise(
 def _climb(
     dual: TreeDual, n: int, width: int, count: int, free: int, tolerance: float
 ) -> tuple[float, bool]:
-    """Take Newton steps from a point that is evaluated.
+    """Take Newton steps from a point that has been evaluated.
 
-    Returns what x exceeds no cut by, and whether rounding explains it.
+    Returns an upper bound of the violation of every cut, and whether rounding explains it.
     """
     sigma, gradient, order = dual.sigma, dual.gradient, dual.order
     excess = 0.0
-    for _ in range(MOST_STEPS):
-        terms = 16 + 2 * dual.n_on[:n].sum()  # that the x inside a cut is summed up from
+    for _ in range(MAX_STEPS):
+        terms = 16 + 2 * dual.n_on[:n].sum()  # of the sum of x inside a cut
         allowed = tolerance + terms * EPSILON * dual.size[0]
         size, excess = 0, 0.0
         for k in range(count):
@@ -116,7 +116,8 @@ def _climb(
 def _ascent(dual: TreeDual, count: int, size: int, free: int) -> tuple[bool, float]:
     """Choose a direction over the cuts ``order[:size]``.
 
-    Returns whether the function is linear along it, and how far no multiplier becomes negative.
+    Returns whether the function is linear along it, and the step at which the first multiplier
+    becomes zero.
     """
     sigma, direction, order = dual.sigma, dual.direction, dual.order
     while True:
@@ -126,7 +127,7 @@ def _ascent(dual: TreeDual, count: int, size: int, free: int) -> tuple[bool, flo
             if k >= free and direction[k] < 0.0:
                 limit = min(limit, sigma[k] / -direction[k])
                 if sigma[k] == 0.0:
-                    continue  # would become negative: stays where it is
+                    continue  # it would become negative, and stays zero
             order[kept] = k
             kept += 1
         if limit > 0.0 or kept == 0:
@@ -136,9 +137,9 @@ def _ascent(dual: TreeDual, count: int, size: int, free: int) -> tuple[bool, flo
 
 @leaf
 def _newton(dual: TreeDual, count: int, size: int) -> bool:
-    """Write the Newton direction, or one from H's null space if the gradient has a part in it.
+    """Write the Newton direction, or a null vector of H along which the function rises.
 
-    Returns whether it is the latter.
+    Returns whether the direction is a null vector.
     """
     direction, order, factor, gradient = dual.direction, dual.order, dual.factor, dual.gradient
     rank = factorise(dual.hessian, order, size, factor)
@@ -166,9 +167,10 @@ def _newton(dual: TreeDual, count: int, size: int) -> bool:
 
 @leaf
 def _search(dual: TreeDual, n: int, width: int, count: int, flat: bool, limit: float) -> bool:
-    """Move along the direction, at most to `limit`, about to the maximum; return whether at all.
+    """Move to about the maximum along the direction, at most by `limit`; return whether it moved.
 
-    The derivative along a line falls, linearly in pieces: Newton's method on it, within a bracket.
+    The derivative along a line is decreasing and piecewise linear. Its zero is found by Newton's
+    method, safeguarded by a bracket.
     """
     sigma, base, direction = dual.sigma, dual.base, dual.direction
     copy(sigma[:count], base)
@@ -177,7 +179,7 @@ def _search(dual: TreeDual, n: int, width: int, count: int, flat: bool, limit: f
         return False
     low, high = 0.0, np.inf
     step = _next_arc(dual, n, width, count, start) if flat else 1.0
-    for _ in range(MOST_TRIALS):
+    for _ in range(MAX_TRIALS):
         at = min(step, limit)
         for k in range(count):
             sigma[k] = base[k] + at * direction[k]
@@ -185,7 +187,7 @@ def _search(dual: TreeDual, n: int, width: int, count: int, flat: bool, limit: f
                 sigma[k] = 0.0
         evaluate(dual, n, width, count, True)
         slope = _slope(dual, count)
-        enough = at == limit or (at >= SHORT and not flat)
+        enough = at == limit or (at >= SHORT_STEP and not flat)
         if (slope >= 0.0 and enough) or abs(slope) <= 0.1 * start:
             return True
         if slope > 0.0:
@@ -239,10 +241,10 @@ def _curvature(dual: TreeDual, n: int, width: int, count: int) -> float:
 
 @leaf
 def _next_arc(dual: TreeDual, n: int, width: int, count: int, slope: float) -> float:
-    """Return how far along the direction the slope is zero, if it falls from the next arc on.
+    """Return the step at which the slope is zero, if it falls once the next arc has entered.
 
-    On a linear piece the support of each row moves as one; the piece ends where the first arc joins
-    a support.
+    On a linear piece all arcs of a row's support move together. The piece ends where the first arc
+    enters a support.
     """
     y, q, head, x, on, n_on = dual.y, dual.q, dual.head, dual.x, dual.on, dual.n_on
     member, own, sigma, direction = dual.member, dual.own, dual.sigma, dual.direction
@@ -260,7 +262,7 @@ def _next_arc(dual: TreeDual, n: int, width: int, count: int, slope: float) -> f
         for i in on[begin : begin + n_on[word]]:
             speed += q[i] * rate[head[i - begin]] * (x[i] > 0.0)
             weight += q[i] * (x[i] > 0.0)
-        if weight == 0.0:  # its numbers are NaN
+        if weight == 0.0:  # the row's numbers are NaN
             continue
         speed /= weight
         for i in range(begin, begin + width):

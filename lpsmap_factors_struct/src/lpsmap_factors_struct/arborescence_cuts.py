@@ -1,8 +1,8 @@
-"""Separation over the arborescence polytope: sets of words that too little enters from outside.
+"""Separation over the arborescence polytope: sets of words with too little inflow.
 
-A point with nonnegative arcs whose rows sum to 1 lies in the polytope iff at least 1 enters every
-set of words (Edmonds 1967); and by Menger's theorem iff every word receives a flow of 1 from the
-root, the arcs being the capacities.
+A point with nonnegative arcs whose rows sum to 1 lies in the polytope iff the arcs that enter every
+set of words sum to at least 1 (Edmonds 1967). By Menger's theorem this holds iff, with the arcs as
+capacities, every word can receive a flow of 1 from the root.
 """
 
 from __future__ import annotations
@@ -16,46 +16,46 @@ from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_factors_struct.arrays import copy
 
-__all__ = ["FlowMemory", "flow_memory", "violated_sets"]
+__all__ = ["FlowWorkspace", "flow_workspace", "violated_sets"]
 
 WordArray = npt.NDArray[np.uint64]
 
 ONE = np.uint64(1)
-"""Words are unsigned: numba looks at each signed index, whether it counts from the end."""
+"""Words are unsigned: for a signed index, numba checks whether it counts from the end."""
 
 SOURCE = 2**62
-"""Mark of the words that are part of the source: later than any search."""
+"""Mark of the words that are part of the source. It exceeds the number of any search."""
 
 
-class FlowMemory(NamedTuple):
-    """Working memory for sentences of up to ``n`` words."""
+class FlowWorkspace(NamedTuple):
+    """Workspace for sentences of up to ``n`` words."""
 
     residual: FloatArray
     """(n * n,) residual capacities, of the arc from word h to word m at ``m * n + h``."""
     near: WordArray
-    """(n * n,) for each word, those that an arc joins it with."""
+    """(n * n,) for each word, the words that an arc connects it with."""
     degree: WordArray
     """(n,) their number."""
     direct: FloatArray
-    """(n,) capacity from the source right into each word."""
+    """(n,) capacity of the arcs from the source into each word."""
     supply: FloatArray
-    """(n,) what flows leave of it."""
+    """(n,) the part of it that no flow uses."""
     onward: FloatArray
-    """(n,) capacity from each word into words that are not part of the source."""
+    """(n,) capacity from each word into words outside the source."""
     ready: WordArray
-    """(n,) words that need no flow."""
+    """(n,) words that need no flow computation."""
     seen: IntArray
-    """(n,) the number of the latest search that reached a word, or a large one for the source."""
+    """(n,) the number of the latest search that reached a word; `SOURCE` for the source's words."""
     towards: WordArray
-    """(n,) for each word the search reached, the next on its path."""
+    """(n,) for each word that the search reached, the next word on its path to the sink."""
     queue: WordArray
-    """(n,) the words in the order the search reached them."""
+    """(n,) the words in the order in which the search reached them."""
 
 
 @kernel
-def flow_memory(n: int) -> FlowMemory:
-    """Return working memory for sentences of up to `n` words."""
-    return FlowMemory(
+def flow_workspace(n: int) -> FlowWorkspace:
+    """Return a workspace for sentences of up to `n` words."""
+    return FlowWorkspace(
         residual=np.empty(n * n),
         near=np.empty(n * n, dtype=np.uint64),
         degree=np.empty(n, dtype=np.uint64),
@@ -76,18 +76,18 @@ def violated_sets(
     tolerance: float,
     member: FloatArray,
     count: int,
-    memory: FlowMemory,
+    workspace: FlowWorkspace,
 ) -> int:
-    """Append sets that less than ``1 - tolerance`` enters; none iff there are none.
+    """Append sets with an inflow below ``1 - tolerance``; at least one if such sets exist.
 
-    Words join the source one by one. First those that 1 enters right from it: no violated set holds
-    them. And those that as much enters right from it as goes on from them to others: what enters a
-    set does not grow when it loses such a word, so that no violated set needs it. These are two of
-    three words. Then the word that most enters right from the source: if it receives a flow of 1,
-    no violated set holds it; if not, the smallest of its minimum cuts is one. Each set is then of
-    words that are not in the source yet, so that no two are alike. What was sent stays on the arcs:
-    as its sink is part of the source then, it is a flow from the source to itself, from which the
-    next can start.
+    Words are added to the source one by one. Two kinds of words, about two thirds of all, need no
+    flow computation. If the source sends 1 directly into a word, no violated set contains the word.
+    If the source sends at least as much directly into a word as the word sends on, the inflow of a
+    set does not grow when the word is removed, so that no violated set needs the word. Otherwise
+    the word with the largest inflow directly from the source is next. If it can receive a flow of
+    1, no violated set contains it. If not, the smallest of its minimum cuts is violated. A set only
+    contains words that are not in the source yet, so that all sets differ. Flow stays on the arcs:
+    once its sink belongs to the source, it is a circulation, from which the next search can start.
 
     Parameters
     ----------
@@ -95,15 +95,15 @@ def violated_sets(
         ``n * n`` numbers: of the arc from word h to word m at ``m * n + h``, from the root at
         ``m * n + m``. Each row sums to 1.
     member
-        (C, n) which words the sets hold, 1 or 0; sets are written from row `count` on while there
-        is room.
+        (C, n) the words of each set, as 1 or 0. Sets are written from row `count` on, as far as
+        rows are left.
 
     Returns
     -------
     int
-        The number of sets there are then.
+        The number of sets, the first `count` included.
     """
-    residual, near, degree, direct, supply, onward, ready, seen, towards, queue = memory
+    residual, near, degree, direct, supply, onward, ready, seen, towards, queue = workspace
     negligible, enough, size = tolerance / (n * n), 1.0 - tolerance, np.uint64(n)
     _neighbours(capacity, size, near, degree, queue, onward)
     copy(capacity[: n * n], residual)
@@ -145,7 +145,7 @@ def violated_sets(
 
 @leaf
 def _nearest(n: np.uint64, direct: FloatArray, seen: IntArray) -> np.uint64:
-    """Return the word outside the source that most enters right from it."""
+    """Return the word outside the source with the largest capacity directly from it."""
     nearest, most = np.uint64(0), -1.0
     for word in range(n):
         if direct[word] > most and seen[word] != SOURCE:
@@ -162,14 +162,14 @@ def _neighbours(
     n_heads: WordArray,
     onward: FloatArray,
 ) -> None:
-    """List for each word the others that an arc of some capacity joins it with: heads first.
+    """List the words that an arc of positive capacity connects each word with, heads first.
 
-    Add up what goes on from each word to others.
+    Also sums the capacities from each word to others.
     """
     onward[:n] = 0.0
     for word in range(n):
         begin, last = word * n, np.uint64(0)
-        for head in range(n):  # without branches, most of which would be guessed wrong
+        for head in range(n):  # without branches, which would often be mispredicted
             near[begin + last] = head
             last += np.uint64((capacity[begin + head] > 0.0) & (head != word))
         degree[word] = n_heads[word] = last
@@ -197,16 +197,17 @@ def _flow(
     towards: WordArray,
     queue: WordArray,
 ) -> tuple[int, np.uint64]:
-    """Send `enough` from the source to `sink`, along shortest paths (Edmonds & Karp 1972) at first.
+    """Send `enough` from the source to `sink`, along shortest paths first (Edmonds & Karp 1972).
 
-    A search goes on from where a path's supply ran out, and starts again where its arcs were full.
+    A search continues after a path whose supply is used up, and restarts after a path with a
+    saturated arc.
 
-    Returns the number of the latest search, and 0 if so much was sent, or else the number of words,
-    the first ones of `queue`, from which the sink can still be reached.
+    Returns the number of the latest search, and 0 if `enough` was sent. Otherwise the second number
+    is how many words, the first ones of `queue`, can still reach the sink.
     """
     flow = supply[sink]
     supply[sink] = 0.0
-    for j in range(degree[sink]):  # all paths over one word at once
+    for j in range(degree[sink]):  # all paths through one intermediate word at once
         word = near[sink * n + j]
         if seen[word] != SOURCE:
             sent = min(residual[sink * n + word], supply[word])
@@ -246,7 +247,7 @@ def _send(
     supply: FloatArray,
     towards: WordArray,
 ) -> float:
-    """Send as much as fits along the path that leads from a word with supply to the sink."""
+    """Send as much as possible along the path from a word with supply to the sink."""
     sent: float = supply[start]
     word = start
     while word != sink:

@@ -10,10 +10,10 @@ With multipliers ``sigma_k >= 0`` of the cuts, every row is a simplex projection
 
     x_e = max(0, y_e - q_e (tau_m + sum of sigma_k over the cuts that e is inside)),
 
-and what is left is to maximise a concave function of sigma that is quadratic in pieces. Its
-gradient is ``sum of x inside S_k - (|S_k| - 1)``; minus its Hessian, H, has as entry k, l the sum
-over rows of the covariance, weighted by q over the row's support, of being inside S_k and inside
-S_l. `lpsmap_factors_struct.arborescence_ascent` finds its maximum.
+so that a concave and piecewise quadratic function of sigma remains to be maximised. Its gradient is
+``sum of x inside S_k - (|S_k| - 1)``. Minus its Hessian is H. Entry (k, l) of H is a sum over rows
+of covariances: those of the indicators of being inside S_k and inside S_l, weighted by q over the
+row's support. `lpsmap_factors_struct.arborescence_ascent` finds the maximum.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ __all__ = [
 ]
 
 EPSILON = 2.0**-52
-BORDER = 1e-10
-"""What an arc may lack that counts as on the support for H: it may join it right away."""
+SUPPORT_TOLERANCE = 1e-10
+"""An arc this close below 0 belongs to the support of H, since it may enter in the next step."""
 TINY = 1e-300
-"""Less than any weight, and not 0."""
-MARGIN = 0.1
-"""How far below 0 arcs are looked at from the start."""
+"""A positive number below any weight, which avoids divisions by 0."""
+INITIAL_MARGIN = 0.1
+"""Margin below 0 within which arcs are candidates at first."""
 
 
 class TreeDual(NamedTuple):
-    """A problem of up to ``n`` words, ``width`` arcs a row and ``most`` cuts, and its memory."""
+    """A problem of up to ``n`` words, ``width`` arcs a row and ``most`` cuts, and its workspace."""
 
     y: FloatArray
     """(n * width,) scores, by word, head (a word itself for the root) and label."""
     scores: FloatArray
-    """(n * width,) room for a copy of them."""
+    """(n * width,) a copy of the scores."""
     q: FloatArray
     """(n * width,) squares of the scales."""
     head: IntArray
@@ -63,23 +63,23 @@ class TreeDual(NamedTuple):
     x: FloatArray
     """(n * width,) the solution."""
     size: FloatArray
-    """(1,) size of the numbers that x was found as the difference of."""
+    """(1,) magnitude of the numbers of which x is the difference."""
     tau: FloatArray
     """(n,) multipliers of the rows."""
     margin: FloatArray
-    """(n,) of each row, how far below 0 arcs are looked at; -inf before any is."""
+    """(n,) for each row, the margin below 0 within which arcs are candidates; -inf before that."""
     arcs: IntArray
-    """(n * width,) these arcs; others come to be looked at if the threshold falls so far."""
+    """(n * width,) the candidates. They are listed anew when a threshold falls below the margin."""
     n_arcs: IntArray
-    """(n,) their number."""
+    """(n,) the number of candidates."""
     on: IntArray
     """(n * width,) for each row, the arcs of its support."""
     n_on: IntArray
-    """(n,) their number."""
+    """(n,) the sizes of the supports."""
     member: FloatArray
-    """(most, n) which words are in which cut: 1 or 0."""
+    """(most, n) the words of each cut, as 1 or 0."""
     holding: FloatArray
-    """(n, most) the same by word, written by `list_cuts`."""
+    """(n, most) its transpose, written by `list_cuts`."""
     sigma: FloatArray
     """(most,) multipliers of the cuts."""
     gradient: FloatArray
@@ -87,34 +87,34 @@ class TreeDual(NamedTuple):
     hessian: FloatArray
     """(most, most) H."""
     factor: FloatArray
-    """(most, most) its Cholesky factor."""
+    """(most, most) the Cholesky factor of H."""
     order: IntArray
-    """(most,) the cuts that it is factorised on."""
+    """(most,) the cuts in the order of the factor's rows."""
     direction: FloatArray
-    """(most,) in which the multipliers move."""
+    """(most,) search direction of the multipliers."""
     base: FloatArray
-    """(most,) multipliers where a line search started."""
+    """(most,) multipliers at the start of a line search."""
     own: IntArray
-    """(most,) the cuts that hold a word."""
+    """(most,) the cuts that contain a word."""
     mass: FloatArray
-    """(most,) of each of them, the sum of q inside it over the support of the word's row."""
+    """(most,) for each of them, the sum of q inside it over the support of the word's row."""
     level: FloatArray
     rate: FloatArray
-    """(n,) for the row of one word, numbers of each head."""
+    """(n,) sums over cuts, by head, for the row of one word."""
     block: FloatArray
-    """(most, most) a row's part of H."""
+    """(most, most) contribution of a row to H."""
     side: FloatArray
-    """(most,) which of the cuts that divide a row one of its arcs is inside."""
+    """(most,) for each cut that divides a row, whether one of the row's arcs is inside."""
     row: FloatArray
     weight: FloatArray
     near: FloatArray
     scale: FloatArray
-    """(width,) for a row's threshold."""
+    """(width,) workspace for the threshold of a row."""
 
 
 @kernel
 def tree_dual(n: int, width: int, most: int) -> TreeDual:
-    """Return room for problems of up to so many words, arcs a row and cuts."""
+    """Return a workspace for problems of up to `n` words, `width` arcs a row and `most` cuts."""
     by_arc, listed = np.empty((4, n * width)), np.empty((2, n * width), dtype=np.int64)
     by_word, counted = np.empty((4, n)), np.empty((2, n), dtype=np.int64)
     by_cut, chosen = np.empty((6, most)), np.empty((2, most), dtype=np.int64)
@@ -156,7 +156,7 @@ def tree_dual(n: int, width: int, most: int) -> TreeDual:
 
 @leaf
 def list_cuts(dual: TreeDual, n: int, count: int) -> None:
-    """Write by word which of the first `count` cuts hold it."""
+    """Write for each word which of the first `count` cuts contain it."""
     for word in range(n):
         for k in range(count):
             dual.holding[word, k] = dual.member[k, word]
@@ -164,7 +164,7 @@ def list_cuts(dual: TreeDual, n: int, count: int) -> None:
 
 @leaf
 def cuts_of(word: int, holding: FloatArray, count: int, own: IntArray) -> int:
-    """List the cuts that hold a word; return their number."""
+    """List the cuts that contain a word; return their number."""
     n_own, cuts = np.uint64(0), holding[word]
     for k in range(np.uint64(count)):
         own[n_own] = k
@@ -184,7 +184,8 @@ def add_up(
 ) -> None:
     """Write for each head the sum of the values of the cuts that its arc to `word` is inside.
 
-    ``own[:n_own]`` are the cuts that hold the word. At `word` itself stands the arc from the root.
+    ``own[:n_own]`` are the cuts that contain the word. The entry of `word` itself belongs to the
+    arc from the root.
     """
     total[:n] = 0.0
     for k in own[:n_own]:
@@ -216,9 +217,10 @@ def least_threshold(
     head: IntArray,
     level: FloatArray,
 ) -> float:
-    """Return the threshold of a row's `support` alone, a lower bound of the row's.
+    """Return the threshold of a row's `support` alone, a lower bound of the row's threshold.
 
-    A good one if the support is that of scores or multipliers close by; -inf if it is empty.
+    The bound is good if the support belongs to similar scores or multipliers. It is -inf if the
+    support is empty.
     """
     if len(support) == 0:
         return -np.inf
@@ -235,11 +237,11 @@ def least_threshold(
 
 @leaf
 def evaluate(dual: TreeDual, n: int, width: int, count: int, anew: bool) -> None:
-    """Find x, its support and the gradient at ``sigma``; rows in no cut stay as they are.
+    """Find x, its support and the gradient at ``sigma``.
 
-    Unless all is to be found `anew`, rows that were looked at stay, too.
+    Rows of words in no cut keep their values. So do rows that were evaluated before, unless `anew`.
     """
-    # Each field is read once: handing the tuple to a kernel costs a reference count per array.
+    # Each field is read once: passing the tuple to a kernel costs a reference count per array.
     y, q, x, tau, arcs, n_arcs = dual.y, dual.q, dual.x, dual.tau, dual.arcs, dual.n_arcs
     head, on, n_on, sigma, size = dual.head, dual.on, dual.n_on, dual.sigma, dual.size
     member, holding, own, level = dual.member, dual.holding, dual.own, dual.level
@@ -255,7 +257,7 @@ def evaluate(dual: TreeDual, n: int, width: int, count: int, anew: bool) -> None
         add_up(word, n, member, own, n_own, sigma, level)
         guess = least_threshold(begin, on[begin : begin + n_on[word]], y, q, head, level)
         if not guess + lowest >= -margin[word]:
-            margin[word] = max(MARGIN, -2.0 * (guess + lowest))
+            margin[word] = max(INITIAL_MARGIN, -2.0 * (guess + lowest))
             n_arcs[word] = list_arcs(y, q, begin, width, margin[word], arcs)
         candidates, first = np.uint64(n_arcs[word]), np.uint64(begin)
         for j in range(candidates):
@@ -263,8 +265,8 @@ def evaluate(dual: TreeDual, n: int, width: int, count: int, anew: bool) -> None
             row[j], weight[j] = y[i] - q[i] * level[np.uint64(head[i - first])], q[i]
         tau[word] = threshold(row, weight, int(candidates), guess, near, scale)
         largest, level_of_row, last = size[0], tau[word], first
-        border = BORDER + 64 * EPSILON * largest
-        for j in range(candidates):  # without branches, which would often be guessed wrong
+        border = SUPPORT_TOLERANCE + 64 * EPSILON * largest
+        for j in range(candidates):  # without branches, which would often be mispredicted
             i = np.uint64(arcs[first + j])
             value = row[j] - level_of_row * weight[j]
             x[i] = value if value > 0.0 else 0.0
@@ -286,7 +288,7 @@ def find_excess(
     total: float,
     excess: FloatArray,
 ) -> None:
-    """Write what the values inside each cut exceed it by, if rows sum to `total`."""
+    """Write the excess of the values inside each cut, for rows that sum to `total`."""
     on, n_on, head, member, holding = dual.on, dual.n_on, dual.head, dual.member, dual.holding
     own, inside = dual.own, dual.mass
     excess[:count] = total
@@ -312,9 +314,9 @@ def _add_inside(
     n_own: np.uint64,
     inside: FloatArray,
 ) -> None:
-    """Write the sums of the values of a row's arcs from the words that each cut holds.
+    """Write for each cut the sum of the values of a row's arcs from the words of the cut.
 
-    ``own[:n_own]`` are the cuts that hold `word`, at which stands the arc from the root.
+    ``own[:n_own]`` are the cuts that contain `word`. The arc from the root counts as outside.
     """
     first, itself = np.uint64(begin), np.uint64(word)
     for j in range(n_own):
@@ -342,7 +344,7 @@ def second_derivatives(dual: TreeDual, n: int, width: int, count: int) -> None:
         for arc in support:
             weight += q[np.uint64(arc)]
         _add_inside(word, support, begin, q, head, member, own, n_own, mass)
-        for j in range(n_own):  # of the others, the support is all inside or all outside
+        for j in range(n_own):  # other cuts have the whole support inside, or outside
             own[divided], mass[divided] = own[j], mass[j]
             divided += np.uint64((mass[j] > 0.0) & (mass[j] < weight))
         if divided > 0:
@@ -368,7 +370,7 @@ def _add_products(
     block: FloatArray,
     side: FloatArray,
 ) -> None:
-    """Write for each two cuts the sum of q over the arcs inside both; the lower triangle."""
+    """Write for each pair of cuts the sum of q over the arcs inside both, as a lower triangle."""
     n_cuts, first = np.uint64(len(cuts)), np.uint64(begin)
     for j in range(n_cuts):
         block[j, :n_cuts] = 0.0

@@ -1,8 +1,8 @@
-"""Faces of the polytope of dependency trees, as its derivative needs them.
+"""Faces of the polytope of dependency trees, which determine its derivative.
 
-The face that is left for the derivative: for each slot a code `FREE`, `LOWER`, or `UPPER` for the
-only arc of a row; and the cuts, tight and independent of one another. Bit `MEMBER` of the face of
-slot k of word w tells whether cut k holds w; the first empty cut ends the list.
+The face has a code for each slot: `FREE`, `LOWER`, or `UPPER` for the only arc of a row. It also
+lists the tight cuts, which are linearly independent. Bit `MEMBER` of the code of slot k of word w
+says whether cut k contains w. The first empty cut ends the list.
 """
 
 from __future__ import annotations
@@ -36,14 +36,17 @@ __all__ = [
 MEMBER = 4
 """Bit of the face codes that lists the cuts."""
 CODES = 3
-"""Bits of the codes proper."""
+"""Bits of the code of a slot."""
 
 
 @leaf
 def read_face(
     face: ByteArray, n: int, n_labels: int, packed: bool, whole: bool, dual: TreeDual
 ) -> None:
-    """Write the supports of a face, with ones as x; of rows with one arc only if `whole`."""
+    """Write the supports of a face, with ones as x.
+
+    Rows with a single arc are included only if `whole`.
+    """
     x, on = dual.x, dual.on
     for word in range(n):
         begin, n_on = np.uint64(word * n * n_labels), np.uint64(0)
@@ -73,10 +76,10 @@ def factorise_face(dual: TreeDual, n: int, width: int, count: int) -> int:
 def project_on_face(
     dual: TreeDual, n: int, width: int, count: int, rank: int, total: float
 ) -> None:
-    """Project ``y`` onto the affine hull of the face, or if `total` is 0 onto its directions.
+    """Project ``y`` onto the affine hull of the face, or onto its directions if `total` is 0.
 
-    In the norm weighted by 1 / q. The face is the support of x, with rows that sum to `total`, and
-    the cuts ``order[:rank]`` of the factorised H.
+    The norm has weights 1 / q. The face consists of the points on the support of x whose rows sum
+    to `total` and which satisfy the cuts ``order[:rank]`` of the factorised H with equality.
     """
     find_multipliers(dual, n, width, count, rank, total)
     if rank > 0:
@@ -87,9 +90,9 @@ def project_on_face(
 def find_multipliers(
     dual: TreeDual, n: int, width: int, count: int, rank: int, total: float
 ) -> None:
-    """Write into ``direction`` the multipliers of the cuts for the projection onto the face.
+    """Write the multipliers of the cuts for the projection onto the face into ``direction``.
 
-    Centres the rows of ``y``.
+    Also centres the rows of ``y``.
     """
     _centre_rows(dual, n, width, 0, total)
     if rank > 0:
@@ -101,7 +104,7 @@ def find_multipliers(
 
 @leaf
 def _centre_rows(dual: TreeDual, n: int, width: int, count: int, total: float) -> None:
-    """Lower y by the multipliers in ``direction``, and so that the rows sum to `total`."""
+    """Reduce y by the multipliers in ``direction``, then shift its rows to sum to `total`."""
     y, q, head, on, own, member = dual.y, dual.q, dual.head, dual.on, dual.own, dual.member
     level = dual.level
     for word in range(n):
@@ -130,7 +133,7 @@ def write_z(
     z: FloatArray,
     face: ByteArray,
 ) -> None:
-    """Write z from y, and the codes of the face."""
+    """Write z, computed from y, and the codes of the face."""
     for word in range(n):
         single = dual.n_on[word] == 1
         for part in range(PARTS):

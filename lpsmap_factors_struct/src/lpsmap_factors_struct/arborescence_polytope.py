@@ -1,15 +1,15 @@
 """Projection onto the polytope of non-projective dependency trees, and its derivative.
 
-The convex hull of the arborescences of n words is (Edmonds 1967): ``x >= 0``, the arcs into each
-word sum to 1, and for each set of two or more words at least 1 enters it, which by the rows is the
-same as that the arcs inside sum to one less than its words at most. That exactly one word hangs
-from the root (``single_root``) is the same cut of all words with equality: a face. The local
-problem, in marginals ``x = delta z``,
+The convex hull of the arborescences of n words is given by three kinds of constraints (Edmonds
+1967): ``x >= 0``, the arcs into each word sum to 1, and the arcs that enter each set of two or more
+words sum to at least 1. By the sums of the rows, the latter means that the arcs inside the set sum
+to at most its number of words minus 1. With ``single_root``, the cut of all words holds with
+equality, which is a face of the polytope. The local problem, in marginals ``x = delta z``,
 
     minimise sum_e (x_e - delta_e a_e)^2 / (2 delta_e^2)   over the polytope,
 
-is solved with the cuts found so far, none at first, and the cuts that the solution violates are
-added until there are none: few, as few as 0 to 5 for plain scores of 50 words.
+is solved by cutting planes: starting without cuts, violated cuts are added until none are left. For
+plain scores of 50 words, 0 to 5 cuts suffice.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from lpsmap_core import (
 )
 from lpsmap_core.api import ByteArray, FloatArray, IntArray, by_address
 from lpsmap_factors_struct.arborescence import (
-    Arborescence,
-    arborescence_memory,
+    ArborescenceWorkspace,
+    arborescence_workspace,
     maximum_arborescence,
 )
 from lpsmap_factors_struct.arborescence_ascent import maximise
-from lpsmap_factors_struct.arborescence_cuts import FlowMemory, flow_memory, violated_sets
+from lpsmap_factors_struct.arborescence_cuts import FlowWorkspace, flow_workspace, violated_sets
 from lpsmap_factors_struct.arborescence_dual import (
+    EPSILON,
     TreeDual,
     cuts_of,
     least_threshold,
@@ -51,19 +52,18 @@ from lpsmap_factors_struct.arborescence_face import (
 )
 from lpsmap_factors_struct.arc_layout import PARTS, n_words, part_of_row
 from lpsmap_factors_struct.arrays import copy
-from lpsmap_factors_struct.simplex_row import FAR, threshold
+from lpsmap_factors_struct.simplex_row import MAX_GUESS_SUM, threshold
 
 __all__ = ["multiply_jacobians", "project_trees"]
 
-EPSILON = 2.0**-52
 TOLERANCE = 1e-13
-"""What cuts may be violated by, beside rounding of the multipliers."""
-SHARP = 1.15
-"""With fewer arcs a word than this, the problem is near the linear one and starts from that."""
-MOST_ROUNDS = 10
-"""Limit of rounds of new cuts for each word, far more than were ever seen to be needed."""
-LEVEL = 1e-12
-"""Marginals below this are zero, or below the rounding of the numbers they come from."""
+"""Allowed violation of a cut, apart from rounding of the multipliers."""
+SHARP_ARCS_PER_WORD = 1.15
+"""With fewer arcs a word, the problem is nearly linear, and starts from the linear solution."""
+MAX_ROUNDS_PER_WORD = 10
+"""Limit of rounds of new cuts, for each word; far more than were ever needed."""
+ZERO_LEVEL = 1e-12
+"""Marginals below this, or below the rounding of the numbers they are computed from, are zero."""
 
 
 @kernel
@@ -72,8 +72,8 @@ def project_trees(
 ) -> None:
     """Solve the local problem of every factor in `rows`."""
     longest, widest = _largest(rows, factors)
-    dual, flows = tree_dual(longest, widest, 2 * longest), flow_memory(longest)
-    trees, capacity = arborescence_memory(longest), np.empty(longest * longest)
+    dual, flows = tree_dual(longest, widest, 2 * longest), flow_workspace(longest)
+    trees, capacity = arborescence_workspace(longest), np.empty(longest * longest)
     _project_trees(rows, factors, scores, solution, dual, flows, trees, capacity)
 
 
@@ -83,13 +83,13 @@ def _project_trees(
     factors: Factors,
     scores: LocalScores,
     solution: LocalSolution,
-    memory: TreeDual,
-    flows: FlowMemory,
-    trees: Arborescence,
+    workspace: TreeDual,
+    flows: FlowWorkspace,
+    trees: ArborescenceWorkspace,
     capacity: FloatArray,
 ) -> None:
-    """Solve the local problem of every factor in `rows`, in memory that the caller holds."""
-    offsets, parameters, dual = factors.offsets, factors.parameters, by_address(memory)
+    """Solve the local problem of every factor in `rows`, in workspaces that the caller owns."""
+    offsets, parameters, dual = factors.offsets, factors.parameters, by_address(workspace)
     a, delta, z, face = scores.a, scores.delta, solution.z, solution.face
     for r in rows:
         if interrupted():
@@ -101,15 +101,15 @@ def _project_trees(
         _gather(a[lo:hi], delta[lo:hi], n, n_labels, packed, dual)
         dual.member[:free, :n] = 1.0
         dual.sigma[:free] = 0.0
-        count = _recall(face[lo:hi], n, width, dual.member, free)
+        count = _recall_cuts(face[lo:hi], n, width, dual.member, free)
         read_face(face[lo:hi], n, n_labels, packed, True, dual)
         if count > free:
-            _guess(dual, n, width, count, free)
+            _guess_multipliers(dual, n, width, count, free)
             _project_rows(dual, n, width, count)
-        elif _project_rows(dual, n, width, 0) < SHARP * n:
+        elif _project_rows(dual, n, width, 0) < SHARP_ARCS_PER_WORD * n:
             count = _edmonds_cuts(dual, n, width, free, capacity, trees)
         count = _add_cuts(dual, n, width, count, free, capacity, flows)
-        _drop_rounding(dual, n, width)
+        _clear_rounding(dual, n, width)
         rank = factorise_face(dual, n, width, count)
         copy(dual.x[: hi - lo], dual.y)
         project_on_face(dual, n, width, count, rank, 1.0)
@@ -129,10 +129,10 @@ def multiply_jacobians(
 
 @leaf
 def _multiply_jacobians(
-    rows: IntArray, factors: Factors, direction: Direction, product: Product, memory: TreeDual
+    rows: IntArray, factors: Factors, direction: Direction, product: Product, workspace: TreeDual
 ) -> None:
-    """Project vectors as `multiply_jacobians` does, in memory that the caller holds."""
-    offsets, parameters, dual = factors.offsets, factors.parameters, by_address(memory)
+    """Project vectors as `multiply_jacobians` does, in a workspace that the caller owns."""
+    offsets, parameters, dual = factors.offsets, factors.parameters, by_address(workspace)
     delta, face, d_u, out_u = direction.delta, direction.face, direction.d_u, product.out_u
     for r in rows:
         if interrupted():
@@ -142,7 +142,7 @@ def _multiply_jacobians(
         width = n * n_labels
         _gather(d_u[lo:hi], delta[lo:hi], n, n_labels, packed, dual)
         read_face(face[lo:hi], n, n_labels, packed, False, dual)
-        count = _recall(face[lo:hi], n, width, dual.member, 0)
+        count = _recall_cuts(face[lo:hi], n, width, dual.member, 0)
         rank = factorise_face(dual, n, width, count)
         project_on_face(dual, n, width, count, rank, 0.0)
         for word in range(n):
@@ -206,10 +206,10 @@ def _scale(count: int, a: FloatArray, delta: FloatArray, y: FloatArray, q: Float
 
 @leaf
 def _project_rows(dual: TreeDual, n: int, width: int, count: int) -> int:
-    """Measure each row's scores from about its threshold, and project the rows that no cut holds.
+    """Subtract about its threshold from each row of scores, and project the rows without cuts.
 
-    Of large scores, what is left are numbers around 1. Thresholds are looked for near those of the
-    supports in ``on``. Returns the number of arcs on the supports.
+    Large scores thus become numbers around 1. The thresholds of the supports in ``on`` are the
+    first guesses. Returns the number of arcs on the supports.
     """
     y, q, on, n_on, level = dual.y, dual.q, dual.on, dual.n_on, dual.level
     near, scale = dual.near, dual.scale
@@ -233,11 +233,11 @@ def _project_rows(dual: TreeDual, n: int, width: int, count: int) -> int:
 
 @leaf
 def _near(guess: float, support: IntArray, y: FloatArray, q: FloatArray) -> bool:
-    """Return whether no digits are lost if scores are measured from `guess`."""
+    """Return whether scores can be reduced by `guess` without a loss of precision."""
     total = 0.0
     for i in support:
         total += max(0.0, y[i] - guess * q[i])
-    return 0.0 < total < FAR
+    return 0.0 < total < MAX_GUESS_SUM
 
 
 @leaf
@@ -259,9 +259,9 @@ def _project_row(
     x: FloatArray,
     on: IntArray,
 ) -> int:
-    """Write a row's scores less its threshold, and its x; list its support and return the size."""
+    """Subtract the threshold from a row's scores, write x and its support; return its size."""
     n_on = np.uint64(0)
-    for _ in range(3):  # but for the first time, to mend its rounding
+    for _ in range(3):  # later rounds correct the rounding of the first
         total, weight, n_on = 0.0, 0.0, np.uint64(0)
         for i in range(begin, end):
             y[i] -= level * q[i]
@@ -278,8 +278,11 @@ def _project_row(
 
 
 @leaf
-def _recall(face: ByteArray, n: int, width: int, member: FloatArray, free: int) -> int:
-    """Append the cuts of a face to the first `free` ones, the set of all words; return how many."""
+def _recall_cuts(face: ByteArray, n: int, width: int, member: FloatArray, free: int) -> int:
+    """Append the cuts of a face to the first `free` cuts, and return the number of all.
+
+    The first cut is that of all words, if `free` is 1.
+    """
     count = free
     for k in range(min(width, len(member))):
         size = 0
@@ -294,10 +297,10 @@ def _recall(face: ByteArray, n: int, width: int, member: FloatArray, free: int) 
 
 
 @leaf
-def _guess(dual: TreeDual, n: int, width: int, count: int, free: int) -> None:
-    """Set the multipliers to what they are if the solution lies on the latest face.
+def _guess_multipliers(dual: TreeDual, n: int, width: int, count: int, free: int) -> None:
+    """Set the multipliers to those of a solution on the latest face.
 
-    Between two iterations of a larger problem the scores change little, and the face less.
+    The scores change little between two iterations of a larger problem, and the face even less.
     """
     sigma, size = dual.sigma, n * width
     copy(dual.y[:size], dual.scores)
@@ -315,12 +318,12 @@ def _edmonds_cuts(
     width: int,
     free: int,
     scores: FloatArray,
-    trees: Arborescence,
+    trees: ArborescenceWorkspace,
 ) -> int:
     """Append the cuts that solve the linear problem, with their multipliers.
 
-    The sets of words are the cycles that Edmonds' (1967) algorithm contracts, and what the best arc
-    that enters one costs is its multiplier. Returns the number of cuts.
+    The sets of words are the cycles that Edmonds' (1967) algorithm contracts. The multiplier of a
+    cycle is the cost of the best arc that enters it. Returns the number of cuts.
     """
     y, q, sigma, member = dual.y, dual.q, dual.sigma, dual.member
     scores[: n * n] = -np.inf
@@ -344,7 +347,7 @@ def _edmonds_cuts(
                 break
         sigma[count] = -trees.weight[cycle]
         count += 1
-    if free == 1 and count > 1:  # the last one holds all words, as does the first cut
+    if free == 1 and count > 1:  # the last cut contains all words, as does the first
         count -= 1
         sigma[0] = sigma[count]
     return count
@@ -358,15 +361,15 @@ def _add_cuts(
     count: int,
     free: int,
     capacity: FloatArray,
-    flows: FlowMemory,
+    flows: FlowWorkspace,
 ) -> int:
-    """Solve the problem with the first `count` cuts, add violated ones, until there are none.
+    """Solve the problem with the first `count` cuts, and add violated cuts until none are left.
 
-    Each cut that is added raises the dual's maximum, so that this ends. Returns the number of cuts
+    Each new cut raises the maximum of the dual, so that this terminates. Returns the number of cuts
     that hold with equality.
     """
     sigma, member, x = dual.sigma, dual.member, dual.x
-    for attempt in range(MOST_ROUNDS * n):
+    for attempt in range(MAX_ROUNDS_PER_WORD * n):
         excess = maximise(dual, n, width, count, free, TOLERANCE, attempt > 0)
         kept = free
         for k in range(free, count):
@@ -390,10 +393,10 @@ def _add_cuts(
 
 
 @leaf
-def _drop_rounding(dual: TreeDual, n: int, width: int) -> None:
-    """Make marginals zero that rounding may account for."""
+def _clear_rounding(dual: TreeDual, n: int, width: int) -> None:
+    """Set marginals to zero that may be rounding errors."""
     x, on, n_on = dual.x, dual.on, dual.n_on
-    slack = min(LEVEL + 8 * EPSILON * dual.size[0], 1e-6)
+    slack = min(ZERO_LEVEL + 8 * EPSILON * dual.size[0], 1e-6)
     for word in range(n):
         begin, kept = word * width, 0
         for place in range(begin, begin + n_on[word]):

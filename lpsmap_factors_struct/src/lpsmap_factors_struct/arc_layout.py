@@ -1,4 +1,4 @@
-"""Where a factor over the arcs of a sentence has the arc from one word to another."""
+"""Layouts of the arcs of a sentence: the slot of the arc from one word to another."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from lpsmap_core import leaf
 __all__ = ["PARTS", "arc_slot", "n_words", "part_of_row"]
 
 PARTS = 3
-"""Parts of a word's arcs in which slots and heads go up together."""
+"""Contiguous ranges of a word's arcs, in each of which slots and heads increase together."""
 
 
 @leaf
 def n_words(arity: int, n_labels: float) -> int:
-    """Return the number of words of a factor of so many slots."""
+    """Return the number of words of a factor with `arity` slots."""
     n: int = round(np.sqrt(arity / n_labels))
     return n
 
 
 @leaf
 def arc_slot(word: int, head: int, n: int, packed: bool) -> int:
-    """Return where a factor of `n` words has the arc to a word from a head (itself: the root)."""
+    """Return the slot of the arc from `head` to `word`; the word itself stands for the root."""
     if packed:
         return word * n + head
     if head == word:
@@ -31,7 +31,7 @@ def arc_slot(word: int, head: int, n: int, packed: bool) -> int:
 
 @leaf
 def part_of_row(part: int, word: int, n: int, packed: bool) -> tuple[int, int, int]:
-    """Return the first slot and the first head of a part of a word's arcs, and their number."""
+    """Return the first slot and the first head of a part of a word's arcs, and its size."""
     if packed:
         return word * n, 0, n if part == 0 else 0
     if part == 0:

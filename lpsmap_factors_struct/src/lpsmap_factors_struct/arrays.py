@@ -1,4 +1,4 @@
-"""What NumPy has, for leaves: numba's own versions allocate."""
+"""NumPy operations for leaves. Those of numba allocate memory."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["copy", "largest"]
 
 @leaf
 def copy(source: npt.NDArray[Any], target: npt.NDArray[Any]) -> None:
-    """Write an array's numbers to the first places of another, which does not overlap it."""
+    """Copy `source` to the beginning of `target`, which does not overlap it."""
     for i in range(len(source)):
         target[i] = source[i]
 
 
 @leaf
 def largest(numbers: npt.NDArray[np.float64]) -> float:
-    """Return the largest of some numbers, -inf for none."""
+    """Return the largest number, or -inf if the array is empty."""
     best = -np.inf
     for x in numbers:
         best = max(best, x)

@@ -1,4 +1,4 @@
-"""Linear assignment: every row of a matrix to a column of its own, at the least cost."""
+"""Linear assignment: the rows of a matrix to distinct columns, at minimum cost."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_factors_struct.arrays import copy
 
-__all__ = ["Assignment", "assign", "assignment_memory"]
+__all__ = ["AssignmentWorkspace", "assign", "assignment_workspace"]
 
-LOOK_PERIOD = 100
-"""Columns from which on every path is followed by a look at whether to go on."""
+MIN_CHECKED_COLUMNS = 100
+"""Number of columns above which interrupts are checked after every path."""
 
 
-class Assignment(NamedTuple):
-    """Working memory for costs of at most so many rows, columns and entries."""
+class AssignmentWorkspace(NamedTuple):
+    """Workspace for a matrix of costs."""
 
     cost: FloatArray
     """The costs, row by row."""
     partner: IntArray
-    """For each row, its column; -1 for none yet."""
+    """For each row, its column, or -1."""
     owner: IntArray
-    """For each column, its row; -1 for none."""
+    """For each column, its row, or -1."""
     price: FloatArray
     """For each column, its price: the negative of its dual variable."""
     toll: FloatArray
-    """For each column, its price while a path may still enter it, then infinity."""
+    """For each column, its price before a path enters it, then infinity."""
     tentative: FloatArray
-    """For each column that a path may enter, the length of the shortest one so far."""
+    """For each column that no path has entered, the length of the shortest path found so far."""
     distance: FloatArray
-    """For each column that paths have entered, the length of the shortest."""
+    """For each column that a path has entered, the length of the shortest path to it."""
     before: IntArray
     """For each column, the row from which that path enters it."""
     entered: IntArray
@@ -40,9 +40,9 @@ class Assignment(NamedTuple):
 
 
 @kernel
-def assignment_memory(rows: int, columns: int, entries: int) -> Assignment:
-    """Return working memory for costs of at most so many rows, columns and entries."""
-    return Assignment(
+def assignment_workspace(rows: int, columns: int, entries: int) -> AssignmentWorkspace:
+    """Return a workspace for up to `rows` rows, `columns` columns and `entries` entries."""
+    return AssignmentWorkspace(
         cost=np.empty(entries),
         partner=np.empty(rows, dtype=np.int64),
         owner=np.empty(columns, dtype=np.int64),
@@ -56,27 +56,26 @@ def assignment_memory(rows: int, columns: int, entries: int) -> Assignment:
 
 
 @leaf
-def assign(m: int, n: int, memory: Assignment) -> None:
+def assign(m: int, n: int, workspace: AssignmentWorkspace) -> None:
     """Find the cheapest assignment of `m` rows to different ones of `n` columns, in O(m^2 n).
 
-    Minimises the sum of ``memory.cost[i * n + partner[i]]``. Rows that find a free column at cost 0
-    take it; every other one is assigned along a shortest augmenting path with respect to costs
-    reduced by prices (Jonker & Volgenant 1987; rectangular: Crouse 2016).
+    Minimises the sum of ``workspace.cost[i * n + partner[i]]``. A row takes a free column of cost 0
+    if there is one. All other rows are assigned along shortest augmenting paths with respect to
+    costs reduced by prices (Jonker & Volgenant 1987; rectangular matrices: Crouse 2016).
 
-    Huge costs are avoided wherever that is possible, and cost the others no digits: prices are sums
+    Huge costs are avoided where possible, and cost the others no precision, since prices are sums
     of costs along shortest paths.
 
     Parameters
     ----------
     m, n
         Numbers of rows and columns; ``m <= n``.
-    memory
-        The costs, which are finite, at least 0, and 0 once or more in every row; on return
-        ``memory.partner[:m]`` are the rows' columns. Among equally good assignments it is always
-        the same one.
+    workspace
+        Its costs are finite and at least 0, with at least one 0 in every row. On return,
+        ``workspace.partner[:m]`` are the rows' columns. Ties are always broken in the same way.
     """
-    # Each field is read once: handing the tuple to a kernel costs a reference count per array.
-    cost, partner, owner, price, toll, tentative, distance, before, entered = memory
+    # Each field is read once: passing the tuple to a kernel costs a reference count per array.
+    cost, partner, owner, price, toll, tentative, distance, before, entered = workspace
     owner[:n] = -1
     price[:n] = 0.0
     for i in range(m):
@@ -95,7 +94,7 @@ def assign(m: int, n: int, memory: Assignment) -> None:
                 partner[row], owner[j], j = j, row, partner[row]
                 if row == i:
                     break
-            if n > LOOK_PERIOD and interrupted():
+            if n > MIN_CHECKED_COLUMNS and interrupted():
                 break
 
 
@@ -116,8 +115,8 @@ def _shortest_path(
     """Find the shortest alternating path from a row to a free column; return that column.
 
     Dijkstra's (1959) algorithm on the reduced costs ``cost[i, j] - u_i + price[j]``, which are not
-    negative, and zero between a row and its column; then raises the prices of the columns on the
-    way, so that this holds along the path.
+    negative, and are zero between a row and its column. Afterwards the prices of the columns that
+    were entered are raised, so that this also holds along the path.
     """
     tentative[:n] = np.inf
     copy(price[:n], toll)

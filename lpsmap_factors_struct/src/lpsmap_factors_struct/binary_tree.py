@@ -11,7 +11,7 @@ import numpy.typing as npt
 from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, checked_flag
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
-from lpsmap_factors_struct.chart import best_label, binary_tree, chart_memory
+from lpsmap_factors_struct.chart import best_label, binary_tree, chart_workspace
 
 __all__ = ["BinaryTree"]
 
@@ -24,16 +24,16 @@ def _best_trees(rows: IntArray, factors: Factors, scores: Scores, structures: St
     longest = 0
     for r in rows:
         longest = max(longest, round(np.sqrt((offsets[r + 1] - offsets[r]) / parameters[r, 0])))
-    memory = chart_memory(longest)
+    workspace = chart_workspace(longest)
     for r in rows:
         n_labels = int(parameters[r, 0])
         eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
         n = round(np.sqrt(len(eta_u) / n_labels))
         size[r] = max(2 * n - 1, 0)
         if n > 0:
-            binary_tree(eta_u, n, n_labels, memory)
+            binary_tree(eta_u, n, n_labels, workspace)
         for k in range(size[r]):
-            i, j = memory.spans[2 * k], memory.spans[2 * k + 1]
+            i, j = workspace.spans[2 * k], workspace.spans[2 * k + 1]
             entry[start[r] + k] = best_label(eta_u, i, j, n, n_labels)
             value[start[r] + k] = 1.0
 
@@ -41,40 +41,38 @@ def _best_trees(rows: IntArray, factors: Factors, scores: Scores, structures: St
 class BinaryTree(DynamicProgram):
     """Binary trees over the words of a sentence: unlabelled or labelled constituency.
 
-    The structures are the full binary trees with the words as leaves. A tree's variables are its
-    spans: the whole sentence, single words, and between them whatever the tree joins, ``2 n - 1``
-    spans of `n` words. The oracle is the algorithm of Cocke, Kasami (1965) and Younger (1967), in
-    O(n^3).
+    The structures are the full binary trees with the words as leaves. The variables of a tree are
+    its ``2 n - 1`` spans: the whole sentence, the single words, and the spans of its inner nodes.
+    The oracle is the algorithm of Cocke, Kasami (1965) and Younger (1967), in O(n^3).
 
     Parameters
     ----------
     variables
         Spans, of shape ``(..., n, n)``: ``[..., i, j]`` is the span of words i to j, both included;
-        or ``(..., n, n, K)`` if `labelled`. Spans with i > j are in no tree: they are 0 whatever
+        or ``(..., n, n, K)`` if `labelled`. Spans with i > j are in no tree, and are 0 whatever
         their scores.
     labelled
-        Whether every span has one of `K` labels, on a last axis of the variables: the structures
-        are trees with a label on every span.
+        Whether every span has one of `K` labels, on an additional last axis of the variables. The
+        structures are then trees with a label on every span.
     lengths
-        Integers of the leading axes' shape: sentence b covers ``[b, :lengths[b], :lengths[b]]``. A
-        sentence of no words has the empty tree, one of one word the tree of that word.
+        Integers of the leading axes' shape: sentence b covers ``[b, :lengths[b], :lengths[b]]``.
+        The tree of an empty sentence is empty.
 
     Raises
     ------
     TypeError
-        If `variables` are not Variables, or `labelled` is no truth value.
+        If `variables` are not Variables, or `labelled` is not a bool.
     ValueError
-        If the spans are not square, if there are no labels to choose from, or if a length is
-        negative or beyond `n`.
+        If the spans are not square, if there are no labels, or if a length is negative or exceeds
+        `n`.
 
     Notes
     -----
-    The hashable name of a tree is the tuple of its spans, each a tuple ``(i, j)``, or ``(i, j,
-    label)`` if `labelled`; a span comes before its parts.
+    A tree's label is the tuple of its spans, each a tuple ``(i, j)``, or ``(i, j, label)`` if
+    `labelled`. A span precedes its parts.
     """
 
     length_axes = (0, 1)
-    row_parameters = ("n_labels",)
     map_kernel = staticmethod(_best_trees)
 
     def __init__(
@@ -101,7 +99,7 @@ class BinaryTree(DynamicProgram):
 
     @classmethod
     def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
-        """Return the whole sentence: spans are joined of two, then get their slots."""
+        """Return the item of the whole sentence. Two spans are joined, then their slot is added."""
         n, n_labels = row.event_shape[0], int(row["n_labels"])
         if n == 0:
             build.edge("nothing")
@@ -123,9 +121,9 @@ class BinaryTree(DynamicProgram):
         if n == 0:
             return ()
         scores = np.ascontiguousarray(eta_u, dtype=np.float64).reshape(-1)
-        memory = chart_memory(n)
-        binary_tree(scores, n, n_labels, memory)
-        spans = memory.spans[: 4 * n - 2].reshape(-1, 2).tolist()
+        workspace = chart_workspace(n)
+        binary_tree(scores, n, n_labels, workspace)
+        spans = workspace.spans[: 4 * n - 2].reshape(-1, 2).tolist()
         if not self.labelled:
             return tuple((i, j) for i, j in spans)
         return tuple((i, j, best_label(scores, i, j, n, n_labels) % n_labels) for i, j in spans)
@@ -141,7 +139,7 @@ class BinaryTree(DynamicProgram):
     def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
         """Return ``{"spans": [[i, j], ...]}``, words i to j included, each before its parts.
 
-        If the tree is labelled, ``"labels"`` are those of the spans.
+        If the tree is labelled, ``"labels"`` holds the labels of the spans.
 
         Examples
         --------
@@ -157,7 +155,7 @@ class BinaryTree(DynamicProgram):
         return decoded
 
     def unused(self) -> tuple[BoolArray, None]:
-        """Return the spans that would end before they begin."""
+        """Return the spans with i > j."""
         n = self.event_shape[0]
         before = np.tri(n, k=-1, dtype=bool).reshape(n, n, *(1 for _ in self.event_shape[2:]))
         return np.broadcast_to(before, self.variables.shape), None

@@ -7,8 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, leaf
-from lpsmap_core.api import FloatArray, IntArray, LinearConstraints
+from lpsmap_core import (
+    Factor,
+    FactorGraph,
+    Factors,
+    LinearConstraints,
+    Scores,
+    Structures,
+    Variables,
+    leaf,
+)
+from lpsmap_core.api import FloatArray, IntArray
 
 __all__ = ["Bits"]
 
@@ -30,27 +39,27 @@ def _best_bits(rows: IntArray, factors: Factors, scores: Scores, structures: Str
 class Bits(Factor):
     """Vectors of n free bits, as structures.
 
-    All ``2^n`` vectors are structures, so that nothing is asked of the variables: their marginals
-    are the scores clipped to [0, 1], as without the factor. What it adds is a sparse distribution
-    over bit vectors, of at most ``n + 1``, with these marginals, on which a function of whole
-    vectors can be averaged exactly (Correia et al. 2020, section 4.2).
+    All ``2^n`` vectors are structures, so that the variables are not constrained: their marginals
+    are the scores clipped to [0, 1], as without the factor. The factor adds a sparse distribution
+    over at most ``n + 1`` bit vectors with these marginals. A function of whole vectors can be
+    averaged exactly over this distribution (Correia et al. 2020, section 4.2).
 
     Parameters
     ----------
     variables
         Bits, of shape ``(..., n)``: a vector for every entry of the leading axes. Or a sequence of
-        views, which are stacked on a last axis.
+        views, which are stacked on a new last axis.
     lengths
         Integers of the leading axes' shape: vector b is ``[b, :lengths[b]]``.
     mask
-        Booleans that broadcast to ``variables.shape``: the bits that take part.
+        Booleans that broadcast to ``variables.shape``: the bits that belong to the vectors.
 
     Raises
     ------
     TypeError
         If `variables` are not Variables.
     ValueError
-        If `variables` is without axes, or a length is negative or beyond `n`.
+        If `variables` has no axes, or a length is negative or exceeds `n`.
 
     Notes
     -----

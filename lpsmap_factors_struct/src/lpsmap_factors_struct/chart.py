@@ -9,34 +9,34 @@ import numpy as np
 from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_factors_struct.arrays import largest
-from lpsmap_factors_struct.maxplus import LANES, LOOK_PERIOD, best_sums, where_best
+from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL, LANES, best_sums, where_best
 
-__all__ = ["Chart", "best_label", "binary_tree", "chart_memory"]
+__all__ = ["ChartWorkspace", "best_label", "binary_tree", "chart_workspace"]
 
 
-class Chart(NamedTuple):
-    """Working memory for sentences of up to ``n`` words; tables are flat, ``n`` numbers per row."""
+class ChartWorkspace(NamedTuple):
+    """Workspace for sentences of up to ``n`` words. Tables are flat, with ``n`` numbers per row."""
 
     weight: FloatArray
-    """By (i, j): the score of the span's best label; 0 for spans of every tree."""
+    """By (i, j): the score of the span's best label; 0 for spans that are in every tree."""
     inside: FloatArray
-    """By (j - i, i): the best tree over words i to j. See `lpsmap_factors_struct.projective.Spans`.
-    """
+    """By (j - i, i): the best tree over words i to j, laid out as the tables of
+    `lpsmap_factors_struct.projective.SpansWorkspace`."""
     backward: FloatArray
     """The same by ``(n - 1 - (j - i), i)``."""
     best: FloatArray
     """A row of sums."""
     stack: IntArray
-    """Spans yet to be taken apart, as pairs (i, j)."""
+    """Spans still to be split, as pairs (i, j)."""
     spans: IntArray
     """The result: the tree's ``2 n - 1`` spans, as pairs (i, j)."""
 
 
 @kernel
-def chart_memory(n: int) -> Chart:
-    """Return working memory for sentences of up to `n` words."""
+def chart_workspace(n: int) -> ChartWorkspace:
+    """Return a workspace for sentences of up to `n` words."""
     tables = np.empty((2, n * n + LANES))
-    return Chart(
+    return ChartWorkspace(
         weight=np.empty(n * n),
         inside=tables[0],
         backward=tables[1],
@@ -48,7 +48,7 @@ def chart_memory(n: int) -> Chart:
 
 @leaf
 def best_label(scores: FloatArray, i: int, j: int, n: int, n_labels: int) -> int:
-    """Return the slot of a span's best label, the first of equal ones."""
+    """Return the slot of a span's best label, the first one of a tie."""
     best = (i * n + j) * n_labels
     for k in range(best + 1, (i * n + j + 1) * n_labels):
         if scores[k] > scores[best]:
@@ -57,11 +57,11 @@ def best_label(scores: FloatArray, i: int, j: int, n: int, n_labels: int) -> int
 
 
 @leaf
-def binary_tree(scores: FloatArray, n: int, n_labels: int, memory: Chart) -> None:
+def binary_tree(scores: FloatArray, n: int, n_labels: int, workspace: ChartWorkspace) -> None:
     """Find the best binary tree over `n` words, in ``O(n^3)``.
 
     The dynamic programme of Cocke, Kasami (1965) and Younger (1967). Single words and the whole
-    sentence are in every tree, so that only their labels are a choice.
+    sentence are in every tree, so that only their labels are chosen.
 
     Parameters
     ----------
@@ -69,16 +69,16 @@ def binary_tree(scores: FloatArray, n: int, n_labels: int, memory: Chart) -> Non
         ``n * n * n_labels`` scores: of words i to j with label k at ``(i * n + j) * n_labels + k``.
     n, n_labels
         Shape of `scores`; at least one each.
-    memory
-        Working memory; on return ``memory.spans[: 4 * n - 2]`` has the spans.
+    workspace
+        On return, ``workspace.spans[: 4 * n - 2]`` holds the spans.
     """
-    _weigh(scores, n, n_labels, memory.weight)
-    forced = _leave_forced(n, memory.weight)
-    _fill(n, memory)
-    if forced and memory.inside[(n - 1) * n] == -np.inf:
-        _weigh(scores, n, n_labels, memory.weight)
-        _fill(n, memory)
-    _read_out(n, memory)
+    _weigh(scores, n, n_labels, workspace.weight)
+    forced = _forbid_conflicts(n, workspace.weight)
+    _fill(n, workspace)
+    if forced and workspace.inside[(n - 1) * n] == -np.inf:
+        _weigh(scores, n, n_labels, workspace.weight)
+        _fill(n, workspace)
+    _read_solution(n, workspace)
 
 
 @leaf
@@ -91,12 +91,13 @@ def _weigh(scores: FloatArray, n: int, n_labels: int, weight: FloatArray) -> Non
 
 
 @leaf
-def _leave_forced(n: int, weight: FloatArray) -> bool:
-    """Leave no tree but those with all forced spans, if there are any; return whether there are.
+def _forbid_conflicts(n: int, weight: FloatArray) -> bool:
+    """Forbid all trees without the forced spans, if there are any; return whether there are.
 
-    Forced spans, of hugely positive score, would otherwise swallow the digits of all sums. If the
-    scores below some L sum to less than L in magnitude, trees that have all spans of L or more and
-    none of -L or less score above all others; without such a tree, the whole sentence gets -inf.
+    Forced spans have huge positive scores, in which all other scores would be lost. Suppose that
+    the scores below some L in magnitude sum to less than L in magnitude. Then trees that have all
+    spans of L or more and no span of -L or less score above all others. If there is no such tree,
+    the whole sentence gets -inf.
     """
     large, rest, count = largest(weight[: n * n]) / 16.0, 0.0, 0
     for k in range(n * n):
@@ -121,7 +122,7 @@ def _leave_forced(n: int, weight: FloatArray) -> bool:
 
 @leaf
 def _forbid_crossing(i: int, j: int, n: int, weight: FloatArray) -> None:
-    """Forbid the spans that hold a part of words i to j and others, but not all of both."""
+    """Forbid the spans that cross the span of words i to j."""
     for a in range(i):
         for b in range(i, j):
             weight[a * n + b] = -np.inf
@@ -131,8 +132,13 @@ def _forbid_crossing(i: int, j: int, n: int, weight: FloatArray) -> None:
 
 
 @leaf
-def _fill(n: int, memory: Chart) -> None:
-    weight, inside, backward, best = memory.weight, memory.inside, memory.backward, memory.best
+def _fill(n: int, workspace: ChartWorkspace) -> None:
+    weight, inside, backward, best = (
+        workspace.weight,
+        workspace.inside,
+        workspace.backward,
+        workspace.best,
+    )
     inside[:n] = 0.0
     backward[(n - 1) * n : n * n] = 0.0
     for width in range(1, n):
@@ -140,14 +146,14 @@ def _fill(n: int, memory: Chart) -> None:
         best_sums(inside, 0, n, backward, at, n + 1, width, n - width, best)
         for i in range(n - width):
             inside[row + i] = backward[back + i] = best[i] + weight[i * n + i + width]
-        if width * (n - width) > LOOK_PERIOD and interrupted():
+        if width * (n - width) > INTERRUPT_INTERVAL and interrupted():
             break
 
 
 @leaf
-def _read_out(n: int, memory: Chart) -> None:
-    """Take the whole sentence apart, by the comparisons that made it, into spans."""
-    stack, spans = memory.stack, memory.spans
+def _read_solution(n: int, workspace: ChartWorkspace) -> None:
+    """Split the whole sentence into spans, by repeating the comparisons of `_fill`."""
+    stack, spans = workspace.stack, workspace.spans
     stack[0], stack[1] = 0, n - 1
     top, count = 1, 0
     while top > 0:
@@ -157,7 +163,7 @@ def _read_out(n: int, memory: Chart) -> None:
         count += 1
         if i < j:
             at = (n - j + i) * n + 1 + i
-            k = i + where_best(memory.inside, i, n, memory.backward, at, n + 1, j - i)
+            k = i + where_best(workspace.inside, i, n, workspace.backward, at, n + 1, j - i)
             stack[2 * top], stack[2 * top + 1] = k + 1, j
             stack[2 * top + 2], stack[2 * top + 3] = i, k
             top += 2

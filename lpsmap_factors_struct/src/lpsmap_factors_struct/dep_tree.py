@@ -12,6 +12,7 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
     LogPartition,
     Scores,
     Structures,
@@ -19,10 +20,10 @@ from lpsmap_core import (
     kernel,
     leaf,
 )
-from lpsmap_core.api import FloatArray, IntArray, LinearConstraints, checked_flag, one_of_each_group
+from lpsmap_core.api import FloatArray, IntArray, checked_flag, one_of_each_group
 from lpsmap_dynamic import DynamicProgram, Gibbs, HypergraphBuilder, Row
 from lpsmap_factors_struct.arborescence import (
-    arborescence_memory,
+    arborescence_workspace,
     first_maximum,
     maximum_arborescence,
 )
@@ -30,7 +31,7 @@ from lpsmap_factors_struct.arborescence_polytope import multiply_jacobians, proj
 from lpsmap_factors_struct.arc_layout import arc_slot, n_words
 from lpsmap_factors_struct.eisner import eisner_hypergraph
 from lpsmap_factors_struct.matrix_tree import MatrixTree
-from lpsmap_factors_struct.projective import projective_tree, spans_memory
+from lpsmap_factors_struct.projective import projective_tree, spans_workspace
 
 __all__ = ["DepTree"]
 
@@ -40,7 +41,7 @@ def _best_trees(rows: IntArray, factors: Factors, scores: Scores, structures: St
     """Find the best tree of every factor in `rows`."""
     offsets, parameters = factors.offsets, factors.parameters
     start, entry, value, size = structures
-    # The largest sentence of each kind sizes the working memory.
+    # The largest sentence of each kind determines the size of the workspace.
     longest, longest_projective, most_arcs = 0, 0, 0
     for r in rows:
         n = n_words(offsets[r + 1] - offsets[r], parameters[r, 3])
@@ -49,8 +50,8 @@ def _best_trees(rows: IntArray, factors: Factors, scores: Scores, structures: St
             longest_projective = max(longest_projective, n)
         else:
             longest = max(longest, n)
-    memory = arborescence_memory(longest)
-    spans = spans_memory(longest_projective)
+    workspace = arborescence_workspace(longest)
+    spans = spans_workspace(longest_projective)
     arcs = np.empty(most_arcs)
     for r in rows:
         n_labels = int(parameters[r, 3])
@@ -66,8 +67,8 @@ def _best_trees(rows: IntArray, factors: Factors, scores: Scores, structures: St
             projective_tree(best_arcs, n, single_root, spans)
             heads = spans.heads
         else:
-            maximum_arborescence(best_arcs, n, single_root, memory)
-            heads = memory.head
+            maximum_arborescence(best_arcs, n, single_root, workspace)
+            heads = workspace.head
         for word in range(n):
             slot = arc_slot(word, heads[word], n, packed) * n_labels
             entry[start[r] + word] = first_maximum(eta_u, slot, slot + n_labels)
@@ -88,15 +89,15 @@ def _best_arcs(scores: FloatArray, n: int, n_labels: int, packed: bool, arcs: Fl
 
 
 class DepTree(Factor):
-    """Dependency trees: every word has one head, another word or the root, and none its own.
+    """Dependency trees: the head of every word is another word or the root, without cycles.
 
-    The structures are the spanning trees directed away from the root; several words may hang from
-    it unless `single_root`. The oracle is a maximum arborescence in O(n^2) (Chu & Liu 1965, Edmonds
-    1967, Tarjan 1977), or Eisner's (1996) algorithm in O(n^3) if `projective`. Trees under
+    The structures are the spanning trees directed away from the root. Several words may hang from
+    the root unless `single_root`. The oracle is a maximum arborescence in O(n^2) (Chu & Liu 1965,
+    Edmonds 1967, Tarjan 1977), or Eisner's (1996) algorithm in O(n^3) if `projective`. Trees under
     SparseMAP: Niculae et al. (2018); in larger graphs: Niculae & Martins (2020), Figure 1. The
-    polytope of non-projective trees has a description by inequalities (Edmonds 1967), so that they
-    are solved without trees; projective trees by the active set, and so are all where
-    ``max_inner_iter`` limits it.
+    polytope of non-projective trees is described by inequalities (Edmonds 1967), and the local
+    problem is solved by cutting planes. Projective trees, and all trees if ``max_inner_iter`` is
+    given, are solved by the active set.
 
     Parameters
     ----------
@@ -105,46 +106,46 @@ class DepTree(Factor):
         ``(..., n, n, K)`` if `labelled`.
     packed
         The layout. Packed: ``variables[..., m, h]`` is the arc from word h to word m, and the
-        diagonal ``[..., m, m]`` the arc from the root to m. Otherwise row m holds the arc from the
-        root first, then those from the other words in order, m itself left out.
+        diagonal ``[..., m, m]`` the arc from the root to m. Otherwise row m starts with the arc
+        from the root, followed by the arcs from the other words in order, without m itself.
     projective
-        Allow no crossing arcs, the root standing before the first word.
+        Whether crossing arcs are forbidden. The root stands before the first word.
     single_root
-        Ask that exactly one word hangs from the root.
+        Whether exactly one word must hang from the root.
     lengths
         Integers of the leading axes' shape: sentence b covers ``[b, :lengths[b], :lengths[b]]``.
-        A sentence of no words has the empty tree.
+        The tree of an empty sentence is empty.
     labelled
-        Whether every arc has one of `K` labels, on a last axis of the variables: the structures are
-        trees with a label on every arc.
+        Whether every arc has one of `K` labels, on an additional last axis of the variables. The
+        structures are then trees with a label on every arc.
 
     Raises
     ------
     TypeError
-        If `variables` are not Variables, or an option is no truth value.
+        If `variables` are not Variables, or an option is not a bool.
     ValueError
-        If the variables are not square, if there are no labels to choose from, or if a length is
-        negative or beyond `n`.
+        If the variables are not square, if there are no labels, or if a length is negative or
+        exceeds `n`.
 
     See Also
     --------
-    ModifierBudget : At most so many modifiers for every head. (A `Budget` over rows limits heads of
-        a word, of which a tree has one, and one over columns counts the root's arcs, too.)
+    ModifierBudget : A limit on the number of modifiers of every head. (A `Budget` over rows limits
+        the heads of a word, of which a tree has one. A `Budget` over columns also counts the root's
+        arcs.)
 
     Notes
     -----
-    The hashable name of a tree is the tuple of its words' heads, a word's own number standing for
-    the root, in either layout; of a labelled one, the tuple of pairs of a head and a label.
+    A tree's label is the tuple of its words' heads, in either layout. The number of the word itself
+    stands for the root. The label of a labelled tree is the tuple of pairs of a head and a label.
     """
 
     variables_ndim = 2
     length_axes = (0, 1)
-    row_parameters = ("packed", "projective", "single_root", "n_labels")
     map_kernel = staticmethod(_best_trees)
     gibbs = Gibbs
     projection_kernel: ClassVar[Callable[..., None] | None] = staticmethod(project_trees)
     jvp_kernel: ClassVar[Callable[..., None] | None] = staticmethod(multiply_jacobians)
-    iterates = True
+    _iterates = True
 
     def __init__(
         self,
@@ -179,7 +180,7 @@ class DepTree(Factor):
         )
         self.n_labels = self.per_factor("n_labels", n_labels)
         if projective and type(self) is DepTree:
-            self.__class__ = ProjectiveDepTree  # solved differently: a type of its own
+            self.__class__ = ProjectiveDepTree  # has another local solver
 
     @classmethod
     def examples(cls) -> list[Factor]:
@@ -199,13 +200,13 @@ class DepTree(Factor):
         arcs = np.empty(n * n)
         _best_arcs(scores.reshape(-1), n, int(self.n_labels), bool(self.packed), arcs)
         if self.projective:
-            spans = spans_memory(n)
+            spans = spans_workspace(n)
             projective_tree(arcs, n, bool(self.single_root), spans)
             heads = spans.heads
         else:
-            memory = arborescence_memory(n)
-            maximum_arborescence(arcs, n, bool(self.single_root), memory)
-            heads = memory.head[:n]
+            workspace = arborescence_workspace(n)
+            maximum_arborescence(arcs, n, bool(self.single_root), workspace)
+            heads = workspace.head[:n]
         if not self.labelled:
             return tuple(heads.tolist())
         labels = scores[words, self._columns(words, heads)].argmax(axis=-1)
@@ -224,7 +225,7 @@ class DepTree(Factor):
         return arcs, np.empty(0)
 
     def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
-        """Return ``{"heads": [...]}``, from 0, the root being -1; and ``"labels"`` if there are.
+        """Return ``{"heads": [...]}``, counted from 0, -1 for the root; and any ``"labels"``.
 
         Examples
         --------
@@ -237,7 +238,7 @@ class DepTree(Factor):
         arcs = variables if self.labelled else variables[..., None]
         columns = arcs.any(axis=-1).argmax(axis=-1) if len(words) else words
         heads = columns
-        if not self.packed:  # the root's column comes first, a word's own is left out
+        if not self.packed:  # the root's column comes first; a word has no column for itself
             heads = np.where(columns == 0, words, columns - (columns <= words))
         found = {"heads": np.where(heads == words, -1, heads).tolist()}
         if self.labelled:
@@ -246,44 +247,47 @@ class DepTree(Factor):
 
     @property
     def root_arcs(self) -> Variables:
-        """The arcs from the root, one for every word, or K if labelled; -1 in losses' targets."""
+        """The arcs from the root: one for every word, or K if labelled.
+
+        The targets of losses denote the root by -1.
+        """
         arcs, words = self.variables, np.arange(self.event_shape[0])
         columns = words if np.all(self.packed) else np.zeros_like(words)
         return arcs[..., words, columns, :] if self.labelled else arcs[..., words, columns]
 
     def log_partition(self) -> LogPartition:
-        """Return what sums over trees, by the matrix-tree theorem."""
-        parameters = [getattr(self, name) for name in self.row_parameters]
+        """Return the log-partition functions of trees, by the matrix-tree theorem."""
+        parameters = self.packed, self.projective, self.single_root, self.n_labels
         return MatrixTree(self.offsets, np.stack(parameters, axis=1))
 
     @classmethod
     def vertex_sizes(cls, factors: Factors) -> IntArray:
-        """Return the numbers of words: a tree has one arc a word."""
+        """Return the numbers of words: a tree has one arc for each word."""
         arcs = np.diff(factors.offsets) / factors.parameters[:, 3]
         return np.rint(np.sqrt(arcs)).astype(np.int64)
 
     def necessary_constraints(self) -> LinearConstraints:
-        """Return that every word has one head."""
+        """Return the constraints that every word has one head."""
         arcs = np.diff(self.offsets) / self.n_labels
         return one_of_each_group(self, np.rint(np.sqrt(arcs)) * self.n_labels)
 
     def _columns(self, words: IntArray, heads: IntArray) -> IntArray:
-        """Return where the rows of `words` have the arcs from `heads`."""
+        """Return the columns of the arcs from `heads` in the rows of `words`."""
         return heads if self.packed else np.where(heads == words, 0, heads + (heads < words))
 
 
 class ProjectiveDepTree(DepTree, DynamicProgram):
-    """What ``DepTree(projective=True)`` makes: trees of which no inequalities are known."""
+    """The type of ``DepTree(projective=True)``, whose polytope has no known inequalities."""
 
     projection_kernel = None
     jvp_kernel = None
 
     def log_partition(self) -> LogPartition:
-        """Return what sums over derivations."""
+        """Return the log-partition functions, by sums over derivations."""
         return self.inference()
 
     @classmethod
     def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
-        """Return the goal of Eisner's algorithm."""
+        """Return the goal item of Eisner's algorithm."""
         n, n_labels = row.event_shape[0], int(row["n_labels"])
         return eisner_hypergraph(build, n, n_labels, row["packed"] != 0, row["single_root"] != 0)

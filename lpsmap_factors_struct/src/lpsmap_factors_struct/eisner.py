@@ -1,4 +1,4 @@
-"""Projective dependency trees as derivations."""
+"""The hypergraph of projective dependency trees."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def eisner_hypergraph(
 ) -> int:
     """Add the hyperedges of Eisner's (1996) algorithm for `n` words, and return the goal.
 
-    A tree has one derivation: a complete span is taken apart at its head's outermost child, and
-    the root's children come from left to right. Spans are those of
-    `lpsmap_factors_struct.projective`, with no item for a span of one word. Both directions of an
-    incomplete span share the item of the spans that it is joined of.
+    Every tree has one derivation: a complete span is split at its head's outermost child, and the
+    root's children are added from left to right. The spans are those of
+    `lpsmap_factors_struct.projective`, without items for spans of one word. The incomplete spans of
+    both directions share the item of the two spans that they consist of.
     """
     square = n * n
     before, below, goal = 3 * square, 3 * square + n, 3 * square + 2 * n
@@ -47,7 +47,7 @@ def eisner_hypergraph(
     low, high = np.triu_indices(n, 1)
     arcs(incomplete(low, high), 2 * square + low * n + high, high, low)
     arcs(incomplete(high, low), 2 * square + low * n + high, low, high)
-    # a child of the root: first its left side and all before, then its arc, then its right side
+    # a child of the root is preceded by all words before it, then joined with its right side
     words = np.arange(n)
     start, word = (np.zeros_like(words), words) if single_root else np.triu_indices(n)
     trees = np.where(start > 0, before + start, -1)

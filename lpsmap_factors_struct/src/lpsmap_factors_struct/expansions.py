@@ -1,6 +1,6 @@
 """Sums of floats without rounding: expansions of three floats, the largest first (Shewchuk 1997).
 
-Masks are few and far apart in size, so that three floats hold what scores sum to.
+Masks have few different magnitudes, far apart, so that three floats represent the sums of scores.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Expansion: TypeAlias = tuple[float, float, float]
 
 @leaf
 def two_sum(a: float, b: float) -> tuple[float, float]:
-    """Return a sum, and by how much the exact one differs (Knuth)."""
+    """Return a sum and its rounding error (Knuth 1969)."""
     total = a + b
     if not abs(total) < float("inf"):
         return total, 0.0
@@ -31,7 +31,7 @@ def plus(a: Expansion, b: Expansion) -> Expansion:
     middle, of_middle = two_sum(a[1], b[1])
     middle, carried = two_sum(middle, of_high)
     low = (a[2] + b[2]) + (carried + of_middle)
-    for _ in range(2):  # the first one closes what a cancellation leaves open
+    for _ in range(2):  # the first pass closes the gaps that cancellation leaves
         high, middle = two_sum(high, middle)
         middle, low = two_sum(middle, low)
     return high, middle, low
@@ -39,7 +39,7 @@ def plus(a: Expansion, b: Expansion) -> Expansion:
 
 @leaf
 def exceeds(a: Expansion, b: Expansion) -> bool:
-    """Whether the first one is larger."""
+    """Return whether `a` is larger than `b`."""
     if a[0] != b[0]:
         return a[0] > b[0]
     return a[1] > b[1] or (a[1] == b[1] and a[2] > b[2])

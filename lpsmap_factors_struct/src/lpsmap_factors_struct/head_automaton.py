@@ -35,11 +35,11 @@ def best_modifiers(
     before: IntArray,
     modifiers: IntArray,
 ) -> int:
-    """Find the best set of modifiers, in ``O(n^2)``: a path from the start to the end.
+    """Find the best set of modifiers, in ``O(n^2)``, as a path from the start to the end.
 
-    Candidate i is node ``i + 1`` of the path, the start node 0, the end node ``n + 1``. To take a
-    candidate of positive score is worth nothing and to leave it out costs the score, so that a
-    forced one, of hugely positive score, leaves the digits of the others.
+    Candidate i is node ``i + 1`` of the path, the start is node 0, and the end is node ``n + 1``. A
+    candidate with a positive score counts 0 on the path, and costs its score off the path. Thus the
+    huge score of a forced candidate is never added to others, which would lose their precision.
 
     Parameters
     ----------
@@ -49,11 +49,11 @@ def best_modifiers(
         ``side * side`` scores: of node a directly before candidate j at ``a * side + j``, before
         the end at ``a * side + side - 1``.
     side
-        More than `n`.
+        Number of rows and columns of `siblings`; more than `n`.
     best, before
-        Memory of ``n + 2`` numbers each.
+        Workspace of ``n + 2`` numbers each.
     modifiers
-        The result, in falling order.
+        The result, in descending order.
 
     Returns
     -------
@@ -109,12 +109,12 @@ def _best_sets(rows: IntArray, factors: Factors, scores: Scores, structures: Str
 
 
 class HeadAutomaton(DynamicProgram):
-    """The modifiers of a head on one of its sides, scored in pairs of consecutive siblings.
+    """The modifiers of a head on one side, scored in pairs of consecutive siblings.
 
-    The structures are all sets of candidates. Their additionals say which modifier comes first,
-    which follows which going away from the head, and which comes last. One for each side of every
-    head, beside a `DepTree` over the same arcs, makes a parser with sibling scores (Koo et al.
-    2010, Martins et al. 2013). The oracle is a best path, in O(n^2).
+    The structures are all sets of candidates. The additionals say which modifier is the first,
+    which one follows which, away from the head, and which is the last. A factor for each side of
+    every head, together with a `DepTree` over the same arcs, makes a parser with sibling scores
+    (Koo et al. 2010, Martins et al. 2013). The oracle finds a best path, in O(n^2).
 
     Parameters
     ----------
@@ -122,25 +122,26 @@ class HeadAutomaton(DynamicProgram):
         Arcs from the head to its candidates, of shape ``(..., n)``, the nearest candidate first.
     siblings
         Array (NumPy, torch, or of any array-API library) that broadcasts to ``(..., n + 1, n +
-        1)``. Row 0 stands for the start and row ``i + 1`` for candidate i; column j for candidate j
-        and the last column for the end: ``[..., 0, j]`` scores j as the first modifier, ``[..., i +
-        1, j]`` j as the next one after i, ``[..., i + 1, n]`` i as the last, ``[..., 0, n]`` none
-        at all. Entries below the diagonal are not used.
+        1)``. Row 0 stands for the start and row ``i + 1`` for candidate i; column j stands for
+        candidate j and the last column for the end. Entry ``[..., 0, j]`` scores j as the first
+        modifier, ``[..., i + 1, j]`` scores j as the next one after i, ``[..., i + 1, n]`` scores i
+        as the last, and ``[..., 0, n]`` scores the empty set. Entries below the diagonal are not
+        used.
     lengths
-        Integers of the leading axes' shape: head b has the candidates ``[b, :lengths[b]]``. Its
-        end is still the last column. A head without candidates has the empty structure, which
-        uses no score.
+        Integers of the leading axes' shape: head b has the candidates ``[b, :lengths[b]]``. The
+        last column always stands for the end. A head without candidates has the empty structure,
+        which uses no score.
 
     Raises
     ------
     TypeError
         If `variables` are not Variables.
     ValueError
-        If a shape does not fit, or a length is negative or beyond `n`.
+        If a shape does not fit, or a length is negative or exceeds `n`.
 
     Notes
     -----
-    The hashable name of a set of modifiers is the tuple of their numbers, in rising order.
+    The label of a set of modifiers is the tuple of their numbers, in ascending order.
 
     Examples
     --------
@@ -160,7 +161,6 @@ class HeadAutomaton(DynamicProgram):
     3.0
     """
 
-    row_parameters = ("n_candidates",)
     map_kernel = staticmethod(_best_sets)
 
     def __init__(
@@ -176,7 +176,8 @@ class HeadAutomaton(DynamicProgram):
             "HeadAutomaton", self.batch_shape, {"siblings": siblings}, {"siblings": (side, side)}
         )
         self.n_additionals = side**2
-        self.n_candidates = np.diff(self.offsets).astype(np.float64)
+        n_candidates = np.diff(self.offsets).reshape(self.batch_shape)
+        self.n_candidates = self.per_factor("n_candidates", n_candidates)
 
     @property
     def siblings(self) -> Any:
@@ -195,7 +196,7 @@ class HeadAutomaton(DynamicProgram):
 
     @classmethod
     def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
-        """Return the end of all paths over candidates."""
+        """Return the item of the end, which all paths over candidates reach."""
         (n,) = row.event_shape
         side = round(np.sqrt(row.n_additionals))
         if n == 0:
@@ -233,20 +234,21 @@ class HeadAutomaton(DynamicProgram):
         return variables, siblings
 
     def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
-        """Return ``{"modifiers": [...]}``, candidates from 0, the nearest first.
+        """Return ``{"modifiers": [...]}``, candidates counted from 0, the nearest first.
 
         Examples
         --------
         >>> import numpy as np
         >>> from lpsmap import FactorGraph, HeadAutomaton
         >>> head = HeadAutomaton(FactorGraph().variable(3), np.zeros((4, 4)))
-        >>> head.decode(*head.row(0).vertex((0, 2)))
+        >>> from lpsmap_core.api import row_view
+        >>> head.decode(*row_view(head, 0).vertex((0, 2)))
         {'modifiers': [0, 2]}
         """
         return {"modifiers": np.flatnonzero(np.asarray(variables) > 0.5).tolist()}
 
     def unused(self) -> tuple[None, BoolArray]:
-        """Return the pairs that no modifiers make: of candidates in falling order, or of none."""
+        """Return the pairs that no set has: those in descending order, or beyond the lengths."""
         side = self.event_shape[0] + 1
         before, after = np.arange(side)[:, None], np.arange(side)
         n = np.diff(self.offsets).reshape(-1, 1, 1)
@@ -255,5 +257,5 @@ class HeadAutomaton(DynamicProgram):
 
     @classmethod
     def vertex_sizes(cls, factors: Factors) -> IntArray:
-        """Return twice the numbers of candidates and one: a pair before each, and the end."""
+        """Return twice the numbers of candidates plus 1: each with a pair, and the final pair."""
         return 2 * np.diff(factors.offsets) + 1

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel, leaf
-from lpsmap_core.api import FloatArray, IndexArray, IntArray, LinearConstraints
-from lpsmap_factors_struct.assignment import Assignment, assign, assignment_memory
+from lpsmap_core import (
+    Factor,
+    FactorGraph,
+    Factors,
+    LinearConstraints,
+    Scores,
+    Structures,
+    Variables,
+    kernel,
+    leaf,
+)
+from lpsmap_core.api import FloatArray, IndexArray, IntArray
+from lpsmap_factors_struct.assignment import AssignmentWorkspace, assign, assignment_workspace
 from lpsmap_factors_struct.rectangle import pairs_vertex, rectangles
 
 __all__ = ["Matching"]
@@ -21,15 +31,15 @@ def best_matching(
     m: int,
     n: int,
     full: bool,
-    memory: Assignment,
+    workspace: AssignmentWorkspace,
     start: int,
     entry: IndexArray,
     value: FloatArray,
 ) -> int:
-    """Write the slots of the best matching from position `start`; return how many.
+    """Write the slots of the best matching from position `start`; return their number.
 
-    The shorter side is assigned to the longer one. If it need not be full, a score below 0 counts
-    as 0, and pairs that gain nothing are left out.
+    The shorter side is assigned to the longer one. Unless the matching is `full`, scores below 0
+    count as 0, and pairs without a positive score are left out.
 
     Parameters
     ----------
@@ -38,13 +48,13 @@ def best_matching(
     m, n
         Numbers of rows and columns.
     full
-        Whether every row, or column if there are fewer, is matched.
-    memory
-        Working memory.
+        Whether every row, or every column if there are fewer columns, is matched.
+    workspace
+        Workspace for a matrix of this shape.
     start, entry, value
-        Where the slots go.
+        First position of the result, and the arrays for slots and values.
     """
-    cost = memory.cost
+    cost = workspace.cost
     short, long = min(m, n), max(m, n)
     across, along = (n, 1) if m <= n else (1, n)
     for i in range(short):
@@ -56,10 +66,10 @@ def best_matching(
             most = max(most, score)
         for j in range(long):
             cost[i * long + j] = most - cost[i * long + j]
-    assign(short, long, memory)
+    assign(short, long, workspace)
     at = start
     for i in range(short):
-        slot = i * across + memory.partner[i] * along
+        slot = i * across + workspace.partner[i] * along
         if full or scores[slot] > 0.0:
             entry[at], value[at] = slot, 1.0
             at += 1
@@ -78,21 +88,21 @@ def _best_matchings(
         m, n = int(parameters[r, 0]), int(parameters[r, 1])
         short, long = max(short, min(m, n)), max(long, max(m, n))
         entries = max(entries, m * n)
-    memory = assignment_memory(short, long, entries)
+    workspace = assignment_workspace(short, long, entries)
     for r in rows:
         m, n, full = int(parameters[r, 0]), int(parameters[r, 1]), parameters[r, 2] != 0
         eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
-        size[r] = best_matching(eta_u, m, n, full, memory, start[r], entry, value)
+        size[r] = best_matching(eta_u, m, n, full, workspace, start[r], entry, value)
 
 
 class Matching(Factor):
-    """Matchings: pairs of a row and a column, each row and each column in at most one pair.
+    """Matchings: pairs of a row and a column, with each row and each column in at most one pair.
 
-    The structures are the matchings in which every row has a partner; or all matchings, with `full`
-    set to "none". For as many rows as columns, the marginals are the doubly stochastic matrices
-    (Birkhoff 1946). The oracle is linear assignment by shortest augmenting paths in O(n^3) (Jonker
-    & Volgenant 1987). Matchings under SparseMAP: Niculae et al. (2018), section 5.2; the same as
-    many small factors: Niculae & Martins (2020), section 5.2.
+    The structures are the matchings in which every row has a partner, or all matchings if `full` is
+    "none". For as many rows as columns, the marginals are the doubly stochastic matrices (Birkhoff
+    1946). The oracle is linear assignment by shortest augmenting paths in O(n^3) (Jonker &
+    Volgenant 1987). Matchings under SparseMAP: Niculae et al. (2018), section 5.2; the same model
+    as many small factors: Niculae & Martins (2020), section 5.2.
 
     Parameters
     ----------
@@ -100,20 +110,20 @@ class Matching(Factor):
         Pairs, of shape ``(..., m, n)``: a matching of `m` rows to `n` columns for every entry of
         the leading axes.
     full
-        Which side must be matched to the last: "rows"; "shorter", the rows or the columns,
-        whichever are fewer; or "none", so that a pair whose score is negative can be left out. For
-        full columns, transpose the variables.
+        Which side must be matched completely: "rows"; "shorter", which means the rows or the
+        columns, whichever are fewer; or "none", so that pairs with negative scores can be left out.
+        For complete columns, transpose the variables.
     lengths
-        Integers of the leading axes' shape, or with an axis of two added: matching b covers
-        ``[b, :lengths[b, 0], :lengths[b, 1]]``. Without rows or columns it is empty.
+        Integers of the leading axes' shape, or with an additional axis of two: matching b covers
+        ``[b, :lengths[b, 0], :lengths[b, 1]]``. A matching without rows or columns is empty.
 
     Raises
     ------
     TypeError
         If `variables` are not Variables.
     ValueError
-        If `full` is none of the three, a length is negative or beyond its axis, or rows must be
-        full but outnumber the columns.
+        If `full` is another value, a length is negative or exceeds its axis, or all rows must be
+        matched but outnumber the columns.
 
     Notes
     -----
@@ -121,7 +131,6 @@ class Matching(Factor):
     """
 
     variables_ndim = 2
-    row_parameters: ClassVar[tuple[str, ...]] = ("n_rows", "n_columns", "saturates")
     map_kernel = staticmethod(_best_matchings)
 
     def __init__(
@@ -134,8 +143,8 @@ class Matching(Factor):
         super().__init__(variables, lengths=lengths)
         if not isinstance(full, str) or full not in ("rows", "shorter", "none"):
             raise ValueError(
-                f"Matching: full is {full!r}; expected 'rows', 'shorter' or 'none', the side that "
-                "must be matched to the last."
+                f"Matching: full is {full!r}; expected 'rows', 'shorter' or 'none': the side that "
+                "must be matched completely."
             )
         self.n_rows, self.n_columns = rectangles(self)
         wrong = np.flatnonzero(self.n_rows > self.n_columns)
@@ -168,7 +177,7 @@ class Matching(Factor):
             m,
             n,
             bool(self.saturates),
-            assignment_memory(min(m, n), max(m, n), m * n),
+            assignment_workspace(min(m, n), max(m, n), m * n),
             0,
             entry,
             np.empty(len(entry)),
@@ -185,13 +194,13 @@ class Matching(Factor):
 
     @classmethod
     def vertex_sizes(cls, factors: Factors) -> IntArray:
-        """Return the shorter sides: a pair for each row or column at most."""
+        """Return the lengths of the shorter sides, which bound the numbers of pairs."""
         return np.minimum(factors.parameters[:, 0], factors.parameters[:, 1]).astype(np.int64)
 
     def linear_constraints(self) -> LinearConstraints:
-        """Return that no row or column has more than one partner, and that the full side has one.
+        """Return that rows and columns have at most one partner, and those of the full side one.
 
-        These describe the matchings exactly (Birkhoff 1946).
+        These constraints describe the polytope of matchings exactly (Birkhoff 1946).
         """
         return LinearConstraints.deferred(self._rows_and_columns)
 

@@ -1,9 +1,9 @@
-"""Sums over all trees of a sentence whose words may hang from any other.
+"""Sums over all non-projective trees of a sentence.
 
-Rows of scores are compared with their largest, without rounding: so masks do no harm, whether trees
-avoid them or must not. Plain numbers do where trees are likely enough among all choices of heads,
-see `lpsmap_factors_struct.tree_elimination`. Elsewhere `lpsmap_factors_struct.tree_duals` brings
-scores near each other, and wide numbers do.
+Scores are measured from the best score of their word, without rounding, so that masks do no harm,
+whether trees can avoid them or not. Plain numbers suffice where trees are likely enough among all
+choices of heads, see `lpsmap_factors_struct.tree_elimination`. Otherwise scores are reduced by
+`lpsmap_factors_struct.tree_duals`, and wide numbers are used.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from lpsmap_core import Beliefs, Factors, Scores, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray, interruptible
 from lpsmap_factors_struct.arc_layout import arc_slot, n_words
 from lpsmap_factors_struct.tree_elimination import entropy_of_trees
-from lpsmap_factors_struct.tree_weights import TreeMemory, sum_trees, tree_memory
+from lpsmap_factors_struct.tree_weights import TreeWorkspace, sum_trees, tree_workspace
 
 __all__ = ["MatrixTree"]
 
-CANCELLED = 1e4
-"""How many times an entropy what it is the difference of may be."""
+MAX_CANCELLATION = 1e4
+"""Limit of the ratio of the terms of an entropy to the entropy, which is their difference."""
 
 
 class MatrixTree:
-    """Log-partition functions of dependency trees that may cross; see `LogPartition`.
+    """Log-partition functions of non-projective dependency trees; see `LogPartition`.
 
     Parameters
     ----------
     offsets, parameters
-        Of the factors, as kernels get them.
+        The fields of the factors' `lpsmap_core.Factors`.
     """
 
     def __init__(self, offsets: IntArray, parameters: FloatArray) -> None:
@@ -54,7 +54,7 @@ class MatrixTree:
 
     @interruptible
     def hessian_product(self, rows: IntArray, scores: Scores, direction: Scores) -> Scores:
-        """Return how the marginals change along a change of the scores."""
+        """Return the change of the marginals along a change of the scores."""
         product = np.zeros(len(scores.eta_u))
         _hessian_products(rows, self._factors, scores, direction.eta_u, product)
         return Scores(product, np.empty(0))
@@ -73,25 +73,29 @@ def _beliefs(
     """Write log-partition functions, entropies and marginals of factors."""
     offsets, parameters = factors.offsets, factors.parameters
     longest, largest = _largest(rows, factors)
-    slots, nothing, memory = np.empty(largest), np.empty(0), tree_memory(longest, False, False)
+    slots, nothing, workspace = (
+        np.empty(largest),
+        np.empty(0),
+        tree_workspace(longest, False, False),
+    )
     for r in rows:
         own, mine = slots[: offsets[r + 1] - offsets[r]], m[offsets[r] : offsets[r + 1]]
         packed, single_root = parameters[r, 0] != 0, parameters[r, 2] != 0
         n_labels, n = int(parameters[r, 3]), n_words(len(own), parameters[r, 3])
-        _decide(scores.eta_u[offsets[r] : offsets[r + 1]], n, n_labels, own)
+        _apply_forced(scores.eta_u[offsets[r] : offsets[r + 1]], n, n_labels, own)
         entropy[r], mine[:] = 0.0, 0.0
-        used = memory
+        used = workspace
         total, rest, trees = sum_trees(own, nothing, n, n_labels, packed, single_root, used)
         if np.isnan(total):
-            used = tree_memory(n, False, True)
+            used = tree_workspace(n, False, True)
             total, rest, trees = sum_trees(own, nothing, n, n_labels, packed, single_root, used)
         log_partition[r], remainder[r] = total, rest
         if trees > -np.inf:
             _spread(used, own, n, n_labels, packed, mine)
             below = _below_best(own, mine, n, n_labels)
             entropy[r] = trees + below
-            if not below <= CANCELLED * (1.0 + entropy[r]) or len(used.inverse.power) > 0:
-                _doubt_labels(own, n, n_labels, packed, used.expected)
+            if not below <= MAX_CANCELLATION * (1.0 + entropy[r]) or len(used.inverse.power) > 0:
+                _label_entropies(own, n, n_labels, packed, used.expected)
                 entropy[r] = entropy_of_trees(n, used.single[0], used.halves, used.expected)
             entropy[r] = max(entropy[r], 0.0)
 
@@ -103,18 +107,18 @@ def _hessian_products(
     """Write the products of a direction with the Hessians of log-partition functions."""
     offsets, parameters = factors.offsets, factors.parameters
     longest, largest = _largest(rows, factors)
-    slots, memory = np.empty(largest), tree_memory(longest, True, False)
+    slots, workspace = np.empty(largest), tree_workspace(longest, True, False)
     for r in rows:
         own = slots[: offsets[r + 1] - offsets[r]]
         d, mine = direction[offsets[r] : offsets[r + 1]], product[offsets[r] : offsets[r + 1]]
         packed, single_root = parameters[r, 0] != 0, parameters[r, 2] != 0
         n_labels, n = int(parameters[r, 3]), n_words(len(own), parameters[r, 3])
-        _decide(scores.eta_u[offsets[r] : offsets[r + 1]], n, n_labels, own)
+        _apply_forced(scores.eta_u[offsets[r] : offsets[r + 1]], n, n_labels, own)
         mine[:] = 0.0
-        used = memory
+        used = workspace
         total, _, trees = sum_trees(own, d, n, n_labels, packed, single_root, used)
         if np.isnan(total):
-            used = tree_memory(n, True, True)
+            used = tree_workspace(n, True, True)
             total, _, trees = sum_trees(own, d, n, n_labels, packed, single_root, used)
         if trees > -np.inf:
             _spread_tangent(used, own, d, n, n_labels, packed, mine)
@@ -131,8 +135,8 @@ def _largest(rows: IntArray, factors: Factors) -> tuple[int, int]:
 
 
 @leaf
-def _decide(eta_u: FloatArray, n: int, n_labels: int, own: FloatArray) -> None:
-    """Write scores in which what a score of +inf forces is all that is left of a word's."""
+def _apply_forced(eta_u: FloatArray, n: int, n_labels: int, own: FloatArray) -> None:
+    """Copy the scores. A word with an arc of score +inf keeps only that arc."""
     for word in range(n):
         forced = 0
         for k in range(word * n * n_labels, (word + 1) * n * n_labels):
@@ -149,7 +153,7 @@ def _decide(eta_u: FloatArray, n: int, n_labels: int, own: FloatArray) -> None:
 
 @leaf
 def _below_best(own: FloatArray, m: FloatArray, n: int, n_labels: int) -> float:
-    """Return by how much trees are expected to score less than all words' best arcs."""
+    """Return the expected difference of a tree's score from the sum of the words' best scores."""
     total = 0.0
     for word in range(n):
         first, last, most = word * n * n_labels, (word + 1) * n * n_labels, -np.inf
@@ -162,21 +166,23 @@ def _below_best(own: FloatArray, m: FloatArray, n: int, n_labels: int) -> float:
 
 
 @leaf
-def _doubt_labels(own: FloatArray, n: int, n_labels: int, packed: bool, doubts: FloatArray) -> None:
-    """Write the entropies of the arcs' labels."""
+def _label_entropies(
+    own: FloatArray, n: int, n_labels: int, packed: bool, entropies: FloatArray
+) -> None:
+    """Write for each arc the entropy of its label."""
     for word in range(n):
         for head in range(n):
             slot = arc_slot(word, head, n, packed) * n_labels
-            top, mass, doubt = _top(own, slot, n_labels), 0.0, 0.0
+            top, mass, entropy = _top(own, slot, n_labels), 0.0, 0.0
             for k in range(slot, slot + n_labels):
                 if own[k] > -np.inf:
                     mass += np.exp(own[k] - top)
             for k in range(slot, slot + n_labels):
                 share = np.exp(own[k] - top) / mass if own[k] > -np.inf else 0.0
                 if share > 0.0:
-                    doubt -= share * np.log(share)
-            doubts[word * (n + 1) + (0 if head == word else 1 + head)] = doubt
-        doubts[word * (n + 1) + 1 + word] = 0.0
+                    entropy -= share * np.log(share)
+            entropies[word * (n + 1) + (0 if head == word else 1 + head)] = entropy
+        entropies[word * (n + 1) + 1 + word] = 0.0
 
 
 @leaf
@@ -190,12 +196,12 @@ def _top(own: FloatArray, slot: int, n_labels: int) -> float:
 
 @leaf
 def _spread(
-    memory: TreeMemory, own: FloatArray, n: int, n_labels: int, packed: bool, m: FloatArray
+    workspace: TreeWorkspace, own: FloatArray, n: int, n_labels: int, packed: bool, m: FloatArray
 ) -> None:
-    """Write the marginals of slots: an arc's probability, shared by its labels."""
+    """Write the marginals of slots: the probability of an arc, divided among its labels."""
     for word in range(n):
         for head in range(n):
-            p = min(memory.expected[word * (n + 1) + (0 if head == word else 1 + head)], 1.0)
+            p = min(workspace.expected[word * (n + 1) + (0 if head == word else 1 + head)], 1.0)
             slot = arc_slot(word, head, n, packed) * n_labels
             if n_labels == 1:
                 m[slot] = p
@@ -210,7 +216,7 @@ def _spread(
 
 @leaf
 def _spread_tangent(
-    memory: TreeMemory,
+    workspace: TreeWorkspace,
     own: FloatArray,
     d: FloatArray,
     n: int,
@@ -218,12 +224,12 @@ def _spread_tangent(
     packed: bool,
     product: FloatArray,
 ) -> None:
-    """Write how the marginals of slots change."""
+    """Write the changes of the marginals of slots."""
     for word in range(n):
         for head in range(n):
             arc = word * (n + 1) + (0 if head == word else 1 + head)
             slot = arc_slot(word, head, n, packed) * n_labels
-            p, dp = memory.expected[arc], memory.d_expected[arc]
+            p, dp = workspace.expected[arc], workspace.d_expected[arc]
             if n_labels == 1:
                 product[slot] = dp
             elif p > 0.0:

@@ -1,4 +1,4 @@
-"""Inner loops of dynamic programmes: the best of sums of two series, for one place or a row."""
+"""Inner loops of dynamic programmes: maxima of sums of two series, for one entry or a row."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import numpy as np
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray
 
-__all__ = ["LANES", "LOOK_PERIOD", "best_sum", "best_sums", "where_best"]
+__all__ = ["INTERRUPT_INTERVAL", "LANES", "best_sum", "best_sums", "where_best"]
 
-LOOK_PERIOD = 10_000
-"""A pass over more sums than this ends with a look at whether the programme is to go on."""
+INTERRUPT_INTERVAL = 10_000
+"""Interrupts are checked after every pass over more sums than this."""
 
 LANES = 4
-"""Rows are worked on in whole vectors of so many numbers: the last one may reach beyond the row."""
+"""Rows are processed in whole vectors of this length. The last one may extend beyond the row."""
 
 
 @leaf
@@ -30,9 +30,8 @@ def best_sums(
 ) -> None:
     """Write ``target[i] = max_k x[at_x + k step_x + i] + y[at_y + k step_y + i]``, i < width.
 
-    With steps that are not negative and a target apart from x and y, the compiler makes vector
-    instructions of it: with others it cannot tell beforehand whether what is read is written, too.
-    Up to ``LANES - 1`` numbers after the row are read and written, whatever they are.
+    The steps are not negative, and the target does not overlap x and y. The compiler then
+    vectorises the loops. Up to ``LANES - 1`` numbers after the row are read and written.
     """
     lanes, four = np.uint64(LANES), np.uint64(4)
     size = (np.uint64(width) + lanes - np.uint64(1)) // lanes * lanes
@@ -40,7 +39,7 @@ def best_sums(
     for i in range(size):
         target[i] = -np.inf
     whole = np.uint64(count) // four
-    for _ in range(whole):  # four terms at once, so that the target is read less often
+    for _ in range(whole):  # four terms at once, to read the target less often
         a2, a3, a4 = a + dx, a + dx + dx, a + dx + dx + dx
         b2, b3, b4 = b + dy, b + dy + dy, b + dy + dy + dy
         for i in range(size):
@@ -64,7 +63,7 @@ def best_sum(
 ) -> float:
     """Return the maximum of ``x[at_x + k step_x] + y[at_y + k step_y]`` over k."""
     a = b = c = d = -np.inf
-    for _ in range(count // 4):  # four chains of comparisons, which a processor runs at once
+    for _ in range(count // 4):  # four independent chains of comparisons run in parallel
         a = max(a, x[at_x] + y[at_y])
         b = max(b, x[at_x + step_x] + y[at_y + step_y])
         c = max(c, x[at_x + 2 * step_x] + y[at_y + 2 * step_y])
@@ -80,7 +79,7 @@ def best_sum(
 def where_best(
     x: FloatArray, at_x: int, step_x: int, y: FloatArray, at_y: int, step_y: int, count: int
 ) -> int:
-    """Return the first k of that maximum."""
+    """Return the first k that attains the maximum of `best_sum`."""
     best, most = 0, -np.inf
     for k in range(count):
         one = x[at_x] + y[at_y]

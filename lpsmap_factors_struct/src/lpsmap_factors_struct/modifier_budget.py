@@ -1,4 +1,4 @@
-"""Limits on how many modifiers a head has."""
+"""Limits on the number of modifiers of a head."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
     Scores,
     Structures,
     Variables,
     as_variables,
+    bounded_sums,
     kernel,
     largest_arity,
 )
 from lpsmap_core.api import (
     FloatArray,
     IntArray,
-    LinearConstraints,
-    bounded_sums,
     broadcast,
     checked_flag,
     checked_lengths,
@@ -50,38 +50,38 @@ def _best_modifiers(
 
 
 class ModifierBudget(Factor):
-    """At most so many modifiers for every head, beside a `DepTree` over the same variables.
+    """A limit on the modifiers of every head, beside a `DepTree` over the same variables.
 
-    Every head is a factor over the arcs that leave it, whichever layout has them where. (Each row
-    of the variables holds the arcs that *enter* a word, of which a tree takes one: a `Budget` over
-    rows says nothing.) Local problem: that of `Budget` (Niculae & Martins 2020, Eq. 82).
+    Every head is a factor over the arcs that leave it, in either layout. (Each row of the variables
+    holds the arcs that *enter* a word, of which a tree takes one, so that a `Budget` over rows is
+    redundant.) Local problem: that of `Budget` (Niculae & Martins 2020, Eq. 82).
 
     Parameters
     ----------
     variables
         Arcs of shape ``(..., n, n)``, or ``(..., n, n, K)`` if `labelled`: those of a `DepTree`.
     budget
-        The most modifiers of a head: a whole number, or an array of them that broadcasts to one for
-        every word, ``(..., n)``. More than there are words stands for any number.
+        Maximum number of modifiers of a head: a whole number, or an array that broadcasts to one
+        for every word, ``(..., n)``. A number larger than the number of words is no limit.
     packed, lengths, labelled
-        As the `DepTree` has them.
+        As for the `DepTree`.
     root_budget
-        The most words that hang from the root: a whole number, or an array that broadcasts to one
-        for every sentence. None leaves the root free.
+        Maximum number of words that hang from the root: a whole number, or an array that broadcasts
+        to one for every sentence. None for no limit.
 
     Raises
     ------
     TypeError
-        If `variables` are not Variables, a budget does not hold numbers, or an option is no truth
-        value.
+        If `variables` are not Variables, a budget does not hold numbers, or an option is not a
+        bool.
     ValueError
         If the variables are not square, a budget is negative or not whole, or a length is negative
-        or beyond `n`.
+        or exceeds `n`.
 
     Notes
     -----
-    The factors of a sentence are its words as heads, in order, and then the root if it has a
-    budget. A structure's label says of every possible modifier whether it is one.
+    The factors of a sentence belong to its words as heads, in order, and then to the root if it has
+    a budget. A structure's label says for every possible modifier whether it is one.
 
     Examples
     --------
@@ -97,13 +97,9 @@ class ModifierBudget(Factor):
      [0. 1. 0.]]
     """
 
-    row_parameters = ("budget",)
     map_kernel = staticmethod(_best_modifiers)
     projection_kernel = staticmethod(project_budget_rows)
     jvp_kernel = staticmethod(sum_constrained_jvp)
-
-    head: int
-    """Of the view of one factor, the head, or the number of words for the root."""
 
     def __init__(
         self,
@@ -122,8 +118,8 @@ class ModifierBudget(Factor):
         if split < 0 or arcs.shape[split] != arcs.shape[split + 1]:
             raise ValueError(
                 f"ModifierBudget: variables has shape {arcs.shape}; expected equal "
-                f"{'axes before the labels' if self.labelled else 'last two axes'}, as a DepTree "
-                "has them."
+                f"{'axes before the labels' if self.labelled else 'last two axes'}, as for a "
+                "DepTree."
             )
         batch, n = arcs.shape[:split], arcs.shape[split]
         self.n_labels = arcs.shape[-1] if self.labelled else 1
@@ -151,6 +147,8 @@ class ModifierBudget(Factor):
                 axis=-1,
             )
         self.budget = np.minimum(self.counts("budget", budget), np.diff(self.offsets))
+        self.force_budget = self.per_factor("force_budget", False)  # of the kernels' second column
+        self.head = self.per_factor("head", np.arange(len(places)))  # n for the root
 
     @classmethod
     def examples(cls) -> list[Factor]:
@@ -164,14 +162,14 @@ class ModifierBudget(Factor):
         ]
 
     def arguments(self) -> dict[str, Any]:
-        """Return what `__init__` takes: the attributes of these names are arranged by head.
+        """Return the arguments of `__init__`; the attributes of these names are arranged by head.
 
-        Arcs that are in no budget, such as the root's, are any variable.
+        Arcs without a budget, such as the root's, are represented by an arbitrary variable.
         """
         return {"variables": Variables(self.variables.graph, *self._arcs()), **self._options}
 
     def _arcs(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Return numbers of variables and negations, arranged as a `DepTree` has them."""
+        """Return indices and negations of variables, arranged as for a `DepTree`."""
         batch, n, n_labels = self.variables.shape[:-2], self._n, self.n_labels
         arcs = []
         for held in (self.variables.index, self.variables.negated):
@@ -181,26 +179,20 @@ class ModifierBudget(Factor):
         return arcs[0], arcs[1]
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
-        """Return the best modifiers, or fewer if fewer score above 0."""
+        """Return the best modifiers, among those with scores above 0."""
         return best_indicator(eta_u, int(self.budget), False)
 
     def vertex(self, y: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
         """Return the modifiers as an array."""
         return np.array(y, dtype=np.float64), np.empty(0)
 
-    def row(self, i: int) -> Factor:
-        """Return the view of factor `i`, that of one head."""
-        view: Any = super().row(i)
-        view.head = i % self.batch_shape[-1]
-        return view  # type: ignore[no-any-return]
-
     def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
-        """Return ``{"modifiers": [...]}``, the words that hang from the head, from 0."""
+        """Return ``{"modifiers": [...]}``, the words that hang from the head, counted from 0."""
         others = np.flatnonzero(np.asarray(variables) > 0.5) // self.n_labels
         return {"modifiers": (others + (others >= self.head)).tolist()}
 
     def linear_constraints(self) -> LinearConstraints:
-        """Return that no head has more modifiers than its budget."""
+        """Return the constraints that no head has more modifiers than its budget."""
         return bounded_sums(self, -np.inf, self.budget)
 
     @classmethod
@@ -208,18 +200,17 @@ class ModifierBudget(Factor):
         """Return the budgets."""
         return factors.parameters[:, 0].astype(np.int64)
 
-    def name_of(self, i: int) -> str:
-        """Return how an error calls factor `i`: by its head."""
+    def _name_of(self, i: int) -> str:
+        """Return the name of factor `i` in errors: its head."""
         *batch, head = (int(k) for k in np.unravel_index(i, self.batch_shape))
         of = f" of sentence {batch[0] if len(batch) == 1 else tuple(batch)}" if batch else ""
         return (f"head {head}" if head < self._n else "the root") + of
 
 
 def _arcs_by_head(n: int, packed: bool, root: bool) -> IntArray:
-    """Return where an (n, n) array has the arcs that leave each head, in the modifiers' order.
+    """Return the places in an (n, n) array of the arcs that leave each head, by modifiers.
 
-    The root, if it is asked for, comes last and has one more than the others, whose rows end with
-    a place that does not count.
+    The root, if included, comes last. It has one arc more than the others, whose rows are padded.
     """
     head, other = np.arange(n)[:, None], np.arange(max(n - 1, 0))
     modifier = other + (other >= head)
@@ -232,7 +223,7 @@ def _arcs_by_head(n: int, packed: bool, root: bool) -> IntArray:
 
 
 def _n_modifiers(n: int, n_words: IntArray | None, n_heads: int) -> IntArray:
-    """Return how many modifiers there are to choose from for each head, the root included."""
+    """Return the number of candidate modifiers of each head, the root included."""
     present = np.asarray(n if n_words is None else n_words)[..., None]
     head = np.arange(n_heads)
     return np.where(head == n, present, np.where(head < present, present - 1, 0))

@@ -11,6 +11,7 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
     Scores,
     Structures,
     Variables,
@@ -18,20 +19,23 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.api import FloatArray, IntArray, LinearConstraints
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["Permutation"]
 
-MOST_DESCRIBED = 100
-"""Items of an ordering that linear constraints still describe, by a number for every position."""
+MAX_DESCRIBED_ITEMS = 100
+"""Maximum number of items of an ordering that is described by linear constraints.
+
+They take an auxiliary number for every pair of an item and a position.
+"""
 
 
 @leaf
 def sort_by_score(scores: FloatArray, order: IntArray, spare: IntArray) -> None:
-    """Write the numbers of the scores from the lowest score to the highest, ties as they come.
+    """Write the order of the scores from the lowest to the highest; ties keep their order.
 
-    Merge sort from the bottom up, in O(n log n) on memory of `n` numbers.
+    Bottom-up merge sort, in O(n log n), with a workspace of `n` numbers.
     """
     n = len(scores)
     source, target = order[:n], spare[:n]
@@ -73,22 +77,22 @@ def _best_orders(rows: IntArray, factors: Factors, scores: Scores, structures: S
 
 
 class Permutation(Factor):
-    """Orderings of n items, in which an item's score weighs its position.
+    """Orderings of n items, in which an item's position is weighted by its score.
 
     The structures are the ``n!`` orderings. An item's variable is its position as a fraction: 0 for
     the first item, ``1 / (n - 1)`` for the second, 1 for the last. The score of an ordering is the
-    sum of the items' scores, each times its variable, so that the best one sorts the items from the
-    lowest score to the highest, in O(n log n) (Hardy, Littlewood & Polya 1934, section 10.2). The
-    marginals, mean positions, form the permutahedron, shrunk to the unit cube (Bowman 1972).
+    sum over items of score times variable. The best ordering sorts the items from the lowest score
+    to the highest, in O(n log n) (Hardy, Littlewood & Polya 1934, section 10.2). The marginals are
+    mean positions. They form the permutahedron, scaled to the unit cube (Bowman 1972).
 
     Parameters
     ----------
     variables
         Positions, of shape ``(..., n)``: an ordering of `n` items for every entry of the leading
-        axes. Negated variables, ``~u``, order from the highest score to the lowest. Score ``-inf``
-        asks for position 0, which one item can have.
+        axes. Negated variables, ``~u``, are ordered from the highest score to the lowest. A score
+        of ``-inf`` requires position 0, which only one item can have.
     lengths
-        Integers of the leading axes' shape: ordering b covers ``[b, :lengths[b]]``. An only item
+        Integers of the leading axes' shape: ordering b covers ``[b, :lengths[b]]``. A single item
         has position 0.
 
     Raises
@@ -96,12 +100,12 @@ class Permutation(Factor):
     TypeError
         If `variables` are not Variables.
     ValueError
-        If `variables` is without axes, or a length is negative or beyond `n`.
+        If `variables` has no axes, or a length is negative or exceeds `n`.
 
     Notes
     -----
-    An ordering's label is the tuple of its items, from the first to the last. Where scores depend
-    on item and position freely, not as their product, take a `Matching` of items to positions.
+    An ordering's label is the tuple of its items, from the first to the last. For scores that
+    depend on item and position in any other way, use a `Matching` of items to positions.
     """
 
     map_kernel = staticmethod(_best_orders)
@@ -143,10 +147,10 @@ class Permutation(Factor):
     def linear_constraints(self) -> LinearConstraints | None:
         """Return that positions are means under a doubly stochastic matrix of auxiliary numbers.
 
-        None for long orderings. The matrix says how much of an item has which position.
+        The matrix holds the fraction of each item at each position. None for long orderings.
         """
         arity = np.diff(self.offsets)
-        if arity.max(initial=0) > MOST_DESCRIBED:
+        if arity.max(initial=0) > MAX_DESCRIBED_ITEMS:
             return None
         return LinearConstraints.deferred(self._doubly_stochastic)
 

@@ -1,4 +1,4 @@
-"""Cholesky factorisation of positive semidefinite matrices, with pivots."""
+"""Pivoted Cholesky factorisation of positive semidefinite matrices."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from lpsmap_core.api import FloatArray, IntArray
 __all__ = ["factorise", "solve", "solve_lower", "solve_upper"]
 
 DEPENDENT = 1e-10
-"""A row of which others leave relatively less than this depends on them."""
+"""A row with a relative residual below this is linearly dependent on the previous rows."""
 
 
 @leaf
 def factorise(matrix: FloatArray, order: IntArray, size: int, factor: FloatArray) -> int:
-    """Factorise the rows and columns ``order[:size]`` as ``L L^T``, the best determined ones first.
+    """Factorise the rows and columns ``order[:size]`` as ``L L^T``, the best conditioned first.
 
-    Reorders them and returns the rank. Row i of the factor belongs to ``order[i]``; those beyond
-    the rank depend on those before (Higham 1990).
+    Permutes `order`, and returns the rank. Row i of the factor belongs to ``order[i]``. Rows beyond
+    the rank depend on the rows before (Higham 1990).
     """
     for i in range(size):
         factor[i, i] = matrix[order[i], order[i]]

@@ -1,4 +1,4 @@
-"""The best projective dependency tree: no two arcs cross, nor one with an arc from the root."""
+"""The best projective dependency tree: no two arcs cross, those from the root included."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import numpy as np
 from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_factors_struct.arborescence import first_maximum
-from lpsmap_factors_struct.maxplus import LANES, LOOK_PERIOD, best_sum, best_sums, where_best
+from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL, LANES, best_sum, best_sums, where_best
 
-__all__ = ["Spans", "projective_tree", "spans_memory"]
+__all__ = ["SpansWorkspace", "projective_tree", "spans_workspace"]
 
 
-class Spans(NamedTuple):
-    """Working memory for sentences of up to ``n`` words.
+class SpansWorkspace(NamedTuple):
+    """Workspace for sentences of up to ``n`` words.
 
-    A span of `width` more words than its first one, i, is headed at one of its two ends: it leads
-    *right* if its head is i, and *left* if that is its last word. It is *complete* if all other
-    words in it descend from the head, and *incomplete* if its other end is a child of the head that
-    lacks its far side.
+    A span of words i to ``i + width`` has its head at one of its two ends: it leads *right* if the
+    head is the first word, and *left* if the head is the last. It is *complete* if all other words
+    in it are descendants of the head. It is *incomplete* if its other end is a child of the head
+    whose far side is missing.
 
-    Tables are flat, ``n`` numbers per row. Spans of one width are a row, by first words: the best
-    ones of all are then found by sums of rows, in vector instructions. Rows are ordered so that all
-    sums run forward, by falling widths in two of the tables. Four numbers more than are needed are
-    read and written.
+    Tables are flat, with ``n`` numbers per row. The spans of one width form a row, by first words,
+    so that all of them are computed by vectorised sums of rows. Rows are ordered such that all sums
+    run forward: two of the tables have descending widths. Up to four numbers beyond a row are read
+    and written.
     """
 
     right: FloatArray
@@ -33,26 +33,26 @@ class Spans(NamedTuple):
     left: FloatArray
     """`width` at row ``n - 1 - width``."""
     open_right: FloatArray
-    """Best incomplete spans, at first the scores of their arcs: `width` at ``n - 1 - width``."""
+    """Best incomplete spans, initially the scores of their arcs: `width` at ``n - 1 - width``."""
     open_left: FloatArray
-    """`width` at row `width`, and at row 0 the words' scores as children of the root."""
+    """`width` at row `width`; row 0 holds the words' scores as children of the root."""
     best: FloatArray
     """A row of sums."""
     prefix: FloatArray
     """For each k, the best trees of the first k words."""
     rooted: FloatArray
-    """For each word that hangs from the root, the best of it, its left side and all before."""
+    """For each word as a child of the root, the best score of all words up to it."""
     stack: IntArray
-    """Complete spans yet to be read out, as pairs of head and far end."""
+    """Complete spans still to be split, as pairs of head and far end."""
     heads: IntArray
-    """The result: for each word its head, itself if it hangs from the root."""
+    """The result: for each word its head. The word itself stands for the root."""
 
 
 @kernel
-def spans_memory(n: int) -> Spans:
-    """Return working memory for sentences of up to `n` words."""
+def spans_workspace(n: int) -> SpansWorkspace:
+    """Return a workspace for sentences of up to `n` words."""
     tables = np.empty((4, n * n + LANES))
-    return Spans(
+    return SpansWorkspace(
         right=tables[0],
         left=tables[1],
         open_right=tables[2],
@@ -66,10 +66,12 @@ def spans_memory(n: int) -> Spans:
 
 
 @leaf
-def projective_tree(scores: FloatArray, n: int, single_root: bool, memory: Spans) -> None:
+def projective_tree(
+    scores: FloatArray, n: int, single_root: bool, workspace: SpansWorkspace
+) -> None:
     """Find the best projective tree of `n` words, in O(n^3).
 
-    Eisner's (1996) dynamic programme over spans with their head at an end. The root stands before
+    Eisner's (1996) dynamic programme over spans with their head at one end. The root stands before
     the first word, and may have several children.
 
     Parameters
@@ -81,23 +83,23 @@ def projective_tree(scores: FloatArray, n: int, single_root: bool, memory: Spans
         Number of words.
     single_root
         Whether exactly one word hangs from the root.
-    memory
-        Working memory; on return ``memory.heads[:n]`` are the heads.
+    workspace
+        On return, ``workspace.heads[:n]`` are the heads.
     """
     if n == 0:
         return
-    _normalise(scores, n, memory.open_right, memory.open_left)
-    _fill(n, memory)
-    top = _root(n, single_root, memory)
-    _read_out(top, n, memory)
+    _normalise(scores, n, workspace.open_right, workspace.open_left)
+    _fill(n, workspace)
+    top = _root(n, single_root, workspace)
+    _read_solution(top, n, workspace)
 
 
 @leaf
 def _normalise(scores: FloatArray, n: int, open_right: FloatArray, open_left: FloatArray) -> None:
-    """Write the arcs by their spans, reduced so that a word's best one has 0.
+    """Write the scores of arcs by their spans, reduced so that the best arc of a word has 0.
 
-    That changes no comparison: a word has exactly one head. A forced arc, of hugely positive score,
-    would otherwise swallow the digits of whole spans.
+    This does not change the best tree, since a word has exactly one head. Without it, the huge
+    score of a forced arc would cost whole spans their precision.
     """
     for word in range(n):
         row = scores[word * n : (word + 1) * n]
@@ -109,9 +111,9 @@ def _normalise(scores: FloatArray, n: int, open_right: FloatArray, open_left: Fl
 
 
 @leaf
-def _fill(n: int, memory: Spans) -> None:
-    right, left, best = memory.right, memory.left, memory.best
-    open_right, open_left = memory.open_right, memory.open_left
+def _fill(n: int, workspace: SpansWorkspace) -> None:
+    right, left, best = workspace.right, workspace.left, workspace.best
+    open_right, open_left = workspace.open_right, workspace.open_left
     right[:n] = 0.0
     left[(n - 1) * n : n * n] = 0.0
     for width in range(1, n):
@@ -131,23 +133,28 @@ def _fill(n: int, memory: Spans) -> None:
         best_sums(open_left, n + width - 1, n - 1, left, at, n, width, n - width, best)
         for i in range(count):
             left[back + i] = best[i]
-        if width * (n - width) > LOOK_PERIOD and interrupted():
+        if width * (n - width) > INTERRUPT_INTERVAL and interrupted():
             break
 
 
 @leaf
-def _root(n: int, single_root: bool, memory: Spans) -> int:
-    """Hang words from the root; return how many complete spans are on the stack.
+def _root(n: int, single_root: bool, workspace: SpansWorkspace) -> int:
+    """Attach words to the root; return the number of complete spans on the stack.
 
-    A tree is a row of neighbouring spans, each the descendants of one child of the root.
+    A tree is a sequence of adjacent spans, each with one child of the root and its descendants.
     """
-    prefix, rooted, right, left = memory.prefix, memory.rooted, memory.right, memory.left
-    stack, heads = memory.stack, memory.heads
+    prefix, rooted, right, left = (
+        workspace.prefix,
+        workspace.rooted,
+        workspace.right,
+        workspace.left,
+    )
+    stack, heads = workspace.stack, workspace.heads
     prefix[0] = 0.0
     for r in range(n):
         # words k .. r descend from r: the span of that width begins at k
         first, starts = (n - 1 - r) * n, 1 if single_root else r + 1
-        rooted[r] = memory.open_left[r] + best_sum(prefix, 0, 1, left, first, n + 1, starts)
+        rooted[r] = workspace.open_left[r] + best_sum(prefix, 0, 1, left, first, n + 1, starts)
         if not single_root:
             prefix[r + 1] = best_sum(rooted, 0, 1, right, r * n, 1 - n, r + 1)
     top = 0
@@ -163,20 +170,20 @@ def _root(n: int, single_root: bool, memory: Spans) -> int:
 
 
 @leaf
-def _read_out(top: int, n: int, memory: Spans) -> None:
-    """Take the spans on the stack apart, by the comparisons that made them, into heads."""
-    stack, heads, right, left = memory.stack, memory.heads, memory.right, memory.left
+def _read_solution(top: int, n: int, workspace: SpansWorkspace) -> None:
+    """Split the spans on the stack by repeating the comparisons of `_fill`, and write the heads."""
+    stack, heads, right, left = workspace.stack, workspace.heads, workspace.right, workspace.left
     while top > 0:
         top -= 1
         h, e = stack[2 * top], stack[2 * top + 1]
         low, width = min(h, e), abs(h - e)
         at = (n - 1 - width) * n + low
         if h < e:
-            k = where_best(right, width + low, n - 1, memory.open_right, at, n, width)
+            k = where_best(right, width + low, n - 1, workspace.open_right, at, n, width)
             child = e - k
         else:
             at += n
-            k = where_best(memory.open_left, n + width - 1 + low, n - 1, left, at, n, width)
+            k = where_best(workspace.open_left, n + width - 1 + low, n - 1, left, at, n, width)
             child = low + width - 1 - k
         heads[child] = h
         top = _push(stack, top, child, e)
@@ -189,7 +196,7 @@ def _read_out(top: int, n: int, memory: Spans) -> None:
 
 @leaf
 def _push(stack: IntArray, top: int, h: int, e: int) -> int:
-    """Put a complete span on the stack unless it is a single word."""
+    """Push a complete span onto the stack, unless it is a single word."""
     if h == e:
         return top
     stack[2 * top], stack[2 * top + 1] = h, e

@@ -1,4 +1,4 @@
-"""Factors over the pairs of a row and a column."""
+"""Shared code of factors over pairs of a row and a column."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ __all__ = ["pairs_vertex", "rectangles"]
 
 
 def rectangles(factor: Factor) -> tuple[FloatArray, FloatArray]:
-    """Return every factor's numbers of rows and columns, those of its event that take part."""
-    if factor.lengths is None:
-        rows, columns = factor.event_shape
-        return factor.per_factor("rows", rows), factor.per_factor("columns", columns)
-    rows, columns = factor.lengths.astype(np.float64).T
-    return rows, columns
+    """Register `n_rows` and `n_columns` of every factor, within its lengths."""
+    rows, columns = (
+        factor.event_shape
+        if factor.lengths is None
+        else factor.lengths.T.reshape(2, *factor.batch_shape)
+    )
+    return factor.per_factor("n_rows", rows), factor.per_factor("n_columns", columns)
 
 
 def pairs_vertex(view: Any, pairs: Iterable[tuple[int, int]]) -> FloatArray:
-    """Return the 0/1 matrix of some pairs, for the row view of a factor with `rectangles`."""
+    """Return the 0/1 matrix of `pairs`, for the row view of a factor with `rectangles`."""
     variables = np.zeros((int(view.n_rows), int(view.n_columns)))
     for pair in pairs:
         variables[pair] = 1.0

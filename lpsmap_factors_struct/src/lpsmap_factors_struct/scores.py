@@ -1,4 +1,4 @@
-"""Scores of additionals, in any array library, as one flat row for every factor."""
+"""Scores of additionals in any array library, flattened to one row for every factor."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def flat_scores(
     scores: Mapping[str, Any],
     event_shapes: Mapping[str, tuple[int, ...]],
 ) -> Any:
-    """Return several blocks of scores flattened behind the batch axes, one after the other.
+    """Flatten and concatenate blocks of scores behind the batch axes.
 
-    Made of the array library's own operations, so that tensors stay differentiable and on their
+    Only operations of the array library are used, so that tensors stay differentiable and on their
     device.
 
     Parameters
@@ -29,17 +29,16 @@ def flat_scores(
     name
         The factor type, for messages.
     batch_shape
-        One row for each of its entries.
+        The shape of the leading axes, with one row for every entry.
     scores
-        Arrays by argument name, at least one; None or an absent name stands for zeros.
+        Arrays by argument name, at least one. None or a missing name stands for zeros.
     event_shapes
-        For every block, in order, the shape that its array has to broadcast to behind
-        `batch_shape`.
+        For every block, in order, the shape behind `batch_shape` that its array must broadcast to.
 
     Returns
     -------
     array
-        Of shape ``batch_shape + (numbers in all blocks,)``.
+        An array of shape ``batch_shape + (numbers in all blocks,)``.
 
     Raises
     ------
@@ -63,7 +62,7 @@ def flat_scores(
 
 
 def _shared_library(name: str, arrays: Mapping[str, Any]) -> Any:
-    """Return the namespace of the arrays' library; raise TypeError if they have several."""
+    """Return the namespace of the arrays' library; raise TypeError if libraries are mixed."""
     try:
         return array_api_compat.array_namespace(*arrays.values())
     except TypeError:
@@ -96,6 +95,6 @@ def _broadcast(xp: Any, name: str, array: Any, shape: tuple[int, ...]) -> Any:
     if not fits:
         raise ValueError(
             f"{name} has shape {got}; expected one that broadcasts to {shape}. Add axes of "
-            "length 1 for what is shared."
+            "length 1 where scores are shared."
         )
     return xp.broadcast_to(array, shape)

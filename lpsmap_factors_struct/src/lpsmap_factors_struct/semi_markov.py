@@ -18,25 +18,25 @@ from lpsmap_factors_struct.viterbi import best_arrivals, best_source
 __all__ = ["SemiMarkov"]
 
 
-class Segments(NamedTuple):
-    """Working memory for sequences of up to ``L`` positions, and the segments found."""
+class SegmentsWorkspace(NamedTuple):
+    """Workspace for sequences of up to ``L`` positions, with the resulting segments."""
 
     reduced: FloatArray
-    """Segments' scores without what their positions are worth at most."""
+    """Segments' scores minus the worth of their positions."""
     worth: FloatArray
     """For each position, the best score of a segment that begins there; at least 0."""
     before: FloatArray
-    """By (t, state): the best segmentation of all before t, and the step into the state."""
+    """By (t, state): the best segmentation of the positions before t, with the transition."""
     prefix: FloatArray
-    """By (t, state): the best segmentation of all before t that ends with the state."""
+    """By (t, state): the best segmentation of the positions before t that ends in the state."""
     segments: IntArray
     """The result: (start, end, state) triples, flat, the last segment first."""
 
 
 @kernel
-def segments_memory(length: int, longest: int, n_states: int) -> Segments:
-    """Return working memory for sequences of up to so many positions and states."""
-    return Segments(
+def segments_workspace(length: int, longest: int, n_states: int) -> SegmentsWorkspace:
+    """Return a workspace for sequences of up to `length` positions and `n_states` states."""
+    return SegmentsWorkspace(
         reduced=np.empty(length * longest * n_states),
         worth=np.empty(length),
         before=np.empty(length * n_states),
@@ -52,33 +52,33 @@ def best_segments(
     length: int,
     longest: int,
     n_states: int,
-    memory: Segments,
+    workspace: SegmentsWorkspace,
 ) -> int:
     """Find the best segmentation, in ``O(length * n_states * (longest + n_states))``.
 
-    The dynamic programme of semi-Markov models (Sarawagi & Cohen 2004), without back pointers: the
-    way back repeats comparisons.
+    The dynamic programme of semi-Markov models (Sarawagi & Cohen 2004), without back pointers:
+    backtracking repeats the comparisons.
 
     Parameters
     ----------
     scores
-        ``length * longest * n_states`` scores by start, length less one, and state. Segments that
-        do not fit are not used.
+        ``length * longest * n_states`` scores by start, length minus one, and state. Segments that
+        extend beyond the last position are not used.
     transitions
-        ``n_states * n_states`` scores of a segment's state after that of the one before; or none.
+        ``n_states * n_states`` scores of a state after another; or an empty array.
     length, longest, n_states
         Shape of `scores`; at least one each.
-    memory
-        Working memory; on return ``memory.segments`` has the segments.
+    workspace
+        On return, ``workspace.segments`` holds the segments.
 
     Returns
     -------
     int
         Number of segments.
     """
-    _reduce(scores, length, longest, n_states, memory.worth, memory.reduced)
-    _fill(transitions, length, longest, n_states, memory)
-    return _read_out(transitions, length, longest, n_states, memory)
+    _reduce(scores, length, longest, n_states, workspace.worth, workspace.reduced)
+    _fill(transitions, length, longest, n_states, workspace)
+    return _read_solution(transitions, length, longest, n_states, workspace)
 
 
 @leaf
@@ -90,10 +90,11 @@ def _reduce(
     worth: FloatArray,
     target: FloatArray,
 ) -> None:
-    """Take from every segment its positions' worth, which changes no comparison.
+    """Subtract the worth of its positions from every segment.
 
-    Every position is in exactly one segment. A forced segment, of hugely positive score, would
-    otherwise swallow the digits of all sums; so it is 0, and what overlaps it hugely negative.
+    This does not change the best segmentation, since every position is in exactly one segment.
+    Without it, the huge score of a forced segment would cost all sums their precision. With it,
+    the forced segment has 0, and segments that overlap it are hugely negative.
     """
     width = longest * n_states
     for t in range(length):
@@ -112,9 +113,9 @@ def _reduce(
 
 @leaf
 def _fill(
-    transitions: FloatArray, length: int, longest: int, n_states: int, memory: Segments
+    transitions: FloatArray, length: int, longest: int, n_states: int, workspace: SegmentsWorkspace
 ) -> None:
-    before, prefix, reduced = memory.before, memory.prefix, memory.reduced
+    before, prefix, reduced = workspace.before, workspace.prefix, workspace.reduced
     before[:n_states] = 0.0
     prefix[: (length + 1) * n_states] = -np.inf
     for t in range(length):
@@ -132,17 +133,17 @@ def _fill(
 
 
 @leaf
-def _read_out(
-    transitions: FloatArray, length: int, longest: int, n_states: int, memory: Segments
+def _read_solution(
+    transitions: FloatArray, length: int, longest: int, n_states: int, workspace: SegmentsWorkspace
 ) -> int:
-    before, prefix, segments = memory.before, memory.prefix, memory.segments
+    before, prefix, segments = workspace.before, workspace.prefix, workspace.segments
     end, count = length, 0
     state = int(np.argmax(prefix[length * n_states : (length + 1) * n_states]))
     while end > 0:
         begin, most = end - 1, -np.inf
         for t in range(end - 1, max(end - longest, 0) - 1, -1):
             segment = (t * longest + end - t - 1) * n_states + state
-            score = before[t * n_states + state] + memory.reduced[segment]
+            score = before[t * n_states + state] + workspace.reduced[segment]
             if score > most:
                 begin, most = t, score
         segments[3 * count], segments[3 * count + 1], segments[3 * count + 2] = begin, end, state
@@ -170,7 +171,7 @@ def _best_segmentations(
         n_states = max(n_states, int(parameters[r, 1]))
         width = int(parameters[r, 0] * parameters[r, 1])
         length = max(length, (offsets[r + 1] - offsets[r]) // width)
-    memory = segments_memory(length, longest, n_states)
+    workspace = segments_workspace(length, longest, n_states)
     counts = np.zeros(n_states * n_states)
     for r in rows:
         longest, n_states = int(parameters[r, 0]), int(parameters[r, 1])
@@ -180,14 +181,14 @@ def _best_segmentations(
         size[r] = 0
         if length == 0:
             continue
-        found = best_segments(eta_u, transitions, length, longest, n_states, memory)
+        found = best_segments(eta_u, transitions, length, longest, n_states, workspace)
         at = start[r]
         for k in range(found):
-            begin, end, state = memory.segments[3 * k : 3 * k + 3]
+            begin, end, state = workspace.segments[3 * k : 3 * k + 3]
             entry[at], value[at] = (begin * longest + end - begin - 1) * n_states + state, 1.0
             at += 1
             if k > 0 and len(transitions) > 0:
-                counts[state * n_states + memory.segments[3 * k - 1]] += 1.0
+                counts[state * n_states + workspace.segments[3 * k - 1]] += 1.0
         for k in range(len(transitions)):
             if counts[k] > 0.0:
                 entry[at], value[at] = len(eta_u) + k, counts[k]
@@ -197,44 +198,43 @@ def _best_segmentations(
 
 
 class SemiMarkov(DynamicProgram):
-    """Segmentations: a sequence cut into segments of limited length with one state each.
+    """Segmentations: a sequence divided into segments of limited length with one state each.
 
-    The structures are all ways to cut `L` positions into segments of 1 to `D` positions, each with
-    one of `S` states. Their additionals, if there are transition scores, count how often a state
-    follows another one from a segment to the next. The oracle is the dynamic programme of
-    semi-Markov models (Sarawagi & Cohen 2004), in O(L S (D + S)).
+    The structures are all divisions of `L` positions into segments of 1 to `D` positions, each with
+    one of `S` states. If there are transition scores, the additionals count the pairs of states of
+    consecutive segments. The oracle is the dynamic programme of semi-Markov models (Sarawagi &
+    Cohen 2004), in O(L S (D + S)).
 
     Parameters
     ----------
     variables
         Segments, of shape ``(..., L, D, S)``: ``[..., t, d, s]`` is the segment of state s that
-        begins at position t and has ``d + 1`` positions. Segments that would end behind the last
-        position are in no structure: they are 0 whatever their scores.
+        begins at position t and has ``d + 1`` positions. Segments that would end beyond the last
+        position are in no structure, and are 0 whatever their scores.
     transitions
         Array (NumPy, torch, or of any array-API library) that broadcasts to ``(..., S, S)``: the
-        score of a segment of state j right after one of state i at ``[..., i, j]``. None, and
-        states follow each other freely. Scores of the first and the last state are a matter of the
-        first and the last segments' own scores.
+        score of a segment of state j directly after one of state i at ``[..., i, j]``. None for no
+        transition scores. To score the first or the last state, add to the scores of the segments
+        at the beginning or the end.
     lengths
-        Integers of the leading axes' shape: sequence b covers ``[b, :lengths[b]]``. A sequence of
-        no positions has no segments.
+        Integers of the leading axes' shape: sequence b covers ``[b, :lengths[b]]``. An empty
+        sequence has no segments.
 
     Raises
     ------
     TypeError
         If `variables` are not Variables.
     ValueError
-        If a shape does not fit, `D` or `S` is 0, or a length is negative or beyond `L`.
+        If a shape does not fit, `D` or `S` is 0, or a length is negative or exceeds `L`.
 
     Notes
     -----
-    The hashable name of a segmentation is the tuple of its segments, each a tuple of its first
-    position, the position behind its last, and its state.
+    A segmentation's label is the tuple of its segments, each a tuple of its first position, the
+    position after its last, and its state.
     """
 
     variables_ndim = 3
     length_axes = (0,)
-    row_parameters = ("longest", "n_states")
     map_kernel = staticmethod(_best_segmentations)
 
     def __init__(
@@ -281,12 +281,12 @@ class SemiMarkov(DynamicProgram):
 
     @classmethod
     def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
-        """Return the goal: segments begin after others, or at the beginning."""
+        """Return the goal item. A segment starts at the beginning, or after another segment."""
         length, longest, n_states = row.event_shape
         scored = row.n_additionals > 0
         for t in range(length):
             for s in range(n_states):
-                # without transitions it does not matter which state was before
+                # without transitions the previous state does not matter
                 begin = ("begin", t, s if scored else 0)
                 for i in range(n_states) if t > 0 and (scored or s == 0) else ():
                     step = [i * n_states + s] if scored else []
@@ -302,13 +302,13 @@ class SemiMarkov(DynamicProgram):
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[tuple[int, int, int], ...]:
         """Return the segments of the best segmentation."""
         length, longest, n_states = eta_u.shape
-        memory = segments_memory(length, longest, n_states)
+        workspace = segments_workspace(length, longest, n_states)
         count = 0
         if length:
             scores = np.ascontiguousarray(eta_u, dtype=np.float64).reshape(-1)
             transitions = np.ascontiguousarray(eta_v, dtype=np.float64)
-            count = best_segments(scores, transitions, length, longest, n_states, memory)
-        found = memory.segments[: 3 * count].reshape(count, 3)[::-1].tolist()
+            count = best_segments(scores, transitions, length, longest, n_states, workspace)
+        found = workspace.segments[: 3 * count].reshape(count, 3)[::-1].tolist()
         return tuple((begin, end, state) for begin, end, state in found)
 
     def vertex(self, y: tuple[tuple[int, int, int], ...]) -> tuple[FloatArray, FloatArray]:
@@ -325,7 +325,7 @@ class SemiMarkov(DynamicProgram):
         return variables, transitions if self.n_additionals else np.empty(0)
 
     def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
-        """Return ``{"segments": [[start, end, state], ...]}``, `end` one behind the last position.
+        """Return ``{"segments": [[start, end, state], ...]}``, `end` one after the last position.
 
         Examples
         --------
@@ -338,7 +338,7 @@ class SemiMarkov(DynamicProgram):
         return {"segments": [[t, t + d + 1, s] for t, d, s in found.tolist()]}
 
     def unused(self) -> tuple[BoolArray, BoolArray | None]:
-        """Return the segments that would end behind the last position; and transitions of none."""
+        """Return the segments that would end beyond the last position, and unused transitions."""
         length, longest, _ = self.event_shape
         lengths = np.full((self.n_factors, 1), length) if self.lengths is None else self.lengths
         ends = np.arange(length)[:, None] + np.arange(1, longest + 1)
@@ -350,7 +350,7 @@ class SemiMarkov(DynamicProgram):
 
     @classmethod
     def vertex_sizes(cls, factors: Factors) -> IntArray:
-        """Return the lengths, and a transition between positions, but no more than there are."""
+        """Return the lengths, plus the largest numbers of distinct transitions."""
         width = factors.parameters[:, :2].prod(axis=1).astype(np.int64)
         lengths: IntArray = np.diff(factors.offsets) // width
         n_additionals = np.diff(factors.additional_offsets)

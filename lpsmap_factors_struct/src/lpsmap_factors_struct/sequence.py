@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,8 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
+    LocalSolver,
     Scores,
     Structures,
     Variables,
@@ -19,17 +21,9 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.api import (
-    BoolArray,
-    FloatArray,
-    IndexArray,
-    IntArray,
-    LinearConstraints,
-    LocalSolver,
-    one_of_each_group,
-)
+from lpsmap_core.api import BoolArray, FloatArray, IndexArray, IntArray, one_of_each_group
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
-from lpsmap_factors_struct.flows.chains import ChainFlows
+from lpsmap_factors_struct.flows.chain_flows import ChainFlows
 from lpsmap_factors_struct.transitions import flat_transitions
 from lpsmap_factors_struct.viterbi import best_arrivals, best_source
 
@@ -38,15 +32,16 @@ __all__ = ["Sequence", "reduced_states", "write_path"]
 
 @leaf
 def reduced_states(scores: FloatArray, length: int, n_states: int, target: FloatArray) -> None:
-    """Reduce every position's scores to maximum 0, which changes no comparison of sequences.
+    """Reduce the scores of every position to a maximum of 0.
 
-    A forced state, of hugely positive score, would otherwise swallow the digits of all sums.
+    This does not change the best sequence. Without it, the huge score of a forced state would cost
+    all sums their precision.
     """
     n, two = np.uint64(n_states), np.uint64(2)
     even, here = n - n % two, np.uint64(0)
     for _ in range(length):
         a = b = scores[here + n - np.uint64(1)]
-        for s in range(np.uint64(0), even, two):  # two chains of comparisons at once
+        for s in range(np.uint64(0), even, two):  # two independent chains of comparisons
             p, q = scores[here + s], scores[here + s + np.uint64(1)]
             a = p if p > a else a
             b = q if q > b else b
@@ -68,7 +63,7 @@ def viterbi(
 ) -> None:
     """Find the best sequence of states, in ``O(length * n_states^2)``.
 
-    Viterbi's (1967) dynamic programme, without back pointers: the way back repeats comparisons.
+    Viterbi's (1967) dynamic programme, without back pointers: backtracking repeats comparisons.
 
     Parameters
     ----------
@@ -79,7 +74,7 @@ def viterbi(
     length, n_states
         Shape of `scores`; at least one each.
     reduced, prefix
-        Memory of the size of `scores`.
+        Workspace of the size of `scores`.
     path
         The result: `length` states.
     """
@@ -117,7 +112,7 @@ def write_path(
     entry: IndexArray,
     value: FloatArray,
 ) -> int:
-    """Write the nonzeros of a sequence from position `start`; return how many."""
+    """Write the nonzeros of a sequence from position `start`; return their number."""
     if length == 0:
         return 0
     arity = length * n_states
@@ -159,9 +154,9 @@ def _best_sequences(
 class Sequence(DynamicProgram):
     """Sequences of states with transition scores: a linear chain.
 
-    The structures are all sequences of one state a position. Their additionals say which state is
-    first, which state follows which at every step, and which is last. The oracle is Viterbi's
-    (1967) algorithm (Niculae & Martins 2020, section 5.2: LP-sequence).
+    The structures are all sequences with one state for every position. The additionals say which
+    state is the first, which state follows which at every step, and which is the last. The oracle
+    is Viterbi's (1967) algorithm (Niculae & Martins 2020, section 5.2: LP-sequence).
 
     Parameters
     ----------
@@ -170,8 +165,8 @@ class Sequence(DynamicProgram):
         entry of the leading axes.
     transitions
         Array (NumPy, torch, or of any array-API library) that broadcasts to ``(..., L - 1, S, S)``,
-        such as ``(S, S)``: the score of state j after state i at ``[..., t, i, j]``. Or these flat,
-        ``(..., (L - 1) S^2)``; or all scores already flat, as `additionals`.
+        such as ``(S, S)``: the score of state j after state i at ``[..., t, i, j]``. Or the same
+        flat, ``(..., (L - 1) S^2)``; or all scores flat, as for `additionals`.
     initial, final
         Arrays that broadcast to ``(..., S)``: scores of the first and of the last state; None for
         zeros.
@@ -187,7 +182,7 @@ class Sequence(DynamicProgram):
     TypeError
         If `variables` are not Variables, or the scores are arrays of different libraries.
     ValueError
-        If a shape does not fit, there is no state, or a length is negative or beyond `L`.
+        If a shape does not fit, there is no state, or a length is negative or exceeds `L`.
 
     Notes
     -----
@@ -196,7 +191,6 @@ class Sequence(DynamicProgram):
 
     variables_ndim = 2
     length_axes = (0,)
-    row_parameters: ClassVar[tuple[str, ...]] = ("n_states",)
     map_kernel = staticmethod(_best_sequences)
 
     def __init__(
@@ -237,7 +231,10 @@ class Sequence(DynamicProgram):
 
     @classmethod
     def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
-        """Return the goal of Viterbi's algorithm: an item a state, and one before it."""
+        """Return the goal item of Viterbi's algorithm, with two items for every state.
+
+        One item precedes the score of the state, the other one follows it.
+        """
         length, n_states = row.event_shape
         if length == 0:
             build.edge("nothing")
@@ -297,7 +294,7 @@ class Sequence(DynamicProgram):
         return {"tags": variables.argmax(axis=-1).tolist()}
 
     def unused(self) -> tuple[None, BoolArray]:
-        """Return the transitions behind a sequence's last position; all scores if it has none."""
+        """Return the transitions beyond a sequence's last position; all scores if it is empty."""
         longest, n_states = self.event_shape
         lengths = np.full((self.n_factors, 1), longest) if self.lengths is None else self.lengths
         steps = np.arange(max(longest - 1, 0)) >= lengths - 1
@@ -305,17 +302,17 @@ class Sequence(DynamicProgram):
         return None, np.concatenate([ends, np.repeat(steps, n_states**2, axis=1), ends], axis=1)
 
     def necessary_constraints(self) -> LinearConstraints:
-        """Return that every position has one state."""
+        """Return the constraints that every position has one state."""
         return one_of_each_group(self, self.n_states)
 
     @classmethod
     def vertex_sizes(cls, factors: Factors) -> IntArray:
-        """Return twice the lengths and one: a state and a step a position, and the last state."""
+        """Return twice the lengths plus 1: a state and a step per position, and the last state."""
         return 2 * np.diff(factors.offsets) // factors.parameters[:, 0].astype(np.int64) + 1
 
     @classmethod
     def local_solver(cls) -> type[LocalSolver]:
-        """Return what solves chains on forests, and by flows where active sets would grow large."""
+        """Return the solver of chains by forests, active sets and flows."""
         return ChainFlows
 
     def _flat(
@@ -327,7 +324,7 @@ class Sequence(DynamicProgram):
         final: Any,
         additionals: Any,
     ) -> Any:
-        """Return the scores of all additionals in the flat layout, whichever way they came."""
+        """Return the scores of all additionals in the flat layout."""
         name = type(self).__name__
         if (transitions is None) == (additionals is None):
             given = "neither" if transitions is None else "both"

@@ -1,9 +1,9 @@
-"""Sequences of states that visit one state a limited number of times."""
+"""Sequences of states with a limited number of visits to one state."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from lpsmap_core.api import (
     checked_flag,
 )
 from lpsmap_dynamic import HypergraphBuilder, Row
-from lpsmap_factors_struct.maxplus import LOOK_PERIOD
+from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL
 from lpsmap_factors_struct.sequence import (
     Sequence,
     reduced_states,
@@ -64,9 +64,9 @@ def budgeted_viterbi(
     budget, exact, counted
         Largest, or exact, number of positions in state `counted`; at most `length`.
     reduced
-        Memory of the size of `scores`.
+        Workspace of the size of `scores`.
     prefix
-        Memory of ``length * (budget + 1) * n_states`` numbers.
+        Workspace of ``length * (budget + 1) * n_states`` numbers.
     path
         The result: `length` states.
     """
@@ -88,7 +88,7 @@ def budgeted_viterbi(
                 if after <= budget:
                     here = t * layer + after * n_states + s
                     prefix[here] = arrivals[s] + reduced[t * n_states + s]
-        if layer * n_states > LOOK_PERIOD and interrupted():
+        if layer * n_states > INTERRUPT_INTERVAL and interrupted():
             break
     final = len(additionals) - n_states
     last = (length - 1) * layer
@@ -144,8 +144,8 @@ def _best_sequences(
         size[r] = write_path(path, length, n_states, len(additionals), start[r], entry, value)
 
 
-def _met(length: int, visited: IntArray, budget: int) -> BoolArray:
-    """Return (length, n_states, budget + 1) whether a state can be met after so many visits."""
+def _reachable(length: int, visited: IntArray, budget: int) -> BoolArray:
+    """Return (length, n_states, budget + 1) whether a state can be reached with so many visits."""
     met = np.zeros((length, len(visited), budget + 1), dtype=np.bool_)
     (others,), (counted,) = np.nonzero(visited == 0), np.nonzero(visited)
     met[0, others, 0] = True
@@ -158,47 +158,42 @@ def _met(length: int, visited: IntArray, budget: int) -> BoolArray:
 
 
 class SequenceBudget(Sequence):
-    """Sequences of states that are in one state at most, or exactly, so many times.
+    """Sequences of states with a limit on the visits to one state.
 
     The structures are those of `Sequence` with at most `budget` positions in `counted_state`, or
-    with exactly as many if `force_budget`. The oracle is Viterbi's algorithm over states and
-    counts.
+    with exactly that many if `force_budget`. The oracle is Viterbi's algorithm over pairs of a
+    state and a count.
 
     Parameters
     ----------
     variables
         States, of shape ``(..., L, S)``.
     transitions
-        Scores of the steps, as `Sequence` takes them, or all scores flat; None with `additionals`.
+        Scores of the steps, as for `Sequence`, or all scores flat; None with `additionals`.
     budget
-        Integers that broadcast to the leading axes' shape. If `force_budget` is off, more than
-        there are positions stands for all of them.
+        Integers that broadcast to the leading axes' shape. Without `force_budget`, a budget larger
+        than the number of positions is no limit.
     force_budget
-        Whether the budget must be used up.
+        Whether the number of visits must equal the budget.
     counted_state
-        Integers that broadcast to the leading axes' shape: the state that is counted.
+        Integers that broadcast to the leading axes' shape: the state whose visits are counted.
     initial, final, additionals, lengths
-        As `Sequence` takes them.
+        As for `Sequence`.
 
     Raises
     ------
     TypeError
-        If `variables` are not Variables, a number is none, `force_budget` is no truth value, or the
-        scores are arrays of different libraries.
+        If `variables` are not Variables, `budget` or `counted_state` does not hold numbers,
+        `force_budget` is not a bool, or the scores are arrays of different libraries.
     ValueError
-        If a shape does not fit, if `counted_state` is no state, or if no sequence keeps the budget.
+        If a shape does not fit, if `counted_state` is not a state, or if no sequence satisfies the
+        budget.
 
     Notes
     -----
     A sequence's label is the tuple of its states.
     """
 
-    row_parameters: ClassVar[tuple[str, ...]] = (
-        "n_states",
-        "budget",
-        "force_budget",
-        "counted_state",
-    )
     map_kernel = staticmethod(_best_sequences)
 
     def __init__(
@@ -218,10 +213,11 @@ class SequenceBudget(Sequence):
             variables, transitions, initial, final, additionals=additionals, lengths=lengths
         )
         n_states = self.event_shape[1]
-        self.counted_state = self._states("counted_state", counted_state, n_states)
+        counts = self.counts("budget", budget)
         force = checked_flag(f"{type(self).__name__}: force_budget", force_budget)
         self.force_budget = self.per_factor("force_budget", force)
-        self.budget = self._budgets(self.counts("budget", budget), n_states)
+        self.counted_state = self._states(self.counts("counted_state", counted_state), n_states)
+        self.budget = self._budgets(counts, n_states)
 
     @classmethod
     def examples(cls) -> list[Factor]:
@@ -234,7 +230,7 @@ class SequenceBudget(Sequence):
 
     @classmethod
     def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
-        """Return the goal of Viterbi's algorithm over states and numbers of visits."""
+        """Return the goal item of Viterbi's algorithm over states and numbers of visits."""
         length, n_states = row.event_shape
         budget, counted = int(row["budget"]), int(row["counted_state"])
         if length == 0:
@@ -242,7 +238,7 @@ class SequenceBudget(Sequence):
             return "goal"
         states = np.arange(n_states)
         visited = (states == counted).astype(np.int64)
-        met = _met(length, visited, budget)
+        met = _reachable(length, visited, budget)
         item = np.arange(met.size).reshape(met.shape)
         goal = met.size
         first = states[visited <= budget]
@@ -287,19 +283,18 @@ class SequenceBudget(Sequence):
             )
         return tuple(path.tolist())
 
-    def _states(self, name: str, value: npt.ArrayLike, n_states: int) -> IntArray:
-        states = self.counts(name, value)
+    def _states(self, states: IntArray, n_states: int) -> IntArray:
         wrong = np.flatnonzero(states >= n_states)
         if wrong.size:
             f = wrong[0]
             raise ValueError(
-                f"{type(self).__name__}: {name} is {states[f]} for factor {f}; expected an "
+                f"{type(self).__name__}: counted_state is {states[f]} for factor {f}; expected an "
                 f"integer, 0 to {n_states - 1}."
             )
         return states
 
     def _budgets(self, counts: IntArray, n_states: int) -> IntArray:
-        """Return how often each sequence may be in its state: no more than it is long."""
+        """Return the budget of each sequence, reduced to its length."""
         lengths = np.diff(self.offsets) // n_states
         # the counted state can be avoided if there is another one
         least = lengths if n_states == 1 else np.zeros_like(lengths)
@@ -308,8 +303,8 @@ class SequenceBudget(Sequence):
             f = wrong[0]
             raise ValueError(
                 f"{type(self).__name__}: budget is {counts[f]} for factor {f} with "
-                f"{lengths[f]} positions and {n_states} states, and no sequence keeps it; expected "
-                f"{least[f]} to {lengths[f]}. Set it per factor, or leave force_budget off."
+                f"{lengths[f]} positions and {n_states} states, which no sequence satisfies; "
+                f"expected {least[f]} to {lengths[f]}. Set it per factor, or omit force_budget."
             )
         budgets: IntArray = np.minimum(counts, lengths)
         return budgets

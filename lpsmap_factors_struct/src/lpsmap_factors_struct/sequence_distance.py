@@ -1,9 +1,9 @@
-"""Sequences of states whose steps are scored by how far they go."""
+"""Sequences of states whose steps are scored by their distance."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from lpsmap_core import (
 )
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, refuse_ambiguous_lengths
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
-from lpsmap_factors_struct.maxplus import LOOK_PERIOD
+from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL
 from lpsmap_factors_struct.scores import as_array, flat_scores
 from lpsmap_factors_struct.sequence import reduced_states
 
@@ -32,19 +32,19 @@ __all__ = ["SequenceDistance"]
 
 @leaf
 def _bin(distance: int, reach: int) -> int:
-    """Return the bin of a step over so many states."""
+    """Return the bin of a step from state i to state ``i + distance``."""
     return min(max(distance, -reach), reach) + reach
 
 
 @leaf
 def _first_bin(state: int, reach: int) -> int:
-    """Return the bin of the step to the first state from before all states."""
+    """Return the bin of `state` as the first state."""
     return min(state, reach - 1)
 
 
 @leaf
 def _last_bin(state: int, n_states: int, reach: int) -> int:
-    """Return the bin of the step from the last state to behind all states."""
+    """Return the bin of `state` as the last state."""
     return max(state - n_states + reach, 0)
 
 
@@ -54,7 +54,7 @@ def _arrivals(
 ) -> None:
     """Write ``target[j] = max_i source[i] + distances[bin of j - i]``.
 
-    All far steps of a direction share a score, so that running maxima serve them.
+    All far steps in one direction share a score, so that running maxima suffice for them.
     """
     most = -np.inf
     for j in range(n_states):
@@ -95,7 +95,7 @@ def distance_viterbi(
 ) -> None:
     """Find the best sequence of states, in ``O(length * n_states * bins)``.
 
-    Viterbi's (1967) dynamic programme, without back pointers: the way back repeats comparisons.
+    Viterbi's (1967) dynamic programme, without back pointers: backtracking repeats comparisons.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def distance_viterbi(
     length, n_states
         Shape of `scores`; at least one each.
     reduced, prefix
-        Memory of the size of `scores`.
+        Workspace of the size of `scores`.
     path
         The result: `length` states.
     """
@@ -120,7 +120,7 @@ def distance_viterbi(
         _arrivals(prefix[(t - 1) * n_states : t * n_states], distances, n_states, reach, here)
         for s in range(n_states):
             here[s] += reduced[t * n_states + s]
-        if n_states * reach > LOOK_PERIOD and interrupted():
+        if n_states * reach > INTERRUPT_INTERVAL and interrupted():
             break
     last = (length - 1) * n_states
     path[length - 1] = 0
@@ -182,9 +182,9 @@ def _best_sequences(
 class SequenceDistance(DynamicProgram):
     """Sequences of states whose steps are scored by their distance, in bins.
 
-    With states that are places, such as the words of another sentence, the scores of distances
-    prefer to stay, to go on, or to jump. The structures are all sequences of one state a position;
-    their additionals count how often each bin occurs, so that a handful of scores serves any length
+    Where states are places, such as the words of another sentence, the scores can favour staying,
+    advancing or jumping. The structures are all sequences with one state for every position. The
+    additionals count how often each bin occurs, so that a few scores suffice for any length
     (Niculae et al. 2018, section 5.2: sequential alignment). The oracle is Viterbi's (1967)
     algorithm, with running maxima over far steps, in O(L S K).
 
@@ -204,26 +204,25 @@ class SequenceDistance(DynamicProgram):
         Array that broadcasts to ``(..., K)``: scores of ending in the K-th state from the end or
         any earlier one, ..., in the last but one, in the last; None for zeros.
     lengths
-        Integers of the leading axes' shape: sequence b covers ``[b, :lengths[b]]``; or with a last
-        axis of two, a length and a number of states: ``[b, :lengths[b, 0], :lengths[b, 1]]``, the
-        last state then being number ``lengths[b, 1] - 1``. A sequence of no positions has the empty
-        structure, which uses no bin.
+        Integers of the leading axes' shape: sequence b covers ``[b, :lengths[b]]``. Or with an
+        additional axis of two, for a length and a number of states: sequence b covers
+        ``[b, :lengths[b, 0], :lengths[b, 1]]``, and its last state is ``lengths[b, 1] - 1``. An
+        empty sequence has the empty structure, which uses no bin.
 
     Raises
     ------
     TypeError
         If `variables` are not Variables, or the scores are arrays of different libraries.
     ValueError
-        If a shape does not fit, there is no state, or a length is negative or beyond its axis.
+        If a shape does not fit, there is no state, or a length is negative or exceeds its axis.
 
     Notes
     -----
-    The hashable name of a sequence is the tuple of its states. The additionals are those of
-    `initial`, then of `distances`, then of `final`.
+    A sequence's label is the tuple of its states. The additionals are those of `initial`, then of
+    `distances`, then of `final`.
     """
 
     variables_ndim = 2
-    row_parameters: ClassVar[tuple[str, ...]] = ("n_states",)
     map_kernel = staticmethod(_best_sequences)
 
     def __init__(
@@ -278,7 +277,7 @@ class SequenceDistance(DynamicProgram):
 
     @classmethod
     def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
-        """Return the goal of Viterbi's algorithm over bins."""
+        """Return the goal item of Viterbi's algorithm over bins."""
         length, n_states = row.event_shape
         reach = (row.n_additionals - 1) // 4
         if length == 0:
@@ -321,26 +320,27 @@ class SequenceDistance(DynamicProgram):
         return variables, counts
 
     def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
-        """Return ``{"tags": [...]}``, the states.
+        """Return ``{"tags": [...]}``, the state of every position.
 
         Examples
         --------
         >>> from lpsmap import FactorGraph, SequenceDistance
         >>> sequence = SequenceDistance(FactorGraph().variable((2, 3)), [0.0, 1.0, 2.0])
-        >>> sequence.decode(*sequence.row(0).vertex((0, 2)))
+        >>> from lpsmap_core.api import row_view
+        >>> sequence.decode(*row_view(sequence, 0).vertex((0, 2)))
         {'tags': [0, 2]}
         """
         tags = variables.argmax(axis=-1).tolist() if variables.size else []
         return {"tags": tags}
 
     def unused(self) -> tuple[None, BoolArray]:
-        """Return the bins of sequences of no positions."""
+        """Return the bins of empty sequences."""
         empty = np.diff(self.offsets)[:, None] == 0
         return None, np.broadcast_to(empty, (self.n_factors, self.n_additionals))
 
     @classmethod
     def vertex_sizes(cls, factors: Factors) -> IntArray:
-        """Return the lengths, and a bin a step and for both ends, but no more than there are."""
+        """Return the lengths, plus the largest numbers of distinct bins."""
         n_states = np.maximum(factors.parameters[:, 0], 1.0).astype(np.int64)
         lengths = np.diff(factors.offsets) // n_states
         bins: IntArray = np.minimum(lengths + 1, np.diff(factors.additional_offsets))
@@ -358,7 +358,7 @@ class SequenceDistance(DynamicProgram):
             )
 
     def _reach(self, shape: tuple[int, ...]) -> int:
-        """Return K, the distance from which on steps share a bin."""
+        """Return K, the distance from which steps share a bin."""
         if not shape or shape[-1] < 3 or shape[-1] % 2 == 0:
             raise ValueError(
                 f"SequenceDistance: distances has shape {shape}; expected an odd number of bins, 3 "
@@ -368,7 +368,7 @@ class SequenceDistance(DynamicProgram):
 
 
 def _with_states(variables: Variables, lengths: npt.ArrayLike | None) -> npt.ArrayLike | None:
-    """Return `lengths` with the number of states beside every length of positions."""
+    """Return `lengths` with the number of states next to every number of positions."""
     if lengths is None or np.ndim(lengths) != variables.ndim - 2:
         return lengths
     array = np.asarray(lengths)

@@ -9,10 +9,10 @@ from lpsmap_core.api import FloatArray
 
 __all__ = ["threshold"]
 
-TINY = 4 * 2.0**-52
-"""A guessed threshold begins lower by this, relatively: what rounding may have raised it by."""
-FAR = 16.0
-"""Sum that slots may have at a guess, so that few digits are lost."""
+GUESS_MARGIN = 4 * 2.0**-52
+"""Relative reduction of a guessed threshold, which rounding may have raised."""
+MAX_GUESS_SUM = 16.0
+"""Largest sum of the slots at a guess, which limits the loss of precision."""
 
 
 @leaf
@@ -26,28 +26,30 @@ def threshold(
 ) -> float:
     """Return tau with ``sum_i max(0, y_i - tau q_i) = 1``.
 
-    Newton's method on a convex function: from a lower bound on, the slots above the threshold only
-    ever become fewer, and the step from the right ones is exact (Michelot 1986). NaN if some number
-    is.
+    Newton's method on a convex function: starting from a lower bound, the set of slots above the
+    threshold shrinks in every step, and the step from the right set is exact (Michelot 1986). NaN
+    if a number is NaN.
 
     Parameters
     ----------
     y, q
-        Numbers, positive ones in the case of `q`, of which the first `count` are used.
+        Numbers, of which the first `count` are used. Those of `q` are positive.
+    count
+        Number of slots.
     guess
-        A lower bound, such as the threshold of some of the slots, or -inf. Without one that is
-        near, the best of single slots' thresholds is.
+        A lower bound of tau, such as the threshold of some of the slots, or -inf. If it is far
+        below tau, the largest threshold of a single slot is used instead.
     near, scale
-        Working memory of that size.
+        Workspace of `count` numbers each.
     """
-    size = np.uint64(count)  # signed indices may be negative: code for that costs more than sums
+    size = np.uint64(count)  # signed indices may be negative, and checking them costs time
     tau, total, weight, kept = guess, np.inf, 0.0, np.uint64(0)
     if guess > -np.inf:
-        tau -= TINY * abs(tau)
+        tau -= GUESS_MARGIN * abs(tau)
         kept, total, weight = _above(y, q, size, tau, near, scale)
-    if not 0.0 < total < FAR:
+    if not 0.0 < total < MAX_GUESS_SUM:
         tau = _best_single(y, q, size)
-        tau -= TINY * abs(tau)
+        tau -= GUESS_MARGIN * abs(tau)
         kept, total, weight = _above(y, q, size, tau, near, scale)
     if kept == 0:  # a number is NaN
         return np.nan
@@ -71,7 +73,7 @@ def _best_single(y: FloatArray, q: FloatArray, size: np.uint64) -> float:
     """Return the largest threshold of a single slot."""
     even = size - size % np.uint64(2)
     a = b = -np.inf
-    for i in range(np.uint64(0), even, np.uint64(2)):  # two chains of comparisons at once
+    for i in range(np.uint64(0), even, np.uint64(2)):  # two independent chains of comparisons
         a = max(a, (y[i] - 1.0) / q[i])
         b = max(b, (y[i + np.uint64(1)] - 1.0) / q[i + np.uint64(1)])
     for i in range(even, size):
@@ -83,7 +85,10 @@ def _best_single(y: FloatArray, q: FloatArray, size: np.uint64) -> float:
 def _above(
     y: FloatArray, q: FloatArray, size: np.uint64, tau: float, near: FloatArray, scale: FloatArray
 ) -> tuple[np.uint64, float, float]:
-    """Write what slots above the threshold `tau` exceed it by, and their q; return the sums."""
+    """Write the excess over `tau` and the q of the slots above it.
+
+    Returns the number of these slots, and the sums of both.
+    """
     kept, total, weight = np.uint64(0), 0.0, 0.0
     for i in range(size):
         value = y[i] - tau * q[i]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,21 +11,16 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
     Scores,
     Structures,
     Variables,
+    bounded_sums,
     kernel,
     largest_arity,
     leaf,
 )
-from lpsmap_core.api import (
-    FloatArray,
-    IndexArray,
-    IntArray,
-    LinearConstraints,
-    bounded_sums,
-    checked_flag,
-)
+from lpsmap_core.api import FloatArray, IndexArray, IntArray, checked_flag
 from lpsmap_factors_struct.arrays import copy
 
 __all__ = ["TopK", "best_indicator", "best_subset"]
@@ -36,7 +30,7 @@ __all__ = ["TopK", "best_indicator", "best_subset"]
 def kth_largest(numbers: FloatArray, k: int) -> float:
     """Return the k-th largest number (``1 <= k <= len(numbers)``), in expected time O(n).
 
-    Selection by partition (Hoare 1961) around the middle one of three; reorders `numbers`.
+    Quickselect (Hoare 1961) with the median of three as pivot. Reorders `numbers`.
     """
     low, high, place = 0, len(numbers) - 1, k - 1
     while low < high:
@@ -71,9 +65,9 @@ def best_subset(
     entry: IndexArray,
     value: FloatArray,
 ) -> int:
-    """Write the members of the best subset of at most, or exactly, `k`; return how many.
+    """Write the members of the best subset of at most, or exactly, `k`; return their number.
 
-    Of tied scores the first are taken; unless `exact`, none that is not positive.
+    Ties are broken in favour of the first. Unless `exact`, only positive scores are taken.
 
     Parameters
     ----------
@@ -82,9 +76,9 @@ def best_subset(
     k, exact
         Size of the subset; at most as many as there are scores.
     spare
-        Memory of the size of `scores`.
+        Workspace of the size of `scores`.
     start, entry, value
-        Where the members go, and from which position.
+        First position of the result, and the arrays for members and values.
     """
     if k == 0:
         return 0
@@ -134,40 +128,39 @@ def _best_subsets(rows: IntArray, factors: Factors, scores: Scores, structures: 
 class TopK(Factor):
     """Subsets of exactly, or at most, k of n elements, as structures.
 
-    The marginals are those of a budget constraint, the projection of the scores to ``{0 <= z <= 1,
-    sum z = k}`` or ``<= k``. What this factor adds is a sparse distribution over subsets with these
-    marginals, on which a function of whole subsets can be averaged exactly (Correia et al. 2020,
-    section 4.2). The oracle takes the k largest scores, by selection in O(n).
+    The marginals are those of a budget constraint: the projection of the scores onto ``{0 <= z <=
+    1, sum z = k}`` or ``<= k``. The factor adds a sparse distribution over subsets with these
+    marginals. A function of whole subsets can be averaged exactly over this distribution (Correia
+    et al. 2020, section 4.2). The oracle selects the k largest scores in O(n).
 
     Parameters
     ----------
     variables
         Elements, of shape ``(..., n)``: a subset for every entry of the leading axes. Or a sequence
-        of views, which are stacked on a last axis.
+        of views, which are stacked on a new last axis.
     k
-        Integers that broadcast to the leading axes' shape: the size of the subsets. If `exact` is
-        off, more than there are elements stands for all of them.
+        Integers that broadcast to the leading axes' shape: the size of the subsets. Without
+        `exact`, a size larger than the number of elements is no limit.
     exact
-        Whether smaller subsets are left out.
+        Whether subsets must have `k` elements, rather than at most `k`.
     lengths
-        Integers of the leading axes' shape: subset b is of ``[b, :lengths[b]]``.
+        Integers of the leading axes' shape: subset b is a subset of ``[b, :lengths[b]]``.
     mask
-        Booleans that broadcast to ``variables.shape``: the elements that take part.
+        Booleans that broadcast to ``variables.shape``: the elements to choose from.
 
     Raises
     ------
     TypeError
-        If `variables` are not Variables, `k` does not hold numbers, or `exact` is no truth value.
+        If `variables` are not Variables, `k` does not hold numbers, or `exact` is not a bool.
     ValueError
-        If `variables` is without axes, a length is negative or beyond `n`, or `k` is no integer,
-        negative, or with `exact` more than there are elements.
+        If `variables` has no axes, a length is negative or exceeds `n`, or `k` is not an integer,
+        negative, or with `exact` larger than the number of elements.
 
     Notes
     -----
     A subset's label is the tuple of its elements' variables, zeros and ones.
     """
 
-    row_parameters: ClassVar[tuple[str, ...]] = ("k", "exact")
     map_kernel = staticmethod(_best_subsets)
 
     def __init__(
@@ -181,7 +174,6 @@ class TopK(Factor):
     ) -> None:
         super().__init__(variables, lengths=lengths, mask=mask)
         exact = checked_flag("TopK: exact", exact)
-        self.exact = self.per_factor("exact", exact)
         counts, n = self.counts("k", k), np.diff(self.offsets)
         wrong = np.flatnonzero(counts > n)
         if exact and wrong.size:
@@ -191,6 +183,7 @@ class TopK(Factor):
                 f"{n[f]}. Set it per factor, or pass exact=False."
             )
         self.k = np.minimum(counts, n)
+        self.exact = self.per_factor("exact", exact)
 
     @classmethod
     def examples(cls) -> list[Factor]:
@@ -215,5 +208,5 @@ class TopK(Factor):
         return factors.parameters[:, 0].astype(np.int64)
 
     def linear_constraints(self) -> LinearConstraints:
-        """Return that subsets have k elements, or at most k."""
+        """Return the constraints that subsets have k elements, or at most k."""
         return bounded_sums(self, np.where(self.exact, self.k, -np.inf), self.k)

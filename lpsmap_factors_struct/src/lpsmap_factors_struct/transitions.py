@@ -1,4 +1,4 @@
-"""Scores of a sequence's transitions, in any array library, as one flat row of additionals."""
+"""Scores of a sequence's transitions in any array library, flattened to rows of additionals."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def flat_transitions(
         Shape of the variables: ``batch_shape + (length, n_states)``.
     transitions
         Scores of state j after state i, as an array that broadcasts to ``batch_shape + (length - 1,
-        n_states, n_states)``; or these flat; or all scores already flat, ``[initial, transitions,
+        n_states, n_states)``; or the same flat; or all scores flat, ``[initial, transitions,
         final]``.
     initial, final
         Scores of the first and of the last state, which broadcast to ``batch_shape + (n_states,)``;
         None for zeros.
     argument
-        What the transitions' argument is called, for messages.
+        Name of the argument that holds the transitions, for messages.
 
     Returns
     -------
     array
-        Of shape ``batch_shape + (2 * n_states + (length - 1) * n_states ** 2,)``.
+        An array of shape ``batch_shape + (2 * n_states + (length - 1) * n_states ** 2,)``.
 
     Raises
     ------
@@ -58,8 +58,8 @@ def flat_transitions(
     if shape == flat_shape:
         if initial is not None or final is not None:
             raise ValueError(
-                f"{name}: {argument} has the flat shape {flat_shape}, which holds initial and "
-                "final scores already; expected no others. Leave out initial and final."
+                f"{name}: {argument} has the flat shape {flat_shape}, which includes initial and "
+                "final scores; expected no others. Leave out initial and final."
             )
         return transitions
     if shape == (*batch_shape, steps * n_states**2):

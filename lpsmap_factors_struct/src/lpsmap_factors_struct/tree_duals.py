@@ -1,14 +1,14 @@
-"""Scores of arcs brought so near that sums over trees hold them, without changing the sums.
+"""Reduction of the scores of arcs to a range in which trees can be summed, without changing sums.
 
-The best tree's dual variables (Edmonds 1967) belong to nested sets of words: z of a set is what its
-best arc from outside lacks once the sets within have theirs. With what an arc still lacks as its
-slack, a tree scores less than the best by
+The best tree's dual variables (Edmonds 1967) belong to nested sets of words. The dual variable z of
+a set is the deficit of its best entering arc, after the dual variables of the sets inside it. The
+slack of an arc is its remaining deficit. A tree then scores less than the best tree by
 
     sum of its arcs' slacks + sum over sets of z (number of its arcs that enter the set - 1).
 
-Every term is at least 0. So terms beyond some limit can be cut to it: trees within the limit of the
-best keep their distance, and all others stay beyond it, however large and however far apart the
-scores were. Scores are compared without rounding.
+Every term is at least 0. Terms beyond some limit can thus be clipped to it: trees within the limit
+of the best keep their distance, and all others stay beyond it, whatever the magnitudes of the
+scores. Scores are compared without rounding.
 """
 
 from __future__ import annotations
@@ -21,65 +21,66 @@ from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_factors_struct.expansions import Expansion, exceeds, plus, two_sum
 
-__all__ = ["UNIT", "NearScores", "bring_near", "near_scores"]
+__all__ = ["UNIT", "ReducedScores", "reduce_tree_scores", "tree_scores_workspace"]
 
 UNIT = 2.0**-64
-"""Scores are in multiples of 2^64, so that sums of them are finite."""
+"""Scores are in multiples of 2^64, so that their sums are finite."""
 
 UNSEEN, DONE = -1, -2
 
 
-class NearScores(NamedTuple):
-    """Scores of arcs: a row for every word, for its arcs from the root and from each word."""
+class ReducedScores(NamedTuple):
+    """Scores of arcs, with a row for every word: its arcs from the root and from each word."""
 
     high: FloatArray
-    """What is left of the scores, and what is to be added to that."""
+    """The reduced scores."""
     low: FloatArray
+    """The rounding errors of `high`."""
     cuts: FloatArray
-    """How many terms of an arc were cut to the limit, which `high` lacks."""
+    """For every arc, the number of terms clipped to the limit, which `high` does not include."""
     lacks: FloatArray
-    """(3, n (n + 1)) how much arcs still score, as expansions in multiples of `1 / UNIT`."""
+    """(3, n (n + 1)) remaining scores of arcs, as expansions in multiples of `1 / UNIT`."""
     part: IntArray
-    """For every word the number of the largest set with it so far."""
+    """For every word, the number of the largest set so far that contains it."""
     place: IntArray
-    """For every set where it is on the path that is followed, or `UNSEEN` or `DONE`."""
+    """For every set, its place on the current path, or `UNSEEN` or `DONE`."""
 
 
 @kernel
-def near_scores(n: int) -> NearScores:
-    """Return working memory for `n` words."""
+def tree_scores_workspace(n: int) -> ReducedScores:
+    """Return a workspace for `n` words."""
     size = n * (n + 1)
     part = np.empty(n, dtype=np.int64)
-    return NearScores(
+    return ReducedScores(
         np.empty(size), np.empty(size), np.empty(size), np.empty((3, size)), part, part.copy()
     )
 
 
 @leaf
-def bring_near(
-    n: int, single_root: bool, limit: float, near: NearScores
+def reduce_tree_scores(
+    n: int, single_root: bool, limit: float, near: ReducedScores
 ) -> tuple[bool, Expansion, float, float]:
-    """Write scores of which none is far from the others, for those that `near` lacks.
+    """Write the reduced scores.
 
-    Sets of words are contracted along a path of best arcs, until it comes to the root.
+    Sets of words are contracted along a path of best arcs, until it reaches the root.
 
     Parameters
     ----------
     n
         Number of words.
     single_root
-        Whether two arcs from the root are one too many: of these, each has then a term beyond any
-        limit, and so has the set that the root's arc has to enter.
+        Whether trees must have a single root arc. Each arc from the root then has a term beyond any
+        limit, as does the set that the root arc must enter.
     limit
-        What terms are cut to.
+        The limit to which terms are clipped.
     near
-        The scores, in `lacks`; and the result.
+        The scores, in `lacks`, and the result.
 
     Returns
     -------
     tuple
-        Whether there is a tree; the best one's score, in the units of `lacks`; and to make up for
-        the terms of sets, how many of them were cut, and what the others sum to.
+        Whether there is a tree; the score of the best one, in the units of `lacks`; the number of
+        sets whose term was clipped; and the sum of the other sets' terms.
     """
     part, place, root_set = near.part, near.place, -1
     best, cut, uncut = (0.0, 0.0, 0.0), 0.0, 0.0
@@ -116,8 +117,8 @@ def bring_near(
 
 
 @leaf
-def _best_into(n: int, own: int, first: int, end: int, near: NearScores) -> int:
-    """Return the best arc into a set, of those from some columns; -1 if there is none."""
+def _best_into(n: int, own: int, first: int, end: int, near: ReducedScores) -> int:
+    """Return the best arc into a set from the columns ``first:end``; -1 if there is none."""
     found, lacks, part = -1, near.lacks, near.part
     most = (-np.inf, 0.0, 0.0)
     for word in range(n):
@@ -132,8 +133,8 @@ def _best_into(n: int, own: int, first: int, end: int, near: NearScores) -> int:
 
 
 @leaf
-def _raise_into(n: int, own: int, lack: Expansion, z: float, near: NearScores) -> None:
-    """Make up for what the best arc into a set lacks, in all arcs into it."""
+def _raise_into(n: int, own: int, lack: Expansion, z: float, near: ReducedScores) -> None:
+    """Add the deficit of the best arc into a set to all arcs into the set."""
     lacks, part, up = near.lacks, near.part, (-lack[0], -lack[1], -lack[2])
     for word in range(n):
         if part[word] == own:
@@ -150,8 +151,8 @@ def _raise_into(n: int, own: int, lack: Expansion, z: float, near: NearScores) -
 
 
 @leaf
-def _relabel(n: int, depth: int, own: int, near: NearScores) -> None:
-    """Make the end of the path one set, or all of it done if that has no number."""
+def _relabel(n: int, depth: int, own: int, near: ReducedScores) -> None:
+    """Merge the end of the path into set `own`; or mark the path as done if `own` is negative."""
     part, place = near.part, near.place
     for word in range(n):
         if place[part[word]] >= depth:
@@ -162,8 +163,10 @@ def _relabel(n: int, depth: int, own: int, near: NearScores) -> None:
 
 
 @leaf
-def _add_slacks(n: int, single_root: bool, root_set: int, limit: float, near: NearScores) -> None:
-    """Put what arcs still lack into their scores."""
+def _add_slacks(
+    n: int, single_root: bool, root_set: int, limit: float, near: ReducedScores
+) -> None:
+    """Add the slacks of arcs to their reduced scores."""
     for at in range(n * (n + 1)):
         lack, forbidden = near.lacks[0, at] / UNIT, at % (n + 1) == 0 and single_root
         if forbidden and near.part[at // (n + 1)] == root_set:

@@ -2,15 +2,16 @@
 
 The weights of all spanning trees sum to the determinant of a Laplacian (Tutte 1984; for dependency
 trees Koo et al. 2007, McDonald & Satta 2007, Smith & Smith 2007). Where two words prefer each
-other, that determinant is a small difference of large numbers. So it is eliminated as Grassmann,
-Taksar & Heyman (1985) eliminate Markov chains: words leave one by one, and what led to a word goes
-on to the heads that it had. Sums of positive numbers remain.
+other, this determinant is a small difference of large numbers. Words are therefore eliminated as
+the states of Markov chains are by Grassmann, Taksar & Heyman (1985): one by one, with the weights
+of the arcs to an eliminated word passed on to the word's heads. Only positive numbers are added.
 
-Heads make a random walk from word to word until it escapes to the root. With G the inverse of the
-Laplacian and E[h, m] the probability that a walk from h escapes before it comes to m, the arc from
-h to m weighs w and has the probability ``w G[m, m] E[h, m]``. To leave a word keeps the escapes of
-those that stay. So both halves of the words leave, one after the other, each before all is done
-within the half that stays, and their escapes follow from those: time n^3, memory n^2.
+Following heads from word to word is a random walk, which escapes when it reaches the root. With G
+the inverse of the Laplacian and E[h, m] the probability that a walk from h escapes before it
+reaches m, an arc from h to m of weight w has the probability ``w G[m, m] E[h, m]``. Elimination of
+a word does not change the escapes of the other words. This allows divide and conquer: each half of
+the words is eliminated in turn, the escapes among the other half are found recursively, and those
+of the eliminated half follow from them. This takes time n^3 and memory n^2.
 """
 
 from __future__ import annotations
@@ -34,29 +35,29 @@ __all__ = ["Halves", "eliminate_trees", "entropy_of_trees", "halves_of"]
 
 
 class Halves(NamedTuple):
-    """Working memory for up to `n` words, which are halved until one is left.
+    """Workspace for up to `n` words, which are halved until one is left.
 
-    Level 0 has all words, and stays as it is; level 1 has them again, to be worked on.
+    Level 0 has the arcs of all words, and is not modified. Level 1 is a copy that is eliminated.
     """
 
     systems: Numbers
     """For every level, rows of the words' arcs: from the root, then from each word of the level.
 
-    Once a word has left, its own place in its row holds what its arcs summed to.
+    Once a word is eliminated, the diagonal entry of its row holds the sum of its arcs.
     """
     first: IntArray
-    """Where the system of each level begins."""
+    """Start of the system of each level."""
     low: IntArray
     """The first word of each level."""
     size: IntArray
-    """How many words each has."""
+    """The number of words of each level."""
     done: IntArray
-    """How many of its halves were kept; the second one in reverse order, so that it leads too."""
+    """The number of halves that were kept. For the second, the order of words is reversed."""
 
 
 @kernel
 def halves_of(n: int, moves: bool, wide: bool) -> Halves:
-    """Return working memory for up to `n` words."""
+    """Return a workspace for up to `n` words."""
     depth, size, total = 2, n, 2 * n * (n + 1)
     while size > 1:
         size = (size + 1) // 2
@@ -75,25 +76,26 @@ def halves_of(n: int, moves: bool, wide: bool) -> Halves:
 def eliminate_trees(
     n: int, single_root: bool, halves: Halves, inverse: Numbers, escapes: Numbers
 ) -> tuple[float, float]:
-    """Write the inverse's diagonal and the escapes; return the logarithm of the summed weights.
+    """Write the inverse's diagonal and the escapes; return the logarithm of the sum over trees.
 
     Parameters
     ----------
     n
         Number of words, at least one.
     single_root
-        Count trees of one root only, in the limit of small weights of the root.
+        Whether only trees with one root arc count, as the limit of small weights of root arcs.
     halves
-        Its level 0 is what a word's arcs weigh.
+        Level 0 holds the weights of the words' arcs.
     inverse
         The result: (n,)
     escapes
-        The result: (n, n) entry [h, m]; meaningless on the diagonal.
+        The result: (n, n) entry [h, m]; the diagonal is undefined.
 
     Returns
     -------
     tuple of float
-        In two parts, as of `log_of`; -inf where there is no tree, or plain numbers underflow.
+        The logarithm in two parts, see `log_of`; -inf if there is no tree, or plain numbers
+        underflow.
     """
     low, size, done = halves.low, halves.size, halves.done
     level, total, powers, first_time = 1, 0.0, 0.0, True
@@ -113,14 +115,14 @@ def eliminate_trees(
             level -= 1
             continue
         if done[level] > 0:
-            _follow(halves, level, half if done[level] == 1 else s - half, escapes, n)
+            _extend_escapes(halves, level, half if done[level] == 1 else s - half, escapes, n)
         if done[level] == 2:
             level -= 1
             continue
         done[level] += 1
         _copy(halves, level)
         kept = half if done[level] == 1 else s - half
-        more, power = _leave(halves, level, kept, single_root)
+        more, power = _eliminate_level(halves, level, kept, single_root)
         if not more > -np.inf:
             return -np.inf, 0.0
         if first_time:
@@ -133,21 +135,21 @@ def eliminate_trees(
 
 @leaf
 def _begin(n: int, halves: Halves) -> None:
-    """Number the words of the first two levels."""
+    """Initialise the first two levels."""
     for level in range(2):
         halves.low[level], halves.size[level], halves.done[level] = 0, n, 1 - level
 
 
 @leaf
 def _local(halves: Halves, level: int, word: int) -> int:
-    """Return the number of a word at a level, where the second half to be kept is reversed."""
+    """Return the number of a word at a level. For the second half, the order is reversed."""
     before: int = word - halves.low[level]
     return before if halves.done[level] < 2 else halves.size[level] - 1 - before
 
 
 @leaf
 def _row_above(halves: Halves, level: int, word: int) -> int:
-    """Return where the row of a word begins in the system of the level before."""
+    """Return the start of a word's row in the system of the previous level."""
     above: int = level - 1
     row = _local(halves, above, word)
     at: int = halves.first[above] + row * (halves.size[above] + 1)
@@ -156,7 +158,7 @@ def _row_above(halves: Halves, level: int, word: int) -> int:
 
 @leaf
 def _copy(halves: Halves, level: int) -> None:
-    """Write a level's system, in the order in which its next half to be kept leads."""
+    """Write a level's system in an order that starts with the next half to keep."""
     s, low, systems = halves.size[level], halves.low[level], halves.systems
     for word in range(low, low + s):
         start = _row_above(halves, level, word)
@@ -178,7 +180,7 @@ def _copy_number(systems: Numbers, to: int, start: int) -> None:
 
 @leaf
 def _put_inverse(to: Numbers, at: int, of: Numbers, i: int) -> None:
-    """Write one divided by a number."""
+    """Write the reciprocal of a number."""
     value = 1.0 / of.value[i]
     tangent = -value * value * of.tangent[i] if len(of.tangent) > 0 else 0.0
     fill(to, at, 1, value, tangent, -of.power[i] if len(of.power) > 0 else 0.0)
@@ -186,15 +188,17 @@ def _put_inverse(to: Numbers, at: int, of: Numbers, i: int) -> None:
 
 @leaf
 def _pivot(systems: Numbers, row: int, k: int, single_root: bool) -> None:
-    """Write what the arcs of the last of `k + 1` words sum to, in its own place of its row."""
+    """Write the sum of the arcs of the last of `k + 1` words to the diagonal of its row."""
     fill(systems, row + k + 1, 1, 0.0, 0.0, 0.0)
     for j in range(1 if single_root and k > 0 else 0, k + 1):
         add_multiple(systems, row + k + 1, systems, row + j, 1, (1.0, 0.0, 0.0))
 
 
 @leaf
-def _leave(halves: Halves, level: int, kept: int, single_root: bool) -> tuple[float, float]:
-    """Let all words of a level but the first ones leave; return the logarithm of the pivots."""
+def _eliminate_level(
+    halves: Halves, level: int, kept: int, single_root: bool
+) -> tuple[float, float]:
+    """Eliminate all but the first `kept` words of a level; return the logarithm of the pivots."""
     systems, first, width = halves.systems, halves.first[level], halves.size[level] + 1
     total = powers = 0.0
     for k in range(halves.size[level] - 1, kept - 1, -1):
@@ -213,8 +217,8 @@ def _leave(halves: Halves, level: int, kept: int, single_root: bool) -> tuple[fl
 
 
 @leaf
-def _follow(halves: Halves, level: int, kept: int, escapes: Numbers, n: int) -> None:
-    """Write the escapes of the words of a level that left, from those of the words that stayed."""
+def _extend_escapes(halves: Halves, level: int, kept: int, escapes: Numbers, n: int) -> None:
+    """Write the escapes of a level's eliminated words, from those of the words that were kept."""
     systems, s, low = halves.systems, halves.size[level], halves.low[level]
     forward = halves.done[level] < 2
     least = low if forward else low + s - kept
@@ -233,19 +237,20 @@ def _follow(halves: Halves, level: int, kept: int, escapes: Numbers, n: int) -> 
 
 
 @leaf
-def entropy_of_trees(n: int, single_root: bool, halves: Halves, doubts: FloatArray) -> float:
-    """Return the entropy of the distribution over trees, by an elimination of its own.
+def entropy_of_trees(n: int, single_root: bool, halves: Halves, entropies: FloatArray) -> float:
+    """Return the entropy of the distribution over trees, by a separate elimination.
 
-    Each number W of the elimination is a sum over paths of arcs, and has a doubt: the logarithm of
-    W less the mean of what the paths score, whose weights are W's parts. The doubts of the pivots
-    sum to the entropy. Scores never come up, and so do not cancel, however large they are.
+    Each number W of the elimination is a sum over paths of arcs. The paths have a distribution,
+    proportional to their terms of W, with an entropy: log W minus the mean score of a path. The
+    entropies of the pivots sum to the entropy of trees. Scores do not enter the computation, so
+    that large scores cannot cancel.
 
     Parameters
     ----------
     n, single_root, halves
-        As of `eliminate_trees`.
+        As for `eliminate_trees`.
     doubts
-        (n, n + 1) those of the arcs, the entropies of their labels. Overwritten.
+        (n, n + 1) the entropies of the arcs' labels. Overwritten.
     """
     systems, width, entropy = halves.systems, n + 1, 0.0
     _begin(n, halves)
@@ -257,23 +262,24 @@ def entropy_of_trees(n: int, single_root: bool, halves: Halves, doubts: FloatArr
         if not systems.value[row + k + 1] > 0.0 or interrupted():
             return 0.0
         for j in range(1 if single_root and k > 0 else 0, k + 1):
-            own += _doubt(_share(systems, row + j, systems, row + k + 1), doubts[k * width + j])
+            own += _entropy_term(
+                _share(systems, row + j, systems, row + k + 1), entropies[k * width + j]
+            )
         entropy += own
         for i in range(k):
             if systems.value[first + i * width + k + 1] > 0.0:
-                into = doubts[i * width + k + 1] - own
-                _pass_on(systems, doubts, first, i * width, k * width, k, into)
+                into = entropies[i * width + k + 1] - own
+                _pass_weight_on(systems, entropies, first, i * width, k * width, k, into)
     return entropy
 
 
 @leaf
-def _pass_on(
-    systems: Numbers, doubts: FloatArray, first: int, at: int, row: int, k: int, into: float
+def _pass_weight_on(
+    systems: Numbers, entropies: FloatArray, first: int, at: int, row: int, k: int, into: float
 ) -> None:
-    """Hand what led from a word to the one that leaves on to the latter's heads, with doubts.
+    """Pass the weight of an arc to the eliminated word on to that word's heads, with entropies.
 
-    What is added, and what it is added to, stand for a while in the place of the arc to the word
-    that leaves.
+    The place of the arc to the eliminated word serves as temporary storage.
     """
     spare = first + at + k + 1
     share = ratio(systems, spare, systems, first + row + k + 1)
@@ -283,7 +289,7 @@ def _pass_on(
         if len(systems.power) > 0:
             power = systems.power[cell]
             if before > 0.0 and share[2] + systems.power[first + row + j] < power - 2.0:
-                continue  # what is added is nothing beside it
+                continue  # the added weight is negligible
         if systems.value[first + row + j] > 0.0:
             fill(systems, spare, 1, 0.0, 0.0, 0.0)
             add_multiple(systems, spare, systems, first + row + j, 1, share)
@@ -291,13 +297,13 @@ def _pass_on(
             passed = _share(systems, spare, systems, cell)
             fill(systems, spare, 1, before, 0.0, power)
             kept = _share(systems, spare, systems, cell)
-            doubts[at + j] = _doubt(kept, doubts[at + j])
-            doubts[at + j] += _doubt(passed, into + doubts[row + j])
+            entropies[at + j] = _entropy_term(kept, entropies[at + j])
+            entropies[at + j] += _entropy_term(passed, into + entropies[row + j])
 
 
 @leaf
 def _share(a: Numbers, i: int, b: Numbers, j: int) -> float:
-    """Return the quotient of a number and one that is no smaller."""
+    """Return the quotient of a number and a number that is not smaller."""
     value, _, power = ratio(a, i, b, j)
     if power == 0.0:
         return value
@@ -305,6 +311,6 @@ def _share(a: Numbers, i: int, b: Numbers, j: int) -> float:
 
 
 @leaf
-def _doubt(share: float, doubt: float) -> float:
-    """Return what a part of a sum adds to the sum's doubt."""
-    return share * (doubt - np.log(share)) if share > 0.0 else 0.0
+def _entropy_term(share: float, entropy: float) -> float:
+    """Return the contribution of a part of a sum to the sum's entropy."""
+    return share * (entropy - np.log(share)) if share > 0.0 else 0.0

@@ -1,4 +1,4 @@
-"""What the arcs of a sentence weigh: scores of any size as numbers that sums over trees take."""
+"""Weights of the arcs of a sentence: exponentials of scores of any magnitude."""
 
 from __future__ import annotations
 
@@ -10,49 +10,54 @@ from lpsmap_core import kernel, leaf
 from lpsmap_core.api import BoolArray, FloatArray
 from lpsmap_factors_struct.arc_layout import arc_slot
 from lpsmap_factors_struct.expansions import Expansion, plus, two_sum
-from lpsmap_factors_struct.tree_duals import UNIT, NearScores, bring_near, near_scores
+from lpsmap_factors_struct.tree_duals import (
+    UNIT,
+    ReducedScores,
+    reduce_tree_scores,
+    tree_scores_workspace,
+)
 from lpsmap_factors_struct.tree_elimination import Halves, eliminate_trees, halves_of
 from lpsmap_factors_struct.wide_numbers import LOG_RADIX, Numbers, log_from, numbers_of, put_exp
 
-__all__ = ["TreeMemory", "sum_trees", "tree_memory"]
+__all__ = ["TreeWorkspace", "sum_trees", "tree_workspace"]
 
-MOST = 1e270
-"""Derivatives up to which plain numbers are right: what they round to zero is below 1e-299."""
+MAX_DERIVATIVE = 1e270
+"""Largest derivative for which plain numbers are accurate: they round terms below 1e-299 to 0."""
 
-NEGLIGIBLE = 1000.0
-"""By how much, in logarithms, trees outweigh those that do not count beside them."""
+NEGLIGIBLE_LOG = 1000.0
+"""Logarithm of the ratio of weights beyond which the lighter trees are negligible."""
 
 
-class TreeMemory(NamedTuple):
-    """Working memory for sentences of up to `n` words.
+class TreeWorkspace(NamedTuple):
+    """Workspace for sentences of up to `n` words.
 
-    Tables have a row for every word: for its arc from the root, then for those from all words.
+    Tables have a row for every word: its arc from the root, then the arcs from all words.
     """
 
     halves: Halves
     inverse: Numbers
     escapes: Numbers
-    near: NearScores
-    """Of wide numbers, what arcs score less than their word's best; empty otherwise."""
+    near: ReducedScores
+    """For wide numbers, the scores of arcs relative to their word's best; otherwise empty."""
     change: FloatArray
-    """How the arcs' scores change."""
+    """Changes of the arcs' scores."""
     expected: FloatArray
     """Probabilities of arcs."""
     d_expected: FloatArray
-    """How they change; as long as that is asked for."""
+    """Changes of the probabilities; empty if they are not needed."""
     single: BoolArray
-    """Whether the trees of a single root are a limit; for wide numbers they are outweighing."""
+    """Whether a single root is enforced as a limit. Wide numbers enforce it by the weights."""
 
 
 @kernel
-def tree_memory(n: int, moves: bool, wide: bool) -> TreeMemory:
-    """Return working memory for up to `n` words; see `numbers_of`."""
+def tree_workspace(n: int, moves: bool, wide: bool) -> TreeWorkspace:
+    """Return a workspace for up to `n` words; see `numbers_of`."""
     size = n * (n + 1)
-    return TreeMemory(
+    return TreeWorkspace(
         halves_of(n, moves, wide),
         numbers_of(n, moves, wide),
         numbers_of(n * n, moves, wide),
-        near_scores(n if wide else 0),
+        tree_scores_workspace(n if wide else 0),
         np.zeros(size if moves else 0),
         np.empty(size),
         np.empty(size if moves else 0),
@@ -68,29 +73,31 @@ def sum_trees(
     n_labels: int,
     packed: bool,
     single_root: bool,
-    memory: TreeMemory,
+    workspace: TreeWorkspace,
 ) -> tuple[float, float, float]:
-    """Write the arcs' probabilities, and how they change along `d`.
+    """Write the arcs' probabilities, and their changes along `d`.
 
     Returns
     -------
     tuple of float
-        The log-partition function, -inf if there is no tree, NaN where plain numbers do not do;
-        what is to be added to it; and what it is beyond the sum of the words' best scores, or -inf.
+        The log-partition function, -inf if there is no tree, NaN if plain numbers do not suffice;
+        its rounding error; and its excess over the sum of the words' best scores, or -inf.
     """
-    wide = len(memory.inverse.power) > 0
+    wide = len(workspace.inverse.power) > 0
     if n == 0:
         return 0.0, 0.0, -np.inf
-    memory.single[0] = single_root and not wide
-    best = _weigh(own, d, n, n_labels, packed, memory)
+    workspace.single[0] = single_root and not wide
+    best = _weigh(own, d, n, n_labels, packed, workspace)
     behind = back = 0.0
     if wide:
-        found, more, behind, back = _weigh_near(n, single_root, memory)
+        found, more, behind, back = _weigh_near(n, single_root, workspace)
         if not found:
             return -np.inf, 0.0, -np.inf
         best = plus(best, more)
-    log, power = eliminate_trees(n, memory.single[0], memory.halves, memory.inverse, memory.escapes)
-    if not (log > -np.inf and _expect(n, memory)):
+    log, power = eliminate_trees(
+        n, workspace.single[0], workspace.halves, workspace.inverse, workspace.escapes
+    )
+    if not (log > -np.inf and _expect(n, workspace)):
         return (-np.inf if wide else np.nan), 0.0, -np.inf
     trees = log_from(log, power + behind) + back
     unit = UNIT if wide else 1.0
@@ -100,22 +107,22 @@ def sum_trees(
 
 @leaf
 def _weigh_near(
-    n: int, single_root: bool, memory: TreeMemory
+    n: int, single_root: bool, workspace: TreeWorkspace
 ) -> tuple[bool, Expansion, float, float]:
     """Write the arcs' weights as wide numbers.
 
     Returns
     -------
     tuple
-        Whether there is a tree; what the best one scores less than all words' best; and what the
-        logarithm of all trees lacks: powers of the radix, and a logarithm.
+        Whether there is a tree; the best tree's score relative to the words' best scores; and two
+        corrections of the logarithm of the sum over trees: a power of the radix, and a number.
     """
-    near, systems = memory.near, memory.halves.systems
-    powers = np.ceil((NEGLIGIBLE + n * np.log(n + 1.0)) / LOG_RADIX)
-    found, best, cut, uncut = bring_near(n, single_root, powers * LOG_RADIX, near)
+    near, systems = workspace.near, workspace.halves.systems
+    powers = np.ceil((NEGLIGIBLE_LOG + n * np.log(n + 1.0)) / LOG_RADIX)
+    found, best, cut, uncut = reduce_tree_scores(n, single_root, powers * LOG_RADIX, near)
     if found:
         for at in range(n * (n + 1)):
-            change = memory.change[at] if len(memory.change) > 0 else 0.0
+            change = workspace.change[at] if len(workspace.change) > 0 else 0.0
             put_exp(systems, at, near.high[at], near.low[at], change)
             systems.power[at] -= powers * near.cuts[at]
     return found, best, powers * cut, uncut
@@ -123,13 +130,14 @@ def _weigh_near(
 
 @leaf
 def _weigh(
-    own: FloatArray, d: FloatArray, n: int, n_labels: int, packed: bool, memory: TreeMemory
+    own: FloatArray, d: FloatArray, n: int, n_labels: int, packed: bool, workspace: TreeWorkspace
 ) -> Expansion:
-    """Write what arcs weigh beside their words' best labels, or score if numbers are wide.
+    """Write the arcs' weights relative to their words' best labels, or scores for wide numbers.
 
-    Return what those best labels sum to. With wide numbers scores are in multiples of `1 / UNIT`.
+    Returns the sum of the best labels' scores. For wide numbers, scores are in multiples of
+    `1 / UNIT`.
     """
-    wide, best = len(memory.inverse.power) > 0, (0.0, 0.0, 0.0)
+    wide, best = len(workspace.inverse.power) > 0, (0.0, 0.0, 0.0)
     unit = UNIT if wide else 1.0
     for word in range(n):
         row, chosen = word * (n + 1), word * n * n_labels
@@ -137,7 +145,7 @@ def _weigh(
             chosen = k if own[k] > own[chosen] else chosen
         most = own[chosen]
         best = plus(best, (most * unit, 0.0, 0.0))
-        _put(memory, row + 1 + word, -np.inf, 0.0, 0.0, 0.0)
+        _put(workspace, row + 1 + word, -np.inf, 0.0, 0.0, 0.0)
         for head in range(n):
             slot, at = arc_slot(word, head, n, packed) * n_labels, row + 1 + head
             at = row if head == word else at
@@ -145,7 +153,7 @@ def _weigh(
             high = low = -np.inf
             if top > -np.inf:
                 high, low = two_sum(top * unit, -most * unit)
-            _put(memory, at, high, low, log_mass, change)
+            _put(workspace, at, high, low, log_mass, change)
     return best
 
 
@@ -153,7 +161,7 @@ def _weigh(
 def _sum_labels(
     own: FloatArray, d: FloatArray, slot: int, n_labels: int, chosen: int
 ) -> tuple[float, float, float]:
-    """Return an arc's best label, the logarithm of all beside it, and how much more they change."""
+    """Return an arc's best label, the log-sum of its labels relative to it, and their change."""
     top: float = own[slot]
     for k in range(slot + 1, slot + n_labels):
         top = max(top, own[k])
@@ -172,52 +180,52 @@ def _sum_labels(
 
 @leaf
 def _put(
-    memory: TreeMemory, at: int, high: float, low: float, log_mass: float, change: float
+    workspace: TreeWorkspace, at: int, high: float, low: float, log_mass: float, change: float
 ) -> None:
-    """Write an arc's weight, or its score if numbers are wide."""
-    if len(memory.change) > 0:
-        memory.change[at] = change
-    if len(memory.inverse.power) == 0:
-        put_exp(memory.halves.systems, at, high, low + log_mass, change)
+    """Write an arc's weight, or its score for wide numbers."""
+    if len(workspace.change) > 0:
+        workspace.change[at] = change
+    if len(workspace.inverse.power) == 0:
+        put_exp(workspace.halves.systems, at, high, low + log_mass, change)
         return
-    lacks = memory.near.lacks
+    lacks = workspace.near.lacks
     lacks[0, at], lacks[1, at], lacks[2, at] = high, 0.0, 0.0
     if high > -np.inf:
         lacks[1, at], lacks[2, at] = low, log_mass * UNIT
 
 
 @leaf
-def _expect(n: int, memory: TreeMemory) -> bool:
-    """Write the arcs' probabilities; return whether plain numbers do."""
-    arcs, inverse, escapes = memory.halves.systems, memory.inverse, memory.escapes
-    moves, wide = len(memory.change) > 0, len(inverse.power) > 0
+def _expect(n: int, workspace: TreeWorkspace) -> bool:
+    """Write the arcs' probabilities; return whether plain numbers suffice."""
+    arcs, inverse, escapes = workspace.halves.systems, workspace.inverse, workspace.escapes
+    moves, wide = len(workspace.change) > 0, len(inverse.power) > 0
     for word in range(n):
         for column in range(n + 1):
             at, way = word * (n + 1) + column, (column - 1) * n + word
-            memory.expected[at] = 0.0
+            workspace.expected[at] = 0.0
             if moves:
-                memory.d_expected[at] = 0.0
+                workspace.d_expected[at] = 0.0
             if column == 1 + word:
                 continue
             slope = inverse.value[word] * (escapes.value[way] if column > 0 else 1.0)
-            if not (slope < MOST and inverse.value[word] < MOST):
+            if not (slope < MAX_DERIVATIVE and inverse.value[word] < MAX_DERIVATIVE):
                 return False
             p = arcs.value[at] * slope
             if wide:
                 power = arcs.power[at] + inverse.power[word]
                 p = _plain(p, power + (escapes.power[way] if column > 0 else 0.0))
-            memory.expected[at] = p
+            workspace.expected[at] = p
             if moves and p > 0.0:
-                d = memory.change[at] + inverse.tangent[word] / inverse.value[word]
+                d = workspace.change[at] + inverse.tangent[word] / inverse.value[word]
                 if column > 0:
                     d += escapes.tangent[way] / escapes.value[way]
-                memory.d_expected[at] = p * d
+                workspace.d_expected[at] = p * d
     return True
 
 
 @leaf
 def _plain(value: float, power: float) -> float:
-    """Return a wide number of at most one, rounded to zero where it is too small."""
+    """Return a wide number of at most 1 as a float, rounded to zero if it is too small."""
     if power == 0.0:
         return value
     if abs(power) == 1.0:

@@ -22,9 +22,9 @@ def best_arrivals(
 ) -> None:
     """Write ``target[to + j] = max_i source[at + i] + transitions[step + i * n_states + j]``.
 
-    Four source states at a time, so that the target is read and written less often. Whole arrays
-    and indices that cannot be negative: slices, and indices that may wrap around, keep the compiler
-    from vector instructions.
+    Four source states are processed at a time, to read and write the target less often. The
+    arguments are whole arrays, and indices are unsigned: slices, and indices that may wrap around,
+    would prevent vectorisation.
     """
     n, four = np.uint64(n_states), np.uint64(4)
     first, row, here = np.uint64(at), np.uint64(step), np.uint64(to)

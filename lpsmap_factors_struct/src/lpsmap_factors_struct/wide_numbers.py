@@ -1,7 +1,7 @@
 """Positive numbers of any size, with tangents: plain floats, or floats times powers of 2^512.
 
-Both add, multiply and divide without a subtraction, so that results are right to the last digits.
-Plain numbers do so in vector instructions, as long as they neither overflow nor underflow.
+Both are added, multiplied and divided without subtractions, so that results are accurate to the
+last digits. Operations on plain numbers are vectorised, but can overflow and underflow.
 """
 
 from __future__ import annotations
@@ -25,43 +25,43 @@ __all__ = [
     "ratio",
 ]
 
-RADIX, LARGE, SMALL = 2.0**512, 2.0**256, 2.0**-256
-"""What powers are of, and between which numbers a wide number's value is."""
+RADIX, MAX_VALUE, MIN_VALUE = 2.0**512, 2.0**256, 2.0**-256
+"""Radix of the powers, and the range of a wide number's value."""
 
-LOG_RADIX, BEYOND_LOG_RADIX = 512.0 * 0.6931471805599453, 512.0 * 2.3190468138462996e-17
-"""The radix' logarithm as float64 has it, and what that lacks."""
+LOG_RADIX, LOG_RADIX_REST = 512.0 * 0.6931471805599453, 512.0 * 2.3190468138462996e-17
+"""The radix's logarithm in float64, and its rounding error."""
 
-LOWEST = -690.0
-"""Logarithms of plain numbers that are not rounded to zero."""
+MIN_LOG = -690.0
+"""Smallest logarithm of a plain number that is not rounded to zero."""
 
 
 class Numbers(NamedTuple):
     """An array of numbers, ``value * RADIX ** power``."""
 
     value: FloatArray
-    """Zero or more; of wide numbers other than zero from `SMALL` to `LARGE`."""
+    """Not negative. For wide numbers, 0 or between `MIN_VALUE` and `MAX_VALUE`."""
     tangent: FloatArray
-    """How the numbers change, in the same units; empty where that is not asked for."""
+    """Changes of the numbers, in the same units; empty if they are not needed."""
     power: FloatArray
-    """Whole numbers; empty if the numbers are plain."""
+    """Whole numbers; empty for plain numbers."""
 
 
 @kernel
 def numbers_of(n: int, moves: bool, wide: bool) -> Numbers:
-    """Return `n` zeros: with tangents if they move, and with powers if they are wide."""
+    """Return `n` zeros, with tangents if `moves`, and with powers if `wide`."""
     return Numbers(np.zeros(n), np.zeros(n if moves else 0), np.zeros(n if wide else 0))
 
 
 @leaf
 def put_exp(to: Numbers, at: int, high: float, low: float, d: float) -> None:
-    """Write ``exp(high + low)``, with the tangent that its logarithm's tangent `d` gives it."""
+    """Write ``exp(high + low)``, with its tangent for the tangent `d` of the logarithm."""
     value = power = 0.0
     if len(to.power) == 0:
-        value = np.exp(high + low) if high + low > LOWEST else 0.0
+        value = np.exp(high + low) if high + low > MIN_LOG else 0.0
     elif high > -np.inf:
         rest = np.fmod(high, LOG_RADIX)
         power = np.rint((high - rest) / LOG_RADIX)
-        value = np.exp(rest - power * BEYOND_LOG_RADIX + low)
+        value = np.exp(rest - power * LOG_RADIX_REST + low)
     fill(to, at, 1, value, value * d if value > 0.0 else 0.0, power)
 
 
@@ -91,7 +91,7 @@ def ratio(a: Numbers, i: int, b: Numbers, j: int) -> tuple[float, float, float]:
 def add_multiple(
     to: Numbers, at: int, of: Numbers, start: int, n: int, factor: tuple[float, float, float]
 ) -> None:
-    """Add a multiple of `n` numbers to others; none of them are the same."""
+    """Add a multiple of `n` numbers to others, which do not overlap them."""
     value, tangent, power = factor
     moves = len(to.tangent) > 0
     if len(to.power) == 0:
@@ -118,18 +118,18 @@ def log_of(a: Numbers, i: int) -> tuple[float, float]:
 
 @leaf
 def log_from(log: float, power: float) -> float:
-    """Return the logarithm of a number from that of its value and its power."""
-    return log + power * BEYOND_LOG_RADIX + power * LOG_RADIX
+    """Return the logarithm of a number, given the logarithm of its value and its power."""
+    return log + power * LOG_RADIX_REST + power * LOG_RADIX
 
 
 @leaf
 def _add(to: Numbers, at: int, value: float, tangent: float, power: float) -> None:
-    """Add a wide number to one of others."""
+    """Add a wide number to an entry of an array."""
     value, tangent, power = _in_range(value, tangent, power)
     mine, moved = to.value[at], to.tangent[at] if len(to.tangent) > 0 else 0.0
     if mine > 0.0:
         ahead = power - to.power[at]
-        if ahead < -1.0:  # nothing beside the other
+        if ahead < -1.0:  # negligible
             return
         if ahead == 0.0:
             value, tangent = value + mine, tangent + moved
@@ -146,11 +146,11 @@ def _add(to: Numbers, at: int, value: float, tangent: float, power: float) -> No
 
 @leaf
 def _in_range(value: float, tangent: float, power: float) -> tuple[float, float, float]:
-    """Return a number such that its value is in the range of values."""
+    """Normalise a number, so that its value lies between `MIN_VALUE` and `MAX_VALUE`."""
     if value == 0.0:
         return 0.0, 0.0, 0.0
-    if value >= LARGE:
+    if value >= MAX_VALUE:
         value, tangent, power = value / RADIX, tangent / RADIX, power + 1.0
-    elif value < SMALL:
+    elif value < MIN_VALUE:
         value, tangent, power = value * RADIX, tangent * RADIX, power - 1.0
     return value, tangent, power

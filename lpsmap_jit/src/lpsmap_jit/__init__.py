@@ -1,4 +1,4 @@
-"""How kernels are compiled, kept on disk, called, and interrupted."""
+"""Compilation of kernels: caching on disk, calls by address, and interrupts."""
 
 from lpsmap_jit.cache import CompilationNotice
 from lpsmap_jit.compile import kernel, leaf

@@ -1,4 +1,4 @@
-"""Types of the flat arrays that kernels work on."""
+"""Types of the flat arrays of kernels."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ IndexArray = npt.NDArray[np.int32]
 IntArray = npt.NDArray[np.int64]
 
 FloatTable = Annotated[FloatArray, 2]
-"""Of two axes, which only the records of kernels say."""
+"""An array of two axes; the annotation matters only in records."""
 IntTable = Annotated[IntArray, 2]

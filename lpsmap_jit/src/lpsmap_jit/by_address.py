@@ -1,18 +1,17 @@
-"""Tuples of arrays that kernels know by their address: the one encoding of records.
+"""Records passed to kernels by address: the only encoding of records.
 
-A record is a named tuple of arrays, of numbers and of such tuples. Its annotations say what lies
-where: address and shape of each array, and each number, a word of eight bytes each. Python writes
-these words by `lpsmap_jit.memory`, compiled code by `by_address`; fields are read by name.
+A record is a named tuple of arrays, numbers and records. Its annotations define the layout: address
+and shape of each array, and each number, are words of eight bytes. Python writes these words with
+`lpsmap_jit.memory`, compiled code with `by_address`; fields are read by name.
 
-A named tuple of fifty arrays is three hundred and fifty arguments in machine code, at every call of
-a chain of a hundred kernels; most of the time of compiling them went there. `by_address` writes
-what matters of it, addresses and shapes, to memory once, and its fields are read where they are
-named.
+A named tuple of fifty arrays would be three hundred and fifty arguments in machine code, at every
+call in a chain of a hundred kernels, and would dominate compilation time. `by_address` writes the
+addresses and shapes to memory once, and fields are read on use.
 
-An address holds no reference: compiled code frees an array after the last use of its name, whatever
-addresses are left of it. So only a leaf may take addresses. It makes no arrays and counts no
-references, so that all arrays it sees belong to its callers, who hold them until it returns; and it
-must not return an address. Anything else is refused while it is compiled.
+An address holds no reference: compiled code frees an array after the last use of its name, even if
+its address is still in use. Therefore only a leaf may take addresses. It allocates no arrays and
+counts no references, so all its arrays are held by its callers until it returns, and it must not
+return an address. Compilation fails otherwise.
 """
 
 from __future__ import annotations
@@ -67,19 +66,19 @@ if COMPILED:
     )
 
     class _HandedOn(Intrinsic):  # type: ignore[misc]
-        """What compiled code replaces, and a function of Python where it is interpreted."""
+        """An intrinsic in compiled code, and a Python function when interpreted."""
 
         def __call__(self, value: Any) -> Any:
             return self.interpreted(value)
 
     def handed_on(definition: Any, interpreted: Callable[[Any], Any] = _same) -> Any:
-        """Return an intrinsic function, by default the identity where it is interpreted."""
+        """Return an intrinsic, by default the identity when interpreted."""
         found = extending.intrinsic(definition)
         found.__class__, found.interpreted = _HandedOn, interpreted
         return found
 
     def in_leaf(name: str, context: Any) -> None:
-        """Raise unless the function that is being compiled counts no references."""
+        """Raise unless the function under compilation counts no references."""
         if context.enable_nrt:
             raise NumbaError(f"{name} {TAKES_ADDRESS}")
 
@@ -88,18 +87,18 @@ if COMPILED:
     _WORDS = types.Array(types.int64, 1, "C")
 
     class ByAddress(types.Type):  # type: ignore[misc]
-        """A named tuple of contiguous arrays, of numbers, and of such tuples, in memory."""
+        """A record in memory: a named tuple of contiguous arrays, numbers and records."""
 
         is_address = True
 
         def __init__(self, fields: Any) -> None:
             self.fields = fields
-            # the whole type is thousands of characters, which symbols of callers would repeat
+            # the full type has thousands of characters, which symbols of callers would repeat
             digest = hashlib.sha256(str(fields).encode()).hexdigest()[:16]
             super().__init__(f"ByAddress({fields.instance_class.__name__}, {digest})")
 
         def place_of(self, name: str) -> tuple[int, Any]:
-            """Return at which word a field begins, and its type."""
+            """Return the offset of a field in words, and its type."""
             i = self.fields.fields.index(name)
             return sum(map(_n_words, self.fields.types[:i])), self.fields.types[i]
 
@@ -120,7 +119,7 @@ if COMPILED:
 
     @imputils.lower_getattr_generic(ByAddress)  # type: ignore[untyped-decorator]
     def read_field(context: Any, builder: Any, kind: Any, address: Any, name: str) -> Any:
-        """Return what a field of a record at an address holds; of a record in it, its address."""
+        """Return a field of the record at an address; for a nested record, its address."""
         place, found = kind.place_of(name)
         here = builder.gep(address, [_WORD(place)])
         if isinstance(found, types.BaseTuple):
@@ -128,7 +127,7 @@ if COMPILED:
         return _load(context, builder, found, here)
 
     def _load(context: Any, builder: Any, kind: Any, address: Any) -> Any:
-        """Return the value of some type whose words are at an address."""
+        """Return the value of a type whose words are at an address."""
         if isinstance(kind, types.BaseTuple):
             fields = []
             for field in kind.types:
@@ -141,10 +140,10 @@ if COMPILED:
         return array_at(context, builder, kind, words[0], words[1:])
 
     def array_at(context: Any, builder: Any, kind: Any, address: Any, shape: Sequence[Any]) -> Any:
-        """Return the contiguous array of some type and shape at an address."""
+        """Return the contiguous array of a type and shape at an address."""
         array = context.make_array(kind)(context, builder)
         width = _WORD(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
-        sizes = [width]  # of an item, of a row of items, of a table of rows
+        sizes = [width]  # of an item, a row of items, and a table of rows
         for extent in reversed(shape):
             sizes.append(builder.mul(sizes[-1], extent))
         array.data = builder.inttoptr(address, array.data.type)
@@ -157,7 +156,7 @@ if COMPILED:
 
     def _read(builder: Any, address: Any, i: int) -> Any:
         word = builder.load(builder.gep(address, [_WORD(i)]))
-        # nothing writes to it, so that it need not be read again in a loop that writes elsewhere
+        # the words are constant, so loops that write elsewhere need not read them again
         word.set_metadata("invariant.load", builder.module.add_metadata([]))
         return word
 
@@ -167,7 +166,7 @@ if COMPILED:
         return 1 if kind in _NUMBERS else 1 + int(kind.ndim)
 
     def _words(context: Any, builder: Any, kind: Any, value: Any) -> Iterator[Any]:
-        """Yield address and shape of every array of a tuple, and its numbers."""
+        """Yield the address and shape of every array of a tuple, and its numbers."""
         if isinstance(kind, types.BaseTuple):
             for i, field in enumerate(kind.types):
                 yield from _words(context, builder, field, builder.extract_value(value, i))
@@ -185,7 +184,7 @@ if COMPILED:
 
     @handed_on  # type: ignore[untyped-decorator]
     def by_address(typing_context: Any, value: Any) -> Any:
-        """Return a named tuple of arrays as an address, for as long as the leaf runs."""
+        """Return the address of a record, valid until the leaf returns."""
         named = isinstance(value, (types.NamedTuple, types.NamedUniTuple))
         if not (named and _is_plain(value)):
             return None
@@ -196,7 +195,7 @@ if COMPILED:
             memory = cgutils.alloca_once(builder, _WORD, size=len(words))
             for i, word in enumerate(words):
                 builder.store(word, builder.gep(memory, [_WORD(i)]))
-            # What is read from behind it was always so, as far as the optimiser can see.
+            # The optimiser may assume that the memory behind it is constant.
             kind = ir.FunctionType(memory.type, [memory.type])
             return builder.asm(kind, "", "=r,0,~{memory}", [memory], side_effect=True)
 
@@ -204,10 +203,10 @@ if COMPILED:
 
     @extending.intrinsic  # type: ignore[untyped-decorator]
     def words_of(typing_context: Any, record: Any) -> Any:
-        """Return the words of a record, whose fields must be what its annotations say."""
+        """Return the words of a record; its fields must match its annotations."""
         kind = getattr(record, "instance_class", None)
         if kind is None or not _fits(record, type_of(kind)):
-            raise NumbaError(f"{record}: not what the annotations of the record say")
+            raise NumbaError(f"{record}: does not match the annotations of the record")
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             in_leaf("words_of", context)
@@ -225,7 +224,7 @@ if COMPILED:
 
     @handed_on  # type: ignore[untyped-decorator]
     def by_value(typing_context: Any, record: Any) -> Any:
-        """Return the named tuple that is at an address, for kernels that take such."""
+        """Return the record at an address as a named tuple, for kernels that expect one."""
         if not isinstance(record, ByAddress):
             return None
 
@@ -235,7 +234,7 @@ if COMPILED:
         return record.fields(record), generate
 
     def type_of(record: type) -> Any:
-        """Return the type that compiled code has for a record."""
+        """Return the numba type of a record."""
         kinds = [
             types.Array(from_dtype(kind.dtype), kind.ndim, "C")
             if isinstance(kind, Field)
@@ -247,11 +246,11 @@ if COMPILED:
     _NUMBER_OF = {float: types.float64, int: types.int64}
 
     def address_type_of(record: type) -> Any:
-        """Return the type that compiled code has for a record by its address."""
+        """Return the numba type of a record by address."""
         return ByAddress(type_of(record))
 
     def record_at(record: type) -> Any:
-        """Return what leaves call to have a record by its address, from the handle of it."""
+        """Return a function for leaves that returns a record by address, given its handle."""
         found = address_type_of(record)
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -264,22 +263,22 @@ if COMPILED:
         return handed_on(read)
 
     def referred_record(header: type, field: str, record: type) -> Any:
-        """Return a function that returns a record from the handle of another, which refers to it.
+        """Return a function that returns the record that another record refers to.
 
         Parameters
         ----------
         header
             The type of the other record.
         field
-            Its field that has the address. Interpreted code reads the attribute of this name of
-            what stands for the other record.
+            Its field with the address. Interpreted code reads the attribute of this name of the
+            other record, with an underscore in front.
         record
             The type of the record.
         """
         found, outer = address_type_of(record), address_type_of(header)
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            # not in leaves alone: what the handle is of holds both records
+            # also outside leaves: the owner of the handle holds both records
             words = context.make_array(_WORDS)(context, builder, values[0]).data
             address = read_field(context, builder, outer, words, field)
             return builder.inttoptr(address, context.get_value_type(found))
@@ -287,17 +286,17 @@ if COMPILED:
         def read(typing_context: Any, handle: Any) -> Any:
             return found(_WORDS), generate
 
-        return handed_on(read, operator.attrgetter(field))
+        return handed_on(read, operator.attrgetter(f"_{field}"))
 
 else:
-    # never called: what is not compiled has no types
+    # never called: without compilation there are no types
     address_type_of = array_at = handed_on = in_leaf = read_field = type_of = words_of = None
     by_address = by_value = _same
 
     def record_at(record: type) -> Any:
-        """Return what is called to have a record: the identity."""
+        """Return the identity, which returns a record given its handle."""
         return _same
 
     def referred_record(header: type, field: str, record: type) -> Any:
-        """Return a function that returns an attribute of what stands for the other record."""
-        return operator.attrgetter(field)
+        """Return a function that returns an attribute of the other record."""
+        return operator.attrgetter(f"_{field}")

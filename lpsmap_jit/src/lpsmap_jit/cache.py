@@ -1,8 +1,8 @@
-"""Compiled kernels on disk: a file for each signature, which is checked when it is read.
+"""Compiled kernels on disk: a file for each signature, validated when it is read.
 
-numba trusts its own files: what a full disk or a crash leaves of them ends every later process.
-Here a kernel is compiled anew whatever is wrong with its file, and serves this process alone where
-no file can be written.
+numba does not validate its cache files: one truncated by a full disk or a crash breaks every later
+process. Here a kernel with an invalid file is compiled again, and is not cached if no file can be
+written.
 """
 
 from __future__ import annotations
@@ -39,42 +39,43 @@ FIRST_TIME = (
 )
 A_MINUTE = ": this takes about a minute, once"
 NOT_KEPT = (
-    "lpsmap compiles its kernels for this process alone, which takes about a minute in every one: "
-    "they cannot be kept on disk ({reason}). Set the environment variable NUMBA_CACHE_DIR to a "
-    "folder that can be written, on a disk with room."
+    "lpsmap compiles its kernels in every process, which takes about a minute each time: they "
+    "cannot be cached on disk ({reason}). Set the environment variable NUMBA_CACHE_DIR to a "
+    "writable folder on a disk with free space."
 )
 
 
 class CompilationNotice(UserWarning):
-    """Kernels are compiled for the first time on this machine, or cannot be kept on it."""
+    """Kernels are compiled for the first time on this machine, or cannot be cached on disk."""
 
 
 def keep_on_disk(dispatcher: Any, is_part: bool = False) -> None:
-    """Let a kernel load what earlier processes compiled, and keep what it compiles."""
+    """Give a kernel an on-disk cache of compiled code."""
     try:
         dispatcher._cache = (PartCache if is_part else KernelCache)(dispatcher.py_func)
-    except RuntimeError:  # numba found no folder that it may write to
+    except RuntimeError:  # numba found no writable folder
         dispatcher._cache = NoCache()
 
 
 class KernelCache:
-    """The cache of a kernel as numba asks for it.
+    """The cache of a kernel, with the interface of numba.
 
-    The name of a file says the kernel, and digests of the sources that may be compiled into it and
-    of the signature. It holds a digest of its name and content, and then the content.
+    The name of a file consists of the kernel and digests of the sources that may be compiled into
+    it and of the signature. The file contains a digest of its name and content, followed by the
+    content.
 
     Raises
     ------
     RuntimeError
-        If there is no folder that files can be written to.
+        If there is no writable folder for the files.
     """
 
     def __init__(self, function: FunctionType) -> None:
         self._function = function
         self._format = CacheFormat(function)
         self._folder = Path(self._format.locator.get_cache_path())
-        # of sources as they are imported: they may be edited before the kernel is compiled
-        self._source = self._format.locator.get_source_stamp()  # in a package or not
+        # stamps at import: sources may be edited before the kernel is compiled
+        self._source = self._format.locator.get_source_stamp()  # whether or not it is in a package
         _stamp(_package(function))
 
     @property
@@ -86,26 +87,26 @@ class KernelCache:
     def lock_path(self) -> Path:
         """The lock of the kernel's files.
 
-        Whoever holds it may want those of kernels that this one calls. These calls have no circles,
-        so that no two processes wait for each other; and others compile what they need meanwhile.
+        Its holder may acquire the locks of kernels that this one calls. Calls have no cycles, so
+        processes cannot deadlock, and other processes can compile other kernels meanwhile.
         """
         return self._folder / f"{self._name}.lock"
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """Return what was compiled for a signature, or None where that is to be done."""
+        """Return the compiled code for a signature, or None if it has to be compiled."""
         target.refresh()
         try:
             kept, compiled = pickle.loads(_read(self._path(signature, target.codegen())))
-            # types of the same name may differ
+            # different types may have the same name
             return self._rebuilt(target, compiled) if kept == signature else None
         except FileNotFoundError:
             self._announce()
-        except Exception:  # whatever it is, compiling mends it
+        except Exception:  # compile again on any error
             pass
         return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Keep what was compiled for a signature, if there is room."""
+        """Cache the compiled code for a signature, if there is free space."""
         if not self._format.check_cachable(compiled):
             return
         content = _dumps((signature, self._reduced(compiled)))
@@ -114,37 +115,37 @@ class KernelCache:
             for path in self._folder.glob(f"{self._name}.*"):
                 current = path.suffix == ".nbc" and path.name.startswith(self._stem)
                 if not current and path != self.lock_path:
-                    path.unlink()  # of other sources, or never finished
+                    path.unlink()  # of other sources, or incomplete
             _write(self._path(signature, compiled.codegen), content)
         except OSError as error:
             _warn_once(NOT_KEPT, reason=str(error))
 
     def has_some(self) -> bool:
-        """Return whether the kernel was kept for any signature."""
+        """Return whether the kernel is cached for any signature."""
         return any(self._folder.glob(f"{self._stem}*.nbc"))
 
     def flush(self) -> None:
-        """Remove the kernel's files."""
+        """Remove the files of the kernel."""
         for path in self._folder.glob(f"{self._stem}*"):
             path.unlink()
 
     def _reduced(self, compiled: Any) -> Any:
-        """Return what can be pickled of what was compiled."""
+        """Return the part of the compiled code that can be pickled."""
         return self._format.reduce(compiled)
 
     def _rebuilt(self, target: Any, reduced: Any) -> Any:
-        """Return what was compiled."""
+        """Rebuild the compiled code."""
         return self._format.rebuild(target, reduced)
 
     @functools.cached_property
     def _stem(self) -> str:
-        """What the names of the kernel's files begin with."""
+        """The prefix of the names of files with the current sources."""
         stamps = map(_stamp, _packages(self._function))
         return f"{self._name}.{_short_digest(*stamps)}."
 
     @property
     def _name(self) -> str:
-        """What the names of all files of the kernel begin with."""
+        """The prefix of the names of all files of the kernel."""
         return str(self._format.filename_base)
 
     def _path(self, signature: Any, codegen: Any) -> Path:
@@ -155,8 +156,8 @@ class KernelCache:
         return self._folder / f"{self._stem}{key}.nbc"
 
     def _announce(self) -> None:
-        """Say that compiling starts, if the kernel was never kept here."""
-        name, _, _ = self._name.rpartition("-")  # all but the line of the source
+        """Announce compilation, if the kernel was never cached here."""
+        name, _, _ = self._name.rpartition("-")  # without the line of the source
         if any(self._folder.glob(f"{name}-*.nbc")):
             return
         package = self._function.__module__.partition(".")[0]
@@ -165,7 +166,7 @@ class KernelCache:
 
 
 class PartCache(KernelCache):
-    """The cache of a kernel as a part of others; see `lpsmap_jit.linkable_kernels`."""
+    """The cache of a linkable kernel; see `lpsmap_jit.linkable_kernels`."""
 
     @property
     def _name(self) -> str:
@@ -180,7 +181,7 @@ class PartCache(KernelCache):
 
 
 class NoCache:
-    """The cache of a kernel as numba asks for it, where there is no folder for files."""
+    """The interface of a cache if there is no writable folder."""
 
     cache_path = None
     lock_path = None
@@ -190,10 +191,10 @@ class NoCache:
         _warn_once(NOT_KEPT, reason="no folder can be written")
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Keep nothing."""
+        """Save nothing."""
 
     def has_some(self) -> bool:
-        """Return that nothing is kept."""
+        """Return False."""
         return False
 
     def flush(self) -> None:
@@ -201,7 +202,7 @@ class NoCache:
 
 
 LARGE = "lpsmap_core"
-"""The package whose kernels a first solve compiles, for a minute."""
+"""The package whose kernels take a minute to compile in a first solve."""
 
 _said: set[str] = set()
 
@@ -223,17 +224,17 @@ def _read(path: Path) -> memoryview:
     OSError
         If it cannot be read.
     ValueError
-        If it does not hold what was written there.
+        If it is damaged.
     """
     held = memoryview(path.read_bytes())
     size = hashlib.sha256().digest_size
     if held[:size] != _digest(path, held[size:]):
-        raise ValueError(f"{path}: not what was written there")
+        raise ValueError(f"{path}: damaged")
     return held[size:]
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file with some content, whole or not at all."""
+    """Write a file atomically."""
     unfinished = path.with_suffix(f".{uuid.uuid4().hex}")
     try:
         with unfinished.open("wb") as file:
@@ -263,11 +264,11 @@ def _dumps(content: Any) -> bytes:
 
 
 _locks: dict[Path, FileLock] = {}
-if hasattr(os, "register_at_fork"):  # a forked process cannot use its parent's
+if hasattr(os, "register_at_fork"):  # a forked process cannot use the lock of its parent
     os.register_at_fork(after_in_child=_locks.clear)
 
 LONGEST_WAIT = 600.0
-"""Seconds after which a process no longer waits for another that compiles the same kernel."""
+"""Maximum seconds to wait for another process that compiles the same kernel."""
 
 
 @contextmanager
@@ -339,7 +340,7 @@ def _outermost(folder: Path) -> Path:
 def _stamp(folder: Path) -> str:
     """Return what changes with any module of a package, however deep.
 
-    Where a folder is no package, what lies below it does not count.
+    Folders that are not packages are skipped.
     """
     is_package = (folder / "__init__.py").exists()
     files = filter(Path.is_file, folder.rglob("*.py") if is_package else folder.glob("*.py"))

@@ -15,7 +15,7 @@ PASSED_THROUGH = (
 
 
 def stacklevel() -> int:
-    """Return the ``stacklevel`` with which its caller warns about the user's line."""
+    """Return the ``stacklevel`` for a warning of the caller that points at the user's line."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and _is_passed_through(frame.f_globals.get("__name__")):
         level, frame = level + 1, frame.f_back

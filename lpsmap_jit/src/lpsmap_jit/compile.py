@@ -1,9 +1,9 @@
-"""The one place that decides how kernels are compiled.
+"""The decorators that compile kernels.
 
 Kernels are plain Python functions on flat arrays. With numba they are compiled on first use,
 release the interpreter lock and are cached on disk; without it, or with ``LPSMAP_DISABLE_JIT=1`` or
-numba's own ``NUMBA_DISABLE_JIT=1``, the same source runs undecorated. So it does in the first small
-solves, see `lpsmap_jit.tiers`.
+numba's own ``NUMBA_DISABLE_JIT=1``, the same source runs undecorated. The first small solves run it
+in this way, too, see `lpsmap_jit.tiers`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ try:
     import numba
 
     from lpsmap_jit import linkable_kernels
-except ImportError:  # a Python newer than numba's wheels
+except ImportError:  # numba does not support this Python yet
     numba = None
 
 __all__ = [
@@ -51,86 +51,85 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def kernel(function: Function) -> Function:
-    """Compile a function of NumPy arrays and numbers, lock-free at run time and cached on disk.
+    """Compile a function of NumPy arrays and numbers, without the GIL and cached on disk.
 
     Parameters
     ----------
     function
-        A function in numba's nopython subset. It must not print, allocate per factor where that is
-        avoidable, or rely on relaxed floating-point rules: ``fastmath`` stays off but for
-        `summing_leaf`.
+        A function in numba's nopython subset. It must not print, allocate per factor if avoidable,
+        or rely on relaxed floating-point rules: ``fastmath`` is off except in `summing_leaf`.
 
     Returns
     -------
     function
-        The compiled dispatcher, or ``function`` itself where `COMPILED` is false.
+        The compiled dispatcher, or ``function`` itself if `COMPILED` is false.
 
     See Also
     --------
-    leaf : for what allocates nothing.
+    leaf : for functions that allocate nothing.
     """
     return _compiled(function, counts=True)
 
 
 def leaf(function: Function) -> Function:
-    """Compile a kernel that allocates nothing, and so counts no references to memory.
+    """Compile a kernel that allocates nothing and counts no references.
 
-    Counting costs an atomic operation for every array that a kernel names, slices or unpacks: up to
-    a third of the time of short ones. Without it, memory is held by whoever called.
+    Reference counting costs an atomic operation for every array that a kernel names, slices or
+    unpacks: up to a third of the time of short kernels. Without it, the callers hold the memory.
 
     Parameters
     ----------
     function
-        As for `kernel`. It makes no array but views, and calls other leaves, or kernels that return
-        numbers. It alone may take addresses of arrays, and hand them to kernels. It returns
-        no addresses, and arrays to other leaves only.
+        As in `kernel`. It creates only views of arrays, and calls leaves, or kernels that return
+        numbers. Only leaves may take addresses of arrays and pass them to kernels. It must not
+        return addresses, and may return arrays only to other leaves.
 
     Returns
     -------
     function
-        As of `kernel`.
+        As in `kernel`.
 
     Raises
     ------
     TypeError
-        While compiling, if it makes an array, or calls a kernel that returns one and is no leaf,
-        whose memory would never be freed; or if it returns an address.
+        During compilation, if it allocates an array, or calls a kernel other than a leaf that
+        returns one, whose memory would never be freed; or if it returns an address.
     """
     return _compiled(function, counts=False)
 
 
 def summing_leaf(function: Function) -> Function:
-    """Compile a leaf whose sums are taken in any order, which vector instructions need.
+    """Compile a leaf that may reorder sums, which enables vector instructions.
 
-    For inner products, which take a quarter of the time so, and for nothing else: the exception to
-    `kernel`'s rule. NaN and infinities stay what they are.
+    This is only for inner products, which take a quarter of the time: the exception to the rule of
+    `kernel`. NaN and infinities are preserved.
 
     Parameters
     ----------
     function
-        As for `leaf`. It calls no other kernels.
+        As in `leaf`. It must not call other kernels.
 
     Returns
     -------
     function
-        As of `kernel`.
+        As in `kernel`.
     """
     return _compiled(function, counts=False, fastmath={"reassoc", "contract"})
 
 
 def interpreted_by(python: Callable[..., Any]) -> Callable[[Function], Function]:
-    """Let a kernel that works on addresses be another function where it is interpreted.
+    """Replace a kernel that works on addresses by another function when interpreted.
 
     Parameters
     ----------
     python
-        A function of the same arguments. Where kernels are interpreted, solvers and records come as
-        the objects that they are, instead of their addresses.
+        A function with the same arguments. When interpreted, solvers and records are passed as
+        objects instead of addresses.
 
     Returns
     -------
     function
-        A decorator, to stand above `kernel` or `leaf`.
+        A decorator, to be placed above `kernel` or `leaf`.
     """
 
     def choose(compiled: Any) -> Any:
@@ -147,7 +146,7 @@ def _compiled(
 ) -> Function:
     if not COMPILED:
         return function
-    # said both ways: what is not said, numba takes from the kernel that is being compiled
+    # always explicit: numba inherits missing options from the calling kernel
     options: dict[str, Any] = {
         "nogil": True,
         "error_model": "numpy",
@@ -172,7 +171,7 @@ if COMPILED:
     _call: Any = CPUDispatcher.__call__
 
     class Kernel(CPUDispatcher):  # type: ignore[misc]
-        """A compiled function that Python calls interpreted where its thread does so."""
+        """A compiled function; Python calls run interpreted in threads that interpret kernels."""
 
         interpreted: Callable[..., Any]
 
@@ -183,12 +182,12 @@ if COMPILED:
             return _call(self, *args)
 
         def is_compiled(self) -> bool:
-            """Return whether this process has compiled it, or an earlier one did."""
+            """Return whether it is compiled in this process or cached on disk."""
             return bool(self.overloads) or self._cache.has_some()
 
 
 def _watch(dispatcher: Any, counts: bool) -> None:
-    """Let a dispatcher compile undisturbed by other processes and signals, and check leaves."""
+    """Protect compilation from other processes and signals, and validate leaves."""
     compile_or_load, name = dispatcher.compile, dispatcher.py_func.__qualname__
 
     def locked_compile(signature: Any) -> Any:
@@ -201,8 +200,8 @@ def _watch(dispatcher: Any, counts: bool) -> None:
                     raise _address_taken(name) from error
                 if not counts and any(words in str(error) for words in _MADE_AN_ARRAY):
                     raise TypeError(
-                        f"leaf {name} makes an array, by a NumPy function or by "
-                        "assigning to a slice from another; expected views only. Make it a kernel."
+                        f"leaf {name} allocates an array, by a NumPy function or by assigning a "
+                        "slice to another; expected views only. Make it a kernel."
                     ) from error
                 raise
 
@@ -213,30 +212,30 @@ def _watch(dispatcher: Any, counts: bool) -> None:
                 "or numbers. Take the address in the leaf that uses it."
             )
         (_check_kernel if counts else _check_leaf)(name, compiled.type_annotation)
-        add(compiled)  # before which it is not kept on disk
+        add(compiled)  # it is cached on disk only afterwards
 
     add = dispatcher.add_overload
     dispatcher.compile, dispatcher.add_overload = locked_compile, add_checked
 
 
-_one_thread = threading.RLock()  # taken first, so that threads cannot cross numba's lock and ours
+_one_thread = threading.RLock()  # acquired first, so that threads cannot deadlock with numba's lock
 _MADE_AN_ARRAY = ("NRT required", "Only accept returning of array passed into the function")
-"""What numba says of it."""
+"""Messages of numba about allocation."""
 
 TAKES_ADDRESS = "takes an address, which keeps no array alive"
-"""What is said of kernels that do so."""
+"""The message about kernels that take addresses."""
 
 
 def _address_taken(name: str) -> TypeError:
     return TypeError(
         f"kernel {name} {TAKES_ADDRESS}: its arrays may be freed while the address is in use; "
-        "expected a leaf, whose arrays its callers hold. Make the arrays in a kernel, and hand "
-        "them to a leaf that takes the address."
+        "expected a leaf, whose arrays are held by its callers. Create the arrays in a kernel, and "
+        "pass them to a leaf that takes the address."
     )
 
 
 def _check_kernel(name: str, annotation: Any) -> None:
-    """Raise if a kernel takes an array's address, or an array that a leaf did not count."""
+    """Raise if a kernel takes the address of an array, or uses an array returned by a leaf."""
     typemap = getattr(annotation, "typemap", {})
     if any(isinstance(kind, numba.types.ArrayCTypes) for kind in typemap.values()):
         raise _address_taken(name)
@@ -249,18 +248,18 @@ def _check_kernel(name: str, annotation: Any) -> None:
 
 
 def _check_leaf(name: str, annotation: Any) -> None:
-    """Raise if a leaf calls a kernel that hands it memory to free; loaded ones were checked."""
+    """Raise if a leaf calls a kernel that returns memory to be freed."""
     for callee, kind in _calls(annotation):
         if callee.targetoptions.get("_nrt", True) and _holds(_is_array, kind):
             raise TypeError(
                 f"leaf {name} calls {callee.py_func.__qualname__}, which returns arrays that it "
                 "may have allocated; expected leaves, or kernels that return numbers. Make it a "
-                "leaf, too, or the caller a kernel."
+                "leaf as well, or the caller a kernel."
             )
 
 
 def _calls(annotation: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the compiled functions that a function calls, and what types they return."""
+    """Yield the compiled functions that a function calls, and their return types."""
     for call, signature in getattr(annotation, "calltypes", {}).items():
         if getattr(call, "op", None) == "call":
             callee = getattr(annotation.typemap[call.func.name], "dispatcher", None)
@@ -269,7 +268,7 @@ def _calls(annotation: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _holds(is_one: Callable[[Any], bool], kind: Any) -> bool:
-    """Return whether a type is of some kind, or a tuple that has such a field."""
+    """Return whether a type satisfies a predicate, or is a tuple with such a field."""
     if isinstance(kind, numba.types.BaseTuple):
         return any(_holds(is_one, field) for field in kind.types)
     return is_one(kind)
@@ -285,10 +284,10 @@ def _is_address(kind: Any) -> bool:
 
 @leaf
 def general_position(i: int, stream: int) -> float:
-    """Return the i-th of some fixed numbers in [-1, 1] between which no simple relation holds.
+    """Return the i-th of fixed pseudo-random numbers in [-1, 1].
 
-    Every `stream` has numbers of its own, and no two that are equal: the steps are bijections of
-    the integers below 2^31 (sums, products with odd numbers, shifts, as in hash functions).
+    The numbers of each `stream` are distinct: the steps are bijections of the integers below 2^31
+    (sums, products with odd numbers, and shifts, as in hash functions).
     """
     mask = (1 << 31) - 1
     x = (0x5851F42D * (i + 1) + 0x14057B7F * (stream + 1)) & mask

@@ -1,4 +1,4 @@
-"""Ctrl-C as the end of the time that a search has, rather than an exception."""
+"""Ctrl-C as the end of a time limit rather than an exception."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ __all__ = ["ended_by_ctrl_c", "raised_by_ctrl_c"]
 
 
 def ended_by_ctrl_c(deadline: Deadline) -> _Handled:
-    """Let the first Ctrl-C in a block end a deadline, and what watches for it; a second one raises.
+    """Let the first Ctrl-C in a block end a deadline and running kernels; a second one raises.
 
     User-installed handlers are left alone, and so are threads other than the main one.
 
     Parameters
     ----------
     deadline
-        The deadline; afterwards ``deadline.cut`` says whether Ctrl-C came.
+        The deadline; afterwards ``deadline.cut`` tells whether Ctrl-C was pressed.
     """
     return _Handled(_CtrlC(deadline), signals.default_int_handler)
 
 
 def raised_by_ctrl_c() -> _Handled:
-    """Let Ctrl-C raise within `ended_by_ctrl_c`: for code of others, which knows no deadlines."""
+    """Let Ctrl-C raise within `ended_by_ctrl_c`, for third-party code without deadlines."""
     before = signals.getsignal(signals.SIGINT)
     return _Handled(signals.default_int_handler, before if isinstance(before, _CtrlC) else None)
 
 
 class _CtrlC:
-    """A handler that ends a deadline, once."""
+    """A handler that ends a deadline the first time."""
 
     def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline
@@ -46,14 +46,14 @@ class _CtrlC:
 
 
 class _Handled:
-    """A block in which Ctrl-C has a handler, in the main thread and if it has a certain other one.
+    """A block with a handler of Ctrl-C, in the main thread, if the current handler is as expected.
 
     Parameters
     ----------
     handler
         The handler.
     instead_of
-        The other one; None for nothing.
+        The handler that it replaces; None to do nothing.
     """
 
     def __init__(self, handler: Any, instead_of: Any) -> None:

@@ -1,4 +1,4 @@
-"""When work has to end: limits of time, which compiling does not count for, and Ctrl-C."""
+"""Deadlines: time limits, without compilation, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["Deadline", "compiling", "when_compiled"]
 
 
 class Deadline:
-    """The end of a stretch of work, which begins when this is made.
+    """The end of a computation that starts with the construction of this object.
 
     Parameters
     ----------
     seconds
-        How long it may take, apart from what the process compiles meanwhile; None for no limit.
+        Time limit, without the time for compilation; None for no limit.
     within
-        Another deadline, which is this one's, too, if it comes first.
+        Another deadline that also applies.
     """
 
     def __init__(self, seconds: float | None = None, within: Deadline | None = None) -> None:
@@ -26,11 +26,11 @@ class Deadline:
         self._begin, self._compiled = time.monotonic(), _compiled.seconds
         self._within = within
         self.cut = False
-        """Whether it came early, by `end`."""
+        """Whether it was brought forward by `end`."""
 
     @property
     def left(self) -> float:
-        """Seconds that are left; ``inf`` if there is no limit."""
+        """Remaining seconds; ``inf`` without a limit."""
         if self.cut:
             return 0.0
         left = math.inf if self._within is None else self._within.left
@@ -42,16 +42,16 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether no time is left."""
+        """Whether the deadline has passed."""
         return self.left == 0.0
 
     def end(self) -> None:
-        """Let it be now."""
+        """End the deadline now."""
         self.cut = True
 
 
 class _Stopwatch:
-    """The seconds in which this process compiled."""
+    """The total seconds of compilation in this process."""
 
     def __init__(self) -> None:
         self.seconds, self._depth, self._begin = 0.0, 0, 0.0
@@ -73,7 +73,7 @@ _listeners: list[Callable[[], None]] = []
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Let a block be a stretch of compiling; one thread at a time may, also within another."""
+    """Count a block as compilation; for one thread at a time, re-entrant."""
     _compiled.start()
     try:
         yield
@@ -84,5 +84,5 @@ def compiling() -> Iterator[None]:
 
 
 def when_compiled(listener: Callable[[], None]) -> None:
-    """Let a function be called in the thread that compiled, after every stretch."""
+    """Register a function to be called after every compilation, in its thread."""
     _listeners.append(listener)

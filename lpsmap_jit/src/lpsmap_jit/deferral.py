@@ -1,7 +1,8 @@
-"""Signals where Python must not raise: their handlers wait until that is over.
+"""Deferral of signal handlers while Python code must not raise.
 
-While a kernel is compiled, LLVM calls Python back, and what a signal's handler raises in there is
-lost, and the kernel with it: Ctrl-C, and the alarms of tests and the ends of jobs that raise, too.
+During compilation, LLVM calls back into Python. An exception that a signal handler raises there is
+lost, and so is the kernel: this concerns Ctrl-C, and alarms and termination signals with handlers
+that raise.
 """
 
 from __future__ import annotations
@@ -15,27 +16,31 @@ from typing import Any
 __all__ = ["Deferred", "signals"]
 
 signals: Any = import_module("_signal")
-"""What `signal` is made of: without its enumerations, getting and setting takes a twentieth."""
+"""The implementation of `signal` without enumerations, twenty times as fast."""
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGPROF")
 _NUMBERS = [int(getattr(signal, name)) for name in _NAMES if hasattr(signal, name)]
-"""Signals that programs have handlers for."""
+"""Signals that programs commonly handle."""
 
 
 class Deferred:
-    """A block at whose end, or at that of such a block inside it, handlers of signals are called.
+    """A block in which signal handlers are deferred to its end, or to that of an inner block.
 
-    Does nothing in other threads than the main one, which alone runs handlers.
+    It has an effect only in the main thread, which runs handlers.
     """
 
     def __enter__(self) -> None:
-        self._replaced: list[tuple[Any, _Note]] = []
+        self._replaced: list[tuple[Any, _DeferredHandler]] = []
         if threading.get_ident() != threading.main_thread().ident:
             return
         for number in _NUMBERS:
             handler = signals.getsignal(number)
             if callable(handler):
-                note = handler if isinstance(handler, _Note) else _Note(number, handler)
+                note = (
+                    handler
+                    if isinstance(handler, _DeferredHandler)
+                    else _DeferredHandler(number, handler)
+                )
                 self._replaced.append((handler, note))
                 signals.signal(number, note)
 
@@ -45,22 +50,22 @@ class Deferred:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _give_back(self._replaced)
+        _restore(self._replaced)
 
 
-def _give_back(replaced: list[tuple[Any, _Note]]) -> None:
-    """Restore handlers and call those that are wanted, all of them, whatever any of them raises."""
+def _restore(replaced: list[tuple[Any, _DeferredHandler]]) -> None:
+    """Restore handlers and call the pending ones, all of them even if one raises."""
     if replaced:
         handler, note = replaced[0]
         try:
             signals.signal(note.number, handler)
             note.deliver()
         finally:
-            _give_back(replaced[1:])
+            _restore(replaced[1:])
 
 
-class _Note:
-    """Stands in for a handler, and calls it later."""
+class _DeferredHandler:
+    """A replacement handler that records a signal."""
 
     def __init__(self, number: int, handler: Any) -> None:
         self.number, self.handler, self.waiting = number, handler, False
@@ -69,7 +74,7 @@ class _Note:
         self.waiting = True
 
     def deliver(self) -> None:
-        """Call the handler if it was wanted meanwhile."""
+        """Call the original handler if a signal was received."""
         if self.waiting:
             self.waiting = False
             self.handler(self.number, None)

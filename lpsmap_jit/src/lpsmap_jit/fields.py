@@ -1,4 +1,4 @@
-"""What a record holds: the annotations of a named tuple are the only list of its fields."""
+"""The fields of a record, defined by the annotations of its named tuple."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Field", "kinds_of"]
 
 
 class Field(NamedTuple):
-    """What an array of a record holds, and its number of axes."""
+    """The dtype of an array field, and its number of axes."""
 
     dtype: np.dtype[Any]
     ndim: int
@@ -19,7 +19,7 @@ class Field(NamedTuple):
 
 @functools.cache
 def kinds_of(record: type) -> dict[str, Field | type]:
-    """Return what a record holds by name, in order: arrays, numbers, and other records."""
+    """Return the fields of a record by name, in order: arrays, numbers, and other records."""
     hints = get_type_hints(record, include_extras=True)
     return {name: _kind(hint) for name, hint in hints.items()}
 

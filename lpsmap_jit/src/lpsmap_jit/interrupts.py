@@ -1,14 +1,14 @@
-"""How Ctrl-C and limits of time reach compiled code.
+"""Interrupting compiled code by Ctrl-C and time limits.
 
-Python runs a signal's handler in the main thread, between two instructions of its own: while a
-kernel runs there, Ctrl-C waits. So every loop of a kernel that may take long asks `interrupted`. In
-the main thread that lets Python run its handlers, a few times a second. What they raise is kept,
-all threads come out of compiled code, whatever they were at, and `raise_interrupt` raises it. A
-limit of time makes kernels come out in the same way, with nothing to raise; and so does Ctrl-C
-where it is to end the work rather than to raise.
+Python runs signal handlers in the main thread, between two bytecode instructions: while a kernel
+runs there, Ctrl-C is pending. Therefore every long loop of a kernel calls `interrupted`. In the
+main thread it lets Python run pending handlers a few times a second. An exception that they raise
+is stored, all threads return from compiled code, and `raise_interrupt` raises it. A time limit
+makes kernels return in the same way without an exception, and so does Ctrl-C if it ends the work
+rather than raises.
 
-Every thread has a record of 64-bit words, found by thread-specific storage: kernels need no
-argument for it, nor do those that plugins bring.
+Every thread has a record of 64-bit words in thread-local storage, so kernels, also those of
+plugins, need no argument for it.
 """
 
 from __future__ import annotations
@@ -41,47 +41,47 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 _STATE, _LEADER, _DEADLINE, _NEXT_LOOK, _KEPT, _SIZE = 0, 1, 2, 3, 4, 7
-"""Words of a record: whether to come out; the address of the record whose first word says so, that
-of another thread if this one helps it; two times in nanoseconds; what a handler raised.
+"""Words of a record: the state; the address of the record with the state of the group, that of
+another thread for a helper thread; two times in nanoseconds; the exception of a handler.
 """
 
 
 class Record(ctypes.c_int64 * _SIZE):  # type: ignore[misc]
-    """A thread's record."""
+    """The record of a thread."""
 
     deadline: Deadline | None
-    """Of its `Watch`."""
+    """The deadline of its `Watch`."""
     group: list[Record]
-    """Those of the threads that work together, this one among them."""
+    """The records of the threads that work together, including this one."""
 
 
 _IDLE, _RUNNING, _HALTED, _TIMED_OUT = -1, 0, 1, 2
-"""The states of a record; outside of any `Watch` it is idle, and nothing interrupts kernels."""
+"""The states of a record; outside of any `Watch` it is idle, and kernels are not interrupted."""
 
 _NEVER = 2**63 - 1
 
 _PERIOD = 100_000_000
-"""Nanoseconds between two times that Python may run its handlers, for which it takes its lock."""
+"""Nanoseconds between two calls of pending handlers, which acquire the GIL."""
 
 _LONGEST = 1e9
-"""Limits of more seconds are none."""
+"""Longer time limits, in seconds, are ignored."""
 
-# Two clocks of the same time: the second is cheaper to read, and ticks every few milliseconds.
+# Two clocks with the same origin: the second is cheaper, with a resolution of milliseconds.
 _EXACT = getattr(time, "CLOCK_MONOTONIC", 0)
 _COARSE = 6 if sys.platform == "linux" else _EXACT
 
 
 class Watch:
-    """A stretch of work in which kernels come out if a handler raises, or if the time is up.
+    """A block in which kernels return early if a handler raises, or after a time limit.
 
     Parameters
     ----------
     max_time
-        Seconds from its beginning on, without those that compiling takes; None for no limit.
+        Time limit in seconds, without compilation; None for no limit.
     leader
-        The record of the thread that this one helps, and comes out with.
+        The record of the thread that this one helps, and is interrupted with.
     within
-        A limit of what this is a part of.
+        A deadline that also applies.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Watch:
 
 
 def interruptible(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Let Ctrl-C come through to the kernels that a function calls."""
+    """Let Ctrl-C interrupt the kernels that a function calls."""
 
     @functools.wraps(function)
     def watched(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
@@ -136,17 +136,17 @@ def interruptible(function: Callable[Arguments, Result]) -> Callable[Arguments, 
 
 
 def raise_interrupt() -> None:
-    """Raise what a handler raised while this thread's kernels ran; to be called after them."""
+    """Raise the exception of a handler that ran during the kernels; to be called after them."""
     raise_kept(thread_record(), _KEPT)
 
 
 def out_of_time() -> bool:
-    """Whether the limit of time was reached, and kernels came out for it."""
+    """Return whether kernels returned early because of the time limit."""
     return _state().value == _TIMED_OUT
 
 
 def thread_record() -> Record:
-    """Return this thread's record, made when it is first asked for, kept until the thread ends."""
+    """Return the record of this thread, created on first use."""
     try:
         return _of_thread.record  # type: ignore[no-any-return]
     except AttributeError:
@@ -166,7 +166,7 @@ def _state() -> ctypes.c_int64:
 
 
 def renew_deadline() -> None:
-    """Write the deadline of this thread's work anew, for all threads that do it."""
+    """Update the deadline in the records of all threads that work together."""
     record = thread_record()
     for one in tuple(record.group):
         one[_DEADLINE] = _time_of(record.deadline)
@@ -176,7 +176,7 @@ when_compiled(renew_deadline)
 
 
 def _time_of(deadline: Deadline | None) -> int:
-    """Return a deadline as kernels read it."""
+    """Return a deadline in the units of kernels."""
     if deadline is None:
         return _NEVER
     left = deadline.left
@@ -184,7 +184,7 @@ def _time_of(deadline: Deadline | None) -> int:
 
 
 def _now() -> int:
-    """Return the time as kernels read it."""
+    """Return the time in the units of kernels."""
     if sys.platform == "win32":
         return 1_000_000 * int(_ticks())
     return time.clock_gettime_ns(_EXACT)
@@ -204,12 +204,12 @@ if COMPILED:
     add_symbol("lpsmap_thread_key", _key)
 
     def _announce(address: int) -> None:
-        """Let kernels find this thread's record."""
+        """Register the record of this thread for kernels."""
         _set_key(_key, address)
 
     @intrinsic  # type: ignore[untyped-decorator]
     def _record_address(typing_context: Any) -> Any:
-        """Return the address of this thread's record; 0 if it has none."""
+        """Return the address of the record of this thread; 0 if it has none."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             module, byte = builder.module, ir.IntType(8)
@@ -225,7 +225,7 @@ if COMPILED:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def _clock(typing_context: Any, which: Any) -> Any:
-        """Return the time of a clock in nanoseconds, as `_now` does."""
+        """Return the time of a clock in nanoseconds, like `_now`."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             word, number = ir.IntType(64), ir.IntType(32)
@@ -245,7 +245,7 @@ if COMPILED:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def _run_handlers(typing_context: Any, kept: Any) -> Any:
-        """Let Python run its signal handlers; false if one raised, which is kept at an address."""
+        """Run pending signal handlers; if one raises, store the exception and return false."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             api, number = context.get_python_api(builder), ir.IntType(32)
@@ -263,7 +263,7 @@ if COMPILED:
 else:
 
     def _announce(address: int) -> None:
-        """Do nothing: there are no kernels, and Python runs its handlers by itself."""
+        """Do nothing: without kernels, Python runs its handlers itself."""
 
 
 def _stopped() -> bool:
@@ -286,7 +286,7 @@ def _halt() -> None:
 @interpreted_by(_stopped)
 @leaf
 def stopped() -> bool:
-    """Whether kernels are to come out, as far as `interrupted` has seen; cheaper than that."""
+    """Return whether `interrupted` has returned true; cheaper than another call."""
     address = _record_address()
     if address == 0:
         return False
@@ -297,10 +297,10 @@ def stopped() -> bool:
 @interpreted_by(_interrupted)
 @leaf
 def interrupted() -> bool:
-    """Whether kernels are to come out; to be asked by whatever loop of theirs may take long.
+    """Return whether kernels must return early; to be called in every long loop of a kernel.
 
-    One call takes about as long as ten additions. What a kernel returns after it was true is
-    not used, or counts as far as it got: arrays must be such that they can be read.
+    A call takes about as long as ten additions. After it has returned true, results of the kernel
+    are discarded or partial; its arrays must remain readable.
     """
     address = _record_address()
     if address == 0:
@@ -321,7 +321,7 @@ def interrupted() -> bool:
 @interpreted_by(_halt)
 @leaf
 def halt() -> None:
-    """Let the kernels of this thread and of those that help it come out."""
+    """Make the kernels of this thread and its helpers return early."""
     address = _record_address()
     if address == 0:
         return

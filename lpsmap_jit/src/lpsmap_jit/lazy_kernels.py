@@ -1,8 +1,8 @@
-"""Kernels that are compiled when compiled code first calls them, which a first solve seldom does.
+"""Kernels that are compiled when compiled code first calls them.
 
-To compile all that a loop may ever call takes twice as long as what most first solves call. So
-compiled code gets a *place* for such a kernel: its address, or a negative number until it is
-compiled, for which it asks Python.
+Compiling everything that the solver may call takes twice as long as compiling what most first
+solves call. Compiled code therefore gets a *place* for such a kernel: its address, or a negative
+number until it is compiled, which it passes to Python to compile it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from lpsmap_jit.native import (
 
 __all__ = ["compile_all", "kernel_at", "later", "place_of", "raise_late"]
 
-MOST = 65536
-"""Places for kernels of the whole process, of which each took a second to compile."""
+MOST_KERNELS = 65536
+"""Maximum number of places in a process."""
 
 _FIRST = 4
-_words = (ctypes.c_int64 * (_FIRST + MOST))()
-"""What `call_python` calls, and three words for what it raises before it can keep that; then the
-kernels' addresses, by number, zero until they are compiled."""
+_words = (ctypes.c_int64 * (_FIRST + MOST_KERNELS))()
+"""The callback of `call_python`, three words for an exception that it raises, and then the
+addresses of kernels by number, zero until they are compiled."""
 
 _kernels: list[tuple[Any, Any]] = [(None, None)]
-"""By number, from 1 on: the kernels, and the types of their arguments."""
+"""The kernels and the types of their arguments, by number from 1."""
 
 _numbers: dict[tuple[Any, Any], int] = {}
 
@@ -41,7 +41,7 @@ _lock = threading.Lock()
 
 
 def later(function: Any, kind: str, signature_of: Callable[[Any, str], Any]) -> int:
-    """Return the place of a kernel of some kind, or its address if it is compiled.
+    """Return the place of a kernel for a kind of arguments, or its address if it is compiled.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def later(function: Any, kind: str, signature_of: Callable[[Any, str], Any]) -> 
     kind
         A name for the types of its arguments.
     signature_of
-        Returns these types, for the kernel and the name.
+        A function of the kernel and the name that returns these types.
     """
     number = _numbers.get((function, kind))
     if number is None:
@@ -59,23 +59,23 @@ def later(function: Any, kind: str, signature_of: Callable[[Any, str], Any]) -> 
 
 
 def place_of(function: Any, *kinds: Any) -> int:
-    """Return the place of a kernel whose arguments have some types of numba's."""
+    """Return the place of a kernel for arguments of given numba types."""
     return -_number(function, kinds, kinds)
 
 
 def _number(function: Any, key: Any, signature: Any) -> int:
-    """Return the number of a kernel, a new one if it has none."""
+    """Return the number of a kernel, assigning one if needed."""
     with _lock:
         if (function, key) not in _numbers:
-            if len(_kernels) == MOST:
-                raise RuntimeError(f"lpsmap: more than {MOST} kernels in one process.")
+            if len(_kernels) == MOST_KERNELS:
+                raise RuntimeError(f"lpsmap: got more than {MOST_KERNELS} kernels; expected fewer.")
             _numbers[function, key] = len(_kernels)
             _kernels.append((function, signature))
         return _numbers[function, key]
 
 
 def compile_all() -> None:
-    """Compile all kernels that have a place."""
+    """Compile all kernels with a place."""
     for number in range(1, len(_kernels)):
         _compile(number)
 
@@ -85,7 +85,7 @@ def _compile(number: int) -> None:
 
 
 def _compile_for_kernels(number: int, argument: int) -> None:
-    """Compile a kernel; if that raises, or the handler of a signal does, all kernels come out."""
+    """Compile a kernel; if that or a signal handler raises, all kernels return early."""
     try:
         _compile(number)
     except BaseException as error:
@@ -94,7 +94,7 @@ def _compile_for_kernels(number: int, argument: int) -> None:
 
 
 def raise_late() -> None:
-    """Raise what was raised while a kernel was compiled; for the thread that called kernels."""
+    """Raise an exception of the compilation of a kernel, in the thread that called kernels."""
     error: BaseException | None = vars(_of_thread).pop("error", None)
     if error is not None:
         raise error
@@ -110,7 +110,7 @@ if COMPILED:
     add_symbol("lpsmap_late", ctypes.addressof(_words))
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def _late(typing_context: Any) -> Any:
+    def _words_address(typing_context: Any) -> Any:
         """Return the address of `_words`."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -129,8 +129,8 @@ def kernel_at(place: int) -> int:
     """Return the address of the kernel at a place; 0 if it could not be compiled."""
     if place >= 0:
         return place
-    words, number = integers(_late(), _FIRST + MOST), -place
+    words, number = integers(_words_address(), _FIRST + MOST_KERNELS), -place
     if words[_FIRST + number] == 0:
-        call_python(_late(), number, 0)
+        call_python(_words_address(), number, 0)
     address: int = words[_FIRST + number]
     return address

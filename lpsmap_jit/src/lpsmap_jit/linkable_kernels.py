@@ -1,9 +1,8 @@
-"""Kernels as parts of other kernels: lowered once, optimised only in the kernel that is called.
+"""Kernels as intermediate code for other kernels: optimised only in the kernel that Python calls.
 
-numba makes machine code of every function that it compiles, with two wrappers to call it by, and
-optimises all that it calls in it once more. In a chain of a hundred kernels of which a few are
-called from Python, that is most of the time. A part is intermediate code and nothing else; whoever
-calls it takes that in, and optimises the whole.
+numba generates machine code and two wrappers for every compiled function, and optimises all its
+callees again. In a chain of a hundred kernels of which a few are called from Python, this takes
+most of the time. A part is only intermediate code; its callers link it and optimise the whole.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ class _Part(CodeLibrary):  # type: ignore[misc]
     _shared_module: Any = None
 
     def _optimize_final_module(self) -> None:
-        """Leave that to the kernel that takes the part in."""
+        """Do nothing: the kernel that links the part optimises it."""
 
     def _finalize_final_module(self) -> None:
-        """Make no machine code of it."""
+        """Generate no machine code."""
         self._finalize_dynamic_globals()
         self._finalized = True
 
     def _get_module_for_linking(self) -> Any:
-        """Return the code; each function may be in any number of kernels."""
+        """Return the code, in which each function may be linked into several kernels."""
         self._ensure_finalized()
         if self._shared_module is None:
             for function in self._final_module.functions:
@@ -40,10 +39,10 @@ class _Part(CodeLibrary):  # type: ignore[misc]
 
 
 class ForCallers(Compiler):  # type: ignore[misc]
-    """numba's compiler, but for machine code and wrappers."""
+    """The compiler of numba without machine code and wrappers."""
 
     def define_pipelines(self) -> Any:
-        """Return numba's passes, set to make a part."""
+        """Return the passes of numba, configured for a part."""
         state = self.state
         flags = state.flags
         flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
@@ -52,11 +51,11 @@ class ForCallers(Compiler):  # type: ignore[misc]
 
 
 def offer(part: Any, dispatcher: Any) -> None:
-    """Let kernels that call a dispatcher take in its part."""
+    """Make the part of a dispatcher available to kernels that call it."""
     add = dispatcher.add_overload
 
     def add_with_constants(compiled: Any) -> None:
-        for environment in compiled._find_referenced_environments():  # as numba does on loading
+        for environment in compiled._find_referenced_environments():  # as numba does when loading
             compiled.codegen.set_env(environment.env_name, environment)
         add(compiled)
 
@@ -68,7 +67,7 @@ def offer(part: Any, dispatcher: Any) -> None:
         part.overloads[tuple(compiled.signature.args)] = compiled
 
     def template_for(args: Any, kws: Any) -> Any:
-        # a kernel that is called with 0 here and with n there is the same kernel
+        # literal arguments do not specialise a kernel
         args = [types.unliteral(kind) for kind in args]
         return template(args, {name: types.unliteral(kind) for name, kind in kws.items()})
 
@@ -78,11 +77,11 @@ def offer(part: Any, dispatcher: Any) -> None:
 
 
 def stored(part: Any) -> tuple[Any, ...]:
-    """Return what a part can be restored from."""
+    """Return the picklable content of a part."""
     code = part.library._get_module_for_linking().as_bitcode()
     environments = tuple(part._find_referenced_environments())
     descriptor = part.fndesc
-    descriptor.typemap = descriptor.calltypes = None  # as numba leaves out, too
+    descriptor.typemap = descriptor.calltypes = None  # as numba does, too
     return (
         *(part.library.name, code, descriptor, part.environment, part.signature),
         *(part.reload_init, environments),
@@ -90,7 +89,7 @@ def stored(part: Any) -> tuple[Any, ...]:
 
 
 def restored(target: Any, content: tuple[Any, ...]) -> Any:
-    """Return the part that was stored."""
+    """Rebuild a part from its content."""
     name, code, descriptor, environment, signature, reload_init, environments = content
     for function in reload_init:
         function()

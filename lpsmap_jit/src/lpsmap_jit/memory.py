@@ -1,8 +1,8 @@
-"""Memory of records of arrays: made in one block, and handed to kernels by one address.
+"""Memory of records: allocated in one block, and passed to kernels by address.
 
-A solve works on some sixty arrays. To make each by itself, and to hand each to a kernel, takes
-longer than a small solve does. So a `Blueprint` says once where they lie; a copy takes one block,
-and a kernel gets the words that `by_address` would write.
+A solve works on about sixty arrays. Allocating each of them, and passing each to a kernel, would
+take longer than a small solve. A `Blueprint` therefore defines their layout once; a copy allocates
+one block, and a kernel receives the words that `by_address` would write.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ __all__ = ["Blueprint", "Memory", "Unset", "hold", "n_words", "record_in"]
 Record = TypeVar("Record")
 
 WORD = 8
-"""Bytes. Arrays begin at multiples of it."""
+"""Bytes of a word. Arrays are aligned to multiples of it."""
 
 
 class Memory(Generic[Record]):
-    """A record, and how kernels get it."""
+    """A record and its memory."""
 
     def __init__(
         self,
@@ -43,17 +43,19 @@ class Memory(Generic[Record]):
         self._given, self._words = given, words
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("Memory: knows where its arrays lie, which a copy of it would not.")
+        raise TypeError(
+            "Memory: cannot be copied or pickled, since it holds addresses. Create a new one."
+        )
 
     @functools.cached_property
     def record(self) -> Record:
-        """The record, as an object of the same fields."""
+        """The record as an object with the same fields."""
         blueprint = self._blueprint
         return cast(Record, _cut(blueprint.kind, blueprint.parts, self._block, self._given))
 
     @property
     def handle(self) -> Any:
-        """What kernels are handed, which read the record by `record_at`; it holds the memory."""
+        """The argument for kernels, which read the record with `record_at`; it holds the memory."""
         return self.record if interprets() else self._words
 
 
@@ -61,23 +63,23 @@ Given = Memory[Any] | npt.NDArray[Any]
 
 
 class Unset(NamedTuple):
-    """Stands in a blueprint's plan for an array that is written before it is read."""
+    """An entry of a plan: an array that is written before it is read."""
 
     shape: tuple[int, ...]
 
 
 class Blueprint(Generic[Record]):
-    """How copies of a record of arrays are made.
+    """The layout of copies of a record.
 
     Parameters
     ----------
     kind
-        The record's type.
+        The type of the record.
     plan
-        What it holds, in order: arrays and numbers that all copies share; the shape, a tuple, of an
-        array of zeros that is made for each, or `Unset` for one that need not hold zeros; the name
-        of an array before it that it is one with; for a record in it a list of what that holds.
-        None for an array or a record that each copy is given. All copies share arrays of no size.
+        Its content by field: an array or number that all copies share; the shape, a tuple, of an
+        array of zeros for each copy, or `Unset` for an uninitialised array; the name of an earlier
+        array that it aliases; a list for a nested record; or None for an array or record that is
+        passed to `make`. Empty arrays are always shared.
     """
 
     def __init__(self, kind: type[Record], plan: list[Any]) -> None:
@@ -91,12 +93,14 @@ class Blueprint(Generic[Record]):
         self._own[own] = 1
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("Blueprint: knows where arrays lie, which a copy of it would not.")
+        raise TypeError(
+            "Blueprint: cannot be copied or pickled, since it holds addresses. Create a new one."
+        )
 
     def make(self, *given: Given) -> Memory[Record]:
-        """Return a copy, with what it is given, in order."""
+        """Return a copy, with the given arrays and records in order."""
         block, address = self._new_block()
-        words = _words_that_hold(len(self._words), (self, block, given))
+        words = _owning_words(len(self._words), (self, block, given))
         np.multiply(self._own, address, out=words)
         words += self._words
         for where, one in zip(self._given, given, strict=True):
@@ -104,9 +108,9 @@ class Blueprint(Generic[Record]):
         return Memory(self, block, given, words)
 
     def _new_block(self) -> tuple[FloatArray, int]:
-        """Return memory for a copy's own arrays, and its address."""
+        """Return memory for the own arrays of a copy, and its address."""
         if self._zeros == [(0, WORD * self._n_words)]:
-            zeros = np.zeros(self._n_words)  # pages that are never written to take no memory
+            zeros = np.zeros(self._n_words)  # untouched pages take no memory
             return zeros, _address(zeros)
         block = np.empty(self._n_words)
         address = _address(block)
@@ -115,9 +119,9 @@ class Blueprint(Generic[Record]):
         return block, address
 
     def _lay_out(self, kind: type, plan: list[Any], words: list[int], own: list[int]) -> Parts:
-        """Append the words of a record, see `by_address`; return what copies are made of.
+        """Append the words of a record, see `by_address`; return the parts of copies.
 
-        In `own` are the numbers of words that hold addresses in the block.
+        `own` collects the indices of words with addresses in the block.
         """
         parts: Parts = []
         begun: dict[str, int] = {}
@@ -128,11 +132,11 @@ class Blueprint(Generic[Record]):
                 again = slice(begun[part], begun[part] + 1 + field.ndim)
                 own += [begun[name]] if begun[part] in own else []
                 words += words[again]
-                part = _Again(list(begun).index(part))
+                part = _Alias(list(begun).index(part))
             elif part is None:
                 begin = len(words)
                 words += [0] * (1 + field.ndim if isinstance(field, Field) else n_words(field))
-                part = _Given(len(self._given))
+                part = _Argument(len(self._given))
                 self._given.append(slice(begin, len(words)))
             elif isinstance(field, Field) and isinstance(part, tuple):
                 shape = part.shape if isinstance(part, Unset) else part
@@ -145,7 +149,9 @@ class Blueprint(Generic[Record]):
             elif isinstance(field, Field):
                 fits = Field(part.dtype, part.ndim) == field and part.flags.c_contiguous
                 if not fits:
-                    raise TypeError(f"{kind.__name__}.{name}: got another array than it says.")
+                    raise TypeError(
+                        f"{kind.__name__}.{name}: got an array that does not match its annotation."
+                    )
                 words += _words(part)
             elif field in (int, float):
                 words += struct.unpack("q", struct.pack("q" if field is int else "d", part))
@@ -157,89 +163,89 @@ class Blueprint(Generic[Record]):
         return parts
 
     def _clear_from(self, begin: int) -> None:
-        """Note that the block holds zeros from some byte to its end."""
+        """Record that the block must be zero from a byte to its end."""
         if self._zeros and begin <= self._zeros[-1][1]:
             begin, _ = self._zeros.pop()
         self._zeros.append((begin, WORD * self._n_words))
 
     def _place(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Piece:
-        """Return where an array lies that is appended to the block."""
+        """Append an array to the block, and return its piece."""
         begin = WORD * self._n_words
         self._n_words += -(-math.prod(shape) * dtype.itemsize // WORD)
         return _Piece(shape, dtype, begin)
 
 
-class _Held(bytearray):
-    """Bytes that keep other objects alive."""
+class _OwningBytes(bytearray):
+    """Bytes that hold references to other objects."""
 
     __slots__ = ("objects",)
     objects: tuple[Any, ...]
 
 
-def _words_that_hold(n: int, objects: tuple[Any, ...]) -> IntArray:
-    """Return n words, which keep some objects alive: those that own what the words point to."""
-    held = _Held(WORD * n)
+def _owning_words(n: int, objects: tuple[Any, ...]) -> IntArray:
+    """Return n words that hold references to the owners of the memory they point to."""
+    held = _OwningBytes(WORD * n)
     held.objects = objects
     words: IntArray = np.frombuffer(held, dtype=np.int64)
     return words
 
 
 def _cut(kind: type, parts: Parts, block: FloatArray, given: tuple[Given, ...]) -> Any:
-    """Return a record whose own arrays lie in a block."""
+    """Return a record whose own arrays are views of a block."""
     fields: list[Any] = []
     for part in parts:
         if isinstance(part, _Piece):
             fields.append(np.ndarray(part.shape, part.dtype, block, part.begin))
         elif isinstance(part, _Pattern):
             fields.append(_cut(part.kind, part.parts, block, given))
-        elif isinstance(part, _Given):
+        elif isinstance(part, _Argument):
             one = given[part.i]
             fields.append(one.record if isinstance(one, Memory) else one)
         else:
-            fields.append(fields[part.i] if isinstance(part, _Again) else part)
+            fields.append(fields[part.i] if isinstance(part, _Alias) else part)
     return kind(*fields)
 
 
 Parts = list[Any]
-"""What a record is made of, field by field: arrays and numbers as they are, and the following."""
+"""The parts of a record by field: shared arrays and numbers, and the following classes."""
 
 
 class _Pattern(NamedTuple):
-    """A record in a record."""
+    """A nested record."""
 
     kind: type
     parts: Parts
 
 
 class _Piece(NamedTuple):
-    """An array of a copy's own."""
+    """A separate array for each copy."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     begin: int
-    """At which byte of the block."""
+    """The offset in the block in bytes."""
 
 
-class _Given(NamedTuple):
-    """An array or a record that each copy is given."""
-
-    i: int
-    """Its position among these."""
-
-
-class _Again(NamedTuple):
-    """An array that has two names in a record."""
+class _Argument(NamedTuple):
+    """An array or record that is passed to `make`."""
 
     i: int
-    """The position of the first one in the record."""
+    """Its position among the arguments."""
 
 
-_OWN = (_Pattern, _Piece, _Given, _Again)
-"""Parts that are not the same in all copies."""
+class _Alias(NamedTuple):
+    """An alias of an earlier array of the record."""
+
+    i: int
+    """The position of the earlier array in the record."""
+
+
+_OWN = (_Pattern, _Piece, _Argument, _Alias)
+"""Parts that differ between copies."""
 
 
 def _shared_if_empty(planned: Any, field: Field | type) -> Any:
-    """Return what is planned for a field, an array if that has no numbers."""
+    """Return the plan of a field, replaced by a shared array if it is empty."""
     if not (isinstance(field, Field) and isinstance(planned, tuple)):
         return planned
     shape = planned.shape if isinstance(planned, Unset) else planned
@@ -247,12 +253,12 @@ def _shared_if_empty(planned: Any, field: Field | type) -> Any:
 
 
 def hold(record: Any) -> Memory[Any]:
-    """Return a record of contiguous arrays and numbers with its handle; nothing is copied."""
+    """Return the memory of a record of contiguous arrays and numbers, without copying."""
     return Blueprint[Any](type(record), list(record)).make()
 
 
 def record_in(kind: Any, address: int) -> Any:
-    """Return the record of arrays and whole numbers whose words are at an address."""
+    """Return the record of arrays and integers whose words are at an address."""
     words = iter((ctypes.c_int64 * n_words(kind)).from_address(address))
     return kind(
         *(
@@ -273,7 +279,7 @@ def _array(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.ND
 
 @functools.cache
 def n_words(kind: type) -> int:
-    """Return how many words a record has."""
+    """Return the number of words of a record."""
     n = 0
     for field in kinds_of(kind).values():
         if isinstance(field, Field):
@@ -289,9 +295,9 @@ def _words(array: npt.NDArray[Any]) -> list[int]:
 
 def _address(array: npt.NDArray[Any]) -> int:
     if not array.size:
-        return 0  # nothing is read from it
+        return 0  # an empty array is never read
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
-    except (TypeError, ValueError):  # read-only or strided; six times as slow
+    except (TypeError, ValueError):  # read-only or strided; this path is six times as slow
         address: int = array.__array_interface__["data"][0]
         return address

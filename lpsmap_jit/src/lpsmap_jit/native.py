@@ -1,6 +1,6 @@
-"""Addresses: how a kernel calls others that it was not compiled with, and Python.
+"""Calls by address, from kernels to other kernels and to Python.
 
-Without compilation only `Callback` and `borrowed` are used.
+Without compilation, only `Callback` and `borrowed` are used.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ __all__ = [
 
 
 class Callback:
-    """A method that compiled code can call by address with two integers.
+    """A Python method that compiled code can call by address with two integers.
 
-    What it raises, or what the handler of a signal raises meanwhile, is kept until `raise_error`.
-    The method's object is held weakly.
+    An exception of the method, or of a signal handler meanwhile, is stored until `raise_error`. The
+    object of the method is referenced weakly.
     """
 
     def __init__(self, method: Callable[[int, int], None]) -> None:
@@ -43,17 +43,17 @@ class Callback:
             assert function is not None
             function(what, argument)
 
-        self._call = call  # held: its address is all that compiled code has of it
+        self._call = call  # kept alive: compiled code has only its address
         self._words = (ctypes.c_int64 * 4)(id(call))
         self.address = ctypes.addressof(self._words)
 
     def raise_error(self) -> None:
-        """Raise what the method raised, if it did."""
+        """Raise a stored exception of the method."""
         raise_kept(self._words, 1)
 
 
 def raise_kept(words: ctypes.Array[ctypes.c_int64], start: int) -> None:
-    """Raise the exception that compiled code kept in three words, if they hold one."""
+    """Raise the exception that compiled code stored in three words, if any."""
     if words[start]:
         kept = words[start : start + 3]
         words[start : start + 3] = [0, 0, 0]
@@ -61,7 +61,7 @@ def raise_kept(words: ctypes.Array[ctypes.c_int64], start: int) -> None:
 
 
 _raise: Any = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 3)(("PyErr_Restore", ctypes.pythonapi))
-"""Called from Python, it raises what it sets."""
+"""Called from Python, it raises the restored exception."""
 
 
 floats: Any
@@ -77,9 +77,9 @@ if COMPILED:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def invoke(typing_context: Any, address: Any, arguments: Any) -> Any:
-        """Call the compiled kernel at an address with a tuple of arguments; it returns nothing.
+        """Call the compiled kernel at an address with a tuple of arguments, without a result.
 
-        What it raises, such as an index out of bounds where these are checked, goes on to raise.
+        Its exceptions propagate, such as an index error with bounds checks.
         """
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -96,7 +96,7 @@ if COMPILED:
         return types.none(types.int64, arguments), generate
 
     def keep_error(builder: Any, api: Any, address: Any) -> None:
-        """Keep the exception that is set in three words at an address, if they hold none."""
+        """Store the current exception in three words at an address, unless they hold one."""
         word, kind = ir.IntType(64), api.pyobj.as_pointer()
         places = [builder.inttoptr(builder.add(address, word(8 * i)), kind) for i in range(3)]
         free = cgutils.is_null(builder, builder.load(places[0]))
@@ -108,10 +108,10 @@ if COMPILED:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def call_python(typing_context: Any, address: Any, what: Any, argument: Any) -> Any:
-        """Call the `Callback` at an address, maybe with that of a record; 0 unless it raised.
+        """Call the `Callback` at an address; return 0 unless it raised.
 
-        Without the help of ctypes, which would report what handlers of signals raise before the
-        method's first instruction, and forget it.
+        ctypes is not used: it would print, and lose, an exception that a signal handler raises
+        before the first instruction of the method.
         """
         given = argument if getattr(argument, "is_address", False) else types.int64
 
@@ -139,9 +139,9 @@ if COMPILED:
 
     @leaf
     def write_words(record: Any, words: IntArray) -> int:
-        """Write the words of a record, and return where they are.
+        """Write the words of a record, and return their address.
 
-        Whoever calls it holds both for as long as anything is read there.
+        The caller must hold both as long as the address is in use.
         """
         found = words_of(record)
         for i in range(len(found)):
@@ -151,10 +151,10 @@ if COMPILED:
 
     @handed_on  # type: ignore[untyped-decorator]
     def borrowed(typing_context: Any, value: Any) -> Any:
-        """Return an array, or a tuple of such, that does not count references to its memory.
+        """Return an array, or a tuple of arrays, without reference counts.
 
-        A tuple of fifty arrays otherwise costs a hundred atomic additions whenever it is handed to
-        a kernel. For leaves, whose callers hold the arrays.
+        Otherwise passing a tuple of fifty arrays to a kernel costs a hundred atomic additions. For
+        leaves, whose callers hold the arrays.
         """
 
         def strip(context: Any, builder: Any, kind: Any, value: Any) -> Any:
@@ -179,7 +179,7 @@ if COMPILED:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def floats(typing_context: Any, address: Any, size: Any) -> Any:
-        """Return the float64 array of some size at an address."""
+        """Return the float64 array of a size at an address."""
         kind = types.Array(types.float64, 1, "C")
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -189,7 +189,7 @@ if COMPILED:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def integers(typing_context: Any, address: Any, size: Any) -> Any:
-        """Return the int64 array of some size at an address."""
+        """Return the int64 array of a size at an address."""
         kind = types.Array(types.int64, 1, "C")
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -198,7 +198,7 @@ if COMPILED:
         return kind(types.int64, types.int64), generate
 
 else:
-    # never called: what is not compiled calls Python objects
+    # never called: without compilation, Python objects are called
     invoke = call_python = keep_error = floats = integers = write_words = None
 
     def borrowed(value: Any) -> Any:
@@ -207,7 +207,7 @@ else:
 
 
 def entry_of(function: Any, signature: Any) -> int:
-    """Return the address of a kernel for arguments of some types, compiled if it is not yet."""
+    """Return the address of a kernel for arguments of given types, compiling it if needed."""
     if signature not in function.overloads:
         function.compile(signature)
     compiled = function.overloads[signature]

@@ -1,9 +1,8 @@
-"""All names of numba and llvmlite that are not documented, or only for those who extend numba.
+"""All undocumented and extension names of numba and llvmlite.
 
-Another release may change any of them, so that the releases are limited to those that were tried.
-What is made of them stands in the modules that import this one, and what that takes for granted in
-``tests/jit/test_numba.py``, a test each. To be imported where kernels are compiled, and nowhere
-else: there may be no numba.
+Any release may change them, so the supported releases are limited to tested ones. The assumptions
+of the modules that import this one are tested in ``tests/jit/test_numba.py``, one test each. This
+module must be imported only when kernels are compiled, since numba is optional.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ __all__ = [
 ]
 
 TRIED = "0.61 to 0.68"
-"""Releases of numba, as ``pyproject.toml`` has them."""
+"""Tested releases of numba, as in ``pyproject.toml``."""
 
 
 def _find(module: str, name: str | None = None) -> Any:
-    """Return a module, or what it has by a name; numba has no types to check these with.
+    """Return a module, or a name in it; numba has no type annotations.
 
     Raises
     ------
     RuntimeError
-        If this release does not have it.
+        If this release does not have the name.
     """
     try:
         found = import_module(module)
@@ -56,7 +55,7 @@ def _find(module: str, name: str | None = None) -> Any:
         ) from error
 
 
-# how functions are compiled, and what comes of it
+# compilation and its results
 Compiler = _find("numba.core.compiler", "Compiler")
 compile_result = _find("numba.core.compiler", "compile_result")
 CodeLibrary = _find("numba.core.codegen", "JITCodeLibrary")
@@ -65,11 +64,11 @@ NumbaError = _find("numba.core.errors", "NumbaError")
 
 install_recorder = _find("numba.core.event", "install_recorder")
 
-# how they are kept
+# caching
 CacheFormat = _find("numba.core.caching", "CompileResultCacheImpl")
 dumps = _find("numba.core.serialize", "dumps")
 
-# how numba is extended
+# extension
 types = _find("numba.core.types")
 cgutils = _find("numba.core.cgutils")
 extending = _find("numba.extending")

@@ -1,9 +1,9 @@
-"""Two tiers of kernels: interpreted while that is sooner than to compile them, then compiled.
+"""Two tiers of kernels: interpreted at first, compiled later.
 
-To compile what one small solve calls takes half a minute, on a machine that never did; to run it as
-the Python that it is takes a tenth of a second. So the first small solves of a process that finds
-nothing compiled are interpreted, until they have taken some seconds in all. What was solved so goes
-on so: a solved graph holds either Python's objects or the addresses that compiled kernels want.
+Compiling the kernels of one small solve takes half a minute on a new machine; interpreting them in
+Python takes a tenth of a second. In a process without cached kernels, the first small solves are
+therefore interpreted, until they have taken some seconds in total. A solution keeps the mode that
+produced it: it holds either Python objects or addresses for compiled kernels.
 """
 
 from __future__ import annotations
@@ -31,35 +31,37 @@ __all__ = [
 ]
 
 PATIENCE = "LPSMAP_COMPILE_AFTER"
-"""The environment variable that says after how many seconds of interpreted work to compile."""
+"""The environment variable with the seconds of interpreted work before kernels are compiled."""
 
 SECONDS = 2.0
-"""Its default: a tenth of what it takes to compile the loop."""
+"""Its default: a tenth of the compilation time of the solver."""
 
-LARGEST = 2_000
-"""Links and additionals of a graph beyond which a solve would take longer than that."""
+LARGEST_INTERPRETED = 2_000
+"""Number of links and additionals of a graph beyond which an interpreted solve would take longer
+than that."""
 
 CAN_INTERPRET = int(np.__version__.partition(".")[0]) >= 2
-"""Before NumPy 2, an unsigned index plus 1 is a fraction, which is no index."""
+"""Before NumPy 2, an unsigned index plus 1 is a float, which is not a valid index."""
 
 ONLY_IN_PYTHON = (ArithmeticError, IndexError, NotImplementedError, TypeError)
-"""What Python can raise where compiled code has infinities, wraps around, or has types that fit."""
+"""Exceptions of interpreted code where compiled code has infinities, wraps around, or converts
+types."""
 
 Result = TypeVar("Result")
 
 
 class TooSlow(Exception):
-    """Interpreted kernels have taken as long as they may."""
+    """Interpreted kernels have exceeded their time limit."""
 
 
 class _Tier(threading.local):
-    """Whether a thread interprets kernels, and until when."""
+    """Whether a thread interprets kernels, and its time limit."""
 
     interprets = False
     until = math.inf
 
     def go_on(self) -> None:
-        """Raise `TooSlow` if the time is up."""
+        """Raise `TooSlow` after the time limit."""
         if time.perf_counter() > self.until:
             raise TooSlow
 
@@ -68,7 +70,7 @@ of_thread = _Tier()
 
 
 class _Patience:
-    """Seconds that this process may still interpret kernels."""
+    """Remaining seconds of interpreted kernels in this process."""
 
     left: float | None = None
 
@@ -80,9 +82,9 @@ def interprets() -> bool:
 
 @contextmanager
 def interpreted(until: float = math.inf) -> Iterator[None]:
-    """Let this thread interpret kernels, until some time of ``time.perf_counter``.
+    """Interpret kernels in this thread, until a time of ``time.perf_counter``.
 
-    As in compiled kernels, NumPy warns of no overflow.
+    NumPy does not warn about overflow, as in compiled kernels.
     """
     before = of_thread.interprets, of_thread.until
     of_thread.interprets, of_thread.until = True, until
@@ -94,17 +96,17 @@ def interpreted(until: float = math.inf) -> Iterator[None]:
 
 
 def unless_slow(function: Callable[[], Result], main: Any, size: Callable[[], int]) -> Result:
-    """Call a function, with its kernels interpreted if that may be sooner than to compile them.
+    """Call a function, with its kernels interpreted if that may be faster than compiling them.
 
-    It is called again, with compiled kernels, if that took too long, or if it raised what compiled
-    code would not: so it must leave no trace before it ends.
+    It is called again with compiled kernels if that took too long, or if it raised an exception
+    that compiled code would not: it must have no side effects before it returns.
 
     Parameters
     ----------
     function
-        What to call.
+        The function.
     main
-        A kernel that it calls: if that is compiled, or kept on disk, so is the rest.
+        A kernel that it calls: if it is compiled or cached on disk, so are the others.
     size
         Returns the number of links and additionals.
     """
@@ -122,13 +124,13 @@ def unless_slow(function: Callable[[], Result], main: Any, size: Callable[[], in
 
 
 def give_up() -> None:
-    """Let `unless_slow` call its function with compiled kernels, if these are not."""
+    """Make `unless_slow` call its function again with compiled kernels, if they are interpreted."""
     if of_thread.until < math.inf:
         raise TooSlow
 
 
 def compile_now() -> None:
-    """Interpret no more in this process, which wants kernels compiled whatever it takes."""
+    """Disable interpretation in this process."""
     _Patience.left = 0.0
 
 
@@ -140,16 +142,16 @@ def _may_interpret(main: Any, size: Callable[[], int]) -> bool:
     if main.is_compiled():
         compile_now()
         return False
-    return size() <= LARGEST
+    return size() <= LARGEST_INTERPRETED
 
 
 def _seconds() -> float:
-    """Return what the environment says.
+    """Return the value of the environment variable.
 
     Raises
     ------
     ValueError
-        If it says no number.
+        If it is not a number.
     """
     given = os.environ.get(PATIENCE, "")
     try:
@@ -158,7 +160,7 @@ def _seconds() -> float:
         seconds = math.nan
     if not seconds >= 0.0:
         raise ValueError(
-            f"{PATIENCE}: got {given!r}; expected seconds, 0 or more: how long kernels may be "
+            f"{PATIENCE}: got {given!r}; expected seconds, 0 or more, for which kernels are "
             "interpreted before they are compiled. Unset it for the default."
         )
     return seconds

@@ -10,9 +10,9 @@ from lpsmap_search.dmv_tree import DMVTree
 from lpsmap_search.global_search import Certified, global_search
 from lpsmap_search.hidden_markov_model import HiddenMarkovModel
 from lpsmap_search.inside_outside import expected_counts, sampled_counts
+from lpsmap_search.k_best import RankedStructure, k_best
 from lpsmap_search.local_search import Trained, expectation_maximisation, restarts
 from lpsmap_search.parses import directed_accuracy, parse
-from lpsmap_search.ranked import RankedStructure, k_best
 from lpsmap_search.sparse_counts import sparse_counts
 from lpsmap_search.synthetic import sampled_sentences, verb_noun_adjective
 from lpsmap_search.tree_size import TreeSize, tree_size

@@ -21,7 +21,7 @@ class BinaryGrammar(CountModel):
     n_labels
         K, the number of nonterminals.
     words
-        The V terminals, in the order of their numbers.
+        The V terminals, in the order of their indices.
 
     Raises
     ------
@@ -30,8 +30,8 @@ class BinaryGrammar(CountModel):
 
     Notes
     -----
-    There are ``K + K (K^2 + V)`` parameters in ``K + 1`` blocks: the label of the whole tree; for
-    each label its pairs of children, then its words.
+    There are ``K + K (K^2 + V)`` parameters in ``K + 1`` blocks: the label of the root; and for
+    each label, its pairs of children, then its words.
     """
 
     def __init__(self, n_labels: int, words: Sequence[str]) -> None:
@@ -45,7 +45,7 @@ class BinaryGrammar(CountModel):
         super().__init__(blocks)
 
     def encode(self, sentence: Sequence[str]) -> tuple[int, ...]:
-        """Return the numbers of a sentence's words.
+        """Return the indices of a sentence's words.
 
         Raises
         ------
@@ -55,7 +55,7 @@ class BinaryGrammar(CountModel):
         return encoded(sentence, self.words)
 
     def hypergraph(self, sentence: tuple[int, ...], build: HypergraphBuilder) -> Hashable:
-        """Add the hyperedges of the algorithm of Cocke, Kasami and Younger.
+        """Add the hyperedges of the CKY algorithm.
 
         Item ``(i n + j) K + k`` is label k over the words from i to j.
         """
@@ -77,5 +77,5 @@ class BinaryGrammar(CountModel):
         return n * n * k
 
     def variables_shape(self, sentence: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of a sentence's labelled spans, ``[i, j, k]`` as in ``BinaryTree``."""
+        """Return the shape of a sentence's labelled spans, ``[i, j, k]``, as in ``BinaryTree``."""
         return len(sentence), len(sentence), self.n_labels

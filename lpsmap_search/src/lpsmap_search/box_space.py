@@ -18,15 +18,15 @@ Node = TypeVar("Node")
 Record = TypeVar("Record", bound=NamedTuple)
 
 Arrays = dict[str, npt.NDArray[Any]]
-"""Nodes as arrays of numbers or truth values, by names that are identifiers."""
+"""Nodes as arrays of numbers or booleans, by names that are identifiers."""
 
 
 class BoxSpace(Space[Node, FloatArray]):
-    """A space whose answers are counts, (M,), which score their likelihood.
+    """A space whose answers are counts, (M,), scored by their likelihood.
 
-    Its constructor takes ``(corpus, gap, *, constraint=None)``. It can be pickled, and many threads
-    may look at once. What a look finds depends on its arguments alone, so that a search that is
-    resumed goes the same way.
+    Its constructor takes ``(corpus, gap, *, constraint=None)``. It can be pickled, and several
+    threads may call `look` at once. The result of `look` depends only on its arguments, so that a
+    resumed search takes the same course.
     """
 
     @abc.abstractmethod
@@ -35,28 +35,28 @@ class BoxSpace(Space[Node, FloatArray]):
 
     @abc.abstractmethod
     def pack(self, nodes: Sequence[Node]) -> Arrays:
-        """Return nodes, one at least, as arrays: for files, and for other processes."""
+        """Return at least one node as arrays, for files and other processes."""
 
     @abc.abstractmethod
     def unpack(self, arrays: Mapping[str, npt.NDArray[Any]]) -> list[Node]:
-        """Return the nodes that `pack` was given.
+        """Return the nodes that `pack` packed.
 
         Raises
         ------
         KeyError
             If an array is missing.
         ValueError
-            If arrays have other shapes or types than this space's.
+            If the shape or type of an array does not fit this space.
         """
 
 
 def stacked(nodes: Sequence[Record]) -> Arrays:
-    """Return records of equally shaped arrays, one at least, as an array for each field."""
+    """Return at least one record of equally shaped arrays as one array for each field."""
     return {name: np.array([getattr(node, name) for node in nodes]) for name in nodes[0]._fields}
 
 
 def unstacked(like: Record, arrays: Mapping[str, npt.NDArray[Any]]) -> list[Record]:
-    """Return the records that `stacked` was given.
+    """Return the records that `stacked` stacked.
 
     Parameters
     ----------
@@ -77,6 +77,6 @@ def unstacked(like: Record, arrays: Mapping[str, npt.NDArray[Any]]) -> list[Reco
         rows = arrays[name]
         if rows.shape[1:] != one.shape or rows.dtype != one.dtype:
             raise ValueError(f"{name}: got rows {rows.shape[1:]}; expected {one.shape}.")
-    # copies, since a view would hold all rows as long as one of them is used
+    # copies, since a view would keep all rows alive
     columns = ([row.copy() for row in arrays[name]] for name in fields)
     return [type(like)(*record) for record in zip(*columns, strict=True)]

@@ -1,4 +1,4 @@
-"""Where a box is divided."""
+"""The choice of a branching parameter, and of the point at which to divide a box."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from lpsmap_search.shares import Totals, fraction_above, fraction_below, phi
 __all__ = ["NARROW", "Branch", "Means", "choose_branch", "halves"]
 
 MARGIN = 0.2
-"""Share of its width that a box keeps on either side of where it is divided, at least."""
+"""Minimum share of the width of a box on either side of the dividing point."""
 
 NARROW = 1e-9
-"""Boxes of this width are not divided: what is left of their gap is rounding, or the constraint's,
-whose multiplier leaves one where no structures satisfy it with equality."""
+"""Boxes of this width are not divided: their remaining gap is due to rounding, or to a constraint
+that no structures satisfy with equality."""
 
 
 class Means(NamedTuple):
-    """A solution of a relaxation: points of a box, weighted by the counts of blocks."""
+    """A solution of a relaxation: points of a box, averaged with weights from counts."""
 
     counts: FloatArray
-    """(C,) of the blocks."""
+    """(C,) counts of the blocks."""
     p: FloatArray
     """(M,) weighted sums of the points."""
     value: FloatArray
-    """(M,) of what the relaxation takes for phi there."""
+    """(M,) weighted sums of the relaxation's values of phi at the points."""
 
 
 class Branch(NamedTuple):
-    """A parameter that divides a box, and where."""
+    """A branching parameter, and the point at which it divides a box."""
 
     parameter: int
-    """-1 if all have one value left."""
+    """The parameter; -1 if all parameters are fixed."""
     below: float
-    """Its largest value in the box below."""
+    """Its upper bound in the lower box."""
     above: float
-    """Its smallest one in the box above."""
+    """Its lower bound in the upper box."""
     lower: bool
-    """Whether the relaxation's point is in the box below."""
+    """Whether the point of the relaxation is in the lower box."""
 
 
 @leaf
@@ -48,7 +48,7 @@ def choose_branch(
 ) -> Branch:
     """Choose the parameter where the mean of phi is farthest above phi of the mean.
 
-    What the relaxation gains there is what branching takes away.
+    This difference is what the relaxation gains, and branching reduces it.
     """
     most, branch, block = -1.0, -1, 0
     for c in range(len(first) - 1):
@@ -71,7 +71,7 @@ def choose_branch(
 
 
 def halves(box: FloatArray, branch: Branch) -> list[FloatArray]:
-    """Return what a box is divided into, first the part with the relaxation's point.
+    """Return the two parts of a box; the first contains the point of the relaxation.
 
     Parameters
     ----------

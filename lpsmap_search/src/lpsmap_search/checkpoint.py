@@ -1,7 +1,7 @@
-"""Searches in files, to go on with after the process has ended.
+"""Checkpoints: files from which a search can be resumed in another process.
 
-A file is a zip archive of arrays as `numpy.savez` writes them, without pickles: the open boxes as
-their space packs them, their bounds, the best counts, and a header in JSON.
+A file is a zip archive of arrays in the format of `numpy.savez`, without pickles: the packed open
+boxes, their bounds, the best counts, and a JSON header.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ __all__ = ["Autosave", "Checkpoint", "Subject", "subject_of"]
 FORMAT, VERSION = "lpsmap-search checkpoint", 1
 
 SHARE = 0.1
-"""Of the time, at most, that goes into checkpoints."""
+"""Maximum share of the time for writing checkpoints."""
 
 State = SearchState[Any, FloatArray]
 
 
 class Subject(NamedTuple):
-    """Digests of everything that a checkpoint has to fit."""
+    """Digests of the input that a checkpoint belongs to."""
 
     corpus: str
-    """Of the model, too."""
+    """The digest of the corpus and model."""
     constraint: str
     relaxation: str
-    """Its name."""
+    """The name of the relaxation."""
 
 
 def subject_of(corpus: Corpus, constraint: CountConstraint | None, relaxation: str) -> Subject:
@@ -74,26 +74,26 @@ class Checkpoint:
     path
         The file.
     subject
-        What is searched.
+        The digests of the input.
     gap
-        Of the search.
+        The gap of the search.
 
     Raises
     ------
     ValueError
-        If no file can be written there.
+        If the file cannot be written.
     """
 
     def __init__(self, path: str | os.PathLike[str], subject: Subject, gap: float) -> None:
-        self.path = Path(path).resolve()  # the process may change its folder
+        self.path = Path(path).resolve()  # the working folder may change
         self._subject, self._gap = subject, gap
         self._beside = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
         self._check()
 
     def _check(self) -> None:
-        """Refuse a path that cannot be written, before any work is done."""
+        """Validate before the search that the path can be written."""
         if self.path.exists() and not self.path.is_file():
-            raise ValueError(f"checkpoint: {self.path} is no regular file. Choose another path.")
+            raise ValueError(f"checkpoint: {self.path} is not a regular file. Choose another path.")
         try:
             self._beside.touch()
             self._beside.unlink()
@@ -104,12 +104,12 @@ class Checkpoint:
             ) from error
 
     def write(self, space: BoxSpace[Any], state: State) -> None:
-        """Write a state, so that at any time the old file or the new one is whole.
+        """Replace the file atomically by a state.
 
         Raises
         ------
         OSError
-            If it cannot be written; the old file is as it was.
+            If the file cannot be written; the old file is unchanged.
         """
         arrays = _arrays(space, state) | {"header": self._header(state)}
         try:
@@ -141,7 +141,7 @@ class Checkpoint:
         OSError
             If the file cannot be read.
         ValueError
-            If it is damaged, or of another search.
+            If it is damaged, or belongs to another search.
         """
         if not self.path.exists():
             return None
@@ -152,7 +152,7 @@ class Checkpoint:
             if header["format"] != FORMAT:
                 raise ValueError(header["format"])
             version = int(header["version"])
-        except Exception as error:  # damaged bytes raise whatever zipfile and NumPy stumble over
+        except Exception as error:  # zipfile and NumPy raise various errors for damaged files
             raise self._damaged(error) from error
         self._check_subject(version, header)
         try:
@@ -164,15 +164,15 @@ class Checkpoint:
 
     def _damaged(self, error: Exception) -> ValueError:
         return ValueError(
-            f"checkpoint: {self.path} is damaged, or no checkpoint ({error}). Delete it to begin "
-            "anew, or choose another path."
+            f"checkpoint: {self.path} is damaged, or not a checkpoint ({error}). Delete it to "
+            "start again, or choose another path."
         )
 
     def _check_subject(self, version: int, header: Mapping[str, Any]) -> None:
         if version > VERSION:
             raise ValueError(
-                f"checkpoint: {self.path} has format {version}; expected at most {VERSION}. A "
-                "newer lpsmap-search wrote it: update this one, or choose another path."
+                f"checkpoint: {self.path} has format {version}; expected at most {VERSION}. It was "
+                "written by a newer lpsmap-search: update the package, or choose another path."
             )
         wrong = [
             name
@@ -181,22 +181,22 @@ class Checkpoint:
         ]
         if wrong:
             raise ValueError(
-                f"checkpoint: {self.path} is of another {' and '.join(wrong)}. Go on with the same "
+                f"checkpoint: {self.path} belongs to another {' and '.join(wrong)}. Use the same "
                 "input, or choose another path."
             )
 
     def _check_gap(self, gap: float, state: State) -> None:
-        """Refuse a gap that cannot be proved, since a wider one left boxes behind."""
+        """Validate that the gap is not smaller than that of the file, which pruned boxes."""
         score = state.found.score
         if self._gap < gap and state.given_up > score + self._gap * max(1.0, abs(score)):
             raise ValueError(
                 f"gap: got {self._gap}; expected at least {gap}, the gap of {self.path}: boxes "
-                "that were good enough for it are not in the file. Choose another checkpoint."
+                "within that gap were pruned. Choose another checkpoint."
             )
 
 
 def _arrays(space: BoxSpace[Any], state: State) -> Arrays:
-    """Return the arrays of a state."""
+    """Return a state as arrays."""
     boxes = space.pack(state.nodes) if state.nodes else {}
     return {
         "bounds": np.array(state.bounds, dtype=np.float64),
@@ -206,7 +206,7 @@ def _arrays(space: BoxSpace[Any], state: State) -> Arrays:
 
 
 def _read_arrays(content: bytes) -> Arrays:
-    """Return the arrays of an archive, whose checksums hold."""
+    """Return the arrays of an archive, verifying its checksums."""
     arrays = {}
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for name in archive.namelist():
@@ -233,16 +233,16 @@ def _state(space: BoxSpace[Any], header: Mapping[str, Any], arrays: Arrays) -> S
 
 
 class Autosave:
-    """Writes a search's checkpoint now and then, and warns where that fails.
+    """Writes checkpoints periodically, and warns if writing fails.
 
     Parameters
     ----------
     checkpoint
         The file.
     space
-        Which packs its boxes.
+        The space, which packs boxes.
     interval
-        Seconds from one time to the next, at least; more where the writing takes long.
+        Minimum seconds between two checkpoints; more if writing takes long.
     """
 
     def __init__(self, checkpoint: Checkpoint, space: BoxSpace[Any], interval: float) -> None:
@@ -251,7 +251,7 @@ class Autosave:
 
     @property
     def due(self) -> bool:
-        """Whether it is time."""
+        """Whether to write a checkpoint now."""
         return time.monotonic() >= self._due
 
     def save(self, state: State) -> None:
@@ -264,7 +264,7 @@ class Autosave:
             if not self._failed:
                 warnings.warn(
                     f"checkpoint: {self._checkpoint.path} could not be written: {error}. The "
-                    "search goes on, and tries again; an older checkpoint is as it was.",
+                    "search continues and tries again later; an older checkpoint is unchanged.",
                     RuntimeWarning,
                     stacklevel=2,
                 )

@@ -1,4 +1,4 @@
-"""Checks of options."""
+"""Validation of options."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["checked_count", "checked_flag", "checked_number", "checked_positive"
 
 
 def checked_count(name: str, value: int) -> int:
-    """Return a whole number of at least 1.
+    """Validate an integer of at least 1.
 
     Raises
     ------
@@ -30,12 +30,12 @@ def checked_count(name: str, value: int) -> int:
 
 
 def checked_flag(name: str, value: bool) -> bool:
-    """Return a truth value.
+    """Validate a boolean.
 
     Raises
     ------
     TypeError
-        If it is something else.
+        If it is not a boolean.
     """
     if not isinstance(value, bool):
         raise TypeError(f"{name}: got {value!r}; expected True or False.")
@@ -43,12 +43,12 @@ def checked_flag(name: str, value: bool) -> bool:
 
 
 def checked_number(name: str, value: float) -> float:
-    """Return a finite number of at least 0.
+    """Validate a finite number of at least 0.
 
     Raises
     ------
     TypeError
-        If it is no number.
+        If it is not a number.
     ValueError
         If it is negative, NaN or infinite.
     """
@@ -59,23 +59,23 @@ def checked_number(name: str, value: float) -> float:
 
 
 def checked_positive(name: str, value: float) -> float:
-    """Return a finite number of more than 0.
+    """Validate a finite positive number.
 
     Raises
     ------
     TypeError
-        If it is no number.
+        If it is not a number.
     ValueError
         If it is not positive, NaN or infinite.
     """
     value = _number(name, value)
     if not 0.0 < value < math.inf:
-        raise ValueError(f"{name}: got {value}; expected a finite number of more than 0.")
+        raise ValueError(f"{name}: got {value}; expected a finite number above 0.")
     return value
 
 
 def checked_time(seconds: float | None) -> float | None:
-    """Return a limit of time.
+    """Validate a time limit in seconds.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Bounds of the likelihood over boxes of parameters, by chords and a linear program.
+"""Bounds of the likelihood over boxes of parameters by chords and a linear program.
 
 The best parameters for given structures are the shares of their counts, ``f_m = p_m F_c``. In a box
 of shares, ``l F_c <= f_m <= u F_c``, and phi(p) = p log p is at most its chord between l and u, so
@@ -6,10 +6,10 @@ that the likelihood ``sum_m F_c phi(f_m / F_c)`` is at most
 
     sum_m s_m f_m + (phi(l_m) - s_m l_m) F_c,   s_m = (phi(u_m) - phi(l_m)) / (u_m - l_m).
 
-This is linear in f alone, and p = 0 needs no care. Its maximum over the convex hull of the
-structures' counts bounds the likelihood. The Lagrangian relaxation that takes phi apart by
-parameters, with the best multipliers, has the same bound; that over vertices, of
-`lpsmap_search.lagrangian`, can have a lower one.
+This is linear in f, and p = 0 needs no special case. Its maximum over the convex hull of the
+structures' counts bounds the likelihood. The Lagrangian relaxation that separates phi by parameter
+has the same bound at optimal multipliers; the relaxation over vertices in
+`lpsmap_search.lagrangian` can have a lower bound.
 """
 
 from __future__ import annotations
@@ -19,25 +19,22 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_search.arrays import FloatArray
-from lpsmap_search.constraints import ROUNDING, CountConstraint
+from lpsmap_search.constraints import CONSTRAINT_TOLERANCE, CountConstraint
 from lpsmap_search.corpus import Corpus
-from lpsmap_search.linear_programs import BASIC, Basis, LinearProgram, SimplexSolver
+from lpsmap_search.linear_programs import BASIC, UNIT, Basis, LinearProgram, SimplexSolver
 from lpsmap_search.polytopes import hypergraph_polytope
 from lpsmap_search.shares import Totals
 from lpsmap_search.sparse_matrix import Entries, SparseMatrix, sums_at
 
 __all__ = ["ChordProgram", "Chords"]
 
-UNIT = float(np.finfo(np.float64).eps)
-"""Relative rounding error of an operation, at most."""
-
 
 OPTIONS = {"simplex_dual_edge_weight_strategy": 1}
-"""Of HiGHS: Devex pricing, an eighth faster here than steepest edges."""
+"""Options of HiGHS: Devex pricing is an eighth faster here than steepest edge."""
 
 
 class Chords(NamedTuple):
-    """Of phi over a box; a chord is ``slope p + intercept``."""
+    """The chords of phi over a box, ``slope p + intercept``."""
 
     slope: FloatArray
     """(M,)."""
@@ -60,19 +57,19 @@ def _phi(p: FloatArray) -> FloatArray:
 class ChordProgram:
     """The linear program of a box.
 
-    Its columns are those of the hypergraph polytope, the counts f and the sums of blocks F. Rows
-    of the polytope are followed by the definitions of f and F, ``f_m >= l_m F_c``,
-    ``f_m <= u_m F_c``, and the constraint. All rows but the constraint have two finite bounds: then
-    a basis of another box needs no other phase to start the dual simplex algorithm.
+    Its columns are those of the hypergraph polytope, the counts f and the sums of blocks F. The
+    rows are those of the polytope, the definitions of f and F, ``f_m >= l_m F_c``, ``f_m <= u_m
+    F_c``, and the constraint. All rows except the constraint have two finite bounds, so the dual
+    simplex algorithm can start from a basis of another box without a first phase.
 
     Parameters
     ----------
     corpus
         The sentences.
     totals
-        Ranges of the blocks' counts.
+        Ranges of the counts of blocks.
     constraint
-        What counts satisfy, or None.
+        A constraint on the counts, or None.
     """
 
     def __init__(
@@ -102,7 +99,9 @@ class ChordProgram:
         if constraint is not None:
             [used] = np.nonzero(constraint.weights)
             pieces.append((np.full(len(used), ends[-1]), f[used], constraint.weights[used]))
-            lower.append(np.array([constraint.least - ROUNDING * max(1.0, constraint.least)]))
+            lower.append(
+                np.array([constraint.least - CONSTRAINT_TOLERANCE * max(1.0, constraint.least)])
+            )
             upper.append(np.array([np.inf]))
         n_rows, width = sum(map(len, lower)), n_edges + n + n_blocks
         matrix = SparseMatrix.from_pieces(pieces, (n_rows, width))
@@ -125,22 +124,22 @@ class ChordProgram:
 
     @property
     def slack_basis(self) -> Basis:
-        """The basis that every program can start from."""
+        """The initial basis of slacks."""
         return Basis(
             bytes(len(self._program.objective)), bytes([BASIC]) * self._program.matrix.n_rows
         )
 
     def solver(self) -> SimplexSolver:
-        """Return a solver of the program, without a box yet."""
+        """Return a solver of the program; set a box before solving."""
         return SimplexSolver(self._program, OPTIONS)
 
     def set_box(self, solver: SimplexSolver, low: FloatArray, high: FloatArray) -> Chords:
-        """Set the box that a solver is to bound, and return its chords.
+        """Set the box of a solver, and return its chords.
 
         Parameters
         ----------
         solver
-            What `solver` returned.
+            The result of `solver`.
         low, high
             (M,) bounds of the shares.
         """
@@ -152,5 +151,5 @@ class ChordProgram:
         return chords
 
     def counts(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the counts of a point of the program, and the sums of blocks."""
+        """Return the counts and the sums of blocks at a point of the program."""
         return np.maximum(x[self._f], 0.0), np.maximum(x[self._sums], 0.0)

@@ -1,4 +1,4 @@
-"""Boxes of parameters that are bounded by linear programs, as nodes of a search."""
+"""A search space of boxes of parameters, bounded by the chord program."""
 
 from __future__ import annotations
 
@@ -23,37 +23,39 @@ from lpsmap_search.viterbi import viterbi
 __all__ = ["ChordBox", "ChordSpace"]
 
 MOST_BOXES = 16
-"""That are looked at together, by one solver; of two or more, half have the highest bounds."""
+"""Maximum number of boxes evaluated together by one solver; of two or more, half have the highest
+bounds."""
 
 MOST_ENTRIES = 50_000
-"""Of the programs of boxes that are looked at together: a tenth of a second."""
+"""Maximum total entries of the programs of boxes evaluated together: a tenth of a second."""
 
 LEAST = 1e-10
-"""Share that stands for zero where structures are sought: one that a rare mixture may have."""
+"""The share that replaces zero when structures are decoded: a rare mixture may have it."""
 
 
 class ChordBox(NamedTuple):
-    """A box of parameters, and where its program starts."""
+    """A box of parameters, and the initial basis of its program."""
 
     bounds: FloatArray
     """(2 M,) lower, then upper bounds."""
     basis: Basis | None
-    """That of the parent's solution."""
+    """The basis of the solution of the parent."""
 
 
 class ChordSpace(BoxSpace[ChordBox]):
-    """What a search asks about boxes; its answers are counts.
+    """The search space of the chord relaxation; answers are counts.
 
-    It can be pickled, and looked at from many threads.
+    It can be pickled, and used by several threads at once.
 
     Parameters
     ----------
     corpus
         The sentences.
     gap
-        Of the search.
+        The gap of the search.
     constraint
-        What counts satisfy, or None. The bounds cover unequal structures for equal sentences.
+        A constraint on the counts, or None. The bounds include different structures for equal
+        sentences.
 
     Raises
     ------
@@ -64,7 +66,7 @@ class ChordSpace(BoxSpace[ChordBox]):
     def __init__(
         self, corpus: Corpus, gap: float, *, constraint: CountConstraint | None = None
     ) -> None:
-        highspy_module()  # which is missing now rather than in the first look
+        highspy_module()  # fails here if missing, rather than during the search
         self._corpus, self._gap, self._constraint = corpus, gap, constraint
         self._totals = totals(corpus)
         self._first_box = first_box(corpus, self._totals)
@@ -76,7 +78,7 @@ class ChordSpace(BoxSpace[ChordBox]):
         return ChordBox(self._first_box, None)
 
     def pack(self, nodes: Sequence[ChordBox]) -> Arrays:
-        """Return boxes as arrays; one without a basis gets that of the slacks."""
+        """Return boxes as arrays; a box without a basis gets the slack basis."""
         slack = self._program.slack_basis
         statuses = [(node.basis or slack).statuses() for node in nodes]
         return {
@@ -86,7 +88,7 @@ class ChordSpace(BoxSpace[ChordBox]):
         }
 
     def unpack(self, arrays: Mapping[str, npt.NDArray[Any]]) -> list[ChordBox]:
-        """Return the boxes that `pack` was given."""
+        """Return the boxes that `pack` packed."""
         like = self.pack([self.root()])
         for name, one in like.items():
             rows = arrays[name]
@@ -99,7 +101,7 @@ class ChordSpace(BoxSpace[ChordBox]):
         ]
 
     def look(self, nodes: Sequence[ChordBox], score: float) -> list[Look[ChordBox, FloatArray]]:
-        """Bound boxes, and divide those whose bound is too high."""
+        """Bound boxes, and divide those that are not pruned."""
         solver = self._program.solver()
         return [self._look(solver, node, score) for node in nodes]
 
@@ -127,7 +129,7 @@ class ChordSpace(BoxSpace[ChordBox]):
         return Look(solution.bound, children)
 
     def _structures(self, f: FloatArray, solution: LinearSolution) -> FloatArray:
-        """Return the counts of the best structures under the shares of the program's solution."""
+        """Return the counts of the best structures under the shares of the solution."""
         model = self._corpus.model
         scores = np.log(np.maximum(model.normalised(f), LEAST))
         if self._constraint is not None:

@@ -39,24 +39,24 @@ __all__ = ["induce"]
 TABLE, JSON = "table", "json"
 
 NOT_PROVED = 3
-"""Exit code where a search ended without a proof."""
+"""Exit code of a search without a proof."""
 
 FIRST_PARSES = 6
-"""Sentences of a picture, unless it is said how many."""
+"""Default number of trees in a plot."""
 
 PAUSE = 1.0
-"""Seconds between two lines for a terminal, at least."""
+"""Minimum seconds between two progress messages."""
 
 
 class _Number(click.FloatRange):
-    """A range of numbers, which leaves out NaN and infinity."""
+    """A range of finite numbers."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
-            self.fail(f"{value} is no finite number.", param, ctx)
+            self.fail(f"{value} is not a finite number.", param, ctx)
         return number
 
 
@@ -70,25 +70,27 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     type=click.Choice(list(METHODS)),
     default=SEARCH,
     show_default=True,
-    help="Branch and bound to a proved optimum, or expectation maximisation: of the best trees, of "
-    "all trees, or of a sparse distribution over trees.",
+    help="Branch and bound to a proved optimum, or expectation maximisation over the best trees, "
+    "all trees, or a sparse distribution over trees.",
 )
 @click.option(
     "--max-words",
     type=click.IntRange(1),
     default=10,
     show_default=True,
-    help="Longer sentences are left out; punctuation does not count.",
+    help="Skip longer sentences; punctuation does not count.",
 )
 @click.option(
     "--min-words",
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Shorter sentences are left out.",
+    help="Skip shorter sentences.",
 )
 @click.option(
-    "--sentences", type=click.IntRange(1), help="The first so many of them.  [default: all]"
+    "--sentences",
+    type=click.IntRange(1),
+    help="Number of sentences to use, from the first.  [default: all]",
 )
 @click.option("--punctuation", is_flag=True, help="Keep punctuation.")
 @click.option(
@@ -96,14 +98,14 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     type=click.Choice(["none", "universal"]),
     default="none",
     show_default=True,
-    help="Whether a share of all arcs has to be among the universal rules.",
+    help="Whether a share of all arcs must follow the universal rules.",
 )
 @click.option(
     "--share",
     type=_Number(0.0, 1.0),
     default=0.75,
     show_default=True,
-    help="With --constraints universal: that share.",
+    help="With --constraints universal: the share of arcs.",
 )
 @click.option(
     "--max-time",
@@ -115,110 +117,113 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     type=_Number(0.0),
     default=0.01,
     show_default=True,
-    help="With --method search: how near to the bound is good enough, relative to the objective.",
+    help="With --method search: relative gap between objective and bound at which the search "
+    "stops.",
 )
 @click.option(
     "--relaxation",
     type=click.Choice(list(RELAXATIONS)),
     default="lagrangian",
     show_default=True,
-    help="With --method search: what bounds a box.",
+    help="With --method search: the relaxation that bounds a box.",
 )
 @click.option(
     "--restarts",
     type=click.IntRange(1),
-    help="Starts of expectation maximisation, which a search begins with, too.  [default: as many "
-    "as the time allows, without a limit 10; a search knows when more do not pay]",
+    help="Restarts of expectation maximisation, also of the first phase of a search.  [default: as "
+    "many as the time allows, without a limit 10; a search chooses the number]",
 )
 @click.option(
     "--smoothing",
     type=_Number(0.0),
     default=0.1,
     show_default=True,
-    help="Added to all counts by expectation maximisation.",
+    help="Constant added to all counts in expectation maximisation.",
 )
 @click.option(
     "--temperature",
     type=_Number(0.0, min_open=True),
     default=1.0,
     show_default=True,
-    help="With --method sparsemap-em: how widely trees are spread.",
+    help="With --method sparsemap-em: temperature of the distribution over trees.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of random numbers."
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of random numbers."
 )
 @click.option(
     "--workers",
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="With --method search: processes that bound boxes.",
+    help="With --method search: number of worker processes.",
 )
 @click.option(
     "--checkpoint",
     type=FILE,
-    help="With --method search: file in which the search is kept, and from which it goes on.",
+    help="With --method search: file to which the search is saved, and from which it is resumed.",
 )
-@click.option("--out", type=FILE, help="File for the grammar, as JSON.")
+@click.option("--out", type=FILE, help="File for the grammar as JSON.")
 @click.option(
     "--output",
     "form",
     type=click.Choice([TABLE, JSON]),
-    help="Form of the answer.  [default: table on a terminal, else json]",
+    help="Output format.  [default: table on a terminal, else json]",
 )
-@click.option("--parses", type=click.IntRange(0), help="Print the trees of so many sentences.")
 @click.option(
-    "--draw", type=FILE, help=f"File for a picture of trees, {FIRST_PARSES} or as --parses says."
+    "--parses", type=click.IntRange(0), help="Number of sentences whose trees are printed."
+)
+@click.option(
+    "--draw", type=FILE, help=f"File for a plot of trees, of --parses sentences or {FIRST_PARSES}."
 )
 @click.option(
     "--trace",
     type=FILE,
-    help="File for a picture of the objective over time, and of the bound where there is one.",
+    help="File for a plot of the objective over time, and of the bound if there is one.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing on the way.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress messages.")
 def induce(corpus: Path, **given: Any) -> None:
     """Induce a dependency grammar from the tags in CORPUS.
 
-    CORPUS is a CoNLL-U file, plain or compressed (.gz). Its universal tags are what the dependency
-    model with valence is trained on, without punctuation; its heads, if it has any, are used for
-    nothing but the accuracy.
+    CORPUS is a CoNLL-U file, plain or compressed (.gz). The dependency model with valence is
+    trained on its universal tags, without punctuation; its heads, if any, are used only to compute
+    the accuracy.
 
-    A search ends when the bound is near enough: then no parameters and trees are more likely. On
-    a limit of time, or Ctrl-C, the best so far and its bound are printed. A bound of 0 is void: it
-    says only that probabilities are at most one. Corpora of a few short sentences over few tags can
-    be proved.
+    A search ends when the gap between objective and bound is small enough: then no parameters and
+    trees are more likely. After a time limit or Ctrl-C, the best result so far and its bound are
+    printed. A bound of 0 is void: it says only that probabilities are at most one. Proofs are
+    possible for corpora of a few short sentences over few tags.
 
-    JSON has the status (PROVED, or FOUND without a proof), the objective, the bound, the gap
-    relative to the objective, nodes and seconds; null stands for what the method does not have.
+    JSON contains the status (PROVED, or FOUND without a proof), the objective, the bound, the gap
+    relative to the objective, nodes and seconds; null marks values that the method does not have.
 
     The exit code is 0, or 3 if a search ended without a proof. It is 1 if a file cannot be read,
-    trained on or written, and 2 if the command is wrong.
+    used for training or written, and 2 for a usage error.
     """
-    asked = _Asked(**given)
-    _check(asked)
-    figures = _figures(asked)
-    with _told_in_words():
-        sentences = _read(corpus, asked)
+    arguments = _Arguments(**given)
+    _check(arguments)
+    figures = _figures(arguments)
+    with _errors_as_messages():
+        sentences = _read(corpus, arguments)
         tagged = tag_corpus(sentences)
-        narration = _Narration(not asked.quiet and _is_terminal(sys.stderr))
+        narration = _ProgressPrinter(not arguments.quiet and _is_terminal(sys.stderr))
         narration.begin(corpus, tagged)
-        found = induce_by(tagged, asked.method, _options(asked, tagged), narration.hear)
+        found = induce_by(tagged, arguments.method, _options(arguments, tagged), narration.hear)
     narration.end(found)
     answer = Report(sentences, tagged, found)
-    kept = _kept(asked.out, answer)
-    form = asked.form or (TABLE if _is_terminal(sys.stdout) else JSON)
-    n_parses, encoding = asked.parses or 0, getattr(sys.stdout, "encoding", None)
+    kept = _write_grammar(arguments.out, answer)
+    form = arguments.form or (TABLE if _is_terminal(sys.stdout) else JSON)
+    n_parses, encoding = arguments.parses or 0, getattr(sys.stdout, "encoding", None)
     click.echo(answer.text(n_parses, encoding) if form == TABLE else answer.json(n_parses))
     if kept is not None:
-        raise click.ClickException(f"--out {asked.out}: {kept}")
+        raise click.ClickException(f"--out {arguments.out}: {kept}")
     if figures is not None:
-        with _told_in_words():
-            _draw(figures, asked, answer)
+        with _errors_as_messages():
+            _draw(figures, arguments, answer)
     if found.certified is not None and not found.is_proved:
         raise SystemExit(NOT_PROVED)
 
 
-class _Asked(NamedTuple):
+class _Arguments(NamedTuple):
     """The options of the command."""
 
     method: str
@@ -254,12 +259,12 @@ ONLY_WITH = {
     "temperature": ("method", ("sparsemap-em",)),
     "share": ("constraints", ("universal",)),
 }
-"""Options that mean something with some values of another option alone."""
+"""Options that apply only with certain values of another option."""
 
 
 @contextmanager
-def _told_in_words() -> Iterator[None]:
-    """End the command with an error's words, which say all, and exit code 1."""
+def _errors_as_messages() -> Iterator[None]:
+    """Print errors as messages without a traceback, and exit with code 1."""
     try:
         yield
     except (OSError, ValueError, ModuleNotFoundError) as error:
@@ -270,33 +275,38 @@ def _is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
-def _check(asked: _Asked) -> None:
-    """Refuse options that mean nothing, and files that cannot be written, before the training."""
+def _check(arguments: _Arguments) -> None:
+    """Validate options and output files before the training."""
     context = click.get_current_context()
     for name, (other, values) in ONLY_WITH.items():
         given = context.get_parameter_source(name) is not ParameterSource.DEFAULT
-        if given and getattr(asked, other) not in values:
+        if given and getattr(arguments, other) not in values:
             raise click.UsageError(
-                f"--{name} goes with --{other} {' or '.join(values)}; got --{other} "
-                f"{getattr(asked, other)}."
+                f"--{name} requires --{other} {' or '.join(values)}; got --{other} "
+                f"{getattr(arguments, other)}."
             )
-    if asked.min_words > asked.max_words:
+    if arguments.min_words > arguments.max_words:
         raise click.UsageError(
-            f"--min-words: got {asked.min_words}; expected at most --max-words, {asked.max_words}."
+            f"--min-words: got {arguments.min_words}; expected at most --max-words, "
+            f"{arguments.max_words}."
         )
     for name in ("out", "draw", "trace", "checkpoint"):
-        path: Path | None = getattr(asked, name)
+        path: Path | None = getattr(arguments, name)
         if path is None:
             continue
         if not path.parent.is_dir():
-            raise click.BadParameter(f"{path}: there is no such folder.", param_hint=f"--{name}")
+            raise click.BadParameter(
+                f"{path}: the folder does not exist. Create it first.", param_hint=f"--{name}"
+            )
         if not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise click.BadParameter(f"{path}: may not be written.", param_hint=f"--{name}")
+            raise click.BadParameter(
+                f"{path}: no permission to write. Choose another file.", param_hint=f"--{name}"
+            )
 
 
-def _figures(asked: _Asked) -> ModuleType | None:
-    """Return the module that draws, without a display, if it can draw into the files asked for."""
-    pictures = {"--draw": asked.draw, "--trace": asked.trace}
+def _figures(arguments: _Arguments) -> ModuleType | None:
+    """Return the plotting module, without a display, after checking that it can write the files."""
+    pictures = {"--draw": arguments.draw, "--trace": arguments.trace}
     if not any(pictures.values()):
         return None
     try:
@@ -315,43 +325,43 @@ def _figures(asked: _Asked) -> ModuleType | None:
     return figures
 
 
-def _read(path: Path, asked: _Asked) -> list[TaggedSentence]:
-    found = read_conllu(path, max_words=asked.max_words, punctuation=asked.punctuation)
-    long_enough = (sentence for sentence in found if len(sentence) >= asked.min_words)
-    sentences = list(itertools.islice(long_enough, asked.sentences))
+def _read(path: Path, arguments: _Arguments) -> list[TaggedSentence]:
+    found = read_conllu(path, max_words=arguments.max_words, punctuation=arguments.punctuation)
+    long_enough = (sentence for sentence in found if len(sentence) >= arguments.min_words)
+    sentences = list(itertools.islice(long_enough, arguments.sentences))
     if not sentences:
         raise ValueError(
-            f"{path}: got no sentences of {asked.min_words} to {asked.max_words} words; expected "
-            "at least one. Change --min-words and --max-words, or keep --punctuation."
+            f"{path}: got no sentences of {arguments.min_words} to {arguments.max_words} words; "
+            "expected at least one. Change --min-words and --max-words, or keep --punctuation."
         )
     return sentences
 
 
-def _options(asked: _Asked, corpus: Corpus) -> Options:
+def _options(arguments: _Arguments, corpus: Corpus) -> Options:
     more = {
-        "relaxation": asked.relaxation,
-        "checkpoint": asked.checkpoint,
-        "executor": None if asked.workers == 1 else asked.workers,
+        "relaxation": arguments.relaxation,
+        "checkpoint": arguments.checkpoint,
+        "executor": None if arguments.workers == 1 else arguments.workers,
     }
     return Options(
-        asked.max_time,
-        asked.gap,
-        asked.restarts,
-        asked.seed,
-        asked.smoothing,
-        asked.temperature,
-        None if asked.constraints == "none" else _universal(corpus, asked.share),
+        arguments.max_time,
+        arguments.gap,
+        arguments.restarts,
+        arguments.seed,
+        arguments.smoothing,
+        arguments.temperature,
+        None if arguments.constraints == "none" else _universal(corpus, arguments.share),
         more,
     )
 
 
 def _universal(corpus: Corpus, share: float) -> CountConstraint:
-    """Return the universal rules.
+    """Return the constraint of the universal rules.
 
     Raises
     ------
     ValueError
-        If the tags are others, or so large a share is out of reach.
+        If the tags are not universal, or no trees reach the share.
     """
     model = corpus.model
     assert isinstance(model, DependencyModelWithValence)
@@ -359,21 +369,21 @@ def _universal(corpus: Corpus, share: float) -> CountConstraint:
     if unknown:
         raise ValueError(
             f"--constraints universal: got the tag {unknown[0]!r}; expected the universal tags, "
-            f"which the rules are about: {', '.join(UNIVERSAL_TAGS)}."
+            f"which the rules require: {', '.join(UNIVERSAL_TAGS)}."
         )
     rules = universal_rules(corpus, 0.0)
     lengths = [len(sentence) for sentence in corpus.sentences]
     most = viterbi(corpus, rules.weights)[0] / float(corpus.multiplicity @ lengths)
     if share > most:
         raise ValueError(
-            f"--share: got {share}; expected at most {math.floor(1e4 * most) / 1e4}, which is what "
-            "trees of these sentences reach. Lower it, or leave fragments out with --min-words."
+            f"--share: got {share}; expected at most {math.floor(1e4 * most) / 1e4}, the maximum "
+            "for trees of these sentences. Lower it, or exclude fragments with --min-words."
         )
     return universal_rules(corpus, share)
 
 
-def _kept(out: Path | None, answer: Report) -> OSError | None:
-    """Write the grammar; return why it could not be, since the answer is still to be printed."""
+def _write_grammar(out: Path | None, answer: Report) -> OSError | None:
+    """Write the grammar; return any error, since the answer is still to be printed."""
     if out is None:
         return None
     try:
@@ -386,13 +396,13 @@ def _kept(out: Path | None, answer: Report) -> OSError | None:
     return None
 
 
-def _draw(figures: ModuleType, asked: _Asked, answer: Report) -> None:
-    if asked.trace is not None:
+def _draw(figures: ModuleType, arguments: _Arguments, answer: Report) -> None:
+    if arguments.trace is not None:
         rows = [moment[:3] for moment in answer.found.history]
-        _save(figures.bounds(rows).figure, asked.trace)
-    if asked.draw is not None:
-        n = asked.parses or FIRST_PARSES
-        _save(figures.trees(answer.sentences[:n], answer.trees[:n]), asked.draw)
+        _save(figures.bounds(rows).figure, arguments.trace)
+    if arguments.draw is not None:
+        n = arguments.parses or FIRST_PARSES
+        _save(figures.trees(answer.sentences[:n], answer.trees[:n]), arguments.draw)
 
 
 def _save(figure: Any, path: Path) -> None:
@@ -402,33 +412,33 @@ def _save(figure: Any, path: Path) -> None:
         raise OSError(f"{path}: {error}") from error
 
 
-class _Narration:
-    """Tells a terminal how far the training is."""
+class _ProgressPrinter:
+    """Prints the progress of the training on a terminal."""
 
     def __init__(self, aloud: bool) -> None:
         self._aloud, self._said = aloud, -math.inf
 
     def begin(self, path: Path, corpus: Corpus) -> None:
-        """Tell of the corpus."""
+        """Print a summary of the corpus."""
         self._say(
             f"{path}: {corpus.n_sentences} sentences, {len(corpus.sentences)} of them different; "
             f"{corpus.model.n_parameters} parameters"
         )
 
     def hear(self, moment: Moment, n: int) -> None:
-        """Tell of better results, from time to time."""
+        """Print better results from time to time."""
         if time.monotonic() - self._said < PAUSE:
             return
         self._said = time.monotonic()
         bounded = math.isfinite(moment.bound)
-        bound = f"none above {moment.bound:.6f}, " if bounded else ""
+        bound = f"bound {moment.bound:.6f},  " if bounded else ""
         what = "boxes" if bounded else "steps"
         self._say(f"best {moment.objective:.6f}, {bound}{n} {what}, {moment.seconds:.1f} s")
 
     def end(self, found: Induced) -> None:
-        """Tell how it ended."""
+        """Print how the training ended."""
         if found.interrupted:
-            self._say("Ctrl-C ended the training; this is the best so far.")
+            self._say("Ctrl-C ended the training; this is the best result so far.")
 
     def _say(self, words: str) -> None:
         if self._aloud:

@@ -21,10 +21,10 @@ PUNCTUATION = "PUNCT"
 """The universal tag of punctuation."""
 
 LONGEST_LINE = 1 << 20
-"""Bytes. A file without line ends is refused before it fills the memory."""
+"""Maximum bytes of a line, so that a file without line ends does not exhaust the memory."""
 
 LONGEST_SENTENCE = 10_000
-"""Words. A file without empty lines between sentences is refused likewise."""
+"""Maximum words of a sentence, so that a file without empty lines does not exhaust the memory."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class TaggedSentence:
     words: tuple[str, ...]
     tags: tuple[str, ...]
     heads: tuple[int, ...] | None
-    """Numbers of words from 0, -1 for the root; None where the file does not say."""
+    """Indices of words from 0, -1 for the root; None if the file has no heads."""
 
     def __len__(self) -> int:
         return len(self.tags)
@@ -53,18 +53,18 @@ def read_conllu(
     path
         The file.
     max_words
-        Longer sentences are left out, or None. Punctuation that is removed does not count.
+        Longer sentences are skipped; None for no limit. Removed punctuation does not count.
     punctuation
-        Whether punctuation stays. Where it is removed, its dependents go to its nearest remaining
-        ancestor; if there is none, the first of them becomes the root and head of the others. A
-        sentence of punctuation alone is left out.
+        Whether to keep punctuation. If it is removed, its dependents are attached to its nearest
+        remaining ancestor; if there is none, the first of them becomes the root and the head of the
+        others. A sentence of only punctuation is skipped.
 
     Raises
     ------
     ValueError
-        If the file is not CoNLL-U; the message says in which line.
+        If the file is not CoNLL-U; the message names the line.
     OSError
-        If it cannot be read.
+        If the file cannot be read.
     """
     path = Path(path)
     limit = LONGEST_SENTENCE if max_words is None else checked_count("max_words", max_words)
@@ -114,7 +114,7 @@ def _lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, str]]:
 
 
 def _blocks(path: Path, lines: Iterator[tuple[int, str]]) -> Iterator[list[_Row]]:
-    """Yield the rows of every sentence's words."""
+    """Yield the rows of the words of every sentence."""
     rows: list[_Row] = []
     for number, line in lines:
         if not line.strip():
@@ -137,7 +137,7 @@ def _blocks(path: Path, lines: Iterator[tuple[int, str]]) -> Iterator[list[_Row]
 
 
 def _row(path: Path, number: int, line: str, expected: int) -> _Row | None:
-    """Return a line's word; None for a multiword token or an empty node."""
+    """Return the word of a line; None for a multiword token or an empty node."""
     columns = line.split("\t")
     if len(columns) != 10:
         _refuse(
@@ -179,7 +179,7 @@ def _heads(path: Path, rows: list[_Row]) -> list[int] | None:
     Raises
     ------
     ValueError
-        If a head is no word of the sentence, or words are their own ancestors.
+        If a head is not a word of the sentence, or the heads have a cycle.
     """
     heads: list[int] = []
     for row in rows:
@@ -206,7 +206,7 @@ def _heads(path: Path, rows: list[_Row]) -> list[int] | None:
 
 
 def _without(heads: list[int], keep: list[bool]) -> list[int]:
-    """Return the heads of the words that stay, numbered anew."""
+    """Return the heads of the remaining words, renumbered."""
     number, n = [], 0
     for stays in keep:
         number.append(n)

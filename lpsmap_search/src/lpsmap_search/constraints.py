@@ -1,4 +1,4 @@
-"""Constraints on the counts of structures, and E-steps that respect them."""
+"""Constraints on the counts of structures, and constrained E-steps."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ __all__ = [
 ]
 
 ExpectationStep = Callable[[FloatArray], tuple[float, FloatArray]]
-"""What an E-step is: of scores, a value and counts, which are its gradient."""
+"""An E-step: a function of scores that returns a value and counts, its gradient."""
 
-ROUNDING = 1e-9
-"""By how much of their size sums of counts may miss a constraint."""
+CONSTRAINT_TOLERANCE = 1e-9
+"""Relative tolerance on the weighted counts of a constraint."""
 
-SLACK = 1e-4
-"""Share by which expected counts may exceed what a constraint asks for, where they need not."""
+EXCESS_TOLERANCE = 1e-4
+"""Relative excess of a constraint at which the search for a multiplier stops."""
 
 MOST_CUTS = 100
-"""Steps of the search for a multiplier; the interval halves in each, or better."""
+"""Maximum steps of the search for a multiplier; each at least halves the interval."""
 
 UNIVERSAL_TAGS = (
     *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
@@ -56,30 +56,30 @@ tags: nouns are NOUN and PROPN, articles DET, prepositions ADP."""
 
 @dataclass(frozen=True)
 class CountConstraint:
-    """A lower bound of a linear function of the counts, ``<weights, counts> >= least``.
+    """A lower bound on a linear function of the counts, ``<weights, counts> >= least``.
 
-    For structures of a corpus it limits their counts, for distributions over structures their
-    expected counts (Gormley & Eisner 2013, section 4.4; Ganchev et al. 2010).
+    It applies to the counts of structures of a corpus, or to the expected counts of distributions
+    over structures (Gormley & Eisner 2013, section 4.4; Ganchev et al. 2010).
     """
 
     weights: FloatArray
     """(M,) nonnegative weights of the parameters."""
     least: float
-    """What the weighted counts of all sentences have to reach."""
+    """The lower bound on the weighted counts of all sentences."""
 
     def excess(self, counts: FloatArray) -> float:
         """Return ``<weights, counts> - least``."""
         return float(self.weights @ counts) - self.least
 
     def holds(self, counts: FloatArray) -> bool:
-        """Return whether counts satisfy the constraint, up to rounding."""
-        return self.excess(counts) >= -ROUNDING * max(1.0, self.least)
+        """Return whether counts satisfy the constraint, up to rounding errors."""
+        return self.excess(counts) >= -CONSTRAINT_TOLERANCE * max(1.0, self.least)
 
 
 def universal_rules(corpus: Corpus, share: float = 0.75) -> CountConstraint:
-    """Return that a share of all arcs is among the universal rules of Naseem et al. (2010).
+    """Return the constraint that a share of arcs follows the universal rules (Naseem et al. 2010).
 
-    The arcs of the root count. The rules (Table 1), over universal tags: the root takes AUX or
+    Arcs of the root are included. The rules (Table 1), over universal tags: the root takes AUX or
     VERB; a VERB takes NOUN, PROPN, PRON, ADV or VERB; AUX takes VERB; NOUN and PROPN take ADJ, DET,
     NOUN, PROPN or NUM; ADP takes NOUN or PROPN; ADJ takes ADV. Their nouns are here NOUN and PROPN,
     their articles DET, their prepositions ADP. In Universal Dependencies, auxiliaries and
@@ -90,12 +90,12 @@ def universal_rules(corpus: Corpus, share: float = 0.75) -> CountConstraint:
     corpus
         Sentences under a `DependencyModelWithValence` over universal tags.
     share
-        How many of the arcs at least, 0 to 1.
+        The minimum share of the arcs, 0 to 1.
 
     Raises
     ------
     TypeError
-        If the model is another one.
+        If the model is of another type.
     ValueError
         If the share is out of range, or no trees reach it.
     """
@@ -117,13 +117,13 @@ def universal_rules(corpus: Corpus, share: float = 0.75) -> CountConstraint:
 
 
 def checked_constraint(corpus: Corpus, constraint: CountConstraint) -> CountConstraint:
-    """Return a constraint that structures of a corpus can satisfy.
+    """Validate that structures of a corpus can satisfy a constraint.
 
     Raises
     ------
     ValueError
         If its weights are not of shape (M,), one is negative, NaN or infinite, or no structures
-        reach what it asks for.
+        reach the lower bound.
     """
     n = corpus.model.n_parameters
     weights: npt.NDArray[np.float64] = np.asarray(constraint.weights, dtype=np.float64)
@@ -133,13 +133,15 @@ def checked_constraint(corpus: Corpus, constraint: CountConstraint) -> CountCons
             "parameter."
         )
     if not (np.isfinite(weights).all() and (weights >= 0.0).all()):
-        raise ValueError("constraint: weights has a negative number or none; expected 0 or more.")
+        raise ValueError(
+            "constraint: weights has a negative, infinite or NaN entry; expected 0 or more."
+        )
     checked = CountConstraint(weights, float(constraint.least))
     most, counts = viterbi(corpus, weights)
     if not checked.holds(counts):
         raise ValueError(
-            f"constraint: least is {checked.least}; expected at most {most}, which is what the "
-            "structures of the corpus reach."
+            f"constraint: least is {checked.least}; expected at most {most}, the maximum over "
+            "structures of the corpus."
         )
     return checked
 
@@ -152,27 +154,27 @@ def constrained(e_step: ExpectationStep, constraint: CountConstraint) -> Expecta
 
         D(x) = max { <scores + x weights, counts> + R } - x least,   x >= 0
 
-    which is convex; its slope is the constraint's excess. Tangents of D on both sides of its
-    minimum meet at the next multiplier to try, until the smallest multiplier is found at which the
-    constraint holds. For a linear D between two structures, as of Viterbi EM, this is exact after
-    finitely many steps; where D is smooth, the interval halves or better, and the end is an excess
-    of at most ``SLACK * least``. The value returned is that of the counts returned, without the
-    multiplier. Expected counts are optimal then. The structures of Viterbi EM are the most likely
-    ones that satisfy the constraint if they satisfy it with equality or without the multiplier, and
-    otherwise fall short of them by no more than ``x * excess``.
+    which is convex; its slope is the excess of the constraint. The next multiplier to try is the
+    intersection of tangents of D on both sides of its minimum, until the smallest multiplier is
+    found at which the constraint holds. If D is piecewise linear, as in Viterbi EM, this is exact
+    after finitely many steps; if D is smooth, each step at least halves the interval, and the
+    search stops at an excess of at most ``EXCESS_TOLERANCE * least``. The returned value is that of
+    the returned counts, without the multiplier. Expected counts are then optimal. The structures of
+    Viterbi EM are optimal if they satisfy the constraint with equality or without the multiplier;
+    otherwise they are at most ``x * excess`` below the optimum.
 
     Parameters
     ----------
     e_step
-        Of scores, the maximum and the counts that attain it.
+        A function of scores that returns the maximum and the counts that attain it.
     constraint
-        What counts have to satisfy.
+        The constraint on the counts.
     """
     return _Constrained(e_step, constraint)
 
 
 class _Constrained:
-    """A constrained E-step, which begins near the multiplier that it ended at last."""
+    """A constrained E-step; it starts near the last multiplier."""
 
     def __init__(self, e_step: ExpectationStep, constraint: CountConstraint) -> None:
         self._e_step, self._constraint, self._last = e_step, constraint, 1.0
@@ -195,7 +197,7 @@ class _Constrained:
         return _Tangent(x, value, counts, self._constraint.excess(counts), self._constraint.least)
 
     def _bracket(self, scores: FloatArray, below: _Tangent) -> tuple[_Tangent, _Tangent] | None:
-        """Return multipliers that are too small and large enough; None if none is large enough."""
+        """Return a multiplier that is too small and one that is large enough, or None."""
         x = self._last
         largest = 1e6 * max(1.0, float(np.abs(scores[np.isfinite(scores)]).max(initial=0.0)))
         while True:
@@ -209,7 +211,7 @@ class _Constrained:
     def _narrow(self, scores: FloatArray, below: _Tangent, above: _Tangent) -> _Tangent:
         """Return the smallest multiplier found at which the constraint holds."""
         for _ in range(MOST_CUTS):
-            if above.excess <= SLACK * self._constraint.least:
+            if above.excess <= EXCESS_TOLERANCE * self._constraint.least:
                 break
             x = below.meets(above)
             if not below.x < x < above.x:
@@ -219,14 +221,14 @@ class _Constrained:
                 above = between
             else:
                 below = between
-            if between.dual <= on_both + ROUNDING * abs(on_both):
+            if between.dual <= on_both + CONSTRAINT_TOLERANCE * abs(on_both):
                 break
         return above
 
 
 @dataclass(frozen=True)
 class _Tangent:
-    """Of the dual function at a multiplier x."""
+    """The tangent of the dual function at a multiplier x."""
 
     x: float
     value: float
@@ -236,13 +238,13 @@ class _Tangent:
 
     @property
     def dual(self) -> float:
-        """The dual function's value."""
+        """The value of the dual function."""
         return self.value - self.x * self.least
 
     def at(self, x: float) -> float:
-        """Return the tangent's value at another multiplier."""
+        """Return the value of the tangent at another multiplier."""
         return self.dual + (x - self.x) * self.excess
 
     def meets(self, other: _Tangent) -> float:
-        """Return where two tangents meet."""
+        """Return the multiplier at which two tangents intersect."""
         return (self.at(0.0) - other.at(0.0)) / (other.excess - self.excess)

@@ -1,4 +1,4 @@
-"""A corpus under a model, as flat arrays for compiled code."""
+"""A corpus under a model, as flat arrays for kernels."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ __all__ = ["Corpus", "Derivations"]
 
 
 class Derivations(NamedTuple):
-    """The hypergraphs of all sentences behind each other.
+    """The concatenated hypergraphs of all sentences.
 
-    Item i of a sentence is number i in its stretch of items, which begins with an item 0 for no
-    tail.
+    The items of a sentence are contiguous; its first item stands for a missing tail.
     """
 
     first_item: IntArray
     """(S + 1,) where each sentence's items begin."""
     first_edge: IntArray
-    """One for each item, and the end: item i derives from ``first_edge[i]`` to the next."""
+    """For each item, its first hyperedge, and at the end the number of hyperedges."""
     tails: IndexArray
-    """(2 E,) the items that each hyperedge joins, among all."""
+    """(2 E,) the two tails of each hyperedge, as global items."""
     first_use: IntArray
     """(E + 1,) hyperedge e uses ``uses[first_use[e] : first_use[e + 1]]``."""
     uses: IntArray
     """Parameters."""
     multiplicity: FloatArray
-    """(S,) how often each sentence is in the corpus."""
+    """(S,) the number of occurrences of each sentence."""
     kind: IndexArray
-    """(E,) hyperedges of a kind use the same parameters, so that kernels score them once."""
+    """(E,) the kind of each hyperedge: hyperedges of a kind use the same parameters and share a
+    score."""
     first_of_kind: IntArray
     """(K + 1,) kind k uses ``uses_of_kind[first_of_kind[k] : first_of_kind[k + 1]]``."""
     uses_of_kind: IntArray
@@ -44,14 +44,14 @@ class Derivations(NamedTuple):
 
 
 class Corpus:
-    """Sentences under a model. Equal sentences are merged: some optimum parses them alike.
+    """Sentences under a model. Equal sentences are merged: some optimum gives them equal parses.
 
     Parameters
     ----------
     model
         The model.
     sentences
-        Sequences of the model's symbols.
+        Sequences of symbols of the model.
 
     Raises
     ------
@@ -63,7 +63,7 @@ class Corpus:
     sentences
         The different sentences, encoded, in the order of their first occurrence.
     multiplicity
-        How often each occurs.
+        The number of occurrences of each.
     derivations
         Their hypergraphs, for kernels.
     """
@@ -80,12 +80,12 @@ class Corpus:
 
     @property
     def n_sentences(self) -> int:
-        """Number of sentences, repeated ones included."""
+        """Number of sentences, including repetitions."""
         return int(self.multiplicity.sum())
 
 
-class _Counting(HypergraphBuilder):
-    """Takes hyperedges without the slots that they name."""
+class _SlotlessBuilder(HypergraphBuilder):
+    """A builder that ignores the slots of hyperedges."""
 
     def edge(
         self,
@@ -107,7 +107,7 @@ class _Counting(HypergraphBuilder):
 
 
 def _hypergraph(model: CountModel, sentence: tuple[int, ...]) -> Hypergraph:
-    build = _Counting((0,), model.n_parameters)
+    build = _SlotlessBuilder((0,), model.n_parameters)
     return build.finish(model.hypergraph(sentence, build))
 
 
@@ -137,7 +137,7 @@ def _joined(hypergraphs: Sequence[Hypergraph], multiplicity: IntArray) -> Deriva
 
 
 def _kinds(first_use: IntArray, uses: IntArray) -> tuple[IndexArray, IntArray, IntArray]:
-    """Return the kind of each hyperedge, and what the kinds use."""
+    """Return the kind of each hyperedge, and the parameters of each kind."""
     sizes = np.diff(first_use)
     padded = np.full((len(sizes), int(sizes.max(initial=0))), -1, dtype=np.int64)
     padded[np.arange(padded.shape[1]) < sizes[:, None]] = uses

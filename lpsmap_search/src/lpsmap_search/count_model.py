@@ -15,7 +15,7 @@ __all__ = ["CountModel"]
 
 
 class CountModel(abc.ABC):
-    """A latent-variable model whose likelihood depends on counts of its parameters alone.
+    """A latent-variable model whose likelihood depends only on counts of its parameters.
 
     The parameters come in blocks of probabilities that sum to one. A sentence has many structures;
     a structure uses each parameter some number of times, and its probability is the product of the
@@ -25,7 +25,7 @@ class CountModel(abc.ABC):
     Parameters
     ----------
     blocks
-        For each block the names of its parameters. Parameters are numbered block by block.
+        For each block, the names of its parameters. Parameters are numbered block by block.
 
     Raises
     ------
@@ -57,7 +57,7 @@ class CountModel(abc.ABC):
 
     @abc.abstractmethod
     def encode(self, sentence: Sequence[Any]) -> tuple[int, ...]:
-        """Return the numbers of a sentence's symbols.
+        """Return the indices of a sentence's symbols.
 
         Raises
         ------
@@ -72,36 +72,35 @@ class CountModel(abc.ABC):
         Parameters
         ----------
         sentence
-            What `encode` returned.
+            The result of `encode`.
         build
             ``build.edge(head, tails, slots=..., additionals=...)`` adds a hyperedge. Its
-            ``additionals`` are the parameters that it uses, which it may repeat; its ``slots`` the
-            variables that it has on, see `variables_shape`.
+            ``additionals`` are the parameters that it uses, with repetitions; its ``slots`` are the
+            variables that it switches on, see `variables_shape`.
         """
 
     def variables_shape(self, sentence: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Return the shape of a sentence's variables, which are 0 or 1 in every structure.
+        """Return the shape of a sentence's binary variables.
 
-        Such as the arcs of a tree. SparseMAP prefers distributions whose marginals of these are
-        spread, see `sparse_counts`.
+        For example, the arcs of a tree. SparseMAP penalises the squared norm of their marginals,
+        see `sparse_counts`.
 
         Parameters
         ----------
         sentence
-            What `encode` returned.
+            The result of `encode`.
 
         Returns
         -------
         tuple or None
-            None, as here, stands for a variable for each hyperedge; `hypergraph` then names no
-            slots.
+            The default None means one variable for each hyperedge; `hypergraph` then has no slots.
         """
         return None
 
     def normalised(self, counts: FloatArray) -> FloatArray:
-        """Return the probabilities of greatest likelihood for some counts.
+        """Return the maximum-likelihood probabilities for counts.
 
-        A block without counts gets equal probabilities.
+        A block without counts is uniform.
 
         Parameters
         ----------
@@ -115,15 +114,15 @@ class CountModel(abc.ABC):
         return np.where(totals[self.block] > 0.0, shares, 1.0 / sizes[self.block])
 
     def sums(self, values: FloatArray) -> FloatArray:
-        """Return the sum of `values`, of shape (M,), over every block: (C,) numbers."""
+        """Return the (C,) sums of `values`, of shape (M,), over every block."""
         return np.add.reduceat(np.asarray(values, dtype=np.float64), self.first[:-1])
 
     def log_likelihood(self, counts: FloatArray) -> float:
-        """Return the largest log-likelihood that parameters give to structures of some counts.
+        """Return the maximum over parameters of the log-likelihood of structures with given counts.
 
-        The function ``G(f) = sum_m f_m log f_m - sum_c F_c log F_c``, where F_c is the sum of block
-        c: convex, and homogeneous of degree one. It is the objective of Viterbi training
-        (Gormley & Eisner 2013, Eq. 1) once the best parameters for the counts are put in.
+        This is ``G(f) = sum_m f_m log f_m - sum_c F_c log F_c``, where F_c is the sum of block c:
+        convex, and homogeneous of degree one. It is the objective of Viterbi training (Gormley &
+        Eisner 2013, Eq. 1) with the optimal parameters for the counts.
         """
         return float(_x_log_x(counts).sum() - _x_log_x(self.sums(counts)).sum())
 

@@ -20,14 +20,14 @@ _SIDES = {LEFT: "left", RIGHT: "right"}
 class DependencyModelWithValence(CountModel):
     """Projective dependency trees over tags (Klein & Manning 2004).
 
-    The root chooses the tag of the root word. Each word decides on either side whether it takes a
-    child there or stops, depending on its tag and on whether it has a child on that side already;
-    the tag of a child depends on the head's tag and the side.
+    The root generates the tag of the root word. On each side, every word decides whether to
+    generate another child or stop, depending on its tag and on whether it already has a child on
+    that side; the tag of a child depends on the tag of the head and the side.
 
     Parameters
     ----------
     tags
-        The T tags, in the order of their numbers.
+        The T tags, in the order of their indices.
 
     Raises
     ------
@@ -36,9 +36,9 @@ class DependencyModelWithValence(CountModel):
 
     Notes
     -----
-    There are ``2 T^2 + 9 T`` parameters in ``6 T + 1`` blocks: the root's tags; the children's tags
-    on the left of each tag, then on the right; then, for the left side and the right, for heads
-    without a child there and with one, for each tag: continue, stop.
+    There are ``2 T^2 + 9 T`` parameters in ``6 T + 1`` blocks: the tags of the root; the tags of
+    left children of each tag, then of right children; then continue and stop, for the left and
+    right side, for heads without and with a child on that side, and for each tag.
     """
 
     def __init__(self, tags: Sequence[str]) -> None:
@@ -59,7 +59,7 @@ class DependencyModelWithValence(CountModel):
         super().__init__(blocks)
 
     def encode(self, sentence: Sequence[str]) -> tuple[int, ...]:
-        """Return the numbers of a sentence's tags.
+        """Return the indices of a sentence's tags.
 
         Raises
         ------
@@ -85,17 +85,17 @@ class DependencyModelWithValence(CountModel):
         return spans.goal
 
     def variables_shape(self, sentence: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of a sentence's arcs, which are laid out as in `DMVTree`."""
+        """Return the shape of a sentence's arcs, with the layout of `DMVTree`."""
         return len(sentence), len(sentence)
 
     def arcs(self, heads: Mapping[str, Collection[str]]) -> IntArray:
-        """Return the parameters of arcs between tags, on either side, and of the root's arcs.
+        """Return the parameters of arcs between tags on both sides, and of arcs from the root.
 
         Parameters
         ----------
         heads
-            For each tag of a head, or ``"root"``, the tags of its dependents. Tags that the model
-            does not have are left out.
+            For each tag of a head, or ``"root"``, the tags of its dependents. Unknown tags are
+            ignored.
         """
         number = {tag: i for i, tag in enumerate(self.tags)}
         found = [number[tag] for tag in heads.get("root", ()) if tag in number]
@@ -110,7 +110,7 @@ class DependencyModelWithValence(CountModel):
     def tree_scores(
         self, sentences: Sequence[Sequence[str]], scores: FloatArray
     ) -> tuple[FloatTable, FloatTable, IntArray]:
-        """Return what `DMVTree` takes for sentences under scores of the parameters.
+        """Return the arguments of `DMVTree` for sentences, given scores of the parameters.
 
         Parameters
         ----------
@@ -127,7 +127,7 @@ class DependencyModelWithValence(CountModel):
         decisions
             (S, n, 2, 2, 2) scores of the decisions, zeros beyond a sentence.
         lengths
-            (S,) of the sentences.
+            (S,) lengths of the sentences.
         """
         rows = [np.array(self.encode(sentence), dtype=np.int64) for sentence in sentences]
         lengths = np.array([len(row) for row in rows], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Dependency trees whose heads score their decisions: a factor type."""
+"""A factor type: dependency trees with scores for the decisions of heads."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from lpsmap_search.half_spans import LEFT, RIGHT, half_spans
 __all__ = ["DMVTree"]
 
 DECISIONS = 8
-"""Of a word: on two sides, without a child there and with one, to continue or to stop."""
+"""Decisions of a word: on two sides, without and with a child there, continue or stop."""
 
 
 class DMVTree(DynamicProgram):
-    """Projective dependency trees of one root word, with the decisions of the valence model.
+    """Projective dependency trees with one root word, with the decisions of the valence model.
 
-    In the dependency model with valence (Klein & Manning 2004) every word decides on either side
-    whether it takes a child there or stops, depending on whether it has a child on that side
-    already. The variables are the tree's arcs, as in ``DepTree(projective=True,
-    single_root=True)``; the additionals count its decisions. The oracle is a dynamic program in
-    O(n^3), which needs no states for the valence.
+    In the dependency model with valence (Klein & Manning 2004), every word decides on each side
+    whether to generate another child or stop, depending on whether it already has a child on that
+    side. The variables are the tree's arcs, as in ``DepTree(projective=True, single_root=True)``;
+    the additionals count its decisions. The oracle is a dynamic program in O(n^3) without states
+    for the valence.
 
     Parameters
     ----------
@@ -34,27 +34,28 @@ class DMVTree(DynamicProgram):
         Arcs, of shape ``(..., n, n)``: ``[..., m, h]`` is the arc from word h to word m, and the
         diagonal ``[..., m, m]`` the arc from the root to m.
     decisions
-        Scores of shape ``(..., n, 2, 2, 2)``: ``[..., h, side, valence, stops]`` of each time that
-        word h decides on its left (side 0) or right (1), without a child there (valence 0) or with
-        one (1), to continue (0) or to stop (1).
+        Scores of shape ``(..., n, 2, 2, 2)``: ``[..., h, side, valence, stops]`` for every decision
+        of word h on its left (side 0) or right (1), without a child there (valence 0) or with one
+        (1), to continue (0) or stop (1).
     lengths
-        Integers of the leading axes' shape: sentence b covers ``[b, :lengths[b], :lengths[b]]``,
-        and the decisions of its first ``lengths[b]`` words. A sentence of no words has the empty
-        tree.
+        Integers in the shape of the leading axes: sentence b covers ``[b, :lengths[b],
+        :lengths[b]]``, and the decisions of its first ``lengths[b]`` words. An empty sentence has
+        the empty tree.
 
     Raises
     ------
     TypeError
         If `variables` are not Variables.
     ValueError
-        If the arcs are not square, the number of decisions does not fit, or a length is negative or
-        beyond `n`.
+        If the arcs are not square, the number of decisions does not match, or a length is negative
+        or exceeds `n`.
 
     Notes
     -----
     With k children on a side, a word continues once without a child and k - 1 times with one, and
-    stops with one; with no children it stops without a child. So the arcs determine the decisions.
-    `DependencyModelWithValence.tree_scores` has the scores for parameters of the model.
+    stops with one; without children it stops without a child. The arcs therefore determine the
+    decisions. `DependencyModelWithValence.tree_scores` computes the scores from parameters of the
+    model.
     """
 
     variables_ndim = 2
@@ -72,7 +73,7 @@ class DMVTree(DynamicProgram):
             )
         if self.n_additionals != DECISIONS * rows:
             raise ValueError(
-                f"DMVTree: decisions has {self.n_additionals} scores a factor; expected "
+                f"DMVTree: decisions has {self.n_additionals} scores per factor; expected "
                 f"{DECISIONS * rows}: shape (..., {rows}, 2, 2, 2)."
             )
 
@@ -83,7 +84,7 @@ class DMVTree(DynamicProgram):
 
     @classmethod
     def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
-        """Return the whole sentence."""
+        """Add the hyperedges of a sentence, and return its goal."""
         n = row.event_shape[0]
         if n == 0:
             build.edge(0)
@@ -100,7 +101,7 @@ class DMVTree(DynamicProgram):
         return spans.goal
 
     def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
-        """Return ``{"heads": [...]}``, from 0, the root being -1.
+        """Return ``{"heads": [...]}``, indices of words from 0, -1 for the root.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""Figures of training: bounds, likelihood and accuracy over time, and trees.
+"""Plots of training: bounds, likelihood and accuracy over time, and trees.
 
 Needs matplotlib: ``pip install "lpsmap-search[plot]"``.
 """
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
 __all__ = ["bounds", "check_picture", "training", "trees"]
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Colours that remain apart for most colour-blind readers (Okabe & Ito 2008)."""
+"""Colours that most colour-blind readers can distinguish (Okabe & Ito 2008)."""
 
 SHARED = "#404040"
-"""The colour of arcs that are as expected."""
+"""The colour of correct arcs."""
 
 WORD = 0.09
-"""Inches of a letter of a word."""
+"""Width of a letter in inches."""
 
 ROOT_HEIGHT = 0.8
-"""Of the arrow at a root."""
+"""The height of the arrow at a root."""
 
 ROW = 0.42
-"""Inches of a unit of height."""
+"""Inches per unit of height."""
 
 
 def check_picture(path: Path) -> None:
-    """Refuse a file that no picture can be drawn into.
+    """Validate that the format of a plot file is supported.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def check_picture(path: Path) -> None:
     Raises
     ------
     ValueError
-        If its suffix is that of no format that matplotlib knows.
+        If matplotlib does not support its suffix.
     """
     known = sorted(FigureCanvasAgg.get_supported_filetypes())
     if path.suffix[1:].lower() not in known:
@@ -70,16 +70,16 @@ def check_picture(path: Path) -> None:
 
 
 def bounds(history: npt.ArrayLike, ax: Axes | None = None) -> Axes:
-    """Draw how the objective and the bound of a search approached each other over time.
+    """Plot the objective and the bound of a search over time.
 
     After Gormley & Eisner (2013, Figure 5).
 
     Parameters
     ----------
     history
-        Rows of seconds, objective, and bound; an infinite bound stands for none.
+        Rows of seconds, objective, and bound; an infinite bound means no bound.
     ax
-        Where to draw.
+        The axes to draw into; None for a new figure.
     """
     rows = np.asarray(history, dtype=np.float64).reshape(-1, 3)
     seconds, objective, bound = np.where(np.isfinite(rows), rows, np.nan).T
@@ -102,18 +102,17 @@ def bounds(history: npt.ArrayLike, ax: Axes | None = None) -> Axes:
 def training(
     runs: Mapping[str, npt.ArrayLike], axes: Sequence[Axes] | None = None
 ) -> Sequence[Axes]:
-    """Draw likelihood and accuracy of several methods over time.
+    """Plot likelihood and accuracy of several methods over time.
 
     After Gormley & Eisner (2013, Figure 6).
 
     Parameters
     ----------
     runs
-        For each method rows of seconds, log-likelihood, and directed accuracy from 0 to 1; NaN
-        where it is not known. Names that agree up to a comma have one colour; the second of them is
-        dashed.
+        For each method, rows of seconds, log-likelihood, and directed accuracy from 0 to 1; NaN if
+        unknown. Names that agree up to a comma share a colour; the second of them is dashed.
     axes
-        Two, where to draw likelihood and accuracy.
+        Two axes, for likelihood and accuracy.
     """
     if axes is None:
         axes = plt.subplots(1, 2, figsize=(10.0, 3.6), layout="constrained")[1]
@@ -141,26 +140,28 @@ def trees(
     found: Sequence[Sequence[int]],
     columns: int = 2,
 ) -> Figure:
-    """Draw a tree above each sentence, and the tree that the sentence has itself below it.
+    """Draw a tree above each sentence, and its annotated tree below.
 
-    Arcs that both have are dark, the others coloured. An arrow from above, or below, is the root's.
+    Arcs in both trees are dark, the others coloured. A vertical arrow marks the root.
 
     Parameters
     ----------
     sentences
         The sentences.
     found
-        For each of them the heads of its words, from 0; -1 for the root.
+        For each sentence, the heads of its words, from 0; -1 for the root.
     columns
-        Sentences beside each other.
+        Number of sentences in a row.
 
     Raises
     ------
     ValueError
-        If there are no sentences, or the trees do not fit them.
+        If there are no sentences, or the trees do not match them.
     """
     if not sentences or [len(s) for s in sentences] != [len(heads) for heads in found]:
-        raise ValueError("found: got other trees; expected a head for each word of each sentence.")
+        raise ValueError(
+            "found: got trees of other lengths; expected a head for each word of each sentence."
+        )
     columns = min(columns, len(sentences))
     width = max(sum(map(_width, s.words, s.tags)) for s in sentences)
     has_gold = any(sentence.heads is not None for sentence in sentences)
@@ -185,7 +186,7 @@ def trees(
 
 
 def _top(sentence: TaggedSentence, heads: Sequence[int]) -> float:
-    """Return how high the drawing is above the words, and below them."""
+    """Return the height of the drawing above and below the words."""
     arcs = [*enumerate(heads), *enumerate(sentence.heads or ())]
     return 0.5 + max(itertools.starmap(_height, arcs))
 
@@ -209,7 +210,7 @@ def _tree(ax: Axes, sentence: TaggedSentence, heads: Sequence[int]) -> None:
 def _arc(
     ax: Axes, middle: npt.NDArray[np.float64], arc: tuple[int, int], sign: float, colour: str
 ) -> None:
-    """Draw the arc from a head to a word, above the words or below them."""
+    """Draw the arc from a head to a word, above or below the words."""
     word, head = arc
     base, end = 0.45 * sign, middle[word]
     if head == ROOT:
@@ -231,17 +232,17 @@ def _arc(
 
 
 def _height(word: int, head: int) -> float:
-    """Return how high an arc is."""
+    """Return the height of an arc."""
     return ROOT_HEIGHT if head == ROOT else 0.2 + 0.35 * abs(word - head)
 
 
 def _width(word: str, tag: str) -> float:
-    """Return the inches that a word takes."""
+    """Return the width of a word in inches."""
     return max(WORD * len(word), 0.7 * WORD * len(tag), 0.25) + 0.15
 
 
 def _time_axis(ax: Axes, seconds: npt.NDArray[np.float64]) -> None:
-    """Label the seconds, on a logarithmic axis."""
+    """Label a logarithmic time axis."""
     positive = seconds[seconds > 0.0]
     if positive.size and positive.max() > positive.min():
         ax.set_xscale("log")

@@ -25,26 +25,26 @@ def flow_polytope(
 
     For every sentence of N words: a column for each arc (N^2), for the flow along it (N^2, 5 to 7),
     and for the decisions of each head on each side, without a child there, to continue and to stop
-    (2 N each). Their rows connect the arcs (``1 + N + N^2``), keep arcs from crossing one that is
-    there (``N (N - 2)``, Eq. 9), and tie the decisions to the number n of arcs on that side
-    (``n / N <= continue <= n``, ``continue + stop = 1``: 6 N, Eqs. 13 and 14). Two kinds of rows
-    that the paper leaves out are there too: one head for each word (N) and one root word (1).
-    Equal sentences are merged.
+    (2 N each). The rows connect the arcs (``1 + N + N^2``), exclude arcs that cross a selected one
+    (``N (N - 2)``, Eq. 9), and relate the decisions to the number n of arcs on that side (``n / N
+    <= continue <= n``, ``continue + stop = 1``: 6 N, Eqs. 13 and 14). Two kinds of rows that the
+    paper omits are added: one head for each word (N) and one root word (1). Equal sentences are
+    merged.
 
-    Its integral points are the projective trees with one root word. It has fractional vertices, so
-    that bounds over it are weaker than over `hypergraph_polytope`.
+    The integral points are the projective trees with one root word. The polytope has fractional
+    vertices, so its bounds are weaker than those of `hypergraph_polytope`.
 
     Parameters
     ----------
     corpus
         Sentences under a `DependencyModelWithValence`.
     tight_valence
-        Instead of ``n / N <= continue``: every arc on that side is at most ``continue``.
+        Replace ``n / N <= continue`` by rows that bound every arc on that side by ``continue``.
     tight_projectivity
-        Instead of Eq. 9: an arc and all arcs to a word that cross it are at most one together.
+        Replace Eq. 9 by rows that bound the sum of an arc and all crossing arcs to a word by one.
     multi_commodity
-        Instead of one flow of N units: one unit of a flow of its own for each word, which is at
-        most the arc (Magnanti & Wolsey 1994).
+        Replace one flow of N units by a separate unit flow for each word, bounded by the arc
+        (Magnanti & Wolsey 1994).
 
     Raises
     ------
@@ -55,7 +55,7 @@ def flow_polytope(
     if not isinstance(model, DependencyModelWithValence):
         raise TypeError(
             f"corpus: got a corpus of {type(model).__name__}; expected one of "
-            "DependencyModelWithValence. `hypergraph_polytope` takes every model."
+            "DependencyModelWithValence. `hypergraph_polytope` supports every model."
         )
     sentences = []
     for sentence, times in zip(corpus.sentences, corpus.multiplicity, strict=True):
@@ -68,7 +68,7 @@ def flow_polytope(
 
 
 class _Trees:
-    """Rows and columns of a sentence's trees. Words have the positions 1 to N, the root 0."""
+    """Rows and columns of the trees of a sentence. Words have positions 1 to N, the root 0."""
 
     def __init__(
         self, model: DependencyModelWithValence, sentence: tuple[int, ...], times: float
@@ -83,7 +83,7 @@ class _Trees:
         is_arc = (head != child) & (child > 0)
         self.head, self.child = head[is_arc], child[is_arc]
         self.arcs = self._columns(self.n * self.n, 1.0)
-        # the numbers of the parameters in place of their scores
+        # indices of parameters in place of scores
         tags = [model.tags[tag] for tag in sentence]
         numbers = np.arange(model.n_parameters, dtype=np.float64)
         arcs, decisions, _ = model.tree_scores([tags], numbers)
@@ -92,7 +92,7 @@ class _Trees:
         self._count(arcs[0, self.child - 1, words].astype(np.int64), self.arcs, 1.0)
 
     def add_flow(self) -> None:
-        """Connect the arcs by one flow, of a unit for each word (Eqs. 5 to 7)."""
+        """Connect the arcs by a single flow with one unit for each word (Eqs. 5 to 7)."""
         flow = self._columns(self.n * self.n, self.n)
         self._conserve(flow, self.n, np.ones(self.n))
         rows = np.arange(len(flow))
@@ -105,7 +105,7 @@ class _Trees:
         self._one_head()
 
     def add_flows(self) -> None:
-        """Connect the arcs by a flow for each word."""
+        """Connect the arcs by a separate flow for each word."""
         rows = np.arange(self.n * self.n)
         for word in range(self.n):
             flow = self._columns(self.n * self.n, 1.0)
@@ -119,7 +119,7 @@ class _Trees:
         self._one_head()
 
     def add_projectivity(self, by_words: bool) -> None:
-        """Keep arcs from crossing (Eq. 9), or, of each word, those to it."""
+        """Exclude crossing arcs (Eq. 9), for each arc or for each word."""
         low, high = np.minimum(self.head, self.child), np.maximum(self.head, self.child)
 
         a, b = low[:, None], high[:, None]
@@ -138,7 +138,7 @@ class _Trees:
         )
 
     def add_decisions(self, by_arcs: bool) -> None:
-        """Count decisions by the arcs of each head on each side (Eqs. 12 to 16)."""
+        """Relate decisions to the arcs of each head on each side (Eqs. 12 to 16)."""
         goes_on, stops = self._columns(2 * self.n, 1.0), self._columns(2 * self.n, 1.0)
         of_word = self.head > 0
         arcs = self.arcs[of_word]
@@ -170,7 +170,7 @@ class _Trees:
         self._count(at[:, 1, 0], goes_on, -1.0)
 
     def _columns(self, n: int, upper: float) -> IntArray:
-        """Add columns, and return their numbers."""
+        """Add columns, and return their indices."""
         self.upper.append(np.full(n, self.times * upper))
         self.n_columns += n
         return np.arange(self.n_columns - n, self.n_columns)
@@ -192,7 +192,7 @@ class _Trees:
         self.counts.append((parameter, column, np.full(len(column), value)))
 
     def _conserve(self, flow: IntArray, total: float, taken: FloatArray) -> None:
-        """Let a total of flow start at the root, and each word take some."""
+        """Conserve flow: a total starts at the root, and each word takes some."""
         from_root, from_word = self.head == 0, self.head > 0
         row = np.concatenate([self.head[from_root], self.child, self.head[from_word]])
         column = np.concatenate([flow[from_root], flow, flow[from_word]])
@@ -201,7 +201,7 @@ class _Trees:
         self._rows(row, column, np.repeat([1.0, 1.0, -1.0], sizes), (right, right))
 
     def _one_head(self) -> None:
-        """Let every word have one head, and the root one child."""
+        """Require one head for every word, and one child of the root."""
         from_root = self.head == 0
         row = np.concatenate([self.child, self.head[from_root]])
         column = np.concatenate([self.arcs, self.arcs[from_root]])
@@ -210,7 +210,7 @@ class _Trees:
 
 
 def _joined(sentences: list[_Trees], n_parameters: int) -> Polytope:
-    """Return the polytope of all sentences, whose rows and columns stand behind each other."""
+    """Return the polytope of all sentences, with concatenated rows and columns."""
     first_row = np.cumsum([0, *(trees.n_rows for trees in sentences)])
     first_column = np.cumsum([0, *(trees.n_columns for trees in sentences)])
     rows: list[Entries] = []

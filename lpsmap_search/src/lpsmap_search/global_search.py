@@ -19,42 +19,41 @@ from lpsmap_search.checks import checked_count, checked_flag, checked_number, ch
 from lpsmap_search.constraints import CountConstraint, checked_constraint
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.incumbents import Incumbent
-from lpsmap_search.progress import shown
+from lpsmap_search.progress import status_line
 from lpsmap_search.relaxations import relaxation_named
 from lpsmap_search.search_loop import SearchLoop
 from lpsmap_search.workers import GivenExecutor, Workers
 
 __all__ = ["Certified", "global_search"]
 
-ROUNDING = 1e-9
-"""By how much a bound may miss the gap."""
+GAP_TOLERANCE = 1e-9
+"""Relative tolerance on the gap."""
 
 MOST_BYTES = 2 << 30
-"""Memory of open boxes, about, beyond which the search goes in depth."""
+"""Approximate memory of open boxes beyond which the search is depth-first."""
 
 OVERHEAD = 600
-"""Bytes of an open box beside its arrays."""
+"""Bytes of an open box in addition to its arrays."""
 
 
 @dataclass(frozen=True)
 class Certified:
-    """The best parameters that were found, and what no parameters exceed."""
+    """The best parameters found, with an upper bound."""
 
     parameters: FloatArray
     """(M,) probabilities of greatest likelihood for the counts."""
     counts: FloatArray
-    """(M,) of the best structures under them."""
+    """(M,) counts of the best structures under the parameters."""
     objective: float
-    """Their joint log-likelihood."""
+    """The joint log-likelihood of parameters and structures."""
     bound: float
     """No parameters and structures have a higher joint log-likelihood."""
     n_nodes: int
-    """Boxes that were bounded, those of a checkpoint included."""
+    """Number of evaluated boxes, including those of a checkpoint."""
     seconds: float
-    """How long it took, local search included, and the calls before that a checkpoint continues."""
+    """Duration, including local search and the earlier calls of a checkpoint."""
     proved: bool
-    """Whether the bound is within the gap asked for. Else the bound holds, but proves no more than
-    it says."""
+    """Whether the bound is within the requested gap. The bound is valid in any case."""
     interrupted: bool
     """Whether Ctrl-C ended the search."""
 
@@ -65,7 +64,7 @@ class Certified:
 
     @property
     def is_void(self) -> bool:
-        """Whether the bound says no more than that probabilities are at most one."""
+        """Whether the bound only states that probabilities are at most one."""
         return self.bound >= 0.0 > self.objective
 
 
@@ -88,64 +87,65 @@ def global_search(
     """Find the parameters and structures of greatest joint likelihood, with a proof.
 
     Viterbi training maximises ``sum_m f_m log p_m`` over structures with counts f and parameters p.
-    Branch and bound over boxes of parameters (Gormley & Eisner 2013), each bounded by a relaxation
-    that meets structures, which are incumbents. The search is exponential in the worst case. Limits
-    and Ctrl-C end it with the best that was found, and a bound that holds.
+    This is branch and bound over boxes of parameters (Gormley & Eisner 2013), each bounded by a
+    relaxation, which also yields structures as incumbents. The search is exponential in the worst
+    case. Limits and Ctrl-C end it with the best result so far and a valid bound.
 
     Parameters
     ----------
     corpus
         The sentences.
     relaxation
-        What bounds a box. ``"lagrangian"``: its oracle is the Viterbi algorithm, see
-        `lpsmap_search.lagrangian`. ``"chord"``: a linear program over the hypergraphs.
-        ``"mccormick"``: that of the paper, see `lpsmap_search.paper`. HiGHS solves the programs of
-        both, which takes the extra ``programs``.
+        The relaxation that bounds a box. ``"lagrangian"`` uses the Viterbi algorithm as oracle, see
+        `lpsmap_search.lagrangian`; ``"chord"`` is a linear program over the hypergraphs;
+        ``"mccormick"`` is the relaxation of the paper, see `lpsmap_search.paper`. The last two use
+        HiGHS, and need the extra ``programs``.
     gap
         The search ends once the bound is within ``gap * max(1, abs(objective))`` of the objective.
     max_time
-        Limit of the seconds of this call, or None.
+        Time limit of this call in seconds, or None.
     max_nodes
-        Limit of the boxes, those of the checkpoint included, or None.
+        Maximum number of boxes, including those of the checkpoint, or None.
     n_restarts
-        Of Viterbi EM, and of soft EM, for the first incumbent. Ten times as many from perturbations
-        of the best follow, and more while that pays, within half of the time.
-    seed
-        Of its random numbers.
-    constraint
-        What the counts of the structures have to satisfy, such as `universal_rules`, or None. Its
-        multiplier joins the others: every bound holds for all structures that satisfy it, also for
-        unequal ones of equal sentences, but no bound may come as near as `gap`, since the best
-        mixture of structures can be better than any of them. Then the search ends unproved.
-    executor
-        Who bounds boxes: an executor of `concurrent.futures`, such as dask's
-        ``client.get_executor()``; a function that makes one; a number of processes; or None for
-        this process. The boxes of a worker that dies are bounded again: by another executor where
-        one can be made, else in this process. Processes import the script: it must start its work
-        below ``if __name__ == "__main__":``.
-    checkpoint
-        A file for the search, or None. If it exists, the search in it goes on: without restarts,
-        and with its nodes and seconds counted. It is written now and then and at the end, whatever
-        that is, and always whole. A process that is killed loses only what came after. Where it
-        cannot be written later on, a warning says so, and the search goes on.
-    checkpoint_interval
-        Seconds from one writing to the next, at least; longer where it would take over a tenth of
+        Number of restarts of Viterbi EM, and of soft EM, for the first incumbent. Ten times as many
+        restarts from perturbations of the best follow, and more while they succeed, within half of
         the time.
+    seed
+        The seed of random numbers.
+    constraint
+        A constraint on the counts of the structures, such as `universal_rules`, or None. It is
+        relaxed by a multiplier: every bound holds for all structures that satisfy it, also if equal
+        sentences have different structures. The gap may not close, since the best mixture of
+        structures can be better than any of them. Then the search ends without a proof.
+    executor
+        An executor of `concurrent.futures`, such as dask's ``client.get_executor()``; a function
+        that returns one; a number of processes; or None for this process. If a worker dies, its
+        boxes are evaluated again: by another executor if one can be created, otherwise in this
+        process. Processes import the script: it must start its work below ``if __name__ ==
+        "__main__":``.
+    checkpoint
+        A file for the state of the search, or None. If it exists, the search is resumed from it,
+        without restarts; nodes and seconds accumulate. It is written periodically and at the end,
+        always atomically, so that a killed process loses only the work since then. If it cannot be
+        written later on, a warning is issued and the search continues.
+    checkpoint_interval
+        Minimum seconds between two checkpoints; longer if writing would take over a tenth of the
+        time.
     progress
-        Whether to show a line on the terminal: objective, bound, gap, nodes and their rate. It
-        takes the extra ``progress``.
+        Whether to show a status line on the terminal: objective, bound, gap, nodes and their rate.
+        Needs the extra ``progress``.
     report
-        Called now and then with the objective, the bound, the number of nodes and the seconds. If
-        it raises `KeyboardInterrupt`, the search ends as by Ctrl-C.
+        Called periodically with the objective, the bound, the number of nodes and the seconds. If
+        it raises `KeyboardInterrupt`, the search ends as after Ctrl-C.
 
     Raises
     ------
     TypeError
-        If an option is of another type than it should be.
+        If an option has the wrong type.
     ValueError
-        If an option is out of range, no structures satisfy the constraint, the executor takes no
-        work, or the checkpoint is damaged, of another search or a newer release, or cannot be
-        written.
+        If an option is out of range, no structures satisfy the constraint, the executor does not
+        accept work, or the checkpoint is damaged, belongs to another search or a newer release, or
+        cannot be written.
     """
     begin, gap = time.monotonic(), checked_number("gap", gap)
     max_nodes = None if max_nodes is None else checked_count("max_nodes", max_nodes)
@@ -154,7 +154,7 @@ def global_search(
     space_of, deadline = relaxation_named(relaxation), Deadline(checked_time(max_time))
     if constraint is not None:
         constraint = checked_constraint(corpus, constraint)
-    with ended_by_ctrl_c(deadline), shown(checked_flag("progress", progress)) as show:
+    with ended_by_ctrl_c(deadline), status_line(checked_flag("progress", progress)) as show:
         space, autosave, state = space_of(corpus, gap, constraint=constraint), None, None
         if checkpoint is not None:
             file = Checkpoint(checkpoint, subject_of(corpus, constraint, relaxation), gap)
@@ -162,15 +162,15 @@ def global_search(
         workers = Workers(executor, space)
         try:
             begin -= 0.0 if state is None else state.found.seconds
-            tell = _Listeners([show] if report is None else [show, report], begin, deadline)
+            reporter = _Reporter([show] if report is None else [show, report], begin, deadline)
             most_open = _most_open(space)
             if state is None:
-                incumbent = Incumbent(corpus, seed, constraint, deadline, tell)
+                incumbent = Incumbent(corpus, seed, constraint, deadline, reporter)
                 start = incumbent.found(n_restarts)
                 search = Search(space.root(), gap, start, bound=0.0, most_open=most_open)
             else:
                 search = Search.resumed(state, gap, most_open)
-            _Watched(search, tell, deadline, autosave).run(
+            _ReportedSearch(search, reporter, deadline, autosave).run(
                 SearchLoop(search, workers, deadline, max_nodes)
             )
         finally:
@@ -179,22 +179,22 @@ def global_search(
 
 
 def _most_open(space: BoxSpace[Any]) -> int:
-    """Return how many boxes the memory should hold."""
+    """Return the number of open boxes that the memory should hold."""
     box = sum(array.nbytes for array in space.pack([space.root()]).values())
     return MOST_BYTES // (OVERHEAD + box)
 
 
-class _Listeners:
-    """Tells how far a search is.
+class _Reporter:
+    """Reports the progress of a search.
 
     Parameters
     ----------
     listeners
-        Who hears of it.
+        Functions to call with the progress.
     begin
-        When the search's clock showed zero.
+        The start time of the search.
     deadline
-        Which a listener that raises `KeyboardInterrupt` ends.
+        The deadline of the search; a listener that raises `KeyboardInterrupt` ends it.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class _Listeners:
 
     @property
     def seconds(self) -> float:
-        """What the clock shows."""
+        """Seconds since the start of the search."""
         return time.monotonic() - self._begin
 
     def __call__(self, found: SearchProgress) -> None:
@@ -219,44 +219,44 @@ class _Listeners:
             self._deadline.end()
 
 
-class _Watched:
+class _ReportedSearch:
     """A search whose progress is reported and saved.
 
     Parameters
     ----------
     search
         The search.
-    tell
-        Who hears of the progress.
+    reporter
+        The listeners.
     deadline
-        Which Ctrl-C ends.
+        The deadline of the search; Ctrl-C ends it.
     autosave
-        Where it is saved, or None.
+        The autosave, or None.
     """
 
     def __init__(
         self,
         search: Search[Any, FloatArray],
-        tell: _Listeners,
+        reporter: _Reporter,
         deadline: Deadline,
         autosave: Autosave | None,
     ) -> None:
-        self._search, self._listeners, self._deadline = search, tell, deadline
+        self._search, self._listeners, self._deadline = search, reporter, deadline
         self._autosave = autosave
 
     def run(self, loop: SearchLoop) -> None:
-        """Run the search, and save how it ends."""
+        """Run the search, and save its final state."""
         try:
-            self._tell()
-            loop.run(self._tell)
-        except KeyboardInterrupt:  # of a handler of the user's: the open boxes may be torn
+            self._report_progress()
+            loop.run(self._report_progress)
+        except KeyboardInterrupt:  # from a user's handler: the open boxes may be inconsistent
             self._autosave = None
             self._deadline.end()
         finally:
             self._search.found.interrupted = self._deadline.cut
             self._save(at_end=True)
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         self._save()
         self._listeners(self._search.found)
 
@@ -275,6 +275,6 @@ def _certified(corpus: Corpus, found: SearchResult[FloatArray], gap: float) -> C
         found.bound,
         found.n_nodes,
         found.seconds,
-        found.bound <= found.score + gap * max(1.0, abs(found.score)) + ROUNDING,
+        found.bound <= found.score + gap * max(1.0, abs(found.score)) + GAP_TOLERANCE,
         found.interrupted,
     )

@@ -15,19 +15,19 @@ from lpsmap_search.dependency_model import DependencyModelWithValence
 __all__ = ["aligned", "arcs_as_text", "grammar_json", "grammar_rows"]
 
 MOST_CHILDREN = 5
-"""Tags that a row of the grammar names."""
+"""Maximum number of tags listed in a row of the grammar."""
 
 LEAST_SHARE = 0.005
-"""Probability of a tag that is named."""
+"""Minimum probability of a listed tag."""
 
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
-"""Where a line leaves a cell."""
+"""Directions in which a line leaves a cell."""
 
 LINES = " ╵╷│╴╯╮┤╶╰╭├─┴┬┼"
-"""The character for each sum of them."""
+"""The box-drawing character for each sum of directions."""
 
 ASCII = str.maketrans("╵╷│╴╯╮┤╶╰╭├─┴┬┼▶", "'.|-'.+-'.+-+++>")
-"""For terminals that cannot write lines."""
+"""Replacements for terminals without box-drawing characters."""
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
@@ -36,9 +36,9 @@ def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
     Parameters
     ----------
     rows
-        Of equal length.
+        Rows of equal length.
     right
-        The columns to align on the right.
+        The columns to align to the right.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
@@ -53,18 +53,17 @@ def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
 def grammar_rows(
     model: DependencyModelWithValence, parameters: FloatArray, counts: FloatArray
 ) -> list[tuple[str, ...]]:
-    """Return a grammar as rows of a table, the first of which has the names of the columns.
+    """Return a grammar as rows of a table; the first row is the header.
 
-    Each row has a head and a side, how many children it has there, the probabilities of a first
-    child and of each further one, and the likeliest tags of children. Heads that have no
-    children on a side are left out.
+    Each row has a head and side, the number of children there, the probabilities of a first and of
+    each further child, and the most likely tags of children. Sides without children are left out.
 
     Parameters
     ----------
     model
         The model.
     parameters, counts
-        (M,) of the model.
+        (M,) values of the parameters.
     """
     t, (root, children, decisions) = len(model.tags), _parts(model, parameters)
     used_root, used, _ = _parts(model, counts)
@@ -86,14 +85,14 @@ def grammar_rows(
 def grammar_json(
     model: DependencyModelWithValence, parameters: FloatArray, counts: FloatArray
 ) -> dict[str, Any]:
-    """Return a grammar for JSON: the tags, and probability and count of each parameter by name.
+    """Return a grammar for JSON: the tags, and the probability and count of each parameter by name.
 
     Parameters
     ----------
     model
         The model.
     parameters, counts
-        (M,) of the model.
+        (M,) values of the parameters.
     """
     return {
         "tags": list(model.tags),
@@ -105,7 +104,7 @@ def grammar_json(
 def _parts(
     model: DependencyModelWithValence, values: FloatArray
 ) -> tuple[FloatArray, FloatTable, FloatTable]:
-    """Return values of the root's tags, of the children's (side, head, child), of the decisions."""
+    """Return values of root tags, of children (side, head, child), and of decisions."""
     t = len(model.tags)
     root, children, decisions = np.split(values, [t, t + 2 * t * t])
     return root, children.reshape(2, t, t), decisions.reshape(2, 2, t, 2)
@@ -123,18 +122,18 @@ def _short(share: float) -> str:
 def arcs_as_text(
     sentence: TaggedSentence, heads: Sequence[int], encoding: str | None = None
 ) -> str:
-    """Return a tree as lines, a word on each, with its arcs drawn on the left.
+    """Return a tree as lines of text, one word per line, with arcs on the left.
 
-    Where the sentence has heads itself, words whose head is another one are marked with it.
+    If the sentence has annotated heads, words with a different head are marked.
 
     Parameters
     ----------
     sentence
         The words.
     heads
-        Of the tree, from 0; -1 for the root.
+        The heads of the tree, from 0; -1 for the root.
     encoding
-        Of where the text will be written: what cannot write lines gets characters of ASCII.
+        The encoding of the output; ASCII is used if it lacks box-drawing characters.
     """
     drawing = _drawn(heads)
     rows = []
@@ -159,7 +158,7 @@ def _can_write(encoding: str | None) -> bool:
 
 
 def _drawn(heads: Sequence[int]) -> list[str]:
-    """Return the arcs that begin, end or pass at each word."""
+    """Return the drawing of the arcs at each word."""
     levels = _levels(heads)
     width = 2 * max(levels.values(), default=0) + 1
     grid = np.zeros((len(heads), width), dtype=np.int64)
@@ -171,13 +170,13 @@ def _drawn(heads: Sequence[int]) -> list[str]:
         grid[[low, high], column + 1 :] |= LEFT | RIGHT
     text = np.array(list(LINES))[grid]
     for word, head in levels:
-        own = width - 2 * levels[word, head]  # right of where its arc turns
+        own = width - 2 * levels[word, head]  # right of the bend of its arc
         text[word, own if word in heads else -1] = "▶"
     return ["".join(row) for row in text]
 
 
 def _levels(heads: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Return how far left of the words each arc, from a word to its head, is drawn."""
+    """Return the distance from the words at which each arc is drawn."""
     level: dict[tuple[int, int], int] = {}
     arcs = [(word, head) for word, head in enumerate(heads) if head != ROOT]
     for arc in sorted(arcs, key=lambda arc: abs(arc[0] - arc[1])):

@@ -1,4 +1,4 @@
-"""Projective trees as derivations over half-spans, with the head's valence in the open."""
+"""Projective trees as derivations over half-spans that determine the valence of heads."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ LEFT, RIGHT = 0, 1
 
 
 class HalfSpans(NamedTuple):
-    """The hyperedges of all projective trees with one root word, by what they decide.
+    """The hyperedges of all projective trees with one root word, by kind.
 
-    A tree has one derivation: each head takes its children on a side from the nearest on, and then
-    stops. A head has no child yet on a side exactly where its half-span there is as wide as the
-    head itself, so that items need not hold its valence (Eisner 1996; Klein & Manning 2004).
+    A tree has one derivation: each head attaches its children on a side from the nearest outwards,
+    and then stops. A head has no child on a side if and only if its half-span there contains only
+    the head, so items do not need to store its valence (Eisner 1996; Klein & Manning 2004).
 
-    Each field is an array with a row per hyperedge; items are numbers, -1 for none.
+    Each field is an array with a row per hyperedge; items are indices, -1 for none.
     """
 
     attach: IntArray
-    """(., 6) item, two tails, head, child, whether it is the head's first on that side."""
+    """(., 6) item, two tails, head, child, whether it is the first child of the head on that
+    side."""
     join: IntArray
-    """(., 3) item and two tails: a child's far side is done."""
+    """(., 3) item and two tails: the outer half-span of a child is complete."""
     stop: IntArray
     """(., 5) item, tail, head, side, whether the head has no child on that side."""
     root: IntArray

@@ -21,7 +21,7 @@ class HiddenMarkovModel(CountModel):
     n_states
         K, the number of states.
     words
-        The V words that are emitted, in the order of their numbers.
+        The V emitted words, in the order of their indices.
 
     Raises
     ------
@@ -30,8 +30,8 @@ class HiddenMarkovModel(CountModel):
 
     Notes
     -----
-    There are ``K + K^2 + K V`` parameters in ``2 K + 1`` blocks: the first state; the state after
-    each state; the word of each state.
+    There are ``K + K^2 + K V`` parameters in ``2 K + 1`` blocks: the initial state; the transitions
+    from each state; the emissions of each state.
     """
 
     def __init__(self, n_states: int, words: Sequence[str]) -> None:
@@ -44,7 +44,7 @@ class HiddenMarkovModel(CountModel):
         super().__init__(blocks)
 
     def encode(self, sentence: Sequence[str]) -> tuple[int, ...]:
-        """Return the numbers of a sentence's words.
+        """Return the indices of a sentence's words.
 
         Raises
         ------
@@ -54,7 +54,7 @@ class HiddenMarkovModel(CountModel):
         return encoded(sentence, self.words)
 
     def hypergraph(self, sentence: tuple[int, ...], build: HypergraphBuilder) -> Hashable:
-        """Add the hyperedges of all sequences of states: item ``t K + k`` is state k at place t."""
+        """Add the hyperedges of all state sequences: item ``t K + k`` is state k at position t."""
         n, v, states = self.n_states, len(self.words), np.arange(self.n_states)
         goal = len(sentence) * n
         emissions = n + n * n + states * v
@@ -69,5 +69,5 @@ class HiddenMarkovModel(CountModel):
         return goal
 
     def variables_shape(self, sentence: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of a sentence's states, ``[t, k]`` as in ``Sequence``."""
+        """Return the shape of a sentence's states, ``[t, k]``, as in ``Sequence``."""
         return len(sentence), self.n_states

@@ -1,4 +1,4 @@
-"""Incumbents for a search: the best structures that local search finds."""
+"""Incumbents of a search, by local search."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from lpsmap_search.local_search import (
 __all__ = ["Incumbent"]
 
 MOST_STEPS = 100
-"""Of one run."""
+"""Maximum number of steps of one run."""
 
 SMOOTHING = 0.01
-"""Of the runs from counts that are near an optimum already."""
+"""Smoothing in runs from counts near an optimum."""
 
 PATIENCE = 10
-"""How many times the number of the run that found the best are made."""
+"""Perturbation continues until this many times the number of runs that found the best."""
 
 SHARE = 0.5
-"""Of the time, at most, that goes into the first incumbent."""
+"""Maximum share of the time for the first incumbent."""
 
 
 class Incumbent:
-    """The best structures so far, and ways to better ones.
+    """The best structures so far, and methods to improve them.
 
     Parameters
     ----------
     corpus
         The sentences.
     seed
-        Of the random numbers.
+        The seed of random numbers.
     constraint
-        What the structures satisfy, or None.
+        A constraint on the structures, or None.
     deadline
-        Of the search; a share of the time is used here, at most.
+        The deadline of the search; at most `SHARE` of the time is used here.
     report
         Called with each better incumbent.
     """
@@ -72,13 +72,13 @@ class Incumbent:
         self._best: SearchResult[FloatArray] = SearchResult(bound=0.0)
 
     def found(self, n_restarts: int) -> tuple[float, FloatArray]:
-        """Return the likelihood and the counts of the best structures that local search finds.
+        """Run local search, and return the likelihood and counts of the best structures.
 
         Parameters
         ----------
         n_restarts
-            Of Viterbi EM, and of soft EM. Those from perturbed counts are ten times as many at
-            least, and go on to ten times the number that it took to find the best.
+            Number of restarts of Viterbi EM, and of soft EM. At least ten times as many restarts
+            from perturbed counts follow, up to ten times the number that found the best.
         """
         self._restart(n_restarts)
         self._relax()
@@ -88,7 +88,7 @@ class Incumbent:
         return self._best.score, self._best.answer
 
     def _take(self, score: float, counts: FloatArray) -> bool:
-        """Take better structures, and return whether there is time for more."""
+        """Record better structures; return whether there is time left."""
         if score > self._best.score:
             self._best.score, self._best.answer = score, counts
             self._report(replace(self._best))
@@ -111,9 +111,9 @@ class Incumbent:
         self._take_step(trained)
 
     def _relax(self) -> None:
-        """Look at the structures that the Lagrangian relaxation of the whole space meets.
+        """Evaluate the structures found by the Lagrangian relaxation of the root box.
 
-        They are of another kind than those of Viterbi EM, and often better.
+        These differ from the optima of Viterbi EM, and are often better.
         """
         if not self._deadline.passed:
             space = LagrangianSpace(self._corpus, 0.0, constraint=self._constraint)
@@ -122,7 +122,7 @@ class Incumbent:
                     self._take(look.score, look.answer)
 
     def _soften(self, n_restarts: int) -> None:
-        """Run Viterbi EM from where soft EM ends, which is better than most of its local optima."""
+        """Run Viterbi EM from the results of soft EM, which beats most uniform starts."""
         free = unconstrained_step(self._corpus, "soft", 1.0)
         step = expectation_step(self._corpus, "soft", free, self._constraint)
         for number in range(n_restarts):
@@ -159,5 +159,5 @@ class Incumbent:
 
 
 def _drawn(corpus: Corpus, rng: np.random.Generator) -> FloatArray:
-    """Return the counts of structures that are drawn uniformly."""
+    """Return the counts of uniformly sampled structures."""
     return sampled_counts(corpus, np.zeros(corpus.model.n_parameters), rng)

@@ -1,4 +1,4 @@
-"""Grammar induction by any of the methods, with what each met on its way."""
+"""Grammar induction by any of the methods, with the history of the training."""
 
 from __future__ import annotations
 
@@ -37,67 +37,67 @@ METHODS: dict[str, Method] = {
     "soft-em": "soft",
     "sparsemap-em": "sparsemap",
 }
-"""The methods, and by which E-step each counts."""
+"""The methods of expectation maximisation, and the E-step of each."""
 
 ALL_THAT_FIT = 1_000_000_000
-"""Restarts where time limits them."""
+"""Number of restarts with a time limit: practically unlimited."""
 
 FEW = 10
-"""Restarts without any limit."""
+"""Number of restarts without a limit."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a method runs."""
+    """Options of a method."""
 
     max_time: float | None = None
     gap: float = 0.01
     n_restarts: int | None = None
-    """None for as many as there is time for; without a limit of time, for as many as `restarts` or
-    `global_search` would run."""
+    """None for as many as the time limit allows, or without one, for the default of `restarts` or
+    `global_search`."""
     seed: int = 0
     smoothing: float = 0.1
-    """Of expectation maximisation."""
+    """Smoothing in expectation maximisation."""
     temperature: float = 1.0
-    """Of SparseMAP-EM."""
+    """Temperature of SparseMAP-EM."""
     constraint: CountConstraint | None = None
     more: dict[str, Any] = field(default_factory=dict)
-    """Options of `global_search` alone."""
+    """Further options of `global_search`."""
 
 
 class Moment(NamedTuple):
-    """How far a method was."""
+    """A point in the history of a training."""
 
     seconds: float
     objective: float
     bound: float
-    """Infinite, where the method has none."""
+    """Infinite if the method has no bound."""
     parameters: FloatArray | None
-    """(M,) the best ones, where they are new."""
+    """(M,) the best parameters, if they changed."""
 
 
 @dataclass(frozen=True)
 class Induced:
-    """What a method found."""
+    """The result of a method."""
 
     method: str
     parameters: FloatArray
     """(M,) probabilities."""
     counts: FloatArray
-    """(M,) that the method ended with."""
+    """(M,) final counts of the method."""
     objective: float
-    """What the method maximises."""
+    """The objective of the method."""
     likelihood: float
-    """Joint log-likelihood of the best structures and of the parameters that fit them best."""
+    """The joint log-likelihood of the best structures and the optimal parameters for them."""
     seconds: float
     interrupted: bool
     history: Sequence[Moment]
     certified: Certified | None = None
-    """The bound, where the method has one."""
+    """The certified result, if the method has a bound."""
 
     @property
     def is_proved(self) -> bool:
-        """Whether the optimum is proved, up to the gap asked for."""
+        """Whether the result is proved optimal, up to the requested gap."""
         return self.certified is not None and self.certified.proved
 
 
@@ -105,7 +105,7 @@ Report = Callable[[Moment, int], None]
 
 
 def tag_corpus(sentences: Sequence[TaggedSentence]) -> Corpus:
-    """Return the corpus of the sentences' tags, under a model of the tags that occur."""
+    """Return the corpus of tags of sentences, under a model of the tags that occur."""
     tags = sorted({tag for sentence in sentences for tag in sentence.tags})
     return Corpus(DependencyModelWithValence(tags), [sentence.tags for sentence in sentences])
 
@@ -125,9 +125,9 @@ def induce(
     method
         One of `METHODS`.
     options
-        How it runs.
+        Its options.
     report
-        Called with how far the method is, and the number of boxes or steps.
+        Called with the progress of the method, and the number of boxes or steps.
 
     Raises
     ------
@@ -187,7 +187,7 @@ def _searched(corpus: Corpus, options: Options, log: _Log) -> Induced:
 
 
 class _Log:
-    """Keeps the moments at which the objective or the bound was better."""
+    """Records improvements of the objective or the bound."""
 
     def __init__(self, corpus: Corpus, report: Report) -> None:
         self._corpus, self._report, self._begin = corpus, report, time.monotonic()
@@ -195,22 +195,22 @@ class _Log:
 
     @property
     def seconds(self) -> float:
-        """Since the beginning."""
+        """Seconds since the start."""
         return time.monotonic() - self._begin
 
     def train(self, trained: Trained) -> None:
-        """Take note of a better step of local search."""
+        """Record a better step of local search."""
         self._note(trained.objective, math.inf, trained.parameters, trained.n_steps)
 
     def search(self, progress: SearchProgress) -> None:
-        """Take note of how far a global search is."""
+        """Record the progress of a global search."""
         parameters = None
         if isinstance(progress, SearchResult) and progress.answer is not None:
             parameters = self._corpus.model.normalised(np.asarray(progress.answer))
         self._note(progress.score, progress.bound, parameters, progress.n_nodes)
 
     def finish(self, seconds: float, objective: float, bound: float) -> list[Moment]:
-        """Return all moments, and that of the end."""
+        """Return the history, including the final result."""
         return [*self._moments, Moment(seconds, objective, bound, None)]
 
     def _note(self, objective: float, bound: float, parameters: FloatArray | None, n: int) -> None:
@@ -227,10 +227,10 @@ class _Log:
 def likelihood(
     corpus: Corpus, parameters: FloatArray, constraint: CountConstraint | None = None
 ) -> float:
-    """Return the joint log-likelihood that Viterbi training would go on from.
+    """Return the joint log-likelihood after one step of Viterbi training.
 
-    That of the best structures under some parameters, and of the parameters that fit them best: so
-    the results of methods with other objectives can be compared.
+    It belongs to the best structures under given parameters, and the optimal parameters for them,
+    so that methods with different objectives can be compared.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def likelihood(
     parameters
         (M,) probabilities.
     constraint
-        What the structures satisfy, or None.
+        A constraint on the structures, or None.
     """
     step = expectation_step(
         corpus, "viterbi", unconstrained_step(corpus, "viterbi", 1.0), constraint
@@ -251,14 +251,14 @@ def likelihood(
 def accuracy(
     model: DependencyModelWithValence, sentences: Sequence[TaggedSentence], parameters: FloatArray
 ) -> float | None:
-    """Return the directed accuracy of the best trees; None if a sentence has no heads.
+    """Return the directed accuracy of the best trees; None if a sentence has no annotated heads.
 
     Parameters
     ----------
     model
         The model.
     sentences
-        With heads.
+        Sentences with annotated heads.
     parameters
         (M,) probabilities.
     """
@@ -271,6 +271,6 @@ def accuracy(
 def trees(
     model: DependencyModelWithValence, sentences: Sequence[TaggedSentence], parameters: FloatArray
 ) -> list[tuple[int, ...]]:
-    """Return the heads of the words under some probabilities."""
+    """Return the heads of the best trees under given probabilities."""
     with np.errstate(divide="ignore"):
         return parse(model, [sentence.tags for sentence in sentences], np.log(parameters))

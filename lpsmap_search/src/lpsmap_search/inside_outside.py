@@ -1,4 +1,4 @@
-"""Sums over all structures of the sentences of a corpus: expected counts, and samples."""
+"""Sums over all structures of a corpus: expected counts and samples."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["expected_counts", "sampled_counts"]
 
 
 def expected_counts(corpus: Corpus, scores: FloatArray) -> tuple[float, FloatArray]:
-    """Return the log-likelihood of a corpus, all structures summed, and the expected counts.
+    """Return the marginal log-likelihood of a corpus, and the expected counts.
 
-    The E-step of soft EM, by the inside-outside algorithm (Baker 1979).
+    This is the E-step of soft EM, by the inside-outside algorithm (Baker 1979).
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def expected_counts(corpus: Corpus, scores: FloatArray) -> tuple[float, FloatArr
         The sum over sentences of ``log sum_y exp <scores, counts(y)>``; -inf if a sentence has no
         structure of finite score.
     counts
-        (M,) expected under ``p(y) ~ exp <scores, counts(y)>``; zeros where the sum is -inf.
+        (M,) expected counts under ``p(y) ~ exp <scores, counts(y)>``; zeros if the sum is -inf.
 
     Raises
     ------
@@ -50,9 +50,9 @@ def expected_counts(corpus: Corpus, scores: FloatArray) -> tuple[float, FloatArr
 
 
 def sampled_counts(corpus: Corpus, scores: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Return the counts of one structure a sentence, drawn with ``p(y) ~ exp <scores, counts(y)>``.
+    """Sample one structure per sentence, ``p(y) ~ exp <scores, counts(y)>``, and return the counts.
 
-    With scores of zero all structures are equally probable. Equal sentences share a structure.
+    With zero scores, all structures are equally probable. Equal sentences share a structure.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def sampled_counts(corpus: Corpus, scores: FloatArray, rng: np.random.Generator)
     scores
         (M,) logarithms of the parameters, -inf allowed.
     rng
-        Where random numbers come from.
+        The random generator.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def sampled_counts(corpus: Corpus, scores: FloatArray, rng: np.random.Generator)
 
 
 def _memory(derivations: Derivations) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return memory for items, hyperedges and kinds."""
+    """Return workspace for items, hyperedges and kinds."""
     sizes = derivations.first_edge, derivations.first_use, derivations.first_of_kind
     items, edges, kinds = (np.empty(len(ends) - 1) for ends in sizes)
     return items, edges, kinds
@@ -94,7 +94,7 @@ def _inside(
     local: FloatArray,
     own: FloatArray,
 ) -> float:
-    """Write the log-sum over every item's derivations, and the probability of its hyperedges."""
+    """Write the log-sum over derivations of every item, and the probabilities of its hyperedges."""
     score_kinds(derivations, scores, own)
     log_likelihood = 0.0
     for s in range(len(derivations.multiplicity)):
@@ -144,7 +144,7 @@ def _outside(
     mass: FloatArray,
     counts: FloatArray,
 ) -> None:
-    """Write the expected counts; `reach` is memory for the items, `mass` for the kinds."""
+    """Write the expected counts; `reach` is workspace for items, `mass` for kinds."""
     first_edge, tails, kind = derivations.first_edge, derivations.tails, derivations.kind
     mass[:] = 0.0
     for s in range(len(derivations.multiplicity)):
@@ -170,9 +170,9 @@ def _sample(
     times: FloatArray,
     counts: FloatArray,
 ) -> None:
-    """Add the counts of a structure a sentence; one number in [0, 1) decides about each item.
+    """Add the counts of one structure per sentence, given a random number in [0, 1) per item.
 
-    An item that a structure uses more than once has one derivation there.
+    An item that a structure uses repeatedly has the same derivation each time.
     """
     first_use, uses, tails = derivations.first_use, derivations.uses, derivations.tails
     for s in range(len(derivations.multiplicity)):
@@ -191,7 +191,7 @@ def _sample(
 
 @leaf
 def _drawn(first_edge: IntArray, item: int, local: FloatArray, below: float) -> int:
-    """Return a hyperedge of an item; the last possible one if rounding leaves a rest."""
+    """Return a sampled hyperedge of an item; the last possible one in case of rounding errors."""
     chosen = int(first_edge[item])
     for e in range(first_edge[item], first_edge[item + 1]):
         if local[e] > 0.0:

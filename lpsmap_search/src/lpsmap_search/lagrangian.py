@@ -1,17 +1,18 @@
-"""Bounds of the likelihood over boxes of parameters, with the parser as oracle.
+"""Bounds of the likelihood over boxes of parameters by a Lagrangian relaxation.
 
-The best parameters for given structures are the shares of their counts, ``f_m = p_m F_c``. With a
-multiplier h_m for each of these equations, the likelihood of all structures whose shares lie in a
+The optimal parameters for given structures are the shares of their counts, ``f_m = p_m F_c``. With
+a multiplier h_m for each of these equations, the likelihood of all structures whose shares lie in a
 box is at most
 
     U(h) = max_y <h + kappa, f(y)>,   kappa_c = max { sum_m phi(p_m) - h_m p_m : p in the box },
 
-where phi(p) = p log p, and p runs over the points of the box that sum to one in every block. The
-first maximum is the best structure under scores h + kappa. phi is convex, so that the second is
-attained at a vertex: all but one of a block's parameters are at a bound. Where a block is too large
-to enumerate these, phi is replaced by its chord, which leaves a linear program with one constraint.
-U is convex; its subgradient is ``f_m - F_c p_m``. A constraint of the counts, ``<w, f> >= b``, gets
-a multiplier x >= 0 of its own, which adds ``x (<w, f> - b)``; that is its part of the subgradient.
+where phi(p) = p log p, and p ranges over the points of the box that sum to one in every block. The
+first maximum is the best structure under scores h + kappa. Since phi is convex, the second maximum
+is attained at a vertex: all but one of the parameters of a block are at a bound. If a block is too
+large to enumerate the vertices, phi is replaced by its chord, which leaves a linear program with
+one constraint. U is convex; its subgradient is ``f_m - F_c p_m``. A constraint on the counts, ``<w,
+f> >= b``, has an additional multiplier x >= 0, which adds ``x (<w, f> - b)``; its subgradient is
+``<w, f> - b``.
 """
 
 from __future__ import annotations
@@ -23,58 +24,61 @@ import numpy as np
 from lpsmap_core import kernel, leaf
 from lpsmap_search.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_search.branching import Branch, Means, choose_branch
+from lpsmap_search.constraints import CONSTRAINT_TOLERANCE
 from lpsmap_search.corpus import Derivations
-from lpsmap_search.shares import SLACK, Totals, phi, tighten
-from lpsmap_search.viterbi import Memory, best_counts
+from lpsmap_search.shares import SUM_TOLERANCE, Totals, phi, tighten
+from lpsmap_search.viterbi import Workspace, best_counts
 
-__all__ = ["Asked", "Bounds", "bound_boxes"]
+__all__ = ["ConstraintRow", "Bounds", "bound_boxes"]
 
 LARGEST_ENUMERATED = 7
-"""Parameters of a block whose vertices are enumerated: 7 have 448 candidates, 8 have 1,024."""
+"""Maximum size of a block whose vertices are enumerated: 7 parameters have 448 candidates, 8 have
+1,024."""
 
 PATIENCE = 3
-"""Steps without a better bound after which the aim is halved."""
+"""Steps without improvement after which the aim is halved."""
 
 STATIONARY = 1e-20
-"""Squared length of a subgradient that is zero but for rounding: the multipliers are optimal."""
+"""Squared norm of a subgradient that is zero up to rounding: the multipliers are optimal."""
 
 LEAST = 1e-300
-"""Probability whose logarithm stands for that of zero."""
+"""The probability whose logarithm replaces that of zero."""
 
 
-class Asked(NamedTuple):
-    """A constraint of the counts; zeros if there is none."""
+class ConstraintRow(NamedTuple):
+    """A constraint on the counts; zeros for no constraint."""
 
     weights: FloatArray
     """(M,)."""
     least: float
-    """What the weighted counts have to reach."""
+    """The lower bound on the weighted counts."""
 
 
 class Bounds(NamedTuple):
-    """What comes of bounding boxes, with a row for each."""
+    """Bounds of boxes, with a row for each box."""
 
     bound: FloatArray
-    """No structures with shares in the box have a higher likelihood; -inf if it holds no shares."""
+    """Upper bound on the likelihood of structures with shares in the box; -inf if there are no
+    shares."""
     branch: IntArray
-    """The parameter to branch on; -1 if all have one value left."""
+    """The parameter to branch on; -1 if all are fixed."""
     below: FloatArray
-    """The largest value of that parameter in the box below."""
+    """The upper bound of that parameter in the lower box."""
     above: FloatArray
-    """The smallest one in the box above."""
+    """The lower bound of that parameter in the upper box."""
     lower: BoolArray
-    """Whether the relaxation's point is in the box below."""
+    """Whether the point of the relaxation is in the lower box."""
     counts: FloatTable
-    """Those of the best structures met that satisfy the constraint."""
+    """The counts of the best structures found that satisfy the constraint."""
     value: FloatArray
-    """Their likelihood; -inf if there are none."""
+    """Their likelihood; -inf if none were found."""
 
 
 class _Vertices(NamedTuple):
-    """Vertices of the blocks of a box, behind each other."""
+    """The concatenated vertices of the blocks of a box."""
 
     first: IntArray
-    """(C + 1,) where each block's vertices begin; a large block has none."""
+    """(C + 1,) offsets of the vertices of each block; a large block has none."""
     p: FloatTable
     """Their coordinates, in the order of the block."""
     value: FloatArray
@@ -83,7 +87,7 @@ class _Vertices(NamedTuple):
 
 @leaf
 def _enumerate(first: IntArray, low: FloatArray, high: FloatArray, vertices: _Vertices) -> None:
-    """Write the vertices of every small block."""
+    """Enumerate the vertices of every small block."""
     at = 0
     for c in range(len(first) - 1):
         vertices.first[c] = at
@@ -101,7 +105,7 @@ def _enumerate(first: IntArray, low: FloatArray, high: FloatArray, vertices: _Ve
                         vertices.p[at, j] = x
                         rest -= x
                         value += phi(x)
-                if low[begin + free] - SLACK <= rest <= high[begin + free] + SLACK:
+                if low[begin + free] - SUM_TOLERANCE <= rest <= high[begin + free] + SUM_TOLERANCE:
                     vertices.p[at, free] = rest
                     vertices.value[at] = value + phi(rest)
                     at += 1
@@ -112,7 +116,7 @@ def _enumerate(first: IntArray, low: FloatArray, high: FloatArray, vertices: _Ve
 def _best_vertex(
     c: int, first: IntArray, h: FloatArray, vertices: _Vertices, p: FloatArray
 ) -> float:
-    """Write the block's best point, and return what it is worth."""
+    """Write the best vertex of a block, and return its value."""
     begin, size = first[c], first[c + 1] - first[c]
     most, found = -np.inf, vertices.first[c]
     for v in range(vertices.first[c], vertices.first[c + 1]):
@@ -130,9 +134,9 @@ def _best_vertex(
 def _best_on_chords(
     c: int, first: IntArray, h: FloatArray, low: FloatArray, high: FloatArray, p: FloatArray
 ) -> float:
-    """Write the best point of a block under the chords of phi, and return what it is worth.
+    """Write the best point of a block under the chords of phi, and return its value.
 
-    What the lower bounds leave of one goes to the parameters of greatest slope.
+    The mass above the lower bounds goes to the parameters with the greatest slopes.
     """
     left, value = 1.0, 0.0
     for m in range(first[c], first[c + 1]):
@@ -160,13 +164,13 @@ def bound_boxes(
     derivations: Derivations,
     first: IntArray,
     totals: Totals,
-    asked: Asked,
+    constraint: ConstraintRow,
     boxes: FloatTable,
     multipliers: FloatTable,
     threshold: float,
     aim: float,
     n_steps: int,
-    memory: Memory,
+    workspace: Workspace,
     results: Bounds,
 ) -> None:
     """Bound the likelihood over boxes by steps of Polyak (1969) on their multipliers.
@@ -178,24 +182,24 @@ def bound_boxes(
     first
         Where the blocks of parameters begin.
     totals
-        Ranges of the blocks' counts.
-    asked
+        Ranges of the counts of blocks.
+    constraint
         The constraint.
     boxes
-        (B, 2 M) lower and upper bounds of each box, which are tightened.
+        (B, 2 M) lower and upper bounds of each box; they are tightened in place.
     multipliers
-        (B, M + 1) where to start, that of the constraint last; the best ones on return.
+        (B, M + 1) initial multipliers, that of the constraint last; overwritten by the best ones.
     threshold
-        A bound below this is low enough.
+        Boxes with bounds below this are pruned.
     aim
-        How far below the threshold the steps aim at first. If that is out of reach they overshoot:
-        after some steps without a better bound, half as far.
+        The initial distance of the target below the threshold. If the target is unreachable, steps
+        overshoot, and the distance is halved after some steps without improvement.
     n_steps
-        The most steps for a box.
-    memory
-        For the passes over the corpus.
+        Maximum number of steps for a box.
+    workspace
+        Workspace for passes over the corpus.
     results
-        Where the results go.
+        The outputs.
     """
     n, n_blocks = boxes.shape[1] // 2, len(first) - 1
     vertices = _Vertices(
@@ -218,10 +222,12 @@ def bound_boxes(
         least, distance, n_worse = np.inf, 0.0, 0
         for _ in range(n_steps):
             _relax(first, h, low, high, vertices, p, scores)
-            scores += x * asked.weights
-            bound = best_counts(derivations, scores, memory, f) - x * asked.least
-            excess, value = _inner(asked.weights, f) - asked.least, _likelihood(first, f)
-            if value > results.value[b] and excess >= -SLACK * max(1.0, asked.least):
+            scores += x * constraint.weights
+            bound = best_counts(derivations, scores, workspace, f) - x * constraint.least
+            excess, value = _inner(constraint.weights, f) - constraint.least, _likelihood(first, f)
+            if value > results.value[b] and excess >= -CONSTRAINT_TOLERANCE * max(
+                1.0, constraint.least
+            ):
                 results.value[b] = value
                 results.counts[b] = f
             if least == np.inf:
@@ -248,7 +254,7 @@ def bound_boxes(
 
 @leaf
 def _most_vertices(first: IntArray) -> int:
-    """Return how many vertices the small blocks can have."""
+    """Return the maximum number of vertices of the small blocks."""
     most = 0
     for c in range(len(first) - 1):
         size = first[c + 1] - first[c]
@@ -279,7 +285,7 @@ def _relax(
 
 @leaf
 def _subtract_shares(first: IntArray, p: FloatArray, f: FloatArray, means: Means) -> float:
-    """Turn counts into the subgradient, and return its squared length; add to the means."""
+    """Turn counts into the subgradient, update the means, and return its squared norm."""
     length = 0.0
     for c in range(len(first) - 1):
         total = 0.0
@@ -296,7 +302,7 @@ def _subtract_shares(first: IntArray, p: FloatArray, f: FloatArray, means: Means
 
 @leaf
 def _inner(x: FloatArray, y: FloatArray) -> float:
-    """Return the inner product of two vectors; for compiled ``np.dot`` numba asks for SciPy."""
+    """Return the inner product of two vectors; ``np.dot`` in numba needs SciPy."""
     total = 0.0
     for m in range(len(x)):
         total += x[m] * y[m]
@@ -318,9 +324,9 @@ def _likelihood(first: IntArray, f: FloatArray) -> float:
 
 @leaf
 def _fit_points(low: FloatArray, high: FloatArray, h: FloatArray) -> None:
-    """Set the multipliers of a box that is a point: no others bound it better.
+    """Set the optimal multipliers of a box that is a single point.
 
-    There they are the logarithms, so that the bound is the best structure's likelihood.
+    They are the logarithms, so the bound is the likelihood of the best structure.
     """
     for m in range(len(h)):
         if high[m] > low[m]:
@@ -331,6 +337,6 @@ def _fit_points(low: FloatArray, high: FloatArray, h: FloatArray) -> None:
 
 @leaf
 def _note_branch(b: int, branch: Branch, results: Bounds) -> None:
-    """Write where to divide a box."""
+    """Write the branching parameter of a box."""
     results.branch[b], results.lower[b] = branch.parameter, branch.lower
     results.below[b], results.above[b] = branch.below, branch.above

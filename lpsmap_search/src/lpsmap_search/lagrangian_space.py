@@ -1,4 +1,4 @@
-"""Boxes of parameters as nodes of a search."""
+"""The search space of boxes of parameters, bounded by the Lagrangian relaxation."""
 
 from __future__ import annotations
 
@@ -14,48 +14,49 @@ from lpsmap_search.box_space import Arrays, BoxSpace, stacked, unstacked
 from lpsmap_search.branching import Branch, halves
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
-from lpsmap_search.lagrangian import Asked, Bounds, bound_boxes
+from lpsmap_search.lagrangian import Bounds, ConstraintRow, bound_boxes
 from lpsmap_search.shares import first_box, totals
-from lpsmap_search.viterbi import memory_for
+from lpsmap_search.viterbi import new_workspace
 
 __all__ = ["Box", "LagrangianSpace"]
 
 
 AIM = 0.02
-"""Steps aim at this share of the score below the threshold: those that aim at the threshold itself
-stop just above it in thousands of boxes."""
+"""The target of steps is this share of the score below the threshold: with the threshold itself as
+the target, thousands of boxes stop just above it."""
 
 MOST_BOXES = 32
-"""That are looked at together; half of them are those of the highest bounds."""
+"""Maximum number of boxes evaluated together; half of them have the highest bounds."""
 
 MOST_WORK = 30_000_000
-"""Scores that are added for boxes that are looked at together: a tenth of a second."""
+"""Maximum number of additions of scores for boxes evaluated together: a tenth of a second."""
 
 
 class Box(NamedTuple):
-    """A box of parameters, and multipliers to begin with."""
+    """A box of parameters, and initial multipliers."""
 
     bounds: FloatArray
     """(2 M,) lower, then upper bounds."""
     multipliers: FloatArray
-    """(M + 1,) that of the constraint last."""
+    """(M + 1,) multipliers, that of the constraint last."""
 
 
 class LagrangianSpace(BoxSpace[Box]):
-    """What a search asks about boxes; its answers are counts.
+    """The search space of the Lagrangian relaxation; answers are counts.
 
-    It can be pickled, and looked at from many threads.
+    It can be pickled, and used by several threads at once.
 
     Parameters
     ----------
     corpus
         The sentences.
     gap
-        Of the search.
+        The gap of the search.
     n_steps
-        Polyak steps for a box.
+        Number of Polyak steps for a box.
     constraint
-        What counts satisfy, or None. The bounds cover unequal structures for equal sentences.
+        A constraint on the counts, or None. The bounds include different structures for equal
+        sentences.
     """
 
     def __init__(
@@ -67,10 +68,10 @@ class LagrangianSpace(BoxSpace[Box]):
         constraint: CountConstraint | None = None,
     ) -> None:
         self._derivations, self._first = corpus.derivations, corpus.model.first
-        self._asked = (
-            Asked(np.zeros(corpus.model.n_parameters), 0.0)
+        self._constraint_row = (
+            ConstraintRow(np.zeros(corpus.model.n_parameters), 0.0)
             if constraint is None
-            else Asked(constraint.weights, constraint.least)
+            else ConstraintRow(constraint.weights, constraint.least)
         )
         self._totals = totals(corpus)
         self._first_box = first_box(corpus, self._totals)
@@ -87,11 +88,11 @@ class LagrangianSpace(BoxSpace[Box]):
         return stacked(nodes)
 
     def unpack(self, arrays: Mapping[str, npt.NDArray[Any]]) -> list[Box]:
-        """Return the boxes that `pack` was given."""
+        """Return the boxes that `pack` packed."""
         return unstacked(self.root(), arrays)
 
     def look(self, nodes: Sequence[Box], score: float) -> list[Look[Box, FloatArray]]:
-        """Bound boxes, and divide those whose bound is too high."""
+        """Bound boxes, and divide those that are not pruned."""
         boxes = np.stack([node.bounds for node in nodes])
         multipliers = np.stack([node.multipliers for node in nodes])
         size, n = boxes.shape[0], boxes.shape[1] // 2
@@ -110,13 +111,13 @@ class LagrangianSpace(BoxSpace[Box]):
             self._derivations,
             self._first,
             self._totals,
-            self._asked,
+            self._constraint_row,
             boxes,
             multipliers,
             threshold,
             AIM * scale,
             self._n_steps,
-            memory_for(self._derivations),
+            new_workspace(self._derivations),
             results,
         )
         return [

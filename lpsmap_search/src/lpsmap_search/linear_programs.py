@@ -1,13 +1,13 @@
-"""Linear programs by the simplex algorithm of HiGHS, with bounds that hold despite its tolerances.
+"""Linear programs by the simplex algorithm of HiGHS, with safe bounds.
 
-HiGHS (Huangfu & Hall 2018) ends at points that are optimal up to tolerances, so that the value that
-it reports may be below the true one. A bound for pruning must not. Here it is computed from the
-row duals y alone, by weak duality: for every x of the program ``maximise <c, x>``,
+HiGHS (Huangfu & Hall 2018) returns points that are optimal up to tolerances, so the reported value
+may be below the optimum. A bound for pruning must not be. It is computed from the row duals y by
+weak duality: for every x of the program ``maximise <c, x>``,
 
     <c, x> = <c - A'y, x> + <y, A x> <= sum_j max(d_j l_j, d_j u_j) + sum_i max(y_i L_i, y_i U_i),
 
-where ``d = c - A'y``, ``l <= x <= u`` and ``L <= A x <= U``. This holds for whatever y, optimal or
-not. Rounding of the right-hand side is bounded too, and added. That needs bounds of all columns.
+where ``d = c - A'y``, ``l <= x <= u`` and ``L <= A x <= U``. This holds for any y. The rounding
+error of the right-hand side is bounded and added. All columns need finite bounds.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ __all__ = ["Basis", "LinearProgram", "LinearSolution", "SimplexSolver", "highspy
 Status = Literal["optimal", "infeasible", "below", "stopped", "failed"]
 
 Option = float | int | str | bool
-"""Value of an option of HiGHS."""
+"""A value of an option of HiGHS."""
 
 BASIC = 1
-"""HiGHS's number of a basic column or row."""
+"""The status of a basic column or row in HiGHS."""
 
 LARGE = 20_000
-"""Entries of a program from which on it is solved in a thread, so that Ctrl-C ends it."""
+"""Programs with at least this many entries are solved in a thread, so that Ctrl-C ends them."""
 
 LOOK = 0.05
-"""Seconds between two looks whether Ctrl-C came."""
+"""Seconds between two checks for Ctrl-C."""
 
 UNIT = float(np.finfo(np.float64).eps)
-"""Relative rounding error of an operation, at most."""
+"""Maximum relative rounding error of an operation."""
 
 
 @dataclass(frozen=True, eq=False)
 class LinearProgram:
-    """Maximise ``<objective, x>`` subject to bounds of the columns and of the rows.
+    """Maximise ``<objective, x>`` subject to bounds on columns and rows.
 
     Raises
     ------
     ValueError
-        If shapes do not fit each other, a bound of a column is infinite, or a number is NaN.
+        If shapes do not match, a bound of a column is infinite, or a number is NaN.
     """
 
     objective: FloatArray
@@ -82,19 +82,19 @@ class LinearProgram:
             if not np.isfinite(getattr(self, name)).all():
                 raise ValueError(
                     f"{name}: got NaN or infinity; expected finite numbers. Give every column "
-                    "bounds, which may be wide: the bound of the optimum needs them."
+                    "finite bounds, possibly wide: the bound on the optimum needs them."
                 )
         if np.isnan(self.row_lower).any() or np.isnan(self.row_upper).any():
             raise ValueError("row_lower, row_upper: got NaN; expected numbers or infinity.")
 
 
 class Basis:
-    """Which columns and rows are basic, and at which bound the others are. It can be pickled.
+    """A basis: the statuses of columns and rows. It can be pickled.
 
     Parameters
     ----------
     columns, rows
-        The status of each, as HiGHS numbers it: 0 at the lower bound, 1 basic, 2 at the upper one.
+        The statuses, as numbered by HiGHS: 0 at the lower bound, 1 basic, 2 at the upper bound.
     """
 
     def __init__(self, columns: bytes, rows: bytes) -> None:
@@ -107,13 +107,13 @@ class Basis:
 
     @classmethod
     def from_highs(cls, basis: Any, n_rows: int) -> Basis:
-        """Return a basis that HiGHS has, without a look at its statuses, which takes time."""
+        """Wrap a basis of HiGHS without reading its statuses, which is slow."""
         found = cls.__new__(cls)
         found._highs, found._n_rows = basis, n_rows
         return found
 
     def statuses(self) -> tuple[bytes, bytes]:
-        """Return those of the columns and of the rows."""
+        """Return the statuses of the columns and of the rows."""
         columns, rows = self._highs.col_status, self._highs.row_status
         return bytes(map(int, columns)), bytes(map(int, rows))
 
@@ -121,9 +121,9 @@ class Basis:
         return Basis, self.statuses()
 
     def for_highs(self, n_rows: int) -> Any:
-        """Return it for a program that may have another number of rows by now.
+        """Return the basis for a program that may now have another number of rows.
 
-        Slacks of new rows are basic. HiGHS repairs a basis that lost rows.
+        Slacks of new rows are basic. HiGHS repairs a basis with missing rows.
         """
         if n_rows == self._n_rows:
             return self._highs
@@ -136,37 +136,38 @@ class Basis:
 
 @dataclass(frozen=True, eq=False)
 class LinearSolution:
-    """What a solve found."""
+    """The result of a solve."""
 
     status: Status
-    """``"optimal"``; ``"infeasible"``; ``"below"`` the cutoff; ``"stopped"`` by the limit of time;
-    ``"failed"``, for numerical reasons. The bound is valid in every case."""
+    """``"optimal"``; ``"infeasible"``; ``"below"`` the cutoff; ``"stopped"`` by the time limit;
+    ``"failed"`` numerically. The bound is always valid."""
     bound: float
-    """No x of the program has a higher objective, HiGHS's tolerances and rounding considered; -inf
-    if a dual ray proves that there is no x."""
+    """A safe upper bound on the objective, despite tolerances and rounding; -inf if a dual ray
+    proves infeasibility."""
     objective: float
-    """What HiGHS takes for the objective of x. Do not prune by it."""
+    """The objective reported by HiGHS. It is not a safe bound."""
     x: FloatArray
-    """(n,) the point, feasible up to HiGHS's tolerances if the status is ``"optimal"``."""
+    """(n,) the point, feasible up to the tolerances of HiGHS if the status is ``"optimal"``."""
     reduced_costs: FloatArray
     """(n,) ``c - A'y``."""
     row_duals: FloatArray
-    """(m,) y: by how much the optimum rises with a row's bound."""
+    """(m,) the duals y: the derivatives of the optimum with respect to row bounds."""
     basis: Basis | None
-    """Where to start from next time; None if HiGHS has none."""
+    """The basis for a warm start; None if HiGHS has none."""
 
 
 class SimplexSolver:
-    """A linear program that is solved again and again, changed a little in between.
+    """A linear program that is solved repeatedly with small changes.
 
-    Objective, bounds and new rows go to HiGHS as they come. Coefficients go with the next solve.
+    Changes of the objective, bounds and rows are passed to HiGHS immediately; those of coefficients
+    with the next solve.
 
     Parameters
     ----------
     program
-        What to begin with.
+        The initial program.
     options
-        Of HiGHS, such as ``{"simplex_strategy": 4}``.
+        Options of HiGHS, such as ``{"simplex_strategy": 4}``.
 
     Raises
     ------
@@ -196,7 +197,7 @@ class SimplexSolver:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows, those appended included."""
+        """Number of rows, including appended ones."""
         return self._matrix.n_rows
 
     def change_objective(self, columns: npt.ArrayLike, values: npt.ArrayLike) -> None:
@@ -205,7 +206,7 @@ class SimplexSolver:
         Parameters
         ----------
         columns
-            Numbers of the columns.
+            Indices of the columns.
         values
             One for each, or one for all.
         """
@@ -221,9 +222,9 @@ class SimplexSolver:
         Parameters
         ----------
         columns
-            Numbers of the columns.
+            Indices of the columns.
         lower, upper
-            One for each, or one for all; finite.
+            Finite values, one for each or one for all.
         """
         columns, (lower, upper) = _broadcast(columns, lower, upper)
         self._lower[columns], self._upper[columns] = lower, upper
@@ -237,7 +238,7 @@ class SimplexSolver:
         Parameters
         ----------
         rows
-            Numbers of the rows.
+            Indices of the rows.
         lower, upper
             One for each, or one for all.
         """
@@ -246,12 +247,12 @@ class SimplexSolver:
         self._highs.changeRowsBounds(len(rows), rows, lower, upper)
 
     def change_coefficients(self, entries: IntArray, values: npt.ArrayLike) -> None:
-        """Set entries of the matrix, which is passed to HiGHS anew with the next solve.
+        """Set entries of the matrix; it is passed to HiGHS again in the next solve.
 
         Parameters
         ----------
         entries
-            Where they are among the entries of the matrix, as `SparseMatrix.entries` returns; those
+            Positions among the entries of the matrix, as returned by `SparseMatrix.entries`; those
             of appended rows follow.
         values
             One for each.
@@ -262,7 +263,7 @@ class SimplexSolver:
     def append_rows(
         self, matrix: SparseMatrix, row_lower: npt.ArrayLike, row_upper: npt.ArrayLike
     ) -> None:
-        """Add rows below the others; the basis goes on with their slacks.
+        """Append rows; the basis is extended by their slacks.
 
         Parameters
         ----------
@@ -285,7 +286,7 @@ class SimplexSolver:
         Parameters
         ----------
         n_rows
-            How many to keep.
+            The number of rows to keep.
         """
         end = self._matrix.start[n_rows]
         self._matrix = SparseMatrix(
@@ -304,23 +305,23 @@ class SimplexSolver:
         max_time: float | None = None,
         cutoff: float | None = None,
     ) -> LinearSolution:
-        """Solve the program as it is now.
+        """Solve the current program.
 
         Parameters
         ----------
         basis
-            Where to start, such as that of a similar program's solution, which may have had fewer
-            rows; None for where the last solve ended.
+            The initial basis, such as that of a similar program, which may have had fewer rows;
+            None for the final basis of the last solve.
         max_time
-            Limit of the seconds, or None.
+            Time limit in seconds, or None.
         cutoff
-            Values of at most this do not matter: the solve may end once it knows that the optimum
-            is one of them. The bound can be above it by rounding.
+            The solve may stop once it knows that the optimum is at most this. The bound can be
+            slightly above it because of rounding.
 
         Raises
         ------
         KeyboardInterrupt
-            If Ctrl-C comes. The program can be solved again.
+            After Ctrl-C. The program can be solved again.
         """
         highs = self._highs
         basis = basis or (None if self._is_current else self._last)
@@ -332,13 +333,13 @@ class SimplexSolver:
         highs.setOptionValue("time_limit", limit)
         highs.setOptionValue("objective_bound", np.inf if cutoff is None else -cutoff)
         status = self._run()
-        if status == "failed":  # from a basis that HiGHS cannot repair
+        if status == "failed":  # HiGHS could not repair the basis
             highs.clearSolver()
             status = self._run()
         return self._solution(status)
 
     def _pass(self) -> None:
-        """Pass the program to HiGHS, which forgets its basis."""
+        """Pass the program to HiGHS, which resets its basis."""
         n, m, matrix = self.n_columns, self.n_rows, self._matrix
         highspy = highspy_module()
         self._highs.passModel(
@@ -346,7 +347,7 @@ class SimplexSolver:
             m,
             len(matrix.value),
             int(highspy.MatrixFormat.kRowwise),
-            int(highspy.ObjSense.kMinimize),  # HiGHS heeds a cutoff only then
+            int(highspy.ObjSense.kMinimize),  # HiGHS supports a cutoff only for minimisation
             0.0,
             -self._objective,
             self._lower,
@@ -362,7 +363,7 @@ class SimplexSolver:
         self._last: Basis | None = None
 
     def _run(self) -> Status:
-        """Solve, and return how that ended."""
+        """Solve, and return the status."""
         if len(self._matrix.value) < LARGE:
             self._highs.run()
         else:
@@ -381,7 +382,7 @@ class SimplexSolver:
                 interrupted = True
                 highs.cancelSolve()
         if interrupted:
-            # this one would be interrupted again in every solve
+            # this instance would be interrupted in every further solve
             self._highs, self._is_current = _silent(self._options), False
             raise KeyboardInterrupt
 
@@ -401,7 +402,7 @@ class SimplexSolver:
         return LinearSolution(status, bound, objective, x, costs, y, self._last)
 
     def _usable(self, duals: npt.ArrayLike) -> FloatArray:
-        """Return row duals that have finite bounds, zeros where HiGHS has none."""
+        """Return row duals whose bounds are finite, zeros if HiGHS has none."""
         y: FloatArray = np.array(duals, dtype=np.float64)
         if len(y) != self.n_rows or not np.isfinite(y).all():
             return np.zeros(self.n_rows)
@@ -410,15 +411,15 @@ class SimplexSolver:
         return y
 
     def _proves_infeasible(self, ray: FloatArray) -> bool:
-        """Return whether the objective zero is below zero for every x: then there is no x.
+        """Return whether a dual ray proves that the program is infeasible.
 
-        Both signs of the ray are tried.
+        Both signs of the ray are tried: the dual bound of the zero objective must be negative.
         """
         nothing = np.zeros(self.n_columns)
         return any(self._dual_bound(nothing, self._usable(y))[1] < 0.0 for y in (ray, -ray))
 
     def _dual_bound(self, objective: FloatArray, y: FloatArray) -> tuple[FloatArray, float]:
-        """Return the reduced costs, and what no x exceeds, by weak duality, whatever y is."""
+        """Return the reduced costs, and a safe bound by weak duality for any y."""
         matrix, n = self._matrix, len(objective)
         weighted = matrix.value * y[matrix.row]
         costs = objective - sums_at(matrix.column, weighted, n)
@@ -427,7 +428,7 @@ class SimplexSolver:
         by_rows = np.multiply(y, sides, out=np.zeros_like(y), where=y != 0.0)
         by_columns = np.maximum(costs * self._lower, costs * self._upper)
         widest = np.maximum(np.abs(self._lower), np.abs(self._upper))
-        # no sum has more terms than this, each is rounded once for each of them at most
+        # the maximum number of terms of a sum, each of which is rounded at most this often
         rounding = UNIT * (n + 2 * len(y) + 4) * (sizes @ widest + np.abs(by_rows).sum())
         return costs, float(by_columns.sum() + by_rows.sum() + rounding)
 
@@ -439,19 +440,19 @@ _STATUSES: dict[str, Status] = {
     "kObjectiveBound": "below",
     "kTimeLimit": "stopped",
 }
-"""By HiGHS's names. No program is unbounded, since all columns are bounded."""
+"""Statuses by the names of HiGHS. No program is unbounded, since all columns are bounded."""
 
 
 def _broadcast(
     numbers: npt.ArrayLike, *values: npt.ArrayLike
 ) -> tuple[npt.NDArray[np.int32], list[FloatArray]]:
-    """Return numbers of columns or rows, and values for each, as HiGHS takes them."""
+    """Return indices of columns or rows, and values for each, as arrays for HiGHS."""
     index = np.array(numbers, dtype=np.int32, ndmin=1)
     return index, [np.full(len(index), x, dtype=np.float64) for x in values]
 
 
 def highspy_module() -> Any:
-    """Return the module of HiGHS's package.
+    """Import and return highspy.
 
     Raises
     ------
@@ -468,7 +469,7 @@ def highspy_module() -> Any:
 
 
 def _silent(options: Mapping[str, Option]) -> Any:
-    """Return HiGHS, which otherwise prints its version as soon as it is made with callbacks."""
+    """Return a HiGHS instance that does not print its banner when callbacks are enabled."""
     highspy = highspy_module()
 
     class Silent(highspy.Highs):  # type: ignore[misc,name-defined]

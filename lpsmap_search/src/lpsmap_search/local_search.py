@@ -35,26 +35,26 @@ Start = Literal["uniform", "random"]
 
 @dataclass(frozen=True)
 class Trained:
-    """Parameters that local search ended at."""
+    """The result of local search."""
 
     parameters: FloatArray
-    """(M,) probabilities, smoothed as asked for."""
+    """(M,) smoothed probabilities."""
     counts: FloatArray
-    """(M,) of the best structures under them, or expected counts."""
+    """(M,) counts of the best structures under them, or expected counts."""
     objective: float
-    """What the method maximises.
+    """The objective of the method.
 
-    - Viterbi EM: the likelihood of the structures, for the parameters that fit their counts best,
-      without smoothing.
-    - Soft EM: the likelihood of the sentences, all structures summed, under the parameters.
-    - SparseMAP-EM: what `sparse_counts` returns for the logarithms of the parameters.
+    - Viterbi EM: the likelihood of the structures under the optimal parameters for their counts,
+    without smoothing.
+    - Soft EM: the marginal likelihood of the sentences under the parameters.
+    - SparseMAP-EM: the value of `sparse_counts` for the logarithms of the parameters.
 
-    With a constraint, soft EM's is the expected log-likelihood of sentences and structures plus the
-    entropy, under the distribution over structures that meets it (Ganchev et al. 2010)."""
+    With a constraint, the objective of soft EM is the expected joint log-likelihood plus the
+    entropy, under the distribution over structures that satisfies it (Ganchev et al. 2010)."""
     n_steps: int
-    """Steps taken; of all restarts together."""
+    """Number of steps of all restarts."""
     seconds: float = 0.0
-    """How long they took."""
+    """Duration of the steps."""
     interrupted: bool = False
     """Whether Ctrl-C ended the restarts."""
 
@@ -69,35 +69,34 @@ def expectation_maximisation(
     temperature: float = 1.0,
     constraint: CountConstraint | None = None,
 ) -> Trained:
-    """Improve parameters by expectation maximisation until the objective rises no more.
+    """Improve parameters by expectation maximisation until the objective stops increasing.
 
-    Without smoothing no step lowers the objective: both half-steps maximise the same function of
-    parameters and distributions over structures. Its regulariser of the distributions is their
-    entropy for soft EM, a quadratic function of their marginals for SparseMAP-EM, and none for
-    Viterbi EM.
+    Without smoothing, no step decreases the objective: both half-steps maximise the same function
+    of parameters and distributions over structures. Its regulariser is the entropy for soft EM, and
+    a quadratic function of the marginals for SparseMAP-EM; Viterbi EM has none.
 
     Parameters
     ----------
     corpus
         The sentences.
     parameters
-        (M,) where to start: nonnegative numbers, which are normalised.
+        (M,) initial parameters: nonnegative numbers, which are normalised.
     method
         ``"viterbi"`` counts the best structures (Spitkovsky et al. 2010), ``"soft"`` takes expected
         counts (Baker 1979), ``"sparsemap"`` those of a sparse distribution, see `sparse_counts`.
     smoothing
-        What the M-step adds to every count, at least 0. It is no part of the objective.
+        Constant that the M-step adds to every count, at least 0. The objective does not include it.
     max_steps
-        Limit of the steps, at least 1.
+        Maximum number of steps, at least 1.
     temperature
-        Of ``"sparsemap"``.
+        The temperature of ``"sparsemap"``.
     constraint
-        What the counts of every E-step satisfy, such as `universal_rules`, or None.
+        A constraint on the counts of every E-step, such as `universal_rules`, or None.
 
     Returns
     -------
     Trained
-        The best step's result.
+        The result of the best step.
 
     Raises
     ------
@@ -115,12 +114,12 @@ def expectation_maximisation(
 
 
 def unconstrained_step(corpus: Corpus, method: Method, temperature: float) -> ExpectationStep:
-    """Return the E-step of a method, for one thread at a time.
+    """Return the E-step of a method; it is not thread-safe.
 
     Raises
     ------
     ValueError
-        If there is no such method, or the temperature is not positive.
+        If the method is unknown, or the temperature is not positive.
     """
     temperature = checked_positive("temperature", temperature)
     if method == "sparsemap":
@@ -134,7 +133,7 @@ def unconstrained_step(corpus: Corpus, method: Method, temperature: float) -> Ex
 def expectation_step(
     corpus: Corpus, method: Method, step: ExpectationStep, constraint: CountConstraint | None
 ) -> ExpectationStep:
-    """Return an E-step under a constraint, with the method's objective as its value."""
+    """Return an E-step under a constraint, with the objective of the method as its value."""
     if constraint is not None:
         step = constrained(step, constraint)
     if method != "viterbi":
@@ -155,7 +154,7 @@ def improved(
     max_steps: int,
     go_on: Callable[[Trained], bool],
 ) -> Trained:
-    """Return the best step from parameters; `go_on` is asked after each that is better."""
+    """Return the best step from parameters; `go_on` is called after each improvement."""
     model, begin = corpus.model, time.monotonic()
     parameters = model.normalised(np.asarray(parameters, dtype=np.float64))
     best: Trained | None = None
@@ -191,28 +190,28 @@ def restarts(
 ) -> Trained:
     """Run expectation maximisation from many starts, and return the best result.
 
-    Ctrl-C is as the end of the time: the best result so far is returned.
+    After Ctrl-C, as after the time limit, the best result so far is returned.
 
     Parameters
     ----------
     corpus, method, smoothing, max_steps, temperature, constraint
-        As for `expectation_maximisation`.
+        As in `expectation_maximisation`.
     n_restarts
-        How many starts, at least 1.
+        Number of starts, at least 1.
     start
-        ``"uniform"`` counts structures drawn uniformly, each restart others: under uniform
-        parameters many structures tie, and rounding would choose among them. ``"random"`` draws the
+        ``"uniform"`` counts uniformly sampled structures in each restart: under uniform parameters
+        many structures tie, and rounding errors would break the ties. ``"random"`` samples the
         parameters of every block from the flat Dirichlet distribution.
     max_time
-        Limit of the seconds, or None; there always is a step from the first start.
+        Time limit in seconds, or None; at least one step from the first start is made.
     threads
-        How many run at a time. The result does not depend on it, a limit of time aside.
+        Number of threads. The result does not depend on it, except through a time limit.
     seed
-        Of the random numbers.
+        The seed of random numbers.
     deadline
-        When to stop, where the restarts are a part of something else; or None.
+        A deadline, if the restarts are part of a larger computation; or None.
     report
-        Called with the best step so far whenever there is a better one.
+        Called with the best step so far whenever it improves.
 
     Raises
     ------
@@ -230,7 +229,7 @@ def restarts(
     if constraint is not None:
         constraint = checked_constraint(corpus, constraint)
     best = _Best(deadline, report)
-    numbers = iter(range(n_restarts))  # of which every thread takes the next
+    numbers = iter(range(n_restarts))  # shared by the threads
 
     def run_some(free: ExpectationStep) -> None:
         step = expectation_step(corpus, method, free, constraint)
@@ -250,7 +249,7 @@ def restarts(
 
 
 def _start(corpus: Corpus, start: Start, smoothing: float, rng: np.random.Generator) -> FloatArray:
-    """Return counts to start at."""
+    """Return initial counts."""
     n = corpus.model.n_parameters
     if start == "random":
         return rng.exponential(size=n)
@@ -258,7 +257,7 @@ def _start(corpus: Corpus, start: Start, smoothing: float, rng: np.random.Genera
 
 
 class _Best:
-    """The best of all runs, which several threads may add; better steps are reported."""
+    """The best of all runs, thread-safe; reports improvements."""
 
     def __init__(self, deadline: Deadline, report: Callable[[Trained], object] | None) -> None:
         self._deadline, self._report = deadline, report
@@ -267,7 +266,7 @@ class _Best:
         self._found: tuple[int, Trained] | None = None
 
     def hear(self, trained: Trained) -> bool:
-        """Take note of a step, and return whether there is time for another one."""
+        """Record a step; return whether there is time for another one."""
         with self._lock:
             self._n_heard += 1
             if self._report is not None and trained.objective > self._reported:
@@ -277,7 +276,7 @@ class _Best:
         return not self._deadline.passed
 
     def add(self, number: int, trained: Trained) -> None:
-        """Take the result of a run; of equal ones the first counts, whichever ends first."""
+        """Record the result of a run; of equal results, that with the lowest number wins."""
         with self._lock:
             self._n_steps += trained.n_steps
             rank = trained.objective, -number
@@ -285,7 +284,7 @@ class _Best:
                 self._found = number, trained
 
     def result(self) -> Trained:
-        """Return the best run's result, with the steps and the seconds of all."""
+        """Return the best result, with the total steps and seconds of all runs."""
         assert self._found is not None
         return replace(
             self._found[1],

@@ -1,4 +1,4 @@
-"""Trees of the dependency model as heads, and how well they agree with given ones."""
+"""Parsing with the dependency model, and the accuracy of trees."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def parse(
     Returns
     -------
     list
-        For each sentence the heads of its words, from 0, -1 standing for the root.
+        For each sentence, the heads of its words, from 0; -1 for the root.
 
     Raises
     ------
@@ -58,12 +58,12 @@ def directed_accuracy(
 ) -> float:
     """Return the share of words whose predicted head is the expected one.
 
-    Unlabelled directed dependency accuracy; arcs from the root count as all others.
+    This is unlabelled directed dependency accuracy; arcs from the root are included.
 
     Parameters
     ----------
     predicted, expected
-        For each sentence the heads of its words, from 0, -1 standing for the root.
+        For each sentence, the heads of its words, from 0; -1 for the root.
 
     Raises
     ------
@@ -72,8 +72,8 @@ def directed_accuracy(
     """
     if len(predicted) != len(expected):
         raise ValueError(
-            f"predicted: got {len(predicted)} sentences; expected {len(expected)}, as many as "
-            "expected has."
+            f"predicted: got {len(predicted)} sentences; expected {len(expected)}, the number in "
+            "expected."
         )
     right = total = 0
     for number, (ours, theirs) in enumerate(zip(predicted, expected, strict=True)):

@@ -1,4 +1,4 @@
-"""What this package adds to lpsmap."""
+"""The hooks of this package."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Polytopes of mixed structures: what linear programs know of the structures of a corpus.
+"""Polytopes of the structures of a corpus, for linear programs.
 
-The hypergraph polytope is the convex hull of all structures, for any model. The flow polytope of
+The hypergraph polytope is the convex hull of all structures of any model. The flow polytope of
 dependency trees, see `lpsmap_search.flow_polytope`, is larger.
 """
 
@@ -23,8 +23,8 @@ __all__ = ["Polytope", "hypergraph_polytope"]
 class Polytope:
     """Points x with ``row_lower <= matrix @ x <= row_upper`` and ``0 <= x <= upper``.
 
-    Each choice of a structure for every sentence is such a point; equal sentences are merged, with
-    a multiple of one structure.
+    Each choice of structures for all sentences is such a point; equal sentences are merged, with a
+    multiple of one structure.
     """
 
     matrix: SparseMatrix
@@ -59,11 +59,11 @@ class Polytope:
 def hypergraph_polytope(corpus: Corpus) -> Polytope:
     """Return the convex hull of the structures of a corpus.
 
-    Its columns are the hyperedges, in the order of ``corpus.derivations``; its rows the items: what
-    flows into an item flows out of it, and what flows into a goal is the number of times of its
-    sentence. A linear program over it has the optimum of the dynamic program (Martin, Rardin &
-    Campbell 1990). For sentences of N words, the dependency model with valence has
-    ``2 N (N^2 - 1) / 3 + N^2 + 2 N`` columns and ``3 N^2 - N + 1`` rows.
+    Columns are hyperedges, in the order of ``corpus.derivations``; rows are items: the flow into an
+    item equals the flow out of it, and the flow into a goal is the multiplicity of its sentence. A
+    linear program over it has the optimum of the dynamic program (Martin, Rardin & Campbell 1990).
+    For sentences of N words, the dependency model with valence has ``2 N (N^2 - 1) / 3 + N^2 + 2
+    N`` columns and ``3 N^2 - N + 1`` rows.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def hypergraph_polytope(corpus: Corpus) -> Polytope:
     derivations = corpus.derivations
     n_items, n_edges = len(derivations.first_edge) - 1, len(derivations.kind)
     is_item = np.ones(n_items, dtype=np.bool_)
-    is_item[derivations.first_item[:-1]] = False  # which stand for no tail
+    is_item[derivations.first_item[:-1]] = False  # items that stand for a missing tail
     row = np.cumsum(is_item) - 1
     edges = np.arange(n_edges)
     heads = np.repeat(np.arange(n_items), np.diff(derivations.first_edge))
@@ -98,7 +98,7 @@ def hypergraph_polytope(corpus: Corpus) -> Polytope:
 
 @kernel
 def _most_uses(derivations: Derivations) -> FloatArray:
-    """Return an upper bound of each hyperedge's flow: how many the largest structure has."""
+    """Return an upper bound on the flow of each hyperedge: the size of the largest structure."""
     first_edge, tails = derivations.first_edge, derivations.tails
     size, upper = np.zeros(len(first_edge) - 1), np.empty(len(derivations.kind))
     for s in range(len(derivations.multiplicity)):

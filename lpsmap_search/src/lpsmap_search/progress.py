@@ -1,4 +1,4 @@
-"""A line on the terminal that says how far a search is."""
+"""A status line on the terminal."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from contextlib import contextmanager
 
 from lpsmap_core import SearchProgress
 
-__all__ = ["shown"]
+__all__ = ["status_line"]
 
 
 @contextmanager
-def shown(wanted: bool) -> Iterator[Callable[[SearchProgress], None]]:
-    """Show a line, on standard error, as long as the block runs.
+def status_line(enabled: bool) -> Iterator[Callable[[SearchProgress], None]]:
+    """Show a status line on standard error while the block runs.
 
     Parameters
     ----------
-    wanted
+    enabled
         Whether to show it.
 
     Yields
     ------
     Callable
-        What to call with how far the search is.
+        A function to call with the progress of the search.
 
     Raises
     ------
     ModuleNotFoundError
         If rich is not installed.
     """
-    if not wanted:
+    if not enabled:
         yield lambda found: None
         return
     try:
         from rich import console, progress
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "progress: rich is not installed, which draws the line. Install it with: "
-            "pip install 'lpsmap-search[progress]'"
+            "progress=True needs rich, which is not installed. Install it with: pip install "
+            "'lpsmap-search[progress]'"
         ) from error
     columns = (progress.SpinnerColumn(), progress.TextColumn("{task.description}"))
     with progress.Progress(*columns, console=console.Console(stderr=True)) as line:
@@ -45,22 +45,22 @@ def shown(wanted: bool) -> Iterator[Callable[[SearchProgress], None]]:
 
         def show(found: SearchProgress) -> None:
             nonlocal begin
-            if not begin.seconds:  # a search that is resumed has nodes of earlier processes
+            if not begin.seconds:  # a resumed search includes nodes of earlier processes
                 begin = SearchProgress(n_nodes=found.n_nodes, seconds=found.seconds)
-            line.update(task, description=described(found, begin))
+            line.update(task, description=status_text(found, begin))
 
         yield show
 
 
-def described(found: SearchProgress, begin: SearchProgress) -> str:
-    """Return how far a search is, with its speed since it began.
+def status_text(found: SearchProgress, begin: SearchProgress) -> str:
+    """Return a status line, with the speed since the start.
 
     Parameters
     ----------
     found
-        How far it is.
+        The current progress.
     begin
-        Its nodes and seconds then.
+        The nodes and seconds at the start.
     """
     seconds = found.seconds - begin.seconds
     rate = (found.n_nodes - begin.n_nodes) / seconds if seconds > 0.0 else 0.0

@@ -15,16 +15,16 @@ RELAXATIONS = {
     "lagrangian": "lpsmap_search.lagrangian_space:LagrangianSpace",
     "mccormick": "lpsmap_search.paper:McCormickSpace",
 }
-"""Modules and classes of the spaces; they are imported when they are used, with what they need."""
+"""Modules and classes of the spaces; they are imported on first use, with their dependencies."""
 
 
 def relaxation_named(name: str) -> Callable[..., BoxSpace[Any]]:
-    """Return the class of a relaxation's space.
+    """Return the space class of a relaxation.
 
     Raises
     ------
     ValueError
-        If there is no such relaxation.
+        If the relaxation is unknown.
     """
     if not isinstance(name, str) or name not in RELAXATIONS:
         names = ", ".join(map(repr, RELAXATIONS))

@@ -1,4 +1,4 @@
-"""What is told of a trained grammar: in words and tables, or as JSON."""
+"""Reports of a trained grammar, as text or JSON."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["Report", "certificate"]
 
 
 class Report:
-    """What is printed of a result.
+    """A report of a result.
 
     Parameters
     ----------
     sentences
-        What the grammar was induced from.
+        The sentences that the grammar was induced from.
     corpus
-        Their tags.
+        The corpus of their tags.
     found
         The result.
     """
@@ -36,7 +36,7 @@ class Report:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """What JSON has, trees aside."""
+        """The fields of the JSON output, without trees."""
         found, certified = self.found, self.found.certified
         return {
             "status": "PROVED" if found.is_proved else "FOUND",
@@ -57,17 +57,17 @@ class Report:
 
     @property
     def grammar(self) -> dict[str, Any]:
-        """What is written."""
+        """The grammar as written to a file."""
         grammar = grammar_json(self.model, self.found.parameters, self.found.counts)
         return {**self.numbers, **grammar}
 
     def json(self, n_parses: int) -> str:
-        """Return the answer as JSON, with the heads of some sentences."""
+        """Return the report as JSON, with the heads of the first sentences."""
         parses = {"parses": self.trees[:n_parses]} if n_parses else {}
         return json.dumps({**self.numbers, **parses}, allow_nan=False)
 
     def text(self, n_parses: int, encoding: str | None = None) -> str:
-        """Return the answer as tables, with some trees, for a stream of some encoding."""
+        """Return the report as tables, with the first trees, for a stream with an encoding."""
         rows = grammar_rows(self.model, self.found.parameters, self.found.counts)
         drawn = [
             arcs_as_text(sentence, heads, encoding)
@@ -95,7 +95,7 @@ class Report:
 
 
 def certificate(found: Induced) -> str:
-    """Return what is proved, in words."""
+    """Describe the proof in words."""
     certified = found.certified
     if certified is None:
         return "none: expectation maximisation ends at a local optimum"
@@ -106,12 +106,12 @@ def certificate(found: Induced) -> str:
     if certified.is_void:
         return (
             f"void: the bound of {max(certified.bound, 0.0):g} says only that probabilities are at "
-            f"most one, nothing of how good this is; {boxes}"
+            f"most one; {boxes}"
         )
     gap = 100.0 * relative_gap(certified.objective, certified.bound)
     return f"open: nothing is more likely than {certified.bound:.9g}, {gap:.3g} % off; {boxes}"
 
 
 def relative_gap(objective: float, bound: float) -> float:
-    """Return how far a bound is above an objective, as options call it."""
+    """Return the gap of a bound relative to an objective, as in the option ``gap``."""
     return max(bound - objective, 0.0) / max(1.0, abs(objective))

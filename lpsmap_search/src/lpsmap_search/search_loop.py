@@ -1,4 +1,4 @@
-"""Branch and bound with many workers: hands out boxes, and takes in what was found."""
+"""The loop of branch and bound with several workers."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from lpsmap_search.workers import Looked, Workers
 __all__ = ["SearchLoop"]
 
 SECONDS = 0.02
-"""How long workers should be at a batch: far longer than its way there and back."""
+"""Target duration of a batch: far longer than its transfer to a worker and back."""
 
 POLL = 0.1
-"""Seconds after which the limit of time and Ctrl-C are looked at again."""
+"""Seconds between two checks of the time limit and for Ctrl-C."""
 
 LOST = (BrokenExecutor, CancelledError, KeyboardInterrupt)
-"""Errors of the executor, rather than of a look."""
+"""Errors of the executor, rather than of an evaluation."""
 
 MOST_DEATHS = 3
-"""Times that workers may die before one of them returns anything."""
+"""Maximum number of deaths of workers before one of them returns a result."""
 
 
 class SearchLoop:
-    """A search on its way to an end.
+    """Runs a search with workers.
 
     Parameters
     ----------
     search
-        The search; nodes that are out when the loop ends count as open in its state.
+        The search; nodes still under evaluation when the loop ends count as open in its state.
     workers
-        Who looks.
+        The workers that evaluate boxes.
     deadline
         When to stop.
     max_nodes
-        Limit of all nodes that were looked at, or None.
+        Maximum total number of evaluated nodes, or None.
     """
 
     def __init__(
@@ -55,23 +55,23 @@ class SearchLoop:
         self._most = math.inf if max_nodes is None else max_nodes
         self._out: dict[Future[Looked], NodeBatch[Any]] = {}
         self._rate = 0.0  # nodes a second, of one worker
-        self._n_open = len(search.state().nodes)  # or fewer
+        self._n_open = len(search.state().nodes)  # an upper bound
         self._n_deaths = 0
 
     def run(self, after: Callable[[], None]) -> None:
-        """Search on until it is finished, or a limit is reached.
+        """Run until the search is finished, or a limit is reached.
 
         Parameters
         ----------
         after
-            Called whenever something was found.
+            Called after every evaluated batch.
         """
         try:
             while self._hand_out():
                 ended, _ = wait(self._out, timeout=POLL, return_when=FIRST_COMPLETED)
                 lost = [error for error in map(_error, ended) if isinstance(error, LOST)]
                 if any(isinstance(error, KeyboardInterrupt) for error in lost):
-                    self._deadline.end()  # Ctrl-C reached a worker first
+                    self._deadline.end()  # a worker received Ctrl-C first
                 if lost and self._deadline.passed:
                     break
                 if lost:
@@ -103,7 +103,7 @@ class SearchLoop:
         return bool(self._out) and not self._deadline.passed
 
     def _size(self) -> int:
-        """Return how many nodes the next batch has: no more than leaves some for the others."""
+        """Return the size of the next batch; it leaves nodes for the other workers."""
         if self._workers.here:
             return self._workers.least_batch
         share = self._n_open // self._workers.most_batches
@@ -133,7 +133,7 @@ class SearchLoop:
         self._search.add(batch, looks)
 
     def _renew_workers(self) -> None:
-        """Replace an executor that broke; what was out is looked at again."""
+        """Replace a broken executor, and evaluate its batches again."""
         self._n_deaths += 1
         for future, batch in list(self._out.items()):
             if _found_something(future):
@@ -145,10 +145,10 @@ class SearchLoop:
             self._n_open += len(batch)
         if not self._workers.renew(self._n_deaths < MOST_DEATHS):
             warnings.warn(
-                "executor: it broke: workers died, or it was shut down. The search goes on in "
-                "this process. Give a function that makes an executor, or a number of processes, "
-                "and another one is made instead. In a script, start the work below "
-                '`if __name__ == "__main__":`.',
+                "executor: it broke: workers died, or it was shut down. The search continues in "
+                "this process. Pass a function that returns an executor, or a number of processes, "
+                "so that it can be replaced. In a script, start the work below `if __name__ == "
+                '"__main__":`.',
                 RuntimeWarning,
                 stacklevel=2,
             )

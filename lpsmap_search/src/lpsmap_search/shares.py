@@ -1,8 +1,8 @@
-"""Boxes of shares: probabilities that are quotients of counts.
+"""Boxes of shares, that is, probabilities that are ratios of counts.
 
-Counts are integers, and those of a block sum to a total that no structures take out of a range. So
-the shares ``f_m / F_c`` are fractions of few denominators, and a box shrinks to those at its ends.
-A block whose total is zero has no shares; it counts as having the share one of its first parameter.
+Counts are integers, and the total of a block is in a range for all structures. The shares ``f_m /
+F_c`` are therefore fractions with few denominators, and a box can be shrunk to the fractions at its
+ends. A block with total zero has no shares; by convention, its first parameter has the share one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from lpsmap_core import leaf
 from lpsmap_search.arrays import FloatArray, IntArray
 from lpsmap_search.corpus import Corpus
-from lpsmap_search.viterbi import best_counts, memory_for
+from lpsmap_search.viterbi import best_counts, new_workspace
 
 __all__ = [
     "Totals",
@@ -28,18 +28,18 @@ __all__ = [
     "totals",
 ]
 
-SLACK = 1e-9
-"""Rounding that sums of probabilities may show."""
+SUM_TOLERANCE = 1e-9
+"""Tolerance for rounding errors of sums of probabilities."""
 
 LARGEST_TOTAL = 100
-"""Above this, a total that is not known exactly has too many fractions to be worth their search."""
+"""Above this, a total that is not fixed has too many fractions to search."""
 
 ROUNDS = 2
-"""Times that a box is tightened by sums and by fractions in turn."""
+"""Number of rounds in which a box is tightened by sums and by fractions."""
 
 
 class Totals(NamedTuple):
-    """Between which each block's sum of counts is, whatever the structures."""
+    """The range of the sum of counts of each block, over all structures."""
 
     least: IntArray
     """(C,)."""
@@ -54,14 +54,14 @@ def phi(p: float) -> float:
 
 
 def totals(corpus: Corpus) -> Totals:
-    """Return the ranges of the blocks' totals."""
+    """Return the ranges of the totals of blocks."""
     model = corpus.model
     weights = np.eye(len(model.first) - 1)[:, model.block]
     return Totals(*count_ranges(corpus, weights))
 
 
 def first_box(corpus: Corpus, totals: Totals) -> FloatArray:
-    """Return (2 M,) lower, then upper bounds of the shares of all structures."""
+    """Return the root box: (2 M,) lower, then upper bounds of the shares of all structures."""
     model = corpus.model
     least, most = count_ranges(corpus, np.eye(model.n_parameters))
     total_least, total_most = totals.least[model.block], totals.most[model.block]
@@ -71,7 +71,7 @@ def first_box(corpus: Corpus, totals: Totals) -> FloatArray:
 
 
 def count_ranges(corpus: Corpus, weights: FloatArray) -> tuple[IntArray, IntArray]:
-    """Return the least and the greatest of ``<weights, counts>`` for each row of weights.
+    """Return the minimum and maximum of ``<weights, counts>`` for each row of weights.
 
     Parameters
     ----------
@@ -81,9 +81,9 @@ def count_ranges(corpus: Corpus, weights: FloatArray) -> tuple[IntArray, IntArra
         (K, M) integers.
     """
     derivations, n = corpus.derivations, corpus.model.n_parameters
-    memory, counts = memory_for(derivations), np.empty(n)
+    workspace, counts = new_workspace(derivations), np.empty(n)
     ends = [
-        [round(sign * best_counts(derivations, sign * row, memory, counts)) for row in weights]
+        [round(sign * best_counts(derivations, sign * row, workspace, counts)) for row in weights]
         for sign in (-1.0, 1.0)
     ]
     return np.array(ends[0], dtype=np.int64), np.array(ends[1], dtype=np.int64)
@@ -106,10 +106,10 @@ def shrink(first: IntArray, low: FloatArray, high: FloatArray) -> bool:
         for m in range(first[c], first[c + 1]):
             least += low[m]
             most += high[m]
-        if least > 1.0 + SLACK or most < 1.0 - SLACK:
+        if least > 1.0 + SUM_TOLERANCE or most < 1.0 - SUM_TOLERANCE:
             return False
         for m in range(first[c], first[c + 1]):
-            # the others' sums, from the bounds as they were: looser by rounding alone
+            # sums of the others, from the old bounds: looser only by rounding
             top, bottom = 1.0 - (least - low[m]), 1.0 - (most - high[m])
             high[m] = max(min(high[m], top), low[m])
             low[m] = min(max(low[m], bottom), high[m])
@@ -118,12 +118,12 @@ def shrink(first: IntArray, low: FloatArray, high: FloatArray) -> bool:
 
 @leaf
 def _snap(first: IntArray, totals: Totals, low: FloatArray, high: FloatArray) -> bool:
-    """Move the ends of a box to fractions inside; return whether it holds any."""
+    """Move the ends of a box to fractions inside it; return whether it contains any."""
     for c in range(len(first) - 1):
         for m in range(first[c], first[c + 1]):
             bottom = -fraction_below(-low[m], totals.least[c], totals.most[c])
             top = fraction_below(high[m], totals.least[c], totals.most[c])
-            if bottom > top + SLACK:
+            if bottom > top + SUM_TOLERANCE:
                 return False
             low[m], high[m] = min(bottom, top), top
     return True
@@ -133,22 +133,22 @@ def _snap(first: IntArray, totals: Totals, low: FloatArray, high: FloatArray) ->
 def fraction_below(x: float, least: int, most: int) -> float:
     """Return the largest fraction up to x with a denominator in a range.
 
-    That is x itself if the range is too large.
+    Returns x itself if the range is too large.
     """
     if most == 0 or (most > LARGEST_TOTAL and most > least):
         return x
     found = -np.inf
     for total in range(max(least, 1), most + 1):
-        found = max(found, np.floor((x + SLACK) * total) / total)
+        found = max(found, np.floor((x + SUM_TOLERANCE) * total) / total)
     return found
 
 
 @leaf
 def fraction_above(x: float, least: int, most: int) -> float:
-    """Return the smallest fraction that `fraction_below` does not find for x."""
+    """Return the smallest fraction above x with a denominator in a range; x if it is too large."""
     if most == 0 or (most > LARGEST_TOTAL and most > least):
         return x
     found = np.inf
     for total in range(max(least, 1), most + 1):
-        found = min(found, (np.floor((x + SLACK) * total) + 1.0) / total)
+        found = min(found, (np.floor((x + SUM_TOLERANCE) * total) + 1.0) / total)
     return found

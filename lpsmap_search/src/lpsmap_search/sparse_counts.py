@@ -18,14 +18,15 @@ __all__ = ["SparseCounts", "sparse_counts"]
 def sparse_counts(
     corpus: Corpus, scores: FloatArray, *, temperature: float = 1.0
 ) -> tuple[float, FloatArray]:
-    """Return what SparseMAP attains on a corpus, and its expected counts.
+    """Return the objective of SparseMAP on a corpus, and its expected counts.
 
-    The E-step of SparseMAP-EM. For each sentence the distribution over structures that maximises ::
+    This is the E-step of SparseMAP-EM. For each sentence, the distribution over structures
+    maximises ::
 
         E <scores, counts(y)> - temperature / 2 * || E variables(y) ||^2
 
-    where the variables are those of the model, such as arcs (Niculae et al. 2018). Few structures
-    have a probability; towards temperature zero they are the best ones alone.
+    where the variables are those of the model, such as arcs (Niculae et al. 2018). The distribution
+    is sparse; as the temperature tends to zero, only the best structures remain.
 
     Parameters
     ----------
@@ -34,14 +35,14 @@ def sparse_counts(
     scores
         (M,) logarithms of the parameters, -inf allowed.
     temperature
-        Weight of the quadratic term, more than 0.
+        Weight of the quadratic term, above 0.
 
     Returns
     -------
     float
         The sum of the maxima; -inf if a sentence has no structure of finite score.
     counts
-        (M,) expected under the distributions; zeros where the sum is -inf.
+        (M,) expected counts under the distributions; zeros if the sum is -inf.
 
     Raises
     ------
@@ -58,7 +59,7 @@ class SparseCounts:
     Parameters
     ----------
     corpus, temperature
-        As for `sparse_counts`.
+        As in `sparse_counts`.
     """
 
     def __init__(self, corpus: Corpus, temperature: float = 1.0) -> None:

@@ -1,4 +1,4 @@
-"""Sparse matrices, row by row."""
+"""Sparse matrices in compressed row format."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Entries = tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]
 
 @dataclass(frozen=True, eq=False)
 class SparseMatrix:
-    """A matrix in compressed sparse rows. Entries that are stored may be zero."""
+    """A matrix in compressed sparse row format. Stored entries may be zero."""
 
     start: IntArray
     """(m + 1,) row i has the entries ``start[i]`` to ``start[i + 1]``."""
     column: IntArray
-    """Of each entry; ascending within a row."""
+    """The column of each entry; ascending within a row."""
     value: FloatArray
-    """Of each entry."""
+    """The value of each entry."""
     n_columns: int
 
     @classmethod
@@ -37,12 +37,12 @@ class SparseMatrix:
         value: npt.ArrayLike,
         shape: tuple[int, int],
     ) -> SparseMatrix:
-        """Return a matrix of entries in any order; those of one place are added.
+        """Return a matrix from entries in any order; duplicates are summed.
 
         Parameters
         ----------
         row, column, value
-            Of each entry; broadcast against each other.
+            Rows, columns and values of the entries; broadcast against each other.
         shape
             Numbers of rows and columns.
         """
@@ -59,12 +59,12 @@ class SparseMatrix:
         pieces: Sequence[Entries],
         shape: tuple[int, int],
     ) -> SparseMatrix:
-        """Return a matrix of the entries of several pieces.
+        """Return a matrix from the entries of several pieces.
 
         Parameters
         ----------
         pieces
-            At least one; rows, columns and values of each as for `from_entries`.
+            At least one piece; rows, columns and values of each as in `from_entries`.
         shape
             Numbers of rows and columns.
         """
@@ -74,12 +74,12 @@ class SparseMatrix:
 
     @classmethod
     def stacked(cls, matrices: Sequence[SparseMatrix]) -> SparseMatrix:
-        """Return the rows of several matrices below each other.
+        """Stack matrices vertically.
 
         Parameters
         ----------
         matrices
-            At least one; of equal numbers of columns.
+            At least one matrix; all with the same number of columns.
         """
         sizes = [np.diff(matrix.start) for matrix in matrices]
         return cls(
@@ -108,17 +108,17 @@ class SparseMatrix:
         Parameters
         ----------
         weights
-            (m,) one for each row.
+            (m,) weights.
         """
         return sums_at(self.column, self.value * weights[self.row], self.n_columns)
 
     def entries(self, row: npt.ArrayLike, column: npt.ArrayLike) -> IntArray:
-        """Return where places of the matrix are among its entries.
+        """Return the positions of places among the stored entries.
 
         Parameters
         ----------
         row, column
-            Of places that have entries.
+            Rows and columns of places with stored entries.
 
         Raises
         ------
@@ -145,10 +145,10 @@ def sums_at(places: IntArray, values: FloatArray, n: int) -> FloatArray:
     Parameters
     ----------
     places
-        Of each value, 0 to n - 1.
+        The place of each value, 0 to n - 1.
     values
-        To be added.
+        The values.
     n
-        How many places.
+        The number of places.
     """
     return np.asarray(np.bincount(places, values, minlength=n), dtype=np.float64)

@@ -17,19 +17,17 @@ __all__ = ["CountedStructures", "structures_of"]
 
 
 class CountedStructures(DynamicProgram):
-    """One factor a sentence: its variables are the model's, additionals count the parameters.
+    """One factor per sentence: variables are those of the model, additionals count the parameters.
 
     Parameters
     ----------
     variables
-        Variables of shape (S, K), as many of each row as its sentence has.
+        Variables of shape (S, K); each sentence uses the first ones of its row.
     scores
         (S, M) scores of the parameters.
     hypergraphs
-        (S,) of the sentences, with slots for their variables.
+        (S,) hypergraphs of the sentences, with slots for their variables.
     """
-
-    integer_parameter = "codes"
 
     def __init__(
         self,
@@ -39,16 +37,16 @@ class CountedStructures(DynamicProgram):
     ) -> None:
         lengths = np.array([hypergraph.arity for hypergraph in hypergraphs], dtype=np.int64)
         super().__init__(variables, scores, lengths=lengths)
-        self.codes = tuple(map(_code, hypergraphs))
+        self.codes = self.integers("codes", list(map(_code, hypergraphs)), per_factor=True)
         self._found = list(hypergraphs), np.arange(len(hypergraphs))
 
     def hypergraphs(self) -> tuple[list[Hypergraph], IntArray]:
-        """Return the hypergraphs, one a sentence."""
+        """Return the hypergraphs, one per sentence."""
         return self._found
 
     @classmethod
     def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
-        """Return the goal of a sentence's hypergraph, made again from its code."""
+        """Rebuild the hypergraph of a sentence from its code, and return its goal."""
         (arity,), code = row.event_shape, row.integers
         n_edges = int(code[0])
         heads, tails, sizes, entries = np.split(
@@ -68,7 +66,7 @@ class CountedStructures(DynamicProgram):
 
 
 def _code(hypergraph: Hypergraph) -> IntArray:
-    """Return what `CountedStructures.hypergraph` reads."""
+    """Return the code that `CountedStructures.hypergraph` reads."""
     edges = hypergraph.edges
     heads = np.repeat(np.arange(hypergraph.n_items), np.diff(edges.first_edge))
     sizes = np.diff(edges.first_entry)
@@ -76,14 +74,14 @@ def _code(hypergraph: Hypergraph) -> IntArray:
 
 
 def structures_of(corpus: Corpus, scores: FloatArray) -> tuple[FactorGraph, Factor]:
-    """Return a graph of a factor for each different sentence.
+    """Return a graph with one factor for each distinct sentence.
 
     Parameters
     ----------
     corpus
         The sentences.
     scores
-        (M,) of the parameters.
+        (M,) scores of the parameters.
     """
     hypergraphs = [
         with_variables(corpus.model, sentence, counted)
@@ -99,7 +97,7 @@ def structures_of(corpus: Corpus, scores: FloatArray) -> tuple[FactorGraph, Fact
 def with_variables(model: CountModel, sentence: tuple[int, ...], counted: Hypergraph) -> Hypergraph:
     """Return the hypergraph of a sentence with slots for the model's variables.
 
-    Where the model has none, every hyperedge is a variable.
+    If the model has no variables, every hyperedge is a variable.
 
     Raises
     ------

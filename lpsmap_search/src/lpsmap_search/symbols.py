@@ -1,4 +1,4 @@
-"""Symbols of sentences as numbers."""
+"""Encoding of symbols as indices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["checked_states", "checked_symbols", "encoded"]
 
 
 def encoded(sentence: Sequence[str], symbols: Sequence[str]) -> tuple[int, ...]:
-    """Return the numbers of a sentence's symbols.
+    """Return the indices of a sentence's symbols.
 
     Raises
     ------
@@ -17,33 +17,35 @@ def encoded(sentence: Sequence[str], symbols: Sequence[str]) -> tuple[int, ...]:
         If the sentence is empty, or a symbol is unknown.
     """
     if not len(sentence):
-        raise ValueError("sentence: got no symbols; expected at least one. Leave it out.")
+        raise ValueError("sentence: got no symbols; expected at least one. Remove the sentence.")
     number = {symbol: i for i, symbol in enumerate(symbols)}
     unknown = [symbol for symbol in sentence if symbol not in number]
     if unknown:
         raise ValueError(
             f"sentence: got the unknown symbol {unknown[0]!r}; expected symbols among "
-            f"{', '.join(map(repr, symbols))}. Declare the model with it."
+            f"{', '.join(map(repr, symbols))}. Add it to the symbols of the model."
         )
     return tuple(number[symbol] for symbol in sentence)
 
 
 def checked_symbols(name: str, symbols: Sequence[str]) -> tuple[str, ...]:
-    """Return the symbols of a model.
+    """Validate the symbols of a model.
 
     Raises
     ------
     ValueError
-        If there are none, or one is repeated.
+        If there are no symbols, or one is repeated.
     """
     found = tuple(symbols)
     if not found or len(set(found)) < len(found):
-        raise ValueError(f"{name}: got {list(found)}; expected at least one, and each once.")
+        raise ValueError(
+            f"{name}: got {list(found)}; expected at least one symbol, without repetitions."
+        )
     return found
 
 
 def checked_states(n: int) -> int:
-    """Return a number of states.
+    """Validate a number of states.
 
     Raises
     ------

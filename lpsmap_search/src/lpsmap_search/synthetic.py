@@ -1,4 +1,4 @@
-"""Sentences drawn from a dependency model with valence."""
+"""Sampling sentences from a dependency model with valence."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lpsmap_search.half_spans import LEFT, RIGHT
 __all__ = ["sampled_sentences", "verb_noun_adjective"]
 
 MOST_DRAWS = 1_000_000
-"""Trees drawn for one sentence that is short enough."""
+"""Maximum number of trees sampled to find one that is short enough."""
 
 
 def verb_noun_adjective() -> tuple[DependencyModelWithValence, FloatArray]:
-    """Return a dependency model over three tags, V, N and A, and parameters of a small language.
+    """Return a dependency model over the tags V, N and A, and parameters of a small language.
 
     Verbs take nouns on either side, nouns take adjectives on their left.
 
@@ -48,7 +48,7 @@ def sampled_sentences(
     *,
     max_words: int = 10,
 ) -> list[TaggedSentence]:
-    """Draw sentences with their trees from a model; longer ones are drawn again.
+    """Sample sentences with their trees from a model; longer ones are rejected.
 
     Parameters
     ----------
@@ -57,11 +57,11 @@ def sampled_sentences(
     parameters
         (M,) probabilities, or nonnegative numbers, which are normalised.
     n_sentences
-        How many, at least 1.
+        Number of sentences, at least 1.
     rng
-        Where random numbers come from.
+        The random generator.
     max_words
-        Length of the longest sentence, at least 1.
+        Maximum length of a sentence, at least 1.
 
     Raises
     ------
@@ -79,7 +79,7 @@ class _TooLongError(Exception):
 
 
 class _Tree:
-    """Draws trees from the root down."""
+    """Samples trees from the root down."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class _Tree:
         return int(self._rng.choice(len(probabilities), p=probabilities))
 
     def _words(self, tag: int, parent: int) -> list[int]:
-        """Return the words of a subtree from left to right, numbered in the order of drawing."""
+        """Return the words of a subtree from left to right, numbered in the order of sampling."""
         word = len(self._drawn)
         if word == self._max_words:
             raise _TooLongError
@@ -124,7 +124,7 @@ class _Tree:
         self._parent.append(parent)
         sides: dict[int, list[list[int]]] = {LEFT: [], RIGHT: []}
         for side, children in sides.items():
-            # from the nearest child on
+            # from the nearest child outwards
             while self._rng.random() < self._goes_on[side, min(len(children), 1), tag]:
                 children.append(self._words(self._pick(self._child[side, tag]), word))
         left = [w for child in reversed(sides[LEFT]) for w in child]

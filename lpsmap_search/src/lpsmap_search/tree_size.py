@@ -1,4 +1,4 @@
-"""Estimates of how large a search tree is, without a search of all of it."""
+"""Estimates of the size of a search tree without a complete search."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["RootedSpace", "TreeSize", "tree_size"]
 
 
 class RootedSpace(Protocol):
-    """A `Space` that knows the node with all answers below it."""
+    """A `Space` with a root node."""
 
     def root(self) -> Any:
         """Return the root."""
@@ -35,19 +35,19 @@ class TreeSize:
     """Estimates from random dives, with their standard errors."""
 
     n_nodes: float
-    """Of the tree."""
+    """Estimated number of nodes of the tree."""
     n_nodes_error: float
     """Infinite after a single dive."""
     seconds: float
-    """Processor time that looks at all nodes take."""
+    """Estimated processor time to evaluate all nodes."""
     seconds_error: float
     """Infinite after a single dive."""
     n_dives: int
     """Dives down the tree."""
     n_visited: int
-    """Nodes that were looked at on the dives; the root once."""
+    """Nodes evaluated on the dives; the root is counted once."""
     seconds_per_node: float
-    """Mean processor time of a look, over the nodes visited."""
+    """Mean processor time per evaluated node."""
 
 
 def tree_size(
@@ -60,30 +60,31 @@ def tree_size(
     seed: int = 0,
     report: Callable[[TreeSize], None] | None = None,
 ) -> TreeSize:
-    """Estimate how many nodes a search looks at, and how long that takes (Knuth 1975).
+    """Estimate the number of nodes and the processor time of a search (Knuth 1975).
 
-    A dive goes from the root to a random child of each node, until a node has none. A node that it
-    meets stands for as many as the numbers of children above it multiply to. The mean over dives is
-    the size of the tree, without bias. Its variance is high where the tree is lopsided: then rare
-    deep dives have most of the nodes, and few dives give too small an estimate, with too small an
-    error. The tree is the one of a search that knows the best answer from the beginning.
+    A dive descends from the root to random children, until a node has none. The weight of a visited
+    node is the product of the numbers of children above it. The mean over dives is an unbiased
+    estimate of the size of the tree. Its variance is high if the tree is unbalanced: rare deep
+    dives then contain most of the nodes, and few dives underestimate both the size and the error.
+    The tree is that of a search that knows the best answer from the start.
 
     Parameters
     ----------
     space
-        What is searched, such as `LagrangianSpace`, with a method ``root()``.
+        The space, such as `LagrangianSpace`, with a method ``root()``.
     score
-        Of the answer that is known.
+        The score of a known answer.
     gap
-        Of the search: nodes with bounds up to ``score + gap * max(1, abs(score))`` are pruned.
+        The gap of the search: nodes with bounds up to ``score + gap * max(1, abs(score))`` are
+        pruned.
     n_dives
-        The most dives, at least 1.
+        Maximum number of dives, at least 1.
     max_time
-        Limit of the seconds, or None; there is at least one dive.
+        Time limit in seconds, or None; at least one dive is made.
     seed
-        Of the random numbers.
+        The seed of random numbers.
     report
-        Called after every dive with the estimate so far.
+        Called after every dive with the current estimate.
 
     Raises
     ------
@@ -91,7 +92,7 @@ def tree_size(
         If an option is out of range, or the score is not finite.
     """
     if not math.isfinite(score):
-        raise ValueError(f"score: got {score}; expected that of a known answer, a finite number.")
+        raise ValueError(f"score: got {score}; expected the finite score of a known answer.")
     least = score + checked_number("gap", gap) * max(1.0, abs(score))
     n_dives = checked_count("n_dives", n_dives)
     deadline = Deadline(checked_time(max_time))
@@ -106,7 +107,7 @@ def tree_size(
 
 
 class _Visit(NamedTuple):
-    """A look at a node, and the processor time that it took."""
+    """The evaluation of a node, and its processor time."""
 
     look: Look[Any, Any]
     seconds: float
@@ -116,14 +117,16 @@ class _Visit(NamedTuple):
         begin = time.process_time()
         looks = space.look([node], score)
         if isinstance(looks, CutShort):
-            raise RuntimeError("space: ran out of time at a node; give it no limit of its own.")
+            raise RuntimeError(
+                "space: ran out of time at a node; remove the time limit of the space."
+            )
         return cls(looks[0], time.process_time() - begin)
 
 
 def _dive(
     space: RootedSpace, root: _Visit, scores: tuple[float, float], rng: np.random.Generator
 ) -> tuple[float, float, float, float]:
-    """Return estimates of the nodes and the seconds, and both as they were below the root."""
+    """Return estimates of nodes and seconds, and both without the root."""
     score, least = scores
     visit, bound, weight = root, root.look.bound, 1.0
     n_nodes, seconds, n_visited, spent = 1.0, root.seconds, 0.0, 0.0

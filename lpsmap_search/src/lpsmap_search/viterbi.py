@@ -1,4 +1,4 @@
-"""The best structures of all sentences of a corpus, and what they count."""
+"""The best structures of all sentences of a corpus, and their counts."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from lpsmap_search.arrays import FloatArray, IntArray
 from lpsmap_search.corpus import Corpus, Derivations
 
 __all__ = [
-    "Memory",
+    "Workspace",
     "add_by_kind",
     "best_counts",
     "checked_scores",
-    "memory_for",
+    "new_workspace",
     "score_kinds",
     "viterbi",
 ]
 
 
-class Memory(NamedTuple):
-    """What a pass works with, for all items."""
+class Workspace(NamedTuple):
+    """The workspace of a pass, for all items."""
 
     best: FloatArray
-    """The score of its best derivation."""
+    """For each item, the score of its best derivation."""
     choice: IntArray
-    """The hyperedge of that."""
+    """For each item, the hyperedge of its best derivation."""
     times: FloatArray
-    """How often the best structures use it."""
+    """For each item, its count in the best structures."""
     own: FloatArray
-    """What hyperedges of a kind score, then how often the best structures use that kind."""
+    """For each kind of hyperedge, its score, then its count in the best structures."""
 
 
-def memory_for(derivations: Derivations) -> Memory:
-    """Return memory for the items of a corpus."""
+def new_workspace(derivations: Derivations) -> Workspace:
+    """Allocate the workspace for a corpus."""
     n, n_kinds = len(derivations.first_edge) - 1, len(derivations.first_of_kind) - 1
-    return Memory(np.empty(n), np.empty(n, dtype=np.int64), np.empty(n), np.empty(n_kinds))
+    return Workspace(np.empty(n), np.empty(n, dtype=np.int64), np.empty(n), np.empty(n_kinds))
 
 
 def viterbi(corpus: Corpus, scores: FloatArray) -> tuple[float, FloatArray]:
-    """Return the total score of every sentence's best structure, and their counts.
+    """Return the total score of the best structures of all sentences, and their counts.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def viterbi(corpus: Corpus, scores: FloatArray) -> tuple[float, FloatArray]:
         The maximum over structures of ``<scores, counts>``; -inf if a sentence has no structure of
         finite score.
     counts
-        (M,) how often the best structures use each parameter.
+        (M,) counts of the parameters in the best structures.
 
     Raises
     ------
@@ -65,11 +65,11 @@ def viterbi(corpus: Corpus, scores: FloatArray) -> tuple[float, FloatArray]:
     """
     scores = checked_scores(corpus, scores)
     derivations, counts = corpus.derivations, np.empty(len(scores))
-    return float(best_counts(derivations, scores, memory_for(derivations), counts)), counts
+    return float(best_counts(derivations, scores, new_workspace(derivations), counts)), counts
 
 
 def checked_scores(corpus: Corpus, scores: FloatArray) -> FloatArray:
-    """Return scores of all parameters as kernels need them.
+    """Validate scores of all parameters, and convert them for kernels.
 
     Raises
     ------
@@ -91,41 +91,41 @@ def checked_scores(corpus: Corpus, scores: FloatArray) -> FloatArray:
 def best_counts(
     derivations: Derivations,
     scores: FloatArray,
-    memory: Memory,
+    workspace: Workspace,
     counts: FloatArray,
 ) -> float:
-    """Write the counts of every sentence's best structure, and return their total score.
+    """Write the counts of the best structures of all sentences, and return their total score.
 
     Parameters
     ----------
     derivations
-        The sentences' hypergraphs.
+        The hypergraphs of the sentences.
     scores
         (M,) of the parameters.
-    memory
-        Memory for all items.
+    workspace
+        Workspace for all items.
     counts
-        (M,) the result.
+        (M,) the output.
     """
-    best, choice, times, own = memory
+    best, choice, times, own = workspace
     score_kinds(derivations, scores, own)
     total = 0.0
     for s in range(len(derivations.multiplicity)):
         begin, end = derivations.first_item[s], derivations.first_item[s + 1]
-        _pass(derivations, begin, end, memory)
+        _pass(derivations, begin, end, workspace)
         times[end - 1] = derivations.multiplicity[s] if best[end - 1] > -np.inf else 0.0
         total += derivations.multiplicity[s] * best[end - 1]
     own[:] = 0.0
     for s in range(len(derivations.multiplicity)):
         begin, end = derivations.first_item[s], derivations.first_item[s + 1]
-        _count(derivations, begin, end - 1, memory)
+        _count(derivations, begin, end - 1, workspace)
     add_by_kind(derivations, own, counts)
     return total
 
 
 @leaf
 def score_kinds(derivations: Derivations, scores: FloatArray, own: FloatArray) -> None:
-    """Write what hyperedges of each kind score."""
+    """Write the score of each kind of hyperedges."""
     first = derivations.first_of_kind
     for kind in range(len(own)):
         score = 0.0
@@ -136,7 +136,7 @@ def score_kinds(derivations: Derivations, scores: FloatArray, own: FloatArray) -
 
 @leaf
 def add_by_kind(derivations: Derivations, times: FloatArray, counts: FloatArray) -> None:
-    """Write counts of the parameters, given how often hyperedges of each kind are used."""
+    """Write counts of the parameters, given counts of the kinds of hyperedges."""
     first = derivations.first_of_kind
     counts[:] = 0.0
     for kind in range(len(times)):
@@ -145,10 +145,10 @@ def add_by_kind(derivations: Derivations, times: FloatArray, counts: FloatArray)
 
 
 @leaf
-def _pass(derivations: Derivations, begin: int, end: int, memory: Memory) -> None:
-    """Find the best hyperedge of every item of a sentence; the first wins among equal ones."""
+def _pass(derivations: Derivations, begin: int, end: int, workspace: Workspace) -> None:
+    """Find the best hyperedge of every item of a sentence; ties go to the first."""
     first_edge, tails, kind = derivations.first_edge, derivations.tails, derivations.kind
-    best, choice, times, own = memory
+    best, choice, times, own = workspace
     best[begin] = times[begin] = 0.0
     for item in range(begin + 1, end):
         most, chosen = -np.inf, first_edge[item]
@@ -160,17 +160,17 @@ def _pass(derivations: Derivations, begin: int, end: int, memory: Memory) -> Non
 
 
 @leaf
-def _count(derivations: Derivations, nothing: int, goal: int, memory: Memory) -> None:
-    """Add the kinds that the chosen derivation of a goal uses, ``times[goal]`` times.
+def _count(derivations: Derivations, nothing: int, goal: int, workspace: Workspace) -> None:
+    """Add the counts of kinds in the chosen derivation of a goal, ``times[goal]`` times.
 
-    Items stand in topological order, and below the goal.
+    Items are in topological order, up to the goal.
     """
     tails, kind = derivations.tails, derivations.kind
     for item in range(goal, nothing, -1):
-        often = memory.times[item]
+        often = workspace.times[item]
         if often == 0.0:
             continue
-        e = memory.choice[item]
-        memory.own[kind[e]] += often
-        memory.times[tails[2 * e]] += often
-        memory.times[tails[2 * e + 1]] += often
+        e = workspace.choice[item]
+        workspace.own[kind[e]] += often
+        workspace.times[tails[2 * e]] += often
+        workspace.times[tails[2 * e + 1]] += often

@@ -1,7 +1,7 @@
-"""Who looks at boxes: this process, or the workers of an executor.
+"""Evaluation of boxes in this process, or by the workers of an executor.
 
-Workers in other processes are sent the space once. A batch of boxes names it by a digest; a worker
-that does not know it says so, and is sent the batch again with the space.
+The space is sent to each worker process once. A batch refers to it by a digest; if a worker does
+not have it, the batch is submitted again together with the space.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ from lpsmap_search.checks import checked_count
 __all__ = ["GivenExecutor", "Looks", "Workers"]
 
 GivenExecutor = Union[Executor, Callable[[], Executor], int, None]  # noqa: UP007
-"""An executor, a function that makes one, a number of processes, or None for this process."""
+"""An executor, a function that returns one, a number of processes, or None for this process."""
 
 Looks = Sequence[Look[Any, FloatArray]] | CutShort[FloatArray]
 
 UNKNOWN = 32
-"""Workers of an executor that does not say how many it has."""
+"""Assumed number of workers of an executor that does not report it."""
 
 MOST_SPACES = 4
-"""That a worker's process keeps."""
+"""Maximum number of spaces cached in a worker process."""
 
 
 class Workers:
-    """An executor, and how to come by another if it breaks.
+    """An executor, and how to replace it if it breaks.
 
     Parameters
     ----------
     given
-        Who looks.
+        An executor, a function that returns one, a number of processes, or None.
     space
-        What is searched.
+        The search space.
 
     Raises
     ------
     TypeError
-        If it is something else.
+        If `given` is anything else.
     ValueError
-        If the number is not positive, or the executor takes no work.
+        If the number is not positive, or the executor does not accept work.
     """
 
     def __init__(self, given: GivenExecutor, space: BoxSpace[Any]) -> None:
@@ -71,14 +71,14 @@ class Workers:
             self._executor = self._made()
 
     def _probe(self) -> None:
-        """Refuse an executor that takes no work; processes of others start meanwhile."""
+        """Validate that the executor accepts work, which also starts its processes."""
         assert self._executor is not None
         try:
             self._executor.submit(int)
         except RuntimeError as error:
             raise ValueError(
-                f"executor: got one that takes no work ({error}). Make another one, and shut it "
-                "down after the search."
+                f"executor: got one that does not accept work ({error}). Create another one, and "
+                "shut it down after the search."
             ) from error
 
     def _made(self) -> Executor:
@@ -93,36 +93,36 @@ class Workers:
 
     @functools.cached_property
     def _sent(self) -> tuple[str, bytes]:
-        """The space as other processes get it: its digest, and a pickle."""
+        """The space for other processes: its digest and pickle."""
         pickled = pickle.dumps(self._space)
         return hashlib.sha256(pickled).hexdigest(), pickled
 
     @property
     def here(self) -> bool:
-        """Whether there are none, and this process looks."""
+        """Whether this process evaluates boxes."""
         return self._executor is None
 
     @property
     def least_batch(self) -> int:
-        """As many nodes as are best looked at together."""
+        """The preferred number of nodes to evaluate together."""
         return self._space.batch
 
     @property
     def most_batches(self) -> int:
-        """How many batches they should have at a time: one each, and one that waits."""
+        """Maximum number of batches under way: two for each worker, of which one waits."""
         return 1 if self.here else 2 * int(getattr(self._executor, "_max_workers", UNKNOWN))
 
     def submit(self, nodes: Sequence[Any], score: float, again: bool = False) -> Future[Looked]:
-        """Have nodes looked at.
+        """Submit nodes for evaluation.
 
         Parameters
         ----------
         nodes
-            The nodes, one at least.
+            At least one node.
         score
-            Of the best answer so far.
+            The score of the best answer so far.
         again
-            Whether the worker did not know the space.
+            Whether to send the space, because the worker did not have it.
 
         Raises
         ------
@@ -139,22 +139,22 @@ class Workers:
         )
 
     def looks(self, looked: Looked) -> Looks | None:
-        """Return what workers found; None if the nodes have to be submitted again."""
+        """Return the evaluations; None if the nodes must be submitted again."""
         packed = looked.looks
         return _unpacked(self._space, packed) if isinstance(packed, _PackedLooks) else packed
 
     def renew(self, possible: bool) -> bool:
-        """Replace an executor that broke: by another one, or else by this process.
+        """Replace a broken executor by another one, or by this process.
 
         Parameters
         ----------
         possible
-            Whether another one may do better.
+            Whether another executor may succeed.
 
         Returns
         -------
         bool
-            Whether there is another one.
+            Whether there is another executor.
         """
         self.close()
         self._executor = self._made() if possible and self._make is not None else None
@@ -163,7 +163,7 @@ class Workers:
         return self._executor is not None
 
     def close(self) -> None:
-        """Leave a given executor as it is; end another at once."""
+        """Shut down an executor that was created here."""
         if self._make is None or self._executor is None:
             return
         processes = list((getattr(self._executor, "_processes", None) or {}).values())
@@ -186,7 +186,7 @@ def _done_here(space: BoxSpace[Any], nodes: Sequence[Any], score: float) -> Futu
 def _checked_processes(n: int) -> int:
     if not isinstance(n, numbers.Integral):
         raise TypeError(
-            f"executor: got {n!r}; expected a concurrent.futures.Executor, a function that makes "
+            f"executor: got {n!r}; expected a concurrent.futures.Executor, a function that returns "
             "one, a number of processes, or None."
         )
     return checked_count("executor", n)
@@ -199,7 +199,7 @@ def _pool_of(n: int) -> Callable[[], Executor]:
 
 
 def _begin_worker() -> None:
-    """Leave interrupts to the parent, and end with it, however it ends."""
+    """Ignore interrupts, and exit when the parent process exits for any reason."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -212,34 +212,34 @@ def _end_with_parent() -> None:
 
 
 class _PackedLooks(NamedTuple):
-    """Looks as arrays, which travel in less time."""
+    """Evaluations as arrays, which are faster to send."""
 
     bounds: FloatArray
     n_children: IntArray
     children: Arrays
     answer: FloatArray | None
-    """The best that was met."""
+    """The best answer found."""
     score: float
 
 
 class Looked(NamedTuple):
-    """What a worker did."""
+    """The result of a worker."""
 
     looks: Looks | _PackedLooks | None
-    """None if it does not know the space."""
+    """None if the worker does not have the space."""
     seconds: float
-    """Of the processor: on a busy machine, batches are as large as on an idle one."""
+    """Processor time, so that batches have the same size on a busy machine."""
 
 
 def look(space: BoxSpace[Any], nodes: Sequence[Any], score: float) -> Looked:
-    """Look at nodes, and take the time."""
+    """Evaluate nodes, and measure the time."""
     begin = time.thread_time()
     looks = _looks(space, nodes, score)
     return Looked(looks, time.thread_time() - begin)
 
 
 def _looks(space: BoxSpace[Any], nodes: Sequence[Any], score: float) -> Looks:
-    """Look at nodes, as many at a time as the space likes."""
+    """Evaluate nodes in batches of the size that the space prefers."""
     found: list[Look[Any, FloatArray]] = []
     for first in range(0, len(nodes), space.batch):
         looks = space.look(nodes[first : first + space.batch], score)
@@ -251,11 +251,11 @@ def _looks(space: BoxSpace[Any], nodes: Sequence[Any], score: float) -> Looks:
 
 
 _spaces: dict[str, BoxSpace[Any]] = {}
-"""Of a worker's process, by digest; the latest used last."""
+"""The spaces of a worker process by digest, the most recently used last."""
 
 
 def _look_from_afar(key: str, pickled: bytes | None, nodes: Arrays, score: float) -> Looked:
-    """Look at packed nodes, in a worker's process."""
+    """Evaluate packed nodes in a worker process."""
     space = _spaces.pop(key, None)
     if space is None:
         if pickled is None:

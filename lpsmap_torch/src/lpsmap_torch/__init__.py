@@ -1,6 +1,6 @@
 """PyTorch adapter: factor graphs whose solutions carry gradients.
 
-torch is imported with the first use of a name, so that the plugin can be found without it.
+torch is imported on the first use of a name, so that discovering the plugin does not import it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""torch as a library of arrays, on every device that it finds; imported with the first array."""
+"""torch as an array library, on every available device; imported with the first array."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lpsmap_core.api import Backend
+from lpsmap_core import Backend
 
 if TYPE_CHECKING:
     import torch
@@ -17,12 +17,12 @@ __all__ = ["TorchBackend"]
 
 
 class TorchBackend(Backend):
-    """torch tensors on the processor and on every accelerator that computes in float64."""
+    """torch tensors on the CPU and on every accelerator that supports float64."""
 
     name = "torch"
 
     def devices(self) -> Sequence[str]:
-        """Return ``cpu``, and ``cuda:0`` and so on where there are any."""
+        """Return ``cpu``, and ``cuda:0`` and so on if available."""
         import torch
 
         return ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]

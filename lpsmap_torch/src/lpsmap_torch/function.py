@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Assignment, Distributions, Solution
-from lpsmap_torch.readable import converted, on_host, tensor_of
+from lpsmap_torch.tensors import converted, on_host, tensor_of
 
 __all__ = ["attach", "attach_probabilities"]
 
@@ -19,25 +19,25 @@ __all__ = ["attach", "attach_probabilities"]
 def attach(
     solution: Solution | Assignment, scores: list[Tensor], additionals: list[Tensor | None]
 ) -> tuple[Tensor, list[Tensor | None]]:
-    """Return a solution's numbers as tensors with gradients to its scores.
+    """Return the marginals of a solution as tensors with gradients with respect to its scores.
 
     Parameters
     ----------
     solution
         The solution; an assignment has no gradients.
     scores
-        The blocks of variables' scores, in the graph's order.
+        The scores of each block of variables, in the order of the graph.
     additionals
-        For every declaration the scores of its additionals, with as many entries as the solution
-        has there; None for a declaration without.
+        For every declaration, the scores of its additionals, with the same number of entries as in
+        the solution; None for a declaration without additionals.
 
     Returns
     -------
     Tensor
         The flat marginals of all variables.
     list of Tensor
-        Every declaration's (n_factors, n_additionals) marginals, None for one without. All are in
-        the scores' common dtype, on the device of the first block.
+        The (n_factors, n_additionals) marginals of every declaration, None without additionals. All
+        have the common dtype of the scores and are on the device of the first block.
     """
     declared = [i for i, given in enumerate(additionals) if given is not None]
     inputs = [*scores, *(given for given in additionals if given is not None)]
@@ -56,14 +56,14 @@ def attach(
 
 
 def attach_probabilities(found: Distributions, values: Tensor) -> Distributions:
-    """Return distributions in tensors whose probabilities carry the gradients of the marginals.
+    """Return distributions as tensors; gradients flow from probabilities to the marginals.
 
     Parameters
     ----------
     found
         The distributions of a declaration.
     values
-        (n_variables,) the flat marginals of the same solution, as `attach` made them.
+        (n_variables,) the flat marginals of the same solution, returned by `attach`.
     """
 
     def convert(array: NDArray[np.float64]) -> Tensor:
@@ -76,7 +76,7 @@ def attach_probabilities(found: Distributions, values: Tensor) -> Distributions:
 
 
 class _Attach(torch.autograd.Function):
-    """The identity on given outputs, with the solution's Jacobian for a derivative."""
+    """The identity on given outputs, with the Jacobian of the solution as its derivative."""
 
     @staticmethod
     def forward(
@@ -114,8 +114,8 @@ class _Attach(torch.autograd.Function):
 class _Multiply(torch.autograd.Function):
     """The product of the solution's symmetric Jacobian with a vector.
 
-    The solution is piecewise affine in the scores: inside a face the Jacobian is constant, and the
-    product is linear in the vector alone. Its derivative is therefore the same product again.
+    The solution is piecewise affine in the scores: within a face, the Jacobian is constant, and the
+    product is linear in the vector. Its derivative is therefore the same product.
     """
 
     @staticmethod
@@ -134,7 +134,7 @@ class _Multiply(torch.autograd.Function):
 def _product(
     solution: Solution, declared: list[int], vectors: tuple[Tensor, ...]
 ) -> tuple[Tensor, ...]:
-    """Multiply with the Jacobian vectors on the variables, then on declared additionals."""
+    """Multiply vectors on the variables and on declared additionals with the Jacobian."""
     arrays = [on_host("backward", x) for x in vectors]
     extra: list[NDArray[np.float64]] = []
     if declared:
@@ -149,7 +149,7 @@ def _product(
 
 
 class _AttachProbabilities(torch.autograd.Function):
-    """The identity on given probabilities, with a derivative in the marginals."""
+    """The identity on given probabilities, with their derivative with respect to the marginals."""
 
     @staticmethod
     def forward(ctx: Any, found: Distributions, numbers: Tensor, values: Tensor) -> Tensor:
@@ -163,7 +163,7 @@ class _AttachProbabilities(torch.autograd.Function):
 
 
 class _LinearMap(torch.autograd.Function):
-    """A linear map between arrays on the host, differentiated by its transpose."""
+    """A linear map between arrays on the host; its derivative is its transpose."""
 
     @staticmethod
     def forward(

@@ -11,24 +11,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Distributions, Factor, Found, Scores
+from lpsmap_core.api import flipped_slots
 from lpsmap_dynamic import Gibbs
-from lpsmap_torch.readable import numbers, on_host
+from lpsmap_torch.tensors import numbers, on_host
 
 __all__ = ["TorchGibbs"]
 
 
 class TorchGibbs(Gibbs):
-    """The Gibbs distributions of a declaration's factors, in tensors.
+    """The Gibbs distributions of a declaration's factors, as tensors.
 
-    ``log_partition``, ``entropy``, ``marginals`` and ``additionals`` carry gradients to all scores,
-    and log-partition functions gradients of gradients: the marginals are theirs.
+    ``log_partition``, ``entropy``, ``marginals`` and ``additionals`` carry gradients to all scores.
+    Log-partition functions also have second derivatives, since the marginals are their gradients.
 
     Parameters
     ----------
     factor
         The declaration.
     scores
-        The blocks of variables' scores, in the graph's order.
+        The scores of each block of variables, in the order of the graph.
     additionals
         The scores of the factor's additionals, or None.
     """
@@ -54,10 +55,11 @@ class TorchGibbs(Gibbs):
 
     @property
     def marginals(self) -> Tensor:
-        """Probabilities that variables are on, in the shape and the sense of the factor's view."""
+        """Probabilities that the slots are on, in the shape of the factor's view."""
         factor, m = self.factor, self._tensors[2]
-        if factor.flipped is not None:
-            m = torch.where(_tensor(factor.links(factor.flipped)), 1.0 - m, m)
+        flipped = flipped_slots(factor)
+        if flipped is not None:
+            m = torch.where(_tensor(flipped), 1.0 - m, m)
         placed = torch.zeros(factor.variables.shape, dtype=m.dtype)
         keep = torch.ones(placed.shape, dtype=torch.bool)
         return self._cast(
@@ -73,12 +75,12 @@ class TorchGibbs(Gibbs):
     def _tensors(self) -> tuple[Tensor, ...]:
         """Log-partition functions, entropies, marginals and expected counts, flat on the host."""
         eta_u, eta_v, constant = self._local
-        found: tuple[Tensor, ...] = _Beliefs.apply(self, eta_u, eta_v, constant)  # type: ignore[no-untyped-call]
+        found: tuple[Tensor, ...] = _GibbsBeliefs.apply(self, eta_u, eta_v, constant)  # type: ignore[no-untyped-call]
         return found
 
     @functools.cached_property
     def _local(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores of slots and additionals, and of the variables that are on while slots are off."""
+        """Scores of slots and additionals, and the total score of negated variables per factor."""
         blocks = [x.to(device="cpu", dtype=torch.float64).reshape(-1) for x in self._blocks]
         of_slots = torch.cat(blocks)[_tensor(self._index)]
         negated = _tensor(self._negated)
@@ -103,7 +105,7 @@ class TorchGibbs(Gibbs):
             k, place = np.nonzero(values)
             worth = _tensor(values[k, place]) * own[_tensor(place)]
             score = score.index_put((_tensor(factors[place]), _tensor(k)), worth, accumulate=True)
-        moves = score - score.detach()  # zeros, which carry the gradient
+        moves = score - score.detach()  # zeros that carry the gradient
         return self._cast(exact + torch.where(score.isfinite(), moves, 0.0))
 
     def _cast(self, tensor: Tensor) -> Tensor:
@@ -118,12 +120,13 @@ class TorchGibbs(Gibbs):
         return drawn.with_arrays(convert(drawn.probabilities), convert)
 
 
-class _Beliefs(torch.autograd.Function):
-    """Log-partition functions, entropies, marginals and expected counts of slots' scores.
+class _GibbsBeliefs(torch.autograd.Function):
+    """Log-partition functions, entropies, marginals and expected counts of slot scores.
 
-    The log-partition functions are those of the variables: the constants are added, whose gradient
-    is theirs. With scores s, marginals m and the Hessian H of the log-partition functions, which is
-    symmetric: d log Z = m ds, dm = H ds, and the entropy log Z - s m changes by -s H ds.
+    The log-partition functions are those of the variables: they include the constants, whose
+    gradient equals theirs. With scores s, marginals m and the symmetric Hessian H of the
+    log-partition functions, d log Z = m ds, dm = H ds, and the entropy log Z - s m changes by -s H
+    ds.
     """
 
     @staticmethod
@@ -165,7 +168,7 @@ class _HessianProduct(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         n = gibbs.factor.n_factors
         owners = gibbs._owner, np.repeat(np.arange(n), gibbs.factor.n_additionals)
-        lost = np.array(gibbs._wrong)  # NaN comes through, whatever it is multiplied with
+        lost = np.array(gibbs._wrong)  # NaN propagates, whatever it is multiplied with
         vectors = [np.array(on_host("backward", d)) for d in (d_u, d_v)]
         for owner, d in zip(owners, vectors, strict=True):
             lost[owner[~np.isfinite(d)]] = True
@@ -179,13 +182,13 @@ class _HessianProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         raise RuntimeError(
-            "gibbs: second derivatives of marginals and of entropies are not available; expected "
-            "those of log_partition, or first ones."
+            "gibbs: second derivatives of marginals and entropies are not available; use first "
+            "derivatives, or second derivatives of log_partition."
         )
 
 
 def _finite(scores: Tensor) -> Tensor:
-    """Return scores with zeros for what is forbidden or forced, which no structure pays for."""
+    """Return scores with zeros in place of infinite ones."""
     return torch.where(scores.isfinite(), scores, 0.0)
 
 

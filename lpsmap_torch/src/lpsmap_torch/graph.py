@@ -1,4 +1,4 @@
-"""The factor graph on torch tensors."""
+"""The factor graph with torch tensors as scores."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_core import Assignment, Distributions, Factor, FactorGraph, Solution, Variables
-from lpsmap_core.api import Options, checked_shape, report_unsolved
+from lpsmap_core import Assignment, Distributions, Factor, FactorGraph, Options, Solution, Variables
+from lpsmap_core.api import checked_shape, report_unsolved, slot_values
 from lpsmap_torch.function import attach, attach_probabilities
 from lpsmap_torch.gibbs import TorchGibbs
-from lpsmap_torch.readable import as_tensor, check_not_compiled, numbers
 from lpsmap_torch.tensor.graphs import DeviceSolution, solve_on_device, tensor_engine
+from lpsmap_torch.tensors import as_tensor, check_not_compiled, numbers
 
 __all__ = ["TorchFactorGraph", "in_factors"]
 
 
 class TorchFactorGraph(FactorGraph):
-    """A factor graph whose scores are tensors and whose solution carries gradients.
+    """A factor graph whose scores are tensors and whose solutions carry gradients.
 
-    The verbs are those of `lpsmap_core.FactorGraph`. Scores of variables and of additionals may be
-    float16, bfloat16, float32 or float64 tensors, dense, with any strides, on any device. The solve
-    runs in float64 on the host, or on a GPU that has the scores, if linear constraints describe all
-    factors; ``u.value`` comes back in the scores' dtype on their device.
-    Gradients flow to all of them, and gradients of gradients too: the solution is piecewise affine,
-    so that the second derivative in the scores is zero inside a face.
+    The methods are those of `lpsmap_core.FactorGraph`. Scores of variables and of additionals are
+    dense float16, bfloat16, float32 or float64 tensors with any strides, on any device. The solve
+    runs in float64 on the host, or on the GPU of the scores if linear constraints describe all
+    factors; ``u.value`` has the dtype and device of the scores. Gradients flow to all scores, and
+    so do second derivatives: the solution is piecewise affine, and its second derivative with
+    respect to the scores is zero within a face.
 
-    A solve is no part of a compiled or transformed function; those of `lpsmap_torch.layers` are.
-    Decorate the function that makes and solves the graph with ``torch.compiler.disable``, and give
-    scores batch axes instead of ``torch.vmap``.
+    A solve cannot be part of a compiled or transformed function, unlike `lpsmap_torch.layers`.
+    Decorate the function that builds and solves the graph with ``torch.compiler.disable``, and use
+    batch axes of the scores instead of ``torch.vmap``.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class TorchFactorGraph(FactorGraph):
     tensor([ 0.5000, -0.5000,  0.0000], dtype=torch.float64)
     """
 
-    refuses_non_finite = False  # as in a softmax, and as one component's among others
+    refuses_non_finite = False  # NaN propagates as in a softmax, without affecting other components
 
     def __init__(self) -> None:
         check_not_compiled("TorchFactorGraph")
@@ -59,7 +59,7 @@ class TorchFactorGraph(FactorGraph):
         return {**super().__getstate__(), "_values": torch.empty(0), "_nu": []}
 
     def variable(self, shape: int | tuple[int, ...] = ()) -> Variables:
-        """Make variables with scores of zero, of a given shape, in torch's default dtype."""
+        """Create variables of a given shape with zero scores, in the default dtype of torch."""
         return self.variable_from(torch.zeros(checked_shape("variable: shape", shape)))
 
     def solve(self, *args: Any, **kwargs: Any) -> Solution:
@@ -97,10 +97,10 @@ class TorchFactorGraph(FactorGraph):
         return solution
 
     def solve_map(self, *args: Any, **kwargs: Any) -> Solution | Assignment:
-        """Find the best structure; the arguments `args` are those of `FactorGraph.solve_map`.
+        """Solve MAP inference; the arguments `args` are those of `FactorGraph.solve_map`.
 
-        Afterwards ``u.value`` is a tensor without gradients: the best structure is the same for all
-        scores near by, until it jumps.
+        Afterwards ``u.value`` is a tensor without gradients: the solution is piecewise constant in
+        the scores.
         """
         check_not_compiled("solve_map")
         with torch.no_grad():
@@ -126,31 +126,31 @@ class TorchFactorGraph(FactorGraph):
         return torch.where(negated, 1.0 - chosen, chosen)
 
     def additionals_of(self, factor: Factor) -> Tensor:
-        """Return the marginals of a declaration's additionals, a tensor like their scores."""
+        """Return the marginals of a declaration's additionals, in the shape of their scores."""
         self._solved("additionals_of")
         position = self._number(factor, "additionals_of")
         kept, found = self._additionals[position], self._nu[position]
         return self._values.new_empty(0) if found is None else torch.view_copy(found, kept.shape)
 
     def structures(self, factor: Factor) -> Distributions:
-        """Return the sparse distributions over a declaration's structures, in tensors.
+        """Return the sparse distributions over a declaration's structures, as tensors.
 
-        As `lpsmap_core.Solution.structures`, with ``probabilities`` that carry gradients to all
-        scores, so that an expected loss trains by sparse marginalisation::
+        Like `lpsmap_core.Solution.structures`, with ``probabilities`` that carry gradients to all
+        scores, so that an expected loss can be trained by sparse marginalisation::
 
             found = graph.structures(trees)
             (found.probabilities * loss(found.variables)).sum().backward()
 
-        While the faces stay, the probabilities are an affine function of the marginals; their
-        second derivatives are those of the marginals.
+        Within a face, the probabilities are an affine function of the marginals; their second
+        derivatives are those of the marginals.
         """
         return attach_probabilities(super().structures(factor), self._values)
 
     def gibbs(self, factor: Factor) -> TorchGibbs:
-        """Return the Gibbs distributions of a declaration's factors, in tensors.
+        """Return the Gibbs distributions of a declaration's factors, as tensors.
 
-        As `lpsmap_core.FactorGraph.gibbs`; log-partition functions, entropies and marginals carry
-        gradients to all scores, so that conditional random fields train by them.
+        Like `lpsmap_core.FactorGraph.gibbs`; log-partition functions, entropies and marginals carry
+        gradients to all scores, for training conditional random fields.
         """
         check_not_compiled("gibbs")
         return TorchGibbs(factor, self._scores, self._additionals[self._number(factor, "gibbs")])
@@ -166,8 +166,8 @@ class TorchFactorGraph(FactorGraph):
 
 
 def in_factors(graph: FactorGraph) -> NDArray[np.bool_]:
-    """Return (n_variables,) which variables of a graph are in a factor; others are padding."""
+    """Return (n_variables,) flags of the variables in a factor; other variables are padding."""
     inside = np.zeros(graph.n_variables, dtype=bool)
     for factor in graph.factors:
-        inside[factor.links(factor.variables.index)] = True
+        inside[slot_values(factor, factor.variables.index)] = True
     return inside

@@ -1,18 +1,17 @@
-"""Registers the adapter with lpsmap; torch is imported only with what needs it."""
+"""The hooks of this package; torch is imported only with what needs it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lpsmap_core import Engine, FactorGraph, hookimpl
-from lpsmap_core.api import Backend
+from lpsmap_core import Backend, Engine, FactorGraph, hookimpl
 
 lpsmap_api_version = 3
 
 
 @hookimpl
 def lpsmap_graphs() -> Sequence[type[FactorGraph]]:
-    """Return the adapter's factor graphs."""
+    """Return the factor graph classes of this package."""
     from lpsmap_torch import TorchFactorGraph
 
     return [TorchFactorGraph]
@@ -20,7 +19,7 @@ def lpsmap_graphs() -> Sequence[type[FactorGraph]]:
 
 @hookimpl
 def lpsmap_backends() -> Sequence[type[Backend]]:
-    """Return torch as a library of arrays."""
+    """Return torch as an array library."""
     from lpsmap_torch.backend import TorchBackend
 
     return [TorchBackend]

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from lpsmap_core import Factor, FactorGraph
-from lpsmap_core.api import installed
+from lpsmap_core import Factor, FactorGraph, installed
 from lpsmap_decode import solve_many
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import lpsmap_factors_logic
-from lpsmap_core import FactorGraph
-from lpsmap_core.api import installed
+from lpsmap_core import FactorGraph, installed
 from lpsmap_factors_logic import AtMostOne, Imply, Pair, Xor
 
 

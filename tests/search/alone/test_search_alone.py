@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.api import installed
+from lpsmap_core import installed
 from lpsmap_search import Corpus, DependencyModelWithValence, global_search
 
 

@@ -7,8 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from lpsmap_core import FactorGraph
-from lpsmap_core.api import installed
+from lpsmap_core import FactorGraph, installed
 from lpsmap_factors_struct import DepTree, Matching, ModifierBudget, Sequence
 
 

@@ -10,8 +10,11 @@ import pytest
 
 pytest.importorskip("ortools")
 
-from lpsmap_core import FactorGraph  # noqa: E402
-from lpsmap_core.api import installed, registered  # noqa: E402
+from lpsmap_core import (
+    FactorGraph,  # noqa: E402
+    installed,
+    registered,
+)
 from lpsmap_cpsat import plugin  # noqa: E402
 from lpsmap_factors_logic import AtMostOne, Budget, Dense, Knapsack, Or, OrOut, Pair  # noqa: E402
 

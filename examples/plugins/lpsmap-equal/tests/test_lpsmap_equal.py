@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lpsmap_core import FactorGraph
-from lpsmap_core.api import installed
+from lpsmap_core import FactorGraph, installed
 from lpsmap_core.testing import parametrize_with_checks
 from lpsmap_equal import Equal
 

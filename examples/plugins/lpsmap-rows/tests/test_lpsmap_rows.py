@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from lpsmap_core import FactorGraph, Status
-from lpsmap_core.api import installed, registered
+from lpsmap_core import FactorGraph, Status, installed, registered
 from lpsmap_factors_logic import AtMostOne, Budget, Knapsack, Nand, OrOut, Pair, Xor
 from lpsmap_rows import plugin
 

@@ -18,39 +18,39 @@ from lpsmap_core.command.check import check_registered, misspelt_groups, registr
 from lpsmap_core.command.compile_types import compile_types
 from lpsmap_core.command.explain import explain
 from lpsmap_core.model.levels import override_level
-from lpsmap_core.plugins.blame import error_with_origin
+from lpsmap_core.plugins.error_origin import error_with_origin
 from lpsmap_core.plugins.hookspecs import PROJECT
 from lpsmap_core.plugins.packs import COMMANDS, missing_pack_advice
 from lpsmap_core.plugins.registry import (
+    Contributions,
     DuplicateNameError,
-    Offers,
     Registration,
     Registry,
     installed,
 )
 from lpsmap_core.testing.draws import DRAWS
 
-# at its end Python looks for garbage among all that was loaded, which takes half a second
+# skips the last garbage collection over all loaded modules, which takes half a second
 atexit.register(gc.freeze)
 
 LEVELS = {1: "1 oracle", 2: "2 compiled oracle", 3: "3 closed form"}
 
 
 class _Commands(click.Group):
-    """Core's commands, and those of plugins, which are loaded when no other has the name."""
+    """Core's commands, and those of plugins, which are only loaded for other names."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
-        """Run a command; its warnings are words, not lines of source."""
+        """Run a command, with warnings printed without source lines."""
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             return super().main(*arguments, **options)
 
     def invoke(self, context: click.Context) -> Any:
-        """Run a command; a full disk below its output, and what a plugin's raises, is told."""
+        """Run a command, and report errors such as a full disk, or those of a plugin."""
         try:
             return super().invoke(context)
         except (BrokenPipeError, click.ClickException, click.exceptions.Exit, click.Abort):
-            raise  # who read has enough, or click knows what to say
+            raise  # the reader of a pipe has closed it, or click reports the error
         except OSError as error:
             raise click.ClickException(str(error)) from error
         except Exception as error:
@@ -77,7 +77,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that arguments begin with; one that is missing has a distribution."""
+        """Return the command of `arguments`; for a missing one, name its distribution."""
         pack = COMMANDS.get(arguments[0])
         if pack and not context.resilient_parsing and not self.get_command(context, arguments[0]):
             context.fail(f"No such command {arguments[0]!r}; {missing_pack_advice(pack)}.")
@@ -85,7 +85,7 @@ class _Commands(click.Group):
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    words = getattr(message, "details", "") or message  # which components, where that is said
+    words = getattr(message, "details", "") or message  # details name the components
     click.echo(f"Warning: {words}", err=True)
 
 
@@ -94,13 +94,13 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def main() -> None:
     """Sparse structured inference in factor graphs.
 
-    What is installed, what is in a model, and its best assignment:
+    List plugins, describe a model, and find its best assignment:
 
     \b
     lpsmap plugins
     lpsmap info grid.uai
     lpsmap solve grid.uai --task map
-    """  # noqa: D301 - click wants the character
+    """  # noqa: D301 - click interprets the character
 
 
 main.add_command(explain)
@@ -109,9 +109,9 @@ main.add_command(explain)
 @main.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print what makes SHELL complete commands and options.
+    """Print the script by which SHELL completes commands and options.
 
-    For bash, put this into ~/.bashrc: eval "$(lpsmap completion bash)"
+    For bash, add this to ~/.bashrc: eval "$(lpsmap completion bash)"
     """
     chosen = get_completion_class(shell)
     assert chosen is not None
@@ -122,25 +122,25 @@ def completion(shell: str) -> None:
 def factors() -> None:
     """List the installed factor types.
 
-    Each with its package, version and level of override.
+    Shows the package, version and level of override of each.
     """
-    offers = installed().factors
+    contributions = installed().factors
     rows = [
         (r.name, r.plugin.distribution, r.plugin.version, LEVELS[override_level(r.value)])
-        for r in sorted(offers.values(), key=lambda r: (r.plugin.distribution, r.name))
+        for r in sorted(contributions.values(), key=lambda r: (r.plugin.distribution, r.name))
     ]
     if rows:
         _print_table([("FACTOR", "PACKAGE", "VERSION", "LEVEL"), *rows])
     else:
         click.echo("No factor types are installed. Try: pip install lpsmap-factors-logic")
-    _end_with_quarrels([offers])
+    _fail_on_conflicts([contributions])
 
 
 @main.command()
 def plugins() -> None:
-    """List the installed plugins and what they offer.
+    """List the installed plugins and their contributions.
 
-    Each with where it is from, and how long it imports.
+    Shows the package and the import time of each.
     """
     registry = installed()
     kinds = _kinds(registry)
@@ -149,17 +149,17 @@ def plugins() -> None:
             f"{plugin.name} ({plugin.distribution} {plugin.version}, "
             f"imported in {1e3 * plugin.seconds:.0f} ms)"
         )
-        for kind, offers in kinds.items():
-            names = sorted(r.name for r in offers.values() if r.plugin == plugin)
+        for kind, contributions in kinds.items():
+            names = sorted(r.name for r in contributions.values() if r.plugin == plugin)
             if names:
                 click.echo(f"    {kind}: {', '.join(names)}")
     for distribution, group in misspelt_groups():
         click.echo(
-            f"Warning: {distribution} has entry points in the group {group!r}, which is not looked "
-            f"at; expected {PROJECT!r}. Its author can rename the group.",
+            f"Warning: {distribution} has entry points in the group {group!r}, which is ignored; "
+            f"expected {PROJECT!r}. Its author can rename the group.",
             err=True,
         )
-    _end_with_quarrels(kinds.values())
+    _fail_on_conflicts(kinds.values())
 
 
 @main.command()
@@ -176,20 +176,20 @@ def plugins() -> None:
     type=click.IntRange(1),
     default=DRAWS,
     show_default=True,
-    help="Random problems a check.",
+    help="Random problems per check.",
 )
 def check(names: tuple[str, ...], seed: int, draws: int) -> None:
-    """Hold factor types to the factor protocol.
+    """Check factor types against the factor protocol.
 
-    PACKAGE_OR_FACTOR is the name of an installed factor type, or of a distribution that brings
-    some. Types are tried on the examples that they offer. The exit code is 1 if a check fails.
+    PACKAGE_OR_FACTOR is the name of an installed factor type, or of a distribution that has some.
+    Types are checked on their own examples. The exit code is 1 if a check fails.
     """
     if not check_registered(_chosen(names), seed, draws):
         raise SystemExit(1)
 
 
 def _chosen(names: Sequence[str]) -> list[Registration]:
-    """Return the factor types of some names, of types or of distributions."""
+    """Return the factor types for names of types or distributions."""
     registry = installed()
     try:
         return [r for name in names for r in registrations_of(registry, name)]
@@ -203,17 +203,17 @@ def _chosen(names: Sequence[str]) -> list[Registration]:
 @click.option(
     "--jobs",
     type=click.IntRange(1),
-    help="Processes at a time.  [default: LPSMAP_THREADS, or all cores]",
+    help="Number of parallel processes.  [default: LPSMAP_THREADS, or all cores]",
 )
 def compile_command(names: tuple[str, ...], everything: bool, jobs: int | None) -> None:
-    """Compile now what the first solves would.
+    """Compile in advance what the first solves would compile.
 
     This is for images and for CI. PACKAGE_OR_FACTOR is the name of an installed factor type, or of
-    a distribution that brings some; without any, core alone is compiled. Every type solves and
-    differentiates the examples that it offers, in a process of its own, so that later processes
-    load what they need from the cache.
+    a distribution that has some. Without names, only core is compiled. For every type, a separate
+    process solves and differentiates the type's examples, so that later processes load compiled
+    code from the cache.
 
-    The exit code is 1 if one fails.
+    The exit code is 1 if a type fails.
     """
     chosen = [r.name for r in _chosen(names)]
     if everything:
@@ -224,27 +224,34 @@ def compile_command(names: tuple[str, ...], everything: bool, jobs: int | None) 
 
 @main.command("new-plugin")
 @click.argument("name")
-@click.option("--factor", help="Name of its factor type.  [default: NAME in CamelCase]")
+@click.option(
+    "--kind",
+    type=click.Choice(list(new_plugin.KINDS)),
+    default="factor",
+    show_default=True,
+    help="What it offers.",
+)
+@click.option("--factor", help="Name of the factor type.  [default: NAME in CamelCase]")
 @click.option(
     "--into",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=Path(),
-    help="Folder in which the package's folder is made.  [default: here]",
+    help="Folder in which the package's folder is created.  [default: here]",
 )
-def new_plugin_command(name: str, factor: str | None, into: Path) -> None:
-    """Write a package with a factor type of your own.
+def new_plugin_command(name: str, kind: str, factor: str | None, into: Path) -> None:
+    """Create a package with a new factor type, file format, solver or engine.
 
-    It is complete, with tests and an entry point.
+    The package is complete, with tests and an entry point.
     """
     try:
-        folder = new_plugin.write(name, into, factor)
+        folder = new_plugin.write(name, into, factor, kind)
     except (ValueError, OSError, ImportError, DuplicateNameError) as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"{folder} is a package. Next:\n")
+    click.echo(f"Created the package {folder}. Next:\n")
     click.echo(f"    cd {folder}\n    pip install -e '.[test]'\n    pytest")
 
 
-def _kinds(registry: Registry) -> dict[str, Offers]:
+def _kinds(registry: Registry) -> dict[str, Contributions]:
     return {
         "factors": registry.factors,
         "graphs": registry.graphs,
@@ -265,8 +272,8 @@ def _print_table(rows: Sequence[Sequence[str]]) -> None:
         )
 
 
-def _end_with_quarrels(kinds: Iterable[Offers]) -> None:
-    """Fail, naming the plugins, if a name is claimed twice."""
-    quarrels = [offers.quarrel(name) for offers in kinds for name in offers.contested]
-    if quarrels:
-        raise click.ClickException("\n".join(quarrels))
+def _fail_on_conflicts(kinds: Iterable[Contributions]) -> None:
+    """Raise an error that names the plugins if a name has a conflict."""
+    conflicts = [c.conflict_message(name) for c in kinds for name in c.conflicts]
+    if conflicts:
+        raise click.ClickException("\n".join(conflicts))

@@ -1,7 +1,7 @@
-"""The command ``lpsmap compile``: kernels before anybody waits for them, for images and for CI.
+"""The command ``lpsmap compile``: compilation of kernels in advance, for images and for CI.
 
-Each factor type solves and differentiates its own examples in a process of its own. First core is
-compiled, which all others then load.
+For each factor type, a separate process solves and differentiates the type's examples. Core is
+compiled first, and loaded by all other processes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.records import Scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins.registry import installed
-from lpsmap_core.solution.tables import text_table
+from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_core.testing.gibbs import has_sums
 from lpsmap_core.testing.graphs import declared_again
 from lpsmap_jit.arrays import FloatArray
@@ -36,11 +36,11 @@ from lpsmap_jit.tiers import PATIENCE
 __all__ = ["compile_types"]
 
 CORE = "core"
-"""What is compiled first: the loop, the active set, and derivatives."""
+"""Name of the first job: the loop, the active set, and derivatives."""
 
 
-class Job(NamedTuple):
-    """What a process compiled for a factor type."""
+class CompiledType(NamedTuple):
+    """The result of the process for a factor type."""
 
     name: str
     seconds: float
@@ -49,41 +49,41 @@ class Job(NamedTuple):
 
 
 def compile_types(names: Sequence[str], jobs: int | None) -> bool:
-    """Compile core and then what factor types need, tell how long it took; return if all is well.
+    """Compile core and then factor types, and print the times; return whether all succeeded.
 
     Parameters
     ----------
     names
-        The factor types, as they are registered.
+        The factor types, by their registered names.
     jobs
-        Processes at a time; as many as there are cores, unless said otherwise.
+        Number of parallel processes; None for ``LPSMAP_THREADS`` or all cores.
     """
     if not COMPILED:
-        raise click.ClickException("kernels are not compiled here: numba is missing, or turned off")
-    begin, done = time.perf_counter(), []
+        raise click.ClickException("kernels are not compiled here: numba is missing or disabled")
+    begin, finished = time.perf_counter(), []
     with click.progressbar(length=1 + len(names), label="compiling", file=sys.stderr) as bar:
         for job in _run([CORE, *names], jobs or default_threads()):
-            done.append(job)
+            finished.append(job)
             bar.update(1)
-    _report(done, time.perf_counter() - begin)
-    return not any(job.error for job in done)
+    _report(finished, time.perf_counter() - begin)
+    return not any(job.error for job in finished)
 
 
-def _report(done: Sequence[Job], seconds: float) -> None:
+def _report(finished: Sequence[CompiledType], seconds: float) -> None:
     rows = [
         {"WHAT": job.name, "FUNCTIONS": str(job.functions), "SECONDS": f"{job.seconds:.1f}"}
-        for job in done
+        for job in finished
     ]
     click.echo(text_table(rows, ["FUNCTIONS", "SECONDS"]))
-    total = sum(job.seconds for job in done)
-    click.echo(f"\n{seconds:.1f} s in all; one after the other {total:.1f} s.")
-    for job in done:
+    total = sum(job.seconds for job in finished)
+    click.echo(f"\n{seconds:.1f} s in total; {total:.1f} s if run sequentially.")
+    for job in finished:
         if job.error:
             click.echo(f"\n{job.name}\n{job.error}")
 
 
-def _run(names: Sequence[str], jobs: int) -> Iterator[Job]:
-    """Yield what came of each, the first before all others begin."""
+def _run(names: Sequence[str], jobs: int) -> Iterator[CompiledType]:
+    """Yield the results. The first process ends before the others start."""
     first, *others = names
     yield _compile(first)
     with ThreadPoolExecutor(jobs) as pool:
@@ -91,10 +91,10 @@ def _run(names: Sequence[str], jobs: int) -> Iterator[Job]:
             yield future.result()
 
 
-def _compile(name: str) -> Job:
-    """Start a process that compiles what a type needs, and wait for it."""
+def _compile(name: str) -> CompiledType:
+    """Run the process that compiles the kernels for a type."""
     begin = time.perf_counter()
-    done = subprocess.run(
+    finished = subprocess.run(
         [sys.executable, "-m", __name__, name],
         env={**os.environ, "LPSMAP_THREADS": "1", PATIENCE: "0"},
         stdin=subprocess.DEVNULL,
@@ -103,16 +103,18 @@ def _compile(name: str) -> Job:
         check=False,
     )
     seconds = time.perf_counter() - begin
-    if done.returncode:
-        return Job(name, seconds, 0, done.stderr.strip() or f"ended with {done.returncode}")
-    return Job(name, seconds, json.loads(done.stdout))
+    if finished.returncode:
+        return CompiledType(
+            name, seconds, 0, finished.stderr.strip() or f"ended with {finished.returncode}"
+        )
+    return CompiledType(name, seconds, json.loads(finished.stdout))
 
 
-# -------------------------------------------------------------------- in a process of its own
+# -------------------------------------------------------------------- in the separate process
 
 
 class _OneOfMany(Factor):
-    """Exactly one variable is on; its oracle is Python, so that what is compiled is core's."""
+    """Exactly one variable is on. The oracle is Python, so that only core is compiled."""
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> int:
         """Return the best variable."""
@@ -130,8 +132,8 @@ def _examples(name: str) -> Sequence[Factor]:
     return factor_type.examples()
 
 
-def _use(factor: Factor) -> None:
-    """Solve and differentiate a factor alone, sum over it, and couple it with another one."""
+def _exercise(factor: Factor) -> None:
+    """Solve and differentiate a factor alone, with sums, and coupled with a second factor."""
     rng = np.random.default_rng(0)
     n_slots, shape = int(factor.offsets[-1]), (1, factor.n_factors, factor.n_additionals)
     again = declared_again(factor, rng.standard_normal((1, n_slots)), rng.standard_normal(shape))
@@ -143,7 +145,7 @@ def _use(factor: Factor) -> None:
 
 
 def _sum(factor: Factor) -> None:
-    """Sum over a factor's structures, differentiate the sums, rank structures and draw some."""
+    """Sum over a factor's structures, differentiate the sums, rank and sample structures."""
     inference, rows = factor.inference(), np.arange(factor.n_factors)
     n_additionals = factor.n_factors * factor.n_additionals
     scores = Scores(np.zeros(int(factor.offsets[-1])), np.zeros(n_additionals))
@@ -156,16 +158,16 @@ def _sum(factor: Factor) -> None:
 def _differentiate(graph: FactorGraph) -> None:
     solution = graph.solve()
     solution.vjp(np.ones(solution.values.size))
-    _ = solution.error_bound  # which asks the oracles
+    _ = solution.error_bound  # calls the oracles
 
 
 def main(name: str) -> None:
-    """Compile what a type needs; print how many functions that were."""
+    """Compile the kernels for a type; print the number of compiled functions."""
     from lpsmap_jit.numba_names import install_recorder  # noqa: PLC0415
 
     with install_recorder("numba:compile") as recorder:
         for factor in _examples(name):
-            _use(factor)
+            _exercise(factor)
         compile_all()
     print(json.dumps(len(recorder.buffer) // 2))
 

@@ -1,4 +1,4 @@
-"""Where the console script ``lpsmap`` begins: without click, it says how to get it."""
+"""Entry point of the console script ``lpsmap``, which works without click."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line, or end with the words that say what it needs."""
+    """Run the command line, or exit with a message if click is not installed."""
     try:
-        import click  # noqa: F401 - all commands are written with it
+        import click  # noqa: F401 - required by all commands
     except ModuleNotFoundError:
         sys.exit('The command lpsmap needs click: pip install "lpsmap-core[cli]"')
     from lpsmap_core.command import cli

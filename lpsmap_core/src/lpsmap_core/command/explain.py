@@ -1,4 +1,4 @@
-"""The command ``lpsmap explain``: the plan of a graph that some Python code makes."""
+"""The command ``lpsmap explain``: the plan of a graph that Python code creates."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from lpsmap_core.model.inputs import kind_of
 
 __all__ = ["explain", "load_graph"]
 
-FILE = "lpsmap_explained"
-"""Name of the module that a file is run as; its own name may be an installed module's."""
+MODULE_NAME = "lpsmap_explained"
+"""Module name for a file. The file's own name may be that of an installed module."""
 
-# the first character keeps click from filling the lines
+# the first character prevents click from reflowing the lines
 EXAMPLES = """\b
 lpsmap explain parser.py
 lpsmap explain parser.py:make_graph
@@ -40,19 +40,19 @@ lpsmap explain package.parser:make_graph
 @click.option("--limited", is_flag=True, help="Plan for a solve with max_inner_iter.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON rather than tables.")
 def explain(target: str, threads: int | None, limited: bool, as_json: bool) -> None:
-    """Say how a factor graph would be solved.
+    """Print how a factor graph would be solved.
 
-    By which solvers and threads, component by component, and in how much memory. TARGET is Python
-    code that makes the graph, which is run: a file or a module, and after a colon the name of the
-    graph, or of a function without arguments that returns it. The name may be left out if there is
-    only one graph at the top level.
+    Shows solvers, threads and memory, component by component. TARGET is Python code that creates
+    the graph, and is run: a file or a module, followed by a colon and the name of the graph, or of
+    a function without arguments that returns it. The name can be omitted if there is only one graph
+    at the top level.
     """
     plan = load_graph(target).plan(threads, limited)
     click.echo(json.dumps(plan.to_dict(), indent=2) if as_json else repr(plan))
 
 
 def load_graph(target: str) -> FactorGraph:
-    """Run the code that a target names and return its graph.
+    """Run the code of a target and return its graph.
 
     Parameters
     ----------
@@ -62,27 +62,27 @@ def load_graph(target: str) -> FactorGraph:
     Raises
     ------
     click.ClickException
-        If there is no such file, module or name, if the name is not that of a graph or of a
-        function that returns one, or if there is no name and not just one graph.
+        If the file, module or name does not exist, if the name is neither a graph nor a function
+        that returns one, or if there is no name and not exactly one graph.
     """
     source, colon, name = target.rpartition(":") if ":" in target else (target, "", "")
     module = _run_file(Path(source)) if source.endswith(".py") else _import(source)
     if not colon:
         return _only_graph(module, source)
     if not hasattr(module, name):
-        raise click.ClickException(f"{source}: no {name!r} at its top level.{_choices(module)}")
+        raise click.ClickException(f"{source}: no {name!r} at its top level.{_suggestions(module)}")
     return _as_graph(getattr(module, name), target)
 
 
 def _run_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise click.ClickException(f"{path}: no such file. Check the path.")
-    spec = importlib.util.spec_from_file_location(FILE, path)
+    spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.resolve().parent))  # what lies beside a script can be imported
-    sys.modules[FILE] = module
+    sys.path.insert(0, str(path.resolve().parent))  # a script can import modules of its folder
+    sys.modules[MODULE_NAME] = module
     spec.loader.exec_module(module)
     return module
 
@@ -90,18 +90,18 @@ def _run_file(path: Path) -> ModuleType:
 def _import(name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise click.ClickException(
-            f"{name!r} is no module. Give a file with .py at its end, or a module that can be "
-            "imported from here, and after a colon the name of a graph: file.py:graph"
+            f"{name!r} is not a module. Expected a .py file, or a module that can be imported from "
+            "here, followed by a colon and the name of a graph: file.py:graph"
         )
     sys.path.insert(0, "")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # the module is there; what it imports is not
+            raise  # the module exists, but imports a missing one
         raise click.ClickException(
-            f"{name}: no such module. Give a file with .py at its end, or a module that can be "
-            "imported from here."
+            f"{name}: no such module. Expected a .py file, or a module that can be imported from "
+            "here."
         ) from error
 
 
@@ -110,7 +110,7 @@ def _only_graph(module: ModuleType, source: str) -> FactorGraph:
     if len(graphs) != 1:
         count = "no" if not graphs else len(graphs)
         example = next(iter(_functions(module)), "make_graph")
-        hint = _choices(module)
+        hint = _suggestions(module)
         if not graphs:
             hint = f" Name a function that returns one: {source}:{example}{hint and f'.{hint}'}"
         raise click.ClickException(f"{source}: {count} FactorGraph at its top level.{hint}")
@@ -142,19 +142,21 @@ def _functions(module: ModuleType) -> list[str]:
     return [
         name
         for name, one in vars(module).items()
-        if inspect.isfunction(one) and one.__module__ == module.__name__ and not _needs(one)
+        if inspect.isfunction(one)
+        and one.__module__ == module.__name__
+        and not _required_arguments(one)
     ]
 
 
-def _needs(function: Callable[..., Any]) -> list[str]:
-    """Return the arguments that a function cannot do without."""
+def _required_arguments(function: Callable[..., Any]) -> list[str]:
+    """Return the required arguments of a function."""
     kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
     parameters = inspect.signature(function).parameters.values()
     return [p.name for p in parameters if p.default is p.empty and p.kind not in kinds]
 
 
-def _choices(module: ModuleType) -> str:
-    """Return what could have been meant."""
+def _suggestions(module: ModuleType) -> str:
+    """Return a list of graphs and functions, for messages."""
     graphs, functions = ", ".join(_graphs(module)), ", ".join(_functions(module)[:10])
     said = f" Its graphs: {graphs}." if graphs else ""
     return said + (f" Its functions without arguments: {functions}." if functions else "")

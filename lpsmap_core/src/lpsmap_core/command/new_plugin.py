@@ -1,4 +1,4 @@
-"""``lpsmap new-plugin``: a package with a factor type of one's own, from a template."""
+"""The command ``lpsmap new-plugin``: a package with a new plugin, from a template."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import sys
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 
 import lpsmap_core
 from lpsmap_core.plugins.hookspecs import API_VERSION
@@ -16,6 +17,76 @@ from lpsmap_jit.callers import stacklevel
 
 __all__ = ["write"]
 
+
+class Kind(NamedTuple):
+    """What a package of one kind differs in from others."""
+
+    base: str
+    """The class of core that its class extends; the end of the class's name, but for factors."""
+    hook: str
+    what: str
+    listed: str
+    """The command that shows what it offers."""
+    use: str
+    """How it is used, in the README."""
+
+
+GRAPH = """import numpy as np
+from lpsmap_core import FactorGraph
+"""
+
+KINDS = {
+    "factor": Kind(
+        "Factor",
+        "lpsmap_factors",
+        "factor type",
+        "check {distribution}",
+        GRAPH
+        + """from {module} import {cls}
+
+graph = FactorGraph()
+u = graph.variable_from(np.array([0.6, 0.4, -3.0]))
+graph.add({cls}(u))
+graph.solve()
+print(u.value)""",
+    ),
+    "format": Kind(
+        "FileFormat",
+        "lpsmap_formats",
+        "file format",
+        "plugins",
+        """from pathlib import Path
+from lpsmap_core.api import read_graph
+
+graph, variables = read_graph(Path("graph.{label}"))""",
+    ),
+    "solver": Kind(
+        "MapSolver",
+        "lpsmap_solvers",
+        "solver",
+        "plugins",
+        GRAPH
+        + """
+graph = FactorGraph()
+u = graph.variable_from(np.array([0.6, 0.4, -3.0]))
+...
+assignment = graph.solve_map(exact=True, solver="{label}")""",
+    ),
+    "engine": Kind(
+        "Engine",
+        "lpsmap_engines",
+        "engine",
+        "plugins",
+        GRAPH
+        + """
+graph = FactorGraph()
+u = graph.variable_from(np.array([0.6, 0.4, -3.0]))
+...
+graph.solve(engine="{label}")""",
+    ),
+}
+"""What ``--kind`` can be."""
+
 TEMPLATE = Path(__file__).parent / "plugin_template"
 
 TAKEN = {
@@ -23,24 +94,27 @@ TAKEN = {
     *("lpsmap_search", "lpsmap_torch", "pytest", "tests", "torch"),
     *sys.stdlib_module_names,
 }
-"""Names of modules that a plugin would hide, or be hidden by, though they need not be here."""
+"""Names of modules, installed or not, that conflict with a plugin of the same name."""
 
 OWN_NAMES = {*lpsmap_core.__all__, "Any", "TorchFactorGraph"}
-"""Names that mean something else in lpsmap, or in the files of the template."""
+"""Names that have another meaning in lpsmap, or in the files of the template."""
 
 
-def write(name: str, into: Path, factor: str | None = None) -> Path:
+def write(name: str, into: Path, factor: str | None = None, kind: str = "factor") -> Path:
     """Write the package of a new plugin.
 
     Parameters
     ----------
     name
-        Name of the distribution: small letters, digits and single hyphens. ``my_factor``, ``My
-        Factor`` and ``MyFactor`` are taken for ``my-factor``.
+        Name of the distribution: lower-case letters, digits and single hyphens. ``my_factor``, ``My
+        Factor`` and ``MyFactor`` are converted to ``my-factor``.
     into
-        The folder in which the package's folder, of the same name, is made.
+        The folder in which the package's folder, of the same name, is created.
     factor
         Name of the factor type; None for `name` in CamelCase, without a leading ``lpsmap-``.
+    kind
+        What it offers: ``"factor"``, ``"format"``, ``"solver"`` or ``"engine"``. The classes of the
+        last three are called `name` in CamelCase with the kind behind.
 
     Returns
     -------
@@ -50,18 +124,17 @@ def write(name: str, into: Path, factor: str | None = None) -> Path:
     Raises
     ------
     ValueError
-        If a name cannot be used.
+        If a name is invalid.
     FileExistsError
         If the folder exists.
     OSError
         If the folder cannot be written.
     ModuleNotFoundError
-        If copier, which fills in the template, is not installed.
+        If copier, which renders the template, is not installed.
     """
     name = _hyphenated(name)
     module = _module(name)
-    factor = _factor(name) if factor is None else factor
-    _check_factor(factor)
+    cls = _class(name, factor, kind)
     folder = into / name
     if folder.exists():
         raise FileExistsError(
@@ -71,19 +144,19 @@ def write(name: str, into: Path, factor: str | None = None) -> Path:
         import copier
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "copier is not installed, which fills in the template of a new plugin. "
+            "copier, which renders the template of a new plugin, is not installed. "
             "Install it with: pip install 'lpsmap-core[new-plugin]'"
         ) from error
-    answers = {
-        "distribution": name,
-        "module": module,
-        "factor": factor,
-        "core": _compatible(lpsmap_core.__version__),
-        "api_version": API_VERSION,
-    }
+    label = name.removeprefix("lpsmap-")
+    named = {"distribution": name, "module": module, "cls": cls, "label": label}
+    own = {field: text.format(**named) for field, text in KINDS[kind]._asdict().items()}
+    versions = {"core": _compatible(lpsmap_core.__version__), "api_version": API_VERSION}
+    answers = {"kind": kind, **named, **own, **versions}
     try:
         folder.mkdir()
-        copier.run_copy(str(TEMPLATE), folder, data=answers, defaults=True, quiet=True)
+        for part in ("shared", kind):
+            data = {"part": part, **answers}
+            copier.run_copy(str(TEMPLATE), folder, data=data, defaults=True, quiet=True)
     except OSError as error:
         raise OSError(
             f"{folder} cannot be written ({error.strerror or error}). Choose another folder with "
@@ -93,36 +166,50 @@ def write(name: str, into: Path, factor: str | None = None) -> Path:
 
 
 def _hyphenated(name: str) -> str:
-    """Return a name as distributions write theirs, whichever way its words are joined."""
+    """Return a name with its words joined by hyphens, as usual for distributions."""
     return re.sub(r"[\s_]+|(?<=[a-z0-9])(?=[A-Z])", "-", name.strip()).lower()
 
 
 def _module(name: str) -> str:
-    """Return the name of the module; refuse what cannot be one."""
+    """Return the validated name of the module."""
     module = name.replace("-", "_")
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name) or keyword.iskeyword(module):
         raise ValueError(
-            f"name: got {name!r}; expected small letters, digits and single hyphens, a letter "
-            "first, and no word of Python's own, such as lpsmap-shortest-path."
+            f"name: got {name!r}; expected lower-case letters, digits and single hyphens, a letter "
+            "first, and not a Python keyword, such as lpsmap-shortest-path."
         )
-    if module in TAKEN or _is_found(module):
+    if module in TAKEN or _is_importable(module):
         raise ValueError(
-            f"name: got {name!r}, whose module {module} exists already; expected a new one. "
-            f"Choose another, such as lpsmap-{name.removeprefix('lpsmap-')}-factors."
+            f"name: got {name!r}, whose module {module} exists; expected a new name. Choose "
+            f"another, such as lpsmap-{name.removeprefix('lpsmap-')}-factors."
         )
     return module
 
 
-def _is_found(module: str) -> bool:
-    """Whether a module of this name could be imported; a mere folder is none."""
+def _is_importable(module: str) -> bool:
+    """Return whether a module of this name can be imported; a plain folder does not count."""
     if module in sys.modules:
         return True
     spec = importlib.util.find_spec(module)
     return spec is not None and spec.origin is not None
 
 
-def _check_factor(factor: str) -> None:
-    """Refuse what cannot be the name of a factor type; warn of that of another."""
+def _class(name: str, factor: str | None, kind: str) -> str:
+    """Return the name of the class; raise ValueError if it is invalid."""
+    if kind not in KINDS:
+        raise ValueError(f"kind: got {kind!r}; expected one of {', '.join(KINDS)}.")
+    if kind == "factor":
+        factor = _factor(name) if factor is None else factor
+        _validate_factor(factor)
+        return factor
+    if factor is not None:
+        raise ValueError(f"factor: got {factor!r}; expected None for a new {kind}.")
+    end = kind.capitalize()
+    return _factor(name).removesuffix(end) + end
+
+
+def _validate_factor(factor: str) -> None:
+    """Raise ValueError for an invalid name of a factor type; warn if another type has it."""
     if not factor.isidentifier() or keyword.iskeyword(factor) or not factor[0].isupper():
         raise ValueError(
             f"factor: got {factor!r}; expected the name of a Python class, such as ShortestPath. "
@@ -130,14 +217,14 @@ def _check_factor(factor: str) -> None:
         )
     if factor in OWN_NAMES:
         raise ValueError(
-            f"factor: got {factor!r}, which means something else in lpsmap; expected a name of its "
-            "own, such as ShortestPath. Choose it with --factor."
+            f"factor: got {factor!r}, which has another meaning in lpsmap; expected a new name, "
+            "such as ShortestPath. Choose it with --factor."
         )
     if factor in installed().factors:
         other = installed().factors[factor].plugin.distribution
         warnings.warn(
-            f"{other} has a factor type {factor} already: where both are installed, nobody can ask "
-            "for either by name. Choose another with --factor.",
+            f"{other} has a factor type {factor} already. If both are installed, neither can be "
+            "found by name. Choose another with --factor.",
             stacklevel=stacklevel(),
         )
 
@@ -147,6 +234,6 @@ def _factor(name: str) -> str:
 
 
 def _compatible(version: str) -> str:
-    """Return the releases that a plugin written for this one can use: those of its minor series."""
+    """Return the compatible releases for a plugin written for this one: its minor series."""
     major, minor = map(int, version.split(".")[:2])
     return f">={major}.{minor},<{major}.{minor + 1}"

@@ -1,37 +1,35 @@
 """The loop: LP-SparseMAP by ADMM (Niculae & Martins 2020, Algorithm 1).
 
-Per iteration the local problems of a component are solved; then one pass over the variables
-averages their copies, updates the duals and writes the next local scores. With the sign of the
-paper's line 6 put right, for a variable v, its links l and its factors f::
+An iteration solves the local problems of a component. One pass over the variables then averages
+their copies, updates the duals and writes the next local scores. For a variable v, its links l and
+its factors f, with the sign of the paper's line 6 corrected::
 
     a_l = (eta_v / delta_v + lambda_l + gamma u_v) / (q + gamma)
     z_f = the local solution at (a, eta_N / (q + gamma))
     u_v = mean over the links l of v of z_l
     lambda_l += gamma (u_v - z_l)
 
-where q is 1, or 0 without the quadratic term, for LP-MAP (AD3, Martins et al. 2015). To that come
-over-relaxation, a step size for every component that balances its two residuals, a polish once the
-faces have settled, and Anderson acceleration of what takes long. With the quadratic term, a
+where q is 1, or 0 without the quadratic term, for LP-MAP (AD3, Martins et al. 2015). Added to this
+are over-relaxation, a step size for each component that balances its two residuals, a polish once
+the faces have settled, and Anderson acceleration of slow components. With the quadratic term, a
 component of one factor has step size 0, which makes its first iteration the solution.
 
-Components are solved one after the other, so that what is worked on stays in the processor's cache;
-all together only where a solver is much faster on many factors at once. The whole loop is compiled
-and holds no lock. What a component's solution is does not depend on the others.
+Components are solved one after the other, so that their data stay in the processor's cache. They
+are batched only where a solver is much faster on many factors at once. The whole loop is compiled
+and holds no lock. The solution of a component does not depend on the other components.
 """
 
 from __future__ import annotations
 
 from lpsmap_core.engine.infeasible import FIRST_TEST, InfeasibilityTest
+from lpsmap_core.engine.lazy_steps import PLACES
 from lpsmap_core.engine.loop import Limits, loop
 from lpsmap_core.engine.options import Options
-from lpsmap_core.engine.polish import Tools, make_tools
+from lpsmap_core.engine.polish import LoopWorkspace, make_loop_workspace
 from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.engine.soundness import refuse_unsound_solutions
+from lpsmap_core.engine.soundness import check_local_solutions
 from lpsmap_core.engine.state import PartState, initial_state
 from lpsmap_core.engine.threads import in_shares
-from lpsmap_core.engine.units import (
-    PLACES,
-)
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.limits import A_FEW, AS_NEEDED
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
@@ -42,8 +40,8 @@ from lpsmap_jit.memory import Memory
 __all__ = ["advance_components", "run_loop", "solve_part"]
 
 CLOCK_PERIOD = 10
-"""Iterations that all components have in turn, where time is limited, so that none is left as it
-was. Each turn costs acceleration what it has found."""
+"""Iterations per round over all components if time is limited, so that every component progresses.
+Each round restarts acceleration."""
 
 
 def solve_part(
@@ -54,7 +52,7 @@ def solve_part(
     options: Options,
     warm: WarmStart | None = None,
 ) -> PartState:
-    """Solve one part; the arguments are those of `Engine.solve`."""
+    """Solve one part; see `Engine.solve` for the arguments."""
     state = initial_state(part, eta, eta_v, options, warm)
     run_loop(state, ~skip, options)
     return state
@@ -64,13 +62,13 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     """Run the loop on some components until they are solved, or a limit is reached."""
     progress, alone = state.problem.progress, state.problem.direct
     (direct,), (coupled,) = (alone & chosen).nonzero(), (chosen > alone).nonzero()
-    # faces of linear problems determine nothing
+    # without the quadratic term, a face does not determine the solution
     polished = options.adapt and len(coupled) > 0 and state.problem.quadratic > 0.0
-    tools = make_tools(state, polished)
+    workspace = make_loop_workspace(state, polished)
     if len(direct):
         inner = options.max_inner_iter or AS_NEEDED
         limits = Limits(1, 1, inner, options.tol, False, 1.0)
-        advance_components(state, direct, tools, limits, options.threads)
+        advance_components(state, direct, workspace, limits, options.threads)
         state.out_of_time = out_of_time()
     inner = options.max_inner_iter or A_FEW
     test, stop = InfeasibilityTest(state), 0
@@ -80,18 +78,18 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
         if options.max_time is not None:
             final = stop = min(stop, last + CLOCK_PERIOD)
         limits = Limits(stop, final, inner, options.tol, options.adapt, options.relaxation)
-        advance_components(state, coupled, tools, limits, options.threads)
+        advance_components(state, coupled, workspace, limits, options.threads)
         coupled = coupled[~progress.converged[coupled]]
         last_chance = stop == options.max_iter and stop > FIRST_TEST
         if len(coupled) and (stop == test.next_iteration or last_chance):
             coupled = coupled[~test.find(coupled)]
         state.out_of_time = out_of_time()
     _forget_unsolved(state)
-    refuse_unsound_solutions(state)
+    check_local_solutions(state)
 
 
 def _forget_unsolved(state: PartState) -> None:
-    """Write zeros for the additionals of components that were left out, or came too late."""
+    """Write zeros for the additionals of components that were skipped or that ran out of time."""
     v = state.problem.extras.v
     if len(v) and not state.problem.progress.iterations.all():
         v[(state.problem.progress.iterations == 0)[state.part.additional_component]] = 0.0
@@ -100,17 +98,17 @@ def _forget_unsolved(state: PartState) -> None:
 def advance_components(
     state: PartState,
     components: IntArray,
-    tools: Memory[Tools],
+    workspace: Memory[LoopWorkspace],
     limits: Limits,
     threads: int = 1,
 ) -> None:
     """Run the loop on some components until they are solved, or the limits are reached."""
-    together = state.together
-    handles = state.solver_table, state.handle, tools.handle
+    batched = state.batched
+    handles = state.solver_table, state.handle, workspace.handle
 
     def run(share: IntArray) -> None:
-        loop(share, together, *handles, PLACES, limits, state.trace)
+        loop(share, batched, *handles, PLACES, limits, state.trace)
         raise_late()
 
-    in_shares(run, components, state.part.sizes[components], 1 if together else threads)
+    in_shares(run, components, state.part.sizes[components], 1 if batched else threads)
     state.raise_errors()

@@ -1,15 +1,14 @@
 """Anderson acceleration of components that plain iterations and the polish do not finish soon.
 
-An iteration of the loop maps ``w = lambda + gamma u``, a number a link, to another such point, and
-is at a solution where it stays. The latest moves are combined so that they cancel, as far as they
-can (Walker & Ni 2011): with g_i the move from w_i to its image F_i, the next point is
+An iteration of the loop maps a point ``w = lambda + gamma u``, one number per link, to the next
+point. Its fixed points are the solutions. The latest moves are combined so that they cancel as far
+as possible (Walker & Ni 2011). With g_i the move from w_i to its image F_i, the next point is
 
     F_k - sum_i theta_i (F_(i+1) - F_i),   theta = argmin ||g_k - sum_i theta_i (g_(i+1) - g_i)||
 
-If the map then moves much farther than from the best point, the loop goes back to F_k. Such
-combinations need not converge, so that they have to show what they are good for: where the
-residuals do not fall the loop does without for a while, longer and longer. It balances the step
-size then, which changes the map.
+If the map then moves much farther than from the best point, the loop goes back to F_k. These
+combinations need not converge. If the residuals do not fall, acceleration pauses, for longer each
+time. During a pause the loop balances the step size, which changes the map.
 """
 
 from __future__ import annotations
@@ -27,63 +26,67 @@ __all__ = [
     "accelerate",
     "begin_history",
     "make_history",
-    "note_start",
+    "record_start",
     "review_acceleration",
 ]
 
 NEVER = 2**62
 
-MOST_LINKS = 100_000
-"""Of a component: it takes 150 bytes a link."""
+MOST_ACCELERATED_LINKS = 100_000
+"""Largest component that is accelerated; the history takes 150 bytes per link."""
 
 FIRST_ACCELERATED = 25
-"""The iteration from which on a component is accelerated: most are finished by then."""
+"""First accelerated iteration of a component; most components have finished before it."""
 
 MOST_MOVES = 8
-"""Differences of moves that are combined."""
+"""Number of differences of moves that are combined."""
 
 PHASE, FALL = 30, 0.5
-"""Iterations after which the residuals have to have fallen to this part."""
+"""Within this many iterations the residuals have to fall to this fraction."""
 
 FIRST_REST = 20
-"""Plain iterations if they did not; twice as many every time."""
+"""Length of the first pause, in iterations; each pause is twice as long as the one before."""
 
 SAFEGUARD = 2.0
-"""A combined point is given up if it moves this many times as far as the best one before it."""
+"""A combined point is rejected if it moves more than this many times as far as the best one."""
 
 MOST_WEIGHT = 50.0
-"""Of a difference in a combination; larger ones jump to where other faces are."""
+"""Largest weight of a difference in a combination; larger weights jump to other faces."""
 
 RIDGE = 1e-10
-"""Relative to the squared differences: moves that are nearly dependent have no large weights."""
+"""Regularisation relative to the squared differences; it keeps nearly dependent moves from getting
+large weights."""
 
 
 class History(NamedTuple):
-    """What is known of the component that is being solved; a number for each of its links."""
+    """The latest iterations of the component being solved; arrays have one number per link."""
 
     point: FloatArray
-    """Where the iteration started, as ``w``."""
+    """The point ``w`` at the start of the iteration."""
     image: FloatArray
-    """Where the last iteration that counts led; and how far that is from where it started."""
+    """Image of the last accepted iteration."""
     move: FloatArray
+    """Move of that iteration, from its start to its image."""
     images: FloatTable
-    """(MOST_MOVES, links) differences, each from one iteration to the next; likewise of moves."""
+    """(MOST_MOVES, links) differences between the images of consecutive iterations."""
     moves: FloatTable
+    """(MOST_MOVES, links) differences between their moves."""
     products: FloatTable
-    """Inner products of the differences of moves, and their Cholesky factor."""
+    """Inner products of the differences of moves."""
     factor: FloatTable
+    """Cholesky factor of `products`, scaled to a unit diagonal."""
     weights: FloatArray
     length: FloatArray
-    """Of the shortest move."""
+    """Length of the shortest move."""
     used: IntArray
-    """How many iterations in a row have gone into it."""
+    """Number of consecutive iterations in the history."""
     component: IntArray
-    """Whose history it is; -1 for nobody's."""
+    """The component of the history; -1 without one."""
     phase: IntArray
-    """The next iteration to accelerate; the next one to see what came of it, 0 if none is; and the
-    length of the next rest."""
+    """The next iteration to accelerate; the iteration of the next review, 0 if none is due; the
+    length of the next pause."""
     reference: FloatArray
-    """The residual to compare with then."""
+    """The residual that the next review compares with."""
 
 
 @kernel
@@ -108,25 +111,25 @@ def make_history(n_links: int) -> History:
 
 @leaf
 def begin_history(c: int, problem: LoopProblem, history: History) -> None:
-    """Turn to component `c`."""
+    """Reset the history for component `c`."""
     history.component[0] = -1
-    allowed = _size(c, problem) <= MOST_LINKS
+    allowed = _size(c, problem) <= MOST_ACCELERATED_LINKS
     history.phase[0] = FIRST_ACCELERATED if allowed else NEVER
     history.phase[1], history.phase[2] = 0, FIRST_REST
 
 
 @leaf
 def _size(c: int, problem: LoopProblem) -> int:
-    """Return how many links a component has."""
+    """Return the number of links of a component."""
     first, offsets = problem.blocks.first_variable, problem.links.offsets
     return int(np.int64(offsets[first[c + 1]] - offsets[first[c]]))  # signed, as any int
 
 
 @kernel
-def note_start(c: int, problem: LoopProblem, history: History) -> History:
-    """Note where component `c` starts an iteration.
+def record_start(c: int, problem: LoopProblem, history: History) -> History:
+    """Record the point at which component `c` starts an iteration.
 
-    Returns the history, or a new one if its size is not the component's.
+    Returns the history, or a new one if its size does not match the component.
     """
     if history.component[0] != c:
         n_links = _size(c, problem)
@@ -134,13 +137,13 @@ def note_start(c: int, problem: LoopProblem, history: History) -> History:
             history = make_history(n_links)
             begin_history(c, problem, history)
         history.component[0], history.used[0] = c, 0
-    _note_point(c, problem, history)
+    _record_point(c, problem, history)
     return history
 
 
 @leaf
 def review_acceleration(c: int, iteration: int, problem: LoopProblem, history: History) -> None:
-    """Let the acceleration rest if the residuals have not fallen."""
+    """Pause acceleration if the residuals have not fallen."""
     progress, phase, reference = problem.progress, history.phase, history.reference
     residual = max(progress.primal_residual[c], progress.dual_residual[c])
     if phase[1] == 0 or iteration >= phase[1] and residual <= FALL * reference[0]:
@@ -151,7 +154,7 @@ def review_acceleration(c: int, iteration: int, problem: LoopProblem, history: H
 
 
 @leaf
-def _note_point(c: int, problem: LoopProblem, history: History) -> None:
+def _record_point(c: int, problem: LoopProblem, history: History) -> None:
     """Write ``lambda + gamma u``."""
     links, blocks, iterate = problem.links, problem.blocks, problem.iterate
     variables = blocks.variable_counting[blocks.first_variable[c] : blocks.first_variable[c + 1]]
@@ -165,10 +168,10 @@ def _note_point(c: int, problem: LoopProblem, history: History) -> None:
 
 @leaf
 def accelerate(c: int, problem: LoopProblem, history: History) -> None:
-    """Move component `c` from where its iteration led to where it should go on.
+    """Move component `c` from the image of its iteration to the combined point.
 
-    Its local scores are stale then. If they are already, something else has moved it, or its step
-    size, and the history begins anew.
+    This makes its local scores stale. If they are stale already, the component has been moved or
+    its step size has changed, and the history starts again.
     """
     count = history.used[0]
     if problem.progress.stale[c]:
@@ -194,9 +197,9 @@ def accelerate(c: int, problem: LoopProblem, history: History) -> None:
 
 @leaf
 def _difference(c: int, problem: LoopProblem, history: History, count: int) -> float:
-    """Write the latest differences, and the latest image and move; return the move's length.
+    """Write the latest differences, image and move; return the length of the move.
 
-    But for a move that is too long, which leaves all as it was.
+    A move that is too long leaves the history unchanged.
     """
     links, blocks, iterate = problem.links, problem.blocks, problem.iterate
     variables = blocks.variable_counting[blocks.first_variable[c] : blocks.first_variable[c + 1]]
@@ -226,7 +229,7 @@ def _difference(c: int, problem: LoopProblem, history: History, count: int) -> f
 
 @leaf
 def _multiply(history: History, latest: int, n_moves: int) -> None:
-    """Write the inner products with the latest difference, and those of all with the move."""
+    """Write the inner products of all differences with the latest one and with the move."""
     newest, move = history.moves[latest], history.move
     for k in range(n_moves):
         product, with_move = _two_products(newest, move, history.moves[k])
@@ -246,7 +249,7 @@ def _two_products(x: FloatArray, y: FloatArray, z: FloatArray) -> tuple[float, f
 
 @leaf
 def _solve(history: History, n: int) -> bool:
-    """Turn the products with the move into weights; false if they are not to be used."""
+    """Turn the products with the move into weights; return whether the weights are usable."""
     products, factor, x = history.products, history.factor, history.weights
     for j in range(n):
         for k in range(j + 1):

@@ -15,22 +15,21 @@ __all__ = ["Backend", "NumpyBackend"]
 class Backend(abc.ABC):
     """An array library that follows the array API standard, and the devices that it finds.
 
-    Plugins offer backends by the hook ``lpsmap_backends``, and
-    `lpsmap_core.api.installed` finds them. Core computes with NumPy; an engine of another library
-    names its backend, and the conformance kit holds every closed form in array-API code to its
-    NumPy answer on every device here.
+    Plugins provide backends by the hook ``lpsmap_backends``, and `lpsmap_core.installed` finds
+    them. Core computes with NumPy. An engine of another library names its backend. The conformance
+    kit compares every closed form in array-API code with its NumPy result on every device.
     """
 
     name: ClassVar[str]
-    """What the backend is known by, such as ``"torch"``."""
+    """Name of the backend, such as ``"torch"``."""
 
     @abc.abstractmethod
     def devices(self) -> Sequence[str]:
-        """Return the names of the devices that are there now; none if the library is missing."""
+        """Return the names of the available devices; empty if the library is missing."""
 
     @abc.abstractmethod
     def asarray(self, array: npt.NDArray[Any], device: str) -> Any:
-        """Return a NumPy array as one of this library's on a device, of the same dtype.
+        """Convert a NumPy array to an array of this library on a device, of the same dtype.
 
         Parameters
         ----------
@@ -42,7 +41,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def to_numpy(self, array: Any) -> npt.NDArray[Any]:
-        """Return one of this library's arrays, on whichever device, as a NumPy array."""
+        """Convert an array of this library, on any device, to a NumPy array."""
 
 
 class NumpyBackend(Backend):
@@ -51,7 +50,7 @@ class NumpyBackend(Backend):
     name = "numpy"
 
     def devices(self) -> Sequence[str]:
-        """Return the one device that there is."""
+        """Return the only device."""
         return ["cpu"]
 
     def asarray(self, array: npt.NDArray[Any], device: str) -> Any:

@@ -2,11 +2,11 @@
 
 The Jacobian of the marginals in the scores is ``P``, the orthogonal projection onto the
 eigenvalue-1 space of ``S`` (Niculae & Martins 2020, Proposition 3). The paper takes powers of
-``S``; here ``P d = d - y`` for the y of least norm with ``(I - S) y = (I - S) d``, found by
-conjugate gradients in far fewer products, every component at its own pace.
+``S``. Here ``P d = d - y`` for the y of least norm with ``(I - S) y = (I - S) d``. Conjugate
+gradients find it in far fewer products, for each component at its own pace.
 
-On a face the additionals follow the variables linearly, ``d nu = B^T C d mu`` with ``B`` the mixed
-block of the local Jacobian, so that the same operator carries gradients from and to them.
+On a face the additionals follow the variables linearly: ``d nu = B^T C d mu`` with ``B`` the mixed
+block of the local Jacobian. The same operator therefore carries gradients to and from them.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core.engine.faces import (
-    Work,
+    FaceWorkspace,
     apply_operator,
     draw_general_position,
-    make_work,
+    face_workspace_at,
+    make_face_workspace,
     order_moving_first,
     reduce_residual,
-    work_at,
 )
 from lpsmap_core.engine.problem import ONE, LoopProblem, problem_at
 from lpsmap_core.engine.selection import (
+    POLL_PERIOD,
     Selection,
-    copy_alone,
-    copy_back_alone,
-    count_together,
+    batch_length,
+    gather_direct,
     gather_from_links,
     keep_chosen,
     multiply_locally,
+    scatter_direct,
     scatter_to_links,
     select_components,
 )
@@ -49,20 +50,23 @@ from lpsmap_jit.native import borrowed
 __all__ = ["multiply_jacobian"]
 
 TOLERANCE = 1e-13
-"""``P d`` is found when the residual is this small, relative to ``||d||``."""
+"""Tolerance of the residual relative to ``||d||``."""
 
 NOISE = 3.0
-"""The residual is rounding below this multiple of what the local Jacobians lack of projections: the
-more structures in an active set, the more.
-"""
+"""The residual is rounding below this multiple of ``||J J y - J y||``, the distance of the local
+Jacobians from projections. That distance grows with the number of structures in an active set."""
 
-MAX_PRODUCTS = 2000
+MAX_BACKWARD_PRODUCTS = 2000
+"""Limit of products with ``S`` for a component."""
 
-LOOK_PERIOD = 1_000
-"""Variables of small components between two looks at whether to go on."""
+TOO_MANY = (
+    f"{MAX_BACKWARD_PRODUCTS} products. Nearly parallel faces are a cause; solving with a smaller "
+    "tol may separate them"
+)
 
 CHEAPER = 16, 2
-"""By about so much a product takes less than a solve: in direct components, and in coupled ones."""
+"""How many times cheaper than a solve a product is, roughly, in direct and in coupled components.
+"""
 
 
 def multiply_jacobian(
@@ -77,9 +81,9 @@ def multiply_jacobian(
     d
         One number per variable of the part; overwritten.
     d_v
-        One number per additional of all its buckets; or none at all, for zeros.
+        One number per additional of all its buckets; empty for zeros.
     chosen
-        Components to treat, the results of others are zero; None for all.
+        Components to treat, None for all. The results of other components are zero.
     threads
         Number of threads that may be used.
 
@@ -91,42 +95,37 @@ def multiply_jacobian(
     Warns
     -----
     RuntimeWarning
-        If a component needs more than `MAX_PRODUCTS` products with ``S``, or more seconds than the
-        solve was given.
+        If a component needs more than `MAX_BACKWARD_PRODUCTS` products with ``S``, or more time
+        than the solve was given.
     """
     if not state.faces_complete:
         with Watch():
             state.complete_faces()
     product, product_v = d, np.empty(state.part.n_additionals)
-    work, kinds = make_work(state.part, product_v), state.part.kinds
+    work, kinds = make_face_workspace(state.part, product_v), state.part.kinds
     if chosen is not None:
         kinds = kinds[0][chosen[kinds[0]]], kinds[1][chosen[kinds[1]]]
         product[~chosen[state.part.component]] = 0.0
         product_v[~chosen[state.part.additional_component]] = 0.0
-    together = state.together
+    batched = state.batched
     handles, n_unfinished = (state.solver_table, state.handle, work.handle), 0
 
     def run(share: IntArray) -> int:
-        n = int(_run(share, together, *handles, d_v, product))
+        n = int(_run(share, batched, *handles, d_v, product))
         raise_late()
         return n
 
     with Watch(state.max_time):
         for components, cheaper in zip(kinds, CHEAPER, strict=True):
             sizes = state.part.sizes[components] // cheaper
-            n_unfinished += sum(in_shares(run, components, sizes, 1 if together else threads))
+            n_unfinished += sum(in_shares(run, components, sizes, 1 if batched else threads))
         late = out_of_time()
     state.raise_errors()
     if n_unfinished:
-        why = (
-            f"{state.max_time:g} seconds; raise max_time to go on"
-            if late
-            else f"{MAX_PRODUCTS} products. Nearly parallel faces do this; solving with a smaller "
-            "tol may separate them"
-        )
+        limit = f"{state.max_time:g} seconds; raise max_time to continue" if late else TOO_MANY
         warnings.warn(
-            "lpsmap: the gradients of some components are approximate, since the backward pass "
-            f"stopped after {why}.",
+            "lpsmap: the gradients of some components are approximate, because the backward pass "
+            f"stopped after {limit}.",
             RuntimeWarning,
             stacklevel=stacklevel(),
         )
@@ -136,23 +135,23 @@ def multiply_jacobian(
 @leaf
 def _run(
     components: IntArray,
-    together: bool,
+    batched: bool,
     solver_table: Any,
     problem_handle: Any,
     work_handle: Any,
     d_v: FloatArray,
     product: FloatArray,
 ) -> int:
-    """Multiply for some components, one after the other or all together.
+    """Multiply for some components, one after the other or batched.
 
-    The caller holds the records of the handles. Returns how many failed.
+    The caller holds the records of the handles. Returns the number of failed components.
     """
     failed: int = _run_records(
         components,
-        together,
+        batched,
         borrowed(solver_table),
         problem_at(problem_handle),
-        work_at(work_handle),
+        face_workspace_at(work_handle),
         borrowed(d_v),
         borrowed(product),
     )
@@ -162,16 +161,16 @@ def _run(
 @kernel
 def _run_records(
     components: IntArray,
-    together: bool,
+    batched: bool,
     solver_table: Any,
     problem: LoopProblem,
-    work: Work,
+    work: FaceWorkspace,
     d_v: FloatArray,
     product: FloatArray,
 ) -> int:
-    """Multiply, as `_run` does, with records by their addresses."""
+    """Multiply like `_run`, with records passed by address."""
     links, blocks = problem.links, problem.blocks
-    if together:
+    if batched:
         chosen = np.zeros(len(problem.progress.step_size), dtype=np.bool_)
         for c in components:
             chosen[c] = True
@@ -181,12 +180,12 @@ def _run_records(
     n_unfinished, n_variables, i = 0, 0, 0
     while i < len(components):
         first = components[i]
-        last = first + count_together(components, i, problem)
+        last = first + batch_length(components, i, problem)
         i += last - first
         n_variables += blocks.first_variable[last] - blocks.first_variable[first]
-        if n_variables > LOOK_PERIOD:
+        if n_variables > POLL_PERIOD:
             n_variables = 0
-            interrupted()  # then what is left takes one product each
+            interrupted()  # if so, each remaining component takes one product
         selection = select_components(blocks, first, last)
         n_unfinished += _multiply(selection, solver_table, problem, work, d_v, product)
     return n_unfinished
@@ -197,20 +196,20 @@ def _multiply(
     selection: Selection,
     solver_table: Any,
     problem: LoopProblem,
-    work: Work,
+    work: FaceWorkspace,
     d_v: FloatArray,
     product: FloatArray,
 ) -> int:
-    """Overwrite a selection's part of `product`; return how many components failed."""
+    """Overwrite a selection's part of `product`; return the number of failed components."""
     links, blocks = problem.links, problem.blocks
     if problem.direct[selection.components[0]]:
-        # alone, a factor's Jacobian is the answer: what iterations would see is only rounding
+        # the Jacobian of a single factor is exact: iterations would only add rounding
         inputs_v = d_v if len(d_v) > 0 else work.no_v
-        copy_alone(selection, problem, product, 0.0, work.inputs)
+        scatter_direct(selection, problem, product, 0.0, work.inputs)
         multiply_locally(
             selection, solver_table, blocks, work.inputs, inputs_v, work.outputs, work.outputs_v
         )
-        copy_back_alone(selection, problem, work.outputs, 0.0, product)
+        gather_direct(selection, problem, work.outputs, 0.0, product)
         return 0
     if stopped():
         for v in selection.variables:
@@ -235,11 +234,11 @@ def _project(
     selection: Selection,
     solver_table: Any,
     problem: LoopProblem,
-    work: Work,
+    work: FaceWorkspace,
     d_v: FloatArray,
     product: FloatArray,
 ) -> None:
-    """Project on the directions that all faces share; ``work.running`` marks what failed."""
+    """Project onto the directions that all faces share; ``work.running`` marks failures."""
     links, blocks = problem.links, problem.blocks
     if len(d_v) > 0:
         for v in selection.variables:
@@ -258,16 +257,22 @@ def _project(
     n_moving = order_moving_first(selection, links, work.outputs, work)
     apply_operator(selection, solver_table, problem, work, product, work.residual)
     _set_targets(selection, solver_table, problem, work, product)
-    reduce_residual(selection, n_moving, solver_table, problem, work, product, MAX_PRODUCTS)
+    reduce_residual(
+        selection, n_moving, solver_table, problem, work, product, MAX_BACKWARD_PRODUCTS
+    )
 
 
 @leaf
 def _set_targets(
-    selection: Selection, solver_table: Any, problem: LoopProblem, work: Work, product: FloatArray
+    selection: Selection,
+    solver_table: Any,
+    problem: LoopProblem,
+    work: FaceWorkspace,
+    product: FloatArray,
 ) -> None:
-    """Write the squared residuals to reach, after a product with the operator.
+    """Write the squared target residuals, after a product with the operator.
 
-    ``||J J y - J y||`` is zero for projections J up to their rounding.
+    ``||J J y - J y||`` is zero for exact projections J.
     """
     links, blocks, component = problem.links, problem.blocks, problem.links.component
     for v in selection.variables:

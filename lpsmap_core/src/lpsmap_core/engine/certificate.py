@@ -1,18 +1,17 @@
-"""How far a solution can be from the true one: its optimality conditions, looked at once more.
+"""Bounds on the distance of a solution from the true one, from its optimality conditions.
 
 Write the problem with a copy ``x_l = mu_v / delta_v`` of every variable on each of its links. For
 link duals lambda that sum to zero over the links of every variable, the maximum F* is at most the
-sum of the factors' own maxima of
+sum of the local maxima of
 
     phi_f(x, v) = <eta / delta + lambda, x> + <eta_N, v> - q/2 ||x||^2,
 
 with q = 1, or 0 without the quadratic term.
 
-At any point (z, v) of the factors' polytopes one call of the MAP oracle bounds each of them: with
-``g_f = max_y <eta / delta + lambda - q z, w_y - z> + <eta_N, n_y - v>``, phi_f is nowhere larger
-than ``phi_f(z, v) + g_f``, and at the copies of the true mu* it is smaller by ``q/2 ||z - C
-mu*||^2`` at least. What is needed besides is a point whose copies agree; see
-docs/explanation/method.md.
+At any point (z, v) of the factors' polytopes one call of the MAP oracle bounds each local maximum.
+With ``g_f = max_y <eta / delta + lambda - q z, w_y - z> + <eta_N, n_y - v>``, phi_f is nowhere
+larger than ``phi_f(z, v) + g_f``. At the copies of the true mu* it is smaller by at least ``q/2 ||z
+- C mu*||^2``. The bound also needs a point whose copies agree; see docs/explanation/method.md.
 """
 
 from __future__ import annotations
@@ -24,50 +23,51 @@ import numpy as np
 from lpsmap_core.engine.admm import solve_part
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.engine.state import EXACT, PartState, sums
+from lpsmap_core.engine.state import EXACT_RESIDUAL, PartState, sums
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.oracles import best_structures, with_finite_scores
 from lpsmap_core.local.solvers import local_solver
+from lpsmap_core.projections.tolerance import EPSILON
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.interrupts import interruptible
 
 __all__ = ["Optimality", "check_optimality", "error_bounds"]
 
 AMPLIFICATION = 1e3
-"""How many times the rounding that is left of the optimality conditions a solution may be off. The
-true factor depends on the angles between the constraints; see docs/explanation/method.md."""
-
-EPSILON = float(np.finfo(np.float64).eps)
+"""Bound on the error of a solution relative to the residuals of its optimality conditions. The true
+factor depends on the angles between the constraints; see docs/explanation/method.md."""
 
 TIGHT = 1e-13
-"""Tolerance of the solve that an error bound is taken from."""
+"""Tolerance of the refining solve that gives an error bound."""
 
 FEWEST_ITERATIONS = 500
-"""That solve may take as many iterations, or twice those of the solve before it."""
+"""Iteration limit of the refining solve, or twice the iterations of the solve before it if that is
+more."""
 
 
 class Optimality(NamedTuple):
-    """What is left of the optimality conditions in every component."""
+    """Residuals of the optimality conditions in every component."""
 
     violation: FloatArray
-    """Sum over the factors of what their maxima exceed ``phi_f(z)`` by at most: g_f, or exactly."""
+    """Sum over the factors of the excess of their maxima over ``phi_f(z)``: exact, or bounded by
+    g_f."""
     excess: FloatArray
     """Sum of ``phi_f(z) - phi_f(C mu)`` at the means mu of the copies z."""
     disagreement: FloatArray
     """||z - C mu||"""
     distance: FloatArray
-    """From the z to the local solutions, of the factors that solved them again."""
+    """Distance from z to the local solutions, for factors whose local problem is solved again."""
     size: FloatArray
-    """Summed magnitudes of the terms of the g_f, at least 1: their rounding is a multiple of it."""
+    """Summed magnitudes of the terms of the g_f, at least 1; their rounding is relative to it."""
 
 
 @interruptible
 def check_optimality(state: PartState) -> Optimality:
-    """Hold the last local solutions and duals against its factors.
+    """Compute the residuals of the optimality conditions at the last local solutions and duals.
 
-    A compiled oracle, or the only one there is, is asked for a better structure. Closed forms
-    without a compiled oracle solve their local problems once more, for scores without the step
+    The oracle gives a better structure if it is compiled or the solver has nothing else. Closed
+    forms without a compiled oracle solve their local problems again, for scores without the step
     size.
     """
     part, z, quadratic = state.part, state.problem.iterate.z, state.problem.quadratic
@@ -98,14 +98,14 @@ def check_optimality(state: PartState) -> Optimality:
 
 @interruptible
 def error_bounds(state: PartState, optimality: Optimality, threads: int) -> FloatArray:
-    """Return for every component a bound on ``||mu - mu*||``; inf where there is none.
+    """Return a bound on ``||mu - mu*||`` for every component; inf without a bound.
 
-    Components whose optimality conditions hold to rounding are within `AMPLIFICATION` times what is
-    left of them. A single factor's solution lies in its polytope, so that ``||z - z*||^2`` is at
-    most its violation. All others are solved on until their conditions hold to rounding; the
-    distance to that point is added to its own bound. Where scores are so large that rounding keeps
-    these from it, half the squared distance is at most the gap, up to the copies' disagreement.
-    Without the quadratic term several solutions can be the best, and nothing is said.
+    If the optimality conditions of a component hold to rounding, the bound is `AMPLIFICATION` times
+    their residuals. The solution of a single factor lies in its polytope, so ``||z - z*||^2`` is at
+    most its violation. All other components are refined until their conditions hold to rounding,
+    and the distance to the refined point is added to its own bound. If scores are so large that
+    rounding prevents this, half the squared distance is at most the gap, up to the disagreement of
+    the copies. Without the quadratic term the solution need not be unique, and there is no bound.
     """
     part = state.part
     if not state.problem.quadratic:
@@ -120,7 +120,7 @@ def error_bounds(state: PartState, optimality: Optimality, threads: int) -> Floa
         moved = (refined.marginals() - state.marginals()) ** 2
         distance = np.sqrt(sums(part.component, moved, part.n_components))
         bound[again] = (exact + distance)[again]
-    # where the rounding of large scores is more than residuals: phi_f is strongly concave
+    # if the rounding of large scores exceeds the residuals: phi_f is strongly concave
     rounded = np.isinf(bound) & state.exact()
     gap = np.maximum(optimality.violation, 0.0) + np.maximum(optimality.excess, 0.0)
     rough = np.sqrt(2.0 * gap) + AMPLIFICATION * (optimality.disagreement + optimality.distance)
@@ -129,9 +129,9 @@ def error_bounds(state: PartState, optimality: Optimality, threads: int) -> Floa
 
 
 def _bounds_at_rounding(state: PartState, found: Optimality) -> FloatArray:
-    """Return the bounds of components whose optimality conditions hold to rounding, else inf."""
+    """Return the bounds of components whose conditions hold to rounding; inf elsewhere."""
     part = state.part
-    small = np.maximum(found.violation, found.distance) <= EXACT * found.size
+    small = np.maximum(found.violation, found.distance) <= EXACT_RESIDUAL * found.size
     left = found.disagreement + found.distance + found.violation + EPSILON * found.size
     n_variables = np.bincount(part.component, minlength=part.n_components)
     other_scores = np.sqrt(n_variables) * state.problem.progress.dual_residual
@@ -139,7 +139,7 @@ def _bounds_at_rounding(state: PartState, found: Optimality) -> FloatArray:
 
 
 def _solve_on(state: PartState, chosen: BoolArray, threads: int) -> PartState:
-    """Return the solution to rounding in some components, from where the loop ended."""
+    """Refine some components to rounding, starting at the end of the loop."""
     part, problem = state.part, state.problem
     iterate, progress = problem.iterate, problem.progress
     eta = np.where(state.decided == 0.0, iterate.eta, state.decided)
@@ -153,7 +153,7 @@ def _solve_on(state: PartState, chosen: BoolArray, threads: int) -> PartState:
 def _ask_oracle(
     state: PartState, b: int, a: FloatArray, forced: BoolArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return g_f of a bucket's factors by its oracle, the magnitudes of its terms, and zeros."""
+    """Return g_f of a bucket's factors by their oracle, the magnitudes of its terms, and zeros."""
     part, bucket = state.part, state.part.buckets[b]
     links, additionals = part.links_of(b), part.additionals_of(b)
     delta, z = part.delta[links], state.problem.iterate.z[links]
@@ -172,7 +172,7 @@ def _ask_oracle(
 def _project_again(
     state: PartState, b: int, a: FloatArray, forced: BoolArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return by how much the local maxima exceed phi_f(z), magnitudes, and squared distances."""
+    """Return the excess of the local maxima over phi_f(z), magnitudes and squared distances."""
     part, problem, bucket = state.part, state.problem, state.part.buckets[b]
     links, additionals = part.links_of(b), part.additionals_of(b)
     z, v, eta_v = problem.iterate.z[links], problem.extras.v[additionals], problem.extras.eta

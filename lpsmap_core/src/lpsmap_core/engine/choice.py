@@ -1,4 +1,4 @@
-"""Which engines solve a graph: those that prefer its components, or one that is asked for."""
+"""The choice of engines for a graph: those that prefer its components, or the one requested."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from lpsmap_core.engine.compiled import CompiledEngine, run_in_tiers
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine
-from lpsmap_core.engine.together import Preference, SharedEngine
+from lpsmap_core.engine.shared_engine import Preference, SharedEngine
 from lpsmap_core.layout.layout import Part
 
 __all__ = ["AUTO", "EngineChoice", "choose_engine", "find_engines_by", "run_with"]
@@ -16,24 +16,24 @@ __all__ = ["AUTO", "EngineChoice", "choose_engine", "find_engines_by", "run_with
 Result = TypeVar("Result")
 
 AUTO = "auto"
-"""The name that leaves the choice to the library."""
+"""The name by which the library chooses."""
 
 
 class EngineChoice(NamedTuple):
-    """The engine of a graph, and why it is this one."""
+    """The engine of a graph, and the reason for the choice."""
 
     engine: Engine
     reason: str
 
 
 class _Finders(NamedTuple):
-    """How engines of plugins are found."""
+    """Functions that find engines of plugins; see `find_engines_by`."""
 
     named: Callable[[str], type[Engine]]
     offered: Callable[[], Iterable[type[Engine]]]
 
 
-_OWN = EngineChoice(CompiledEngine(), "serves every graph")
+_CORE = EngineChoice(CompiledEngine(), "serves every graph")
 
 _finders: list[_Finders] = []
 
@@ -41,14 +41,14 @@ _finders: list[_Finders] = []
 def find_engines_by(
     named: Callable[[str], type[Engine]], offered: Callable[[], Iterable[type[Engine]]]
 ) -> None:
-    """Let functions find engines; plugins, who have them, are a floor above.
+    """Register the functions that find engines; the registry of plugins is a layer above this one.
 
     Parameters
     ----------
     named
         Returns the engine of a name.
     offered
-        Returns all engines that there are.
+        Returns all installed engines.
     """
     _finders[:] = [_Finders(named, offered)]
 
@@ -59,7 +59,7 @@ def choose_engine(name: str, part: Part, options: Options) -> EngineChoice:
     Raises
     ------
     ValueError
-        If there is no engine of this name, or it refuses the graph or the options.
+        If there is no engine of this name, or if it refuses the graph or the options.
     """
     choice = _automatic(part, options) if name == AUTO else _asked_for(name, part, options)
     return _not_refused(choice, part, options)
@@ -84,20 +84,20 @@ def _asked_for(name: str, part: Part, options: Options) -> EngineChoice:
     others = {bucket.type.__name__ for bucket in part.buckets if not served[bucket.component].all()}
     return EngineChoice(
         SharedEngine([Preference(engine, served)]),
-        f"was asked for as {name}, and {_OWN.engine.name} has the components that it does not "
+        f"was asked for as {name}, and {_CORE.engine.name} has the components that it does not "
         f"serve, of {', '.join(sorted(others))}",
     )
 
 
 def run_with(name: str, work: Callable[[], Result], size: Callable[[], int]) -> Result:
-    """Do the work of a solve as the engine of a name wants it done.
+    """Run a solve as its engine requires.
 
-    Engines of plugins are called once, whatever they raise.
+    Core's engine may run it in tiers; engines of plugins are called exactly once.
 
     Parameters
     ----------
     name
-        As for `choose_engine`.
+        Name of the engine, as for `choose_engine`.
     work, size
         As for `run_in_tiers`.
     """
@@ -105,7 +105,7 @@ def run_with(name: str, work: Callable[[], Result], size: Callable[[], int]) -> 
 
 
 def _automatic(part: Part, options: Options) -> EngineChoice:
-    """Return core's engine, beside those that prefer components."""
+    """Return core's engine, combined with the engines that prefer components."""
     (find,) = _finders
     preferences = []
     for engine_type in find.offered():
@@ -116,9 +116,9 @@ def _automatic(part: Part, options: Options) -> EngineChoice:
         if components is not None and components.any():
             preferences.append(Preference(engine, components))
     if not preferences:
-        return _OWN
+        return _CORE
     names = " and ".join(preference.engine.name for preference in preferences)
     return EngineChoice(
         SharedEngine(preferences),
-        f"gives {names} what it prefers, and {_OWN.engine.name} the rest",
+        f"gives {names} what it prefers, and {_CORE.engine.name} the rest",
     )

@@ -1,4 +1,4 @@
-"""Core's own engine: the compiled loop, and the solved graph that it leaves behind."""
+"""Core's own engine: the compiled loop, and its solved graph."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.any_scale import solve_on_any_scale
 from lpsmap_core.engine.backward import multiply_jacobian
 from lpsmap_core.engine.certificate import Optimality, check_optimality, error_bounds
-from lpsmap_core.engine.cotangents import are_ordinary_in_one_pass
+from lpsmap_core.engine.cotangents import need_no_scaling_compiled
+from lpsmap_core.engine.huge_scores import solve_quadratic
 from lpsmap_core.engine.infeasible import find_violations
 from lpsmap_core.engine.linear import linear_bounds, solve_linear
 from lpsmap_core.engine.loop import loop
@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 
 
 class SolvedPart(SolvedGraph):
-    """A part as the compiled loop left it.
+    """A part that the compiled loop solved.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class SolvedPart(SolvedGraph):
         status.fill(Status.TIME_LIMIT if state.out_of_time else Status.ITERATION_LIMIT)
         status[progress.converged] = Status.CONVERGED
         status[exact] = Status.SOLVED
-        limited = state.problem.direct & (progress.iterations > 0)  # none where the time ran out
+        limited = state.problem.direct & (progress.iterations > 0)  # 0 if the time ran out
         status[progress.unsolved & limited] = Status.INNER_ITERATION_LIMIT
         if state.imprecise is not None and not state.out_of_time:
             status[state.imprecise] = Status.PRECISION_LIMIT
@@ -71,7 +71,7 @@ class SolvedPart(SolvedGraph):
         return status
 
     def unfinished(self) -> BoolArray:
-        """Return none: core's engine solved this, on behalf of another that gave it a start."""
+        """Return False for every component: this is core's own result."""
         return np.zeros(self.part.n_components, dtype=bool)
 
     def marginals(self) -> FloatArray:
@@ -85,21 +85,24 @@ class SolvedPart(SolvedGraph):
     def multiply(
         self, d: FloatArray, d_v: FloatArray, chosen: BoolArray | None, threads: int
     ) -> tuple[FloatArray, FloatArray]:
-        """Multiply with the Jacobian on the faces at hand, see `SolvedGraph.multiply`.
+        """Multiply with the Jacobian on the current faces; see `SolvedGraph.multiply`.
 
-        Without the quadratic term, solutions are constant until they jump.
+        Without the quadratic term, solutions are piecewise constant, so the product is zero.
         """
         if self.quadratic == 0.0:
             return np.zeros(len(d)), np.zeros(self.state.problem.extras.eta.size)
         return multiply_jacobian(self.state, d, d_v, chosen, threads)
 
     def takes(self, d: FloatArray) -> bool:
-        """Return whether all numbers of a vector have squares, see `SolvedGraph.takes`."""
-        return bool(are_ordinary_in_one_pass(d))
+        """Return whether a vector needs no scaling; see `SolvedGraph.takes`."""
+        return bool(need_no_scaling_compiled(d))
 
     @interruptible
     def structures(self, b: int, rows: IntArray) -> Vertices:
-        """Return rows' structures; where a solver lists none, from its last local scores."""
+        """Return the structures of some factors; see `SolvedGraph.structures`.
+
+        If the solver lists none, an active set finds them from the last local scores.
+        """
         state, solver = self.state, self.state.solvers[b]
         if not rows.size:
             return join_vertices([])
@@ -125,35 +128,36 @@ class SolvedPart(SolvedGraph):
         return self.state.forbidden, self.state.problem.extras.barred != 0
 
     def gap(self) -> FloatArray:
-        """Return how far the maximum can lie above the objective, by a look at every factor."""
+        """Return a bound on the gap between the maximum and the objective."""
         return (self._optimality.violation + self._optimality.excess) * self.state.shrunk
 
     def error_bound(self, threads: int) -> FloatArray:
-        """Return a bound on the error, see `error_bounds`."""
+        """Return a bound on the error; see `error_bounds`."""
         return error_bounds(self.state, self._optimality, threads)
 
     @functools.cached_property
     def _optimality(self) -> Optimality:
-        """What is left of the optimality conditions."""
+        """Residuals of the optimality conditions."""
         return check_optimality(self.state)
 
     def assignment_bound(self) -> FloatArray:
-        """Return the dual function of LP-MAP at the duals at hand."""
-        if self.state.imprecise is not None:  # other scores were solved than those given
+        """Return the dual function of LP-MAP at the current duals."""
+        if self.state.imprecise is not None:  # the solved scores were not the given ones
             return super().assignment_bound()
         return linear_bounds(self.state)
 
     def contradictions(self) -> dict[int, list[tuple[int, int]]]:
-        """Return (bucket, row) of factors that contradict, for each infeasible component."""
+        """Return the (bucket, row) pairs of contradicting factors of each infeasible component."""
         return self.state.contradicting
 
     def trace(self) -> FloatArray:
-        """Return the residuals of all iterations, a finished component's as they last were."""
-        kept = self.state.trace[: self.iterations.max(initial=0)]
-        return np.where(np.isnan(kept), np.stack([self.primal_residual, self.dual_residual]), kept)
+        """Return the residuals of all iterations; a finished component repeats its last ones."""
+        trace = self.state.trace[: self.iterations.max(initial=0)]
+        last = np.stack([self.primal_residual, self.dual_residual])
+        return np.where(np.isnan(trace), last, trace)
 
     def end(self) -> WarmStart:
-        """Return where the loop ended."""
+        """Return the end of the loop as a warm start."""
         iterate, progress = self.state.problem.iterate, self.state.problem.progress
         known = (progress.iterations > 0) & ~progress.infeasible
         numbers = iterate.u, iterate.duals, progress.step_size, progress.first_step_size
@@ -162,7 +166,7 @@ class SolvedPart(SolvedGraph):
 
 
 def _interpreted(method: Callable[..., Result]) -> Callable[..., Result]:
-    """Return a method that interprets the kernels that it calls."""
+    """Wrap a method so that it interprets the kernels that it calls."""
 
     @functools.wraps(method)
     def in_python(*arguments: Any) -> Result:
@@ -173,7 +177,7 @@ def _interpreted(method: Callable[..., Result]) -> Callable[..., Result]:
 
 
 class InterpretedPart(SolvedPart):
-    """A part that interpreted kernels solved, whose state only they can read."""
+    """A part that interpreted kernels solved; only they can read its state."""
 
     __init__ = _interpreted(SolvedPart.__init__)
     status = _interpreted(SolvedPart.status)
@@ -193,13 +197,13 @@ class CompiledEngine(Engine):
     keeps_scores = False
 
     def refuses(self, part: Part, options: Options) -> str | None:
-        """Return why it cannot solve a part with these options, if so."""
+        """Return the reason why the engine cannot solve a part with these options, or None."""
         if options.step_size != 0.0 or (options.quadratic and part.direct.all()):
             return None
         return (
-            "step_size: got 0, which switches the agreement of factors off, but "
-            + ("some factors share variables" if options.quadratic else "LP-MAP is found by it")
-            + "; expected a positive number. Leave it at None."
+            "step_size: got 0, with which factors do not come to agree, but "
+            + ("some factors share variables" if options.quadratic else "LP-MAP needs agreement")
+            + "; expected a positive number. Leave it at None for the default."
         )
 
     def solve(
@@ -211,28 +215,27 @@ class CompiledEngine(Engine):
         options: Options,
         warm: WarmStart | None = None,
     ) -> SolvedGraph:
-        """Solve a part, see `Engine.solve`."""
-        # what is huge is told from the rest by the quadratic term
-        by_loop = solve_on_any_scale if options.quadratic else solve_linear
-        solved = _judged(by_loop(part, eta, eta_v, skip, options, warm))
+        """Solve a part; see `Engine.solve`."""
+        run = solve_quadratic if options.quadratic else solve_linear
+        solved = _finish(run(part, eta, eta_v, skip, options, warm))
         if out_of_time():
-            give_up()  # compiled, it may be in time
+            give_up()  # compiled kernels may finish in time
         return solved
 
 
-def _judged(state: PartState) -> SolvedPart:
-    """Return a solved part, of which it is known what contradicts."""
+def _finish(state: PartState) -> SolvedPart:
+    """Return a solved part with its contradictions identified."""
     find_violations(state)
     return (InterpretedPart if interprets() else SolvedPart)(state)
 
 
 def run_in_tiers(work: Callable[[], Result], size: Callable[[], int]) -> Result:
-    """Do the work of a solve, interpreted as long as that is sooner than to compile the loop.
+    """Run a solve, interpreted as long as that is faster than compiling the loop.
 
     Parameters
     ----------
     work
-        Lays a graph out, solves it by this engine, and reads the solution. It may be done twice.
+        Lays out a graph, solves it by this engine and reads the solution. It may be called twice.
     size
         Returns the number of links and additionals.
     """

@@ -1,12 +1,12 @@
 """The operator of the current faces, ``I - S``, and the conjugate gradients that invert it.
 
-With ``C`` the scaled copies of the variables on the links (``(C mu)_l = mu_v / delta_v``, negated
-where the slot is) and ``J`` the local Jacobians on the faces that the local solvers hold, ``S = C^T
-J C``. ``J`` is an orthogonal projection, so that ``I - S`` is symmetric with eigenvalues in [0, 1].
+``S = C^T J C``, where ``C`` maps variables to their scaled copies on the links (``(C mu)_l = mu_v /
+delta_v``, with opposite sign for a negated slot) and ``J`` holds the local Jacobians on the current
+faces. ``J`` is an orthogonal projection, so ``I - S`` is symmetric with eigenvalues in [0, 1].
 
-Most copies cannot move at all: their rows and columns of ``J`` are zero. Variables all of whose
-copies are such are left out of the conjugate gradients; in a matching of 30x40 they are nine of
-ten. One product of ``J`` with numbers in general position tells them.
+Most copies cannot move at all: their rows and columns of ``J`` are zero. A variable whose copies
+all cannot move is left out of the conjugate gradients; in a 30x40 matching this is nine variables
+in ten. One product of ``J`` with numbers in general position identifies them.
 """
 
 from __future__ import annotations
@@ -33,67 +33,76 @@ from lpsmap_jit.interrupts import interrupted
 from lpsmap_jit.memory import Blueprint, Memory
 
 __all__ = [
-    "Work",
+    "FaceWorkspace",
     "apply_operator",
     "draw_general_position",
-    "make_work",
+    "face_workspace_at",
+    "face_workspace_sizes",
+    "make_face_workspace",
     "order_moving_first",
-    "plan_work",
+    "plan_face_workspace",
     "reduce_residual",
-    "work_at",
-    "work_sizes",
 ]
 
 FLAT = 1e-14
-"""Curvature of ``I - S`` along a direction of length 1 that is none, but rounding."""
+"""Curvature of ``I - S`` along a unit direction up to which it is rounding."""
 
 
-class Work(NamedTuple):
+class FaceWorkspace(NamedTuple):
     """Memory for products with ``I - S`` and for conjugate gradients."""
 
     inputs: FloatArray
-    """Numbers on the links; likewise the local Jacobians' `outputs`."""
+    """Inputs of the local Jacobians, one per link."""
     outputs: FloatArray
+    """Outputs of the local Jacobians, one per link."""
     no_v: FloatArray
-    """Zeros on the additionals; and the local Jacobians' output there."""
+    """Zeros, one per additional."""
     outputs_v: FloatArray
+    """Outputs of the local Jacobians, one per additional."""
     residual: FloatArray
-    """Numbers on the variables, as are the next two."""
+    """Residual, one number per variable, as for the next two."""
     direction: FloatArray
     image: FloatArray
+    """Product of the operator with the direction."""
     order: npt.NDArray[np.uint64]
     """Variables that can move, then those that cannot; see `order_moving_first`."""
     target: FloatArray
-    """Squared norm of a component's residual at which it is done, then its squared norm now, later,
-    and the curvature along its direction."""
+    """Squared norm of the residual at which a component is done, one per component, as for the
+    rest."""
     size: FloatArray
+    """Squared norm of the current residual."""
     next_size: FloatArray
+    """Squared norm of the next residual."""
     curvature: FloatArray
+    """Curvature along the direction."""
     running: BoolArray
 
 
-work_at = record_at(Work)
-"""Returns, in kernels, the memory of a handle."""
+face_workspace_at = record_at(FaceWorkspace)
+"""Returns, in kernels, the workspace of a handle."""
 
 
-def make_work(part: Part, outputs_v: FloatArray) -> Memory[Work]:
-    """Return memory for products with the Jacobian of a part, which are written to `outputs_v`."""
-    return _blueprint(*work_sizes(part)).make(outputs_v)
+def make_face_workspace(part: Part, outputs_v: FloatArray) -> Memory[FaceWorkspace]:
+    """Return the workspace for products with the Jacobian of a part.
+
+    Products on the additionals are written to `outputs_v`.
+    """
+    return _blueprint(*face_workspace_sizes(part)).make(outputs_v)
 
 
-def work_sizes(part: Part) -> tuple[int, int, int, int]:
-    """Return the sizes that `plan_work` takes for a part.
+def face_workspace_sizes(part: Part) -> tuple[int, int, int, int]:
+    """Return the sizes that `plan_face_workspace` takes for a part.
 
-    Where every factor is alone, none has to agree with others.
+    A part of direct components only needs no conjugate gradients.
     """
     agree = 0 if part.all_direct else 1
     return part.n_links, part.n_additionals, agree * part.n_variables, agree * part.n_components
 
 
-def plan_work(
+def plan_face_workspace(
     on_links: int, on_additionals: int, on_variables: int, on_components: int
 ) -> list[Any]:
-    """Return the plan of a `Blueprint` of `Work`."""
+    """Return the plan of a `Blueprint` of `FaceWorkspace`."""
     return [
         *[(on_links,)] * 2,
         (on_additionals,),
@@ -104,9 +113,9 @@ def plan_work(
 
 
 @functools.lru_cache(maxsize=32)
-def _blueprint(*sizes: int) -> Blueprint[Work]:
-    """Return how the memory of some sizes is made."""
-    return Blueprint(Work, plan_work(*sizes))
+def _blueprint(*sizes: int) -> Blueprint[FaceWorkspace]:
+    """Return the blueprint of workspaces of some sizes."""
+    return Blueprint(FaceWorkspace, plan_face_workspace(*sizes))
 
 
 @leaf
@@ -114,7 +123,7 @@ def apply_operator(
     selection: Selection,
     solver_table: Any,
     problem: LoopProblem,
-    work: Work,
+    work: FaceWorkspace,
     x: FloatArray,
     out: FloatArray,
 ) -> None:
@@ -129,9 +138,9 @@ def apply_operator(
 
 @leaf
 def draw_general_position(selection: Selection, problem: LoopProblem, out: FloatArray) -> None:
-    """Write numbers in general position on the links; a component's are always the same.
+    """Write numbers in general position on the links, always the same for a component.
 
-    Products of the local Jacobians with them tell faces apart, and are zero only for copies that
+    Products of the local Jacobians with them distinguish faces, and are zero only for copies that
     cannot move.
     """
     links, blocks = problem.links, problem.blocks
@@ -142,10 +151,12 @@ def draw_general_position(selection: Selection, problem: LoopProblem, out: Float
 
 
 @leaf
-def order_moving_first(selection: Selection, links: Links, products: FloatArray, work: Work) -> int:
+def order_moving_first(
+    selection: Selection, links: Links, products: FloatArray, work: FaceWorkspace
+) -> int:
     """Write the selected variables to ``work.order``; return how many can move.
 
-    `products` are those of the local Jacobians with numbers of `draw_general_position`.
+    `products` are the products of the local Jacobians with numbers of `draw_general_position`.
     """
     if len(selection.variables) == 0:
         return 0
@@ -170,27 +181,27 @@ def reduce_residual(
     n_moving: int,
     solver_table: Any,
     problem: LoopProblem,
-    work: Work,
+    work: FaceWorkspace,
     x: FloatArray,
     max_products: int,
 ) -> None:
     """Subtract from `x` the least-norm y with ``(I - S) y = residual``, by conjugate gradients.
 
-    All vectors but `x` stay in the range of ``I - S``: its null space, where the answer may have a
-    large part, cannot spoil the inner products.
+    All vectors but `x` stay in the range of ``I - S``. Its null space, which may hold a large part
+    of the result, therefore does not affect the inner products.
 
     Parameters
     ----------
     selection
         Components to treat. Entries of other components are neither read nor written.
     n_moving
-        How many of their variables can move, after `order_moving_first`.
+        Number of their variables that can move, from `order_moving_first`.
     solver_table, problem
         The part, whose local solvers hold the faces.
     work
-        ``work.residual`` holds the residual, in the range of ``I - S``, and ``work.target`` the
-        squared norm of it at which a component is done. On return ``work.running`` marks the
-        components that did not get there; their `x` is the last approximation.
+        ``work.residual`` holds the residual, in the range of ``I - S``, and ``work.target`` its
+        squared norm at which a component is done. On return ``work.running`` marks the components
+        that did not reach it; their `x` is the last approximation.
     x
         Changed in place.
     max_products
@@ -224,8 +235,8 @@ def reduce_residual(
 
 
 @leaf
-def _advance(selection: Selection, component: IntArray, work: Work, x: FloatArray) -> int:
-    """Take one step of conjugate gradients; return how many components still run."""
+def _advance(selection: Selection, component: IntArray, work: FaceWorkspace, x: FloatArray) -> int:
+    """Take one step of conjugate gradients; return the number of running components."""
     residual, direction, image = work.residual, work.direction, work.image
     size, next_size, curvature, running = work.size, work.next_size, work.curvature, work.running
     for c in selection.components:
@@ -234,7 +245,7 @@ def _advance(selection: Selection, component: IntArray, work: Work, x: FloatArra
         curvature[component[v]] += direction[v] * image[v]
         next_size[component[v]] += direction[v] * direction[v]
     for c in selection.components:
-        # I - S is positive on its range; what is left of a residual may lie in its null space
+        # I - S is positive on its range; the rounding of a residual may lie in its null space
         in_range = curvature[c] > FLAT * next_size[c]
         curvature[c] = size[c] / curvature[c] if running[c] and in_range else 0.0
         next_size[c] = 0.0

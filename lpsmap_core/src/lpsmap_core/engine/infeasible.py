@@ -1,17 +1,17 @@
 """Proof that the constraints of a component contradict each other.
 
 Let r be numbers on the links that sum to zero over the links of every variable. On consistent
-copies of any marginals <r, C mu> = 0. If the largest <r, z> over each factor's own polytope sums to
+copies of any marginals, <r, C mu> = 0. If the maxima of <r, z> over the factors' polytopes sum to
 less than zero, no point of the polytopes is consistent. The gap between the variables' means and
-their copies is such an r, and in a contradictory component it converges to one that proves it.
-What a score of ``-inf`` forbids is no part of the polytopes.
+their copies is one choice of r, and in a contradictory component it converges to a proof. The
+polytopes exclude entries that a score of ``-inf`` forbids.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.engine.soundness import refuse_unsound_solutions
+from lpsmap_core.engine.soundness import check_local_solutions
 from lpsmap_core.engine.state import PartState, sums
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.layout.ragged import ranges
@@ -21,64 +21,70 @@ from lpsmap_core.local.solvers import local_solver
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.interrupts import out_of_time
 
-__all__ = ["FIRST_TEST", "InfeasibilityTest", "factor_of_links", "find_violations", "holders"]
+__all__ = [
+    "FIRST_TEST",
+    "InfeasibilityTest",
+    "factor_of_links",
+    "find_violations",
+    "violating_factors",
+]
 
 FIRST_TEST = 60
-"""The first iteration at which to test; then at every doubling, and at last at the limit."""
+"""The first iteration with a test; further tests follow at every doubling and at the limit."""
 
 SUSPECT = 1e-5
-"""Primal residual below which a component counts as on its way."""
+"""Primal residual above which a component is tested."""
 
 SHARPNESS = 1e6
 """Scale of the scores at which a projection stands in for the largest <r, z>."""
 
 PENALTY = 1e3 * SHARPNESS
-"""Taken off the scores of additionals that are forbidden."""
+"""Penalty on the scores of forbidden additionals."""
 
-ROUNDING = 1e-12
-"""Of a sum of r, in units of its magnitudes: by less than that nothing is proven."""
+PROOF_ROUNDING = 1e-12
+"""Rounding of a sum over r relative to its magnitudes; a proof has to exceed it."""
 
 BYSTANDER = 1e-2
-"""Factors where r is smaller than this, relative to its largest number, are left out of a proof if
-it holds without them."""
+"""A factor whose numbers of r are smaller than this, relative to the largest, is left out of a
+proof that holds without it."""
 
 VIOLATION = 1e-4
-"""A larger marginal of a forbidden variable shows that the constraints cannot do without it."""
+"""A larger marginal of a forbidden variable shows that the constraints need it."""
 
 
 class InfeasibilityTest:
-    """Tests the running components from time to time."""
+    """Periodic test of the running components."""
 
     def __init__(self, state: PartState) -> None:
         self.state = state
         self.next_iteration = FIRST_TEST
 
     def find(self, running: IntArray) -> BoolArray:
-        """Mark running components that are proven infeasible; return for each whether it is."""
+        """Mark running components that are proven infeasible; return which of them are."""
         self.next_iteration *= 2
         progress = self.state.problem.progress
         suspect = np.zeros(self.state.part.n_components, dtype=np.bool_)
-        suspect[running] = ((progress.primal_residual > SUSPECT) | self._hold_forbidden())[running]
+        suspect[running] = ((progress.primal_residual > SUSPECT) | self._violate_masks())[running]
         if not suspect.any():
             return suspect[running]
-        refuse_unsound_solutions(self.state)  # nothing is proven by numbers that are none
+        check_local_solutions(self.state)  # invalid solutions prove nothing
         gap = self._gap()
         found = suspect & (self._support(suspect, gap)[0] < 0.0)
-        if out_of_time():  # the supports are those of projections that were cut short
+        if out_of_time():  # interrupted projections give no valid bounds
             found[:] = False
         if found.any():
             progress.infeasible[found] = True
-            self._name(found, gap)
+            self._record_proof(found, gap)
         return found[running]
 
-    def _name(self, found: BoolArray, gap: FloatArray) -> None:
-        """Note the factors of the proofs, without those that the proofs can do without."""
+    def _record_proof(self, found: BoolArray, gap: FloatArray) -> None:
+        """Record the factors of the proofs, leaving out those that the proofs do not need."""
         part, blocks = self.state.part, self.state.problem.blocks
         factor, n_factors = factor_of_links(self.state), len(blocks.component)
         if self.state.forbids:
             bound, needs = self._support(found, np.zeros(part.n_links))
-            single = found & (bound < 0.0)  # where a factor alone needs what is forbidden
-            _note(self.state, single[blocks.component] & needs)
+            single = found & (bound < 0.0)  # where a single factor needs a forbidden entry
+            _record(self.state, single[blocks.component] & needs)
             found = found & ~single
         largest = np.zeros(n_factors)
         np.maximum.at(largest, factor, np.abs(gap))
@@ -89,18 +95,18 @@ class InfeasibilityTest:
         core -= np.where(involved[factor], excess[part.link_variable], 0.0)
         proven = found & (self._support(found, core)[0] < 0.0)
         named = np.where(proven[blocks.component], involved, largest > 0.0)
-        _note(self.state, named & found[blocks.component])
+        _record(self.state, named & found[blocks.component])
 
-    def _hold_forbidden(self) -> BoolArray:
-        """Return for each component whether a factor of it holds what is forbidden."""
+    def _violate_masks(self) -> BoolArray:
+        """Return for each component whether one of its factors holds a forbidden entry."""
         state = self.state
         if not state.forbids:
             return np.zeros(state.part.n_components, dtype=bool)
         problem = state.problem
-        return _components_of(state, holders(state, problem.iterate.z, problem.extras.v))
+        return _components_of(state, violating_factors(state, problem.iterate.z, problem.extras.v))
 
     def _gap(self) -> FloatArray:
-        """Return the gaps between means and copies, in every component at most 1."""
+        """Return the gaps between means and copies, scaled to at most 1 in every component."""
         state, part = self.state, self.state.part
         owner = part.component[part.link_variable]
         copies = part.sign * state.problem.iterate.z + part.shift
@@ -112,11 +118,11 @@ class InfeasibilityTest:
         return gap / np.where(size > 0.0, size, 1.0)[owner]
 
     def _support(self, suspect: BoolArray, gap: FloatArray) -> tuple[FloatArray, BoolArray]:
-        """Return for each suspect component an upper bound of its largest <r, z>.
+        """Return upper bounds on the largest <r, z> of each suspect component.
 
-        And for each factor whether all its structures hold something that is forbidden. Oracles
-        answer with the largest itself. Elsewhere, with z_t the projection of t r onto the others,
-        <r, z> <= <r, z_t> + ||z||^2 / (2 t) for every z.
+        Also returns for each factor whether all its structures hold a forbidden entry. An oracle
+        gives the exact maximum. For other solvers, with z_t the projection of t r onto the allowed
+        points, <r, z> <= <r, z_t> + ||z||^2 / (2 t) for every allowed z.
         """
         state, part, problem = self.state, self.state.part, self.state.problem
         owner = part.component[part.link_variable]
@@ -138,10 +144,10 @@ class InfeasibilityTest:
                 z[links], v[extra], unsolved = self._project(*of_bucket, scores, scores_v)
                 unsure[unsolved], slack[links] = True, 0.5 / SHARPNESS / part.delta[links] ** 2
         copies = part.sign * z + part.shift
-        needs = holders(state, z, v)
-        bound = sums(owner, gap * copies + slack + ROUNDING * np.abs(gap), part.n_components)
+        needs = violating_factors(state, z, v)
+        bound = sums(owner, gap * copies + slack + PROOF_ROUNDING * np.abs(gap), part.n_components)
         bound[unsure] = np.inf
-        # any one structure that holds it says so: oracles prefer those that do not
+        # oracles avoid forbidden entries: a structure that holds one shows that all do
         bound[_components_of(state, needs)] = -np.inf
         return bound, needs
 
@@ -155,8 +161,8 @@ class InfeasibilityTest:
     ) -> tuple[FloatArray, FloatArray]:
         """Return the best structures of some factors, as local solutions.
 
-        An active set would have to find its face at scores that are as good as infinite, where
-        rounding keeps structures coming and going.
+        An active set would have to find its face at nearly infinite scores, where rounding makes
+        structures join and leave without end.
         """
         delta, barred = self.state.part.delta[links], self.state.problem.extras.barred[extra] != 0
         finite = with_finite_scores(factors, scores[links] / delta, scores_v[extra], barred)
@@ -171,9 +177,9 @@ class InfeasibilityTest:
         scores: FloatArray,
         scores_v: FloatArray,
     ) -> tuple[FloatArray, FloatArray, IntArray]:
-        """Return the local solutions of some factors, and components where one is not found.
+        """Return the local solutions of some factors, and the components of unsolved ones.
 
-        Their solver is their own: the loop goes on with the faces that it has.
+        A separate solver keeps the faces of the loop unchanged.
         """
         state = self.state
         barred = state.problem.extras.barred[extra] if state.forbids else None
@@ -186,20 +192,20 @@ class InfeasibilityTest:
 
 
 def find_violations(state: PartState) -> None:
-    """Mark components that need what a score of ``-inf`` forbids, and note the factors that do."""
+    """Mark components that need entries that ``-inf`` forbids, and record the factors that do."""
     if not state.forbids:
         return
     problem, progress = state.problem, state.problem.progress
-    held_by = holders(state, problem.iterate.z, problem.extras.v)
-    # a factor that has no allowed structures can run out of iterations over them
+    held_by = violating_factors(state, problem.iterate.z, problem.extras.v)
+    # a factor without allowed structures can run out of iterations
     finished = progress.converged | (problem.direct & progress.unsolved)
     found = _components_of(state, held_by) & finished
     progress.infeasible[found] = True
-    _note(state, held_by & found[problem.blocks.component])
+    _record(state, held_by & found[problem.blocks.component])
 
 
-def holders(state: PartState, z: FloatArray, v: FloatArray) -> BoolArray:
-    """Return for each factor whether its local solution is against what is decided."""
+def violating_factors(state: PartState, z: FloatArray, v: FloatArray) -> BoolArray:
+    """Return for each factor whether its local solution violates a score of ``-inf`` or ``inf``."""
     part, problem = state.part, state.problem
     n_factors = len(problem.blocks.component)
     held = part.delta * (part.sign * z + part.shift)
@@ -220,13 +226,13 @@ def _components_of(state: PartState, factors: BoolArray) -> BoolArray:
 
 
 def factor_of_links(state: PartState) -> IntArray:
-    """Return for each link its factor, counted over all buckets."""
+    """Return the factor of each link, numbered over all buckets."""
     arity = [np.diff(bucket.offsets) for bucket in state.part.buckets]
     return np.repeat(np.arange(sum(map(len, arity))), np.concatenate(arity))
 
 
-def _note(state: PartState, named: BoolArray) -> None:
-    """Note which factors contradict, by their components."""
+def _record(state: PartState, named: BoolArray) -> None:
+    """Record contradicting factors by their components."""
     blocks = state.problem.blocks
     for f in np.flatnonzero(named):
         b = int(np.searchsorted(blocks.first_factor, f, side="right")) - 1

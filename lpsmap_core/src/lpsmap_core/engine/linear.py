@@ -1,6 +1,6 @@
 """Solves without the quadratic term: LP-MAP.
 
-A component that is one factor needs no loop: its best structure is the solution.
+A component of one factor needs no loop: its best structure is the solution.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from lpsmap_core.engine.state import PartState, initial_state, sums
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.limits import AS_NEEDED
 from lpsmap_core.local.oracles import HELD, best_structures, with_finite_scores
+from lpsmap_core.projections.tolerance import EPSILON
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.interrupts import out_of_time
 
 __all__ = ["linear_bounds", "solve_linear"]
 
-SAME = 1e-12
-"""Relative difference of bounds that is only rounding."""
+BOUND_TOLERANCE = 1e-12
+"""Relative difference of bounds up to which it is rounding."""
 
-ROUNDING = 8.0 * float(np.finfo(np.float64).eps)
-"""Of sums of duals and scores, relative to the sum of the magnitudes that a bound is made of."""
+SUM_ROUNDING = 8.0 * EPSILON
+"""Rounding of a bound relative to the summed magnitudes of its terms."""
 
-MOST = 1e100
-"""Masks count for no more than this, so that sums stay finite."""
+MASK_LIMIT = 1e100
+"""Masks are clipped to this magnitude, so that sums stay finite."""
 
 
 def solve_linear(
@@ -40,9 +41,9 @@ def solve_linear(
     options: Options,
     warm: WarmStart | None = None,
 ) -> PartState:
-    """Solve one part without the quadratic term; the arguments are `Engine.solve`'s.
+    """Solve one part without the quadratic term; see `Engine.solve` for the arguments.
 
-    A score of ``inf``, which users cannot give, says that a variable has to be on.
+    A score of ``inf``, which users cannot give, forces a variable on.
     """
     withheld = _hugely_negative(part, eta, eta_v)
     if withheld is None:
@@ -68,39 +69,40 @@ def solve_linear(
 
 
 def _forget_structures(state: PartState, chosen: BoolArray) -> None:
-    """Let solvers forget what they know of components: it may be structures that are forbidden.
+    """Reset the solvers of some components, whose structures may be forbidden.
 
-    They were taken in while nothing else was allowed, and the loop does not drop them.
+    These structures joined when no others were allowed, and the loop does not drop them.
     """
     for bucket, solver in zip(state.part.buckets, state.solvers, strict=True):
         solver.forget(np.flatnonzero(chosen[bucket.component]))
 
 
 def _could_gain(state: PartState, withheld: tuple[FloatArray, FloatArray]) -> BoolArray:
-    """Return for which components what is withheld could be on in the best answer, by bounds."""
+    """Return the components whose withheld entries could be on in the best solution, by bounds."""
     forbidden = linear_bounds(state)
     state.withheld = withheld
     allowed = linear_bounds(state)
     state.withheld = None
     size = np.abs(np.where(np.isfinite(forbidden), forbidden, 0.0))
-    could: BoolArray = allowed > forbidden + SAME * np.maximum(1.0, size)
+    could: BoolArray = allowed > forbidden + BOUND_TOLERANCE * np.maximum(1.0, size)
     return could
 
 
 def _hugely_negative(
     part: Part, eta: FloatArray, eta_v: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return the scores that are masks rather than scores, 0 elsewhere; None if there are none.
+    """Return the scores that serve as masks, 0 for all others; None without masks.
 
-    They are forbidden at first: the loop's steps are as large as the scores. The bounds know the
-    true ones, and say whether that was right: a component with no other scores has just large ones.
+    Their entries are forbidden at first, because the steps of the loop scale with the scores. The
+    bounds use the true scores and show whether this was right: a component may have large scores
+    only.
     """
     finite = np.where(np.isinf(eta), 0.0, eta)
     if not (any_large(finite) or (eta_v.size and any_large(eta_v))):
         return None
     scores = np.concatenate([finite, eta_v])
     split = Split(part, scores, largest_magnitudes(part, finite, eta_v))
-    withheld = np.where(split.withheld, np.maximum(scores, -MOST), 0.0)
+    withheld = np.where(split.withheld, np.maximum(scores, -MASK_LIMIT), 0.0)
     return (withheld[: len(eta)], withheld[len(eta) :]) if withheld.any() else None
 
 
@@ -130,7 +132,7 @@ def _take_best_structures(state: PartState, alone: BoolArray) -> None:
         chosen_v = np.repeat(alone[bucket.component], np.diff(bucket.additional_offsets))
         z, v, a = iterate.z[links], extras.v[additionals], iterate.a[links]
         z[chosen], v[chosen_v] = w[chosen], n[chosen_v]
-        # local scores of which this is the projection, for whoever asks for the structure
+        # local scores whose projection this is, for later calls of `structures`
         reach = 1.0 + 2.0 * float(np.abs(eta_v[~barred]).sum())
         a[chosen] = np.where(w <= 0.0, -reach, np.where(w >= 1.0, 1.0 + reach, w))[chosen]
         extras.scaled[additionals][chosen_v] = eta_v[chosen_v]
@@ -142,12 +144,12 @@ def _take_best_structures(state: PartState, alone: BoolArray) -> None:
 
 
 def linear_bounds(state: PartState) -> FloatArray:
-    """Return for every component a bound on the score of any assignment; -inf if there is none.
+    """Return an upper bound on the score of any assignment, for every component.
 
-    The dual function of LP-MAP at the duals at hand, whatever they were found for: the sum of the
-    factors' own maxima of ``<eta / degree + lambda, w> + <eta_N, n>``. What decided variables that
-    are on score themselves is left out. Duals of contradicting factors can be far larger than the
-    scores, of which rounding then leaves less than the bound says: it is raised by as much.
+    It is -inf if no assignment is allowed. The bound is the dual function of LP-MAP at the current
+    duals, whichever problem they come from: the sum of the factors' maxima of ``<eta / degree +
+    lambda, w> + <eta_N, n>``. It leaves out the scores of variables that are forced on. Duals of
+    contradicting factors can be far larger than the scores, so the bound is raised by its rounding.
     """
     part, extras = state.part, state.problem.extras
     slots = (state.slot_scores() - state.problem.quadratic * part.shift) / part.delta
@@ -170,7 +172,7 @@ def linear_bounds(state: PartState) -> FloatArray:
         w, n = best_structures(bucket, *with_finite_scores(bucket, own, eta_v, barred))
         forced = decided[part.links_of(b)]
         missed = np.where(forced, np.abs(w - (own > 0.0)), 0.0)
-        # a negated slot counts what its variable scores by being on: of masks, nothing may be left
+        # a negated slot counts its variable's score if that is on, so that masks cancel exactly
         on = w - part.negated[part.links_of(b)]
         gain, gain_v = np.where(forced, 0.0, own) * on, np.where(barred, 0.0, eta_v) * n
         gain[missed > HELD] = -np.inf
@@ -179,4 +181,4 @@ def linear_bounds(state: PartState) -> FloatArray:
         owner_v = np.repeat(bucket.component, np.diff(bucket.additional_offsets))
         bound += sums(owner, gain, part.n_components) + sums(owner_v, gain_v, part.n_components)
         size += sums(owner, np.where(gain > -np.inf, np.abs(gain), 0.0), part.n_components)
-    return bound + ROUNDING * size
+    return bound + SUM_ROUNDING * size

@@ -1,6 +1,6 @@
-"""The loop's kernels: iterations of components, one after the other or all together.
+"""The kernels of the loop, which iterate on components one after the other or batched.
 
-What the iterations are is said in `lpsmap_core.engine.admm`, which runs them.
+`lpsmap_core.engine.admm` runs them and describes the iterations.
 """
 
 from __future__ import annotations
@@ -13,39 +13,36 @@ from lpsmap_core.engine.anderson import (
     History,
     begin_history,
     make_history,
-    note_start,
+    record_start,
     review_acceleration,
 )
-from lpsmap_core.engine.faces import Work, draw_general_position
-from lpsmap_core.engine.first_duals import seeks_multipliers
+from lpsmap_core.engine.faces import draw_general_position
+from lpsmap_core.engine.lazy_steps import call_acceleration, call_polish, call_start
+from lpsmap_core.engine.newton_start import has_newton_start
 from lpsmap_core.engine.polish import (
     EARLY,
     PERIOD,
-    WHOLE_TRY,
+    POLISH_ITERATIONS,
+    LoopWorkspace,
     Polish,
-    Tools,
     find_due,
-    take_back_polish,
-    tools_at,
-    wants_polish,
+    loop_workspace_at,
+    needs_last_polish,
+    revert_failed_polishes,
 )
 from lpsmap_core.engine.problem import ONE, Iterate, LoopProblem, Progress, problem_at
 from lpsmap_core.engine.selection import (
+    POLL_PERIOD,
     Selection,
-    copy_alone,
-    count_together,
+    adopt_local_solutions,
+    batch_length,
     keep_chosen,
+    scatter_direct,
     select_components,
     solve_locally,
-    take_over,
 )
 from lpsmap_core.engine.state import scale_additionals
 from lpsmap_core.engine.step_size import balance_ratio, balanced_step_size
-from lpsmap_core.engine.units import (
-    accelerate_later,
-    polish_later,
-    start_later,
-)
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import kernel, leaf
@@ -54,11 +51,9 @@ from lpsmap_jit.native import borrowed
 
 __all__ = ["Limits", "loop"]
 
-LOOK_PERIOD = 1_000
-"""Variables of small components between two looks at whether to go on."""
-
-TINY = 1e-290
-"""Means below this are zero: numbers that shrink for ever would become slow to compute with."""
+UNDERFLOW = 1e-290
+"""Smaller means are set to zero: a mean that keeps shrinking would become subnormal, which is slow.
+"""
 
 TWO = np.uint64(2)
 
@@ -67,9 +62,9 @@ class Limits(NamedTuple):
     """Settings of a run of the loop."""
 
     stop: int
-    """The iteration to stop after."""
+    """Last iteration of this run."""
     last: int
-    """The iteration after which no other run follows."""
+    """Last iteration of the last run."""
     max_inner_iter: int
     tol: float
     adapt: bool
@@ -79,24 +74,24 @@ class Limits(NamedTuple):
 @leaf
 def loop(
     components: IntArray,
-    together: bool,
+    batched: bool,
     solver_table: Any,
     problem_handle: Any,
-    tools_handle: Any,
+    workspace_handle: Any,
     places: IntArray,
     limits: Limits,
     trace: FloatArray,
 ) -> None:
-    """Run the loop on some components, one after the other or all together.
+    """Run the loop on some components, one after the other or batched.
 
     The caller holds the records of the handles.
     """
     _run(
         components,
-        together,
+        batched,
         borrowed(solver_table),
         problem_at(problem_handle),
-        tools_at(tools_handle),
+        loop_workspace_at(workspace_handle),
         borrowed(places),
         limits,
         borrowed(trace),
@@ -106,39 +101,38 @@ def loop(
 @kernel
 def _run(
     components: IntArray,
-    together: bool,
+    batched: bool,
     solver_table: Any,
     problem: LoopProblem,
-    tools: Tools,
+    workspace: LoopWorkspace,
     places: IntArray,
     limits: Limits,
     trace: FloatArray,
 ) -> None:
-    """Run the loop, as `loop` does, on records by their addresses."""
+    """Run the loop like `loop`, with records passed by address."""
     links, blocks, history = problem.links, problem.blocks, make_history(0)
-    polish, work = tools.polish, tools.work
-    if together:
+    if batched:
         chosen = np.zeros(len(problem.progress.step_size), dtype=np.bool_)
         for c in components:
             chosen[c] = True
         everything = select_components(blocks, 0, len(chosen))
         selection = keep_chosen(everything, links, blocks, chosen)
-        _iterate(selection, solver_table, problem, polish, work, history, places, limits, trace)
+        _iterate(selection, solver_table, problem, workspace, history, places, limits, trace)
         return
     n_variables, i = 0, 0
     while i < len(components):
         first = components[i]
-        last = first + count_together(components, i, problem)
+        last = first + batch_length(components, i, problem)
         i += last - first
         n_variables += blocks.first_variable[last] - blocks.first_variable[first]
-        if n_variables > LOOK_PERIOD:
+        if n_variables > POLL_PERIOD:
             n_variables = 0
             if interrupted():
                 break
         selection = select_components(blocks, first, last)
         begin_history(first, problem, history)
         if not _iterate(
-            selection, solver_table, problem, polish, work, history, places, limits, trace
+            selection, solver_table, problem, workspace, history, places, limits, trace
         ):
             break
 
@@ -148,21 +142,19 @@ def _iterate(
     selection: Selection,
     solver_table: Any,
     problem: LoopProblem,
-    polish: Polish,
-    work: Work,
+    workspace: LoopWorkspace,
     history: History,
     places: IntArray,
     limits: Limits,
     trace: FloatArray,
 ) -> bool:
-    """Iterate on a selection until all is finished or `limits` are reached.
+    """Iterate on a selection until every component has finished or `limits` are reached.
 
-    Returns false if Python code raised, or if it was interrupted, on which the local solutions are
-    as far as they got.
+    Returns false if Python code raised or the loop was interrupted; local solutions may then be
+    incomplete.
     """
-    progress = problem.progress
-    iteration = progress.iterations[selection.components[0]]
-    running, looks_again = np.empty(0, dtype=np.bool_), False
+    progress, polish = problem.progress, workspace.polish
+    iteration, any_waits = progress.iterations[selection.components[0]], False
     if iteration == 0 and limits.adapt and not _begin(selection, problem, polish, places):
         return False
     while len(selection.components) > 0 and iteration < limits.stop:
@@ -170,53 +162,72 @@ def _iterate(
         only, alone = selection.components[0], len(selection.components) == 1
         accelerated = alone and polish.allowed[only] and iteration >= history.phase[0]
         if accelerated:
-            history = note_start(only, problem, history)
+            history = record_start(only, problem, history)
         _write_stale(selection, problem)
         if not solve_locally(selection, solver_table, problem, limits.max_inner_iter) or stopped():
             return False
         for c in selection.components:
-            polish.now[c] = False
+            polish.selected[c] = False
             progress.iterations[c] = iteration
-        regular = iteration % PERIOD == 0
-        looks = limits.adapt and (regular or looks_again or iteration <= EARLY)
-        if looks and find_due(selection, progress, polish, regular):
-            memory = polish, work
-            if not polish_later(places, selection, solver_table, problem, *memory, limits.tol):
-                return False
-        _average(selection, problem, polish.now, limits.relaxation)
+        probes = limits.adapt and (iteration % PERIOD == 0 or any_waits or iteration <= EARLY)
+        if probes and not _polish(selection, solver_table, problem, workspace, places, limits.tol):
+            return False
+        _average(selection, problem, polish.selected, limits.relaxation)
         ratio = balance_ratio(iteration, problem.quadratic, accelerated) if limits.adapt else np.inf
-        may_wait = limits.adapt and iteration + WHOLE_TRY <= limits.last
-        n_finished, looks_again = _judge(
+        may_wait = limits.adapt and iteration + POLISH_ITERATIONS <= limits.last
+        n_finished, any_waits = _judge(
             selection.components, progress, polish, limits.tol, ratio, may_wait
         )
         if limits.adapt:
-            take_back_polish(selection, problem, polish)
+            revert_failed_polishes(selection, problem, polish)
         if len(trace) > 0:
             _write_trace(selection.components, progress, trace[iteration - 1])
         if n_finished == len(selection.components):
             break
         if interrupted():
             return False
-        if accelerated and not looks_again:
-            if not accelerate_later(places, only, problem, history):
+        if accelerated and not any_waits:
+            if not call_acceleration(places, only, problem, history):
                 return False
             review_acceleration(only, iteration, problem, history)
         if n_finished > 0:
-            if len(running) == 0:
-                running = np.empty(len(progress.step_size), dtype=np.bool_)
-            for c in selection.components:
-                running[c] = not progress.converged[c]
-            selection = keep_chosen(selection, problem.links, problem.blocks, running)
+            selection = _drop_finished(selection, problem)
     return True
+
+
+@kernel
+def _drop_finished(selection: Selection, problem: LoopProblem) -> Selection:
+    """Return the selection of the components that have not converged."""
+    running = np.empty(len(problem.progress.converged), dtype=np.bool_)
+    for c in selection.components:
+        running[c] = not problem.progress.converged[c]
+    return keep_chosen(selection, problem.links, problem.blocks, running)
+
+
+@leaf
+def _polish(
+    selection: Selection,
+    solver_table: Any,
+    problem: LoopProblem,
+    workspace: LoopWorkspace,
+    places: IntArray,
+    tol: float,
+) -> bool:
+    """Probe the faces that are due and polish the settled ones; false if Python code raised."""
+    polish, progress = workspace.polish, problem.progress
+    regular = progress.iterations[selection.components[0]] % PERIOD == 0
+    if not find_due(selection, progress, polish, regular):
+        return True
+    return call_polish(places, selection, solver_table, problem, polish, workspace.work, tol)
 
 
 @leaf
 def _begin(selection: Selection, problem: LoopProblem, polish: Polish, places: IntArray) -> bool:
-    """Choose where components start whose solution is nearly known; false if Python code raised."""
+    """Prepare a Newton start for the components that have one; false if Python code raised."""
     if len(polish.numbers) > 0:
         draw_general_position(selection, problem, polish.numbers)
-        if seeks_multipliers(selection, problem.counts):
-            return start_later(places, selection, problem)
+        if has_newton_start(selection, problem.counts):
+            return call_start(places, selection, problem)
     return True
 
 
@@ -229,7 +240,7 @@ def _write_trace(components: IntArray, progress: Progress, residuals: FloatArray
 
 @kernel
 def _write_stale(selection: Selection, problem: LoopProblem) -> None:
-    """Write the local scores of components whose iterate or step size changed."""
+    """Write the local scores of components whose iterate or step size has changed."""
     progress, n_stale = problem.progress, 0
     for c in selection.components:
         n_stale += progress.stale[c]
@@ -237,7 +248,7 @@ def _write_stale(selection: Selection, problem: LoopProblem) -> None:
         return
     chosen = keep_chosen(selection, problem.links, problem.blocks, progress.stale)
     if problem.direct[chosen.components[0]]:
-        copy_alone(chosen, problem, problem.iterate.score, 1.0, problem.iterate.a)
+        scatter_direct(chosen, problem, problem.iterate.score, 1.0, problem.iterate.a)
     else:
         _write_local_scores(chosen, problem)
     for c in selection.components:
@@ -264,14 +275,14 @@ def _write_local_scores(selection: Selection, problem: LoopProblem) -> None:
 def _average(
     selection: Selection, problem: LoopProblem, moved: BoolArray, relaxation: float
 ) -> None:
-    """Average the copies of every variable, update the duals, write the next local scores.
+    """Average the copies of every variable, update the duals and write the next local scores.
 
-    Leaves out the components that were `moved`, whose local solutions are not of their iterate.
+    Skips components that the polish has `moved`: their local solutions belong to an older iterate.
     """
     links, iterate, progress = problem.links, problem.iterate, problem.progress
     begin = problem.blocks.first_variable
     if problem.direct[selection.components[0]]:
-        take_over(selection, problem)
+        adopt_local_solutions(selection, problem)
         return
     for c in selection.components:
         if moved[c]:
@@ -295,10 +306,11 @@ def _average_variables(
 ) -> tuple[float, float]:
     """Average the copies of some variables; see `_average`.
 
-    Most have one or two. Written out here, that takes half of what a call for each of them does.
+    Most variables have one or two copies. Their case is written out here, which takes half the time
+    of a call for each variable.
 
-    Returns the largest disagreement of copies, infinite if one is not a number, and how far a
-    marginal moved at most.
+    Returns the largest disagreement of copies, infinite if one is NaN, and the largest change of a
+    marginal.
     """
     offsets, order, negated = links.offsets, links.order, links.negated
     u, duals, scores, z = iterate.u, iterate.duals, iterate.a, iterate.z
@@ -316,7 +328,7 @@ def _average_variables(
         y = 1.0 / root - y if negated[end] else y
         mean, previous = 0.5 * (x + y), u[v]
         relaxed = relax * mean + (1.0 - relax) * previous
-        relaxed = relaxed if abs(relaxed) > TINY else 0.0
+        relaxed = relaxed if abs(relaxed) > UNDERFLOW else 0.0
         u[v], base = relaxed, score[v] + g * relaxed
         dual = duals[end] = duals[end] + step * (mean - y)
         a = (base + dual) * inverse
@@ -346,8 +358,8 @@ def _average_copies(
 ) -> tuple[float, float]:
     """Average the copies of one variable, on the links lo to hi; see `_average`.
 
-    Returns the largest disagreement of its copies, infinite if one is not a number, which no
-    comparison would tell; and how far its marginal moved.
+    Returns the largest disagreement of its copies, and the change of its marginal. The disagreement
+    is infinite if a copy is NaN, which comparisons would not detect.
     """
     order, root_degree, negated = links.order, links.root_degree, links.negated
     u, duals, scores, z = iterate.u, iterate.duals, iterate.a, iterate.z
@@ -357,7 +369,7 @@ def _average_copies(
         total += 1.0 / root_degree[v] - copy if negated[e] else copy
     mean, previous = total / float(hi - lo), u[v]
     relaxed = relax * mean + (1.0 - relax) * previous
-    u[v] = relaxed if abs(relaxed) > TINY else 0.0
+    u[v] = relaxed if abs(relaxed) > UNDERFLOW else 0.0
     base, step, largest = iterate.score[v] + g * relaxed, relax * g, 0.0
     for e in range(lo, hi):
         link = order[e]
@@ -382,19 +394,19 @@ def _judge(
     ratio: float,
     may_wait: bool,
 ) -> tuple[int, bool]:
-    """Judge convergence and balance step sizes; return how many components are finished.
+    """Test convergence and balance step sizes; return the number of finished components.
 
-    And whether others that have converged wait for a last polish.
+    Also returns whether other converged components wait for a last polish.
     """
     n_finished, any_waits = 0, False
     for c in components:
         polish.waits[c] = False
-        if polish.now[c]:
+        if polish.selected[c]:
             continue
         primal, dual = progress.primal_residual[c], progress.dual_residual[c]
         changed_little = dual <= max(tol, progress.rounding[c])
         if primal <= tol and changed_little and not progress.unsolved[c]:
-            if may_wait and wants_polish(c, progress, polish, tol):
+            if may_wait and needs_last_polish(c, progress, polish, tol):
                 polish.waits[c] = any_waits = True
             else:
                 progress.converged[c] = True

@@ -1,9 +1,9 @@
-"""What is huge among the scores of a component, and what stands in for it.
+"""The huge scores of a component, and the moderate scores that stand in for them.
 
-A component's scores fall into *base* and *huge* ones where some are a hundred times as large as all
-smaller ones. Huge negative scores are *withheld* from the solve, which is to say forbidden, unless
-they are *released*: then moderate numbers stand in for them, of which
-`lpsmap_core.engine.any_scale` shows that they have the same solution.
+The scores of a component fall into *base* and *huge* ones if some are a hundred times as large as
+all smaller ones. The entries of huge negative scores are *withheld* from the solve, which means
+forbidden, unless they are *released*. Moderate numbers then stand in for released scores, and
+`lpsmap_core.engine.huge_scores` proves that they have the same solution.
 """
 
 from __future__ import annotations
@@ -18,22 +18,30 @@ from lpsmap_core.model.unused import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 
-__all__ = ["LARGEST", "PENALTIES", "RATIO", "Ladder", "Split", "any_large", "largest_magnitudes"]
+__all__ = [
+    "HUGE_RATIO",
+    "PENALTIES",
+    "PRECISION_LIMIT",
+    "Ladder",
+    "Split",
+    "any_large",
+    "largest_magnitudes",
+]
 
-RATIO = 100.0
-"""Scores are huge if they are as many times as large as the largest of all smaller ones."""
+HUGE_RATIO = 100.0
+"""Scores are huge if they are at least this many times as large as the largest smaller one."""
 
-LARGEST = 1e8
-"""Scores up to this are solved as they are, where nothing better is proven."""
+PRECISION_LIMIT = 1e8
+"""Scores up to this are solved as they are if no proof succeeds."""
 
 PENALTIES = (1e3, 1e6)
-"""Multiples K of the base scores that stand in for released scores, tried one after the other."""
+"""Multiples K of the base scores that stand in for released scores, tried in this order."""
 
 SMALLEST = float(np.finfo(np.float64).tiny)
-"""The cut of a component whose scores are all too large, without a gap between them."""
+"""The cut of a component whose scores are all too large and have no gap."""
 
-MOST_FINITE = float(np.finfo(np.float64).max)
-"""The largest number that is not infinite."""
+LARGEST_FLOAT = float(np.finfo(np.float64).max)
+"""The largest finite float64."""
 
 
 def largest_magnitudes(part: Part, eta: FloatArray, eta_v: FloatArray) -> FloatArray:
@@ -44,7 +52,7 @@ def largest_magnitudes(part: Part, eta: FloatArray, eta_v: FloatArray) -> FloatA
 
 
 class Ladder(NamedTuple):
-    """What stands in for huge scores: levels far apart become steps of a ladder, not as far apart.
+    """Stand-ins for huge scores: levels that are far apart become the closer steps of a ladder.
 
     With the levels' ratios to the largest of their step c, the stand-ins are ``K_k c`` for moderate
     ``K_1 < K_2 < ...`` and the true levels ``M_k c``. If ``e + sum_k K_k c - mu`` is in the normal
@@ -54,10 +62,10 @@ class Ladder(NamedTuple):
 
     stand_in: FloatArray
     rest: FloatArray
-    """What sets released scores apart from their level, zero for all others."""
+    """Differences of released scores from their levels, zero for all others."""
     step: IntArray
     unit: FloatArray
-    """For each component, the stand-in of its first step's largest level."""
+    """For each component, the stand-in of the largest level of its first step."""
 
 
 class Split:
@@ -73,30 +81,30 @@ class Split:
         self.huge = np.zeros(len(scores), dtype=bool)
         self.released = self.huge.copy()
         self.considered = np.zeros(n, dtype=bool)
-        self.raise_cut(largest > RATIO)
+        self.raise_cut(largest > HUGE_RATIO)
 
     @property
     def withheld(self) -> BoolArray:
-        """Which scores are forbidden for being huge and negative."""
+        """Entries that are forbidden because their scores are huge and negative."""
         return self.huge & ~self.released
 
     def raise_cut(self, chosen: BoolArray) -> BoolArray:
-        """Take the next gap in some components' magnitudes for the cut; return which have one."""
+        """Raise the cut of some components to their next gap; return which have one."""
         cut, base = self.cut.copy(), np.ones(len(self.cut))
         n_variables = self.part.n_variables
         eta, eta_v = self.scores[:n_variables], self.scores[n_variables:]
         _next_gap(self.part.blocks, eta, eta_v, chosen, cut, base)
-        # where nothing is far larger than base scores that are not too large, nothing is base
-        too_large = np.isinf(cut) | (base > LARGEST)
-        cut[chosen & (self.cut == 0.0) & (self.largest > LARGEST) & too_large] = SMALLEST
+        # without a gap above base scores of moderate size, no score is base
+        too_large = np.isinf(cut) | (base > PRECISION_LIMIT)
+        cut[chosen & (self.cut == 0.0) & (self.largest > PRECISION_LIMIT) & too_large] = SMALLEST
         base[cut == SMALLEST] = 1.0
-        cut[base > LARGEST] = np.inf
+        cut[base > PRECISION_LIMIT] = np.inf
         found = chosen & np.isfinite(cut)
         huge = np.isfinite(self.scores) & (np.abs(self.scores) >= cut[self.owner])
         positive = np.zeros(len(cut), dtype=bool)
         positive[self.owner[huge & (self.scores > 0.0)]] = True
-        narrow = (base > 1.0) | (self.largest - cut <= cut / RATIO)
-        found &= (self.largest > LARGEST) | (~positive & narrow)
+        narrow = (base > 1.0) | (self.largest - cut <= cut / HUGE_RATIO)
+        found &= (self.largest > PRECISION_LIMIT) | (~positive & narrow)
         self.cut[found], self.base[found] = cut[found], base[found]
         self.considered |= found
         of_found = found[self.owner]
@@ -106,7 +114,7 @@ class Split:
 
     @property
     def shrunk(self) -> FloatArray:
-        """How many times the released scores are as large as what stands in for them."""
+        """Ratio of the released scores to their stand-ins."""
         ratio = np.ones(len(self.cut))
         if self.released.any():
             stand_in = np.abs(self.ladder().stand_in[self.released])
@@ -115,7 +123,7 @@ class Split:
         return ratio
 
     def give_up(self, chosen: BoolArray) -> None:
-        """Take some components as they are."""
+        """Solve some components as they are, without a split."""
         self.huge[chosen[self.owner]] = False
         self.released[chosen[self.owner]] = False
         self.considered[chosen] = False
@@ -126,10 +134,10 @@ class Split:
         if self.released.any():
             ladder = self.ladder()
             scores = np.where(self.released, ladder.rest + ladder.stand_in, scores)
-        return self.parted(scores)
+        return self.split_entries(scores)
 
     def ladder(self) -> Ladder:
-        """Return what stands in for the huge scores of the components that have released ones."""
+        """Return the stand-ins for the huge scores of components with released ones."""
         stand_in, rest = np.zeros((2, len(self.scores)))
         step = np.zeros(len(self.scores), dtype=np.int64)
         released = np.flatnonzero(self.released)
@@ -143,20 +151,20 @@ class Split:
         order = huge[np.lexsort((np.abs(level[huge]), self.owner[huge]))]
         owner, size = self.owner[order], np.abs(level[order])
         first = np.append(True, owner[1:] != owner[:-1])
-        begins = first | np.append(True, size[1:] / RATIO > size[:-1])
+        begins = first | np.append(True, size[1:] / HUGE_RATIO > size[:-1])
         group = np.cumsum(begins) - 1
         step[order] = group - np.maximum.accumulate(np.where(first, group, 0))
         top = np.maximum.reduceat(size, np.flatnonzero(begins))[group]
         unit = self.penalty * base
-        stand_in[order] = unit[owner] * RATIO ** step[order] * (level[order] / top)
+        stand_in[order] = unit[owner] * HUGE_RATIO ** step[order] * (level[order] / top)
         return Ladder(stand_in, rest, step, unit)
 
     def _levels(self, released: IntArray) -> FloatArray:
-        """Return the levels of released scores: of all that differ by base scores only, one."""
+        """Return the levels of released scores; those that differ by base scores share a level."""
         order = np.lexsort((self.scores[released], self.owner[released]))
         scores, owner = self.scores[released][order], self.owner[released][order]
         with np.errstate(over="ignore"):
-            apart = np.diff(scores) > RATIO * self.base[owner[1:]]
+            apart = np.diff(scores) > HUGE_RATIO * self.base[owner[1:]]
         begins = np.flatnonzero(np.append(True, apart | (np.diff(owner) > 0))[: len(order)])
         length = np.diff(np.append(begins, len(order)))
         # the score nearest to zero, so that differences stay exact
@@ -171,8 +179,8 @@ class Split:
         found[self.owner[entries]] = True
         return found
 
-    def parted(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return numbers of the variables, and of the additionals, from those of all entries."""
+    def split_entries(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Split the numbers of all entries into those of variables and of additionals."""
         n_variables = self.part.n_variables
         return scores[:n_variables], scores[n_variables:]
 
@@ -184,7 +192,7 @@ class Split:
 def _largest_up_to(
     c: int, limit: float, blocks: Blocks, eta: FloatArray, eta_v: FloatArray
 ) -> tuple[float, float]:
-    """Return a component's largest magnitude up to a limit, and its smallest finite one beyond."""
+    """Return a component's largest magnitude up to a limit, and its smallest finite one above."""
     largest, beyond = 0.0, np.inf
     for v in range(blocks.first_variable[c], blocks.first_variable[c + 1]):
         if abs(eta[v]) <= limit:
@@ -205,12 +213,12 @@ def _largest_up_to(
 
 @leaf
 def any_large(scores: FloatArray) -> bool:
-    """Whether a finite score is too large for its component to be solved without a closer look."""
-    if largest_magnitude(scores) <= RATIO:
+    """Return whether any finite score is so large that its component may have to be split."""
+    if largest_magnitude(scores) <= HUGE_RATIO:
         return False
     large = 0
     for score in scores:
-        large += RATIO < abs(score) <= MOST_FINITE
+        large += HUGE_RATIO < abs(score) <= LARGEST_FLOAT
     return large > 0
 
 
@@ -218,7 +226,7 @@ def any_large(scores: FloatArray) -> bool:
 def _largest_finite(blocks: Blocks, eta: FloatArray, eta_v: FloatArray, out: FloatArray) -> None:
     """Write the largest finite magnitude of the scores of every component."""
     for c in range(len(out)):
-        out[c], _ = _largest_up_to(c, MOST_FINITE, blocks, eta, eta_v)
+        out[c], _ = _largest_up_to(c, LARGEST_FLOAT, blocks, eta, eta_v)
 
 
 @leaf
@@ -230,9 +238,9 @@ def _next_gap(
     cut: FloatArray,
     base: FloatArray,
 ) -> None:
-    """Write for chosen components the smallest magnitude behind the first gap above their cut.
+    """Write the smallest magnitude above the next gap for chosen components, to `cut`.
 
-    Infinite if there is none. `base` becomes the largest magnitude below it, at least 1.
+    It is infinite without a gap. `base` becomes the largest magnitude below it, at least 1.
     """
     for c in range(len(cut)):
         if not chosen[c]:
@@ -240,7 +248,7 @@ def _next_gap(
         below, next_below = 0.0, max(1.0, cut[c])
         while next_below > below:
             below = next_below
-            most = RATIO * min(below, MOST_FINITE / RATIO)  # or infinite ones were among them
+            most = HUGE_RATIO * min(below, LARGEST_FLOAT / HUGE_RATIO)  # which stays finite
             largest, beyond = _largest_up_to(c, most, blocks, eta, eta_v)
             next_below = max(below, largest)
         cut[c], base[c] = beyond, below

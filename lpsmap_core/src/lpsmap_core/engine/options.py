@@ -1,7 +1,7 @@
-"""Options of a solve: what they are, checked, and made Python's own numbers.
+"""Options of a solve: their validation and conversion to Python's own numbers.
 
-Kernels are compiled for the types that they are handed, and the engine's take many seconds: where
-an ``int`` is usual, neither ``np.int32`` nor ``bool`` may reach them.
+Kernels are compiled for the types of their arguments, and the engine's kernels take many seconds to
+compile. Where they expect an ``int``, neither ``np.int32`` nor ``bool`` may reach them.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from lpsmap_jit.deadlines import Deadline
 __all__ = ["ALGORITHM_1", "RELAXATION", "Options", "checked_options", "threads_or_default"]
 
 RELAXATION = 1.6
-"""Of 1, 1.6 and 1.8 this took the fewest iterations on most workloads."""
+"""Default over-relaxation: of 1, 1.6 and 1.8 it takes the fewest iterations on most workloads."""
 
 ALGORITHM_1: Mapping[str, Any] = MappingProxyType(
     {"max_iter": 10, "max_inner_iter": 10, "step_size": 0.5, "adapt": False, "relaxation": 1.0}
 )
-"""Options of a solve as in the papers: plain ADMM (Niculae & Martins 2020, Algorithm 1), of 10
-iterations at step size .5, with 10 of the active set in each (Appendix E.2)."""
+"""Options for a solve as in the papers: plain ADMM (Niculae & Martins 2020, Algorithm 1) with 10
+iterations at step size 0.5, and 10 iterations of the active set in each (Appendix E.2)."""
 
 
 class Options(NamedTuple):
-    """Limits and settings of a solve; those that a user may set are `FactorGraph.solve`'s."""
+    """Limits and settings of a solve; `FactorGraph.solve` documents those that users set."""
 
     max_iter: int = 1000
     max_inner_iter: int | None = None
@@ -39,46 +39,46 @@ class Options(NamedTuple):
     step_size: float | None = None
     adapt: bool = True
     generic: bool = False
-    """Whether closed forms are left out, for tests."""
+    """Whether the active set replaces closed forms, for tests."""
     trace: bool = False
     threads: int = 1
     quadratic: float = 1.0
-    """What the quadratic term counts, 1 for LP-SparseMAP and 0 for LP-MAP (Martins et al. 2015)."""
+    """Weight of the quadratic term: 1 for LP-SparseMAP, 0 for LP-MAP (Martins et al. 2015)."""
     within: Deadline | None = None
-    """When the work has to end that this solve is a part of."""
+    """Deadline of the task that this solve belongs to."""
     exact: bool = False
-    """Whether a search follows, so that what it bounds better need not be solved."""
+    """Whether a search follows; components that it bounds better need not be solved."""
     relaxation: float = RELAXATION
-    """By what the copies are extrapolated before they are averaged."""
+    """Over-relaxation of the copies before they are averaged."""
 
 
-def checked_options(**given: Any) -> Options:
-    """Return options as the engine takes them; see `FactorGraph.solve`.
+def checked_options(**options: Any) -> Options:
+    """Validate and convert the options of `FactorGraph.solve` for the engine.
 
     Raises
     ------
     TypeError
-        If one is of another type than it should be.
+        If an option has the wrong type.
     ValueError
-        If one is out of range.
+        If an option is out of range.
     """
-    given["threads"] = threads_or_default(given["threads"])
-    if PLAIN.issuperset(map(type, given.values())):
-        return _checked_plain(**given)
-    return _checked(**given)
+    options["threads"] = threads_or_default(options["threads"])
+    if PLAIN_TYPES.issuperset(map(type, options.values())):
+        return _checked_plain(**options)
+    return _checked(**options)
 
 
-def _checked(**given: Any) -> Options:
-    return Options(**{name: CHECKS[name](value) for name, value in given.items()})
+def _checked(**options: Any) -> Options:
+    return Options(**{name: CONVERTERS[name](value) for name, value in options.items()})
 
 
-PLAIN = {int, float, bool, type(None)}
+PLAIN_TYPES = {int, float, bool, type(None)}
 _checked_plain = functools.lru_cache(maxsize=16, typed=True)(_checked)
-"""Solves of small graphs would spend a twentieth of their time on checks of the same options."""
+"""Cached, because small graphs would spend a twentieth of a solve on validating equal options."""
 
 
 def threads_or_default(threads: Any) -> int:
-    """Return a number of threads; None stands for the default."""
+    """Return a validated number of threads; None stands for the default."""
     if threads is None:
         return default_threads()
     return checked_count("threads", threads, ", or None for all cores")
@@ -117,7 +117,7 @@ def _is_finite_and_not_negative(x: float) -> bool:
     return 0.0 <= x < np.inf
 
 
-CHECKS: dict[str, Callable[[Any], Any]] = {
+CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "max_iter": lambda limit: checked_count("max_iter", limit),
     "max_inner_iter": _inner_iterations,
     "tol": _tolerance,
@@ -128,4 +128,4 @@ CHECKS: dict[str, Callable[[Any], Any]] = {
     "trace": lambda trace: checked_flag("trace", trace),
     "threads": threads_or_default,
 }
-"""The options that users set, and what makes of each what the engine takes."""
+"""For each option that users set, the function that validates and converts it."""

@@ -1,20 +1,19 @@
 """The polish: the exact solution on the faces that the loop has identified.
 
 If the faces are right, the solution is the projection of ``eta + C^T B eta_N`` onto the affine
-space on which all faces agree; conjugate gradients find it, and duals that belong to it. Whether
-the faces are right is for the loop to say: its next iteration reproduces the polished point if they
-are, and otherwise the loop goes back to where it was. A component is polished once its faces have
-stayed the same from one probe to the next; a probe is one product of the local Jacobians with
-numbers in general position.
+space on which all faces agree. Conjugate gradients find it and its duals. The next iteration of the
+loop tests the faces: it reproduces the polished point if they are right, and otherwise the loop
+returns to its earlier iterate. A component is polished once its faces are the same in two
+consecutive probes. A probe is one product of the local Jacobians with numbers in general position.
 
-With every local solution written as ``z = J a + B eta_N + c`` on its face (``c`` orthogonal to the
-face's directions), in local signs, where the copies of mu are ``C mu + shift``::
+Every local solution is ``z = J a + B eta_N + c`` on its face, with ``c`` orthogonal to the
+directions of the face. In local signs, where the copies of mu are ``C mu + shift``::
 
     mu      = eta' - y,     (I - S) y = C^T (I - J) (C eta' + shift - c),   eta' = eta + C^T B eta_N
     e       = C mu + shift - c - J (C eta + lambda + shift) - B eta_N
     lambda += e - (I - J) C t,    (I - S) t = C^T e
 
-so that ``J`` reproduces the copies of mu from the new duals, which still sum to zero.
+With the new duals, which still sum to zero, ``J`` reproduces the copies of mu.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lpsmap_core.engine.faces import (
-    Work,
+    FaceWorkspace,
+    face_workspace_sizes,
     order_moving_first,
-    plan_work,
+    plan_face_workspace,
     reduce_residual,
-    work_sizes,
 )
 from lpsmap_core.engine.problem import ONE, LoopProblem, Progress
 from lpsmap_core.engine.scores import RESIDUAL_ROUNDING
@@ -49,17 +48,17 @@ from lpsmap_jit.memory import Blueprint, Memory
 
 __all__ = [
     "EARLY",
-    "MOST_LINKS",
+    "MOST_POLISHED_LINKS",
     "PERIOD",
-    "WHOLE_TRY",
+    "POLISH_ITERATIONS",
+    "LoopWorkspace",
     "Polish",
-    "Tools",
     "find_due",
-    "make_tools",
+    "loop_workspace_at",
+    "make_loop_workspace",
+    "needs_last_polish",
     "polish_settled",
-    "take_back_polish",
-    "tools_at",
-    "wants_polish",
+    "revert_failed_polishes",
 ]
 
 PERIOD = 2
@@ -69,101 +68,107 @@ CALM = 0.05
 """Faces are probed once the marginals move by less than this in an iteration."""
 
 EARLY = 2
-"""First iterations in which the faces are probed, too, if they may be those of an earlier solution.
-"""
+"""Number of first iterations that also probe the faces, for components with a warm start."""
 
 LARGEST_SCORE = 1e100
 """Scores whose squares overflow are left to the plain loop."""
 
-MOST_LINKS = 1_000_000
-"""Of larger components the faces do not settle all at once before the loop has converged, and the
-polish takes half of the memory."""
+MOST_POLISHED_LINKS = 1_000_000
+"""Largest component that is polished. In larger ones the faces do not all settle before the loop
+has converged, and the polish would take half of the memory."""
 
 ACCURACY = 0.01
-"""Polished points are as accurate as this, in units of the loop's tolerance."""
+"""Accuracy of polished points relative to the tolerance of the loop."""
 
 ROUGH = 0.05
-"""Residuals above this, in units of the tolerance, are those of no polish that succeeded."""
+"""A successful polish leaves smaller residuals than this, relative to the tolerance."""
 
 COARSE = 1e-4
-"""Tolerances above this ask for a quick answer, which is not polished before it is given."""
+"""For tolerances above this, a component that has converged is not polished."""
 
 MOST_LAST_TRIES = 3
-"""Polishes of a component that the loop has brought to the tolerance."""
+"""Limit of the polishes of a component that has converged."""
 
 MOST_DOUBLINGS = 4
-"""Limit of the rests after failures: 32 iterations."""
+"""Limit of the doublings of the pause after failures, to 32 iterations."""
 
-OUTSIDE = 1e-3
-"""A marginal farther outside [0, 1] than this shows that the faces are wrong."""
+FACE_TOLERANCE = 1e-3
+"""A marginal that lies farther outside [0, 1] shows that the faces are wrong."""
 
-MAX_PRODUCTS = 100
-"""Limit of products in each of the two systems; wrong faces can be badly conditioned."""
+MAX_POLISH_PRODUCTS = 100
+"""Limit of products for each of the two systems; wrong faces can be badly conditioned."""
 
-WHOLE_TRY = 3
-"""Iterations that a polish takes, with the one that judges it and the one after it was put back."""
+POLISH_ITERATIONS = 3
+"""Iterations of a polish: the polish itself, the test of its faces and one after a reversal."""
 
 
 class Polish(NamedTuple):
-    """What the polish knows of every component, and where the loop was before."""
+    """State of the polish for every component, and the iterate before it."""
 
     allowed: BoolArray
+    """Whether the component may be polished."""
     before: FloatArray
     """The larger residual before the polish."""
     tried: BoolArray
-    """Whether these faces were tried already."""
-    now: BoolArray
-    """Components being looked at; after `polish_settled`, those that it moved."""
+    """Whether the current faces were tried already."""
+    selected: BoolArray
+    """Whether the component is selected for the current step; at the end, whether it was moved."""
     pending: BoolArray
-    """Moved, and not yet seen to converge."""
+    """Whether the component was moved and its convergence is not tested yet."""
     worse: BoolArray
-    """Put back in this iteration."""
+    """Whether the polish is reverted in this iteration."""
     failures: IntArray
-    """How often it did not help, and the iteration before which it is not tried again."""
+    """Number of failed polishes."""
     rests_until: IntArray
+    """The iteration before which the component is not polished again."""
     last_tries: IntArray
-    """How often a component that agreed to the tolerance was to be polished before it is done."""
+    """Number of last polishes of the component after it converged."""
     waits: BoolArray
-    """Whether it agreed in the last iteration, and waits for that."""
+    """Whether the component has converged and waits for a last polish."""
     numbers: FloatArray
     """Numbers in general position on the links."""
     looks: IntArray
-    """How often it was time to probe a component, and which time it was done last; 0 if never."""
+    """Number of times that a probe was considered."""
     probed_at: IntArray
+    """Value of `looks` at the latest probe; 0 without one."""
     probed: FloatTable
-    """(2, links) products of the latest two probes, which take turns; the earlier ones have served
-    when the duals' correction takes their place."""
+    """(2, links) products of the latest two probes, in alternating rows; the correction of the
+    duals overwrites the earlier one."""
     offset: FloatArray
     """``shift - c`` on the links."""
     mu: FloatArray
     t: FloatArray
     u: FloatArray
-    """The iterate before the polish."""
+    """Means before the polish."""
     duals: FloatArray
+    """Duals before the polish."""
 
 
-class Tools(NamedTuple):
-    """What the loop works with beside the problem, until it ends."""
+class LoopWorkspace(NamedTuple):
+    """Workspace of one run of the loop."""
 
     polish: Polish
-    work: Work
+    work: FaceWorkspace
 
 
-tools_at = record_at(Tools)
-"""Returns, in kernels, the memory of a handle."""
+loop_workspace_at = record_at(LoopWorkspace)
+"""Returns, in kernels, the workspace of a handle."""
 
 
-def make_tools(state: PartState, polished: bool) -> Memory[Tools]:
-    """Return memory for the loop, on variables and links only if some components are polished.
+def make_loop_workspace(state: PartState, polished: bool) -> Memory[LoopWorkspace]:
+    """Return the workspace of the loop; it covers variables and links only for the polish.
 
-    One block for all of it: the C library gives several of this size back to the system after
-    every solve, and the pages of new ones take a tenth of the time of a solve.
+    It is one block of memory. The C library would return several blocks of this size to the system
+    after every solve, and fresh pages take a tenth of the time of a solve.
     """
     part, work = state.part, (0, 0, 0, 0)
     allowed = np.zeros(part.n_components, dtype=np.bool_)
     if polished:
         small = state.problem.progress.rounding < RESIDUAL_ROUNDING * LARGEST_SCORE
-        allowed, work = ~part.direct & (part.sizes <= MOST_LINKS) & small, work_sizes(part)
+        allowed, work = (
+            ~part.direct & (part.sizes <= MOST_POLISHED_LINKS) & small,
+            face_workspace_sizes(part),
+        )
     sizes = (part.n_variables, part.n_links) if allowed.any() else (0, 0)
     return _blueprint(*sizes, part.n_components, work).make(allowed, np.empty(work[1]))
 
@@ -171,29 +176,29 @@ def make_tools(state: PartState, polished: bool) -> Memory[Tools]:
 @functools.lru_cache(maxsize=32)
 def _blueprint(
     on_variables: int, on_links: int, on_components: int, work: tuple[int, int, int, int]
-) -> Blueprint[Tools]:
-    """Return how the memory of some sizes is made."""
+) -> Blueprint[LoopWorkspace]:
+    """Return the blueprint of workspaces of some sizes."""
     links = dict.fromkeys(("numbers", "offset", "duals"), (on_links,))
     variables = dict.fromkeys(("mu", "t", "u"), (on_variables,))
     plan = {"allowed": None, "probed": (2, on_links), **links, **variables}
     polish = [plan.get(name, (on_components,)) for name in Polish._fields]
-    return Blueprint(Tools, [polish, plan_work(*work)])
+    return Blueprint(LoopWorkspace, [polish, plan_face_workspace(*work)])
 
 
 @leaf
 def find_due(selection: Selection, progress: Progress, polish: Polish, regular: bool) -> bool:
-    """Mark in ``polish.now`` the components whose faces are to be probed; return if there are any.
+    """Select the components whose faces are due for a probe; return whether there are any.
 
-    Where it is not a `regular` time to look, only components that started from an earlier solution
-    are looked at, and those that would be done without.
+    Outside of `regular` iterations, only components with a warm start and components that wait for
+    a last polish are due.
     """
-    now, n_due = polish.now, 0
+    selected, n_due = polish.selected, 0
     for c in selection.components:
         calm = regular and progress.dual_residual[c] <= CALM * progress.step_size[c]
         due = (calm or progress.warm[c]) and progress.iterations[c] >= polish.rests_until[c]
         due |= polish.waits[c]
-        now[c] = polish.allowed[c] and due and not progress.unsolved[c]
-        n_due += now[c]
+        selected[c] = polish.allowed[c] and due and not progress.unsolved[c]
+        n_due += selected[c]
         polish.looks[c] += 1
     return n_due > 0
 
@@ -204,40 +209,42 @@ def polish_settled(
     solver_table: Any,
     problem: LoopProblem,
     polish: Polish,
-    work: Work,
+    work: FaceWorkspace,
     tol: float,
 ) -> None:
-    """Move the components whose faces have settled, of those that are marked in ``polish.now``.
+    """Move the selected components whose faces have settled.
 
-    Afterwards that says which did, and their local scores are stale.
+    Afterwards ``polish.selected`` marks the components that moved, and their local scores are
+    stale.
     """
-    links, blocks, progress, now = problem.links, problem.blocks, problem.progress, polish.now
-    probed = keep_chosen(selection, links, blocks, now)
+    links, blocks, progress = problem.links, problem.blocks, problem.progress
+    selected = polish.selected
+    probed = keep_chosen(selection, links, blocks, selected)
     turn = polish.looks[probed.components[0]] % 2
     products, error = polish.probed[turn], polish.probed[1 - turn]
     if not _find_settled(probed, solver_table, problem, polish, work):
         return
-    settled = keep_chosen(probed, links, blocks, now)
+    settled = keep_chosen(probed, links, blocks, selected)
     for c in settled.components:
         polish.before[c] = max(progress.primal_residual[c], progress.dual_residual[c])
     n_moving = order_moving_first(settled, links, products, work)
     _find_mu(settled, n_moving, solver_table, problem, polish, work, tol)
-    plausible = keep_chosen(settled, links, blocks, now)
+    plausible = keep_chosen(settled, links, blocks, selected)
     if len(plausible.components) < len(settled.components):
         n_moving = order_moving_first(plausible, links, products, work)
     _find_duals(plausible, n_moving, solver_table, problem, polish, work, error)
     for c in settled.components:
-        if not now[c]:
-            _rest(c, progress.iterations[c], polish)
+        if not selected[c]:
+            _postpone(c, progress.iterations[c], polish)
     _move(plausible, problem, polish, error)
 
 
 @leaf
-def wants_polish(c: int, progress: Progress, polish: Polish, tol: float) -> bool:
-    """Return whether a component that agrees to `tol` is to be polished before it is done.
+def needs_last_polish(c: int, progress: Progress, polish: Polish, tol: float) -> bool:
+    """Return whether a component that has converged to `tol` needs a last polish.
 
-    Where its faces have not settled yet, too, and a few times, from where the loop has come. After
-    so many iterations that costs little, and what succeeds is exact.
+    It is tried a few times, also on faces that have not settled. After many iterations this costs
+    little, and a polish that succeeds is exact.
     """
     reached = max(progress.primal_residual[c], progress.dual_residual[c])
     wants = polish.allowed[c] and reached > ROUGH * tol and tol <= COARSE
@@ -247,29 +254,29 @@ def wants_polish(c: int, progress: Progress, polish: Polish, tol: float) -> bool
 
 
 @leaf
-def _rest(c: int, iteration: int, polish: Polish) -> None:
-    """Leave a component to the loop, and to acceleration, for longer after every failure.
+def _postpone(c: int, iteration: int, polish: Polish) -> None:
+    """Postpone the next polish of a component, for longer after every failure.
 
-    Where the loop circles through some faces, all wrong, it would be stopped at each for ever.
+    Otherwise a loop that cycles through wrong faces would be interrupted at each of them.
     """
     polish.rests_until[c] = iteration + PERIOD * 2 ** min(polish.failures[c], MOST_DOUBLINGS)
     polish.failures[c] += 1
 
 
 @leaf
-def take_back_polish(selection: Selection, problem: LoopProblem, polish: Polish) -> None:
-    """Put components back that a polish did not bring nearer; their local scores are stale."""
+def revert_failed_polishes(selection: Selection, problem: LoopProblem, polish: Polish) -> None:
+    """Revert polishes that did not reduce the residuals; the local scores become stale."""
     links, iterate, progress = problem.links, problem.iterate, problem.progress
     any_worse = False
     for c in selection.components:
         polish.worse[c] = False
-        if polish.pending[c] and not polish.now[c]:
+        if polish.pending[c] and not polish.selected[c]:
             polish.pending[c] = False
             reached = max(progress.primal_residual[c], progress.dual_residual[c])
             if not progress.converged[c] and not reached <= 0.5 * polish.before[c]:
                 progress.primal_residual[c] = progress.dual_residual[c] = polish.before[c]
                 polish.worse[c] = progress.stale[c] = any_worse = True
-                _rest(c, progress.iterations[c], polish)
+                _postpone(c, progress.iterations[c], polish)
     if not any_worse:
         return
     for v in selection.variables:
@@ -281,30 +288,34 @@ def take_back_polish(selection: Selection, problem: LoopProblem, polish: Polish)
 
 @leaf
 def _find_settled(
-    selection: Selection, solver_table: Any, problem: LoopProblem, polish: Polish, work: Work
+    selection: Selection,
+    solver_table: Any,
+    problem: LoopProblem,
+    polish: Polish,
+    work: FaceWorkspace,
 ) -> bool:
-    """Leave in ``polish.now`` the components whose faces are the last probe's and not tried yet."""
-    links, now, look = problem.links, polish.now, polish.looks[selection.components[0]]
+    """Keep the components selected whose faces equal the last probe's and are not tried yet."""
+    links, selected, look = problem.links, polish.selected, polish.looks[selection.components[0]]
     latest, before = polish.probed[look % 2], polish.probed[1 - look % 2]
     multiply_locally(
         selection, solver_table, problem.blocks, polish.numbers, work.no_v, latest, work.outputs_v
     )
     for c in selection.components:
-        now[c] = 0 < polish.probed_at[c] == look - 1
-        polish.tried[c] &= now[c]
+        selected[c] = 0 < polish.probed_at[c] == look - 1
+        polish.tried[c] &= selected[c]
         polish.probed_at[c] = look
     for v in selection.variables:
         c = links.component[v]
-        if not now[c]:
+        if not selected[c]:
             continue
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            now[c] &= latest[links.order[e]] == before[links.order[e]]
-        polish.tried[c] &= now[c]
+            selected[c] &= latest[links.order[e]] == before[links.order[e]]
+        polish.tried[c] &= selected[c]
     any_settled = False
     for c in selection.components:
-        now[c] = (now[c] or polish.waits[c]) and not polish.tried[c]
-        polish.tried[c] |= now[c]
-        any_settled |= now[c]
+        selected[c] = (selected[c] or polish.waits[c]) and not polish.tried[c]
+        polish.tried[c] |= selected[c]
+        any_settled |= selected[c]
     return any_settled
 
 
@@ -315,12 +326,12 @@ def _find_mu(
     solver_table: Any,
     problem: LoopProblem,
     polish: Polish,
-    work: Work,
+    work: FaceWorkspace,
     tol: float,
 ) -> None:
-    """Write ``shift - c`` and the means mu; ``polish.now`` keeps the components that succeed.
+    """Write ``shift - c`` and the means mu; the components that succeed stay selected.
 
-    Those whose faces are seen to be wrong are spared the duals, and the loop the way back.
+    Components whose faces prove to be wrong need neither duals nor a reversal.
     """
     links, blocks, iterate, extras = problem.links, problem.blocks, problem.iterate, problem.extras
     inputs, outputs, offset, mu = work.inputs, work.outputs, polish.offset, polish.mu
@@ -353,11 +364,11 @@ def _find_mu(
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             outputs[links.order[e]] = inputs[links.order[e]] - outputs[links.order[e]]
     gather_from_links(selection, links, outputs, work.residual)
-    reduce_residual(selection, n_moving, solver_table, problem, work, mu, MAX_PRODUCTS)
+    reduce_residual(selection, n_moving, solver_table, problem, work, mu, MAX_POLISH_PRODUCTS)
     for c in selection.components:
-        polish.now[c] = not work.running[c]
+        polish.selected[c] = not work.running[c]
     for v in selection.variables:
-        polish.now[links.component[v]] &= -OUTSIDE <= mu[v] <= 1.0 + OUTSIDE
+        polish.selected[links.component[v]] &= -FACE_TOLERANCE <= mu[v] <= 1.0 + FACE_TOLERANCE
 
 
 @leaf
@@ -372,11 +383,11 @@ def _shift(v: int, e: int, links: Links) -> float:
 
 @leaf
 def _set_targets(
-    selection: Selection, problem: LoopProblem, mu: FloatArray, work: Work, accuracy: float
+    selection: Selection, problem: LoopProblem, mu: FloatArray, work: FaceWorkspace, accuracy: float
 ) -> None:
-    """Write the squared residuals to reach: an accuracy, but no less than the scores' rounding.
+    """Write the squared target residuals: an accuracy, but at least the rounding of the scores.
 
-    Scores of variables and of additionals can cancel in `mu`, but their rounding does not.
+    Scores of variables and of additionals can cancel in `mu`; their rounding does not.
     """
     component, rounding = problem.links.component, problem.progress.rounding
     for c in selection.components:
@@ -395,7 +406,7 @@ def _find_duals(
     solver_table: Any,
     problem: LoopProblem,
     polish: Polish,
-    work: Work,
+    work: FaceWorkspace,
     error: FloatArray,
 ) -> None:
     """Write the correction of the duals, in local signs, to `error`."""
@@ -414,27 +425,27 @@ def _find_duals(
             error[link] = _sign(e, links) * copy + polish.offset[e] - outputs[link]
             outputs[link] = -error[link]
     gather_from_links(selection, links, outputs, work.residual)
-    reduce_residual(selection, n_moving, solver_table, problem, work, polish.t, MAX_PRODUCTS)
+    reduce_residual(selection, n_moving, solver_table, problem, work, polish.t, MAX_POLISH_PRODUCTS)
     for c in selection.components:
-        polish.now[c] = polish.now[c] and not work.running[c]
+        polish.selected[c] = polish.selected[c] and not work.running[c]
     scatter_to_links(selection, links, polish.t, inputs)
     multiply_locally(selection, solver_table, blocks, inputs, work.no_v, outputs, work.outputs_v)
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             link = links.order[e]
             error[link] += outputs[link] - inputs[link]
-            polish.now[links.component[v]] &= abs(error[link]) < np.inf
+            polish.selected[links.component[v]] &= abs(error[link]) < np.inf
 
 
 @leaf
 def _move(selection: Selection, problem: LoopProblem, polish: Polish, error: FloatArray) -> None:
-    """Set means and duals of the components that succeeded, and keep the old ones."""
+    """Set the means and duals of the components that succeeded, and save the old ones."""
     links, iterate = problem.links, problem.iterate
     for c in selection.components:
-        polish.pending[c] = polish.now[c]
-        problem.progress.stale[c] |= polish.now[c]
+        polish.pending[c] = polish.selected[c]
+        problem.progress.stale[c] |= polish.selected[c]
     for v in selection.variables:
-        if not polish.now[links.component[v]]:
+        if not polish.selected[links.component[v]]:
             continue
         lo, hi = links.offsets[v], links.offsets[v + ONE]
         polish.u[v] = iterate.u[v]
@@ -444,6 +455,6 @@ def _move(selection: Selection, problem: LoopProblem, polish: Polish, error: Flo
             polish.duals[e] = iterate.duals[e]
             iterate.duals[e] += _sign(e, links) * error[links.order[e]]
             total += iterate.duals[e]
-        # what conjugate gradients left of the sum would change the scores
+        # a remainder of the sum, from conjugate gradients, would change the scores
         for e in range(lo, hi):
             iterate.duals[e] -= total / float(hi - lo)

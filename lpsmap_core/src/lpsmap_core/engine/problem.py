@@ -1,4 +1,4 @@
-"""The problem of a part as compiled loops see it: one record, known by one address."""
+"""The problem of a part as one record, which compiled loops receive by its address."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ from lpsmap_jit.memory import Blueprint, Memory, Unset
 __all__ = ["ONE", "Extras", "Iterate", "LoopProblem", "Progress", "new_problem", "problem_at"]
 
 ONE = np.uint64(1)
-"""Added to a variable's number, which is unsigned, see `Blocks.variable_counting`."""
+"""Unsigned 1, to add to a variable's number; see `Blocks.variable_counting`."""
 
 
 class Iterate(NamedTuple):
     """The loop's state on variables and links."""
 
     eta: FloatArray
-    """Scores of the part's variables, zero where they are decided: no face moves there."""
+    """Scores of the part's variables; zero for forbidden and forced ones, which no face moves."""
     score: FloatArray
-    """eta / delta, one per variable; ``-inf`` where forbidden, ``inf`` where it must be on."""
+    """eta / delta, one per variable; ``-inf`` if forbidden, ``inf`` if forced on."""
     u: FloatArray
+    """Scaled means of the copies, one per variable."""
     duals: FloatArray
-    """In the order of the variables; local scores and solutions are in that of the factors."""
+    """Duals, one per link in the order of the variables."""
     a: FloatArray
+    """Local scores, one per link in the order of the factors."""
     z: FloatArray
+    """Local solutions, one per link in the order of the factors."""
 
 
 class Extras(NamedTuple):
@@ -39,10 +42,11 @@ class Extras(NamedTuple):
 
     eta: FloatArray
     scaled: FloatArray
-    """Scores over quadratic + step size, as in the local problems."""
+    """Scores divided by quadratic + step size, as in the local problems."""
     v: FloatArray
+    """Marginals."""
     barred: ByteArray
-    """Whether they are forbidden."""
+    """Whether an additional is forbidden."""
 
 
 class Progress(NamedTuple):
@@ -53,22 +57,22 @@ class Progress(NamedTuple):
     primal_residual: FloatArray
     """Largest |mu_v - (M p)_l| of the last iteration."""
     dual_residual: FloatArray
-    """Largest gamma |mu_v - previous mu_v|, likewise."""
+    """Largest gamma |mu_v - previous mu_v| of the last iteration."""
     iterations: IntArray
     converged: BoolArray
     infeasible: BoolArray
     unsolved: BoolArray
-    """Whether a factor's latest local problem hit the iteration limit."""
+    """Whether the latest local problem of a factor reached its iteration limit."""
     stale: BoolArray
-    """Whether the local scores have to be written anew."""
+    """Whether the local scores are out of date."""
     rounding: FloatArray
-    """What rounding leaves of `dual_residual`, whatever tolerance is asked for."""
+    """Rounding of `dual_residual`, a lower limit of any tolerance."""
     warm: BoolArray
     """Whether the loop started from an earlier solution, or from multipliers."""
 
 
 class LoopProblem(NamedTuple):
-    """All that the loops work on."""
+    """The records of a problem and of its loop."""
 
     links: Links
     blocks: Blocks
@@ -76,7 +80,7 @@ class LoopProblem(NamedTuple):
     extras: Extras
     progress: Progress
     direct: BoolArray
-    """For each component, whether its one factor's local problem is the whole."""
+    """For each component, whether the local problem of its single factor is the whole problem."""
     counts: Counts
     quadratic: float
     """1 with the quadratic term, 0 without."""
@@ -87,9 +91,9 @@ problem_at = record_at(LoopProblem)
 
 
 def new_problem(part: Part, quadratic: float) -> Memory[LoopProblem]:
-    """Return the problem of a part whose scores are still to be written.
+    """Return the problem of a part before its scores are written.
 
-    Marginals of additionals are not set either before the loop has run.
+    The loop sets the marginals of the additionals.
     """
     sizes = part.n_variables, part.n_links, part.n_additionals, part.n_components
     alone = quadratic > 0.0 and part.all_direct
@@ -106,9 +110,10 @@ def _blueprint(
     alone: bool,
     quadratic: float,
 ) -> Blueprint[LoopProblem]:
-    """Return how the problems of some size are made.
+    """Return the blueprint of problems of some sizes.
 
-    Where no component has a step size, additionals have one array of scores, scaled and not.
+    If all components are direct (`alone`), the scaled scores of additionals share the array of
+    their scores.
     """
     additionals = Unset((on_additionals,))
     plan = [

@@ -1,9 +1,9 @@
-"""What an engine is, and what it returns: all that the rest of the library knows of either.
+"""The interface of engines and of their results; the rest of the library uses nothing else.
 
-An engine is handed a `Part`, the flat arrays of a graph's factors, with scores in the order of its
-variables and of its buckets' additionals. It returns a `SolvedGraph`, which answers for the
-components one by one. The engine of core is `lpsmap_core.engine.compiled`; plugins offer others by
-the hook ``lpsmap_engines``. Several may share a part, each with components of its own.
+An engine receives a `Part`, the flat arrays of a graph's factors, with scores in the order of its
+variables and of the additionals of its buckets. It returns a `SolvedGraph` with results for each
+component. Core's engine is `lpsmap_core.engine.compiled`; plugins provide others by the hook
+``lpsmap_engines``. Several engines may share a part, each with its own components.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.engine.backends import Backend, NumpyBackend
-from lpsmap_core.engine.cotangents import are_ordinary
+from lpsmap_core.engine.cotangents import need_no_scaling
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.status import OK
 from lpsmap_core.layout.layout import Part
@@ -26,37 +26,39 @@ __all__ = ["Engine", "SolvedGraph", "WarmStart"]
 
 
 class WarmStart(NamedTuple):
-    """Where an engine starts, instead of from nothing, in the components that are `known`."""
+    """The starting point of an engine, for the components that are `known`."""
 
     u: FloatArray
-    """One scaled mean a variable, its marginal over the square root of its degree."""
+    """One scaled mean per variable: its marginal divided by the square root of its degree."""
     duals: FloatArray
-    """One dual variable a link, in the order of the variables; they sum to zero over each one's."""
+    """One dual variable per link, in the order of the variables; they sum to zero over the links of
+    each variable."""
     step_size: FloatArray
     """Step sizes of the components."""
     known: BoolArray
+    """Whether there is a starting point for a component."""
     first_step_size: FloatArray | None = None
-    """What step sizes were first, in proportion to the scores, if these may be others now."""
+    """First step sizes, which are proportional to the scores; None if the scores are the same."""
     solved: object = None
-    """What else the engine that ended there keeps, such as active sets to start with."""
+    """Further state of the engine that ended there, such as active sets."""
 
 
 class SolvedGraph(abc.ABC):
-    """A solved part: what engines answer for their solutions.
+    """A solved part: the result of an engine.
 
-    What has a default here an engine may do without: a bound of infinity claims nothing.
+    Methods with a default are optional: an infinite bound claims nothing.
 
     Attributes
     ----------
     part
-        What was solved.
+        The solved part.
     iterations
         (n_components,) outer iterations.
     primal_residual, dual_residual
-        (n_components,) largest disagreement of a variable's copies, and what the scores would have
-        to change by for the copies to be the best ones; both in units of marginals.
+        (n_components,) largest disagreement of a variable's copies, and largest change of the
+        scores that would make the copies optimal; both in units of marginals.
     quadratic
-        What the quadratic term counted.
+        Weight of the quadratic term.
     """
 
     part: Part
@@ -67,11 +69,11 @@ class SolvedGraph(abc.ABC):
 
     @abc.abstractmethod
     def status(self) -> npt.NDArray[np.object_]:
-        """Return the `Status` of every component, as an array of one's own."""
+        """Return the `Status` of every component, in a new array."""
 
     @abc.abstractmethod
     def marginals(self) -> FloatArray:
-        """Return one number in [0, 1] a variable, in an array of the caller's own."""
+        """Return one number in [0, 1] per variable, in a new array."""
 
     @abc.abstractmethod
     def additionals(self) -> FloatArray:
@@ -88,9 +90,9 @@ class SolvedGraph(abc.ABC):
         d
             One number per variable; may be overwritten.
         d_v
-            One number per additional; or none at all, for zeros.
+            One number per additional; empty for zeros.
         chosen
-            Components to treat, the results of others are zero; None for all.
+            Components to treat, None for all. The results of other components are zero.
         threads
             Number of threads that may be used.
 
@@ -101,39 +103,43 @@ class SolvedGraph(abc.ABC):
         """
 
     def unfinished(self) -> BoolArray:
-        """Return which components core's engine has to go on with, from where this one ended.
+        """Return which components core's engine has to continue, from the end of this solve.
 
-        Read only where `Engine.prefers` chose the engine: those that are not solved.
+        Called only if `Engine.prefers` chose the engine. The default is the unsolved components.
         """
         return np.array([status not in OK for status in self.status().tolist()], dtype=bool)
 
     def takes(self, d: FloatArray) -> bool:
-        """Return whether `multiply` gets a vector as it is, because all numbers have squares.
+        """Return whether `multiply` takes a vector without scaling.
 
-        Otherwise it gets one that is scaled, with zeros in place of what is not finite.
+        Otherwise the vector is scaled first, and its numbers that are not finite become zeros. The
+        default accepts vectors whose squares neither underflow nor overflow.
 
         Parameters
         ----------
         d
             One number per variable.
         """
-        return are_ordinary(d)
+        return need_no_scaling(d)
 
     @abc.abstractmethod
     def structures(self, b: int, rows: IntArray) -> Vertices:
-        """Return the weighted structures of some factors of bucket `b`, owned by their rows."""
+        """Return the weighted structures of the factors `rows` of bucket `b`.
+
+        The owners of the structures are numbers in `rows`.
+        """
 
     def forbidden(self) -> tuple[BoolArray, BoolArray]:
-        """Return which variables and additionals were forbidden, by ``-inf`` or by far less."""
+        """Return which variables and additionals a score of ``-inf`` forbids."""
         n_additionals = int(self.part.blocks.first_additional[-1])
         return np.zeros(self.part.n_variables, dtype=bool), np.zeros(n_additionals, dtype=bool)
 
     def gap(self) -> FloatArray:
-        """Return for every component how far the maximum can lie above the objective."""
+        """Return a bound on the gap between the maximum and the objective, for every component."""
         return np.full(self.part.n_components, np.inf)
 
     def error_bound(self, threads: int) -> FloatArray:
-        """Return for every component a bound on the 2-norm of the marginals' error.
+        """Return a bound on the 2-norm of the error of the marginals, for every component.
 
         Parameters
         ----------
@@ -143,44 +149,57 @@ class SolvedGraph(abc.ABC):
         return np.full(self.part.n_components, np.inf)
 
     def assignment_bound(self) -> FloatArray:
-        """Return for every component what no assignment of its variables scores more than."""
+        """Return an upper bound on the score of any assignment, for every component."""
         return np.full(self.part.n_components, np.inf)
 
     def contradictions(self) -> dict[int, list[tuple[int, int]]]:
-        """Return (bucket, row) of factors that contradict, for each infeasible component."""
+        """Return the (bucket, row) pairs of contradicting factors of each infeasible component."""
         return {}
 
     def trace(self) -> FloatArray | None:
-        """Return the (n_iterations, 2, n_components) residuals, if they were asked for and kept."""
+        """Return the (n_iterations, 2, n_components) residuals; None if they were not kept."""
         return None
 
     def end(self) -> WarmStart | None:
-        """Return where the solve ended, for another one to start from."""
+        """Return the end of the solve as a warm start, or None."""
         return None
 
 
 class Engine(abc.ABC):
-    """Solves graphs. Plugins offer engines by the hook ``lpsmap_engines``.
+    """Solves graphs. Plugins provide engines by the hook ``lpsmap_engines``.
 
-    An engine is made without arguments, and keeps nothing from one solve to the next.
+    An engine is constructed without arguments, and keeps no state between solves.
     """
 
     name: ClassVar[str]
-    """What the engine is known by, such as ``"compiled"``."""
+    """Name of the engine, such as ``"compiled"``."""
     backend: ClassVar[type[Backend]] = NumpyBackend
     """The library whose arrays `solve` takes for scores, and its solved graphs for vectors.
 
-    Marginals, additionals and products come back in arrays of it, on the device of the scores. A
-    graph in NumPy has them converted; an adapter with arrays of this library hands on its own.
+    Marginals, additionals and products are arrays of this library, on the device of the scores. For
+    graphs in NumPy they are converted; an adapter of the same library passes its arrays unchanged.
     """
     keeps_scores: ClassVar[bool] = True
-    """Whether a solved graph may read `eta_v` again, which is a copy then."""
+    """Whether a solved graph may read `eta_v` later. If so, `solve` gets a copy of it."""
     needs_no_start: ClassVar[bool] = False
-    """Whether it gets its components even where there is a warm start, from which core's engine
-    goes on otherwise, unless this engine solves the whole part."""
+    """Whether the engine gets its components even if there is a warm start. Otherwise core's engine
+    continues from the warm start, unless this engine solves the whole part."""
 
     def refuses(self, part: Part, options: Options) -> str | None:
-        """Return in a sentence why it cannot solve a whole part with these options, if so."""
+        """Return a sentence that says why the engine cannot solve a part with these options.
+
+        Parameters
+        ----------
+        part
+            The part.
+        options
+            Limits and settings of the solve.
+
+        Returns
+        -------
+        str or None
+            None if the engine can solve it.
+        """
         return None
 
     def serves(self, part: Part) -> BoolArray | None:
@@ -193,7 +212,7 @@ class Engine(abc.ABC):
     def prefers(self, part: Part, options: Options) -> BoolArray | None:
         """Return for each component whether ``engine="auto"`` should give it to this engine first.
 
-        Core's engine goes on with what it leaves unfinished. `refuses` is not asked.
+        Core's engine continues unfinished components. `refuses` is not called.
 
         Parameters
         ----------
@@ -205,7 +224,7 @@ class Engine(abc.ABC):
         Returns
         -------
         BoolArray or None
-            None for no component. This must be quick, since every solve asks.
+            None for no component. This must be fast, because every solve calls it.
         """
         return None
 
@@ -228,11 +247,11 @@ class Engine(abc.ABC):
         eta
             Scores of its variables, finite or ``-inf``.
         eta_v
-            Scores of the additionals of all buckets, likewise.
+            Scores of the additionals of all buckets, finite or ``-inf``.
         skip
-            Components to leave out, whose scores mean nothing.
+            Components to skip; their scores are arbitrary.
         options
             Limits and settings.
         warm
-            Where to start from.
+            The starting point; None to start from zero.
         """

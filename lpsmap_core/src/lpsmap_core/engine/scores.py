@@ -1,4 +1,4 @@
-"""The scores of a part as the loop takes them, and what follows from their size, in one pass."""
+"""The scores of a part in the form that the loop takes, and the settings that they determine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.problem import LoopProblem, problem_at
 from lpsmap_core.engine.step_size import first_step_size
-from lpsmap_core.local.forced import FORBIDDEN
+from lpsmap_core.local.finite_scores import FORBIDDEN_MULTIPLE
 from lpsmap_core.model.unused import MAGNITUDE, largest_magnitude
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray
 from lpsmap_jit.compile import leaf
@@ -17,7 +17,7 @@ from lpsmap_jit.compile import leaf
 __all__ = ["EVERYWHERE", "RESIDUAL_ROUNDING", "set_scores"]
 
 EVERYWHERE = np.empty(0, dtype=np.bool_)
-"""Chooses all components."""
+"""Selects all components."""
 
 RESIDUAL_ROUNDING = 1e-14
 """Dual residuals below this multiple of a component's largest score are rounding."""
@@ -26,9 +26,9 @@ RESIDUAL_ROUNDING = 1e-14
 def set_scores(
     handle: Any, chosen: BoolArray, eta: FloatArray, eta_v: FloatArray, options: Options
 ) -> float:
-    """Write the scores of chosen components, and set their progress back to the beginning.
+    """Write the scores of some components, and reset their progress.
 
-    Means, duals and faces stay as they are, for the loop to go on from.
+    Means, duals and faces are kept as the starting point of the loop.
 
     Parameters
     ----------
@@ -37,16 +37,16 @@ def set_scores(
     chosen
         (n_components,) the components, or `EVERYWHERE`.
     eta, eta_v
-        Scores of the part's variables and additionals. Those of ``-inf`` are set apart: the
-        variables' in ``iterate.score``, the additionals' in ``extras.barred``. So are scores of
-        ``inf``, of variables that have to be on.
+        Scores of the part's variables and additionals. Infinite scores are stored separately:
+        ``-inf`` and ``inf`` of variables, which are forced on then, in ``iterate.score``, and
+        ``-inf`` of additionals in ``extras.barred``.
     options
-        Settings, of which the first step size may be one.
+        Settings; they may include the first step size.
 
     Returns
     -------
     float
-        The largest magnitude, at least 1; infinite if something is set apart.
+        The largest magnitude, at least 1; infinite if any score is.
     """
     fixed = np.nan if options.step_size is None else options.step_size
     largest: float = _set_scores(handle, chosen, eta, eta_v, fixed)
@@ -57,7 +57,7 @@ def set_scores(
 def _set_scores(
     handle: Any, chosen: BoolArray, eta: FloatArray, eta_v: FloatArray, step_size: float
 ) -> float:
-    """Do what `set_scores` does; a step size that is not a number is to be chosen."""
+    """Compute `set_scores`; a `step_size` of NaN stands for the default."""
     problem = problem_at(handle)
     progress, first = problem.progress, problem.blocks.first_variable
     largest = 1.0
@@ -84,7 +84,7 @@ def _set_scores(
 def _set_variables(first: int, scores: FloatArray, problem: LoopProblem) -> tuple[float, float]:
     """Write the scores of a component's variables.
 
-    Returns the largest magnitude, and that of the finite ones, both at least 1.
+    Returns the largest magnitude and the largest finite magnitude, both at least 1.
     """
     last = first + len(scores)
     score, eta = problem.iterate.score[first:last], problem.iterate.eta[first:last]
@@ -101,7 +101,7 @@ def _set_variables(first: int, scores: FloatArray, problem: LoopProblem) -> tupl
 def _set_additionals(chosen: BoolArray, eta_v: FloatArray, problem: LoopProblem) -> float:
     """Write the scores of additionals; return the largest magnitude.
 
-    Forbidden ones have scores so low that no other scores make up for them.
+    Forbidden additionals get scores so low that no other scores outweigh them.
     """
     blocks, extras, rounding = problem.blocks, problem.extras, problem.progress.rounding
     offsets, largest = blocks.additional_offsets, 1.0
@@ -119,7 +119,7 @@ def _set_additionals(chosen: BoolArray, eta_v: FloatArray, problem: LoopProblem)
         c, lo, hi = blocks.component[f], offsets[f], offsets[f + 1]
         if len(chosen) == 0 or chosen[c]:
             if largest == np.inf:
-                forbidden = -FORBIDDEN * rounding[c] / RESIDUAL_ROUNDING
+                forbidden = -FORBIDDEN_MULTIPLE * rounding[c] / RESIDUAL_ROUNDING
                 _forbid(extras.eta[lo:hi], forbidden, extras.barred[lo:hi])
             if twice:
                 _copy(extras.eta[lo:hi], extras.scaled[lo:hi])
@@ -128,7 +128,7 @@ def _set_additionals(chosen: BoolArray, eta_v: FloatArray, problem: LoopProblem)
 
 @leaf
 def _largest_finite(scores: FloatArray) -> float:
-    """Return the largest magnitude of some finite numbers among others, 0 for none."""
+    """Return the largest finite magnitude, 0 without finite numbers."""
     most = 0.0
     for score in scores:
         if abs(score) < np.inf:
@@ -138,7 +138,7 @@ def _largest_finite(scores: FloatArray) -> float:
 
 @leaf
 def _forbid(scores: FloatArray, forbidden: float, barred: ByteArray) -> None:
-    """Write another score in place of ``-inf``, and note where that is."""
+    """Replace scores of ``-inf`` by `forbidden`, and mark them in `barred`."""
     for i in range(np.uint64(len(scores))):
         barred[i] = scores[i] == -np.inf
         scores[i] = forbidden if scores[i] == -np.inf else scores[i]
@@ -146,7 +146,7 @@ def _forbid(scores: FloatArray, forbidden: float, barred: ByteArray) -> None:
 
 @leaf
 def _copy(source: FloatArray, target: FloatArray) -> float:
-    """Copy some numbers; return the `largest_magnitude` of them."""
+    """Copy some numbers; return their `largest_magnitude`."""
     bits, copies, most = source.view(np.int64), target.view(np.int64), np.int64(0)
     for i in range(np.uint64(len(source))):
         copies[i] = bits[i]

@@ -1,4 +1,4 @@
-"""Some components: their numbers, their variables, their factors of every bucket."""
+"""Selections of components: their numbers, their variables and their factors by bucket."""
 
 from __future__ import annotations
 
@@ -14,27 +14,31 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import kernel, leaf
 
 __all__ = [
+    "POLL_PERIOD",
     "Selection",
-    "copy_alone",
-    "copy_back_alone",
-    "count_together",
+    "adopt_local_solutions",
+    "batch_length",
+    "gather_direct",
     "gather_from_links",
     "keep_chosen",
     "multiply_locally",
+    "scatter_direct",
     "scatter_to_links",
     "select_components",
     "solve_locally",
     "subtract_gathered",
-    "take_over",
 ]
 
 
-MOST_TOGETHER = 1_000
-"""Variables of single factors that are solved together: so few that all stays in the cache."""
+MOST_BATCHED = 1_000
+"""Limit of the variables in a batch of direct components, so that their data stay in the cache."""
+
+POLL_PERIOD = 1_000
+"""Variables of small components between two polls for interrupts and deadlines."""
 
 
 class Selection(NamedTuple):
-    """Components and what belongs to them; factors of bucket b are ``rows[first[b]:last[b]]``."""
+    """Some components; their factors of bucket b are ``rows[first[b]:last[b]]``."""
 
     components: IntArray
     variables: npt.NDArray[np.uint64]
@@ -44,11 +48,11 @@ class Selection(NamedTuple):
 
 
 @leaf
-def count_together(components: IntArray, i: int, problem: LoopProblem) -> int:
-    """Return how many components are worked on together, from the i-th of some on.
+def batch_length(components: IntArray, i: int, problem: LoopProblem) -> int:
+    """Return the number of components in the batch that starts with the i-th of `components`.
 
-    One, unless it is a single factor: small neighbours that are such, too, come along, since what a
-    component costs beside its solver is more than small factors take.
+    A direct component is batched with its small direct neighbours, because the overhead of a
+    component exceeds the time of a small factor. Every other component is a batch of its own.
     """
     first_variable, iterations = problem.blocks.first_variable, problem.progress.iterations
     first, n = components[i], 1
@@ -58,7 +62,7 @@ def count_together(components: IntArray, i: int, problem: LoopProblem) -> int:
         and problem.direct[first]
         and problem.direct[first + n]
         and iterations[first + n] == iterations[first]
-        and first_variable[first + n + 1] - first_variable[first] <= MOST_TOGETHER
+        and first_variable[first + n + 1] - first_variable[first] <= MOST_BATCHED
     ):
         n += 1
     return n
@@ -119,7 +123,7 @@ def solve_locally(
 ) -> bool:
     """Solve the local problems at the current local scores; false if Python code raised.
 
-    Notes which components have a factor that ran out of iterations.
+    Marks the components with a factor that ran out of iterations.
     """
     blocks, iterate, extras = problem.blocks, problem.iterate, problem.extras
     unsolved = problem.progress.unsolved
@@ -157,7 +161,7 @@ def multiply_locally(
     outputs: FloatArray,
     outputs_v: FloatArray,
 ) -> None:
-    """Write the products of the local Jacobians with numbers on links and on additionals."""
+    """Write the products of the local Jacobians with numbers on links and additionals."""
     for b in range(len(selection.first)):
         rows = selection.rows[selection.first[b] : selection.last[b]]
         if len(rows) > 0:
@@ -201,12 +205,13 @@ def gather_from_links(
 
 
 @leaf
-def copy_alone(
+def scatter_direct(
     selection: Selection, problem: LoopProblem, x: FloatArray, one: float, out: FloatArray
 ) -> None:
-    """Write the copies of x on the links of components of one factor; ``one - x`` if negated.
+    """Write the copies of x on the links of direct components; ``one - x`` for negated slots.
 
-    There each variable has one copy, on the same scale: `scatter_to_links` for a `one` of 0.
+    There each variable has one copy, on the same scale. For a `one` of 0 this is
+    `scatter_to_links`.
     """
     links, begin = problem.links, problem.blocks.first_variable
     order, negated = links.order, links.negated
@@ -219,10 +224,13 @@ def copy_alone(
 
 
 @leaf
-def copy_back_alone(
+def gather_direct(
     selection: Selection, problem: LoopProblem, values: FloatArray, one: float, out: FloatArray
 ) -> None:
-    """Write from the links of such components to their variables, the inverse of `copy_alone`."""
+    """Write values on the links of direct components to their variables.
+
+    This is the inverse of `scatter_direct`.
+    """
     links, begin = problem.links, problem.blocks.first_variable
     order, negated = links.order, links.negated
     for c in selection.components:
@@ -234,23 +242,23 @@ def copy_back_alone(
 
 
 @leaf
-def take_over(selection: Selection, problem: LoopProblem) -> None:
-    """Let the means of components of one factor be its solution."""
+def adopt_local_solutions(selection: Selection, problem: LoopProblem) -> None:
+    """Set the means of direct components to their local solutions."""
     iterate, progress, begin = problem.iterate, problem.progress, problem.blocks.first_variable
-    copy_back_alone(selection, problem, iterate.z, 1.0, iterate.u)
+    gather_direct(selection, problem, iterate.z, 1.0, iterate.u)
     n_decided = 0
     for c in selection.components:
         first, last = begin[c], begin[c + 1]
         progress.primal_residual[c] = 0.0 if _are_finite(iterate.u[first:last]) else np.inf
         progress.dual_residual[c] = 0.0
         n_decided += not _are_finite(iterate.score[first:last])
-    if n_decided > 0:  # infinite ones, which the solver was free to change
-        copy_alone(selection, problem, iterate.score, 1.0, iterate.a)
+    if n_decided > 0:  # the solver may have replaced infinite local scores
+        scatter_direct(selection, problem, iterate.score, 1.0, iterate.a)
 
 
 @leaf
 def _are_finite(numbers: FloatArray) -> bool:
-    """Return whether no number is infinite, nor NaN."""
+    """Return whether all numbers are finite."""
     wrong = 0
     for x in numbers:
         wrong += not abs(x) < np.inf

@@ -1,7 +1,8 @@
-"""What local solvers wrote that ask no oracle, looked at when a solve has ended.
+"""Validation of local solutions from solvers without an oracle, at the end of a solve.
 
-Nothing else holds a closed form to the box of its marginals: a wrong one would be a wrong answer
-that counts as solved, and a number that is none would be passed on until the iterations run out.
+No other test enforces that the marginals of a closed form lie in [0, 1]. Without it, a faulty
+closed form would give a wrong result that counts as solved, and a NaN would spread until the
+iterations run out.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from lpsmap_core.engine.magnitudes import LARGEST
+from lpsmap_core.engine.magnitudes import PRECISION_LIMIT
 from lpsmap_core.engine.problem import problem_at
 from lpsmap_core.engine.scores import RESIDUAL_ROUNDING
 from lpsmap_core.engine.state import PartState
@@ -19,23 +20,23 @@ from lpsmap_core.local.protocol import LocalSolver
 from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 
-__all__ = ["refuse_unsound_solutions"]
+__all__ = ["check_local_solutions"]
 
-OUTSIDE = 1e-6
-"""A marginal that is so far outside of [0, 1] is not there by rounding."""
+MARGINAL_TOLERANCE = 1e-6
+"""Distance outside [0, 1] up to which a marginal is explained by rounding."""
 
 
-def refuse_unsound_solutions(state: PartState) -> None:
-    """Hold the latest solutions of such solvers to what all marginals are.
+def check_local_solutions(state: PartState) -> None:
+    """Validate the latest local solutions of solvers without an oracle.
 
     Raises
     ------
     ValueError
-        If one is not finite, or that of a component that has converged is outside of [0, 1].
+        If a marginal is not finite, or lies outside [0, 1] in a component that has converged.
     """
     for b, solver in enumerate(state.solvers):
         if not solver.lists_structures:
-            f = first_unsound(state.handle, b, solver.bucket.offsets, solver.delta)
+            f = first_invalid_solution(state.handle, b, solver.bucket.offsets, solver.delta)
             if f >= 0 and (_has_converged(state, b, f) or _fails_alone(state, b, solver, f)):
                 _refuse(state, b, solver, f)
 
@@ -46,9 +47,9 @@ def _has_converged(state: PartState, b: int, f: int) -> bool:
 
 
 def _fails_alone(state: PartState, b: int, solver: LocalSolver, f: int) -> bool:
-    """Whether a solver has no solution for a factor's own scores, either.
+    """Return whether a solver also fails for the factor's own scores.
 
-    Else what it was asked with in the loop may have been none.
+    Otherwise its inputs in the loop may have been invalid.
     """
     part, problem = state.part, state.problem
     slots, extra = _places(solver, f)
@@ -61,7 +62,7 @@ def _fails_alone(state: PartState, b: int, solver: LocalSolver, f: int) -> bool:
 
 
 def _places(solver: LocalSolver, f: int) -> tuple[slice, slice]:
-    """Return where a factor's slots and additionals are in those of its bucket."""
+    """Return the slices of a factor's slots and additionals in its bucket."""
     slots, extra = solver.bucket.offsets[f : f + 2], solver.bucket.additional_offsets[f : f + 2]
     return slice(*slots.tolist()), slice(*extra.tolist())
 
@@ -79,24 +80,25 @@ def _refuse(state: PartState, b: int, solver: LocalSolver, f: int) -> NoReturn:
 
 
 @leaf
-def first_unsound(handle: Any, b: int, offsets: IntArray, delta: FloatArray) -> int:
-    """Return the first factor of bucket `b` whose local solution is none; -1 without.
+def first_invalid_solution(handle: Any, b: int, offsets: IntArray, delta: FloatArray) -> int:
+    """Return the first factor of bucket `b` with an invalid local solution; -1 without one.
 
-    Components that are infeasible have none; and sums of larger scores can overflow.
+    Skips infeasible components, which have no solution, and components whose scores are so large
+    that sums can overflow.
     """
     problem = problem_at(handle)
     blocks, progress, z, v = problem.blocks, problem.progress, problem.iterate.z, problem.extras.v
     link, factor = blocks.first_link[b], blocks.first_factor[b]
     for f in range(len(offsets) - 1):
         c = blocks.component[factor + f]
-        large = progress.rounding[c] > LARGEST * RESIDUAL_ROUNDING
+        large = progress.rounding[c] > PRECISION_LIMIT * RESIDUAL_ROUNDING
         if progress.iterations[c] == 0 or progress.infeasible[c] or large:
             continue
-        n_wrong, most = 0, OUTSIDE + 0.5 if progress.converged[c] else np.inf
+        n_wrong, most = 0, MARGINAL_TOLERANCE + 0.5 if progress.converged[c] else np.inf
         for i in range(offsets[f], offsets[f + 1]):
             distance = abs(delta[i] * z[link + i] - 0.5)
             n_wrong += not (distance <= most and distance < np.inf)
-        if progress.converged[c]:  # else they need not have been written
+        if progress.converged[c]:  # otherwise they may not be written yet
             for i in range(
                 blocks.additional_offsets[factor + f], blocks.additional_offsets[factor + f + 1]
             ):

@@ -1,4 +1,4 @@
-"""A part's problem and the explicit state of the loop that solves it."""
+"""The state of a solve: the problem of a part, its iterate and its local solvers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lpsmap_jit.compile import leaf
 from lpsmap_jit.memory import Memory
 
 __all__ = [
-    "EXACT",
+    "EXACT_RESIDUAL",
     "PartState",
     "initial_state",
     "scale_additionals",
@@ -27,14 +27,14 @@ __all__ = [
 ]
 
 NO_TRACE = np.empty((0, 2, 0))
-"""What loops get that keep no residuals."""
+"""The trace of loops that keep no residuals."""
 
-JUMP = 2.0
-"""Scores that differ by more than this factor are another problem, for which earlier duals are no
-start. At 3 they took 0.7 to 1.7 times the iterations, at 10 up to 4 times."""
+MOST_RESCALING = 2.0
+"""Factor by which the scale of the scores may differ for earlier duals to be a good start. At a
+factor of 3 they took 0.7 to 1.7 times the iterations, at 10 up to 4 times."""
 
-EXACT = 1e-12
-"""Residuals up to this are rounding; those in units of scores relative to the largest score."""
+EXACT_RESIDUAL = 1e-12
+"""Residuals up to this are rounding; the dual residual is relative to the largest score."""
 
 
 @dataclass
@@ -46,39 +46,39 @@ class PartState:
     """The problem with the iterate."""
     solvers: list[LocalSolver]
     trace: FloatArray
-    """(iterations, 2, n_components) residuals of every iteration if they are to be kept; NaN where
-    a component did not take part.
+    """(iterations, 2, n_components) residuals of every iteration, empty if they are not kept; NaN
+    for iterations that a component skipped.
     """
     largest: float
     """The largest magnitude of the scores, at least 1; infinite if any variable or additional is
-    forbidden, or any variable has to be on."""
+    forbidden, or any variable is forced on."""
     out_of_time: bool = False
     imprecise: BoolArray | None = None
-    """For each component, whether its scores are more than float64 holds; without, none are."""
+    """For each component, whether its scores exceed the precision of float64; None if none do."""
     shrunk: FloatArray | float = 1.0
-    """For each component, how many times the true scores are as large as those that were solved."""
+    """For each component, the ratio of its true scores to the solved ones."""
     withheld: tuple[FloatArray, FloatArray] | None = None
-    """Scores of the variables and additionals that were forbidden though they are finite, else 0;
-    None if there are none."""
+    """Finite scores of variables and additionals that were forbidden, 0 for all others; None
+    without forbidden ones."""
     contradicting: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    """For each component that is infeasible, (bucket, row) of factors that contradict."""
+    """For each infeasible component, the (bucket, row) pairs of contradicting factors."""
     max_time: float | None = None
-    """Limit of the seconds of a product with the Jacobian, as of the solve."""
+    """Time limit of a product with the Jacobian, in seconds, the same as of the solve."""
 
     def __post_init__(self) -> None:
         self.problem, self.handle = self.memory.record, self.memory.handle
         self.solver_table = make_solver_table(self.solvers)
-        self.together = any(solver.vectorised for solver in self.solvers)
-        """Whether any solver serves many rows at once much faster."""
+        self.batched = any(solver.vectorised for solver in self.solvers)
+        """Whether any solver is much faster on many rows at once."""
         self.faces_complete = all(solver.faces_complete for solver in self.solvers)
 
     @property
     def forbids(self) -> bool:
-        """Whether any variable or additional is forbidden, or any variable has to be on."""
+        """Whether any variable or additional is forbidden, or any variable is forced on."""
         return self.largest == np.inf
 
     def raise_errors(self) -> None:
-        """Raise what a factor type's own Python code raised inside a compiled loop."""
+        """Raise the errors of a factor type's Python code inside a compiled loop."""
         for solver in self.solvers:
             solver.raise_error()
 
@@ -103,16 +103,18 @@ class PartState:
 
     @property
     def decided(self) -> FloatArray:
-        """For each variable ``-inf`` where it is forbidden, ``inf`` where it has to be on, or 0."""
+        """For each variable ``-inf`` if it is forbidden, ``inf`` if it is forced on, else 0."""
         score = self.problem.iterate.score
         return np.where(np.isinf(score), score, 0.0)
 
     def exact(self) -> BoolArray:
-        """Return for each component whether it converged with residuals that are rounding."""
+        """Return which components have converged with residuals that are rounding."""
         progress = self.problem.progress
         largest_score = progress.rounding / RESIDUAL_ROUNDING
-        agree = progress.primal_residual <= EXACT
-        return progress.converged & agree & (progress.dual_residual <= EXACT * largest_score)
+        agree = progress.primal_residual <= EXACT_RESIDUAL
+        return (
+            progress.converged & agree & (progress.dual_residual <= EXACT_RESIDUAL * largest_score)
+        )
 
     def all_exact(self) -> bool:
         """Return whether all components are feasible and `exact`."""
@@ -121,10 +123,10 @@ class PartState:
         return bool(_all_exact(*numbers, progress.converged, progress.infeasible))
 
     def slot_scores(self) -> FloatArray:
-        """Return ``eta / delta + lambda`` of every slot, in the slots' own signs.
+        """Return ``eta / delta + lambda`` of every slot, with the sign of the slot.
 
-        The local solutions maximise ``<., z> - q/2 ||z||^2`` for these, where they agree, with q =
-        0 without the quadratic term. The duals of every variable are made to sum to zero exactly.
+        Local solutions that agree maximise ``<., z> - q/2 ||z||^2`` for these scores, with q = 0
+        without the quadratic term. The duals of every variable are shifted to sum to zero exactly.
         Scores of forced slots are infinite.
         """
         part, iterate = self.part, self.problem.iterate
@@ -153,17 +155,17 @@ def initial_state(
     solvers = _solvers(part, barred, options)
     state = PartState(part, memory, solvers, trace, largest, max_time=options.max_time)
     if warm is not None:
-        _set_out_from(warm, part, state.problem)
+        _apply_warm_start(warm, part, state.problem)
         if isinstance(warm.solved, PartState):
-            _start_warm(warm.solved, state.solvers, state.problem)
+            _copy_faces(warm.solved, state.solvers, state.problem)
     return state
 
 
 def _solvers(part: Part, barred: ByteArray | None, options: Options) -> list[LocalSolver]:
-    """Return the buckets' solvers, which know what is forbidden; None for nothing.
+    """Return the solvers of the buckets; `barred` is None if nothing is forbidden.
 
-    Near the solution of LP-MAP few structures matter, and the oracle finds them sooner than a
-    closed form that iterates.
+    Near the solution of LP-MAP few structures matter. The oracle finds them faster than a closed
+    form that iterates.
     """
     limited = options.max_inner_iter is not None or options.quadratic == 0.0
     return [
@@ -178,16 +180,16 @@ def _solvers(part: Part, barred: ByteArray | None, options: Options) -> list[Loc
     ]
 
 
-def _set_out_from(warm: WarmStart, part: Part, problem: LoopProblem) -> None:
-    """Start where the warm start says; single factors need no start.
+def _apply_warm_start(warm: WarmStart, part: Part, problem: LoopProblem) -> None:
+    """Write the means, duals and step sizes of a warm start; direct components need none.
 
-    Components whose scores have become much larger or smaller start from nothing: duals of
-    another size are farther from the solution's than zeros are.
+    If the scores of a component have become much larger or smaller, it starts from zero, which is
+    then closer to the solution than the earlier duals.
     """
     known = warm.known & ~problem.direct
     if warm.first_step_size is not None:
         before, now = warm.first_step_size, problem.progress.first_step_size
-        known &= (now <= JUMP * before) & (before <= JUMP * now)
+        known &= (now <= MOST_RESCALING * before) & (before <= MOST_RESCALING * now)
     of_variable = known[part.component]
     of_link = np.repeat(of_variable, np.diff(part.variable_offsets))
     problem.iterate.u[of_variable] = warm.u[of_variable]
@@ -196,23 +198,23 @@ def _set_out_from(warm: WarmStart, part: Part, problem: LoopProblem) -> None:
     problem.progress.warm[:] = known
 
 
-def _start_warm(old: PartState, solvers: list[LocalSolver], problem: LoopProblem) -> None:
-    """Let solvers start warm, unless other structures are allowed or forbidden than before."""
+def _copy_faces(old: PartState, solvers: list[LocalSolver], problem: LoopProblem) -> None:
+    """Copy the state of earlier solvers if the same entries are forbidden or forced as before."""
     score = problem.iterate.score
     if not np.array_equal(np.where(np.isinf(score), score, 0.0), old.decided):
         return
     if not np.array_equal(problem.extras.barred, old.problem.extras.barred):
         return
     for solver, other in zip(solvers, old.solvers, strict=True):
-        if solver.starts_warm and _allow_the_same(solver.bucket, other.bucket):
+        if solver.starts_warm and _have_same_structures(solver.bucket, other.bucket):
             solver.copy_from(other)
 
 
-def _allow_the_same(bucket: Bucket, other: Bucket) -> bool:
+def _have_same_structures(bucket: Bucket, other: Bucket) -> bool:
     """Return whether factors over the same links are known to have the same structures.
 
-    Kernels see the type's parameters alone. Python's oracles may look at anything else of an
-    instance, so that only the same instances will do.
+    Kernels see only the parameters of the type. Oracles in Python may read other attributes of an
+    instance, so their instances have to be the same.
     """
     mine, theirs = bucket.declarations, other.declarations
     if len(mine) == len(theirs) and all(a is b for a, b in zip(mine, theirs, strict=True)):
@@ -223,9 +225,9 @@ def _allow_the_same(bucket: Bucket, other: Bucket) -> bool:
 
 @leaf
 def scale_additionals(rows: IntArray, b: int, problem: LoopProblem) -> None:
-    """Write the local scores, eta_N / (quadratic + step size), of some factors of a bucket.
+    """Write the local scores eta_N / (quadratic + step size) of some factors of a bucket.
 
-    Where a component is one factor, they are the scores already.
+    In direct components the local scores equal the scores and are written already.
     """
     blocks, extras = problem.blocks, problem.extras
     for row in rows:
@@ -239,7 +241,7 @@ def scale_additionals(rows: IntArray, b: int, problem: LoopProblem) -> None:
 
 
 def sums(owner: IntArray, values: FloatArray, n: int) -> FloatArray:
-    """Return the sums of some values by their owners 0 to n - 1."""
+    """Return the sums of values by owner, for owners 0 to n - 1."""
     return np.bincount(owner, values, minlength=n).astype(np.float64, copy=False)
 
 
@@ -251,18 +253,21 @@ def _all_exact(
     converged: BoolArray,
     infeasible: BoolArray,
 ) -> bool:
-    """Return what `PartState.all_exact` does."""
+    """Compute `PartState.all_exact`."""
     n_exact = 0
     for c in range(len(primal_residual)):
         largest_score = rounding[c] / RESIDUAL_ROUNDING
-        small = primal_residual[c] <= EXACT and dual_residual[c] <= EXACT * largest_score
+        small = (
+            primal_residual[c] <= EXACT_RESIDUAL
+            and dual_residual[c] <= EXACT_RESIDUAL * largest_score
+        )
         n_exact += small and converged[c] and not infeasible[c]
     return n_exact == len(primal_residual)
 
 
 @leaf
 def _means(handle: Any, means: FloatArray) -> None:
-    """Write every variable's mean copy, in units of marginals."""
+    """Write the mean copy of every variable, in units of marginals."""
     problem = problem_at(handle)
     links, z = problem.links, problem.iterate.z
     for v in range(len(means)):

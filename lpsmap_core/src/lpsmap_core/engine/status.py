@@ -11,7 +11,7 @@ class Status(enum.Enum):
     """How the solution of a connected component ended; the value says what to do."""
 
     SOLVED = "Solved exactly: the optimality conditions hold to rounding."
-    CONVERGED = "Converged to tol; Solution.error_bound says how far the values can be off."
+    CONVERGED = "Converged to tol; Solution.error_bound bounds the error of the values."
     ITERATION_LIMIT = (
         "The outer iterations ran out before the residuals fell to tol: raise max_iter, or accept "
         "the residuals in Solution.primal_residual and dual_residual."
@@ -34,8 +34,8 @@ class Status(enum.Enum):
         "forbids: relax one of the factors in Solution.contradictions, or a mask."
     )
     NON_FINITE = (
-        "A score is NaN or +inf: mend the scores. The values of this component are NaN, those of "
-        "other components are not affected."
+        "A score is NaN or +inf: correct the scores. The values of this component are NaN; other "
+        "components are not affected."
     )
 
     @property
@@ -45,4 +45,4 @@ class Status(enum.Enum):
 
 
 OK = (Status.SOLVED, Status.CONVERGED)
-"""Those of components whose values can be relied upon."""
+"""The statuses of components whose values can be relied upon."""

@@ -1,4 +1,4 @@
-"""The step size of a component: what it is first, and how it follows the residuals."""
+"""The step size of a component: its first value, and its balancing by the residuals."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ FIRST_STEP_SIZE = 5.0
 """First step size for scores near zero; it grows with their root mean square."""
 
 FIRST_LINEAR = 0.25
-"""Without the quadratic term, in units of the root mean square."""
+"""First step size without the quadratic term, in units of the root mean square."""
 
 BALANCE_PERIOD = 6
+"""Number of iterations between two adjustments of a step size."""
+
 BALANCE_RATIO, BALANCE_RATIO_ACCELERATED = 10.0, 50.0
+"""Ratio of the residuals from which a step size is adjusted. An adjustment restarts acceleration,
+so the ratio is larger there."""
+
 BALANCE_FACTOR = 2.0
-"""Every so many iterations, a step size changes by the factor if its residuals differ by the ratio.
-That makes what acceleration has found worthless, so that it needs a larger one.
-"""
+"""Factor of an adjustment."""
 
 BALANCE_RATIO_LINEAR = 30.0
-"""Without the quadratic term means stand still for a while, at a vertex, and dual residuals say
-nothing: the step size changes rarely, after periods that double.
-"""
+"""Ratio without the quadratic term. There means stay at a vertex for a while, and dual residuals
+carry no information, so adjustments are rare: their period doubles each time."""
 
 WIDEST_RANGE = 1e4
 """A step size stays within this factor of its first value."""
@@ -42,18 +44,18 @@ WIDEST_RANGE = 1e4
 def first_step_sizes(
     first_variable: IntArray, direct: BoolArray, eta: FloatArray, options: Options
 ) -> FloatArray:
-    """Return a multiple of the scores' scale, as large as the duals have to become.
+    """Return the first step sizes: a multiple of the scale of the scores, like the duals.
 
     Parameters
     ----------
     first_variable
         For each component, its first variable; then the number of variables.
     direct
-        For each component, whether it is solved without the loop: its step size is zero.
+        For each component, whether it is solved without the loop; its step size is then zero.
     eta
         Scores of the variables.
     options
-        Settings, of which the first step size may be one.
+        Settings; they may include the first step size.
     """
     step_size = np.empty(len(direct))
     if options.step_size is not None:
@@ -75,10 +77,10 @@ def _first_step_sizes(
 
 @leaf
 def first_step_size(scores: FloatArray, quadratic: float) -> float:
-    """Return ``first sqrt(quadratic + mean(eta^2))`` of the finite ones of a component's scores.
+    """Return ``first sqrt(quadratic + mean(eta^2))`` over the finite scores of a component.
 
-    Without the quadratic term all that scores are measured by is each other; where all are zero,
-    any step size is right.
+    Without the quadratic term the scale of the scores is relative. If all are zero, any step size
+    is right.
     """
     first = FIRST_STEP_SIZE if quadratic > 0.0 else FIRST_LINEAR
     scale, squares, count = 1.0, 0.0, 0.0
@@ -96,7 +98,7 @@ def first_step_size(scores: FloatArray, quadratic: float) -> float:
 
 @leaf
 def balance_ratio(iteration: int, quadratic: float, accelerated: bool) -> float:
-    """Return by which ratio residuals may differ after an iteration; infinite for any."""
+    """Return the ratio of residuals from which a step size is adjusted; infinite for never."""
     n = iteration // BALANCE_PERIOD
     if n * BALANCE_PERIOD != iteration:
         return np.inf
@@ -109,12 +111,12 @@ def balance_ratio(iteration: int, quadratic: float, accelerated: bool) -> float:
 def balanced_step_size(
     step_size: float, first: float, primal: float, dual: float, ratio: float
 ) -> float:
-    """Return the step size to go on with: another one if the two residuals differ by a ratio.
+    """Return the next step size: it is adjusted if the two residuals differ by a ratio.
 
     Parameters
     ----------
     step_size, first
-        The step size that they were found with, and the first one.
+        The current step size and the first one.
     primal, dual
         The primal and the dual residual.
     ratio

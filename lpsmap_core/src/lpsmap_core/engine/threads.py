@@ -1,4 +1,4 @@
-"""How many threads work, and on what."""
+"""Threads: their number, and the distribution of work among them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["SMALLEST_WORK", "cut", "default_threads", "in_shares"]
 Result = TypeVar("Result")
 
 SMALLEST_WORK = 1_500
-"""Links that take longer to solve than a thread to start."""
+"""Smallest work for a thread, in links: it takes longer to solve than the thread takes to start."""
 
 SMALLEST_SHARE = 500
-"""Links that take longer to solve than it takes to ask for them."""
+"""Smallest share, in links: it takes longer to solve than to fetch."""
 
 
 def default_threads() -> int:
@@ -46,28 +46,28 @@ def default_threads() -> int:
 def in_shares(
     function: Callable[[IntArray], Result], items: IntArray, sizes: IntArray, threads: int
 ) -> list[Result]:
-    """Return what a function returns for shares of some items, which threads take in turn.
+    """Call a function on shares of some items in several threads, and return its results.
 
-    How long a share takes is not known before, so a thread takes the next one when it is done with
-    one. The function should spend its time in compiled code, which holds no lock; where kernels are
-    interpreted, one thread does all. The calling thread is one of them.
+    The time of a share is not known in advance, so each thread takes the next share when it has
+    finished one. The function should spend its time in compiled code, which holds no lock. If
+    kernels are interpreted, one thread does all the work. The calling thread is one of the threads.
 
     Parameters
     ----------
     function
         Called with each share.
     items
-        The items; without any, the function is not called.
+        The items. The function is not called for an empty array.
     sizes
-        For each item, about how much work it is; `SMALLEST_WORK` is worth a thread.
+        For each item, an estimate of its work; `SMALLEST_WORK` is worth a thread.
     threads
         Number of threads that may be used.
 
     Raises
     ------
     BaseException
-        What the function raised, once all threads are done; or what the handler of a signal raised
-        meanwhile, for which all come out of compiled code.
+        The error of the function, once all threads have ended; or the error of a signal handler,
+        on which all threads leave compiled code.
     """
     if not len(items):
         return []
@@ -82,31 +82,31 @@ def in_shares(
 
     def work() -> None:
         try:
-            for share in waiting:  # one iterator for all threads: each share goes to one of them
+            for share in waiting:  # all threads share this iterator: each share goes to one thread
                 results.append(function(share))
         except BaseException as error:
             errors.append(error)
             if not isinstance(error, Exception):
                 halt()
 
-    _together(work, threads)
+    _run_in_threads(work, threads)
     for error in sorted(errors, key=lambda error: isinstance(error, Exception)):
         raise error
     return results
 
 
-def _together(work: Callable[[], None], threads: int) -> None:
-    """Call a function in some threads, of which the calling one is the last; wait for all.
+def _run_in_threads(work: Callable[[], None], threads: int) -> None:
+    """Call a function in some threads, with the calling one as the last, and wait for all.
 
     ``threading.Thread.start`` waits until the thread runs, which takes longer than small shares.
-    Whatever a signal's handler raises, and wherever: the threads write to what the caller holds, so
-    that nothing is raised before all have ended.
+    The threads write to arrays of the caller. If a signal handler raises, at whatever point, its
+    error is therefore raised only after all threads have ended.
     """
-    leader, raised, begun = thread_record(), None, False
+    leader, raised, launched = thread_record(), None, False
     running = [_thread.allocate_lock() for _ in range(threads - 1)]
     started: list[int] = []
 
-    def help_out(own: _thread.LockType) -> None:
+    def assist(own: _thread.LockType) -> None:
         try:
             with Watch(leader=leader):
                 work()
@@ -117,10 +117,10 @@ def _together(work: Callable[[], None], threads: int) -> None:
         lock.acquire()
     while True:
         try:
-            if not begun:
-                begun = True
-                # one call, after which it is known how many were started, even if it is cut short
-                started.extend(map(_thread.start_new_thread, repeat(help_out), zip(running)))
+            if not launched:
+                launched = True
+                # a single call, so that `started` is right even if a signal interrupts it
+                started.extend(map(_thread.start_new_thread, repeat(assist), zip(running)))
                 work()
             for lock in running[: len(started)]:
                 with lock:
@@ -135,11 +135,11 @@ def _together(work: Callable[[], None], threads: int) -> None:
 
 
 def cut(sizes: IntArray, threads: int) -> tuple[IntArray, int]:
-    """Return the bounds of shares of some items, smaller and smaller, and how many threads to use.
+    """Return the bounds of shares of decreasing size, and the number of threads to use.
 
-    Each is what one thread would get of half of what is left, but no less than `SMALLEST_SHARE`
-    while there is as much: so that the threads end at about the same time (Polychronopoulos & Kuck
-    1987). For a single thread there is one.
+    Each share is a thread's part of half the remaining work, but at least `SMALLEST_SHARE`, so that
+    the threads end at about the same time (Polychronopoulos & Kuck 1987). A single thread gets one
+    share.
     """
     n, total = len(sizes), int(sizes.sum()) if threads > 1 else 0
     threads = min(threads, n, total // SMALLEST_WORK)

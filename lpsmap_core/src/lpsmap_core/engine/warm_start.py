@@ -1,4 +1,4 @@
-"""Where a solve starts from: the duals, means, step sizes and active sets of an earlier one."""
+"""Warm starts: the duals, means, step sizes and active sets of an earlier solve."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ __all__ = ["CachedStart", "GraphStart", "WarmStartCache"]
 
 @dataclass(frozen=True)
 class GraphStart:
-    """Where the loop starts in every component of a graph.
+    """The starting point of the loop in every component of a graph.
 
-    See `lpsmap_core.engine.protocol.WarmStart` for a part.
+    `lpsmap_core.engine.protocol.WarmStart` is the same for a part.
 
     Attributes
     ----------
     u
         (n_variables,) scaled means, in the order of the graph.
     duals
-        (n_links,) one per slot, bucket by bucket of the graph's layout.
+        (n_links,) one per slot, in the order of the buckets of the graph's layout.
     step_size, first_step_size
-        (n_components,) step sizes, at the end and at the beginning.
+        (n_components,) last and first step sizes.
     known
         (n_components,) whether there is a start for the component.
     solved
-        What else the engine that ended there keeps, if anything.
+        Further state of the engine that ended there, if any.
     """
 
     u: FloatArray
@@ -46,8 +46,8 @@ class GraphStart:
     solved: object = None
 
     @classmethod
-    def nowhere(cls, layout: Layout) -> GraphStart:
-        """Return a start that knows no component, to be filled in."""
+    def empty(cls, layout: Layout) -> GraphStart:
+        """Return a start without any known component, to be filled in."""
         n_links, n = sum(bucket.n_links for bucket in layout.buckets), layout.n_components
         known = np.zeros(n, dtype=bool)
         step_size, first_step_size = np.zeros((2, n))
@@ -57,8 +57,8 @@ class GraphStart:
 
     @classmethod
     def of_solved(cls, layout: Layout, solved: SolvedGraph) -> GraphStart:
-        """Return where a solve ended; nowhere if its engine does not say."""
-        start, part, end = cls.nowhere(layout), layout.part, solved.end()
+        """Return the end of a solve; empty if its engine does not provide it."""
+        start, part, end = cls.empty(layout), layout.part, solved.end()
         if end is None:
             return start
         start.u[part.variables] = end.u
@@ -70,17 +70,17 @@ class GraphStart:
         return replace(start, solved=end.solved)
 
     def of_part(self, layout: Layout) -> WarmStart:
-        """Return the start in the order of the graph's part that is solved."""
+        """Return the start in the order of the graph's part."""
         duals = self.duals[_links_in_graph(layout)[layout.part.links.order]]
         u = self.u[layout.part.variables]
         return WarmStart(u, duals, self.step_size, self.known, self.first_step_size, self.solved)
 
 
 class WarmStartCache:
-    """Starts of examples that are solved again and again, in other batches and other orders.
+    """Warm starts of examples that are solved repeatedly, in varying batches and orders.
 
-    Keeps, for every example, the duals and means that its latest solve ended with: two numbers a
-    link, at most. In a training loop whose examples have keys::
+    The cache stores the final duals and means of the latest solve of every example, at most two
+    numbers per link. In a training loop whose examples have keys::
 
         cache = WarmStartCache()
         for keys, scores in batches:
@@ -89,52 +89,52 @@ class WarmStartCache:
             graph.add(...)
             graph.solve(warm_start=cache.at(u, keys))
 
-    An example that is not there yet starts from nothing. Results do not depend on the start beyond
+    An example that is not in the cache starts from zero. Results depend on the start only within
     the tolerance of the solve.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[Hashable, int], _Kept] = {}
+        self._starts: dict[tuple[Hashable, int], _ComponentStart] = {}
 
     def __len__(self) -> int:
-        """Number of connected components that are kept."""
-        return len(self._kept)
+        """Number of connected components in the cache."""
+        return len(self._starts)
 
     def at(self, variables: Variables, keys: Sequence[Hashable]) -> CachedStart:
-        """Return what ``solve(warm_start=...)`` reads before a solve, and updates after it.
+        """Return a view of the cache that ``solve(warm_start=...)`` reads and updates.
 
         Parameters
         ----------
         variables
-            Variables whose first axis runs over the examples. Components that contain none of them
-            start from nothing.
+            Variables whose first axis runs over the examples. Components without any of them start
+            from zero.
         keys
-            One for each example.
+            One hashable key for each example.
 
         Raises
         ------
         TypeError
-            If `variables` are not Variables, or the keys are no sequence of hashable values.
+            If `variables` are not Variables, or `keys` is not a sequence of hashable values.
         ValueError
-            If there is not one key for each example.
+            If the number of keys differs from the number of examples.
         """
         if not isinstance(variables, Variables):
             raise TypeError(
                 f"variables: got {kind_of(variables)}; expected Variables whose first axis "
                 "runs over the examples."
             )
-        keys = _checked_keys(keys)
+        keys = _validate_keys(keys)
         n = variables.shape[0] if variables.ndim else 0
         if len(keys) != n:
             raise ValueError(
                 f"keys: got {len(keys)} for variables of shape {variables.shape}; expected one for "
                 "each entry of their first axis."
             )
-        return CachedStart(self._kept, variables, keys)
+        return CachedStart(self._starts, variables, keys)
 
 
-class _Kept(NamedTuple):
-    """The start of one component: its variables', its links', its step sizes."""
+class _ComponentStart(NamedTuple):
+    """The start of one component: of its variables and links, and its step sizes."""
 
     u: FloatArray
     duals: FloatArray
@@ -144,49 +144,49 @@ class _Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class CachedStart:
-    """A cache at the examples of one graph; see `WarmStartCache.at`."""
+    """View of a cache at the examples of one graph; see `WarmStartCache.at`."""
 
-    kept: dict[tuple[Hashable, int], _Kept]
+    starts: dict[tuple[Hashable, int], _ComponentStart]
     variables: Variables
     keys: list[Hashable]
 
     def start_for(self, layout: Layout) -> GraphStart:
-        """Return what is kept of a graph's examples.
+        """Return the cached starts of a graph's examples.
 
         Raises
         ------
         ValueError
-            If an example was of another shape when it was solved before.
+            If an example had another shape in the solve before.
         """
-        start = GraphStart.nowhere(layout)
+        start = GraphStart.empty(layout)
         for c, key, variables, links in self._components(layout):
-            if key not in self.kept:
+            if key not in self.starts:
                 continue
-            kept = self.kept[key]
-            if (len(kept.u), len(kept.duals)) != (len(variables), len(links)):
+            cached = self.starts[key]
+            if (len(cached.u), len(cached.duals)) != (len(variables), len(links)):
                 raise ValueError(
                     f"warm_start: example {key[0]!r} has {len(variables)} variables in "
-                    f"{len(links)} slots of factors, and had {len(kept.u)} in {len(kept.duals)} "
-                    "when it was solved before; expected the same graph for the same key. Give it "
-                    "another key, or use another WarmStartCache."
+                    f"{len(links)} slots of factors, and had {len(cached.u)} in "
+                    f"{len(cached.duals)} in the solve before; expected the same graph for the "
+                    "same key. Give it another key, or use another WarmStartCache."
                 )
-            start.u[variables], start.duals[links] = kept.u, kept.duals
-            start.step_size[c], start.first_step_size[c] = kept.step_size, kept.first_step_size
+            start.u[variables], start.duals[links] = cached.u, cached.duals
+            start.step_size[c], start.first_step_size[c] = cached.step_size, cached.first_step_size
             start.known[c] = True
         return start
 
     def keep(self, layout: Layout, solved: SolvedGraph) -> None:
-        """Keep where the solve of a graph ended."""
+        """Store the end of the solve of a graph."""
         start = GraphStart.of_solved(layout, solved)
         for c, key, variables, links in self._components(layout):
             if start.known[c]:
                 sizes = float(start.step_size[c]), float(start.first_step_size[c])
-                self.kept[key] = _Kept(start.u[variables], start.duals[links], *sizes)
+                self.starts[key] = _ComponentStart(start.u[variables], start.duals[links], *sizes)
 
     def _components(
         self, layout: Layout
     ) -> Iterator[tuple[int, tuple[Hashable, int], IntArray, IntArray]]:
-        """Yield each example's components: number, key, variables, links of the graph."""
+        """Yield the components of the examples: number, key, variables and links of the graph."""
         n = layout.n_components
         example = np.full(layout.n_variables, -1)
         index = self.variables.index
@@ -203,27 +203,27 @@ class CachedStart:
                 yield c, (self.keys[which], number), mine, links[first[c] : first[c + 1]]
 
 
-def _checked_keys(keys: Iterable[Hashable]) -> list[Hashable]:
-    """Return keys as a list; NumPy's and torch's numbers as Python's, which are equal by value."""
+def _validate_keys(keys: Iterable[Hashable]) -> list[Hashable]:
+    """Return the keys as a list; numbers of NumPy and torch become Python's."""
     try:
         found = [key.item() if hasattr(key, "item") else key for key in keys]
         set(found)
     except TypeError as error:
         raise TypeError(
-            f"keys: {error}; expected a sequence of hashable values, such as the numbers of the "
-            "examples in their data set."
+            f"keys: {error}; expected a sequence of hashable values. Use the numbers of the "
+            "examples in their data set, for example."
         ) from error
     return found
 
 
 def _by_owner(owner: IntArray, n: int) -> tuple[IntArray, IntArray]:
-    """Return what sorts entries by owners 0 to n - 1, and where each owner's begin."""
+    """Return the order that sorts entries by owner, and the first entry of owners 0 to n - 1."""
     order = np.argsort(owner, kind="stable")
     return order, np.searchsorted(owner[order], np.arange(n + 1))
 
 
 def _links_in_graph(layout: Layout) -> IntArray:
-    """Return for each link of the part that is solved its place among those of the graph."""
+    """Return the number in the graph of each link of its part."""
     places, first = [np.empty(0, dtype=np.int64)], 0
     mine = {bucket.type: bucket for bucket in layout.part.buckets}
     for bucket in layout.buckets:

@@ -1,1 +1,1 @@
-"""What kernels of factor types are called with, and how they are reached."""
+"""The arguments of kernels of factor types, and their calls by address."""

@@ -1,8 +1,8 @@
-"""How compiled loops call kernels of factor types and of local solvers: by address.
+"""Calls by address: how compiled loops call kernels of factor types and of local solvers.
 
-A whole solve runs inside one compiled loop, which knows neither the factor types nor the arrays of
-their solvers. Each solver hands it the words of a `SolverRecord`, with addresses of kernels and of
-records of the solver's own. Without compilation none of this is used: see
+A whole solve runs inside one compiled loop, which depends neither on the factor types nor on the
+arrays of their solvers. Each solver gives it the words of a `SolverRecord`, with addresses of
+kernels and of the solver's own records. Interpreted kernels do not use this module; see
 `lpsmap_core.local.solvers`.
 """
 
@@ -19,24 +19,24 @@ from lpsmap_jit.by_address import record_at, referred_record, type_of
 from lpsmap_jit.compile import COMPILED
 from lpsmap_jit.native import entry_of
 
-__all__ = ["SolverRecord", "address_of", "later", "reader_of", "signature_of", "solver_at"]
+__all__ = ["SolverRecord", "address_of", "lazy_place", "reader_of", "signature_of", "solver_at"]
 
 
 class SolverRecord(NamedTuple):
-    """What compiled loops know of a solver, whatever it is."""
+    """The record of a solver for compiled loops."""
 
     solve: int
-    """Addresses, or places as `lpsmap_jit.lazy_kernels` has them: of the kernels that serve the
-    bucket."""
+    """Address of the kernel that solves the bucket."""
     jvp: int
+    """Place of the kernel that multiplies with its Jacobians; see `lpsmap_jit.lazy_kernels`."""
     further: IntArray
-    """Those of the kernels beside these, in pairs."""
+    """Places of further kernels, in pairs."""
     call: int
-    """The address of a `Callback`."""
+    """Address of a `Callback`."""
     failed: IntArray
-    """Whether that has raised: one number, which is not zero then."""
+    """One number, which is not zero if the callback has raised."""
     status: IntArray
-    """How each factor's local problem has ended; empty if that is always well."""
+    """Status of each factor's local problem; empty if the solver always succeeds."""
     own: int
     """The addresses of the records that `reader_of` reads, 0 without."""
     sets: int
@@ -47,25 +47,25 @@ solver_at = record_at(SolverRecord)
 
 
 def reader_of(record: type, field: str = "own") -> Any:
-    """Return a function by which kernels read the record that a solver keeps.
+    """Return a function by which kernels read a solver's own record.
 
     Parameters
     ----------
     record
-        The type of what `LocalSolver.own_record` returns.
+        The type that `LocalSolver.own_record` returns.
     field
-        Which record of a `SolverRecord` it is.
+        The field of `SolverRecord` with the address of the record.
 
     Returns
     -------
     function
-        Takes what a solver's kernels get for the solver, and returns its record.
+        Takes the first argument of a solver's kernels and returns the record.
     """
     return referred_record(SolverRecord, field, record)
 
 
 SIGNATURES: dict[str, Any] = {}
-"""Argument types of the kernels that are called by address."""
+"""Argument types of the kernels that are called by address, by kind."""
 
 if COMPILED:
     from lpsmap_jit.numba_names import types
@@ -80,32 +80,32 @@ if COMPILED:
 
 @functools.cache
 def address_of(function: Any, kind: str) -> int:
-    """Return the address of a kernel of some kind; 0 if it is none of numba's.
+    """Return the address of a kernel of some kind; 0 if it is not compiled by numba.
 
     Raises
     ------
     TypeError
-        If a kernel of a factor type does not take what such kernels take.
+        If the kernel has the wrong number of parameters for its kind.
     """
     if not hasattr(function, "overloads"):
         return 0
     return entry_of(function, signature_of(function, kind))
 
 
-def later(function: Any, kind: str) -> int:
-    """Return the place of a kernel of some kind; 0 if it is none of numba's. See `address_of`."""
+def lazy_place(function: Any, kind: str) -> int:
+    """Return the place of a kernel that its first call compiles; see `address_of`."""
     if not hasattr(function, "overloads"):
         return 0
     return lazy_kernels.later(function, kind, signature_of)
 
 
 def signature_of(function: Any, kind: str) -> Any:
-    """Return the types of the arguments of a kernel of some kind.
+    """Return the argument types of a kernel of some kind.
 
     Raises
     ------
     TypeError
-        If a kernel of a factor type does not take what such kernels take.
+        If the kernel has the wrong number of parameters for its kind.
     """
     signature = SIGNATURES[kind]
     taken = inspect.signature(function.py_func).parameters
@@ -118,8 +118,7 @@ def signature_of(function: Any, kind: str) -> Any:
         records = ", ".join(record.__name__ for record in KERNELS[kind])
         raise TypeError(
             f"{kind} {function.py_func.__qualname__}: takes {len(taken)} arguments; expected "
-            f"{len(signature)}: the rows, then the records {records}. Until version 1 of the "
-            "plugin API kernels took single arrays: see 'From version 1 to 2' in "
-            "docs/how-to/kernels.md."
+            f"{len(signature)}: the rows, then the records {records}. In version 1 of the plugin "
+            "API kernels took single arrays: see 'From version 1 to 2' in docs/how-to/kernels.md."
         )
     return signature

@@ -1,14 +1,14 @@
-"""The records of flat arrays that kernels of factor types are called with.
+"""The records of flat arrays that kernels of factor types take as arguments.
 
-All factors of a type lie side by side in flat arrays. A kernel gets the numbers of the factors to
-serve, and three records: what these factors are, what is asked, and where the answer goes::
+The factors of a type lie side by side in flat arrays. A kernel gets the numbers of the factors to
+solve and three records, of the factors, of the inputs and of the outputs::
 
     map_kernel(rows, factors: Factors, scores: Scores, structures: Structures)
     projection_kernel(rows, factors: Factors, scores: LocalScores, solution: LocalSolution)
     jvp_kernel(rows, factors: Factors, direction: Direction, product: Product)
 
-The fields here are the only list of what a kernel is called with: the signatures by which compiled
-loops call kernels are made from it, and so is how solvers pack and unpack their arrays.
+These fields are the only list of a kernel's arguments. The signatures by which compiled loops call
+kernels are made from it, and solvers pack and unpack their arrays by it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ __all__ = [
     "KERNELS",
     "LOWER",
     "TIED",
+    "TIGHT",
     "UPPER",
     "Direction",
     "Factors",
@@ -43,10 +44,13 @@ __all__ = [
 
 
 FREE, LOWER, UPPER, TIED = 0, 1, 2, 3
-"""Face codes of a slot. `LOWER` and `UPPER` say that it is at a bound, exactly, and stays there.
-Every other code is of a slot that may move, and its meaning the type's own: `FREE` and `TIED` are
-names for two, which types use where some slots move by themselves and others together; more
-groups have codes from 4 on."""
+"""Face codes of a slot. `LOWER` and `UPPER` mean that it is exactly at a bound and stays there. A
+`FREE` slot moves independently. `TIED` slots move together, with equal marginals, and so do further
+groups with codes from 4 on. A type with its own Jacobian may define all codes but the bounds."""
+
+TIGHT = 1
+"""The branch of a factor whose free slots satisfy a constraint on a weighted sum of marginals with
+equality; 0 without. A type with its own Jacobian may define other branches."""
 
 
 class Factors(NamedTuple):
@@ -58,13 +62,15 @@ class Factors(NamedTuple):
         (F + 1,) factor r has the slots ``offsets[r]`` to ``offsets[r + 1]``; their number is
         its arity.
     additional_offsets
-        (F + 1,) likewise for its additionals.
+        (F + 1,) factor r has the additionals ``additional_offsets[r]`` to ``additional_offsets[r +
+        1]``.
     parameters
-        (F, P) the ``row_parameters``, one column each, in their order.
+        (F, P) what `Factor.per_factor` and `Factor.counts` registered, in the order of their
+        registration: a column each, or as many as there are numbers in the shape.
     link_parameter
-        The number of every slot; of length 0 if the type has no ``link_parameter``.
+        What `Factor.per_link` registered, a number for every slot; else of length 0.
     integers
-        The ``integer_parameter`` of all declarations; of length 0 if the type has none.
+        What `Factor.integers` registered in all declarations, flat; else of length 0.
     integer_ranges
         (F, 2) factor r has ``integers[integer_ranges[r, 0] : integer_ranges[r, 1]]``, which it
         may share with others.
@@ -79,7 +85,7 @@ class Factors(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """What a MAP oracle is asked with.
+    """Inputs of a MAP oracle.
 
     Attributes
     ----------
@@ -95,19 +101,19 @@ class Scores(NamedTuple):
 
 
 class Structures(NamedTuple):
-    """Where a MAP oracle writes the best structures, as sparse vectors.
+    """Outputs of a MAP oracle: the best structures as sparse vectors.
 
     Attributes
     ----------
     start
-        (F,) where factor r may write in ``entry`` and ``value``; to be read only.
+        (F,) first position of factor r in ``entry`` and ``value``; read only.
     entry
-        Which of the vertex's numbers are not zero: k for the factor's k-th slot, arity + j for
-        its j-th additional.
+        Positions of the nonzeros of the vertex: k for the factor's k-th slot, arity + j for its
+        j-th additional.
     value
-        These nonzeros, 1 or a count.
+        Values of the nonzeros, 1 or a count.
     size
-        (F,) how many.
+        (F,) numbers of nonzeros.
     """
 
     start: IntArray
@@ -117,7 +123,7 @@ class Structures(NamedTuple):
 
 
 class LocalScores(NamedTuple):
-    """What local problems are: ``min 1/2 ||z - a||^2 - <eta_v, v>``.
+    """Inputs of local problems ``min 1/2 ||z - a||^2 - <eta_v, v>``.
 
     Attributes
     ----------
@@ -145,9 +151,10 @@ class LocalSolution(NamedTuple):
     v
         Marginals of the additionals.
     face
-        One per slot: `LOWER` at 0, `UPPER` at ``1 / delta``; any other code is the type's own.
+        One per slot: `LOWER` at 0, `UPPER` at ``1 / delta``, else `FREE`, `TIED` or a type's own.
     branch
-        (F,) the type's own: what its Jacobian wants to know, such as which case holds.
+        (F,) `TIGHT` or 0, or the type's own: further state that its Jacobian needs, such as the
+        case that holds.
     """
 
     z: FloatArray
@@ -157,16 +164,14 @@ class LocalSolution(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """What products with local Jacobians are asked with: solutions, and vectors.
+    """Inputs of products with local Jacobians: solutions and vectors.
 
     Attributes
     ----------
     delta
         Square roots of the degrees, one per slot.
-    face
-        What the projection wrote last.
-    branch
-        Likewise.
+    face, branch
+        The latest output of the projection.
     d_u, d_v
         The vector: one number per slot, and one per additional.
     """
@@ -179,7 +184,7 @@ class Direction(NamedTuple):
 
 
 class Product(NamedTuple):
-    """Where products with local Jacobians go, those of ``(z, v)`` in ``(a, eta_v)``.
+    """Outputs of products with local Jacobians, those of ``(z, v)`` in ``(a, eta_v)``.
 
     Attributes
     ----------
@@ -198,14 +203,14 @@ KERNELS: dict[str, tuple[type, type, type]] = {
     "projection_kernel": (Factors, LocalScores, LocalSolution),
     "jvp_kernel": (Factors, Direction, Product),
 }
-"""The records that each kernel of a factor type takes, after the numbers of its rows."""
+"""The records that each kernel of a factor type takes after the numbers of the factors."""
 
 
 @leaf
 def largest_arity(rows: IntArray, offsets: IntArray) -> int:
-    """Return the number of slots of the largest of the factors `rows`, 0 for none.
+    """Return the largest number of slots of the factors `rows`, 0 without factors.
 
-    With ``factors.additional_offsets`` for `offsets`, the largest number of additionals.
+    With ``factors.additional_offsets`` for `offsets`, this is the largest number of additionals.
     """
     largest = 0
     for r in rows:

@@ -1,1 +1,1 @@
-"""How declarations lie in flat arrays: links, buckets, components."""
+"""The layout of declarations in flat arrays: links, buckets and components."""

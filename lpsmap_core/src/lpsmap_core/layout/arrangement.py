@@ -1,4 +1,4 @@
-"""Compiled passes that lay out a graph: components, where factors lie, links by variable."""
+"""Compiled passes that lay out a graph: components, blocks of factors, links by variable."""
 
 from __future__ import annotations
 
@@ -11,59 +11,62 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray, IntTable
 from lpsmap_jit.compile import kernel, leaf
 from lpsmap_jit.memory import Memory, hold
 
-__all__ = ["Arrangement", "Blocks", "Links", "Table", "arrange", "tabulate"]
+__all__ = ["Arrangement", "Blocks", "FactorTable", "Links", "arrange", "tabulate"]
 
 
 class Links(NamedTuple):
-    """A part's structure as the kernels read it.
+    """The links of a part, for kernels.
 
-    Links have two orders: that of the factors' slots, bucket by bucket, and that of the variables.
+    Links have two orders: the order of the factors' slots, bucket by bucket, and the order of the
+    variables.
     """
 
     offsets: npt.NDArray[np.uint64]
     """The links of variable v are ``offsets[v]:offsets[v + 1]`` in the order of the variables."""
     order: npt.NDArray[np.uint32]
-    """For each link in the order of the variables, its place in the other order."""
+    """For each link in the order of the variables, its number in the order of the factors."""
     component: IntArray
+    """For each variable, its component."""
     root_degree: FloatArray
     """For each variable, the square root of its degree."""
     negated: BoolArray
-    """In the order of the variables."""
+    """For each link in the order of the variables, whether its slot is negated."""
 
 
 class Blocks(NamedTuple):
-    """Where buckets and components lie in the flat arrays."""
+    """The positions of buckets and components in the flat arrays."""
 
     first_link: IntArray
-    """For each bucket, its first link; then the number of links. Likewise for its additionals and
-    its factors."""
+    """For each bucket, its first link; then the number of links."""
     first_additional: IntArray
+    """For each bucket, its first additional; then the number of additionals."""
     first_factor: IntArray
+    """For each bucket, its first factor; then the number of factors."""
     component: IntArray
     """For each factor of all buckets, its component."""
     additional_offsets: IntArray
     """For each factor of all buckets, its first additional; then their number."""
     first_row: IntTable
-    """(components + 1, buckets) first factor, counted in the bucket, of every component."""
+    """(components + 1, buckets) first factor of every component, counted within the bucket."""
     first_variable: IntArray
     """For each component, its first variable; then the number of variables."""
     counting: IntArray
-    """The numbers 0, 1, 2, ...: consecutive components or factors are slices of it."""
+    """The numbers 0, 1, 2, ...; slices of it are consecutive components or factors."""
     variable_counting: npt.NDArray[np.uint64]
-    """The same numbers, unsigned: numba then leaves out its tests for negative indices, which
-    weigh in the loops over variables and links."""
+    """The same numbers as unsigned integers. For these numba omits its tests for negative indices,
+    which take noticeable time in the loops over variables and links."""
 
 
 # -------------------------------------------------------------------- components
 
 
-class Table(NamedTuple):
-    """What is found in one pass over all factors, in the order of the buckets."""
+class FactorTable(NamedTuple):
+    """The results of one pass over all factors, in the order of the buckets."""
 
     starts: IntArray
-    """(3, buckets + 1) every bucket's first factor, link and additional; then their numbers."""
+    """(3, buckets + 1) first factor, link and additional of every bucket; then their numbers."""
     declaration: IntArray
-    """As in `Bucket`, one bucket after the other, as are the next three."""
+    """As in `Bucket`, for one bucket after the other, like the next three fields."""
     row: IntArray
     offsets: IntArray
     additional_offsets: IntArray
@@ -73,19 +76,19 @@ class Table(NamedTuple):
     """For each variable, its component; -1 for a variable in no factor."""
     n_components: int
     in_order: bool
-    """Whether variables and factors are in the order of their components, and none is in none."""
+    """Whether variables and factors are in the order of their components, and each has one."""
 
 
 def tabulate(
     n_variables: int, numbers: list[tuple[int, int, int]], slots: IntArray, variable: IntArray
-) -> Table:
+) -> FactorTable:
     """Tabulate the factors of some declarations.
 
-    For each declaration, `numbers` are its position in its bucket, its factors, and the additionals
-    of each; `slots` are the declarations' offsets, one after the other.
+    For each declaration, `numbers` holds its position in its bucket, its number of factors, and the
+    number of additionals of each factor. `slots` holds the offsets of all declarations.
 
-    The arrays are made here and filled by a kernel: numba makes those that a kernel returns by
-    calling Python, and crashes if the handler of a signal raises in there.
+    The arrays are allocated here and filled by a kernel. To return an array from a kernel, numba
+    calls Python, and it crashes if a signal handler raises there.
     """
     n_factors = sum(count for _, count, _ in numbers)
     n_buckets = sum(position == 0 for position, _, _ in numbers)
@@ -95,7 +98,7 @@ def tabulate(
     arrays = starts, declaration, row, offsets, additional_offsets, of_factor, component
     declared = np.array(numbers, dtype=np.int64).reshape(-1, 3)
     n_components, in_order = _tabulate(declared, slots, variable, *arrays)
-    return Table(*arrays, n_components, in_order)
+    return FactorTable(*arrays, n_components, in_order)
 
 
 @kernel
@@ -111,7 +114,7 @@ def _tabulate(
     of_factor: IntArray,
     component: IntArray,
 ) -> tuple[int, bool]:
-    """Fill the arrays of a `Table`; return its other two fields."""
+    """Fill the arrays of a `FactorTable`; return its last two fields."""
     b, f, link, additional, slot = -1, 0, 0, 0, 0
     for position, count, n_additionals in numbers:
         if position == 0:
@@ -156,15 +159,15 @@ def _join(parent: IntArray, variables: IntArray) -> None:
 
 @kernel
 def _label(parent: IntArray, variable: IntArray) -> tuple[int, bool]:
-    """Turn parents into components in the order of first variables; -1 if in no factor.
+    """Replace parents by components, numbered by first variable; -1 for a variable in no factor.
 
-    Returns their number, and whether the variables are in their order.
+    Returns the number of components, and whether the variables are in their order.
     """
     covered = np.zeros(len(parent), dtype=np.bool_)
     for v in variable:
         covered[v] = True
     for v in range(len(parent)):
-        parent[v] = parent[parent[v]]  # parents are smaller, hence roots by now
+        parent[v] = parent[parent[v]]  # parents are smaller, so they are roots already
     n, in_order, last = 0, True, 0
     for v in range(len(parent)):
         if not covered[v]:
@@ -187,11 +190,11 @@ def _label_factors(
     component: IntArray,
     of_factor: IntArray,
 ) -> bool:
-    """Write the factors' components; return whether every bucket's factors are in their order."""
+    """Write the components of the factors; return whether each bucket is in their order."""
     in_order = True
     for b in range(starts.shape[1] - 1):
         begin, end, link = starts[0, b], starts[0, b + 1], starts[1, b]
-        in_order &= begin < end  # a bucket of no factors is not to be solved
+        in_order &= begin < end  # empty buckets are left out of the part
         last = 0
         for f in range(begin, end):
             lo, hi = offsets[f + b], offsets[f + b + 1]
@@ -201,7 +204,7 @@ def _label_factors(
     return in_order
 
 
-# -------------------------------------------------------------------- what is to be solved
+# -------------------------------------------------------------------- the part to solve
 
 
 class Arrangement(NamedTuple):
@@ -213,7 +216,7 @@ class Arrangement(NamedTuple):
     sizes: IntArray
     direct: BoolArray
     records: tuple[Memory[Links], Memory[Blocks]]
-    """The links and the blocks as kernels are handed them."""
+    """The links and the blocks in the form that kernels take."""
 
 
 def arrange(
@@ -225,10 +228,10 @@ def arrange(
     negated: BoolArray,
     n_components: int,
 ) -> Arrangement:
-    """Arrange what is to be solved.
+    """Arrange the part to solve.
 
-    `starts` and `bucket_offsets`, those of the additionals, are as in `Table`, but of the buckets
-    that are to be solved. The arrays are made here, for the reason that `tabulate` gives.
+    `starts` and `bucket_offsets`, the offsets of the additionals, are as in `FactorTable`, for the
+    buckets of the part. The arrays are allocated here for the same reason as in `tabulate`.
     """
     n_variables, n_links, n_factors = len(component), len(link_variable), len(of_factor)
     counting = np.arange(max(n_variables, n_components, n_factors))
@@ -268,7 +271,7 @@ def _fill_sizes(
     sizes: IntArray,
     direct: BoolArray,
 ) -> None:
-    """Write the root degrees by link, the components' sizes, and which are a single factor."""
+    """Write the root degrees by link, the sizes of components, and which of them are direct."""
     for link in range(len(link_variable)):
         delta[link] = links.root_degree[link_variable[link]]
     for c in range(len(sizes)):
@@ -288,14 +291,14 @@ def _fill_links(
     offsets: IntArray,
     links: Links,
 ) -> None:
-    """Write the links of the variables; `offsets` are theirs, signed."""
+    """Write the links of the variables; `offsets` is ``links.offsets`` as signed integers."""
     n_variables = len(component)
     for v in link_variable:
         offsets[v + 1] += 1
     for v in range(n_variables):
         links.root_degree[v] = np.sqrt(np.float64(offsets[v + 1]))
         offsets[v + 1] += offsets[v]
-    for link in range(len(link_variable)):  # offsets[v] runs from v's first link to its last
+    for link in range(len(link_variable)):  # offsets[v] advances from v's first link to its end
         v = link_variable[link]
         links.order[offsets[v]], links.negated[offsets[v]] = link, negated[link]
         offsets[v] += 1
@@ -312,7 +315,7 @@ def _fill_blocks(
     bucket_offsets: IntArray,
     blocks: Blocks,
 ) -> None:
-    """Write where buckets and components lie; the other arguments are those of `arrange`."""
+    """Write the positions of buckets and components; see `arrange` for the other arguments."""
     additional_offsets, first_row = blocks.additional_offsets, blocks.first_row
     n_components = len(blocks.first_variable) - 1
     for b in range(starts.shape[1] - 1):

@@ -1,4 +1,4 @@
-"""Many copies of one component as a part of their own, to be solved side by side."""
+"""A part of many copies of one component, which are solved side by side."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["copies_of"]
 
 
 def copies_of(part: Part, component: int, n_copies: int) -> Part:
-    """Return a part of which every component is a copy of one component of a part.
+    """Return a part whose components are all copies of one component of a part.
 
     Its variables are those of the component, in their order, copy after copy.
 
@@ -22,9 +22,9 @@ def copies_of(part: Part, component: int, n_copies: int) -> Part:
     part
         The part.
     component
-        Which of its components.
+        Number of the component in the part.
     n_copies
-        How many.
+        Number of copies.
     """
     first, end = (int(v) for v in part.first_variable[component : component + 2])
     n_variables = end - first

@@ -1,4 +1,4 @@
-"""Components whose factors all bound how many of their variables are on."""
+"""Components whose factors all bound the number of their variables that are on."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["Counts", "count_bounds", "find_counts", "no_counts"]
 
 
 class Counts(NamedTuple):
-    """What the factors of some components bound, for kernels.
+    """The bounds on counts of a part's components, for kernels.
 
-    Factors of a component are numbered from 0: first those of the bucket that has most factors,
-    which seldom share variables with each other, so that equations with all of them stay sparse.
+    The factors of a component are numbered from 0. Those of the largest bucket come first: they
+    seldom share variables with each other, so equations with all factors stay sparse.
     """
 
     covered: BoolArray
@@ -32,17 +32,19 @@ class Counts(NamedTuple):
     first: IntArray
     """(components + 1,) component c has the entries ``first[c]:first[c + 1]`` of the next four."""
     begin: IntArray
+    """First link of a factor."""
     end: IntArray
-    """Between which links a factor's lie."""
+    """End of the links of a factor."""
     low: FloatArray
+    """Lower bound on the sum of a factor's variables, in which negated variables count -1."""
     high: FloatArray
-    """Bounds on the sum of a factor's variables, of which the negated ones count -1."""
+    """Upper bound on the same sum."""
     number: npt.NDArray[np.uint32]
     """For each link, in the order of the variables, its factor's number in the component."""
     variable: IntArray
     """For each link, in the order of the factors, its variable."""
     negated: BoolArray
-    """Likewise, whether its slot is negated."""
+    """For each link, in the order of the factors, whether its slot is negated."""
 
 
 def find_counts(
@@ -54,7 +56,7 @@ def find_counts(
     negated: BoolArray,
     direct: BoolArray,
 ) -> Memory[Counts]:
-    """Return what the factors of a part's components bound, from its buckets and other fields."""
+    """Return the bounds on counts of a part's components, from its buckets and other fields."""
     covered, n = ~direct, len(blocks.component)
     of_all, first_link = np.zeros((2, n)), np.empty(n, dtype=np.int64)
     for b, found in enumerate(bounds):
@@ -77,9 +79,9 @@ def find_counts(
 def count_bounds(
     declarations: Sequence[Factor], declaration: IntArray, row: IntArray
 ) -> FloatTable | None:
-    """Return the least and the most slots of a bucket's factors that are on, a (2, F) array.
+    """Return the bounds on the number of slots that are on in each factor, a (2, F) array.
 
-    None unless that is all that the linear constraints of its type ask for.
+    It is None unless these bounds are the only linear constraints of the type.
 
     Parameters
     ----------
@@ -98,7 +100,7 @@ def count_bounds(
 
 @functools.lru_cache(maxsize=8)
 def no_counts(n_components: int) -> Memory[Counts]:
-    """Return that no component is covered, which is the same for all graphs."""
+    """Return the counts of a part without covered components, which all these parts share."""
     integers, floats = np.empty(0, np.int64), np.empty(0)
     by_link = np.empty(0, np.uint32), integers, np.empty(0, np.bool_)
     none = np.zeros(n_components, np.bool_)
@@ -114,7 +116,7 @@ def _fill(
     links: Links,
     counts: Counts,
 ) -> None:
-    """Fill the arrays of `Counts`; bounds are in the order of the factors."""
+    """Fill the arrays of `Counts`; `bounds` are in the order of the factors."""
     first, n_links, i = counts.first, len(counts.variable), 0
     number = np.empty(n_links, dtype=np.uint32)  # in the order of the factors
     for c in range(len(counts.covered)):

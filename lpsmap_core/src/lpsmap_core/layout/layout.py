@@ -1,8 +1,8 @@
-"""From declarations to flat arrays: links, buckets by factor type, components.
+"""The layout of a graph in flat arrays: links, buckets by factor type, components.
 
-A *link* is a (factor slot, variable) pair. The links of all factors of a type are contiguous, which
-makes a *bucket*; buckets lie one after the other. A *part* is a union of connected components that
-one thread solves with arrays of its own.
+A *link* is a (factor slot, variable) pair. The links of all factors of a type are contiguous and
+make a *bucket*; buckets follow each other. A *part* is a union of connected components with arrays
+of its own.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lpsmap_core.kernels.records import Factors
-from lpsmap_core.layout.arrangement import Arrangement, Blocks, Links, Table, arrange
+from lpsmap_core.layout.arrangement import Arrangement, Blocks, FactorTable, Links, arrange
 from lpsmap_core.layout.counts import Counts, count_bounds, find_counts, no_counts
-from lpsmap_core.layout.layout_cache import arranged
-from lpsmap_core.layout.ragged import concatenated, offsets_of, ranges
+from lpsmap_core.layout.layout_cache import cached_arrangement
+from lpsmap_core.layout.parameters import integers, link_parameter, row_parameters
+from lpsmap_core.layout.ragged import concatenate_rows, offsets_of, ranges
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import check_overrides
+from lpsmap_core.model.slots import slot_values
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.memory import Memory
 
@@ -28,7 +30,6 @@ __all__ = ["Bucket", "Layout", "Part", "build_layout"]
 Derived = TypeVar("Derived")
 
 _NO_FLOATS = np.empty(0)
-_NO_INTEGERS = np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,12 @@ class Bucket:
     row: IntArray
     """For each factor, its number within that declaration."""
     factors: Factors
-    """What kernels are told of them."""
+    """The record of the factors for kernels."""
     variable: IntArray
-    """For each slot, its variable, by its id in the graph if of a `Layout`, else in the `Part`."""
+    """For each slot, its variable, by its id in the `Layout` or `Part` that holds the bucket."""
     negated: BoolArray
     component: IntArray
-    """For each factor, its component, numbered likewise; -1 for a factor of no variables."""
+    """For each factor, its component; -1 for a factor of no variables."""
 
     @property
     def offsets(self) -> IntArray:
@@ -56,7 +57,7 @@ class Bucket:
 
     @property
     def additional_offsets(self) -> IntArray:
-        """Likewise for its additionals."""
+        """The same for additionals."""
         return self.factors.additional_offsets
 
     @property
@@ -75,26 +76,26 @@ class Bucket:
         return int(self.additional_offsets[-1])
 
     def select(self, rows: IntArray) -> Bucket:
-        """Return the bucket of some of the factors, `rows`."""
+        """Return the bucket of the factors `rows`."""
         slots = ranges(self.offsets, rows)
         return Bucket(
             type=self.type,
             declarations=self.declarations,
             declaration=self.declaration[rows],
             row=self.row[rows],
-            factors=_chosen(self.factors, rows, slots),
+            factors=_select_factors(self.factors, rows, slots),
             variable=self.variable[slots],
             negated=self.negated[slots],
             component=self.component[rows],
         )
 
     def count_bounds(self) -> FloatTable | None:
-        """Return how many slots of each factor are on, at least and at most, if that is all."""
+        """Return the bounds on counts of each factor; see `count_bounds`."""
         return count_bounds(self.declarations, self.declaration, self.row)
 
     @functools.cached_property
     def is_declaration(self) -> bool:
-        """Whether the bucket is one declaration, its factors in their order."""
+        """Whether the bucket is one declaration with its factors in order."""
         return (
             len(self.declarations) == 1
             and self.n_factors == self.declarations[0].n_factors
@@ -102,7 +103,7 @@ class Bucket:
         )
 
     def scores(self, additionals: Sequence[FloatArray]) -> FloatArray:
-        """Return the scores of the bucket's additionals, flat; always a copy.
+        """Return the scores of the bucket's additionals as a new flat array.
 
         Parameters
         ----------
@@ -121,10 +122,10 @@ class Bucket:
         return scores
 
     def split(self, values: FloatArray) -> list[FloatArray]:
-        """Return flat numbers of the bucket's additionals as arrays of its declarations.
+        """Split flat numbers on the bucket's additionals by declaration.
 
-        Each is (n_factors, n_additionals), zero for factors that are not in the bucket; it can be a
-        view of `values`.
+        Each array is (n_factors, n_additionals), zero for factors that are not in the bucket; it
+        can be a view of `values`.
         """
         if self.n_additionals and self.is_declaration:
             return [values.reshape(self.n_factors, self.declarations[0].n_additionals)]
@@ -139,13 +140,13 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Part:
-    """All that factors cover, self-contained, with ids of its own for the variables.
+    """The variables that factors cover, and their factors, with its own ids for the variables.
 
     Its variables, and the factors of each of its buckets, are in the order of their components.
 
-    ``negated`` is the one place where negation happens: a slot's local score is ``sign * a +
-    shift`` and its local solution maps back in the same way (Niculae & Martins 2020, Proposition 7:
-    ``flip(x) = 1 / delta - x``).
+    Negation is handled by ``negated`` alone: the local score of a slot is ``sign * a + shift``, and
+    its local solution maps back in the same way (Niculae & Martins 2020, Proposition 7: ``flip(x) =
+    1 / delta - x``).
     """
 
     buckets: list[Bucket]
@@ -154,9 +155,9 @@ class Part:
     variables: IntArray
     """For each variable of the part, its id in the graph."""
     whole: bool
-    """Whether these are all of the graph's variables in the graph's order."""
+    """Whether the part has all variables of the graph, in the graph's order."""
     link_variable: IntArray
-    """For each link, its variable; in the order of the factors' slots, as are the next two."""
+    """For each link, its variable; in the order of the factors' slots, like the next two."""
     delta: FloatArray
     """For each link, the square root of its variable's degree."""
     negated: BoolArray
@@ -165,7 +166,7 @@ class Part:
     direct: BoolArray
     """For each component, whether it is one factor of distinct variables, solved without ADMM."""
     records: tuple[Memory[Links], Memory[Blocks]]
-    """`links` and `blocks` as kernels are handed them."""
+    """`links` and `blocks` in the form that kernels take."""
 
     @functools.cached_property
     def counts(self) -> Memory[Counts]:
@@ -178,7 +179,7 @@ class Part:
         return find_counts(bounds, offsets, self.blocks, *links, self.direct)
 
     def derived(self, make: Callable[[Part], Derived]) -> Derived:
-        """Return what the function `make` makes of the part, whose arrays do not change; once."""
+        """Return ``make(self)``, computed once; the arrays of a part do not change."""
         if make not in self._derived:
             self._derived[make] = make(self)
         found: Derived = self._derived[make]
@@ -219,21 +220,21 @@ class Part:
         return len(self.direct)
 
     def of_graph(self, numbers: FloatArray) -> FloatArray:
-        """Return the numbers of the part's variables from those of the graph's, a copy."""
+        """Return a copy of the numbers of the part's variables, from those of the graph."""
         return numbers.copy() if self.whole else numbers[self.variables]
 
     def links_of(self, b: int) -> slice:
-        """Return where bucket `b` lies in arrays of links."""
+        """Return the slice of bucket `b` in arrays of links."""
         return slice(*self.blocks.first_link[b : b + 2])
 
     def additionals_of(self, b: int) -> slice:
-        """Return where bucket `b` lies in arrays of additionals."""
+        """Return the slice of bucket `b` in arrays of additionals."""
         return slice(*self.blocks.first_additional[b : b + 2])
 
     def by_declaration(self, values: FloatArray, factors: Sequence[Factor]) -> list[FloatArray]:
-        """Return numbers on all additionals as an (n_factors, n_additionals) array a declaration.
+        """Split numbers on all additionals into (n_factors, n_additionals) arrays by declaration.
 
-        They can be views of `values`.
+        The arrays can be views of `values`.
         """
         if not values.size:
             return [np.zeros((factor.n_factors, factor.n_additionals)) for factor in factors]
@@ -249,9 +250,9 @@ class Part:
     def by_bucket(
         self, arrays: Sequence[FloatArray], factors: Sequence[Factor], own: bool = True
     ) -> FloatArray:
-        """Return `arrays`, an (n_factors, n_additionals) one a declaration, as flat numbers.
+        """Return flat numbers on all additionals from (n_factors, n_additionals) arrays.
 
-        A copy, unless they need not be the caller's `own`.
+        There is one array per declaration. The result is a copy unless `own` is false.
         """
         if not self.blocks.first_additional[-1]:
             return _NO_FLOATS
@@ -274,7 +275,7 @@ class Part:
 
     @property
     def first_variable(self) -> IntArray:
-        """For each component, its first variable; then their number."""
+        """For each component, its first variable; then the number of variables."""
         return self.blocks.first_variable
 
     @property
@@ -294,23 +295,23 @@ class Part:
 
     @property
     def variable_offsets(self) -> IntArray:
-        """For each variable, where its links begin in `Links.order`; then their number."""
+        """For each variable, its first link in `Links.order`; then the number of links."""
         return self.links.offsets.view(np.int64)
 
     @property
     def sign(self) -> FloatArray:
-        """For each link, -1 where its slot is negated, else 1."""
+        """For each link, -1 if its slot is negated, else 1."""
         return np.where(self.negated, -1.0, 1.0)
 
     @property
     def shift(self) -> FloatArray:
-        """For each link, 1 / delta where its slot is negated, else 0."""
+        """For each link, 1 / delta if its slot is negated, else 0."""
         return np.where(self.negated, 1.0 / self.delta, 0.0)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A whole graph: its buckets, its components, and the part of it that is to be solved."""
+    """A whole graph: its buckets, its components and the part to solve."""
 
     n_variables: int
     n_components: int
@@ -320,7 +321,7 @@ class Layout:
     part: Part
 
     def like(self, other: Layout) -> bool:
-        """Whether the graph differs from an `other` in nothing but scores and parameters."""
+        """Return whether the graph differs from an `other` only in scores and parameters."""
         if self is other:
             return True
         if self.n_variables != other.n_variables or len(self.buckets) != len(other.buckets):
@@ -351,10 +352,12 @@ def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
     numbers = [
         (i, d.n_factors, d.n_additionals) for some in by_type.values() for i, d in enumerate(some)
     ]
-    variable = concatenated([d.links(d.variables.index) for d in declarations], np.int64)
-    negated = concatenated([d.links(d.variables.negated) for d in declarations], np.bool_)
-    slots = concatenated([d.offsets for d in declarations], np.int64)
-    table, arrangement = arranged(n_variables, numbers, slots, variable, negated)
+    variable = concatenate_rows([slot_values(d, d.variables.index) for d in declarations], np.int64)
+    negated = concatenate_rows(
+        [slot_values(d, d.variables.negated) for d in declarations], np.bool_
+    )
+    slots = concatenate_rows([d.offsets for d in declarations], np.int64)
+    table, arrangement = cached_arrangement(n_variables, numbers, slots, variable, negated)
     buckets = [
         _bucket(b, some, table, variable, negated) for b, some in enumerate(by_type.values())
     ]
@@ -366,7 +369,7 @@ def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
 
 
 def _bucket(
-    b: int, declarations: list[Factor], table: Table, variable: IntArray, negated: BoolArray
+    b: int, declarations: list[Factor], table: FactorTable, variable: IntArray, negated: BoolArray
 ) -> Bucket:
     """Return the bucket of a type's declarations."""
     factor_type = type(declarations[0])
@@ -382,9 +385,9 @@ def _bucket(
         factors=Factors(
             table.offsets[offsets],
             table.additional_offsets[offsets],
-            _row_parameters(factor_type.row_parameters, declarations, end - begin),
-            _link_parameter(factor_type.link_parameter, declarations),
-            *_integers(declarations),
+            row_parameters(declarations, end - begin),
+            link_parameter(declarations),
+            *integers(declarations),
         ),
         variable=variable[links],
         negated=negated[links],
@@ -392,36 +395,8 @@ def _bucket(
     )
 
 
-def _row_parameters(names: Sequence[str], declarations: list[Factor], n: int) -> FloatArray:
-    parameters = np.empty((n, len(names)))
-    for i, name in enumerate(names):
-        column = parameters[:, i]
-        np.concatenate([getattr(d, name) for d in declarations], out=column, casting="unsafe")
-    return parameters
-
-
-def _link_parameter(name: str | None, declarations: list[Factor]) -> FloatArray:
-    if name is None:
-        return _NO_FLOATS
-    return np.concatenate([d.links(getattr(d, name)) for d in declarations]).astype(np.float64)
-
-
-def _integers(declarations: list[Factor]) -> tuple[IntArray, IntArray]:
-    """Return all integers of some declarations, and between which of them each factor's lie."""
-    arrays, ranges, begin = [], [], 0
-    for d in declarations:
-        different, which = d.kernel_integers()
-        if not len(different):
-            continue
-        ends = begin + np.cumsum([array.size for array in different], dtype=np.int64)
-        ranges.append(np.stack([np.append(begin, ends[:-1]), ends], axis=1)[which])
-        arrays += [array.reshape(-1) for array in different]
-        begin = int(ends[-1])
-    return (concatenated(arrays, np.int64), np.concatenate(ranges)) if ranges else _NO_INTEGERS
-
-
-def _chosen(factors: Factors, rows: IntArray, slots: IntArray) -> Factors:
-    """Return the record of some factors, whose slots are given; what they share stays shared."""
+def _select_factors(factors: Factors, rows: IntArray, slots: IntArray) -> Factors:
+    """Return the record of some factors with some slots; shared integers stay shared."""
     per_link, between = factors.link_parameter, factors.integer_ranges
     return Factors(
         offsets_of(np.diff(factors.offsets)[rows]),
@@ -433,12 +408,12 @@ def _chosen(factors: Factors, rows: IntArray, slots: IntArray) -> Factors:
     )
 
 
-# -------------------------------------------------------------------- what is to be solved
+# -------------------------------------------------------------------- the part to solve
 
 
 def _part(
     buckets: list[Bucket],
-    table: Table,
+    table: FactorTable,
     arrangement: Arrangement | None,
     variable: IntArray,
     negated: BoolArray,
@@ -451,14 +426,14 @@ def _part(
         position[variables] = np.arange(len(variables))
         component = component[variables]
         buckets = [_in_order_of_components(b) for b in map(_covering, buckets) if b.n_factors]
-        variable = concatenated([position[b.variable] for b in buckets], np.int64)
-        negated = concatenated([b.negated for b in buckets], np.bool_)
-        of_factor = concatenated([b.component for b in buckets], np.int64)
-        additional_offsets = concatenated([b.additional_offsets for b in buckets], np.int64)
+        variable = concatenate_rows([position[b.variable] for b in buckets], np.int64)
+        negated = concatenate_rows([b.negated for b in buckets], np.bool_)
+        of_factor = concatenate_rows([b.component for b in buckets], np.int64)
+        additional_offsets = concatenate_rows([b.additional_offsets for b in buckets], np.int64)
         counts = [[b.n_factors, b.n_links, b.n_additionals] for b in buckets]
         starts = np.array([[0, 0, 0], *counts]).cumsum(axis=0).T.copy()
         buckets = [
-            replace(b, variable=variable[lo:hi])  # a view: graphs of millions of links are many
+            replace(b, variable=variable[lo:hi])  # a view saves memory in large graphs
             for b, lo, hi in zip(buckets, starts[1, :-1], starts[1, 1:], strict=True)
         ]
         arrangement = arrange(
@@ -494,7 +469,7 @@ def _in_order_of_components(bucket: Bucket) -> Bucket:
 
 
 def _stable_order(numbers: IntArray) -> IntArray | slice:
-    """Return what sorts some numbers; everything as it is if they are sorted."""
+    """Return the stable order of some numbers; a full slice if they are sorted."""
     if (numbers[1:] >= numbers[:-1]).all():
         return slice(None)
     return np.argsort(numbers, kind="stable")

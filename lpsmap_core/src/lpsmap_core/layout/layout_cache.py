@@ -1,6 +1,6 @@
 """A cache of layouts: training lays out the same graph at every step.
 
-Everything in it is immutable, and found by the value of what it was made from. It is the only state
+Entries are immutable, and are looked up by the value of their inputs. The cache is the only state
 of the layout that outlives a graph.
 """
 
@@ -10,59 +10,60 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.layout.arrangement import Arrangement, Table, arrange, tabulate
+from lpsmap_core.layout.arrangement import Arrangement, FactorTable, arrange, tabulate
 from lpsmap_jit.arrays import BoolArray, IntArray
 
-__all__ = ["arranged"]
+__all__ = ["cached_arrangement"]
 
 MOST_GRAPHS = 4
-"""Entries: those of training and of validation, and of last smaller batches."""
+"""Number of entries: for training and validation, each with a smaller last batch."""
 
-MOST_LINKS = 1 << 19
-"""Links of all entries, each some hundred bytes: larger graphs are not cached."""
+MOST_CACHED_LINKS = 1 << 19
+"""Limit of the links of all entries, at about a hundred bytes each; larger graphs are not cached.
+"""
 
 Numbers = list[tuple[int, int, int]]
 
 
 class _Entry(NamedTuple):
-    """The declarations of a graph, and what was found of them."""
+    """The declarations of a graph and their layout."""
 
     n_variables: int
     numbers: Numbers
     slots: IntArray
     variable: IntArray
     negated: BoolArray
-    table: Table
+    table: FactorTable
     arrangement: Arrangement | None
 
 
 _entries: list[_Entry] = []
-"""The latest first. The list is replaced as a whole, so that threads need no lock."""
+"""The latest entry comes first. The list is replaced as a whole, so threads need no lock."""
 
 
-def arranged(
+def cached_arrangement(
     n_variables: int, numbers: Numbers, slots: IntArray, variable: IntArray, negated: BoolArray
-) -> tuple[Table, Arrangement | None]:
-    """Tabulate some declarations, and arrange what is to be solved.
+) -> tuple[FactorTable, Arrangement | None]:
+    """Tabulate some declarations and arrange the part to solve, or return them from the cache.
 
-    A comparison with the entries takes a tenth of the time, since it reads links in their order.
-    Other graphs may share the result, which must not be written to.
+    A lookup takes a tenth of the time, because it reads links in their order. Graphs may share the
+    result, which must not be modified.
 
     Parameters
     ----------
     n_variables, numbers, slots, variable
-        As of `tabulate`.
+        As for `tabulate`.
     negated
         For each link, whether its slot is negated.
 
     Returns
     -------
     table
-        See `Table`.
+        See `FactorTable`.
     arrangement
-        None if the table is not in order, so that the links have to be sorted first.
+        None if the table is not in order; the links then have to be sorted first.
     """
-    global _entries  # noqa: PLW0603 - one assignment, see there
+    global _entries  # noqa: PLW0603 - a single assignment, see `_entries`
     for entry in _entries:
         if (
             (n_variables, numbers) == (entry.n_variables, entry.numbers)
@@ -82,13 +83,13 @@ def arranged(
             negated,
             table.n_components,
         )
-    if len(variable) <= MOST_LINKS:
+    if len(variable) <= MOST_CACHED_LINKS:
         entry = _Entry(n_variables, numbers, slots, variable, negated, table, arrangement)
-        _entries = _that_fit([entry, *_entries[: MOST_GRAPHS - 1]])
+        _entries = _within_limit([entry, *_entries[: MOST_GRAPHS - 1]])
     return table, arrangement
 
 
-def _that_fit(entries: list[_Entry]) -> list[_Entry]:
-    """Return the first entries that have no more than `MOST_LINKS` together."""
+def _within_limit(entries: list[_Entry]) -> list[_Entry]:
+    """Return the first entries that have at most `MOST_CACHED_LINKS` links together."""
     ends = np.cumsum([len(entry.variable) for entry in entries])
-    return entries[: np.searchsorted(ends, MOST_LINKS, side="right")]
+    return entries[: np.searchsorted(ends, MOST_CACHED_LINKS, side="right")]

@@ -1,4 +1,4 @@
-"""Rows of different lengths, one after the other."""
+"""Rows of different lengths in one flat array."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import numpy.typing as npt
 
 from lpsmap_jit.arrays import IntArray
 
-__all__ = ["concatenated", "offsets_of", "ranges"]
+__all__ = ["concatenate_rows", "offsets_of", "ranges"]
 
 
-def concatenated(arrays: list[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return rows behind each other; of no rows an empty array of the type."""
+def concatenate_rows(arrays: list[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Concatenate rows; without rows, return an empty array of the type."""
     if len(arrays) == 1:
-        # writable, as the others are: to numba arrays that are not are of another type
+        # numba has another type for arrays that are not writable
         return np.require(arrays[0], requirements=["C", "W"])
     return np.concatenate(arrays) if arrays else np.empty(0, dtype=dtype)
 
 
 def offsets_of(counts: IntArray) -> IntArray:
-    """Return where rows begin that have `counts` entries each, and where the last one ends."""
+    """Return the offsets of rows with `counts` entries each, including the end of the last row."""
     offsets = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
     return offsets
 
 
 def ranges(offsets: IntArray, rows: IntArray) -> IntArray:
-    """Return the positions of the entries of some `rows`, which begin at `offsets`, row by row."""
+    """Return the positions of all entries of `rows`, row by row; rows begin at `offsets`."""
     starts, counts = offsets[rows], np.diff(offsets)[rows]
     target = offsets_of(counts)
     return np.repeat(starts - target[:-1], counts) + np.arange(target[-1])

@@ -1,1 +1,1 @@
-"""One factor's problem: closed forms, and the active set."""
+"""Local problems, of one factor each: closed forms and the active set."""

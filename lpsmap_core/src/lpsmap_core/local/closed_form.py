@@ -1,4 +1,4 @@
-"""Closed forms of a bucket's local problems: compiled kernels, and code on arrays."""
+"""Closed forms of a bucket's local problems: compiled kernels and array-API code."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.entries import address_of, later, reader_of
+from lpsmap_core.kernels.entries import address_of, lazy_place, reader_of
 from lpsmap_core.kernels.records import Direction, Factors, LocalScores, LocalSolution, Product
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.layout.ragged import ranges
-from lpsmap_core.local.forced import decide_rows
+from lpsmap_core.local.finite_scores import make_rows_finite
 from lpsmap_core.local.protocol import LocalSolver, SolverDescription
 from lpsmap_core.model.factor import Factor
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
@@ -27,11 +27,12 @@ _NOTHING = np.empty(0)
 
 
 class _FormRecord(NamedTuple):
-    """What compiled loops know of a closed form."""
+    """The record of a closed form for compiled loops."""
 
     project: int
+    """Address of the projection kernel."""
     multiply: int
-    """The address of the one kernel, and the place of the other."""
+    """Place of the kernel of its Jacobian."""
     factors: Factors
     delta: FloatArray
     face: ByteArray
@@ -44,7 +45,7 @@ _form_at = reader_of(_FormRecord)
 
 
 class _ClosedForm(LocalSolver):
-    """What the two kinds of closed form share: their faces."""
+    """Base of the two kinds of closed form, which holds their faces."""
 
     def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
         self.face = np.zeros(bucket.n_links, dtype=np.int8)
@@ -66,18 +67,18 @@ class CompiledForm(_ClosedForm):
 
     @classmethod
     def describe(cls, factor_type: type[Factor]) -> SolverDescription:
-        """Return what `FactorGraph.plan` says of it."""
+        """Return the description in `FactorGraph.plan`."""
         project = factor_type.projection_kernel
         assert project is not None
         name = "closed form, compiled" if hasattr(project, "overloads") else "closed form, Python"
         return SolverDescription(name, project, "kernels for whole buckets")
 
     def own_record(self) -> _FormRecord | None:
-        """Return what compiled loops need to know; None if the type's kernels are not compiled."""
+        """Return the record for compiled loops; None if the type's kernels are not compiled."""
         if interprets():
             return None
         project = address_of(self._project, "projection_kernel")
-        multiply = later(self._multiply, "jvp_kernel")
+        multiply = lazy_place(self._multiply, "jvp_kernel")
         if not (project and multiply):
             return None
         self.vectorised = False
@@ -85,7 +86,7 @@ class CompiledForm(_ClosedForm):
         return _FormRecord(project, multiply, factors, *faces, int(self.forbids), self.barred)
 
     def _pairs(self) -> tuple[tuple[Any, Any], ...]:
-        if self.own is None:
+        if self._own is None:
             return super()._pairs()
         return ((_solve_closed_form, _multiply_closed_form),)
 
@@ -107,13 +108,13 @@ class CompiledForm(_ClosedForm):
     def jvp(
         self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
     ) -> None:
-        """Multiply the local Jacobians of `rows`, likewise."""
+        """Multiply the local Jacobians of `rows`; see `LocalSolver`."""
         direction = Direction(self.delta, self.face, self.branch, d_u, d_v)
         self._multiply(rows, self.bucket.factors, direction, Product(out_u, out_v))
 
 
 class ArrayForm(_ClosedForm):
-    """A closed form in array-API code, called once for every arity in the bucket."""
+    """A closed form in array-API code, called once for each arity in the bucket."""
 
     function = "solve_sparsemap"
 
@@ -124,7 +125,7 @@ class ArrayForm(_ClosedForm):
 
     @classmethod
     def describe(cls, factor_type: type[Factor]) -> SolverDescription:
-        """Return what `FactorGraph.plan` says of it."""
+        """Return the description in `FactorGraph.plan`."""
         function = factor_type.solve_sparsemap
         return SolverDescription("closed form, array code", function, "array code, no kernels")
 
@@ -150,7 +151,7 @@ class ArrayForm(_ClosedForm):
     def jvp(
         self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
     ) -> None:
-        """Multiply the local Jacobians of `rows`, likewise."""
+        """Multiply the local Jacobians of `rows`; see `LocalSolver`."""
         for group, slots, extra in self._groups(rows):
             face = LocalSolution(_NOTHING, _NOTHING, self.face[slots], self.branch[group])
             out_u[slots], out_v[extra] = self.bucket.type.jvp(
@@ -176,9 +177,9 @@ class ArrayForm(_ClosedForm):
 def _check_shapes(
     bucket: Bucket, solution: Any, of_slots: tuple[int, ...], of_additionals: tuple[int, ...]
 ) -> None:
-    """Raise unless array code returned a solution whose arrays have the shapes of what it solves.
+    """Raise unless array code returned a solution whose arrays have the shapes of its inputs.
 
-    Others would be broadcast.
+    NumPy would broadcast other shapes.
     """
     name = f"{bucket.type.__name__}.solve_sparsemap"
     if not isinstance(solution, LocalSolution):
@@ -191,8 +192,8 @@ def _check_shapes(
         array = getattr(solution, field)
         if np.shape(array) != shape:
             raise ValueError(
-                f"{name} returned {field} of shape {np.shape(array)}; expected {shape}: a row for "
-                "each factor."
+                f"{name} returned {field} of shape {np.shape(array)}; expected {shape}: one row "
+                "for each factor."
             )
 
 
@@ -212,7 +213,7 @@ def _solve_closed_form(
     form = _form_at(solver)
     factors = by_value(form.factors)
     if form.forbids != 0:
-        decide_rows(rows, factors, a, eta_v, form.barred)
+        make_rows_finite(rows, factors, a, eta_v, form.barred)
     scores, solution = (
         LocalScores(a, form.delta, eta_v),
         LocalSolution(z, v, form.face, form.branch),

@@ -1,4 +1,4 @@
-"""The best structures of many factors at once, dense."""
+"""The best structures of many factors at once, as dense arrays."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 
 from lpsmap_core.kernels.records import Scores, Structures
 from lpsmap_core.layout.layout import Bucket
-from lpsmap_core.local.active.answers import (
+from lpsmap_core.local.active.oracle_results import (
     PythonOracles,
-    ask_kernel,
-    room_for_structures,
+    allocate_structures,
+    call_map_kernel,
     vertex_sizes,
 )
-from lpsmap_core.local.forced import ORACLE, limit
+from lpsmap_core.local.finite_scores import ORACLE_MULTIPLE, clip_scores
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import raise_interrupt
@@ -20,31 +20,31 @@ from lpsmap_jit.interrupts import raise_interrupt
 __all__ = ["HELD", "best_obeying", "best_structures", "which_obey", "with_finite_scores"]
 
 HELD = 1e-9
-"""Share of a structure above which it holds an entry."""
+"""Value of an entry above which a structure holds it."""
 
 
 def best_structures(
     bucket: Bucket, scores: FloatArray, eta_v: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return every factor's best structure, dense: its variables and its additionals.
+    """Return the best structure of every factor, dense: its variables and its additionals.
 
     Parameters
     ----------
     bucket
         The factors.
     scores, eta_v
-        Scores of their slots and of their additionals, which `limit` makes finite.
+        Scores of their slots and of their additionals, which `clip_scores` makes finite.
     """
     scores, eta_v = scores.copy(), eta_v.copy()
-    limit(scores)
-    limit(eta_v)
-    found = room_for_structures(np.maximum(vertex_sizes(bucket), 1))
+    clip_scores(scores)
+    clip_scores(eta_v)
+    found = allocate_structures(np.maximum(vertex_sizes(bucket), 1))
     rows = np.arange(bucket.n_factors)
     if bucket.type.map_kernel is None:
-        PythonOracles(bucket, found).ask(rows, scores, eta_v)
+        PythonOracles(bucket, found).solve(rows, scores, eta_v)
         raise_interrupt()
     else:
-        ask_kernel(bucket, rows, Scores(scores, eta_v), found)
+        call_map_kernel(bucket, rows, Scores(scores, eta_v), found)
     w, n = np.zeros(bucket.n_links), np.zeros(bucket.n_additionals)
     _spread(found, bucket.offsets, bucket.additional_offsets, w, n)
     return w, n
@@ -53,26 +53,25 @@ def best_structures(
 def best_obeying(
     bucket: Bucket, scores: FloatArray, eta_v: FloatArray, barred: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return every factor's best structure, dense, where infinite scores decide.
+    """Return the best structure of every factor, dense, under infinite scores that decide.
 
-    A factor that has no structure as they ask for gets another one.
+    A factor without a structure that obeys them gets another one; see `which_obey`.
 
     Parameters
     ----------
     bucket
         The factors.
     scores
-        Of their slots: ``inf`` for those that have to be on, ``-inf`` for those that have to be
-        off.
+        Scores of their slots: ``inf`` forces a slot on, ``-inf`` forces it off.
     eta_v
         Scores of their additionals.
     barred
-        Additionals that have to be off.
+        Whether an additional is forced off.
 
     Returns
     -------
     w, n
-        For each slot and each additional, what it is in its factor's structure.
+        Values of the slots and of the additionals in the structures.
     """
     return best_structures(bucket, *with_finite_scores(bucket, scores, eta_v, barred))
 
@@ -82,12 +81,12 @@ def with_finite_scores(
     scores: FloatArray,
     eta_v: FloatArray,
     barred: BoolArray,
-    multiple: float = ORACLE,
+    multiple: float = ORACLE_MULTIPLE,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return scores of which the infinite ones, and those of barred additionals, just decide.
+    """Replace infinite scores, and those of barred additionals, by finite ones that decide.
 
-    Each is a `multiple` of what it takes to outweigh all else in its factor: the rest would be
-    rounding.
+    Each is a `multiple` of the sum of all other magnitudes in its factor. Larger scores would leave
+    only rounding of the others.
     """
     finite, finite_v = np.empty(len(scores)), np.empty(len(eta_v))
     offsets = bucket.offsets, bucket.additional_offsets
@@ -98,16 +97,16 @@ def with_finite_scores(
 def which_obey(
     bucket: Bucket, scores: FloatArray, barred: BoolArray, w: FloatArray, n: FloatArray
 ) -> BoolArray:
-    """Return for every factor whether its structure is what infinite scores ask for.
+    """Return for every factor whether its structure obeys infinite scores.
 
     Parameters
     ----------
     bucket
         The factors.
     scores
-        ``inf`` for slots that have to be on, ``-inf`` for the others.
+        ``inf`` for slots that are forced on, ``-inf`` for all others.
     barred
-        Additionals that have to be off.
+        Whether an additional is forced off.
     w, n
         The structures, as `best_structures` returns them.
     """
@@ -124,7 +123,7 @@ def _spread(
     w: FloatArray,
     n: FloatArray,
 ) -> None:
-    """Write structures densely, onto zeros."""
+    """Write structures densely, into arrays of zeros."""
     for f in range(len(offsets) - 1):
         first, arity = offsets[f], offsets[f + 1] - offsets[f]
         for k in range(found.start[f], found.start[f] + found.size[f]):
@@ -146,14 +145,14 @@ def _decide(
     finite: FloatArray,
     finite_v: FloatArray,
 ) -> None:
-    """Write what `with_finite_scores` returns."""
+    """Compute `with_finite_scores`."""
     for f in range(len(offsets) - 1):
         total = 0.0
         for i in range(offsets[f], offsets[f + 1]):
             total += 0.0 if np.isinf(scores[i]) else abs(scores[i])
         for i in range(additional_offsets[f], additional_offsets[f + 1]):
             total += 0.0 if barred[i] else abs(eta_v[i])
-        more = min(total, 1.0) if total > 0.0 else 1.0  # small scores shall not be rounding, either
+        more = min(total, 1.0) if total > 0.0 else 1.0  # keeps the digits of small scores, too
         decisive = multiple * (total + more)
         for i in range(offsets[f], offsets[f + 1]):
             finite[i] = np.copysign(decisive, scores[i]) if np.isinf(scores[i]) else scores[i]
@@ -171,7 +170,7 @@ def _compare(
     n: FloatArray,
     found: BoolArray,
 ) -> None:
-    """Write what `which_obey` returns."""
+    """Compute `which_obey`."""
     for f in range(len(offsets) - 1):
         wrong = 0.0
         for i in range(offsets[f], offsets[f + 1]):

@@ -1,7 +1,7 @@
-"""What a solver of local problems is: closed forms, active sets, and those of factor types.
+"""The interface of local solvers: closed forms, active sets, and a factor type's own solver.
 
-One solver serves the factors of one bucket. The compiled loop knows it by the words of its
-`lpsmap_jit.native.SolverRecord`; where kernels are interpreted, by the object itself.
+One solver serves the factors of one bucket. The compiled loop calls it by the words of its
+`lpsmap_core.kernels.entries.SolverRecord`. Interpreted kernels call the object itself.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.entries import SolverRecord, address_of, later, solver_at
+from lpsmap_core.kernels.entries import SolverRecord, address_of, lazy_place, solver_at
 from lpsmap_core.layout.layout import Bucket
-from lpsmap_core.local.forced import NOTHING_BARRED, decide_rows
+from lpsmap_core.local.finite_scores import NOTHING_BARRED, make_rows_finite
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.factor import Factor
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
@@ -30,8 +30,8 @@ __all__ = [
     "OPTIMAL",
     "RUNNING",
     "STALLED",
+    "CallArguments",
     "LocalSolver",
-    "Question",
     "SolverDescription",
     "ask_solver",
     "call_solver",
@@ -41,14 +41,14 @@ __all__ = [
 ]
 
 RUNNING, OPTIMAL, STALLED = 0, 1, 2
-"""Status of a factor's local problem: not solved yet, solved, solved as far as rounding lets it."""
+"""Status of a factor's local problem: not solved yet, solved, solved up to rounding."""
 
 ANSWER, _SOLVE, _MULTIPLY = -1, -2, -3
-"""What compiled code calls Python for."""
+"""The methods of a solver that compiled code calls."""
 
 
-class Question(NamedTuple):
-    """What compiled code calls Python with: the arguments of `LocalSolver.solve`, or of another."""
+class CallArguments(NamedTuple):
+    """The arguments of a call from compiled code to a method such as `LocalSolver.solve`."""
 
     rows: IntArray
     first: FloatArray
@@ -59,20 +59,20 @@ class Question(NamedTuple):
 
 
 class SolverDescription(NamedTuple):
-    """What `FactorGraph.plan` says of a solver."""
+    """The description of a solver in `FactorGraph.plan`."""
 
     name: str
     function: Callable[..., Any]
-    """The function of the factor type, or of the solver, that does the work."""
+    """The function of the factor type or of the solver that does the work."""
     reason: str
 
 
 class LocalSolver:
-    """Solves and differentiates the local problems of a bucket; keeps the faces that it found.
+    """Solves and differentiates the local problems of a bucket, and stores their faces.
 
     A subclass overrides `solve` and `jvp` in Python, or names compiled kernels in `kernels`. All
-    else has defaults, which are right for a closed form. `Factor.local_solver` says which class
-    serves a factor type.
+    other attributes have defaults that are right for a closed form. `Factor.local_solver` returns
+    the class for a factor type.
 
     Parameters
     ----------
@@ -81,49 +81,50 @@ class LocalSolver:
     delta
         Square roots of the degrees, one for each slot.
     barred
-        For each additional, whether it is forbidden. Without it, no slot is forced either.
+        For each additional, whether it is forbidden. If None, no slot is forced either.
 
     Notes
     -----
-    A solver is called by several threads at once, each for other rows, unless it is `vectorised`.
+    Several threads call a solver at once, each for its own rows, unless it is `vectorised`.
     """
 
     kernels: ClassVar[tuple[tuple[Any, Any], ...]] = ()
-    """Compiled kernels, in pairs of the arguments of `solve` and of `jvp`, before which comes what
-    a `reader_of` the solver's record takes. The loop calls the first pair. Further pairs, which are
-    compiled when they are first needed, serve `solve_by` and `multiply_by`."""
+    """Compiled kernels, in pairs with the arguments of `solve` and of `jvp`. Their first argument
+    is the solver, from which a function made by `reader_of` reads the solver's record. The loop
+    calls the first pair. Further pairs, which are compiled at their first call, are for `solve_by`
+    and `multiply_by`."""
 
     vectorised: bool = True
-    """Whether it serves many rows at once much faster than one by one, as Python and array code do.
-    The loop then hands it all rows at once, on one thread. Compiled kernels say False."""
+    """Whether it is much faster on many rows at once, like Python and array code. The loop then
+    passes all rows at once, on one thread. Compiled kernels set False."""
 
     iterates: ClassVar[bool] = False
-    """Whether it iterates, so that `status` says of every factor how it ended. With
-    ``max_inner_iter`` and in LP-MAP the active set takes its place."""
+    """Whether it iterates and writes the `status` of every factor. With ``max_inner_iter`` and in
+    LP-MAP the active set replaces it."""
 
     lists_structures: ClassVar[bool] = False
-    """Whether it finds solutions as mixtures of structures, by the type's oracle, and `structures`
-    lists them. Otherwise an active set finds the structures of a solution when they are wanted."""
+    """Whether it finds solutions as mixtures of structures, by the type's oracle, which
+    `structures` lists. Otherwise an active set finds the structures of a solution on demand."""
 
     faces_complete: ClassVar[bool] = True
-    """Whether `jvp` can be called after `solve` alone, without `complete_faces`."""
+    """Whether `jvp` can follow `solve` directly, without `complete_faces`."""
 
     starts_warm: ClassVar[bool] = False
-    """Whether `copy_from` takes anything over."""
+    """Whether `copy_from` copies any state."""
 
     function: ClassVar[str] = "local_solver"
-    """What of the factor type an error about a wrong solution names."""
+    """The attribute of the factor type that errors about an invalid solution name."""
 
     def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
-        """Keep what the local problems are made of.
+        """Store the data of the local problems.
 
-        A subclass makes the arrays of `own_record` before it calls this.
+        A subclass creates the arrays of `own_record` before it calls this.
         """
         self.bucket, self.delta = bucket, delta
         self.forbids = barred is not None
         self.barred = NOTHING_BARRED if barred is None else barred
         self.status = np.zeros(bucket.n_factors if self.iterates else 0, dtype=np.int64)
-        self.own, self.sets = self.own_record(), self._sets_record()
+        self._own, self._sets = self.own_record(), self._sets_record()
         self._callback: Callback | None = None
         self._words: list[IntArray] = []
         if not interprets():
@@ -131,7 +132,7 @@ class LocalSolver:
 
     @classmethod
     def describe(cls, factor_type: type[Factor]) -> SolverDescription:
-        """Return what `FactorGraph.plan` says of it where it serves `factor_type`."""
+        """Return the description in `FactorGraph.plan` for the type `factor_type`."""
         return SolverDescription(cls.__name__, cls.solve, "the type's own solver")
 
     def solve(
@@ -150,13 +151,12 @@ class LocalSolver:
         rows
             Numbers of factors.
         a, eta_v
-            Scores of all slots and of all additionals. Those of forced slots are infinite;
+            Scores of all slots and of all additionals. Scores of forced slots are infinite;
             `make_finite` replaces them.
         z, v
-            Scaled marginals of the slots, and marginals of the additionals. What they hold before
-            is of no use.
+            Outputs: scaled marginals of the slots, and marginals of the additionals.
         max_iterations
-            A limit for solvers that iterate; 0 for as many as it takes, -1 for a few.
+            A limit for solvers that iterate; 0 for as many as needed, -1 for a few.
         """
         if not self.kernels:
             raise NotImplementedError
@@ -175,9 +175,9 @@ class LocalSolver:
         rows
             Numbers of factors.
         d_u, d_v
-            The vectors: a number for every slot, and one for every additional.
+            The vectors: one number per slot, and one per additional.
         out_u, out_v
-            The products, likewise; only entries of `rows` are written.
+            The products, of the same shapes; only entries of `rows` are written.
         """
         if not self.kernels:
             raise NotImplementedError
@@ -189,85 +189,88 @@ class LocalSolver:
         """Prepare solved `rows` for `jvp`; `a`, `eta_v` and `z` are those of `solve`."""
 
     def structures(self, rows: IntArray) -> Vertices:
-        """Return the structures that make the solutions of `rows`, with their weights.
+        """Return the structures of the solutions of `rows`, with their weights.
 
         Called only if `lists_structures`.
         """
         raise NotImplementedError
 
     def copy_from(self, other: LocalSolver) -> None:
-        """Start from what the solver `other` ended with.
+        """Start from the final state of the solver `other`.
 
-        It solved factors of the same structures, over variables of the same degrees; it may be of
+        It solved factors with the same structures, over variables of the same degrees; it may be of
         another class. Called before the first `solve`, only if `starts_warm`.
         """
 
     def forget(self, rows: IntArray) -> None:
-        """Forget what an earlier solve of `rows` has found: other structures are allowed now."""
+        """Reset the state of `rows` from earlier solves: other structures are allowed now."""
 
     def own_record(self) -> Any:
-        """Return what the kernels read: a named tuple of arrays and numbers, or None.
+        """Return the record for the kernels: a named tuple of arrays and numbers, or None.
 
-        Annotations say what they are, `FloatArray` for an array of one axis. `reader_of` makes of
-        its type a function that reads it. It is asked for once: what changes is in the arrays.
+        Annotations give the types of its fields, such as `FloatArray` for an array of one axis.
+        `reader_of` turns the type of the record into a function that reads it. The method is called
+        once; only the contents of the arrays may change.
         """
         return None
 
     def _sets_record(self) -> Any:
-        """Return the record that active sets keep beside that, or None."""
+        """Return the additional record of active sets, or None."""
         return None
 
     def answer(self, rows: IntArray) -> None:
-        """Do for compiled kernels what only Python can, when they call `ask_solver`."""
+        """Run Python code for compiled kernels, which call it by `ask_solver`."""
 
     def make_finite(self, rows: IntArray, a: FloatArray, eta_v: FloatArray) -> None:
-        """Replace infinite scores by finite ones that decide: those in `a` of forced slots.
+        """Replace the infinite scores of forced slots in `a` by finite ones that decide.
 
-        Finite ones of the slots and in `eta_v` of the additionals of `rows` say how large they are.
+        Their size follows from the finite scores in `a` and `eta_v` of the factors in `rows`.
         """
         if self.forbids:
-            decide_rows(rows, self.bucket.factors, a, eta_v, self.barred)
+            make_rows_finite(rows, self.bucket.factors, a, eta_v, self.barred)
 
     def unsolved(self) -> IntArray:
-        """Return the factors whose latest local problem hit the iteration limit."""
+        """Return the factors whose latest local problem reached the iteration limit."""
         return np.flatnonzero(self.status == RUNNING)
 
     def raise_error(self) -> None:
-        """Raise what was raised inside a compiled loop: by Python code, or for an interruption."""
+        """Raise an error of Python code inside a compiled loop, or of an interrupt."""
         raise_interrupt()
         if self._callback is not None:
             self._callback.raise_error()
 
     @property
     def handle(self) -> Any:
-        """What its kernels are called with."""
+        """The first argument of its kernels."""
         return self if interprets() else self._words[-1]
 
     def _pairs(self) -> tuple[tuple[Any, Any], ...]:
-        """Return the kernels that serve the bucket."""
+        """Return the kernels for the bucket."""
         return self.kernels or ((_solve_in_python, _multiply_in_python),)
 
     def _write_record(self) -> None:
-        """Write what compiled loops need to know: its record, after the records that this names."""
+        """Write the record for compiled loops, after the records that it refers to."""
         self._check_kernels()
         self._callback = Callback(self._called)
         (solve, multiply), *further = self._pairs()
-        places = [(later(solve, "solve"), later(multiply, "jvp")) for solve, multiply in further]
+        places = [
+            (lazy_place(solve, "solve"), lazy_place(multiply, "jvp")) for solve, multiply in further
+        ]
         record = SolverRecord(
             address_of(solve, "solve"),
-            later(multiply, "jvp"),
+            lazy_place(multiply, "jvp"),
             np.array(places, dtype=np.int64).reshape(-1),
             self._callback.address,
             np.zeros(1, dtype=np.int64),
             self.status,
-            0 if self.own is None else self._written(self.own),
-            0 if self.sets is None else self._written(self.sets),
+            0 if self._own is None else self._written(self._own),
+            0 if self._sets is None else self._written(self._sets),
         )
         self._written(record)
-        self._record = record  # which holds its arrays
+        self._record = record  # keeps its arrays alive
 
     def _written(self, record: Any) -> int:
-        """Write a record and return the address of its words, which are valid while this lives."""
+        """Write a record and return the address of its words, valid while the solver exists."""
         kind: Any = type(record)
         self._words.append(np.empty(n_words(kind), dtype=np.int64))
         address: int = write_words(record, self._words[-1])
@@ -279,18 +282,18 @@ class LocalSolver:
         if not all(compiled):
             raise TypeError(
                 f"{type(self).__name__}.kernels: got {self.kernels!r:.80}; expected pairs of "
-                "functions that @kernel or @leaf has compiled."
+                "functions compiled by @kernel or @leaf."
             )
 
     def _called(self, what: int, argument: int) -> None:
-        """Do for a compiled loop what only Python can."""
-        question = record_in(Question, argument)
+        """Run the method that a compiled loop calls."""
+        arguments = record_in(CallArguments, argument)
         if what == ANSWER:
-            self.answer(question.rows)
+            self.answer(arguments.rows)
         elif what == _SOLVE:
-            self.solve(*question)
+            self.solve(*arguments)
         else:
-            self.jvp(*question[:-1])
+            self.jvp(*arguments[:-1])
 
 
 # -------------------------------------------------------------------- for a solver's own kernels
@@ -310,10 +313,10 @@ def _multiply_by(solver: Any, k: int, *arguments: Any) -> None:
 
 
 @leaf
-def call_solver(solver: Any, what: int, question: Question) -> bool:
-    """Let a solver's Python code answer; false if it raised, on which all kernels come out."""
+def call_solver(solver: Any, what: int, arguments: CallArguments) -> bool:
+    """Call a solver's Python code; false if it raised, on which all kernels return."""
     record = solver_at(solver)
-    record.failed[0] = call_python(record.call, what, by_address(question))
+    record.failed[0] = call_python(record.call, what, by_address(arguments))
     if record.failed[0] != 0:
         halt()
     return record.failed[0] == 0  # type: ignore[no-any-return]
@@ -321,7 +324,7 @@ def call_solver(solver: Any, what: int, question: Question) -> bool:
 
 @leaf
 def has_failed(solver: Any) -> bool:
-    """Return whether a solver's Python code raised."""
+    """Return whether a solver's Python code has raised."""
     return solver_at(solver).failed[0] != 0  # type: ignore[no-any-return]
 
 
@@ -330,11 +333,11 @@ def has_failed(solver: Any) -> bool:
 def ask_solver(solver: Any, rows: IntArray) -> bool:
     """Call a solver's method `answer` for some rows; return false if it raised.
 
-    A kernel then returns at once.
+    The kernel then has to return at once.
     """
     nothing = np.empty(0)
-    question = Question(np.ascontiguousarray(rows), nothing, nothing, nothing, nothing, 0)
-    return call_solver(solver, ANSWER, question)
+    arguments = CallArguments(np.ascontiguousarray(rows), nothing, nothing, nothing, nothing, 0)
+    return call_solver(solver, ANSWER, arguments)
 
 
 @interpreted_by(_solve_by)
@@ -349,9 +352,9 @@ def solve_by(
     v: FloatArray,
     max_iterations: int,
 ) -> None:
-    """Solve some local problems by the pair number `k`, from 1 on, of a solver's kernels."""
+    """Solve some local problems by pair `k` of a solver's kernels; further pairs count from 1."""
     address = kernel_at(solver_at(solver).further[2 * k - 2])
-    if address != 0:  # else Python raised, and all kernels come out
+    if address != 0:  # otherwise Python raised, and all kernels return
         invoke(address, (solver, rows, a, eta_v, z, v, np.int64(max_iterations)))
 
 
@@ -366,7 +369,7 @@ def multiply_by(
     out_u: FloatArray,
     out_v: FloatArray,
 ) -> None:
-    """Multiply some local Jacobians by the pair number `k`, from 1 on, of a solver's kernels."""
+    """Multiply some local Jacobians by pair `k` of a solver's kernels, as in `solve_by`."""
     address = kernel_at(solver_at(solver).further[2 * k - 1])
     if address != 0:
         invoke(address, (solver, rows, d_u, d_v, out_u, out_v))
@@ -386,7 +389,7 @@ def _solve_in_python(
     max_iterations: int,
 ) -> None:
     rows = np.ascontiguousarray(rows)
-    call_solver(solver, _SOLVE, Question(rows, a, eta_v, z, v, max_iterations))
+    call_solver(solver, _SOLVE, CallArguments(rows, a, eta_v, z, v, max_iterations))
 
 
 @kernel
@@ -399,4 +402,4 @@ def _multiply_in_python(
     out_v: FloatArray,
 ) -> None:
     rows = np.ascontiguousarray(rows)
-    call_solver(solver, _MULTIPLY, Question(rows, d_u, d_v, out_u, out_v, 0))
+    call_solver(solver, _MULTIPLY, CallArguments(rows, d_u, d_v, out_u, out_v, 0))

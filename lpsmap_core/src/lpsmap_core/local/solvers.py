@@ -1,4 +1,4 @@
-"""Which solver serves a bucket's local problems: closed form, active set, or the type's own.
+"""The choice of the solver of a bucket's local problems: closed form, active set or the type's own.
 
 Compiled loops call solvers through the functions `solve_rows`, `multiply_rows` and `mark_unsolved`.
 """
@@ -16,7 +16,7 @@ from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
 from lpsmap_core.local.protocol import RUNNING, LocalSolver
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.levels import has_array_code
+from lpsmap_core.model.levels import has_array_code, has_kernels
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_jit.compile import interpreted_by, leaf
 from lpsmap_jit.lazy_kernels import kernel_at
@@ -36,17 +36,17 @@ __all__ = [
     "solve_rows",
 ]
 
-SAME = ("map_kernel", "solve_map", "vertex", "projection_kernel", "jvp_kernel")
-"""What a subclass may not replace without losing the local solver that it inherits."""
+SOLVER_DEPENDS_ON = ("map_kernel", "solve_map", "vertex", "projection_kernel", "jvp_kernel")
+"""Attributes that a local solver depends on: a subclass that replaces one does not inherit it."""
 
 
 class SolverChoice(NamedTuple):
-    """The solver of a bucket's local problems, and why it is this one."""
+    """The solver of a bucket's local problems, and the reason for the choice."""
 
     solver: type[LocalSolver]
     name: str
     function: Callable[..., Any]
-    """What it calls of the factor type."""
+    """The function of the factor type that it calls."""
     reason: str
 
     @property
@@ -58,16 +58,17 @@ class SolverChoice(NamedTuple):
 def choose_solver(
     factor_type: type[Factor], generic: bool = False, limited: bool = False
 ) -> SolverChoice:
-    """Return the best solver that a factor type offers.
+    """Return the best solver for a factor type.
 
     Parameters
     ----------
     factor_type
         The type.
     generic
-        Use the active set on the MAP oracle even where there is another solver.
+        Use the active set on the MAP oracle even if there is another solver.
     limited
-        Whether iterations are limited, which only the active set among all that iterate can obey.
+        Whether iterations are limited. Of the solvers that iterate, only the active set supports a
+        limit.
     """
     own = None if generic else own_solver(factor_type)
     reason = "no closed form"
@@ -75,9 +76,9 @@ def choose_solver(
         reason = "asked for"
     elif own is not None and not (limited and own.iterates):
         return SolverChoice(own, *own.describe(factor_type))
-    elif limited and factor_type.iterates:
+    elif limited and factor_type._iterates:
         reason = "iterations are limited"
-    elif factor_type.projection_kernel is not None and factor_type.jvp_kernel is not None:
+    elif has_kernels(factor_type):
         return SolverChoice(CompiledForm, *CompiledForm.describe(factor_type))
     elif has_array_code(factor_type):
         return SolverChoice(ArrayForm, *ArrayForm.describe(factor_type))
@@ -85,15 +86,15 @@ def choose_solver(
 
 
 def own_solver(factor_type: type[Factor]) -> type[LocalSolver] | None:
-    """Return the local solver that a type brings, or None.
+    """Return a factor type's own local solver, or None.
 
-    It serves the structures of the class that names it: a subclass that replaces the oracle or the
-    closed form goes without, unless it names one itself.
+    The solver is valid for the structures of the class that names it. A subclass that replaces the
+    oracle or the closed form does not inherit it, but may name its own.
 
     Raises
     ------
     TypeError
-        If what the type returns is no class of local solvers.
+        If the type does not return a class of local solvers.
     """
     own = factor_type.local_solver()
     if own is None:
@@ -101,10 +102,10 @@ def own_solver(factor_type: type[Factor]) -> type[LocalSolver] | None:
     if not (isinstance(own, type) and issubclass(own, LocalSolver)):
         raise TypeError(
             f"{factor_type.__name__}.local_solver returned {own!r:.60}; expected a subclass of "
-            "lpsmap_core.api.LocalSolver, or None."
+            "lpsmap_core.LocalSolver, or None."
         )
     names_it = next(cls for cls in factor_type.__mro__ if "local_solver" in vars(cls))
-    same = all(getattr(factor_type, name) is getattr(names_it, name) for name in SAME)
+    same = all(getattr(factor_type, name) is getattr(names_it, name) for name in SOLVER_DEPENDS_ON)
     return own if same else None
 
 
@@ -115,7 +116,7 @@ def local_solver(
     limited: bool = False,
     barred: ByteArray | None = None,
 ) -> LocalSolver:
-    """Return the best solver that a bucket's factor type offers, see `choose_solver`.
+    """Return the best solver for a bucket; see `choose_solver`.
 
     Parameters
     ----------
@@ -126,18 +127,18 @@ def local_solver(
     generic, limited
         As in `choose_solver`.
     barred
-        For each additional, whether it is forbidden; without, no slot is forced either.
+        For each additional, whether it is forbidden. If None, no slot is forced either.
     """
     return choose_solver(bucket.type, generic, limited).solver(bucket, delta, barred)
 
 
 def every_solver(bucket: Bucket, delta: FloatArray) -> dict[str, LocalSolver]:
-    """Return all solvers that a bucket's factor type offers, by what they are; see `local_solver`.
+    """Return all solvers for a bucket, by their names; see `local_solver`.
 
-    The active set comes first. All must give the same solutions and derivatives.
+    The active set comes first. All have to give the same solutions and derivatives.
     """
     solvers: dict[str, LocalSolver] = {"active set": ActiveSets(bucket, delta)}
-    if bucket.type.projection_kernel is not None and bucket.type.jvp_kernel is not None:
+    if has_kernels(bucket.type):
         solvers["compiled closed form"] = CompiledForm(bucket, delta)
     own = own_solver(bucket.type)
     if own is not None:
@@ -198,7 +199,7 @@ def multiply_rows(
     """Multiply some local Jacobians of bucket `b` with ``(d_u, d_v)``."""
     solver = solver_table[b]
     address = kernel_at(solver_at(solver).jvp)
-    if address != 0:  # else Python raised, and all kernels come out
+    if address != 0:  # otherwise Python raised, and all kernels return
         invoke(address, (solver, rows, d_u, d_v, out_u, out_v))
 
 
@@ -207,7 +208,7 @@ def multiply_rows(
 def mark_unsolved(
     solver_table: Any, b: int, rows: IntArray, owner: IntArray, unsolved: BoolArray
 ) -> None:
-    """Mark the owners of rows of bucket `b` whose latest local problem is not solved."""
+    """Mark the owners of rows of bucket `b` whose latest local problem is unsolved."""
     status = solver_at(solver_table[b]).status
     if len(status) > 0:
         for f in rows:
@@ -216,7 +217,7 @@ def mark_unsolved(
 
 
 def make_solver_table(solvers: Sequence[LocalSolver]) -> Any:
-    """Return what compiled loops call solvers by: a table with a row of words for each."""
+    """Return the table by which compiled loops call solvers: one row of words for each solver."""
     if interprets():
         return tuple(solvers)
     words = [solver.handle for solver in solvers]

@@ -1,13 +1,13 @@
-"""Weighted structures of many factors as flat arrays, and how their weights follow the marginals.
+"""Weighted structures of many factors as flat arrays, and the derivatives of their weights.
 
 The weights of affinely independent structures are a function of their mean: with the structures of
 a factor as columns of M and its marginals ``m = M p``,
 
     dp = Q M^T dm,    Q = the inverse of M^T M on weights that sum to zero.
 
-This is the derivative of the probabilities wherever the marginals stay in the affine hull of the
-structures; Niculae et al. (2018, section 3) have it in the same form for a factor alone. The
-marginals' own derivative in all scores of the graph is the solution's.
+This is the derivative of the probabilities as long as the marginals stay in the affine hull of the
+structures. Niculae et al. (2018, section 3) give the same form for a single factor. The derivative
+of the marginals in the scores of the graph comes from the solution.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WEIGHT_ROUNDING = 1e-12
 class Vertices(NamedTuple):
     """Structures with positive weights.
 
-    Structure s belongs to factor ``owner[s]`` and has the nonzeros ``value`` at the places
+    Structure s belongs to factor ``owner[s]``. It has the nonzeros ``value`` at the positions
     ``entry`` (a slot of its factor, or arity + an additional), from ``offsets[s]`` to
     ``offsets[s + 1]``.
     """
@@ -44,13 +44,13 @@ class Vertices(NamedTuple):
     value: FloatArray
 
     def of_variables(self, arity: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return every nonzero variable's structure, slot within the factor, and value."""
+        """Return the structure, slot within the factor and value of all nonzero variables."""
         structure = self._structures()
         chosen = self.entry < arity[self.owner[structure]]
         return structure[chosen], self.entry[chosen], self.value[chosen]
 
     def of_additionals(self, arity: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return every nonzero additional's structure, number within the factor, and value."""
+        """Return the structure, number within the factor and value of all nonzero additionals."""
         structure = self._structures()
         number = self.entry - arity[self.owner[structure]]
         chosen = number >= 0
@@ -61,9 +61,9 @@ class Vertices(NamedTuple):
 
 
 def join_vertices(groups: Sequence[Vertices]) -> Vertices:
-    """Return the structures of all `groups` sorted by their factors, a factor's likeliest first.
+    """Return the structures of all `groups`, sorted by factor and by decreasing weight.
 
-    Leaves out structures whose weight is rounding.
+    Structures whose weight is rounding are left out.
     """
     owner = np.concatenate([g.owner for g in groups] or [np.empty(0, np.int64)])
     weight = np.concatenate([g.probability for g in groups] or [np.empty(0)])
@@ -88,7 +88,7 @@ def structure_scores(
     negated: BoolArray,
     additional_scores: FloatArray,
 ) -> FloatArray:
-    """Return the summed scores of what each structure switches on.
+    """Return the score of each structure: the sum over the entries that are on.
 
     Parameters
     ----------
@@ -97,9 +97,10 @@ def structure_scores(
     offsets
         (F + 1,) slots of their factors.
     scores, negated
-        One per slot: the score of its variable, and whether the slot is on if the variable is off.
+        One per slot: the score of its variable, and whether the slot is negated, so that it is on
+        if the variable is off.
     additional_scores
-        (F, A)
+        (F, A) scores of the additionals.
     """
 
     def total(of_slots: FloatArray, of_additionals: FloatArray) -> FloatArray:
@@ -111,7 +112,7 @@ def structure_scores(
         structure, entry, value = vertices.of_additionals(arity)
         extra = of_additionals[vertices.owner[structure], entry]
         on += _sums(structure, value * extra, n)
-        # a negated slot's variable is on where the structure says nothing
+        # the variable of a negated slot is on unless the structure switches the slot on
         factor = np.repeat(np.arange(len(arity)), arity)
         return on + _sums(factor[negated], of_slots[negated], len(arity))[vertices.owner]
 
@@ -123,7 +124,7 @@ def structure_scores(
 
 @dataclass(frozen=True)
 class WeightMap:
-    """The derivative of many factors' weights in the marginals, and its transpose.
+    """The derivative of the weights of many factors in the marginals, and its transpose.
 
     Attributes
     ----------
@@ -158,7 +159,7 @@ class WeightMap:
         return out
 
     def pull_back(self, d_weights: FloatArray) -> FloatArray:
-        """Return a gradient in all marginals for one in the weights."""
+        """Return the gradient in all marginals for a gradient in the weights."""
         structure, slot, value = self._nonzeros
         lost = self._lost(self.vertices.owner[~np.isfinite(d_weights)])
         d_weights = np.where(lost[self.vertices.owner], 0.0, d_weights)
@@ -168,9 +169,9 @@ class WeightMap:
         return out
 
     def _lost(self, factors: IntArray) -> BoolArray:
-        """Return which factors are some that were given numbers that are NaN or infinite.
+        """Mark some factors, those with numbers that are NaN or infinite.
 
-        Their results are NaN altogether, also where a derivative of zero would hide it.
+        All their results are NaN, even if a derivative of zero would hide it.
         """
         lost = np.zeros(len(self.offsets) - 1, dtype=np.bool_)
         lost[factors] = True
@@ -178,14 +179,14 @@ class WeightMap:
 
     @functools.cached_property
     def _nonzeros(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """For every nonzero variable its structure, its slot among all, and its signed value."""
+        """Structure, slot among all slots and signed value of every nonzero variable."""
         structure, entry, value = self.vertices.of_variables(np.diff(self.offsets))
         slot = self.offsets[self.vertices.owner[structure]] + entry
         return structure, slot, value * self.sign[slot]
 
     @functools.cached_property
     def _systems(self) -> list[tuple[IntArray, FloatArray]]:
-        """For every number k of structures: those of (B, k) factors, and their B Gram matrices."""
+        """For each number k of structures, the (B, k) structures of B factors and their Grams."""
         structure, slot, value = self._nonzeros
         n = len(self.vertices.owner)
         first = np.searchsorted(self.vertices.owner, np.arange(len(self.offsets)))
@@ -226,7 +227,7 @@ def _fill_grams(
     starts: IntArray,
     gram: FloatArray,
 ) -> None:
-    """Write the inner products of every factor's structures, a square matrix after the other."""
+    """Write the inner products of every factor's structures, one square matrix after the other."""
     largest = 0
     for f in range(len(first) - 1):
         largest = max(largest, offsets[f + 1] - offsets[f])

@@ -10,7 +10,7 @@ import numpy as np
 
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import checked_shape, kind_of, real_numbers
-from lpsmap_core.model.parameters import check_arrays
+from lpsmap_core.model.registered import check_registered, check_same_parameters
 from lpsmap_core.model.variables import Variables
 from lpsmap_jit.arrays import BoolArray, FloatArray
 
@@ -30,6 +30,7 @@ class DeclaredGraph(abc.ABC):
         self._scores: list[Any] = []
         self._additionals: list[Any] = []
         self._ids: set[int] = set()
+        self._first_of: dict[type[Factor], Factor] = {}
         self._n_variables = 0
 
     def __copy__(self) -> NoReturn:
@@ -112,9 +113,9 @@ class DeclaredGraph(abc.ABC):
         Raises
         ------
         TypeError
-            If `factor` is not a Factor, its parameters are not arrays for every factor, or its
-            additionals' scores are none for this graph: tensors with gradients in a graph that
-            would lose them.
+            If `factor` is not a Factor, its parameters are not kept as they were registered or not
+            those of the graph's other declarations of its type, or its additionals' scores are
+            none for this graph: tensors with gradients in a graph that would lose them.
         ValueError
             If it is over another graph's variables, or was added before.
         """
@@ -134,11 +135,13 @@ class DeclaredGraph(abc.ABC):
             self._ids = {id(other) for other in self._factors}
         if id(factor) in self._ids:
             raise ValueError(f"add: {factor!r} was added before; declare it once.")
-        check_arrays(factor)
+        check_registered(factor)
+        check_same_parameters(factor, self._first_of.get(type(factor), factor))
         scores = factor.additionals
         if scores is not None:
             scores = self._as_scores(f"add: additionals of {factor!r}", scores)
         self._ids.add(id(factor))
+        self._first_of.setdefault(type(factor), factor)
         self._factors.append(factor)
         self._additionals.append(scores)
         self._declaration_changed()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import copy
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -16,6 +15,7 @@ from lpsmap_core.model.inference import Inference, LogPartition, no_inference
 from lpsmap_core.model.inputs import (
     MOST,
     broadcast,
+    checked_shape,
     finite_numbers,
     given_scores,
     integer_array,
@@ -24,7 +24,9 @@ from lpsmap_core.model.inputs import (
 )
 from lpsmap_core.model.lengths import checked_lengths, checked_mask, within_lengths
 from lpsmap_core.model.linear import LinearConstraints
+from lpsmap_core.model.parameters import Parameters
 from lpsmap_core.model.variables import Variables, as_variables
+from lpsmap_core.projections.face_jacobian import face_jvp, face_jvp_kernel
 from lpsmap_jit.arrays import FloatArray, IntArray
 
 __all__ = ["Factor"]
@@ -77,37 +79,27 @@ class Factor(abc.ABC):
     length_axes: ClassVar[tuple[int, ...] | None] = None
     """Which event axes `lengths` cuts, counted from the first event axis; None cuts all of them."""
 
-    row_parameters: ClassVar[tuple[str, ...]] = ()
-    """Names of the attributes that hold one number for every factor."""
-
-    link_parameter: ClassVar[str | None] = None
-    """Name of the attribute that holds one number for every variable slot."""
-
-    integer_parameter: ClassVar[str | None] = None
-    """Name of the attribute that holds an array of integers, such as a graph's edges, that all
-    factors share, or a tuple of one for each. See `integers`."""
-
-    flipped: npt.NDArray[np.bool_] | None = None
-    """Entries of `variables` that the type has negated itself, as ``Nand`` makes an ``Or``. Its
-    structures are shown in the sense of the variables that it was given."""
-
     map_kernel: ClassVar[Callable[..., None] | None] = None
     """Compiled MAP oracle for many factors (level 2)."""
 
     projection_kernel: ClassVar[Callable[..., None] | None] = None
     """Compiled closed-form solution of many local problems (level 3)."""
 
-    jvp_kernel: ClassVar[Callable[..., None] | None] = None
-    """Compiled product of many local Jacobians with vectors (level 3)."""
-
-    iterates: ClassVar[bool] = False
-    """Whether the closed form iterates. ``max_inner_iter`` then asks for the active set instead."""
+    jvp_kernel: ClassVar[Callable[..., None] | None] = staticmethod(face_jvp_kernel)
+    """Compiled product of many local Jacobians with vectors (level 3), of faces that the codes do
+    not tell whole."""
 
     gibbs: ClassVar[Callable[..., Any] | None] = None
     """What makes `FactorGraph.gibbs` of types with `log_partition`, ``lpsmap_dynamic.Gibbs``."""
 
     expected_failures: ClassVar[Mapping[str, str]] = {}
     """Checks of the conformance kit that the type cannot pass, each with the reason in words."""
+
+    _iterates: ClassVar[bool] = False
+    """Whether the closed form iterates. ``max_inner_iter`` then asks for the active set instead."""
+
+    _flipped: npt.NDArray[np.bool_] | None = None
+    """Entries of `variables` that the type has negated itself; see `slots.flipped_slots`."""
 
     def __init__(
         self,
@@ -118,6 +110,7 @@ class Factor(abc.ABC):
         mask: npt.ArrayLike | None = None,
     ) -> None:
         name = type(self).__name__
+        self._parameters = Parameters()
         self.variables = as_variables(variables, f"{name}: variables").without_ownership()
         ndim = self.variables_ndim
         if self.variables.ndim < ndim:
@@ -163,10 +156,10 @@ class Factor(abc.ABC):
 
         Notes
         -----
-        For a declaration of many factors, ``self`` is here the view of one: the attributes named in
-        `row_parameters` are numbers, that in `integer_parameter` is this factor's array, the one
-        in `link_parameter` has the shape of `eta_u`, and so has ``self.event_shape``, whatever
-        `lengths` and `mask` leave of this row.
+        For a declaration of many factors, ``self`` is here the view of one: what `per_factor` and
+        `counts` registered are numbers (or arrays, if given a shape), `integers` this factor's
+        array, and what `per_link` registered has the shape of `eta_u`. So has
+        ``self.event_shape``, whatever `lengths` and `mask` leave of this row.
         """
 
     @abc.abstractmethod
@@ -231,9 +224,9 @@ class Factor(abc.ABC):
         eta_v
             (F, A) scores of the additionals.
         parameters
-            (F, P) the row parameters, in the order of `row_parameters`.
+            (F, P) what `per_factor` and `counts` registered, in the order of registration.
         link_parameter
-            (F, K) the link parameter, or None.
+            (F, K) what `per_link` registered, or None.
         """
         raise NotImplementedError
 
@@ -249,7 +242,9 @@ class Factor(abc.ABC):
     ) -> tuple[Any, Any]:
         """Multiply the local Jacobians of ``(z, v)`` in ``(a, eta_v)`` with a vector (level 3).
 
-        The Jacobian on a face is symmetric, so that the same product serves both directions.
+        The Jacobian on a face is symmetric, so that the same product serves both directions. This
+        one follows the codes of the faces: override it, and `jvp_kernel`, for a type with
+        additionals, or one whose slots move otherwise than these say.
 
         Parameters
         ----------
@@ -264,12 +259,19 @@ class Factor(abc.ABC):
         -------
         tuple
             (F, K) and (F, A) the product.
+
+        Raises
+        ------
+        NotImplementedError
+            If there are additionals, of which face codes say nothing.
         """
-        raise NotImplementedError
+        if d_v.shape[1]:
+            raise NotImplementedError(f"{cls.__name__} has additionals, but no jvp of its own.")
+        return face_jvp(solution, d_u, delta, link_parameter), d_v
 
     @classmethod
     def local_solver(cls) -> type[Any] | None:
-        """Return the type's own solver of local problems, a ``lpsmap_core.api.LocalSolver``.
+        """Return the type's own solver of local problems, a ``lpsmap_core.LocalSolver``.
 
         None leaves it to core: the closed form if there is one, else the active set. A subclass
         that replaces oracle or closed form does not inherit it.
@@ -293,7 +295,7 @@ class Factor(abc.ABC):
         """Return linear constraints that describe the structures of all factors exactly, or None.
 
         Between 0 and 1 their solutions are the convex hull of the structures. They are about slots:
-        core applies negation. `lpsmap_core.api.bounded_sums` makes those on sums. Every solve asks,
+        core applies negation. `lpsmap_core.bounded_sums` makes those on sums. Every solve asks,
         so others that take long to make come by ``LinearConstraints.deferred``.
         """
         return None
@@ -312,54 +314,70 @@ class Factor(abc.ABC):
         """
         raise no_inference(type(self).__name__)
 
-    def kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:
-        """Return the different arrays of integers that kernels get, and which is each factor's."""
-        given = () if self.integer_parameter is None else getattr(self, self.integer_parameter)
-        if isinstance(given, np.ndarray):
-            return [given], np.zeros(self.n_factors, dtype=np.int64)
-        return given, np.arange(len(given))
+    # ---------------------------------------------------------------- parameters
 
-    # ---------------------------------------------------------------- helpers for factor types
+    def per_factor(
+        self, name: str, value: npt.ArrayLike, *, shape: int | tuple[int, ...] = ()
+    ) -> FloatArray:
+        """Register numbers for every factor, to be kept as the attribute `name`.
 
-    def per_factor(self, name: str, value: npt.ArrayLike) -> FloatArray:
-        """Return `value` broadcast to one number for every factor, as a flat array.
+        ``self.k = self.per_factor("k", k)`` is all it takes: row views have a number there, and
+        kernels a column of `Factors.parameters`, in the order of registration.
 
         Parameters
         ----------
         name
-            What an error calls it.
+            The attribute's name.
         value
-            A number, or an array that broadcasts to ``batch_shape``.
+            A number, or an array that broadcasts to ``batch_shape + shape``.
+        shape
+            That of one factor's numbers, for a table instead of a number. Row views have an array
+            of this shape, kernels as many columns.
+
+        Returns
+        -------
+        FloatArray
+            Of shape ``(n_factors, *shape)``.
 
         Raises
         ------
         TypeError
-            If `value` does not hold real numbers.
+            If `value` does not hold real numbers, or the name is registered already.
         ValueError
-            If it does not broadcast to ``batch_shape`` or is not finite.
+            If it does not broadcast to ``batch_shape + shape`` or is not finite.
         """
-        return finite_numbers(f"{type(self).__name__}: {name}", value, self.batch_shape).reshape(-1)
+        owner = type(self).__name__
+        own = () if shape == () else checked_shape(f"{owner}: shape of {name}", shape)
+        self._parameters.add_row(owner, name, own)
+        numbers = finite_numbers(f"{owner}: {name}", value, self.batch_shape + own)
+        return numbers.reshape(self.n_factors, *own)
 
     def counts(self, name: str, value: npt.ArrayLike) -> IntArray:
-        """Return `value` broadcast to one whole number for every factor, as a flat array.
+        """Register a whole number for every factor, to be kept as the attribute `name`.
 
-        Numbers beyond 2^62 are that much. Cut them to what there is to count: kernels compute with
-        them.
+        Numbers beyond 2^62 are that much. Cut them to what there is to count, such as by
+        ``self.k = np.minimum(self.counts("k", k), n)``: kernels compute with them.
 
         Parameters
         ----------
         name
-            What an error calls it.
+            The attribute's name.
         value
             A number of 0 or more, or an array of them that broadcasts to ``batch_shape``.
 
+        Returns
+        -------
+        IntArray
+            Of shape ``(n_factors,)``.
+
         Raises
         ------
         TypeError
-            If `value` does not hold numbers.
+            If `value` does not hold numbers, or the name is registered already.
         ValueError
             If it does not broadcast to ``batch_shape``, or holds a fraction or a negative number.
         """
+        self._parameters.add_row(type(self).__name__, name, ())
         if type(value) is int and value >= 0:  # mostly it is one number
             return np.full(self.n_factors, min(value, MOST))
         name = f"{type(self).__name__}: {name}"
@@ -368,53 +386,69 @@ class Factor(abc.ABC):
         if wrong.size:
             i = int(wrong[0])
             raise ValueError(
-                f"{name} of {self.name_of(i)} is {numbers[i]:g}; expected a whole number, 0 or "
+                f"{name} of {self._name_of(i)} is {numbers[i]:g}; expected a whole number, 0 or "
                 "more."
             )
         return numbers.astype(np.int64)
 
     def per_link(self, name: str, value: npt.ArrayLike) -> FloatArray:
-        """Return `value` broadcast to one number for every entry of the variables.
+        """Register a number for every entry of the variables, to be kept as the attribute `name`.
+
+        Row views have an array of their event shape there, kernels `Factors.link_parameter`.
 
         Parameters
         ----------
         name
-            What an error calls it.
+            The attribute's name.
         value
             A number, or an array that broadcasts to ``variables.shape``. Entries that `lengths` or
             `mask` leaves out may hold anything.
 
+        Returns
+        -------
+        FloatArray
+            Of shape ``variables.shape``.
+
         Raises
         ------
         TypeError
-            If `value` does not hold real numbers.
+            If `value` does not hold real numbers, or another parameter of this kind is registered.
         ValueError
             If it does not broadcast to ``variables.shape`` or is not finite.
         """
+        self._parameters.set_link(type(self).__name__, name)
         name = f"{type(self).__name__}: {name}"
         return finite_numbers(name, value, self.variables.shape, self.keep)
 
     def integers(
         self, name: str, value: Any, *, per_factor: bool = False
     ) -> IntArray | tuple[IntArray, ...]:
-        """Return whole numbers as int64, for the attribute that is the `integer_parameter`.
+        """Register an array of integers, such as a graph's edges, to be kept as attribute `name`.
+
+        Row views have this factor's array there, kernels find it, flat, in `Factors.integers`.
 
         Parameters
         ----------
         name
-            What an error calls it.
+            The attribute's name.
         value
-            Numbers in any shape, which all factors share.
+            Whole numbers in any shape, which all factors share.
         per_factor
             Whether `value` is a sequence of such, one for each factor.
+
+        Returns
+        -------
+        IntArray or tuple of IntArray
+            The array, or one for each factor.
 
         Raises
         ------
         TypeError
-            If they are no numbers.
+            If they are no numbers, or another parameter of this kind is registered.
         ValueError
             If one is a fraction, or there is not an array for each factor.
         """
+        self._parameters.set_integers(type(self).__name__, name)
         name = f"{type(self).__name__}: {name}"
         if not per_factor:
             return integer_array(name, value)
@@ -422,59 +456,23 @@ class Factor(abc.ABC):
             raise ValueError(f"{name} has {len(value)} arrays; expected one for each factor.")
         return tuple(integer_array(name, array) for array in value)
 
-    def row(self, i: int) -> Factor:
-        """Return the view of factor `i` on which the plain Python methods are called."""
-        view = copy.copy(self)
-        view.event_shape = self._row_shape(i)
-        for name in self.row_parameters:
-            setattr(view, name, getattr(self, name)[i].item())
-        if self.link_parameter is not None:
-            links = self.links(getattr(self, self.link_parameter))
-            setattr(view, self.link_parameter, self.shaped(i, links[self.slots_of(i)]))
-        integers = self.integer_parameter
-        if integers is not None and isinstance(own := getattr(self, integers), tuple):
-            setattr(view, integers, own[i])
-        return view
+    # ---------------------------------------------------------------- for packs and for core
 
-    def links(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return those of `values`, of ``variables.shape``, that take part, flat by factor."""
-        return values.reshape(-1) if self.keep is None else values[self.keep]
+    def _kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:
+        """Return the different arrays of integers that kernels get, and which is each factor's."""
+        name = self._parameters.integers
+        given = () if name is None else getattr(self, name)
+        if isinstance(given, np.ndarray):
+            return [given], np.zeros(self.n_factors, dtype=np.int64)
+        return given, np.arange(len(given))
 
-    def slots_of(self, i: int) -> slice:
-        """Return where factor `i` lies in the flat list of this declaration's slots."""
-        return slice(int(self.offsets[i]), int(self.offsets[i + 1]))
-
-    def shaped(self, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return `values`, factor `i`'s slots, in its event shape (flat if a mask is used)."""
-        return values.reshape(self._row_shape(i))
-
-    def placed(self, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return `values` of factor `i` as `shaped` does, but with a mask at their places too."""
-        if not self._masked or self.keep is None:
-            return self.shaped(i, values)
-        event = np.zeros(self.event_shape, dtype=values.dtype)
-        event[self.keep.reshape(self.n_factors, *self.event_shape)[i]] = values
-        return event
-
-    def name_of(self, i: int) -> str:
+    def _name_of(self, i: int) -> str:
         """Return how an error calls factor `i`."""
         return f"factor {i}"
 
     def __repr__(self) -> str:
         many = f"{self.n_factors} factors " if self.batch_shape else ""
         return f"{type(self).__name__}({many}over variables of shape {self.variables.shape})"
-
-    # ---------------------------------------------------------------- checks
-
-    def _row_shape(self, i: int) -> tuple[int, ...]:
-        """Return the shape in which factor `i` sees its slots."""
-        if self._masked:
-            return (int(self.offsets[i + 1] - self.offsets[i]),)
-        shape = list(self.event_shape)
-        if self.lengths is not None:
-            for axis, length in zip(self._cut_axes(), self.lengths[i], strict=True):
-                shape[axis] = int(length)
-        return tuple(shape)
 
     def _cut_axes(self) -> tuple[int, ...]:
         return tuple(range(self.variables_ndim)) if self.length_axes is None else self.length_axes

@@ -9,8 +9,16 @@ from typing import Literal
 
 from lpsmap_core.kernels.records import KERNELS
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.projections.face_jacobian import face_jvp_kernel
 
-__all__ = ["check_overrides", "has_array_code", "override_level"]
+__all__ = [
+    "check_overrides",
+    "derivatives_of",
+    "has_array_code",
+    "has_kernels",
+    "override_level",
+    "overrides",
+]
 
 CLASS_METHODS = ("vertex_sizes", "solve_sparsemap", "jvp", "local_solver")
 """Overrides that serve many factors, and so are called on the type."""
@@ -18,15 +26,37 @@ CLASS_METHODS = ("vertex_sizes", "solve_sparsemap", "jvp", "local_solver")
 
 def override_level(factor_type: type[Factor]) -> Literal[1, 2, 3]:
     """Return a factor type's level of override: 1 oracle, 2 compiled oracle, 3 closed form."""
-    if factor_type.projection_kernel is not None or has_array_code(factor_type):
+    if factor_type.projection_kernel is not None or overrides(factor_type, "solve_sparsemap"):
         return 3
     return 1 if factor_type.map_kernel is None else 2
 
 
+def has_kernels(factor_type: type[Factor]) -> bool:
+    """Whether a factor type has a closed form as kernels.
+
+    The derivative by face codes is not taken for a type whose array code has another one.
+    """
+    own, in_arrays = derivatives_of(factor_type)
+    derived = factor_type.jvp_kernel is not None and (own or not in_arrays)
+    return factor_type.projection_kernel is not None and derived
+
+
 def has_array_code(factor_type: type[Factor]) -> bool:
-    """Whether a factor type overrides ``solve_sparsemap`` in array-API code."""
-    method, inherited = factor_type.solve_sparsemap, Factor.solve_sparsemap
-    return getattr(method, "__func__", method) is not inherited.__func__  # type: ignore[attr-defined]
+    """Whether a factor type has a closed form in array-API code; likewise."""
+    in_kernels, own = derivatives_of(factor_type)
+    return overrides(factor_type, "solve_sparsemap") and (own or not in_kernels)
+
+
+def derivatives_of(factor_type: type[Factor]) -> tuple[bool, bool]:
+    """Return whether a type has derivatives of its own, as a kernel and in array code."""
+    kernel = factor_type.jvp_kernel
+    return kernel not in (None, face_jvp_kernel), overrides(factor_type, "jvp")
+
+
+def overrides(factor_type: type[Factor], name: str) -> bool:
+    """Whether a factor type replaces a class method of `Factor`."""
+    method, inherited = getattr(factor_type, name), getattr(Factor, name)
+    return getattr(method, "__func__", method) is not inherited.__func__
 
 
 @functools.cache

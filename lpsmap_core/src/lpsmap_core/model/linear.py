@@ -18,7 +18,7 @@ FIELDS = ("row", "column", "coefficient", "low", "high", "n_auxiliary")
 class LinearConstraints:
     """Constraints ``low <= A x <= high`` on the structures of a declaration's factors.
 
-    The entries of x are the declaration's slots, in the order of `Factor.links`, then its
+    The entries of x are the declaration's slots, in the order of `slot_values`, then its
     additionals, factor by factor, then auxiliary numbers if the description needs some. All lie
     between 0 and 1.
 

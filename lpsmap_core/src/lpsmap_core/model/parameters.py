@@ -1,56 +1,92 @@
-"""A factor's parameters: whether they are the arrays that buckets are built from."""
+"""The parameters that a declaration registers: which of its attributes kernels are handed."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
 
-import numpy as np
-
-from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.names import check_names
-
-__all__ = ["check_arrays"]
+__all__ = ["Parameters"]
 
 
-def check_arrays(factor: Factor) -> None:
-    """Refuse a type's attributes for kernels that are not the arrays that they should be.
+@dataclass
+class Parameters:
+    """Names of the attributes that kernels are handed, in the order of their registration."""
 
-    Raises
-    ------
-    TypeError
-        If an attribute is misspelt or hides a method, `row_parameters` is one name, or an attribute
-        that it, `link_parameter` or `integer_parameter` names is missing or of another kind or
-        shape.
-    """
-    check_names(factor)
-    rows, links, integers = factor.row_parameters, factor.link_parameter, factor.integer_parameter
-    if isinstance(rows, str):
-        raise TypeError(
-            f"{type(factor).__name__}: row_parameters is {rows!r}; expected a tuple of names, such "
-            f"as ({rows!r},)."
-        )
-    for name in rows:
-        _check_shape(factor, name, (factor.n_factors,), "row_parameters", "per_factor")
-    if links is not None:
-        _check_shape(factor, links, factor.variables.shape, "link_parameter", "per_link")
-    if integers is not None:
-        given = getattr(factor, integers, None)
-        own = isinstance(given, tuple) and len(given) == factor.n_factors
-        if not own and not (isinstance(given, np.ndarray) and given.dtype == np.int64):
+    rows: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Those of `Factor.per_factor` and `Factor.counts`, with the shape of one factor's part."""
+    link: str | None = None
+    """That of `Factor.per_link`."""
+    integers: str | None = None
+    """That of `Factor.integers`."""
+
+    @property
+    def names(self) -> list[str]:
+        """All names."""
+        return [*self.rows, *(name for name in (self.link, self.integers) if name is not None)]
+
+    def add_row(self, owner: str, name: str, shape: tuple[int, ...]) -> None:
+        """Register numbers for every factor.
+
+        Parameters
+        ----------
+        owner
+            What an error calls the factor type.
+        name
+            Of the attribute.
+        shape
+            Of one factor's numbers.
+
+        Raises
+        ------
+        TypeError
+            If the name is taken.
+        """
+        self._refuse_second(owner, name)
+        self.rows[name] = shape
+
+    def set_link(self, owner: str, name: str) -> None:
+        """Register a number for every slot; `owner` and `name` as in `add_row`.
+
+        Raises
+        ------
+        TypeError
+            If the name is taken, or there is one already.
+        """
+        self._refuse_second(owner, name, self.link, "per_link")
+        self.link = name
+
+    def set_integers(self, owner: str, name: str) -> None:
+        """Register an array of integers; `owner` and `name` as in `add_row`.
+
+        Raises
+        ------
+        TypeError
+            If the name is taken, or there is one already.
+        """
+        self._refuse_second(owner, name, self.integers, "integers")
+        self.integers = name
+
+    def _refuse_second(
+        self, owner: str, name: str, taken: str | None = None, helper: str = ""
+    ) -> None:
+        if name in self.rows or name in (self.link, self.integers):
             raise TypeError(
-                f"{type(factor).__name__}: {integers}, of integer_parameter, is {given!r:.60}; "
-                "expected an array of int64 for all factors, or a tuple of one for each. Set it "
-                f"with self.integers({integers!r}, value)."
+                f"{owner}: {name} is registered twice; expected one call for every parameter. To "
+                f"change its value, assign to self.{name}."
+            )
+        if taken is not None:
+            raise TypeError(
+                f"{owner}: {name} is the second parameter of self.{helper}, after {taken}; "
+                "expected one, because kernels are handed one such array. Numbers of another shape "
+                "are for self.per_factor(name, value, shape=...)."
             )
 
+    def same_as(self, other: Parameters) -> bool:
+        """Whether an `other` declaration registers the same, so that both can share a bucket."""
+        if self is other:
+            return True
+        rows = list(self.rows.items()) == list(other.rows.items())
+        return rows and (self.link, self.integers) == (other.link, other.integers)
 
-def _check_shape(
-    factor: Factor, name: str, shape: tuple[int, ...], listed: str, helper: str
-) -> None:
-    value: Any = getattr(factor, name, None)
-    if getattr(value, "shape", None) != shape:
-        got = f"of shape {value.shape}" if hasattr(value, "shape") else repr(value)[:60]
-        raise TypeError(
-            f"{type(factor).__name__}: {name}, of {listed}, is {got}; expected an array of shape "
-            f"{shape}. Set it with self.{helper}({name!r}, value)."
-        )
+    def __str__(self) -> str:
+        shown = [name + "".join(f"[{n}]" for n in shape) for name, shape in self.rows.items()]
+        return ", ".join([*shown, *self.names[len(shown) :]]) or "none"

@@ -8,6 +8,7 @@ import numpy as np
 
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import kind_of
+from lpsmap_core.model.slots import slot_values
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.compile import leaf
 
@@ -41,7 +42,9 @@ def forget_unused(
     for i in wrong if clean else range(len(mended)):
         slots, unused = unused_of(factors[i])
         if slots is not None and not clean:
-            index = factors[i].links(factors[i].variables.index)[factors[i].links(slots)]
+            index = slot_values(factors[i], factors[i].variables.index)[
+                slot_values(factors[i], slots)
+            ]
             scores[index[~(scores[index] < np.inf)]] = 0.0
         if unused is not None and i in wrong:
             mended[i] = np.where(unused & ~(mended[i] < np.inf), 0.0, mended[i])

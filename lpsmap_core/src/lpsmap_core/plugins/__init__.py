@@ -1,1 +1,1 @@
-"""What plugins can offer, and how it is found."""
+"""Plugins: hooks, registry, file formats and factor types by name."""

@@ -1,4 +1,4 @@
-"""Arrays in a file beside a graph's own, as `numpy.savez` writes them."""
+"""Arrays in a separate file next to a graph's file, as `numpy.savez` writes them."""
 
 from __future__ import annotations
 
@@ -22,32 +22,34 @@ class Arrays:
     Parameters
     ----------
     arrays
-        What there is.
+        The arrays by name; none by default.
     """
 
     def __init__(self, arrays: Mapping[str, npt.NDArray[Any]] | None = None) -> None:
         self._arrays = dict(arrays or {})
 
     @classmethod
-    def of(cls, folder: Path, name: str) -> Arrays:
-        """Return the arrays in a file of a folder, which has to be right there.
+    def read(cls, folder: Path, name: str) -> Arrays:
+        """Return the arrays of the file `name` directly in `folder`.
 
         Raises
         ------
         OSError
             If the file cannot be read.
         FileFormatError
-            If it is elsewhere, or not what `numpy.savez` writes.
+            If `name` has a path, or the file was not written by `numpy.savez`.
         """
         if not name or Path(name).name != name:
-            raise FileFormatError(f"got {name[:60]!r}; expected the name of a file beside this one")
+            raise FileFormatError(f"got {name[:60]!r}; expected a file name without a folder")
         path = folder / name
         if path.exists() and not path.is_file():
-            raise FileFormatError(f"{path}: is no regular file; expected arrays of numpy.savez")
+            raise FileFormatError(
+                f"{path}: is not a regular file; expected arrays written by numpy.savez"
+            )
         try:
             with zipfile.ZipFile(path) as whole:
                 if sum(x.file_size for x in whole.infolist()) > path.stat().st_size:
-                    raise ValueError("it is compressed, or promises more than it has")
+                    raise ValueError("it is compressed or truncated")
                 return cls({x.filename[:-4]: _array(whole, x) for x in whole.infolist()})
         except (
             ValueError,
@@ -57,11 +59,11 @@ class Arrays:
             zipfile.BadZipFile,
         ) as error:
             raise FileFormatError(
-                f"{path}: {error}; expected arrays of numbers, as numpy.savez writes them"
+                f"{path}: {error}; expected arrays of numbers, written by numpy.savez"
             ) from error
 
-    def resolved(self, value: Any) -> Any:
-        """Return the array that ``{"array": name}`` stands for, and anything else as it is."""
+    def resolve(self, value: Any) -> Any:
+        """Return the array for ``{"array": name}``, and any other value unchanged."""
         if not isinstance(value, dict):
             return value
         if set(value) != {"array"}:
@@ -74,13 +76,13 @@ class Arrays:
 
 
 def _array(whole: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
-    """Return an array; what its header promises has to be there."""
+    """Return an array, after a check that the file has the size that its header declares."""
     if member.compress_type != zipfile.ZIP_STORED or not member.filename.endswith(".npy"):
-        raise ValueError(f"{member.filename[:60]!r} is no array, or compressed")
+        raise ValueError(f"{member.filename[:60]!r} is not an array, or is compressed")
     with whole.open(member) as file:
         version = np.lib.format.read_magic(file)
         if version != (1, 0):
-            raise ValueError(f"{member.filename[:60]!r} is of version {version}")
+            raise ValueError(f"{member.filename[:60]!r} has format version {version}")
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
         if dtype.kind not in "fiub" or math.prod(shape) * dtype.itemsize > member.file_size:
             raise ValueError(f"{member.filename[:60]!r} has shape {shape!r:.60} of {dtype!s:.60}")

@@ -1,4 +1,4 @@
-"""Factor types by name, as files name them."""
+"""Lookup of factor types by name, for files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["factor_named"]
 
 
 def factor_named(name: str) -> Any:
-    """Return the installed factor type called `name`, to be called with arguments of its own.
+    """Return the installed factor type called `name`.
 
     Raises
     ------
     FileFormatError
-        If there is none.
+        If no such type is installed.
     DuplicateNameError
         If two plugins claim the name.
     """

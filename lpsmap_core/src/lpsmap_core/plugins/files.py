@@ -1,19 +1,19 @@
-"""Read and write factor graphs in files, by the installed formats of their suffixes."""
+"""Read and write factor graphs in files, in the installed format of the file's suffix."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from lpsmap_core.model.inputs import kind_of
+from lpsmap_core.plugins.contributions import Registration
 from lpsmap_core.plugins.formats import (
     Evidence,
     FileFormat,
     FileFormatError,
     NamedGraph,
-    in_words,
+    error_text,
 )
 from lpsmap_core.plugins.json_format import read_views
-from lpsmap_core.plugins.offers import Registration
 from lpsmap_core.plugins.packs import SUFFIXES, missing_pack_advice
 from lpsmap_core.plugins.registry import installed
 
@@ -21,9 +21,9 @@ __all__ = ["read_evidence", "read_graph", "write_graph"]
 
 
 def read_graph(path: str | Path) -> NamedGraph:
-    """Return the graph in the file at `path`, by the installed format of its suffix.
+    """Read the graph in the file at `path`, in the installed format of its suffix.
 
-    A file that is compressed by gzip may end in ``.gz`` behind its suffix.
+    The name of a file that is compressed by gzip may have ``.gz`` after the suffix.
 
     Raises
     ------
@@ -40,8 +40,8 @@ def read_graph(path: str | Path) -> NamedGraph:
         raise
     except Exception as error:
         raise FileFormatError(
-            f"{path}: {in_words(error)}; raised by the format of "
-            f"{registration.plugin.distribution}. Mend the file, or tell the plugin's author."
+            f"{path}: {error_text(error)}; raised by the format of "
+            f"{registration.plugin.distribution}. Fix the file, or tell the plugin's author."
         ) from error
     if not isinstance(found, NamedGraph):
         raise FileFormatError(
@@ -52,14 +52,14 @@ def read_graph(path: str | Path) -> NamedGraph:
 
 
 def write_graph(named: NamedGraph, path: str | Path) -> None:
-    """Write the graph `named` into the file at `path`, by the installed format of its suffix.
+    """Write the graph `named` to the file at `path`, in the installed format of its suffix.
 
     Raises
     ------
     OSError
         If the file cannot be written.
     FileFormatError
-        If no installed format has the file's suffix, or it cannot say what is in the graph.
+        If no installed format has the file's suffix, or the format cannot represent the graph.
     """
     path = Path(path)
     chosen: FileFormat = _registration(path).value()
@@ -67,24 +67,24 @@ def write_graph(named: NamedGraph, path: str | Path) -> None:
 
 
 def read_evidence(path: str | Path, named: NamedGraph, graph_path: str | Path) -> Evidence:
-    """Return what a file says that variables of a graph are known to be.
+    """Read evidence: the values of some variables of a graph.
 
     Parameters
     ----------
     path
-        The file: a JSON object of views and numbers, such as ``{"u[0]": 1, "v": [0, null]}``, if
-        its name ends in ``.json``; otherwise as the format of the graph has it.
+        The file. If its name ends in ``.json``, it holds a JSON object of views and numbers, such
+        as ``{"u[0]": 1, "v": [0, null]}``. Otherwise it is in the graph's format.
     named
         The graph.
     graph_path
-        The file that it was read from.
+        The file from which the graph was read.
 
     Raises
     ------
     OSError
         If the file cannot be read.
     FileFormatError
-        If it does not hold evidence for this graph.
+        If the file does not hold evidence for this graph.
     """
     path = Path(path)
     if _suffix(path) == ".json":
@@ -94,13 +94,13 @@ def read_evidence(path: str | Path, named: NamedGraph, graph_path: str | Path) -
 
 
 def _suffix(path: Path) -> str:
-    """Return the end of a file's name, without that of compressed files."""
+    """Return the suffix of a file, without ``.gz``."""
     name = path.name.lower()
     return Path(name.removesuffix(".gz")).suffix
 
 
 def _registration(path: Path) -> Registration:
-    """Return the installed format of a file's suffix."""
+    """Return the registration of the format for a file's suffix."""
     suffix, formats = _suffix(path), installed().formats
     if suffix not in formats:
         advice = "rename the file, or install a plugin that reads it"

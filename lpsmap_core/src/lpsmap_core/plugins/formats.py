@@ -1,4 +1,4 @@
-"""Factor graphs in files: what a file format is."""
+"""The interface of file formats of factor graphs."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from lpsmap_core.model.variables import Variables
 __all__ = ["Evidence", "FileFormat", "FileFormatError", "NamedGraph"]
 
 Evidence = list[tuple[Variables, npt.ArrayLike]]
-"""Variables, and what they are known to be. See `lpsmap_core.FactorGraph.condition`."""
+"""Views of variables, and their values. See `lpsmap_core.FactorGraph.condition`."""
 
 
 class FileFormatError(ValueError):
-    """A file is not what its format asks for; the message says where and what to mend."""
+    """A file violates its format. The message says where, and how to fix it."""
 
 
 class NamedGraph(NamedTuple):
-    """A factor graph with names for its variables, as a file describes it.
+    """A factor graph with names for its blocks of variables.
 
     Attributes
     ----------
     graph
-        The graph, not solved yet.
+        The unsolved graph.
     variables
-        Its blocks of variables by their names in the file.
+        Its blocks of variables, by their names in the file.
     """
 
     graph: FactorGraph
@@ -37,61 +37,60 @@ class NamedGraph(NamedTuple):
 
 
 class FileFormat(abc.ABC):
-    """A way to write a factor graph in a file; plugins offer theirs by ``lpsmap_formats``."""
+    """A file format of factor graphs. Plugins provide formats by the hook ``lpsmap_formats``."""
 
     name: ClassVar[str]
-    """What people call it."""
+    """Name of the format, for messages."""
 
     suffixes: ClassVar[tuple[str, ...]]
-    """Ends of the names of its files, such as ``(".uai",)``, in small letters."""
+    """Suffixes of its files in lower case, such as ``(".uai",)``."""
 
     @abc.abstractmethod
     def read(self, path: Path) -> NamedGraph:
-        """Return the graph in the file at `path`.
+        """Read the graph in the file at `path`.
 
         Raises
         ------
         OSError
             If the file cannot be read.
         FileFormatError
-            If it does not hold what the format asks for.
+            If the file violates the format.
         """
 
     def write(self, named: NamedGraph, path: Path) -> None:
-        """Write the graph `named` into the file at `path`.
+        """Write the graph `named` to the file at `path`.
 
         Raises
         ------
         OSError
             If the file cannot be written.
         FileFormatError
-            If the format cannot say what is in the graph; nothing is written then.
+            If the format cannot represent the graph. Nothing is written then.
         """
         raise FileFormatError(
-            f"{path}: no graph can be written as {self.name}. Choose another "
-            "format, by another suffix."
+            f"{path}: graphs cannot be written as {self.name}. Choose another suffix."
         )
 
     def read_evidence(self, path: Path, named: NamedGraph) -> Evidence:
-        """Return what the file at `path` says that variables of the graph `named` are known to be.
+        """Read values of variables of the graph `named` from the file at `path`.
 
         Raises
         ------
         OSError
             If the file cannot be read.
         FileFormatError
-            If it does not hold what the format asks for.
+            If the file violates the format.
         """
         raise FileFormatError(
-            f"{path}: graphs in {self.name} have no evidence of their own; expected a JSON object "
-            'of views and numbers, such as {"u[0]": 1}, in a file that ends in .json.'
+            f"{path}: {self.name} has no format for evidence; expected a JSON object of views and "
+            'numbers, such as {"u[0]": 1}, in a file with the suffix .json.'
         )
 
 
-def in_words(error: Exception) -> str:
-    """Return what an error says, cut if it is long: it may quote all that a file holds.
+def error_text(error: Exception) -> str:
+    """Return the message of an error, shortened since it may quote the whole file.
 
-    Kinds of errors that bad input does not bring about are named, too.
+    Types of errors that bad input does not cause are included.
     """
     words = str(error)
     if not words or not isinstance(error, (ValueError, TypeError, IndexError, RecursionError)):

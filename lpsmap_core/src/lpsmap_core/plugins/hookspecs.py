@@ -1,8 +1,8 @@
 """The hooks that plugins implement.
 
 A plugin is an installed distribution with an entry point in the group ``lpsmap`` that names a
-module. Its hook implementations return classes or values and have no side effects; each is called
-when something of its kind is first asked for. `docs/how-to/hooks.md` has an example of each.
+module. Its hook implementations return classes or values, and have no side effects. Each is called
+when something of its kind is first needed. `docs/how-to/hooks.md` has an example of each.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ __all__ = [
 PROJECT = "lpsmap"
 
 API_VERSION = 3
-"""Version of the hooks and of what they return, raised by changes that break plugins.
+"""Version of the hooks and of their results, incremented by changes that break plugins.
 
-A plugin's module says the one that it is written for: ``lpsmap_api_version = 3``.
+A plugin's module declares the version that it is written for: ``lpsmap_api_version = 3``.
 """
 
 OLDEST_API_VERSION = 2
 """The oldest version whose plugins are registered.
 
-What they use either works unchanged, or an error names what took its place.
+Its features either work unchanged, or raise errors that name the replacement.
 """
 
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -59,30 +59,30 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def lpsmap_factors() -> Sequence[type[Factor]]:  # type: ignore[empty-body]
-    """Return the factor types of a pack; each is known by its class name."""
+    """Return the factor types of a pack, registered by class name."""
 
 
 @hookspec
 def lpsmap_graphs() -> Sequence[type[FactorGraph]]:  # type: ignore[empty-body]
-    """Return the factor graphs of an adapter; each is known by its class name.
+    """Return the factor graphs of an adapter, registered by class name.
 
-    Called only when a name is asked for that is no factor's, so that adapters may import slowly.
+    Only called for names that are not factor types, so that adapters may be slow to import.
     """
 
 
 @hookspec
 def lpsmap_formats() -> Sequence[type[FileFormat]]:  # type: ignore[empty-body]
-    """Return file formats of factor graphs; each is known by its suffixes."""
+    """Return file formats of factor graphs, registered by suffixes."""
 
 
 @hookspec
 def lpsmap_commands() -> Sequence[click.Command]:  # type: ignore[empty-body]
-    """Return sub-commands of the command line ``lpsmap``; each is known by its name."""
+    """Return subcommands of the command ``lpsmap``, registered by name."""
 
 
 @hookspec
 def lpsmap_backends() -> Sequence[type[Backend]]:  # type: ignore[empty-body]
-    """Return array libraries and their devices; each is known by its name.
+    """Return array libraries and their devices, registered by name.
 
     The conformance kit runs every closed form in array-API code on all of them.
     """
@@ -90,25 +90,25 @@ def lpsmap_backends() -> Sequence[type[Backend]]:  # type: ignore[empty-body]
 
 @hookspec
 def lpsmap_engines() -> Sequence[type[Engine]]:  # type: ignore[empty-body]
-    """Return engines, which solve graphs; each is known by its name.
+    """Return engines, which solve graphs, registered by name.
 
-    Called at the first solve or plan: engines say by `Engine.prefers` which components they take.
+    Called at the first solve or plan. `Engine.prefers` says which components an engine takes.
     """
 
 
 @hookspec
 def lpsmap_decoders() -> Sequence[type[Decoder]]:  # type: ignore[empty-body]
-    """Return decoders, which find best assignments; each is known by its name.
+    """Return decoders, which find best assignments, registered by name.
 
-    Called only when best assignments or a graph given evidence are asked for. One decoder can be
-    used; where there are several, all but one have to be left out.
+    Only called for best assignments, or for graphs given evidence. Only one decoder can be used. If
+    there are several, all but one must be disabled.
     """
 
 
 @hookspec
 def lpsmap_solvers() -> Sequence[type[MapSolver]]:  # type: ignore[empty-body]
-    """Return solvers of whole graphs, which find best assignments; each is known by its name.
+    """Return solvers of whole graphs, which find best assignments, registered by name.
 
-    Called only when an exact search asks for a solver by its name, or may take one. A solver says
-    by `MapSolver.missing` what it lacks, so that it may be offered before that is installed.
+    Only called if an exact search names a solver, or may choose one. `MapSolver.missing` says which
+    package a solver lacks, so that it can be registered before that package is installed.
     """

@@ -1,4 +1,4 @@
-"""The file format that core brings: JSON, with views of variables as one writes them in Python."""
+"""Core's own file format: JSON, with views of variables in Python's notation."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.inputs import integer_array, truth_values
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.plugins.array_files import Arrays
+from lpsmap_core.plugins.compressed_text import file_bytes
 from lpsmap_core.plugins.factor_types import factor_named
 from lpsmap_core.plugins.formats import (
     Evidence,
     FileFormat,
     FileFormatError,
     NamedGraph,
-    in_words,
+    error_text,
 )
-from lpsmap_core.plugins.json_places import line_and_column, place_in
-from lpsmap_core.plugins.json_writing import write_json
-from lpsmap_core.plugins.packed import file_bytes
+from lpsmap_core.plugins.json_positions import line_and_column, place_in
+from lpsmap_core.plugins.json_writer import write_json
 
 __all__ = ["JsonFormat"]
 
 KEYS = ("variables", "factors", "arrays")
-"""Of the object in a file."""
+"""Keys of the object in a file."""
 
-LONGEST = 10_000
-"""Characters of a view in a file."""
+MAX_VIEW_LENGTH = 10_000
+"""Maximum number of characters of a view."""
 
 
 class JsonFormat(FileFormat):
-    """Blocks of scores, and the factors over them as calls of installed factor types.
+    """Blocks of scores, and factors over them as calls of installed factor types.
 
     ::
 
@@ -54,29 +54,29 @@ class JsonFormat(FileFormat):
           "arrays": "tables.npz"
         }
 
-    ``over`` holds the leading arguments, views of the blocks as one writes them in Python: a name,
-    indices of it, ``.T``, and ``~`` for the negation; or a list of such. A view can also be
-    ``{"index": [[0, 1]], "negated": [[true, false]]}``: places in the list of all variables, block
-    after block. All other keys are the type's keyword arguments, lists of numbers as arrays. The
-    score ``-Infinity`` forbids a variable.
+    ``over`` holds the positional arguments: views of the blocks in Python's notation, or lists of
+    views. A view is a name, possibly with indices, ``.T``, or ``~`` for the negation. A view can
+    also be ``{"index": [[0, 1]], "negated": [[true, false]]}``: positions in the list of all
+    variables, block after block. All other keys are keyword arguments of the type, with lists of
+    numbers for arrays. The score ``-Infinity`` forbids a variable.
 
-    Wherever numbers are, ``{"array": "t"}`` stands for the array t in the file that ``"arrays"``
-    names, beside this one, as `numpy.savez` writes it. What is written has its large arrays there.
+    Instead of numbers, ``{"array": "t"}`` denotes the array t in the file that ``"arrays"`` names.
+    It lies in the same folder, and was written by `numpy.savez`. Large arrays are written there.
     """
 
     name = "JSON"
     suffixes = (".json",)
 
     def read(self, path: Path) -> NamedGraph:
-        """Return the graph in a file; see `FileFormat.read`."""
-        content, text = _contents(path)
+        """Read the graph in the file at `path`; see `FileFormat.read`."""
+        content, text = _read_contents(path)
         with _place(path, "arrays"):
             beside = content.get("arrays")
             arrays = Arrays() if beside is None else _arrays(path, _string(beside))
         return graph_of(path, content, arrays, text)
 
     def write(self, named: NamedGraph, path: Path) -> None:
-        """Write the graph `named` into the file at `path`; see `FileFormat.write`."""
+        """Write the graph `named` to the file at `path`; see `FileFormat.write`."""
         write_json(named, path, graph_of)
 
 
@@ -88,25 +88,25 @@ def graph_of(path: Path, content: Mapping[str, Any], arrays: Arrays, text: str =
     path
         The file, for errors.
     content
-        The JSON object in it, with the keys ``variables`` and ``factors``.
+        The JSON object in the file, with the keys ``variables`` and ``factors``.
     arrays
-        Those of the file beside it.
+        The arrays of the separate file.
     text
-        What the content was read from, for the places of errors.
+        The text of the file, for the positions of errors.
     """
     graph, blocks = FactorGraph(), {}
     for name, numbers in content["variables"].items():
         with _place(path, f"variables[{name!r}]", text, "variables", name):
-            blocks[name] = graph.variable_from(_numbers(arrays.resolved(numbers)))
+            blocks[name] = graph.variable_from(_numbers(arrays.resolve(numbers)))
     for i, declaration in enumerate(content["factors"]):
         with _place(path, f"factors[{i}]", text, "factors", i):
             options = _object(declaration)
-            name = _string(_taken(options, "type"))
-            factor_type, over = factor_named(name), _taken(options, "over")
+            name = _string(_pop_required(options, "type"))
+            factor_type, over = factor_named(name), _pop_required(options, "over")
             if not isinstance(over, list):
                 raise TypeError(f"over is {over!r}; expected a list of views, such as ['u[0]']")
             views = [_argument_view(entry, graph, blocks, arrays) for entry in over]
-            arguments = {k: _argument(arrays.resolved(value)) for k, value in options.items()}
+            arguments = {k: _argument(arrays.resolve(value)) for k, value in options.items()}
             try:
                 factor = factor_type(*views, **arguments)
             except TypeError:
@@ -117,35 +117,35 @@ def graph_of(path: Path, content: Mapping[str, Any], arrays: Arrays, text: str =
 
 
 def read_views(path: Path, named: NamedGraph) -> Evidence:
-    """Return views of a graph's variables and the numbers that a JSON object has for them.
+    """Read views of a graph's variables, with numbers, from a JSON object.
 
     Parameters
     ----------
     path
-        A file such as ``{"u[0]": 1, "v": [0, null]}``.
+        A file that holds, for example, ``{"u[0]": 1, "v": [0, null]}``.
     named
-        The graph, whose blocks the views are of.
+        The graph with the blocks.
 
     Raises
     ------
     OSError
         If the file cannot be read.
     FileFormatError
-        If it is no such object.
+        If the file does not hold such an object.
     """
     with _place(path, "evidence"):
-        parsed, text = _parsed(path)
+        parsed, text = _parse(path)
         content = _object(parsed)
     found: Evidence = []
     for view, numbers in content.items():
         with _place(path, f"[{view[:60]!r}]", text, view):
-            values = np.array(numbers, dtype=np.float64)  # null becomes NaN, what is not known
+            values = np.array(numbers, dtype=np.float64)  # null becomes NaN, for unknown
             found.append((_view(view, named.variables), values))
     return found
 
 
-def _parsed(path: Path) -> tuple[Any, str]:
-    """Return what JSON makes of a file, and its text; errors have the line and the column."""
+def _parse(path: Path) -> tuple[Any, str]:
+    """Return the parsed JSON of a file, and its text; errors name the line and the column."""
     data = file_bytes(path)
     try:
         text = data.decode()
@@ -153,23 +153,24 @@ def _parsed(path: Path) -> tuple[Any, str]:
         place = line_and_column(data[: error.start].decode(), error.start)
         raise ValueError(f"{place}: is not UTF-8 ({error.reason})") from error
     try:
-        return json.loads(text, object_pairs_hook=_distinct), text
+        return json.loads(text, object_pairs_hook=_unique_keys), text
     except json.JSONDecodeError as error:
         raise ValueError(f"{line_and_column(text, error.pos)}: {error.msg}") from error
 
 
-def _contents(path: Path) -> tuple[dict[str, Any], str]:
-    """Return the object in a file, the scores of blocks and the factors over them; and the text."""
+def _read_contents(path: Path) -> tuple[dict[str, Any], str]:
+    """Return the validated object in a file, and its text."""
     try:
-        parsed, text = _parsed(path)
+        parsed, text = _parse(path)
         content = _object(parsed)
         for key in content:
             if key not in KEYS:
                 raise ValueError(_unknown("the file", "key", key, KEYS))
         if not isinstance(content.get("variables", {}), dict):
-            raise TypeError(f"variables is {content['variables']!r:.60}, which is no JSON object")
+            got = content["variables"]
+            raise TypeError(f"variables is {got!r:.60}, which is not a JSON object")
         if not isinstance(content.get("factors", []), list):
-            raise TypeError(f"factors is {content['factors']!r:.60}, which is no list")
+            raise TypeError(f"factors is {content['factors']!r:.60}, which is not a list")
         for key in KEYS[:2]:
             if key not in content:
                 raise ValueError(f"{key} is missing")
@@ -177,34 +178,34 @@ def _contents(path: Path) -> tuple[dict[str, Any], str]:
         if isinstance(error, FileFormatError):
             raise
         raise FileFormatError(
-            f"{path}: {in_words(error)}; expected a JSON object with the keys "
+            f"{path}: {error_text(error)}; expected a JSON object with the keys "
             '"variables" and "factors". See lpsmap_core.plugins.json_format.JsonFormat.'
         ) from error
     return content, text
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object, of which JSON itself would keep the last of equal keys."""
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; raise ValueError for duplicate keys."""
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {twice!r} is there twice")
+        raise ValueError(f"the key {twice!r} occurs twice")
     return found
 
 
 def _arrays(path: Path, name: str) -> Arrays:
-    """Return the arrays in the file of a name beside a graph's."""
+    """Return the arrays in the file `name` in the folder of a graph's file."""
     try:
-        return Arrays.of(path.parent, name)
+        return Arrays.read(path.parent, name)
     except OSError as error:
         raise type(error)(
-            f"{path}: arrays: {name} cannot be read ({error.strerror or error}). Put it beside "
-            "the graph's file."
+            f"{path}: arrays: {name} cannot be read ({error.strerror or error}). Put it into the "
+            "folder of the graph's file."
         ) from error
 
 
-def _taken(options: dict[str, Any], key: str) -> Any:
+def _pop_required(options: dict[str, Any], key: str) -> Any:
     if key not in options:
         raise ValueError(f'{key} is missing; expected "type", "over", and the type\'s arguments')
     return options.pop(key)
@@ -213,7 +214,7 @@ def _taken(options: dict[str, Any], key: str) -> Any:
 def _check_call(
     name: str, factor_type: Any, views: Sequence[Any], arguments: Mapping[str, Any]
 ) -> None:
-    """Refuse arguments that a factor type does not take."""
+    """Raise TypeError if a factor type does not take the arguments."""
     signature = inspect.signature(factor_type)
     takes = ", ".join(signature.parameters)
     try:
@@ -224,12 +225,12 @@ def _check_call(
             if key not in signature.parameters:
                 raise TypeError(_unknown(name, "argument", key, signature.parameters)) from error
         raise TypeError(
-            f"{name}: {error}; it takes {takes}, the first of them from over, here {len(views)}"
+            f"{name}: {error}; it takes {takes}, the first {len(views)} of them from over"
         ) from error
 
 
 def _unknown(owner: str, what: str, got: str, known: Iterable[str]) -> str:
-    """Return that something has no key or argument of a name, and which it could have been."""
+    """Return a message about an unknown key or argument, with similar ones."""
     near = difflib.get_close_matches(got, known, 2)
     meant = f"; did you mean {' or '.join(near)}? It takes" if near else "; it takes"
     return f"{owner} has no {what} {got!r:.60}{meant} {', '.join(known)}"
@@ -240,7 +241,7 @@ def _numbers(value: Any) -> Any:
     try:
         array = np.asarray(value)
     except ValueError:
-        raise ValueError("got lists of different lengths; expected equal ones") from None
+        raise ValueError("got lists of different lengths; expected equal lengths") from None
     if array.dtype.kind not in "fiub":
         raise TypeError(f'got {value!r:.60}; expected numbers, or {{"array": "name"}}')
     return array
@@ -248,7 +249,7 @@ def _numbers(value: Any) -> Any:
 
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise TypeError(f"got {value!r:.60}, which is no JSON object")
+        raise TypeError(f"got {value!r:.60}, which is not a JSON object")
     return dict(value)
 
 
@@ -259,7 +260,7 @@ def _string(value: Any) -> str:
 
 
 def _argument(value: Any) -> Any:
-    """Return a list of numbers as an array, as a type would get it in Python; all else as is."""
+    """Return a list of numbers as an array, and any other value unchanged."""
     if not isinstance(value, list):
         return value
     array = np.array(value)
@@ -268,39 +269,39 @@ def _argument(value: Any) -> Any:
 
 @contextmanager
 def _place(path: Path, where: str, text: str = "", *keys: str | int) -> Iterator[None]:
-    """Say where in a file an error arises; factor types of plugins may raise any."""
+    """Add the position in the file to errors. Factor types of plugins may raise any error."""
     try:
         yield
     except OSError:
         raise
     except Exception as error:
         at = f"{place_in(text, keys)}: " if text else ""
-        raise FileFormatError(f"{path}: {at}{where}: {in_words(error)}") from error
+        raise FileFormatError(f"{path}: {at}{where}: {error_text(error)}") from error
 
 
 def _argument_view(
     entry: Any, graph: FactorGraph, blocks: Mapping[str, Variables], arrays: Arrays
 ) -> Any:
-    """Return a leading argument: a view, or a list of views."""
+    """Return a positional argument: a view, or a list of views."""
     if isinstance(entry, list):
         return [_argument_view(part, graph, blocks, arrays) for part in entry]
     if not isinstance(entry, dict):
         return _view(_string(entry), blocks)
     unknown = set(entry) - {"index", "negated"}
     if unknown or "index" not in entry:
-        raise ValueError(f"got a view with {sorted(entry)}; expected index, and perhaps negated")
-    index = integer_array("index", arrays.resolved(entry["index"]))
+        raise ValueError(f"got a view with {sorted(entry)}; expected index, optionally negated")
+    index = integer_array("index", arrays.resolve(entry["index"]))
     if index.size and not 0 <= index.min() <= index.max() < graph.n_variables:
         raise ValueError(
-            f"index goes from {index.min()} to {index.max()}; expected places in the list of "
+            f"index goes from {index.min()} to {index.max()}; expected positions in the list of "
             f"{graph.n_variables} variables"
         )
     view = Variables(graph, index, np.zeros(index.shape, dtype=bool))
-    return view ^ truth_values("negated", arrays.resolved(entry.get("negated", False)))
+    return view ^ truth_values("negated", arrays.resolve(entry.get("negated", False)))
 
 
 def _view(text: str, blocks: Mapping[str, Variables]) -> Variables:
-    """Return the view that an expression names; nothing but names, indices, ``~`` and ``.T``."""
+    """Return the view of an expression, which may have names, indices, ``~`` and ``.T``."""
 
     def view(node: ast.expr) -> Variables:
         match node:
@@ -313,7 +314,7 @@ def _view(text: str, blocks: Mapping[str, Variables]) -> Variables:
             case ast.Subscript(value=value, slice=index):
                 return view(value)[position(index)]
         raise ValueError(
-            f"{ast.unparse(node)!r:.60} in {shown} is no view; expected one of "
+            f"{ast.unparse(node)!r:.60} in {shown} is not a view; expected one of "
             f"{', '.join(blocks) or '(no blocks)'} with indices, such as '~u[0, 1:]'"
         )
 
@@ -326,11 +327,11 @@ def _view(text: str, blocks: Mapping[str, Variables]) -> Variables:
         return ast.literal_eval(node)
 
     shown = repr(text) if len(text) <= 60 else f"{text[:60]!r}..."
-    if len(text) > LONGEST:
-        raise ValueError(f"{shown} has {len(text)} characters; expected up to {LONGEST}")
+    if len(text) > MAX_VIEW_LENGTH:
+        raise ValueError(f"{shown} has {len(text)} characters; expected up to {MAX_VIEW_LENGTH}")
     try:
         return view(ast.parse(text.strip(), mode="eval").body)
     except SyntaxError as error:
-        raise ValueError(f"{shown} is no Python expression: {error.msg}") from error
-    except (MemoryError, RecursionError) as error:  # what the parser says to too deep a nesting
+        raise ValueError(f"{shown} is not a Python expression: {error.msg}") from error
+    except (MemoryError, RecursionError) as error:  # raised by the parser
         raise ValueError(f"{shown} is nested too deeply") from error

@@ -1,4 +1,4 @@
-"""Which distribution brings a name of ``lpsmap``, a command or a file format, installed or not."""
+"""Distributions of names of ``lpsmap``, commands and file formats, installed or not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Mapping
 from typing import NoReturn
 
-from lpsmap_core.plugins.disabled import DISABLE, is_left_out
+from lpsmap_core.plugins.disabled_plugins import DISABLE, is_disabled
 
 __all__ = [
     *("COMMANDS", "FACE", "SUFFIXES"),
@@ -19,7 +19,7 @@ FACE = (
     *("ALGORITHM_1", "ConvergenceWarning", "Factor", "FactorGraph", "Solution", "Status"),
     *("Variables", "WarmStartCache", "stack"),
 )
-"""Names that ``lpsmap`` has of core, so that no plugin can have them there."""
+"""Names that ``lpsmap`` takes from core, which plugins cannot register."""
 
 PACKS = {
     "lpsmap-factors-logic": (
@@ -46,40 +46,40 @@ MOVED = {
     ),
     "plot": "lpsmap",
 }
-"""Packages that have names which ``lpsmap_core`` had in version 2 of the API."""
+"""Current packages of names that ``lpsmap_core`` had in version 2 of the API."""
 
 COMMANDS = {
     **dict.fromkeys(("convert", "decode", "info", "solve"), "lpsmap-decode"),
     "induce": "lpsmap-search",
 }
-"""Commands of ``lpsmap`` that core does not have."""
+"""Distributions of the commands of ``lpsmap`` that are not in core."""
 
 SUFFIXES = dict.fromkeys((".fg", ".uai", ".wcnf"), "lpsmap-decode")
-"""Those of file formats that core does not have."""
+"""Distributions of the suffixes of file formats that are not in core."""
 
 
 def missing_pack_advice(distribution: str) -> str:
-    """Return what to do about a distribution none of whose plugins is there.
+    """Return advice about a distribution without active plugins.
 
     Parameters
     ----------
     distribution
-        Its name.
+        Name of the distribution.
     """
-    if is_left_out(distribution):
-        return f"{distribution}, which has it, is left out by {DISABLE}={os.environ[DISABLE]}"
+    if is_disabled(distribution):
+        return f"{distribution}, which has it, is disabled by {DISABLE}={os.environ[DISABLE]}"
     return f"install it with: pip install {distribution}"
 
 
 def missing_name_advice(name: str, installed: Collection[str]) -> str:
-    """Return what to do about a name that nothing installed has.
+    """Return advice about a name that is not installed.
 
     Parameters
     ----------
     name
-        As the user wrote it.
+        The name as the user wrote it.
     installed
-        Names that there are.
+        The installed names.
     """
     for pack, names in PACKS.items():
         if name in names.split():
@@ -95,18 +95,18 @@ def missing_name_advice(name: str, installed: Collection[str]) -> str:
 
 
 def refuse_moved_name(name: str) -> NoReturn:
-    """Refuse a name that `lpsmap_core` does not have, and say which package has it now.
+    """Raise an error for a name that `lpsmap_core` does not have, with the package that has it.
 
     Parameters
     ----------
     name
-        As the user wrote it.
+        The name as the user wrote it.
 
     Raises
     ------
     ImportError
-        If it has moved, for ``from lpsmap_core import ...``, which would swallow the words of an
-        AttributeError.
+        If the name has moved, in ``from lpsmap_core import ...``, which would hide the message of
+        an AttributeError.
     AttributeError
         Otherwise.
     """
@@ -116,7 +116,7 @@ def refuse_moved_name(name: str) -> NoReturn:
         message += package.replace("_", "-")
         if sys._getframe(1).f_code.co_name == "_handle_fromlist":
             raise ImportError(message, name="lpsmap_core")
-    raise AttributeError(message, name=name, obj=None)  # else Python adds what is near, too
+    raise AttributeError(message, name=name, obj=None)  # otherwise Python adds suggestions
 
 
 def _with_pack(name: str, packed: Mapping[str, str], installed: Collection[str]) -> str:

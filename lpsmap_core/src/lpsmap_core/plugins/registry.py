@@ -1,7 +1,7 @@
-"""Find what installed plugins offer.
+"""The registry of installed plugins and their contributions.
 
-Nothing is looked for before something is asked for. A broken plugin is skipped with a warning that
-names it. A name that two plugins claim is an error that names both, for whoever asks for that name.
+Plugins are loaded when a contribution is first needed. A broken plugin is skipped, with a warning
+that names it. Access to a name that two plugins register raises an error that names both.
 """
 
 from __future__ import annotations
@@ -25,9 +25,15 @@ from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins import hookspecs
-from lpsmap_core.plugins.disabled import DISABLE, disabled_names, naming
+from lpsmap_core.plugins.contributions import (
+    OWN,
+    Contributions,
+    DuplicateNameError,
+    Plugin,
+    Registration,
+)
+from lpsmap_core.plugins.disabled_plugins import DISABLE, disabled_names, matching_names
 from lpsmap_core.plugins.formats import FileFormat
-from lpsmap_core.plugins.offers import OWN, DuplicateNameError, Offers, Plugin, Registration
 from lpsmap_core.plugins.packs import FACE, missing_pack_advice
 from lpsmap_core.solution.assignment import OWN_SEARCH
 from lpsmap_core.solution.decoder import Decoder
@@ -35,43 +41,43 @@ from lpsmap_core.solution.map_solver import MapSolver
 from lpsmap_jit.callers import stacklevel
 
 __all__ = [
+    "Contributions",
     "DuplicateNameError",
-    "Offers",
     "Plugin",
     "PluginWarning",
     "Registration",
     "Registry",
     "decoder_for",
     "engine_named",
-    "engines_offered",
     "installed",
+    "installed_engines",
     "registered",
     "solver_named",
 ]
 
-MENDING = "'From version 1 to 2' in docs/how-to/kernels.md"
-MENDING_IMPORTS = "'From version 2 to 3' in docs/how-to/hooks.md"
-"""Where authors read what to change."""
+KERNEL_MIGRATION = "'From version 1 to 2' in docs/how-to/kernels.md"
+IMPORT_MIGRATION = "'From version 2 to 3' in docs/how-to/hooks.md"
+"""Documentation for authors of plugins for earlier versions."""
 
 
 class PluginWarning(UserWarning):
-    """An installed plugin is broken, in whole or in part."""
+    """An installed plugin is broken, completely or in part."""
 
 
 class _ApiVersionError(RuntimeError):
-    """A plugin is written for another version of the hooks; the message says what to upgrade."""
+    """A plugin is written for another version of the hooks. The message says what to upgrade."""
 
 
-class _Kind(NamedTuple):
-    """What a hook returns a sequence of."""
+class _HookKind(NamedTuple):
+    """The kind of object that a hook returns a sequence of."""
 
     expected: str
     accepts: Callable[[Any], bool]
     names: Callable[[Any], Iterable[str]]
 
 
-def _subclasses(base: type[Any], names: Callable[[Any], Iterable[str]]) -> _Kind:
-    return _Kind(
+def _subclasses(base: type[Any], names: Callable[[Any], Iterable[str]]) -> _HookKind:
+    return _HookKind(
         f"subclasses of {base.__name__}",
         lambda value: isinstance(value, type) and issubclass(value, base),
         names,
@@ -79,12 +85,12 @@ def _subclasses(base: type[Any], names: Callable[[Any], Iterable[str]]) -> _Kind
 
 
 def _suffixes(cls: type[FileFormat]) -> tuple[str, ...]:
-    """Return a format's suffixes; those that no file's name can end in are refused."""
+    """Return the validated suffixes of a format."""
     found = cls.suffixes
     if not isinstance(found, (tuple, list)) or not all(map(_is_suffix, found)):
         raise TypeError(
-            f"{cls.__name__}.suffixes is {found!r}; expected a tuple of ends of files' names, each "
-            "with a dot and in small letters, such as ('.uai',)"
+            f"{cls.__name__}.suffixes is {found!r}; expected a tuple of suffixes with a dot and in "
+            "lower case, such as ('.uai',)"
         )
     return tuple(found)
 
@@ -94,7 +100,7 @@ def _is_suffix(value: Any) -> bool:
 
 
 def _is_command(value: Any) -> bool:
-    import click  # only the command line needs it
+    import click  # only needed by the command line
 
     return isinstance(value, click.Command) and bool(value.name)
 
@@ -103,23 +109,25 @@ KINDS = {
     "lpsmap_factors": _subclasses(Factor, lambda cls: [cls.__name__]),
     "lpsmap_graphs": _subclasses(FactorGraph, lambda cls: [cls.__name__]),
     "lpsmap_formats": _subclasses(FileFormat, _suffixes),
-    "lpsmap_commands": _Kind("click commands with names", _is_command, lambda value: [value.name]),
+    "lpsmap_commands": _HookKind(
+        "click commands with names", _is_command, lambda value: [value.name]
+    ),
     "lpsmap_backends": _subclasses(Backend, lambda cls: [cls.name]),
     "lpsmap_engines": _subclasses(Engine, lambda cls: [cls.name]),
     "lpsmap_decoders": _subclasses(Decoder, lambda cls: [cls.name]),
     "lpsmap_solvers": _subclasses(MapSolver, lambda cls: [cls.name]),
 }
-"""What each hook returns."""
+"""The results of each hook."""
 
 
 class Registry:
-    """What a set of plugins offers."""
+    """The contributions of a set of plugins."""
 
     def __init__(self) -> None:
         self.plugins: list[Plugin] = []
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs)
-        self._offers: dict[str, Offers] = {}
+        self._contributions: dict[str, Contributions] = {}
 
     def register(self, module: object, plugin: Plugin) -> None:
         """Register hook implementations.
@@ -127,26 +135,26 @@ class Registry:
         Parameters
         ----------
         module
-            A module or other object with functions that are marked as such.
+            A module or other object with functions marked as hook implementations.
         plugin
-            Where it comes from.
+            The plugin.
 
         Raises
         ------
         RuntimeError
-            If it is written for another version of the hooks.
+            If the plugin is written for another version of the hooks.
         ValueError
-            If it was registered before.
+            If it is registered already.
 
         Warns
         -----
         PluginWarning
-            For every function that looks like a hook and is none.
+            For every function that resembles a hook but is not one.
         """
         _check_api_version(module, plugin)
         self._manager.register(module, name=plugin.key)
         self.plugins.append(plugin)
-        self._offers.clear()
+        self._contributions.clear()
         for advice in _misspelt(self._manager, module):
             warnings.warn(
                 f"lpsmap: the plugin {plugin.name!r} of {plugin.distribution} {plugin.version} "
@@ -156,69 +164,69 @@ class Registry:
             )
 
     def unregister(self, plugin: Plugin) -> None:
-        """Forget a plugin."""
+        """Remove a plugin."""
         self._manager.unregister(name=plugin.key)
         self.plugins.remove(plugin)
-        self._offers.clear()
+        self._contributions.clear()
 
     @property
-    def factors(self) -> Offers:
+    def factors(self) -> Contributions:
         """Factor types by class name."""
-        return self._offered("lpsmap_factors")
+        return self._contributions_of("lpsmap_factors")
 
     @property
-    def graphs(self) -> Offers:
+    def graphs(self) -> Contributions:
         """Factor graphs of adapters by class name."""
-        return self._offered("lpsmap_graphs")
+        return self._contributions_of("lpsmap_graphs")
 
     @property
-    def formats(self) -> Offers:
+    def formats(self) -> Contributions:
         """File formats by suffix."""
-        return self._offered("lpsmap_formats")
+        return self._contributions_of("lpsmap_formats")
 
     @property
-    def commands(self) -> Offers:
-        """Sub-commands of the command line by name."""
-        return self._offered("lpsmap_commands")
+    def commands(self) -> Contributions:
+        """Subcommands of the command line by name."""
+        return self._contributions_of("lpsmap_commands")
 
     @property
-    def backends(self) -> Offers:
+    def backends(self) -> Contributions:
         """Array libraries by name."""
-        return self._offered("lpsmap_backends")
+        return self._contributions_of("lpsmap_backends")
 
     @property
-    def engines(self) -> Offers:
+    def engines(self) -> Contributions:
         """Engines by name."""
-        return self._offered("lpsmap_engines")
+        return self._contributions_of("lpsmap_engines")
 
     @property
-    def decoders(self) -> Offers:
-        """What finds best assignments by name, at most one if any is to be used."""
-        return self._offered("lpsmap_decoders")
+    def decoders(self) -> Contributions:
+        """Decoders by name. A decoder can only be used if it is the only one."""
+        return self._contributions_of("lpsmap_decoders")
 
     @property
-    def solvers(self) -> Offers:
+    def solvers(self) -> Contributions:
         """Solvers of whole graphs by name."""
-        return self._offered("lpsmap_solvers")
+        return self._contributions_of("lpsmap_solvers")
 
-    def _offered(self, hook: str) -> Offers:
-        if hook not in self._offers:
-            offers = Offers()
+    def _contributions_of(self, hook: str) -> Contributions:
+        if hook not in self._contributions:
+            contributions = Contributions()
             for plugin in self.plugins:
                 for name, value in self._call(plugin, hook):
-                    offers.add(Registration(name, value, plugin))
+                    contributions.add(Registration(name, value, plugin))
             if hook == "lpsmap_factors":
-                _contest_own_names(offers)
-            self._offers[hook] = offers
-        return self._offers[hook]
+                _reserve_own_names(contributions)
+            self._contributions[hook] = contributions
+        return self._contributions[hook]
 
     def _call(self, plugin: Plugin, hook: str) -> list[tuple[str, Any]]:
-        """Return what one plugin's hook offers, by name; a failure is a warning and nothing."""
+        """Return the contributions of a plugin's hook by name; none, with a warning, on failure."""
         module, kind = self._manager.get_plugin(plugin.key), KINDS[hook]
         others = [p for p in self._manager.get_plugins() if p is not module]
         try:
             results = self._manager.subset_hook_caller(hook, others)()
-            values = [value for result in results for value in _several(hook, result)]
+            values = [value for result in results for value in _checked_sequence(hook, result)]
             for value in values:
                 if not kind.accepts(value):
                     raise TypeError(f"{hook} returned {value!r}; expected {kind.expected}")
@@ -228,35 +236,35 @@ class Registry:
             return []
 
 
-def _several(hook: str, result: Any) -> Iterable[Any]:
-    """Return what a hook returned, which has to be a sequence."""
+def _checked_sequence(hook: str, result: Any) -> Iterable[Any]:
+    """Return the result of a hook, which must be a sequence."""
     if isinstance(result, (str, type)) or not isinstance(result, Iterable):
         expected = KINDS[hook].expected
         raise TypeError(f"{hook} returned {result!r}; expected a list of {expected}")
     return result
 
 
-def _contest_own_names(offers: Offers) -> None:
-    """Add the claims of ``lpsmap`` itself to names of its own, which no plugin's type can have."""
-    face = import_module("lpsmap_core")  # by name: it stands above
+def _reserve_own_names(contributions: Contributions) -> None:
+    """Register the names of ``lpsmap`` itself, so that plugins' types with these names conflict."""
+    face = import_module("lpsmap_core")  # dynamic, since it is in a higher layer
     core = Plugin("lpsmap", OWN, face.__version__)
     for name in FACE:
-        if name in offers:
-            offers.add(Registration(name, getattr(face, name), core))
+        if name in contributions:
+            contributions.add(Registration(name, getattr(face, name), core))
 
 
 @functools.cache
 def installed() -> Registry:
-    """Return the registry of the plugins installed in this environment, core's own offers first.
+    """Return the registry of the plugins installed in this environment, core first.
 
-    Plugins that the environment variable ``LPSMAP_DISABLE_PLUGINS`` names, by distribution or entry
-    point, are left out; ``all`` leaves out all.
+    The environment variable ``LPSMAP_DISABLE_PLUGINS`` disables plugins by the names of
+    distributions or entry points; ``all`` disables all.
 
     Warns
     -----
     PluginWarning
         For every plugin that cannot be imported or registered, and for every name in
-        ``LPSMAP_DISABLE_PLUGINS`` that is no plugin's.
+        ``LPSMAP_DISABLE_PLUGINS`` that matches no plugin.
     """
     registry = Registry()
     for entry_point in _enabled(entry_points(group=hookspecs.PROJECT)):
@@ -266,47 +274,47 @@ def installed() -> Registry:
             module = entry_point.load()
             plugin = _plugin_of(entry_point, time.perf_counter() - start)
             registry.register(module, plugin)
-        except (Exception, SystemExit) as error:  # a plugin that ends Python would end all
+        except (Exception, SystemExit) as error:  # SystemExit would end the whole process
             _warn_skipped(plugin, error)
     return registry
 
 
-def _offered(option: str, name: str, offers: Offers, others: list[str]) -> Any:
-    """Return what a plugin offers by a name; the others are names that nobody offers."""
-    if name not in offers:
-        expected = ", ".join([*others, *offers])
+def _contribution(option: str, name: str, contributions: Contributions, others: list[str]) -> Any:
+    """Return the contribution of a name; `others` are valid names that are not contributions."""
+    if name not in contributions:
+        expected = ", ".join([*others, *contributions])
         raise ValueError(f"{option}: got {name!r}; expected one of {expected}.")
-    return offers[name].value
+    return contributions[name].value
 
 
 def engine_named(name: str) -> type[Engine]:
-    """Return an engine that an installed plugin offers.
+    """Return the installed engine called `name`.
 
     Raises
     ------
     ValueError
-        If there is none of this name.
+        If no such engine is installed.
     DuplicateNameError
-        If two plugins claim it.
+        If two plugins register the name.
     """
-    found: type[Engine] = _offered("engine", name, installed().engines, [AUTO])
+    found: type[Engine] = _contribution("engine", name, installed().engines, [AUTO])
     return found
 
 
-def engines_offered() -> list[type[Engine]]:
-    """Return the engines that installed plugins offer, those of contested names left out."""
-    return installed().engines.uncontested
+def installed_engines() -> list[type[Engine]]:
+    """Return the installed engines, except for names with a conflict."""
+    return installed().engines.values_without_conflict
 
 
 def decoder_for(verb: str) -> Decoder:
-    """Return the decoder that an installed plugin offers.
+    """Return the installed decoder.
 
     Raises
     ------
     ImportError
-        If none does; the message names the verb, and what to install.
+        If no decoder is installed. The message names `verb`, and the package to install.
     RuntimeError
-        If several do: none of them can be meant.
+        If several decoders are installed.
     """
     found = list(installed().decoders.values())
     if not found:
@@ -316,29 +324,29 @@ def decoder_for(verb: str) -> Decoder:
         names = " and ".join(f"{each.name!r} of {each.plugin.distribution}" for each in found)
         ways = " or ".join(f"{DISABLE}={each.plugin.distribution}" for each in found)
         raise RuntimeError(
-            f"{verb}: there are several decoders, {names}; leave out all but one: {ways}"
+            f"{verb}: several decoders are installed, {names}; disable all but one: {ways}"
         )
     decoder: Decoder = found[0].value()
     return decoder
 
 
 def solver_named(name: str) -> type[MapSolver]:
-    """Return a solver of whole graphs that an installed plugin offers.
+    """Return the installed solver of whole graphs called `name`.
 
     Raises
     ------
     ValueError
-        If there is none of this name.
+        If no such solver is installed.
     DuplicateNameError
-        If two plugins claim it.
+        If two plugins register the name.
     """
-    found: type[MapSolver] = _offered("solver", name, installed().solvers, [AUTO, OWN_SEARCH])
+    found: type[MapSolver] = _contribution("solver", name, installed().solvers, [AUTO, OWN_SEARCH])
     return found
 
 
 @contextmanager
 def registered(*modules: object) -> Iterator[Registry]:
-    """Offer modules with hook implementations as if they were installed, for tests.
+    """Register modules with hook implementations temporarily, for tests.
 
     Parameters
     ----------
@@ -348,7 +356,7 @@ def registered(*modules: object) -> Iterator[Registry]:
     Yields
     ------
     Registry
-        That of the installed plugins, with these.
+        The registry of the installed plugins, with these added.
     """
     registry, added = installed(), []
     try:
@@ -368,30 +376,30 @@ def registered(*modules: object) -> Iterator[Registry]:
 
 def _plugin_of(entry_point: EntryPoint, seconds: float = 0.0) -> Plugin:
     distribution = entry_point.dist
-    if distribution is None:  # an entry point made by hand
+    if distribution is None:  # for an entry point that was constructed by hand
         return Plugin(entry_point.name, "unknown", "unknown", seconds)
     name = distribution.metadata["Name"] or "unknown"
     return Plugin(entry_point.name, name, distribution.version, seconds)
 
 
 def _enabled(found: Iterable[EntryPoint]) -> list[EntryPoint]:
-    """Return the entry points that the environment does not switch off: core's own at any rate."""
+    """Return the entry points that are not disabled. Those of core cannot be disabled."""
     found = list(found)
     kept = [each for each in found if _plugin_of(each).distribution == OWN]
     plugins = [each for each in found if each not in kept]
-    kept += [each for each in plugins if not naming(each)]
-    met = {"all"}.union(*map(naming, plugins))
+    kept += [each for each in plugins if not matching_names(each)]
+    met = {"all"}.union(*map(matching_names, plugins))
     for name in sorted(disabled_names() - met):
         warnings.warn(
-            f"{DISABLE} names {name!r}, which is no installed plugin; expected all, or names of "
-            "distributions or entry points with commas between them. `lpsmap plugins` lists them.",
+            f"{DISABLE} names {name!r}, which is not an installed plugin; expected all, or a "
+            "comma-separated list of distributions or entry points. `lpsmap plugins` lists them.",
             PluginWarning,
             stacklevel=stacklevel(),
         )
     return kept
 
 
-# -------------------------------------------------------------------- what can be wrong
+# -------------------------------------------------------------------- validation
 
 
 def _check_api_version(module: object, plugin: Plugin) -> None:
@@ -405,29 +413,29 @@ def _check_api_version(module: object, plugin: Plugin) -> None:
         return
     written = f"it is written for version {wanted} of the plugin API"
     if wanted is None:
-        written = "it does not say for which version of the plugin API it is, which counts as 1"
-    mending = f"; its authors read {MENDING}, and write lpsmap_api_version = {ours}"
+        written = "it does not declare its version of the plugin API, which counts as 1"
+    migration = f"; for its authors: see {KERNEL_MIGRATION}, and set lpsmap_api_version = {ours}"
     newer = wanted is not None and wanted > ours
     raise _ApiVersionError(
         f"{written}, and the installed lpsmap-core has version {ours}. "
-        f"Upgrade {'lpsmap-core' if newer else plugin.distribution + mending}"
+        f"Upgrade {'lpsmap-core' if newer else plugin.distribution + migration}"
     )
 
 
 def _misspelt(manager: pluggy.PluginManager, module: object) -> Iterator[str]:
-    """Yield what to mend about functions that look like hooks and are none."""
+    """Yield advice about functions that resemble hooks but are not."""
     for name, function in vars(module).items() if hasattr(module, "__dict__") else ():
         if not callable(function) or isinstance(function, type):
             continue
         near = difflib.get_close_matches(name, KINDS, n=1, cutoff=0.85)
         if manager.parse_hookimpl_opts(module, name) is None:
             if name in KINDS:
-                yield f"has a function {name} without a decorator; put @lpsmap_core.hookimpl on it."
+                yield f"has a function {name} without decorator; add @lpsmap_core.hookimpl."
             elif near:
-                yield f"has a function {name}, which is no hook; did you mean {near[0]}?"
+                yield f"has a function {name}, which is not a hook; did you mean {near[0]}?"
         elif name not in KINDS:
             nearest = near or difflib.get_close_matches(name, KINDS, n=1, cutoff=0.0)
-            yield f"implements {name}, which is no hook; did you mean {nearest[0]}?"
+            yield f"implements {name}, which is not a hook; did you mean {nearest[0]}?"
 
 
 def _warn_skipped(plugin: Plugin, error: BaseException) -> None:
@@ -436,7 +444,7 @@ def _warn_skipped(plugin: Plugin, error: BaseException) -> None:
     else:
         cause = f"{type(error).__name__}: {error}. Update or uninstall {plugin.distribution}."
         if isinstance(error, ImportError) and (error.name or "").startswith("lpsmap_core"):
-            cause += f" Its authors read {MENDING_IMPORTS}."
+            cause += f" For its authors: see {IMPORT_MIGRATION}."
     warnings.warn(
         f"lpsmap skips the plugin {plugin.name!r} of {plugin.distribution} {plugin.version}: "
         f"{cause} Other plugins are not affected.",

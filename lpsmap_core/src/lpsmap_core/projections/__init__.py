@@ -1,1 +1,1 @@
-"""Closed forms of local problems that factor packs share."""
+"""Closed forms of local problems that are shared by factor packs."""

@@ -7,12 +7,12 @@ Solves ``argmin 1/2 ||z - a||^2  s.t.  0 <= z <= 1 / delta,  <c * delta, z> = B`
     m_i = clip(x_i + tau * q_i, 0, 1),     sum_i c_i m_i = B,
 
 where ``tau`` is 0 if an inequality holds without it (lemma 3). The sum is piecewise linear and
-nondecreasing in ``tau``. On the free slots, those strictly between their bounds, the Jacobian is
-``I - w w^T / <w, w>`` with ``w = c * delta`` if the constraint holds with equality, else ``I``
-(proposition 6).
+nondecreasing in ``tau``. On the free slots, which lie strictly between their bounds, the Jacobian
+is ``I - w w^T / <w, w>`` with ``w = c * delta`` if the constraint holds with equality, else ``I``
+(proposition 6): see `face_jacobian`.
 
-The kernels index by unsigned integers: signed ones may be negative, and the code that numba adds
-for that costs more than the arithmetic.
+The kernels use unsigned indices. For signed ones numba adds tests for negative values, which take
+longer than the arithmetic.
 """
 
 from __future__ import annotations
@@ -23,14 +23,12 @@ from lpsmap_core.kernels.records import (
     FREE,
     LOWER,
     UPPER,
-    Direction,
     Factors,
     LocalScores,
     LocalSolution,
-    Product,
     largest_arity,
 )
-from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack
+from lpsmap_core.projections.tolerance import BOUND_LEVEL, EPSILON, bound_slack
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.compile import kernel, leaf, summing_leaf
 
@@ -41,17 +39,16 @@ __all__ = [
     "project_budget_rows",
     "project_simplex_rows",
     "simplex_threshold",
-    "sum_constrained_jvp",
 ]
 
 AT_MOST, EXACTLY, AT_LEAST = -1.0, 0.0, 1.0
-"""Senses of the sum constraint: the sign of what its two sides may differ by."""
+"""Senses of the sum constraint: the allowed sign of the sum minus its bound."""
 
-TINY = 4 * 2.0**-52
-"""A guessed threshold begins lower by this, relatively: what rounding may have raised it by."""
+GUESS_MARGIN = 4 * EPSILON
+"""Relative amount by which a guessed threshold is lowered, to undo its rounding."""
 
-FAR = 1000.0
-"""Sum that a row may have at a guess, so that few digits are lost."""
+LARGEST_GUESS_SUM = 1000.0
+"""Largest sum of a row at a guess, so that few digits are lost."""
 
 # -------------------------------------------------------------------- kernels: unit costs, B = 1
 
@@ -62,8 +59,8 @@ def project_simplex_rows(
 ) -> None:
     """Project rows under ``sum_i delta_i z_i = 1`` (or ``<=``, or ``>=``, by `sense`).
 
-    The face and the branch may be those of an earlier solution, or rubbish: near ones save steps.
-    Records end here: to hand them on whole weighs where rows are short.
+    The face and the branch on entry are a guess, such as those of an earlier solution; a good guess
+    saves steps. Records are unpacked here, because passing them on is slow for short rows.
     """
     a, delta, _ = scores
     z, _, face, branch = solution
@@ -101,12 +98,12 @@ def _fill(
     x: FloatArray,
     q: FloatArray,
 ) -> float:
-    """Write x and q; return the threshold if the earlier face is still right, else -inf."""
+    """Write x and q; return the threshold of the guessed face, or -inf without a guess."""
     n, support, sum_x, sum_q = hi - lo, 0.0, 0.0, 0.0
     for i in range(n):
         y, w = delta[lo + i] * a[lo + i], delta[lo + i] * delta[lo + i]
         x[i], q[i] = y, w
-        above = np.float64(face[lo + i] != LOWER)  # a factor: vector instructions know no branches
+        above = np.float64(face[lo + i] != LOWER)  # a factor in place of a branch, to vectorise
         support += above
         sum_x += y * above
         sum_q += w * above
@@ -121,44 +118,44 @@ def simplex_threshold(
 ) -> tuple[float, float]:
     """Return ``t, s`` with ``sum_i max(0, x_i - (t + s) q_i) = 1``.
 
-    Newton's method from the left on a convex function: the slots above the threshold only ever
-    become fewer, and the step from the right ones is exact (Michelot 1986). Whichever slots were to
-    make up the sum alone, their threshold is a lower bound to start from: that of an earlier
-    solution's support (`guess`), or else (-inf) the best of single slots. What is left of x there
-    are numbers around 1, so that neither the rounding of large scores nor forbidden variables reach
-    the sums. A guess so far off that digits would be lost is refused: `s` is inf. Overwrites the
-    first `n` entries of x.
+    This is Newton's method from the left on a convex function: the number of slots above the
+    threshold only decreases, and the step from the right slots is exact (Michelot 1986). The
+    threshold of any subset of slots that makes up the sum alone is a lower bound, from which the
+    method can start: the support of an earlier solution (`guess`), or the best single slot for a
+    guess of -inf. Relative to this bound, x has values around 1, so neither the rounding of large
+    scores nor forbidden variables affect the sums. A guess that would lose digits is rejected: `s`
+    is then inf. Overwrites the first `n` entries of x.
     """
     t = guess
     if t == -np.inf:
         for i in range(n):
             t = max(t, (x[i] - 1.0) / q[i])
-    t -= TINY * abs(t)
+    t -= GUESS_MARGIN * abs(t)
     for i in range(n):
         x[i] -= t * q[i]
-    kept, total, weight = _sum_above(n, 0.0, x, q)
-    if guess > -np.inf and not 0.0 < total < FAR:
+    n_kept, total, weight = _sum_above(n, 0.0, x, q)
+    if guess > -np.inf and not 0.0 < total < LARGEST_GUESS_SUM:
         return t, np.inf
     s = 0.0
     while True:
-        before = kept
+        before = n_kept
         s += (total - 1.0) / weight
-        kept, total, weight = _sum_above(n, s, x, q)
-        if not kept < before:
+        n_kept, total, weight = _sum_above(n, s, x, q)
+        if not n_kept < before:
             return t, s + (total - 1.0) / weight
 
 
 @summing_leaf
 def _sum_above(n: np.uint64, s: float, x: FloatArray, q: FloatArray) -> tuple[float, float, float]:
-    """Return how many slots are above a threshold, what they exceed it by, and their sum of q."""
-    kept, total, weight = 0.0, 0.0, 0.0
+    """Return the number of slots above a threshold, their total excess and their sum of q."""
+    n_kept, total, weight = 0.0, 0.0, 0.0
     for i in range(n):
         rest = x[i] - s * q[i]
         above = np.float64(rest > 0.0)
-        kept += above
+        n_kept += above
         total += max(rest, 0.0)
         weight += q[i] * above
-    return kept, total, weight
+    return n_kept, total, weight
 
 
 @leaf
@@ -172,9 +169,9 @@ def _write_simplex_row(
     z: FloatArray,
     face: ByteArray,
 ) -> int:
-    """Write a row at the threshold ``t + s``; return how many slots are above it.
+    """Write a row at the threshold ``t + s``; return the number of slots above it.
 
-    Of its two parts, `s` is the one that has all its digits.
+    Of the two parts, `s` is the accurate one.
     """
     level, free = BOUND_LEVEL / (hi - lo), 0
     for i in range(lo, hi):
@@ -190,7 +187,7 @@ def _write_simplex_row(
 def _write_single(
     lo: np.uint64, hi: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: ByteArray
 ) -> None:
-    """Write the one slot that makes up the sum; rounding may have hidden a huge score's."""
+    """Write a row with a single slot above the threshold, which rounding may have hidden."""
     highest, top = -np.inf, lo
     for i in range(lo, hi):
         bound = (delta[i] * a[i] - 1.0) / (delta[i] * delta[i])
@@ -203,9 +200,9 @@ def _write_single(
 def _clip_row(
     lo: np.uint64, hi: np.uint64, a: FloatArray, delta: FloatArray, z: FloatArray, face: ByteArray
 ) -> float:
-    """Write a row without its sum constraint; return its sum of marginals.
+    """Write a row without its sum constraint; return the sum of its marginals.
 
-    Zero as a bound needs no slack here: no sum was made.
+    The bound 0 needs no slack here, because nothing is summed.
     """
     total = 0.0
     for i in range(lo, hi):
@@ -224,10 +221,10 @@ def _clip_row(
 def project_budget_rows(
     rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution
 ) -> None:
-    """Project rows under ``sum_i c_i delta_i z_i <= B``, or ``=`` where that is asked.
+    """Project rows under ``sum_i c_i delta_i z_i <= B``, or ``= B``.
 
-    The first parameter is B, and the second, if there is one, says whether the sum is to be exact.
-    The link parameter are the costs c; without, they are 1.
+    The first parameter is B. The second, if there is one, is nonzero for an equality. The link
+    parameter holds the costs c, which are 1 without it.
     """
     offsets, parameters, costs = factors.offsets, factors.parameters, factors.link_parameter
     a, delta, _ = scores
@@ -263,21 +260,21 @@ def _multiplier(
 ) -> tuple[float, float]:
     """Return tau, and a small correction, with ``sum_i c_i clip(x_i + tau q_i, 0, 1) = budget``.
 
-    Variable fixing (Bitran & Hax 1981): at a tau that is too large the slots at 0 stay there, at
-    one that is too small those at 1 do. The next tau solves for the others. Every round but the
-    last fixes a slot. `at_zero` is the sum at tau = 0. Overwrites x and q, and c unless all are
-    equal.
+    This is variable fixing (Bitran & Hax 1981). If tau is too large, the slots at 0 are fixed; if
+    it is too small, the slots at 1. The next tau solves for the other slots. Every round but the
+    last fixes a slot. `at_zero` is the sum at tau = 0. Overwrites x and q, and c unless all costs
+    are equal.
     """
     tau, total, solved = 0.0, at_zero, False
     while True:
         too_large = total > budget
-        kept, sum_x, sum_q, fixed = np.uint64(0), 0.0, 0.0, 0.0
+        n_kept, sum_x, sum_q, fixed = np.uint64(0), 0.0, 0.0, 0.0
         for i in range(n):
             y, w, cost = x[i], q[i], c[i]
-            x[kept], q[kept], c[kept] = y, w, cost
+            x[n_kept], q[n_kept], c[n_kept] = y, w, cost
             m = y + tau * w
             keep = m > 0.0 if too_large else m < 1.0
-            kept += np.uint64(keep)
+            n_kept += np.uint64(keep)
             sum_x += cost * y * keep
             sum_q += cost * w * keep
             fixed += cost * (not keep)
@@ -285,9 +282,9 @@ def _multiplier(
             return tau, 0.0
         if not too_large:
             budget -= fixed
-        if solved and kept == n:
+        if solved and n_kept == n:
             break
-        n, solved = kept, True
+        n, solved = n_kept, True
         tau = (budget - sum_x) / sum_q
         total = 0.0
         for i in range(n):
@@ -320,42 +317,3 @@ def _write_box_row(
             z[i], face[i] = 0.0, LOWER
         elif m >= 1.0 - margin:
             z[i], face[i] = 1.0 / delta[i], UPPER
-
-
-# -------------------------------------------------------------------- kernels: derivative
-
-
-@leaf
-def sum_constrained_jvp(
-    rows: IntArray, factors: Factors, direction: Direction, product: Product
-) -> None:
-    """Project vectors onto the faces: off the free slots 0; orthogonal to w if ``branch`` is 1."""
-    offsets, costs = factors.offsets, factors.link_parameter
-    delta, face, branch = direction.delta, direction.face, direction.branch
-    d_u, out_u = direction.d_u, product.out_u
-    for r in rows:
-        lo, hi = np.uint64(offsets[r]), np.uint64(offsets[r + 1])
-        shift = _shift(lo, hi, delta, costs, face, d_u) if branch[r] == 1 else 0.0
-        for i in range(lo, hi):
-            w = delta[i] * costs[i] if costs.size > 0 else delta[i]
-            out_u[i] = d_u[i] - shift * w if face[i] == FREE else 0.0
-
-
-@summing_leaf
-def _shift(
-    lo: np.uint64,
-    hi: np.uint64,
-    delta: FloatArray,
-    costs: FloatArray,
-    face: ByteArray,
-    d_u: FloatArray,
-) -> float:
-    """Return ``<w, d_u> / <w, w>`` over the free slots. Elsewhere d_u may be anything, and NaN."""
-    along, norm = 0.0, 0.0
-    for i in range(lo, hi):
-        w = delta[i] * costs[i] if costs.size > 0 else delta[i]
-        free = face[i] == FREE
-        moved = d_u[i] if free else 0.0
-        along += w * moved
-        norm += w * w * np.float64(free)
-    return along / norm if norm > 0.0 else 0.0

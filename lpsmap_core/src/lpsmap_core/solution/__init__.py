@@ -1,1 +1,1 @@
-"""What a solve gives: marginals, structures, a plan of how, and words about what failed."""
+"""Results of a solve: solutions, assignments, structures, plans and warnings."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 __all__ = ["arcs_svg"]
 
 STEP, RISE, MARGIN = 11, 16, 14
-"""Pixels for a character of the widest word, for a level of arcs, and around the drawing."""
+"""Pixels per character of the widest word, per level of arcs, and around the drawing."""
 
 
 def arcs_svg(heads: Sequence[int], words: Sequence[str] | None = None) -> str:
@@ -17,14 +17,14 @@ def arcs_svg(heads: Sequence[int], words: Sequence[str] | None = None) -> str:
     Parameters
     ----------
     heads
-        For every word the position of its head, counted from 0; -1 for the root.
+        For every word, the position of its head, counted from 0; -1 for the root.
     words
-        The words; their positions by default.
+        The words. Default: their positions.
 
     Raises
     ------
     ValueError
-        If there are not as many words as heads.
+        If the numbers of words and heads differ.
     """
     words = [str(i) for i in range(len(heads))] if words is None else words
     if len(words) != len(heads):
@@ -41,7 +41,7 @@ def arcs_svg(heads: Sequence[int], words: Sequence[str] | None = None) -> str:
         if head < 0:
             path = f"M {middle[i]:.1f} {MARGIN} V {floor}"
         else:
-            # a little aside, so that the arcs into and out of a word do not meet
+            # an offset keeps the arcs into and out of a word apart
             begin = middle[head] + (6 if i > head else -6)
             top = floor - RISE * spans[i] * 4 / 3
             path = f"M {begin:.1f} {floor} C {begin:.1f} {top:.1f} {middle[i]:.1f} {top:.1f} "

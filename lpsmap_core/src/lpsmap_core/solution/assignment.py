@@ -1,4 +1,4 @@
-"""One assignment of all variables: what decoding returns."""
+"""The result of decoding: an assignment of all variables."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.local.vertices import Vertices, structure_scores
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.slots import slot_values
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
@@ -18,11 +19,11 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 __all__ = ["OWN_SEARCH", "Assignment", "is_proved"]
 
 OWN_SEARCH = "lpsmap"
-"""The name of the search of ``lpsmap-decode``, which needs no other solver."""
+"""Name of the search of ``lpsmap-decode`` itself."""
 
 
 def is_proved(score: FloatArray, bound: FloatArray, gap: float) -> BoolArray:
-    """Return where a bound proves a score the best, up to a gap relative to it."""
+    """Return where a bound proves that a score is the best, up to a relative gap."""
     size = np.maximum(1.0, np.abs(np.where(np.isfinite(score), score, 0.0)))
     closed: BoolArray = (bound <= score + gap * size) | (bound == -np.inf)
     return closed
@@ -30,7 +31,7 @@ def is_proved(score: FloatArray, bound: FloatArray, gap: float) -> BoolArray:
 
 @dataclass
 class Assignment:
-    """An assignment of a factor graph's variables, and what is proved of it.
+    """An assignment of a factor graph's variables, with an upper bound of the best score.
 
     Attributes
     ----------
@@ -43,14 +44,14 @@ class Assignment:
     score
         (n_components,) ``<eta, x> + sum_f <eta_f, n_f>``; ``-inf`` where no assignment was found.
     bound
-        (n_components,) what no assignment scores more than; ``-inf`` where the constraints allow
-        none, NaN where a score is NaN or ``+inf``.
+        (n_components,) upper bound of the score of any assignment; ``-inf`` where the constraints
+        are infeasible, NaN where a score is NaN or ``+inf``.
     n_nodes
-        (n_components,) nodes of the search; 0 where the relaxation was enough.
+        (n_components,) nodes of the search; 0 where the relaxation was sufficient.
     gap
-        What counts as proved: a bound within ``gap * max(1, abs(score))`` of the score.
+        A bound within ``gap * max(1, abs(score))`` of the score is a proof.
     solver, reason
-        Who looked for it, and why: the decoder's own search, ``"lpsmap"``, or a plugin's solver.
+        The solver, and the reason for it: the decoder's own search, ``"lpsmap"``, or a plugin.
     interrupted
         Whether Ctrl-C ended the search.
     """
@@ -66,29 +67,29 @@ class Assignment:
     n_nodes: IntArray
     gap: float
     solver: str = OWN_SEARCH
-    reason: str = "goes on from marginals"
+    reason: str = "continues from marginals"
     interrupted: bool = False
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "an Assignment knows its graph's layout, and is neither pickled nor copied; expected "
-            "its arrays (values, additionals, score, bound), or the graph, to be decoded again "
-            "where it arrives."
+            "an Assignment refers to its graph's layout, and cannot be pickled or copied; expected "
+            "its arrays (values, additionals, score, bound), or the graph. Decode the graph again "
+            "after loading it."
         )
 
     @property
     def found(self) -> BoolArray:
-        """For each component, whether it has an assignment that all its factors allow."""
+        """For each component, whether it has a feasible assignment."""
         return self.score > -np.inf
 
     @property
     def proved(self) -> BoolArray:
-        """For each component, whether its assignment is proved to be the best, or none allowed."""
+        """For each component, whether its assignment is proved the best, or it is infeasible."""
         return is_proved(self.score, self.bound, self.gap)
 
     @property
     def ok(self) -> bool:
-        """Whether all components have an assignment that is proved to be the best."""
+        """Whether all components have an assignment that is proved the best."""
         return bool((self.found & self.proved).all())
 
     @property
@@ -113,20 +114,20 @@ class Assignment:
         Raises
         ------
         ValueError
-            If the factor is not of the graph.
+            If the factor does not belong to the graph.
         """
         position = next((i for i, other in enumerate(self.factors) if other is factor), None)
         if position is None:
             raise ValueError(
-                f"structures: {factor!r} is not a factor of the decoded graph; pass what graph.add "
-                "returned."
+                f"structures: {factor!r} is not a factor of the decoded graph; expected a factor "
+                "that graph.add returned."
             )
         index, negated = (
-            factor.links(factor.variables.index),
-            factor.links(factor.variables.negated),
+            slot_values(factor, factor.variables.index),
+            slot_values(factor, factor.variables.negated),
         )
         slots = np.where(negated, 1.0 - self.values[index], self.values[index])
-        vertices = _one_each(factor, slots, self.additionals[position])
+        vertices = _one_structure_each(factor, slots, self.additionals[position])
         scores = structure_scores(
             vertices, factor.offsets, self.scores[index], negated, self.additional_scores[position]
         )
@@ -140,8 +141,8 @@ class Assignment:
         )
 
 
-def _one_each(factor: Factor, slots: FloatArray, additionals: FloatArray) -> Vertices:
-    """Return one structure for every factor whose variables are known."""
+def _one_structure_each(factor: Factor, slots: FloatArray, additionals: FloatArray) -> Vertices:
+    """Return one structure for every factor whose variables have values."""
     arity, rows = np.diff(factor.offsets), np.arange(factor.n_factors)
     unknown = np.zeros(factor.n_factors, dtype=bool)
     of_slot = np.repeat(rows, arity)

@@ -1,6 +1,6 @@
-"""The door to exact decoding: what finds best assignments, and what it is handed.
+"""The interface of decoders, which find best assignments.
 
-Core has no decoder of its own. The distribution ``lpsmap-decode`` offers one by the hook
+Core has no decoder of its own. The distribution ``lpsmap-decode`` provides one by the hook
 ``lpsmap_decoders``.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.engine.choice import AUTO
-from lpsmap_core.engine.options import CHECKS, Options, threads_or_default
+from lpsmap_core.engine.options import CONVERTERS, Options, threads_or_default
 from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.evidence import Conditioned
@@ -27,67 +27,67 @@ from lpsmap_core.solution.assignment import Assignment
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.deadlines import Deadline
 
-__all__ = ["DECODED_NODES", "DECODED_SECONDS", "DEFAULT_GAP", "Decoder", "Relaxation"]
+__all__ = ["DECODE_MAX_NODES", "DECODE_MAX_TIME", "DEFAULT_GAP", "Decoder", "Relaxation"]
 __all__ += ["ScoredGraph", "SearchLimits", "SearchProgress", "check_search_options"]
-__all__ += ["checked_rank", "find_decoder_by", "installed_decoder", "options_for_search"]
+__all__ += ["checked_rank", "installed_decoder", "options_for_search", "set_decoder_finder"]
 __all__ += ["search_limits"]
 
 DEFAULT_GAP = 1e-8
 """Relative difference of bound and score that counts as a proof."""
 
-DECODED_NODES = 1000
-"""Nodes that are looked at to make something allowed of a relaxed solution."""
+DECODE_MAX_NODES = 1000
+"""Default limit of the nodes for decoding a relaxed solution."""
 
-DECODED_SECONDS = 10.0
-"""What that may take: a thousand nodes of a network of thousands of tables are minutes."""
+DECODE_MAX_TIME = 10.0
+"""Default time limit in seconds. For thousands of tables, a thousand nodes would take minutes."""
 
-MOST_RANKED = 1_000_000
-"""As many assignments of every component can be asked for: all that are found are kept."""
+MAX_RANK = 1_000_000
+"""Largest number of best assignments of a component. All of them are stored."""
 
 PROVING_TOLERANCE = 1e-10
-"""Of the relaxation that a search sets out from: its bound has to be as sharp as the gap."""
+"""Tolerance of the relaxation before a search. Its bound must be as tight as the gap."""
 
-SHARE = 0.5
-"""Of the time given, what that relaxation may take."""
+RELAXATION_SHARE = 0.5
+"""Share of the time limit for that relaxation."""
 
 
 @dataclass
 class SearchProgress:
-    """How far a search is."""
+    """Progress of a search."""
 
     score: float = -math.inf
-    """Of the best answer so far."""
+    """Score of the best assignment so far."""
     bound: float = math.inf
-    """No answer scores higher."""
+    """Upper bound of the score."""
     n_nodes: int = 0
     seconds: float = 0.0
 
 
 class SearchLimits(NamedTuple):
-    """When to stop a search, and what it may use."""
+    """Limits of a search, and its resources."""
 
     gap: float
     """A bound within ``gap * max(1, abs(score))`` of the score is a proof."""
     max_nodes: int | None
-    """Of each component's search; none at all with 0."""
+    """Limit of the nodes of each component's search; 0 for no search."""
     deadline: Deadline
     threads: int
     report: Callable[[int, SearchProgress], None] | None = None
-    """Called with a component's number and how far its search is."""
+    """Called with the number of a component and the progress of its search."""
 
 
 @dataclass(frozen=True)
 class ScoredGraph:
-    """A laid-out graph, and its scores."""
+    """The layout of a graph, with scores."""
 
     layout: Layout
     factors: Sequence[Factor]
     scores: FloatArray
-    """Of all variables; ``-inf`` forbids."""
+    """(n_variables,) scores; ``-inf`` forbids a variable."""
     additional_scores: Sequence[FloatArray]
-    """For every declaration, the (n_factors, n_additionals) scores of its additionals, likewise."""
+    """For every declaration, the (n_factors, n_additionals) scores; ``-inf`` forbids."""
     non_finite: BoolArray
-    """For each component, whether a score of it is NaN or ``+inf``."""
+    """For each component, whether one of its scores is NaN or ``+inf``."""
 
     def of_part(self) -> tuple[FloatArray, FloatArray]:
         """Return the scores of the part's variables and additionals, zeros where not finite."""
@@ -99,7 +99,7 @@ class ScoredGraph:
 
 
 class Relaxation(NamedTuple):
-    """A relaxed solution of a graph, from which decoding goes on."""
+    """A relaxed solution of a graph, the starting point of decoding."""
 
     graph: ScoredGraph
     values: FloatArray
@@ -108,31 +108,31 @@ class Relaxation(NamedTuple):
 
 
 class Decoder(abc.ABC):
-    """Finds best assignments. A plugin offers one by the hook ``lpsmap_decoders``.
+    """Finds best assignments. A plugin provides one by the hook ``lpsmap_decoders``.
 
-    A decoder is made without arguments, and keeps nothing from one call to the next.
+    A decoder is constructed without arguments, and has no state between calls.
     """
 
     name: ClassVar[str]
-    """What it is known by."""
+    """Name in the registry."""
 
     @abc.abstractmethod
     def check_solver(self, solver: str, limited: bool) -> None:
-        """Refuse a solver of `best` that there is none of, or that lacks what it needs.
+        """Validate the solver of `best`.
 
         Parameters
         ----------
         solver
-            Its name.
+            Name of the solver.
         limited
-            Whether nodes are limited.
+            Whether the number of nodes is limited.
 
         Raises
         ------
         ValueError
-            If there is no such solver.
+            If the solver is unknown.
         ModuleNotFoundError
-            If what it needs is not installed.
+            If a package that it needs is not installed.
         """
 
     @abc.abstractmethod
@@ -143,30 +143,30 @@ class Decoder(abc.ABC):
         limits: SearchLimits,
         relax: Callable[[], Relaxation],
     ) -> Assignment:
-        """Return the best assignment of a graph, and what is proved of it.
+        """Return the best assignment of a graph, with a bound.
 
         Parameters
         ----------
         graph
             The graph.
         solver
-            Name of what looks for it, see `FactorGraph.solve_map`.
+            Name of the solver, see `FactorGraph.solve_map`.
         limits
-            When to stop.
+            Limits of the search.
         relax
-            Solves LP-MAP.
+            Function that solves LP-MAP.
         """
 
     @abc.abstractmethod
     def near(self, relaxation: Relaxation, limits: SearchLimits) -> Assignment:
-        """Return an assignment near a relaxed solution, and what is proved of it.
+        """Return an assignment near a relaxed solution, with a bound.
 
         Parameters
         ----------
         relaxation
             A solution with the quadratic term, or of LP-MAP.
         limits
-            When to stop.
+            Limits of the search.
         """
 
     @abc.abstractmethod
@@ -178,9 +178,9 @@ class Decoder(abc.ABC):
         relaxation
             A solution of LP-MAP.
         k
-            How many.
+            Number of assignments.
         limits
-            When to stop.
+            Limits of the search.
         """
 
     @abc.abstractmethod
@@ -199,35 +199,35 @@ class Decoder(abc.ABC):
         graph
             The graph.
         evidence
-            Views of its variables, and what they are.
+            Views of its variables, and their values.
         scores, additionals
-            Its scores as they are kept, by block of variables, and by factor.
+            Its scores, by block of variables and by factor, in their array library.
         forbid
-            What makes some scores of a block -inf.
+            Function that sets some scores of a block to -inf.
         """
 
 
 _finders: list[Callable[[str], Decoder]] = []
 
 
-def find_decoder_by(find: Callable[[str], Decoder]) -> None:
-    """Let a function find the decoder; plugins, who have it, are a floor above.
+def set_decoder_finder(find: Callable[[str], Decoder]) -> None:
+    """Set the function that finds the decoder, since the registry is in a higher layer.
 
     Parameters
     ----------
     find
-        Returns the decoder for a verb, which an error names if there is none.
+        Returns the decoder. Its argument is the name of the calling method, for errors.
     """
     _finders[:] = [find]
 
 
 def installed_decoder(verb: str) -> Decoder:
-    """Return the decoder that a plugin offers.
+    """Return the installed decoder.
 
     Raises
     ------
     ImportError
-        If none is installed; the message names the verb, and what to install.
+        If no decoder is installed. The message names `verb`, and the package to install.
     """
     (find,) = _finders
     return find(verb)
@@ -240,38 +240,38 @@ def search_limits(
     threads: Any,
     report: Callable[[int, SearchProgress], None] | None,
 ) -> SearchLimits:
-    """Return checked limits; the deadline counts from now."""
+    """Return validated limits, with a deadline that starts now."""
     expected = "a number that is not negative"
     return SearchLimits(
         gap=checked_number("gap", gap, expected, lambda x: 0.0 <= x < math.inf),
         max_nodes=None if max_nodes is None else checked_count("max_nodes", max_nodes, ", or None"),
-        deadline=Deadline(CHECKS["max_time"](max_time)),
+        deadline=Deadline(CONVERTERS["max_time"](max_time)),
         threads=threads_or_default(threads),
         report=report,
     )
 
 
 def checked_rank(k: Any) -> int:
-    """Return how many of the best assignments are asked for.
+    """Return the validated number of best assignments.
 
     Raises
     ------
     TypeError
-        If that is no integer.
+        If it is not an integer.
     ValueError
-        If it is less than 1, or more than can be kept.
+        If it is less than 1, or exceeds `MAX_RANK`.
     """
     found = checked_count("k_best: k", k)
-    if found > MOST_RANKED:
+    if found > MAX_RANK:
         raise ValueError(
-            f"k_best: k: got {found}; expected at most {MOST_RANKED}, since all are kept."
+            f"k_best: k: got {found}; expected at most {MAX_RANK}, since all are stored."
         )
     return found
 
 
 def options_for_search(options: Options, limits: SearchLimits) -> Options:
-    """Return the options of a relaxation that a search sets out from."""
-    limit = None if options.max_time is None else SHARE * options.max_time
+    """Return the options of the relaxation from which a search starts."""
+    limit = None if options.max_time is None else RELAXATION_SHARE * options.max_time
     tol = min(options.tol, PROVING_TOLERANCE)
     return options._replace(tol=tol, max_time=limit, within=limits.deadline, exact=True)
 
@@ -284,7 +284,7 @@ def check_search_options(
     threads: Any = None,
     solver: str = AUTO,
 ) -> None:
-    """Refuse bad options of an exact search without one, whose kernels take long to compile.
+    """Validate the options of an exact search without running it.
 
     Parameters
     ----------
@@ -294,11 +294,11 @@ def check_search_options(
     Raises
     ------
     TypeError
-        If an option is of another type than it should be.
+        If an option has a wrong type.
     ValueError
-        If an option is out of range, or there is no such solver.
+        If an option is out of range, or the solver is unknown.
     ImportError
-        If no decoder is installed, or not what the solver needs.
+        If no decoder is installed, or a package that the solver needs.
     """
     search_limits(gap, max_time, max_nodes, threads, None)
     decoder = installed_decoder("exact search")

@@ -1,4 +1,4 @@
-"""The sparse distributions over structures that explain a solution, as a person reads them."""
+"""The sparse distributions over structures of a solution, in readable form."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ import numpy.typing as npt
 from lpsmap_core.local.vertices import Vertices, WeightMap
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import real_numbers
+from lpsmap_core.model.slots import flipped_slots, placed_values, row_view, slot_values, slots_of
 from lpsmap_core.solution.arcs_svg import arcs_svg
-from lpsmap_core.solution.tables import html_table, text_table
+from lpsmap_core.solution.table_rendering import html_table, text_table
 from lpsmap_jit.arrays import FloatArray, IntArray
 
 __all__ = ["Distribution", "Distributions", "Structure"]
 
-MOST_LINES = 20
-"""Structures shown of a declaration of many factors."""
+MAX_LINES = 20
+"""Number of structures shown for a declaration of many factors."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +34,15 @@ class Structure:
     probability
         Its weight, in (0, 1].
     score
-        The summed scores of the variables that it switches on and of its additionals; ``-inf`` if
-        it uses a forbidden one.
+        The sum of the scores of its variables and additionals; ``-inf`` if one is forbidden.
     variables
-        Its 0/1 variables in the factor's event shape, as far as the factor's `lengths` reach, in
-        the sense of the view that the factor was made with: for ``Xor(~u)`` a 1 says that ``~u`` is
-        on. (A knapsack's structures can hold one fraction.)
+        Its 0/1 variables in the factor's event shape, within the factor's `lengths`. They refer to
+        the view that was passed to the factor: for ``Xor(~u)``, a 1 means that ``~u`` is on. (A
+        knapsack's structures can have one fractional variable.)
     additionals
         Its additionals, in the shape of one factor's scores.
     decoded
-        The structure in the words of its field, see `Factor.decode`: ``{"heads": [1, -1, 1]}``.
+        The structure in domain terms, see `Factor.decode`: ``{"heads": [1, -1, 1]}``.
     """
 
     probability: float
@@ -59,8 +59,8 @@ class Structure:
 class Distribution:
     """One factor's structures with their probabilities, the likeliest first.
 
-    A sequence of `Structure`; prints as a table. Made by indexing `Distributions`: that of factor
-    `number` of the `whole`.
+    A sequence of `Structure`, which prints as a table. It is created by indexing `Distributions`:
+    the one of factor `number` of `whole`.
     """
 
     def __init__(self, whole: Distributions, number: int) -> None:
@@ -70,7 +70,7 @@ class Distribution:
 
     @property
     def probabilities(self) -> Any:
-        """(k,) probabilities, of sum 1; in torch they carry gradients."""
+        """(k,) probabilities, with sum 1; tensors with gradients in torch."""
         padded = self._whole.probabilities
         return padded.reshape(len(self._whole), -1)[self._number, : len(self)]
 
@@ -82,24 +82,25 @@ class Distribution:
     @functools.cached_property
     def variables(self) -> FloatArray:
         """``(k, *event_shape)`` variables of the structures, see `Structure`."""
-        factor, slots = self._whole.factor, self._whole.factor.slots_of(self._number)
+        factor, slots = self._whole.factor, slots_of(self._whole.factor, self._number)
         local = self._dense[:, : slots.stop - slots.start]
-        if factor.flipped is not None:
-            local = np.where(factor.links(factor.flipped)[slots], 1.0 - local, local)
-        return np.array([factor.placed(self._number, m) for m in local])
+        flipped = flipped_slots(factor)
+        if flipped is not None:
+            local = np.where(flipped[slots], 1.0 - local, local)
+        return np.array([placed_values(factor, self._number, m) for m in local])
 
     @property
     def additionals(self) -> FloatArray:
-        """(k, ...) additionals of the structures, one factor's shape of scores at the end."""
+        """(k, ...) additionals of the structures, in the shape of one factor's scores."""
         n = self._whole.factor.n_additionals
         flat = self._dense[:, self._dense.shape[1] - n :]
         return flat.reshape(len(self), *self._whole.additional_shape)
 
     @functools.cached_property
     def _dense(self) -> FloatArray:
-        """(k, arity + additionals) as the factor's kernels see them."""
+        """(k, arity + additionals) structures in the kernels' layout."""
         factor, vertices = self._whole.factor, self._whole.vertices
-        slots = factor.slots_of(self._number)
+        slots = slots_of(factor, self._number)
         dense = np.zeros((len(self), slots.stop - slots.start + factor.n_additionals))
         offsets = vertices.offsets[self._range.start : self._range.stop + 1]
         rows = np.repeat(np.arange(len(self)), np.diff(offsets))
@@ -112,7 +113,7 @@ class Distribution:
 
     def __getitem__(self, i: int) -> Structure:
         i = range(len(self))[i]
-        row = self._whole.factor.row(self._number)
+        row = row_view(self._whole.factor, self._number)
         return Structure(
             probability=float(self._whole.vertices.probability[self._range][i]),
             score=float(self.scores[i]),
@@ -125,17 +126,17 @@ class Distribution:
         return (self[i] for i in range(len(self)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the factor's type and its structures as plain Python objects, fit for JSON."""
+        """Return the factor's type and its structures as plain Python objects, for JSON."""
         name = type(self._whole.factor).__name__
         return {"factor": name, "structures": [structure.to_dict() for structure in self]}
 
     def to_html(self, words: Sequence[str] | None = None) -> str:
-        """Return an HTML table of the structures; dependency trees are drawn.
+        """Return an HTML table of the structures, with drawings of dependency trees.
 
         Parameters
         ----------
         words
-            The words that the trees are drawn over; their positions by default.
+            The words of the sentence, for drawings. Default: their positions.
         """
         rows = []
         for structure in self:
@@ -159,13 +160,13 @@ class Distribution:
 class Distributions:
     """The sparse distributions over structures of all factors of a declaration.
 
-    A sequence of `Distribution`, one for every factor; an entry of the declaration's batch shape is
-    found by its index as well, ``found[2, 5]``. Prints as a table. For losses over a whole batch,
-    the structures of all factors lie in padded arrays::
+    A sequence of `Distribution`, one for every factor, which prints as a table. It can also be
+    indexed by the declaration's batch shape, ``found[2, 5]``. For losses over a whole batch, padded
+    arrays hold the structures of all factors::
 
         (found.probabilities * loss(found.variables)).sum()
 
-    With `TorchFactorGraph.structures` these are tensors, and the probabilities carry gradients.
+    With `TorchFactorGraph.structures` these are tensors, and the probabilities have gradients.
 
     Parameters
     ----------
@@ -181,18 +182,16 @@ class Distributions:
     Attributes
     ----------
     counts
-        ``(*batch_shape,)`` number of structures of each factor. It is 0 for a factor of no
-        variables, and for one in a component with scores that are not finite.
+        ``(*batch_shape,)`` number of structures of each factor. It is 0 for a factor without
+        variables, and in a component with scores that are not finite.
     probabilities
-        ``(*batch_shape, K)`` with K the largest count: the likeliest first, and zeros where a
-        factor has fewer.
+        ``(*batch_shape, K)`` with K the largest count: the likeliest first, padded with zeros.
 
     Notes
     -----
-    Where several distributions have the same marginals, the probabilities are those of the
-    structures that the active set found. All of them are positive: structures that are only tied
-    with these are left out, and at such a tie the derivative is the one along the structures
-    that are here.
+    If several distributions have the same marginals, the probabilities are those of the structures
+    that the active set found. All of them are positive. Structures that are merely tied with these
+    are omitted, and at a tie the derivative is the one along the listed structures.
     """
 
     def __init__(
@@ -209,8 +208,8 @@ class Distributions:
         self._map = WeightMap(
             vertices,
             factor.offsets,
-            factor.links(factor.variables.index),
-            np.where(factor.links(factor.variables.negated), -1.0, 1.0),
+            slot_values(factor, factor.variables.index),
+            np.where(slot_values(factor, factor.variables.negated), -1.0, 1.0),
             n_variables,
         )
 
@@ -220,7 +219,7 @@ class Distributions:
         return self.factor.n_factors
 
     def __getitem__(self, key: int | tuple[int, ...]) -> Distribution:
-        # an array of numbers speaks NumPy's language, negative indices and errors included
+        # indexing an array provides NumPy's semantics, including negative indices and errors
         numbers = np.arange(len(self))
         found = (
             numbers.reshape(self.factor.batch_shape)[key]
@@ -229,8 +228,8 @@ class Distributions:
         )
         if found.ndim:
             raise TypeError(
-                f"index {key!r} chooses {found.size} factors; expected that of one. Iterate over "
-                "several."
+                f"index {key!r} selects {found.size} factors; expected the index of one. Iterate "
+                "over several."
             )
         return Distribution(self, int(found))
 
@@ -271,8 +270,8 @@ class Distributions:
             place = np.nonzero(factor.keep.reshape(len(self), event))[1][slot]
         dense = np.zeros((len(self.vertices.owner), event))
         dense[structure, place] = value
-        if factor.flipped is not None:
-            flipped = factor.flipped if factor.keep is None else factor.flipped & factor.keep
+        if factor._flipped is not None:
+            flipped = factor._flipped if factor.keep is None else factor._flipped & factor.keep
             flipped = flipped.reshape(len(self), event)[self.vertices.owner]
             dense = np.where(flipped, 1.0 - dense, dense)
         return self._convert(self.padded(dense.reshape(len(dense), *factor.event_shape)))
@@ -292,16 +291,15 @@ class Distributions:
         return out.reshape(*self.factor.batch_shape, *out.shape[1:])
 
     def pull_back(self, d_probabilities: npt.ArrayLike) -> FloatArray:
-        """Return the gradient in all marginals that a gradient in the probabilities amounts to.
+        """Return the gradient in all marginals for a gradient in the probabilities.
 
-        While the faces stay, the probabilities are an affine function of the marginals. A loss of
-        the probabilities thus has, in the scores, the gradient
-        ``solution.vjp(found.pull_back(gradient))``.
+        On fixed faces, the probabilities are an affine function of the marginals. The gradient of a
+        loss of the probabilities in the scores is thus ``solution.vjp(found.pull_back(gradient))``.
 
         Parameters
         ----------
         d_probabilities
-            ``(*batch_shape, K)``; the padding's entries are not read.
+            ``(*batch_shape, K)``; entries of the padding are ignored.
 
         Returns
         -------
@@ -313,7 +311,7 @@ class Distributions:
         TypeError
             If the gradient does not consist of real numbers.
         ValueError
-            If it has another shape.
+            If it has a wrong shape.
         """
         d = real_numbers("pull_back: d_probabilities", d_probabilities).astype(np.float64)
         if d.size != len(self) * self.most:
@@ -327,7 +325,7 @@ class Distributions:
     def push_forward(self, d_values: npt.ArrayLike) -> FloatArray:
         """Return the change of the probabilities along a change of all marginals.
 
-        The transpose of `pull_back`: along a change d of the scores the probabilities change by
+        The transpose of `pull_back`. Along a change d of the scores, the probabilities change by
         ``found.push_forward(solution.jvp(d)[0])``.
 
         Parameters
@@ -345,7 +343,7 @@ class Distributions:
         TypeError
             If the change does not consist of real numbers.
         ValueError
-            If there is not one number for each variable.
+            If the number of entries is not the number of variables.
         """
         d = real_numbers("push_forward: d_values", d_values).astype(np.float64).reshape(-1)
         if d.size != self._map.n_variables:
@@ -358,14 +356,14 @@ class Distributions:
     def with_arrays(
         self, probabilities: Any, convert: Callable[[FloatArray], Any]
     ) -> Distributions:
-        """Return the same distributions with another library's arrays.
+        """Return the same distributions with arrays of another library.
 
         Parameters
         ----------
         probabilities
-            What to show as the padded probabilities.
+            The padded probabilities.
         convert
-            Makes such an array from a NumPy array, for the other padded arrays.
+            Converts NumPy arrays, for the other padded arrays.
         """
         n_variables = self._map.n_variables
         other = type(self)(self.factor, self.vertices, self.flat_scores, n_variables)
@@ -374,13 +372,13 @@ class Distributions:
 
     @functools.cached_property
     def _rank(self) -> IntArray:
-        """For every structure its number within its factor."""
+        """For every structure, its rank within its factor."""
         return np.arange(len(self.vertices.owner)) - self.starts[self.vertices.owner]
 
-    # ---------------------------------------------------------------- for readers
+    # ---------------------------------------------------------------- output
 
     def to_dict(self) -> dict[str, Any]:
-        """Return every factor's structures as plain Python objects, fit for JSON."""
+        """Return every factor's structures as plain Python objects, for JSON."""
         name, factors = type(self.factor).__name__, [found.to_dict() for found in self]
         return {"factor": name, "distributions": [found["structures"] for found in factors]}
 
@@ -392,8 +390,8 @@ class Distributions:
         return "\n".join(parts)
 
     def _shown(self) -> int:
-        """Return how many factors fit the lines of a table."""
-        return max(1, int(np.searchsorted(self.starts[1:], MOST_LINES, side="right")))
+        """Return the number of factors that fit into a table."""
+        return max(1, int(np.searchsorted(self.starts[1:], MAX_LINES, side="right")))
 
     def __repr__(self) -> str:
         if not self.factor.batch_shape:
@@ -413,7 +411,7 @@ NUMBERS = ("probability", "score")
 
 
 def _cells(structure: Structure) -> dict[str, str]:
-    """Return a structure's line of a table."""
+    """Return a structure's row of a table."""
     decoded = {name: str(value) for name, value in structure.decoded.items()}
     numbers = (f"{structure.probability:.3f}", f"{structure.score:.3f}")
     return {**dict(zip(NUMBERS, numbers, strict=True)), **decoded}

@@ -1,4 +1,4 @@
-"""Gibbs distributions of factors: what they offer, and what makes them."""
+"""Gibbs distributions of factors: their interface, and their construction."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["GibbsDistributions", "gibbs_of"]
 
 
 class GibbsDistributions(Protocol):
-    """What `FactorGraph.gibbs` returns: each structure has the probability ``exp(score) / Z``.
+    """The result of `FactorGraph.gibbs`: each structure has the probability ``exp(score) / Z``.
 
-    The factor type says what makes it, by `Factor.gibbs`; ``lpsmap_dynamic.Gibbs`` does for all
-    types that have `Factor.log_partition`.
+    The factor type names the class by `Factor.gibbs`. ``lpsmap_dynamic.Gibbs`` works for all types
+    with `Factor.log_partition`.
     """
 
     @property
@@ -31,7 +31,7 @@ class GibbsDistributions(Protocol):
 
     @property
     def marginals(self) -> Any:
-        """Probabilities that variables are on, in the shape and the sense of the factor's view."""
+        """Probabilities that variables are on, in the shape and with the negations of the view."""
 
     @property
     def additionals(self) -> Any:
@@ -40,26 +40,27 @@ class GibbsDistributions(Protocol):
     def jvp(
         self, d_scores: npt.ArrayLike, d_additionals: npt.ArrayLike | None = None
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return how log-partition functions, marginals and additionals change along a direction.
+        """Return the changes of log-partition functions, marginals and additionals.
 
-        `d_scores` is of the graph's variables, `d_additionals` of the factor's additionals.
+        The direction is a change of the scores: `d_scores` of the graph's variables, and
+        `d_additionals` of the factor's additionals.
         """
 
     def sample(self, n: int = 1, seed: Any = None) -> Distributions:
-        """Draw `n` structures of every factor, independently, by a `seed` or a generator."""
+        """Draw `n` independent structures of every factor, by a `seed` or a generator."""
 
     def k_best(self, k: int) -> Distributions:
         """Return the `k` likeliest structures of every factor, the likeliest first."""
 
     def log_probability(self, variables: Any, additionals: Any = None) -> Any:
-        """Return the log-probabilities of structures, given by `variables` and `additionals`."""
+        """Return the log-probabilities of the structures with `variables` and `additionals`."""
 
     def count(self) -> npt.NDArray[np.object_]:
-        """Return ``(*batch_shape,)`` numbers of structures that are not forbidden."""
+        """Return the ``(*batch_shape,)`` numbers of structures that are not forbidden."""
 
 
 def gibbs_of(factor: Factor, scores: FloatArray, additionals: FloatArray) -> GibbsDistributions:
-    """Return the Gibbs distributions of a declaration's factors, which its type makes.
+    """Return the Gibbs distributions of a declaration's factors, of the class its type names.
 
     Parameters
     ----------
@@ -73,15 +74,15 @@ def gibbs_of(factor: Factor, scores: FloatArray, additionals: FloatArray) -> Gib
     Raises
     ------
     TypeError
-        If the type sums over no structures, or does not say what makes distributions of them.
+        If the type cannot sum over structures, or has no class for these distributions.
     """
     make = type(factor).gibbs
     if make is None:
-        factor.log_partition()  # its error says what a type without sums lacks
+        factor.log_partition()  # raises an error for a type without sums
         raise TypeError(
             f"{type(factor).__name__} has sums over its structures, but its attribute gibbs is "
-            "None; expected what makes distributions of them. Install it with: pip install "
-            "lpsmap-dynamic, and set gibbs = lpsmap_dynamic.Gibbs in the class."
+            "None; expected a class of distributions. Run pip install lpsmap-dynamic, and set "
+            "gibbs = lpsmap_dynamic.Gibbs in the class."
         )
     made: GibbsDistributions = make(factor, scores, additionals)
     return made

@@ -1,4 +1,4 @@
-"""Solvers of whole graphs: what they are handed, and what they return."""
+"""The interface of solvers of whole graphs: their input and output."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ class Program:
     Attributes
     ----------
     variables
-        The graph's numbers of the component's variables: the first columns, which are 0 or 1.
+        The component's variables, by their numbers in the graph. They are the first columns, and
+        are 0 or 1.
     scores, upper
-        For each column. Behind the variables come the additionals of their factors, which are 0 or
-        1 as well where the variables are, and auxiliary columns.
+        For each column. The variables are followed by the additionals of their factors, which are 0
+        or 1 if the variables are, and by auxiliary columns.
     n_auxiliary
-        How many of these there are.
+        Number of auxiliary columns.
     row, column, coefficient
-        The entries of A, row by row, one for a place.
+        The nonzeros of A, row by row, without duplicates.
     low, high
         For each row.
     masks
-        For each column, its score if it was left out as a mask, or 0.
+        For each column, its score if the column was excluded as a mask, or 0.
     """
 
     variables: IntArray
@@ -45,7 +46,7 @@ class Program:
 
 
 class SolverLimits(NamedTuple):
-    """When a solver has to stop."""
+    """Limits of a solver."""
 
     gap: float
     """A bound within ``gap * max(1, abs(score))`` of the score is a proof."""
@@ -54,12 +55,12 @@ class SolverLimits(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a solver found."""
+    """The result of a solver."""
 
     values: FloatArray | None
-    """The values of the program's variables, up to rounding; None if it found none."""
+    """The values of the program's variables, up to rounding; None if no assignment was found."""
     bound: float
-    """No assignment scores more; ``-inf`` if there is none, ``inf`` if nothing is known."""
+    """Upper bound of the score; ``-inf`` if infeasible, ``inf`` if no bound is known."""
     n_nodes: int = 0
     interrupted: bool = False
 
@@ -67,19 +68,19 @@ class Answer(NamedTuple):
 class MapSolver(abc.ABC):
     """Finds the best assignment of a component, given as an integer linear program.
 
-    The factors' own oracles say the assignment is allowed, and what it scores.
+    The factors' own oracles verify the assignment, and compute its score.
     """
 
     name: ClassVar[str]
-    """What `FactorGraph.solve_map` calls it."""
+    """Name for `FactorGraph.solve_map`."""
 
     @classmethod
     def missing(cls) -> str | None:
-        """Return in a sentence what has to be installed; None if nothing is missing."""
+        """Return a sentence that says what must be installed; None if nothing is missing."""
         return None
 
     def refuses(self, program: Program) -> str | None:
-        """Return in a sentence why a program is none for this solver; None if it is."""
+        """Return a sentence that says why the solver cannot solve a program; None if it can."""
         return None
 
     @abc.abstractmethod

@@ -1,4 +1,4 @@
-"""How a graph will be solved, and what that takes: found from its layout, without solving it."""
+"""The plan of a solve: engine, solvers, threads and memory, derived from the graph's layout."""
 
 from __future__ import annotations
 
@@ -10,38 +10,37 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.anderson import MOST_LINKS as MOST_ACCELERATED
-from lpsmap_core.engine.anderson import MOST_MOVES
+from lpsmap_core.engine.anderson import MOST_ACCELERATED_LINKS, MOST_MOVES
 from lpsmap_core.engine.choice import EngineChoice
 from lpsmap_core.engine.compiled import CompiledEngine
-from lpsmap_core.engine.polish import MOST_LINKS
+from lpsmap_core.engine.polish import MOST_POLISHED_LINKS
 from lpsmap_core.engine.protocol import Engine
+from lpsmap_core.engine.shared_engine import SharedEngine
 from lpsmap_core.engine.threads import SMALLEST_WORK, cut
-from lpsmap_core.engine.together import SharedEngine
 from lpsmap_core.layout.layout import Bucket, Layout, Part
-from lpsmap_core.local.active.answers import vertex_sizes
 from lpsmap_core.local.active.memory import block_size
+from lpsmap_core.local.active.oracle_results import vertex_sizes
 from lpsmap_core.local.active.sets import first_capacity
 from lpsmap_core.local.solvers import SolverChoice, choose_solver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import override_level
-from lpsmap_core.solution.never_bind import count_never_binding
-from lpsmap_core.solution.tables import text_table
+from lpsmap_core.solution.redundant_factors import count_redundant
+from lpsmap_core.solution.table_rendering import text_table
 
-__all__ = ["ComponentPlan", "FactorPlan", "Memory", "Plan", "Share", "make_plan"]
+__all__ = ["ComponentPlan", "FactorPlan", "MemoryPlan", "Plan", "SharePlan", "make_plan"]
 
 FLOAT = 8
-"""Bytes of a number."""
+"""Bytes per number."""
 
 PER_LINK, PER_LINK_POLISHED = 4, 6
 PER_VARIABLE, PER_VARIABLE_POLISHED = 5, 6
 PER_ADDITIONAL, PER_ADDITIONAL_POLISHED = 3, 3
 PER_FACTOR = 1
 PER_LINK_ACCELERATED = 2 * MOST_MOVES + 3
-"""Numbers that a solve takes beside the layout: always, and beyond that in a polished graph;
-and each thread's for the largest component, once that takes many iterations.
-The test for contradictions, which only graphs that are slow to agree come to, takes about ten more
-a link while it lasts. A test holds these numbers against what solves take."""
+"""Numbers that a solve takes beside the layout: always, additionally in a polished graph, and per
+thread for the largest component after many iterations. The test for contradictions, which only runs
+for slow components, temporarily takes about ten more per link. A test compares these numbers with
+the memory of solves."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +53,9 @@ class ComponentPlan:
         ``"free variable"``, ``"one factor"`` or ``"several factors"``. (A factor that has a
         variable in several of its slots counts as several.)
     solved_by
-        What solves them.
+        Name of the solver or engine.
     count, variables, links
-        How many there are, and how many variables and links they have together.
+        Number of components, and their total numbers of variables and links.
     """
 
     kind: str
@@ -68,7 +67,7 @@ class ComponentPlan:
 
 @dataclass(frozen=True)
 class FactorPlan:
-    """The factors of one type that one solver serves.
+    """The factors of one type with one solver.
 
     Attributes
     ----------
@@ -79,15 +78,15 @@ class FactorPlan:
     smallest_arity, largest_arity
         Range of their numbers of variables.
     links, additionals
-        Numbers of variables' slots and of additionals of all of them.
+        Total numbers of slots and of additionals.
     level
         The type's level of override: 1 a MAP oracle in Python, 2 compiled, 3 a closed form.
     solver
         The solver of their local problems.
     function
-        What it calls of the type: a kernel, or a method.
+        The kernel or method of the type that the solver calls.
     reason
-        Why this solver.
+        The reason for this solver.
     """
 
     factor: str
@@ -103,27 +102,27 @@ class FactorPlan:
 
 
 @dataclass(frozen=True)
-class Share:
-    """What a thread takes at a time."""
+class SharePlan:
+    """A share of the work that a thread takes at a time."""
 
     components: int
     links: int
 
 
 @dataclass(frozen=True)
-class Memory:
-    """Bytes that a solve takes at its peak, beside what the declarations hold.
+class MemoryPlan:
+    """Peak memory of a solve in bytes, beside that of the declarations.
 
     Attributes
     ----------
     layout
-        Of the graph's links and buckets; kept from solve to solve.
+        The graph's links and buckets, which are reused by later solves.
     solve
-        Of scores, iterates, duals and marginals, and of the polish. The solution keeps all but the
+        Scores, iterates, duals and marginals, and the polish. The solution keeps all but the
         polish, for gradients.
     active_sets
-        Of the active sets, with room for the first few structures of each factor; they grow with
-        the structures found.
+        The initial active sets, with capacity for a few structures of each factor. They grow with
+        the number of structures.
     """
 
     layout: int
@@ -132,7 +131,7 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """All bytes."""
+        """Total number of bytes."""
         return self.layout + self.solve + self.active_sets
 
 
@@ -145,24 +144,24 @@ class Plan:
     variables, links, additionals
         Sizes of the graph.
     engine, reason
-        Name of the engine that solves it, and why it is this one. Factors, shares and memory are
-        those of core's own engine; of another one, nothing but the layout is known.
+        Name of the engine, and the reason for it. Factors, shares and memory are only known for
+        core's own engine, except for the memory of the layout.
     components
-        Its connected components by kind.
+        The connected components by kind.
     factors
-        Its factors by type and solver.
+        The factors by type and solver.
     shares
-        What the threads take in turn.
+        The shares of the work that threads take in turn.
     threads
-        Number of threads that work; no more than there are shares.
+        Number of threads used, at most the number of shares.
     available_threads
-        Number of threads that could.
+        Number of available threads.
     memory
-        What a solve takes.
-    never_bind
-        Numbers of factors that can never bind, by the names of their types: what they ask is
-        implied by the number of their variables, or by one other factor, so that leaving them out
-        changes nothing. Only what is cheaply proved is counted.
+        The memory of a solve.
+    redundant
+        Numbers of redundant factors, by the names of their types. The number of their variables or
+        one other factor implies their constraints, so that they can be omitted. Only redundancy
+        that is cheap to prove is counted.
     """
 
     variables: int
@@ -172,14 +171,14 @@ class Plan:
     reason: str
     components: tuple[ComponentPlan, ...]
     factors: tuple[FactorPlan, ...]
-    shares: tuple[Share, ...]
+    shares: tuple[SharePlan, ...]
     threads: int
     available_threads: int
-    memory: Memory
-    never_bind: Mapping[str, int]
+    memory: MemoryPlan
+    redundant: Mapping[str, int]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain Python objects, fit for JSON."""
+        """Return the plan as plain Python objects, for JSON."""
         return dataclasses.asdict(self)
 
     def __repr__(self) -> str:
@@ -191,7 +190,7 @@ class Plan:
         tables = [text_table(table, NUMBERS) for table in rows if table]
         engine = f"engine: {self.engine}, which {self.reason}"
         last = f"{self._thread_line}\n{engine}\n{self._memory_line}"
-        return "\n\n".join([size, *tables, last, *map(_warning, self.never_bind.items())])
+        return "\n\n".join([size, *tables, last, *map(_warning, self.redundant.items())])
 
     @property
     def _thread_line(self) -> str:
@@ -241,22 +240,24 @@ def make_plan(
         reason=choice.reason,
         components=tuple(_components(layout, found, choice.engine)),
         factors=tuple(_factors(found)) if own else (),
-        shares=tuple(Share(*sizes) for sizes in shares),
+        shares=tuple(SharePlan(*sizes) for sizes in shares),
         threads=used,
         available_threads=threads,
-        memory=_memory(layout, found, used) if own else Memory(_array_bytes(layout), 0, 0),
-        never_bind=count_never_binding(declarations),
+        memory=_memory(layout, found, used) if own else MemoryPlan(_array_bytes(layout), 0, 0),
+        redundant=count_redundant(declarations),
     )
 
 
-# -------------------------------------------------------------------- what there is
+# -------------------------------------------------------------------- components and factors
 
-Chosen = tuple[Bucket, SolverChoice]
+BucketSolver = tuple[Bucket, SolverChoice]
 """A bucket and the solver of its local problems."""
 
 
-def _components(layout: Layout, found: list[Chosen], engine: Engine) -> Iterator[ComponentPlan]:
-    """Yield the components by kind, and by what solves them."""
+def _components(
+    layout: Layout, found: list[BucketSolver], engine: Engine
+) -> Iterator[ComponentPlan]:
+    """Yield the components by kind and solver."""
     part, free = layout.part, int((layout.component < 0).sum())
     if free:
         yield ComponentPlan("free variable", "clipped to [0, 1]", free, free, 0)
@@ -269,8 +270,8 @@ def _components(layout: Layout, found: list[Chosen], engine: Engine) -> Iterator
             yield ComponentPlan(kind, name, int(mine.sum()), *sizes)
 
 
-def _solved_by(part: Part, found: list[Chosen], engine: Engine) -> npt.NDArray[np.object_]:
-    """Return for each component the engine that it is given to, or what core's uses for it."""
+def _solved_by(part: Part, found: list[BucketSolver], engine: Engine) -> npt.NDArray[np.object_]:
+    """Return for each component its engine, or the solver that core's engine uses."""
     names: npt.NDArray[np.object_] = np.full(part.n_components, "ADMM", dtype=object)
     for bucket, choice in found:
         names[bucket.component[part.direct[bucket.component]]] = choice.name
@@ -282,8 +283,8 @@ def _solved_by(part: Part, found: list[Chosen], engine: Engine) -> npt.NDArray[n
     return names
 
 
-def _factors(found: list[Chosen]) -> Iterator[FactorPlan]:
-    groups: dict[tuple[type, str], list[Chosen]] = {}
+def _factors(found: list[BucketSolver]) -> Iterator[FactorPlan]:
+    groups: dict[tuple[type, str], list[BucketSolver]] = {}
     for bucket, choice in found:
         groups.setdefault((bucket.type, choice.name), []).append((bucket, choice))
     for group in groups.values():
@@ -310,10 +311,10 @@ def _name(function: Callable[..., Any]) -> str:
 # -------------------------------------------------------------------- memory
 
 
-def _memory(layout: Layout, found: list[Chosen], threads: int) -> Memory:
+def _memory(layout: Layout, found: list[BucketSolver], threads: int) -> MemoryPlan:
     part = layout.part
-    accelerated = part.sizes[~part.direct & (part.sizes <= MOST_ACCELERATED)].max(initial=0)
-    polished = bool((~part.direct & (part.sizes <= MOST_LINKS)).any())
+    accelerated = part.sizes[~part.direct & (part.sizes <= MOST_ACCELERATED_LINKS)].max(initial=0)
+    polished = bool((~part.direct & (part.sizes <= MOST_POLISHED_LINKS)).any())
     factors = sum(bucket.n_factors for bucket in part.buckets)
     additionals = sum(bucket.n_additionals for bucket in part.buckets)
     numbers = PER_VARIABLE * layout.n_variables
@@ -325,17 +326,17 @@ def _memory(layout: Layout, found: list[Chosen], threads: int) -> Memory:
     sets = sum(
         _active_set_bytes(bucket) for bucket, choice in found if choice.solver.lists_structures
     )
-    return Memory(_array_bytes(layout), FLOAT * numbers, sets)
+    return MemoryPlan(_array_bytes(layout), FLOAT * numbers, sets)
 
 
 def _active_set_bytes(bucket: Bucket) -> int:
     width = np.maximum(vertex_sizes(bucket), 1)
-    blocks, answers = block_size(width, first_capacity(bucket)), 1.5 * width
-    return int(FLOAT * (blocks.sum() + answers.sum() + 8 * bucket.n_factors + 2 * bucket.n_links))
+    blocks, results = block_size(width, first_capacity(bucket)), 1.5 * width
+    return int(FLOAT * (blocks.sum() + results.sum() + 8 * bucket.n_factors + 2 * bucket.n_links))
 
 
 def _array_bytes(layout: Layout) -> int:
-    """Return the bytes of a layout's arrays, those of its declarations left out."""
+    """Return the bytes of a layout's arrays, without those of its declarations."""
     part = layout.part
     buckets = (*layout.buckets, *part.buckets)
     records = (layout, part, *buckets)
@@ -377,12 +378,12 @@ def _factor_cells(plan: FactorPlan) -> dict[str, str]:
     }
 
 
-def _warning(counted: tuple[str, int]) -> str:
-    name, n = counted
+def _warning(item: tuple[str, int]) -> str:
+    name, n = item
     return (
-        f"warning: {n:,} {name} {'factors' if n > 1 else 'factor'} can never bind, because of the "
-        "number of their variables or of what another factor asks; leave them out, or look whether "
-        "they are over the variables that you mean"
+        f"warning: {n:,} {name} {'factors are' if n > 1 else 'factor is'} redundant: the number of "
+        "variables or another factor implies the constraints; omit redundant factors, or check "
+        "that they are over the intended variables"
     )
 
 
@@ -391,7 +392,7 @@ def _range(least: int, most: int) -> str:
 
 
 def _bytes(n: int) -> str:
-    """Return a number of bytes in the unit that a person would choose."""
+    """Return a number of bytes in a readable unit."""
     size, units = float(n), iter(("bytes", "kB", "MB", "GB"))
     unit = next(units)
     while size >= 1000 and unit != "GB":

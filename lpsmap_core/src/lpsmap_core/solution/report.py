@@ -1,4 +1,4 @@
-"""What a solve could not do, in words: a warning, or an error if it could do nothing."""
+"""Reports of unsolved components: a warning, or an error if no component has finite scores."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ Shapes = Sequence[tuple[int, ...]]
 class ConvergenceWarning(UserWarning):
     """Some components of a graph were not solved.
 
-    The message says why, in words that are the same at every step of a training loop, so that
-    Python's default filter shows it once for every line of yours that solves. The numbers are in
-    `details`, and go to the logger ``lpsmap`` at level INFO.
+    The message gives the reasons without numbers. It is the same at every step of a training loop,
+    so that Python's default filter shows it once for every line that solves. The numbers are in
+    `details`, and are logged by the logger ``lpsmap`` at level INFO.
 
     Parameters
     ----------
     words
         The message.
     details
-        Which components, and how far they got.
+        The components, and their residuals.
     """
 
     def __init__(self, words: str = "", details: str = "") -> None:
@@ -45,21 +45,21 @@ class ConvergenceWarning(UserWarning):
 
 
 def report_unsolved(solution: Solution, shapes: Callable[[], Shapes], refuses: bool) -> None:
-    """Warn once of all components that were not solved.
+    """Warn once about all components that were not solved.
 
     Parameters
     ----------
     solution
-        What came of the solve.
+        The solution.
     shapes
-        Returns those of the blocks in which the variables' scores were given.
+        Returns the shapes of the blocks of the variables' scores.
     refuses
         Whether it is an error that no component has finite scores.
 
     Raises
     ------
     ValueError
-        If no component has finite scores, and that is an error.
+        If no component has finite scores, and `refuses`.
     """
     if solution.ok and solution.layout.part.whole:
         return
@@ -96,9 +96,9 @@ def report_unsolved(solution: Solution, shapes: Callable[[], Shapes], refuses: b
 
 
 def warn_unsolved(words: Sequence[str], details: Sequence[str]) -> None:
-    """Warn about the line of the user in words without numbers, and log the numbers.
+    """Warn about the user's line by a message without numbers, and log the numbers.
 
-    Python's filters take messages that differ in a number for different ones.
+    Python's warning filters treat messages that differ in a number as different.
 
     Parameters
     ----------
@@ -113,8 +113,8 @@ def warn_unsolved(words: Sequence[str], details: Sequence[str]) -> None:
 
 
 def log(solution: Solution) -> None:
-    """Log how a solve ended."""
-    with _heard():
+    """Log the outcome of a solve."""
+    with _default_handler():
         logger.info(
             "%r; outer iterations: most %d; largest residuals: %.2e primal, %.2e dual",
             solution,
@@ -125,10 +125,10 @@ def log(solution: Solution) -> None:
 
 
 @contextmanager
-def _heard() -> Iterator[None]:
-    """Let the logger write to standard error where no handler would get its messages.
+def _default_handler() -> Iterator[None]:
+    """Log to standard error if no handler is installed.
 
-    Where a handler is set up, levels and handlers are the application's.
+    Otherwise the levels and handlers of the application apply.
     """
     if logger.hasHandlers():
         yield
@@ -146,19 +146,19 @@ def _heard() -> Iterator[None]:
 
 
 def report_unproved(assignment: Assignment, shapes: Callable[[], Shapes], refuses: bool) -> None:
-    """Warn once of all components whose assignment is not proved to be the best.
+    """Warn once about all components whose assignment is not proved to be the best.
 
     Parameters
     ----------
     assignment
-        What came of the search.
+        The result of the search.
     shapes, refuses
         As for `report_unsolved`.
 
     Raises
     ------
     ValueError
-        If no component has finite scores, and that is an error.
+        If no component has finite scores, and `refuses`.
     """
     if assignment.ok:
         return
@@ -168,7 +168,7 @@ def report_unproved(assignment: Assignment, shapes: Callable[[], Shapes], refuse
     allowed = ~(np.isneginf(assignment.bound) | bad)
     mend = "raise max_time or max_nodes"
     if assignment.interrupted:
-        mend = "Ctrl-C ended the search; search on"
+        mend = "Ctrl-C ended the search; run it again"
     words, details = [], []
     for count, said in (
         (bad.sum(), "have a score that is NaN or +inf, and NaN values."),
@@ -177,7 +177,7 @@ def report_unproved(assignment: Assignment, shapes: Callable[[], Shapes], refuse
         (
             (~none & ~assignment.proved).sum(),
             f"have an assignment that is not proved the best: {mend}, or accept it; "
-            "Assignment.bound says how far it can be from the best.",
+            "Assignment.bound is an upper bound of the best score.",
         ),
     ):
         if count:
@@ -191,16 +191,16 @@ def _non_finite_message(scores: FloatArray, shapes: Shapes) -> str:
     if not wrong.size:
         return (
             "additionals: every component has a score that is NaN or +inf; expected finite "
-            "numbers, or -inf to forbid. Mend the scores of the additionals."
+            "numbers, or -inf to forbid. Fix the scores of the additionals."
         )
     return (
         f"scores: {_place(wrong[0], scores, shapes)}, and no component has finite scores; "
-        "expected finite numbers, or -inf to forbid. Mend them."
+        "expected finite numbers, or -inf to forbid. Fix the scores."
     )
 
 
 def _place(variable: int, scores: FloatArray, shapes: Shapes) -> str:
-    """Say where a variable's score stands among the blocks as they were given."""
+    """Return the block and the index of a variable's score."""
     starts = np.concatenate([[0], np.cumsum([math.prod(shape) for shape in shapes])])
     number = int(np.searchsorted(starts, variable, side="right")) - 1
     at = np.unravel_index(variable - starts[number], shapes[number])
@@ -208,6 +208,6 @@ def _place(variable: int, scores: FloatArray, shapes: Shapes) -> str:
 
 
 def _list(named: list[tuple[Factor, int]]) -> str:
-    """Return the names of some factors, the first few of many."""
+    """Return the names of the first few factors."""
     names = [f"{type(factor).__name__} {row}" for factor, row in named]
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

@@ -1,4 +1,4 @@
-"""What a solve returns."""
+"""The solution of a factor graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.cotangents import LEAST, MOST
+from lpsmap_core.engine.cotangents import LARGEST_UNSCALED, SMALLEST_UNSCALED
 from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.engine.state import sums
 from lpsmap_core.engine.status import OK, Status
@@ -19,11 +19,12 @@ from lpsmap_core.layout.layout import Layout
 from lpsmap_core.local.vertices import join_vertices, structure_scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import kind_of, real_numbers
+from lpsmap_core.model.slots import slot_values
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.decoder import (
-    DECODED_NODES,
-    DECODED_SECONDS,
+    DECODE_MAX_NODES,
+    DECODE_MAX_TIME,
     DEFAULT_GAP,
     Relaxation,
     ScoredGraph,
@@ -32,7 +33,7 @@ from lpsmap_core.solution.decoder import (
     search_limits,
 )
 from lpsmap_core.solution.distribution import Distributions
-from lpsmap_core.solution.far_scores import bring_near
+from lpsmap_core.solution.dominant_scores import bring_near
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.ctrl_c import ended_by_ctrl_c
 
@@ -41,7 +42,7 @@ __all__ = ["Solution"]
 
 @dataclass
 class Solution:
-    """The solution of a factor graph, and all that derivatives need.
+    """The solution of a factor graph, with the data for derivatives.
 
     Attributes
     ----------
@@ -53,13 +54,13 @@ class Solution:
     status
         (n_components,) array of `Status`. Components are numbered by their first variable.
     iterations
-        (n_components,) outer iterations; 1 for a component that is one factor.
+        (n_components,) outer iterations; 1 for a component of a single factor.
     primal_residual, dual_residual
         (n_components,) largest disagreement of a variable's copies, and largest last change of a
         marginal times the step size; both in units of marginals.
     trace
-        (n_iterations, 2, n_components) these two residuals after every outer iteration, if asked
-        for; a finished component keeps its last ones, and one of a single factor has zeros.
+        (n_iterations, 2, n_components) the two residuals after every outer iteration, if requested.
+        A finished component keeps its last ones, and a component of a single factor has zeros.
     """
 
     layout: Layout
@@ -78,9 +79,9 @@ class Solution:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a Solution holds addresses of the process that solved it, and is neither pickled nor "
-            "copied; expected its arrays (values, additionals, status), or the graph, to be solved "
-            "again where it arrives."
+            "a Solution holds addresses of the process that solved it, and cannot be pickled or "
+            "copied; expected its arrays (values, additionals, status), or the graph. Solve the "
+            "graph again after loading it."
         )
 
     @property
@@ -91,22 +92,22 @@ class Solution:
 
     @property
     def failed(self) -> IntArray:
-        """Numbers of the components that are not solved."""
+        """Numbers of the unsolved components."""
         return np.flatnonzero(~self._has(*OK))
 
     @property
     def non_finite(self) -> BoolArray:
-        """For each component, whether a score of it is NaN or ``+inf``."""
+        """For each component, whether one of its scores is NaN or ``+inf``."""
         return self._has(Status.NON_FINITE)
 
     @property
     def is_linear(self) -> bool:
-        """Whether this is LP-MAP's, without the quadratic term."""
+        """Whether this is a solution of LP-MAP, without the quadratic term."""
         return self.solved.quadratic == 0.0
 
     @functools.cached_property
     def free(self) -> IntArray:
-        """Numbers of the variables in no factor, whose values are their scores cut to [0, 1]."""
+        """Numbers of the variables in no factor, whose values are their clipped scores."""
         if self.layout.part.n_variables == len(self.values):
             return np.empty(0, dtype=np.int64)
         return np.flatnonzero(self.layout.component < 0)
@@ -140,14 +141,13 @@ class Solution:
 
     @functools.cached_property
     def gap(self) -> FloatArray:
-        """How far the maximum can lie above `objective`, from the dual problem.
+        """The duality gap: the largest possible distance of the maximum above `objective`.
 
-        (n_components,) ``objective + gap`` is never less than the maximum, whatever the status, and
-        inf in components of status ``NON_FINITE`` or ``PRECISION_LIMIT``, and in LP-MAP where the
-        solution holds a score that is far above all others. Since the copies of a
-        variable agree up to `primal_residual` only, the objective can lie above the maximum, and
-        the gap below zero, by a multiple of that. Costs one MAP call or projection of every factor
-        when first asked for.
+        (n_components,) ``objective + gap`` is an upper bound of the maximum, whatever the status.
+        The gap is inf in components of status ``NON_FINITE`` or ``PRECISION_LIMIT``, and in LP-MAP
+        where a variable with a dominant score is on. Since the copies of a variable only agree up
+        to `primal_residual`, the objective can exceed the maximum, and the gap can be negative, by
+        a multiple of it. The first access costs one MAP call or projection of every factor.
         """
         gap = self.solved.gap()
         gap[self._has(Status.NON_FINITE, Status.PRECISION_LIMIT)] = np.inf
@@ -156,9 +156,10 @@ class Solution:
         return gap
 
     def _holds_far_scores(self) -> BoolArray:
-        """Return for each component whether others were solved for scores that count in it.
+        """Return for each component whether scores that contribute to it were reduced.
 
-        Negative ones that it does not hold are larger as they were solved, so that bounds hold.
+        Negative scores of variables that are off do not matter: their reduction raises them, so
+        that bounds remain valid.
         """
         part = self.layout.part
         eta = self.scores[part.variables]
@@ -173,13 +174,13 @@ class Solution:
 
     @functools.cached_property
     def error_bound(self) -> FloatArray:
-        """A bound on the distance of the marginals from the true ones.
+        """A bound on the distance of the marginals from the exact ones.
 
         (n_components,) bounds on the 2-norm of the error over a component's variables, hence on the
-        error of each; inf where nothing can be said. The page on the method says why, and what is
-        taken for rounding. Where the status is ``SOLVED`` this costs one MAP call or projection of
-        every factor; other components are solved on to rounding first, which can take as long as
-        the solve did.
+        error of each; inf if no bound is known. The page on the method has the proof, and the model
+        of rounding. For the status ``SOLVED``, this costs one MAP call or projection of every
+        factor. Other components are first solved up to rounding, which can take as long as the
+        solve itself.
         """
         bound = self.solved.error_bound(self.threads)
         bound[self._has(Status.NON_FINITE, Status.INFEASIBLE, Status.PRECISION_LIMIT)] = np.inf
@@ -187,10 +188,10 @@ class Solution:
 
     @functools.cached_property
     def contradictions(self) -> dict[int, list[tuple[Factor, int]]]:
-        """For each component of status ``INFEASIBLE`` the factors that contradict.
+        """For each component of status ``INFEASIBLE``, the factors that contradict each other.
 
-        Lists of (declaration, number of the factor within it). No marginals satisfy all of them, or
-        none without a variable or an additional that a score of ``-inf`` forbids.
+        Lists of (declaration, number of the factor within it). No marginals satisfy all of them, at
+        least not without a variable or an additional that a score of ``-inf`` forbids.
         """
         buckets = self.layout.part.buckets
         return {
@@ -202,19 +203,19 @@ class Solution:
         }
 
     def start_for(self, layout: Layout) -> GraphStart:
-        """Return where this solve ended, for ``solve(warm_start=...)`` of a graph of this `layout`.
+        """Return the final state, for ``solve(warm_start=...)`` of a graph with this `layout`.
 
         Raises
         ------
         ValueError
-            If that graph's variables or factors are not those of the solved one.
+            If the variables or factors of that graph differ from those of the solved graph.
         """
         if not self.layout.like(layout):
             raise ValueError(
                 f"warm_start: got the solution of a graph of {self.layout.n_variables} variables "
                 f"and {len(self.factors)} declarations; expected one with the same factors over "
                 f"the same variables as the graph of {layout.n_variables} variables to be solved. "
-                "For batches that change, use a WarmStartCache."
+                "Use a WarmStartCache for changing batches."
             )
         return GraphStart.of_solved(self.layout, self.solved)
 
@@ -226,7 +227,7 @@ class Solution:
         TypeError
             If `variables` are not Variables.
         ValueError
-            If the solved graph does not have so many variables.
+            If they do not belong to the solved graph.
         """
         if not isinstance(variables, Variables):
             raise TypeError(f"component_of: got {kind_of(variables)}; expected Variables.")
@@ -242,36 +243,36 @@ class Solution:
     ) -> tuple[FloatArray, list[FloatArray]]:
         """Multiply the transposed Jacobian of the solution in the scores with a vector.
 
-        The Jacobian is symmetric and depends on the faces alone: the same product is the forward
-        derivative (`jvp`) along a change of the scores.
+        The Jacobian is symmetric and depends only on the faces, so that the same product is the
+        forward derivative (`jvp`) along a change of the scores.
 
         Parameters
         ----------
         d_values
             (n_variables,) gradient of a loss in `values`.
         d_additionals
-            Gradients of the loss in `additionals`; zero if left out.
+            Gradients of the loss in `additionals`; zero by default.
 
         Returns
         -------
         d_scores, d_additional_scores
             Gradients in the scores of the variables and of each declaration's additionals. They are
-            NaN in components of status ``NON_FINITE`` and in those where a number of the vector is
-            NaN or infinite, and else zero in components of status ``INFEASIBLE``.
+            NaN in components of status ``NON_FINITE``, and in components where the vector is not
+            finite; otherwise they are zero in components of status ``INFEASIBLE``.
 
         Raises
         ------
         TypeError
             If the vectors do not consist of real numbers.
         ValueError
-            If there is not one number in `d_values` for each variable, or in `d_additionals` an
-            array for each declaration with one for each additional.
+            If `d_values` does not have one number for each variable, or `d_additionals` does not
+            have one array for each declaration, with one number for each additional.
 
         Warns
         -----
         RuntimeWarning
-            If components are not done within the engine's limit, or within the ``max_time`` of the
-            solve: their gradients are approximate, and zero where nothing was done.
+            If components reach the engine's limit, or the ``max_time`` of the solve. Their
+            gradients are approximate, and zero for components that were not started.
         """
         d = real_numbers("vjp: d_values", d_values).astype(np.float64, copy=False).reshape(-1)
         if len(d) != len(self.values):
@@ -292,11 +293,10 @@ class Solution:
     jvp = vjp
 
     def _multiply(self, d: FloatArray, d_v: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the engine's product; NaN for whole components where it has no numbers.
+        """Return the engine's product; NaN for components with NaN or infinite numbers.
 
-        Faces have zeros in their Jacobians, where an engine need not read what it multiplies with:
-        a NaN would be lost, or infinite numbers become finite ones. Engines take squares, which
-        components far from 1 are scaled for.
+        An engine may skip zeros of the Jacobian, and thus lose NaN and infinite numbers of the
+        vector. Engines also take squares, so that components with numbers far from 1 are scaled.
         """
         if self.ok and self.solved.takes(d) and self.solved.takes(d_v):
             return self.solved.multiply(d, d_v, None, self.threads)
@@ -308,7 +308,9 @@ class Solution:
         largest = np.zeros(len(lost))
         np.maximum.at(largest, of, np.abs(d))
         np.maximum.at(largest, of_v, np.abs(d_v))
-        shift = np.where((largest < LEAST) | (largest > MOST), np.frexp(largest)[1], 0)
+        shift = np.where(
+            (largest < SMALLEST_UNSCALED) | (largest > LARGEST_UNSCALED), np.frexp(largest)[1], 0
+        )
         usable = ~(lost | self._has(Status.INFEASIBLE))
         scaled = np.ldexp(d, -shift[of]), np.ldexp(d_v, -shift[of_v])
         product, product_v = self.solved.multiply(*scaled, usable, self.threads)
@@ -318,20 +320,20 @@ class Solution:
         return product, product_v
 
     def _with_free(self, d: FloatArray, product: FloatArray) -> FloatArray:
-        """Return the product for all variables, also for those in no factor."""
+        """Return the product for all variables, including those in no factor."""
         out = np.zeros(len(d))
         if self.free.size:
             scores, moved = self.scores[self.free], d[self.free]
             slope = (scores > 0.0) & (scores < 1.0) & (self.solved.quadratic > 0.0)
             slope = np.where(np.isnan(self.values[self.free]), np.nan, slope)
-            # a NaN that is not used, such as one in padding, has no part in a gradient
+            # a NaN that is not used, such as one in padding, must not affect a gradient
             with np.errstate(invalid="ignore"):
                 out[self.free] = np.where(moved == 0.0, 0.0, slope * moved)
         out[self.layout.part.variables] = product
         return out
 
     def _checked_extra(self, given: Sequence[npt.ArrayLike] | None) -> list[FloatArray]:
-        """Return gradients in the additionals as arrays, one for each declaration or none."""
+        """Return gradients in the additionals as arrays, one for each declaration, or no arrays."""
         if given is None or not len(given):
             return []
         name = "vjp: d_additionals"
@@ -353,41 +355,41 @@ class Solution:
     def decode(
         self,
         gap: float = DEFAULT_GAP,
-        max_time: float | None = DECODED_SECONDS,
-        max_nodes: int | None = DECODED_NODES,
+        max_time: float | None = DECODE_MAX_TIME,
+        max_nodes: int | None = DECODE_MAX_NODES,
         threads: int | None = None,
         progress: Callable[[int, SearchProgress], None] | None = None,
     ) -> Assignment:
-        """Return an assignment of zeros and ones near the marginals, and what is proved of it.
+        """Return an assignment of zeros and ones near the marginals, with a bound.
 
-        The marginals are rounded. Where a factor does not allow the outcome, or where it is not
-        proved to score highest, a branch and bound over LP-MAP goes on from there.
+        The marginals are rounded. Where the result is not feasible, or is not proved to be the
+        best, branch and bound over LP-MAP continues from there.
 
         Parameters
         ----------
         gap
             A bound within ``gap * max(1, abs(score))`` of the score is a proof.
         max_time
-            Limit of the time in seconds, compiling aside; None for no limit.
+            Time limit in seconds, without compilation; None for no limit.
         max_nodes
             Limit of the nodes of each component's search; None for no limit.
         threads
             As for `FactorGraph.solve`.
         progress
-            Called after every batch of nodes with the number of the component and how far its
-            search is: ``score``, ``bound``, ``n_nodes`` and ``seconds``.
+            Called after every batch of nodes with the number of the component and the progress of
+            its search: ``score``, ``bound``, ``n_nodes`` and ``seconds``.
 
         Returns
         -------
         Assignment
-            The best assignment that was found. Ctrl-C ends the search, and gives this, too.
+            The best assignment that was found, also if Ctrl-C ended the search.
 
         Raises
         ------
         TypeError
-            If an option is of another type than it should be.
+            If an option has a wrong type.
         ValueError
-            If one is out of range.
+            If an option is out of range.
         ImportError
             If ``lpsmap-decode`` is not installed.
         """
@@ -398,7 +400,7 @@ class Solution:
 
     @property
     def relaxation(self) -> Relaxation:
-        """What decoding goes on from."""
+        """The starting point of decoding."""
         given = self.scores, self.additional_scores, self.non_finite
         graph = ScoredGraph(self.layout, self.factors, *given)
         return Relaxation(graph, self.values, self.solved)
@@ -408,32 +410,32 @@ class Solution:
     ) -> Distributions:
         """Return the sparse distribution over structures of every factor of a declaration.
 
-        A factor solved in closed form is decomposed by its MAP oracle at this call.
+        This call decomposes the marginals of a factor with a closed form by its MAP oracle.
 
         Parameters
         ----------
         factor
             The declaration.
         without
-            What components can be that have no structures.
+            Statuses of components that get no structures.
 
         Returns
         -------
         Distributions
-            For every factor its structures, likeliest first; the probabilities sum to 1. Their mean
-            is the factor's marginals, up to the residuals of its component.
+            For every factor, its structures, the likeliest first. The probabilities sum to 1. The
+            mean is the factor's marginals, up to the residuals of its component.
 
         Raises
         ------
         ValueError
-            If the factor is not of the solved graph, or a chain so long that its structures would
-            fill gigabytes.
+            If the factor does not belong to the solved graph, or is a chain so long that its
+            structures would take gigabytes.
         """
         position = next((i for i, other in enumerate(self.factors) if other is factor), None)
         if position is None:
             raise ValueError(
-                f"structures: {factor!r} is not a factor of the solved graph; pass what fg.add "
-                "returned before this solve."
+                f"structures: {factor!r} is not a factor of the solved graph; expected a factor "
+                "that was added before this solve."
             )
         finite = ~self._has(*without)
         groups = []
@@ -447,14 +449,14 @@ class Solution:
         scores = structure_scores(
             vertices,
             factor.offsets,
-            self.scores[factor.links(factor.variables.index)],
-            factor.links(factor.variables.negated),
+            self.scores[slot_values(factor, factor.variables.index)],
+            slot_values(factor, factor.variables.negated),
             self.additional_scores[position],
         )
         return Distributions(factor, vertices, scores, len(self.values))
 
     def _has(self, *statuses: Status) -> BoolArray:
-        """Return for each component whether its status is one of some."""
+        """Return for each component whether it has one of the statuses."""
         return np.array([status in statuses for status in self.status.tolist()], dtype=bool)
 
     def __repr__(self) -> str:
@@ -464,28 +466,28 @@ class Solution:
 
 
 def checked_start(warm_start: Any) -> Solution | CachedStart:
-    """Return what `FactorGraph.solve` was given to start from.
+    """Return the validated warm start of `FactorGraph.solve`.
 
     Raises
     ------
     TypeError
-        If it is neither a solution nor a cache at examples.
+        If it is neither a solution nor the result of `WarmStartCache.at`.
     """
     if isinstance(warm_start, WarmStartCache):
         raise TypeError(
-            "warm_start: got a WarmStartCache; expected it at this graph's examples, such as "
+            "warm_start: got a WarmStartCache; expected the examples of this graph. Pass "
             "cache.at(u, keys)."
         )
     if not isinstance(warm_start, (CachedStart, Solution)):
         raise TypeError(
-            f"warm_start: got {kind_of(warm_start)}; expected a Solution, or cache.at(u, "
-            "keys) of a WarmStartCache."
+            f"warm_start: got {kind_of(warm_start)}; expected a Solution, or cache.at(u, keys) of "
+            "a WarmStartCache."
         )
     return warm_start
 
 
 def _products(scores: FloatArray, marginals: FloatArray) -> FloatArray:
-    """Return their products, 0 where a score is ``-inf``, whatever tolerance leaves there."""
+    """Return the products, with 0 where a score is ``-inf``, whatever the marginal."""
     with np.errstate(over="ignore"):
         return marginals * np.where(np.isneginf(scores), 0.0, scores)
 

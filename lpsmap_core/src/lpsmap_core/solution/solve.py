@@ -1,4 +1,4 @@
-"""Solve a laid-out graph: set bad scores apart, run the loop, gather a Solution."""
+"""Solve a graph with a layout: separate invalid scores, run the engine, build the Solution."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from lpsmap_core.engine.checked import check_solved
 from lpsmap_core.engine.compiled import CompiledEngine
-from lpsmap_core.engine.in_numpy import solve_in_numpy
+from lpsmap_core.engine.numpy_adapter import solve_in_numpy
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
+from lpsmap_core.engine.shared_engine import SharedEngine
 from lpsmap_core.engine.status import Status
-from lpsmap_core.engine.together import SharedEngine
+from lpsmap_core.engine.validation import validate_solved
 from lpsmap_core.engine.warm_start import GraphStart
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.unused import are_scores, forget_unused
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.decoder import Decoder, ScoredGraph, SearchLimits
-from lpsmap_core.solution.far_scores import bring_near
+from lpsmap_core.solution.dominant_scores import bring_near
 from lpsmap_core.solution.solution import Solution
 from lpsmap_jit.arrays import BoolArray, FloatArray
 
@@ -40,21 +40,21 @@ def solve_laid_out(
     Parameters
     ----------
     engine
-        What solves it.
+        The engine.
     layout
         The graph's layout.
     factors
-        Its declarations, as laid out.
+        The declarations of the layout.
     scores
-        (n_variables,) scores; ``-inf`` forbids a variable. Zeros are written for those that are
-        NaN or +inf where factors say that they are not used, see `forget_unused`.
+        (n_variables,) scores; ``-inf`` forbids a variable. NaN and +inf are replaced by zeros where
+        factors do not use them, see `forget_unused`.
     additionals
         For every declaration the (n_factors, n_additionals) scores of its additionals; ``-inf``
         forbids.
     options
         Limits and settings.
     warm
-        Where to start from.
+        Initial point.
 
     Returns
     -------
@@ -76,7 +76,7 @@ def solve_laid_out(
     start = None if warm is None else warm.of_part(layout)
     solved = solve_in_numpy(engine, part, eta, eta_v, bad, options, start)
     if not isinstance(engine, CompiledEngine | SharedEngine):
-        check_solved(engine, part, solved, bad)
+        validate_solved(engine, part, solved, bad)
     solution = _gather(layout, factors, scores, additionals, solved, options.threads)
     if not finite:
         solution.status[bad] = Status.NON_FINITE
@@ -101,11 +101,11 @@ def best_assignment(
     Parameters
     ----------
     decoder, graph, solver, limits
-        What finds it, of what, by which solver, and when to stop.
+        The decoder, and its arguments.
     relax
-        Solves LP-MAP.
+        Function that solves LP-MAP.
     latest
-        What was found of the same scores before: the bound of a relaxation holds.
+        The previous result for the same scores. If it is a relaxation, its bound is used.
     """
     found = decoder.best(graph, solver, limits, lambda: relax().relaxation)
     if isinstance(latest, Solution) and latest.is_linear and not found.proved.all():
@@ -121,7 +121,7 @@ def scored_graph(
     scores: FloatArray,
     additionals: Sequence[FloatArray],
 ) -> ScoredGraph:
-    """Return what a decoder is handed of a graph; the arguments are those of `solve_laid_out`."""
+    """Return the input of a decoder; the arguments are those of `solve_laid_out`."""
     bad = _non_finite_components(layout, factors, scores, additionals)
     return ScoredGraph(layout, factors, scores, additionals, bad)
 
@@ -132,7 +132,7 @@ def _non_finite_components(
     scores: FloatArray,
     additionals: Sequence[FloatArray],
 ) -> BoolArray:
-    """Return for each component whether a score of it is NaN or +inf."""
+    """Return for each component whether one of its scores is NaN or +inf."""
     wrong = np.isnan(scores) | (scores == np.inf)
     components = layout.component[wrong]
     bad = np.zeros(layout.n_components, dtype=np.bool_)
@@ -161,7 +161,7 @@ def _gather(
     part = layout.part
     values = solved.marginals()
     if not part.whole:
-        # what is in no factor
+        # variables in no factor
         best = np.clip(scores, 0.0, 1.0) if solved.quadratic else np.where(scores > 0.0, 1.0, 0.0)
         best = np.where((scores == np.inf) | np.isnan(scores), np.nan, best)
         best[part.variables] = values

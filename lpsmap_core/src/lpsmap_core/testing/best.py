@@ -73,7 +73,7 @@ def check_forbidden(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> Non
     """Hugely negative scores forbid, hugely positive ones force, and the rest keep their digits.
 
     A score of -inf reaches the oracle as a finite one that outweighs all others together, that of
-    a negated variable with a plus; see `lpsmap_core.local.forced`.
+    a negated variable with a plus; see `lpsmap_core.local.finite_scores`.
     """
     rng = np.random.default_rng(seed)
     for oracle in oracles_of(factor):

@@ -192,10 +192,8 @@ def _compare(rule: str, one: Factor, other: Factor) -> None:
 
 def _difference(one: Factor, other: Factor) -> str | None:
     """Return the first attribute in which two declarations differ, other than their variables."""
-    names = [*one.row_parameters, "offsets", "keep", "lengths", "batch_shape", "event_shape"]
-    names += [name for name in (one.link_parameter, one.integer_parameter) if name is not None]
-    names.append("n_additionals")
-    for name in names:
+    shapes = ("offsets", "keep", "lengths", "batch_shape", "event_shape", "n_additionals")
+    for name in (*one._parameters.names, *shapes):
         if not _equal(getattr(one, name, None), getattr(other, name, None)):
             return name
     return None

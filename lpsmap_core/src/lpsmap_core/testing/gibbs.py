@@ -9,6 +9,7 @@ import numpy as np
 from lpsmap_core.kernels.records import Scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inference import Beliefs, Found
+from lpsmap_core.model.slots import slots_of
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
 from lpsmap_core.testing.rules import broken
@@ -275,7 +276,7 @@ def _scores(factor: Factor, rng: np.random.Generator, scale: float) -> Scores:
 
 
 def _slots(factor: Factor, numbers: FloatArray, r: int) -> FloatArray:
-    return numbers[factor.slots_of(r)]
+    return numbers[slots_of(factor, r)]
 
 
 def _extra(factor: Factor, numbers: FloatArray, r: int) -> FloatArray:

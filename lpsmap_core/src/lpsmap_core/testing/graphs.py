@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.slots import flipped_slots, slot_values, slots_of
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.solution import Solution
 from lpsmap_core.testing.draws import DRAWS, HUGE, limits, random_scores
@@ -64,12 +65,12 @@ class Declared(NamedTuple):
                     "a solution",
                     repr(self.factors[0]),
                 ) from error
-        mu = np.array([f.links(self.graph.value_of(f.variables)) for f in self.factors])
+        mu = np.array([slot_values(f, self.graph.value_of(f.variables)) for f in self.factors])
         return solution, mu, np.array(solution.additionals).reshape(self.eta_v.shape)
 
     def where(self, oracle: Oracle, draw: int) -> str:
         """Name a factor and its scores for a message."""
-        slots = oracle.factor.slots_of(oracle.i)
+        slots = slots_of(oracle.factor, oracle.i)
         scores = np.append(self.scores[draw, slots], self.eta_v[draw, oracle.i])
         negated = np.flatnonzero(self.negated[draw, slots]).tolist()
         return oracle.where(scores) + (f", slots {negated} negated" if negated else "")
@@ -93,7 +94,7 @@ def declared_again(
     """
     graph = FactorGraph()
     flip = np.zeros(scores.shape, dtype=bool) if flip is None else flip
-    negated = factor.links(factor.variables.negated) ^ flip
+    negated = slot_values(factor, factor.variables.negated) ^ flip
     u = graph.variable_from(
         np.array([_spread(factor, x) for x in np.where(negated, 1.0 - scores, scores)])
     )
@@ -139,7 +140,7 @@ def check_negation(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None
     negated = declared_again(factor, scores, eta_v, flip)
     _, found, _ = negated.solve()
     for oracle in oracles_of(factor):
-        slots = factor.slots_of(oracle.i)
+        slots = slots_of(factor, oracle.i)
         for draw in range(draws):
             x, y = found[draw, slots], plain[draw, slots]
             allowed = CLOSE * (1.0 + np.abs(scores[draw, slots]).sum())
@@ -161,17 +162,19 @@ def check_forbidden_scores(factor: Factor, *, seed: int = 0, draws: int = DRAWS)
     off, on = np.zeros(scores.shape, dtype=bool), np.zeros(scores.shape, dtype=bool)
     oracles = oracles_of(factor)
     for oracle in oracles:
-        seen, slots = vertices_seen(oracle, rng, draws), factor.slots_of(oracle.i)
+        seen, slots = vertices_seen(oracle, rng, draws), slots_of(factor, oracle.i)
         for draw in range(draws):
             vertex = seen[rng.integers(len(seen)), : oracle.arity]
             off[draw, slots], on[draw, slots] = limits(rng, vertex)
-    flip = np.where(off, False, np.where(on, True, flip)) ^ factor.links(factor.variables.negated)
+    flip = np.where(off, False, np.where(on, True, flip)) ^ slot_values(
+        factor, factor.variables.negated
+    )
     limited = np.where(off, -np.inf, np.where(on, np.inf, scores))
     graph = declared_again(factor, limited, eta_v, flip)
     _, mu, nu = graph.solve()
     huge = HUGE * (1.0 + np.abs(scores).max(initial=0.0) + np.abs(eta_v).max(initial=0.0))
     for oracle in oracles:
-        slots = factor.slots_of(oracle.i)
+        slots = slots_of(factor, oracle.i)
         for draw in range(draws):
             m, free = mu[draw, slots], ~(off | on)[draw, slots]
             slope, eta = (scores[draw, slots] - m) * free, eta_v[draw, oracle.i]
@@ -203,7 +206,7 @@ def check_sharp_scores(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> 
     graph = declared_again(factor, sharpness * scores, sharpness * eta_v)
     _, mu, nu = graph.solve()
     for oracle in oracles_of(factor):
-        slots = factor.slots_of(oracle.i)
+        slots = slots_of(factor, oracle.i)
         for draw in range(draws):
             eta_u, eta = scores[draw, slots], eta_v[draw, oracle.i]
             best = oracle(eta_u, eta)
@@ -232,7 +235,7 @@ def check_distribution(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> 
         for oracle, found in zip(oracles, solution.structures(again), strict=True):
             if oracle.arity == 0:
                 continue  # a factor of no variables is in no component, and has no distribution
-            p, slots = found.probabilities, factor.slots_of(oracle.i)
+            p, slots = found.probabilities, slots_of(factor, oracle.i)
             m = np.array([_slots_of(again, oracle, s.variables) for s in found])
             n = np.array([np.ravel(s.additionals) for s in found]).reshape(len(p), -1)
             error = np.abs(p @ m - mu[draw, slots]).max(initial=0.0)
@@ -254,7 +257,7 @@ def _slots_of(factor: Factor, oracle: Oracle, variables: FloatArray) -> FloatArr
         keep = factor.keep.reshape(factor.n_factors, *factor.event_shape)[oracle.i]
         variables = variables[keep]
     flat = np.ravel(variables)
-    if factor.flipped is None:
+    flipped = flipped_slots(factor)
+    if flipped is None:
         return flat
-    flipped = factor.links(factor.flipped)[factor.slots_of(oracle.i)]
-    return np.where(flipped, 1.0 - flat, flat)
+    return np.where(flipped[slots_of(factor, oracle.i)], 1.0 - flat, flat)

@@ -8,6 +8,7 @@ import numpy as np
 
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.linear import LinearConstraints
+from lpsmap_core.model.slots import slots_of
 from lpsmap_core.model.sums import PartlyConstrained
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.linear_program import best_point
@@ -71,7 +72,7 @@ def _hold_to_oracles(
 
 def _columns(factor: Factor, oracle: Oracle) -> IntArray:
     """Return which columns a factor's slots and additionals are."""
-    slots, n = factor.slots_of(oracle.i), factor.n_additionals
+    slots, n = slots_of(factor, oracle.i), factor.n_additionals
     first = int(factor.offsets[-1]) + oracle.i * n
     columns: IntArray = np.r_[slots.start : slots.stop, first : first + n]
     return columns
@@ -87,7 +88,7 @@ def check_necessary_constraints(factor: Factor, *, seed: int = 0, draws: int = D
     others[known.row[known.column >= n_slots]] = True
     shown = ~others[known.row]
     for oracle in oracles_of(factor):
-        slots = factor.slots_of(oracle.i)
+        slots = slots_of(factor, oracle.i)
         mine = shown & (known.column >= slots.start) & (known.column < slots.stop)
         rows, column = known.row[mine], known.column[mine] - slots.start
         asked = np.isin(np.arange(len(known.low)), rows)

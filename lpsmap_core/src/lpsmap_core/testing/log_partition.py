@@ -6,6 +6,7 @@ import numpy as np
 
 from lpsmap_core.kernels.records import Scores
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.slots import slots_of
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.oracle import oracles_of, vertices_seen
 from lpsmap_core.testing.rules import broken
@@ -45,7 +46,7 @@ def check_log_partition(factor: Factor, *, seed: int = 0, draws: int = DRAWS) ->
             scores.eta_u[rng.random(n) < 0.2] = -np.inf
         found, decided = sums.beliefs(rows, scores), sums.beliefs(rows, sharp)
         for r, oracle in enumerate(oracles_of(factor)):
-            own, slots = _own(factor, scores, r), factor.slots_of(r)
+            own, slots = _own(factor, scores, r), slots_of(factor, r)
             listed = (np.where(seen[r] != 0.0, own, 0.0) * seen[r]).sum(axis=1)
             least = np.logaddexp.reduce(listed, initial=-np.inf)
             rounding = SMALL * (1.0 + np.abs(listed[listed > -np.inf]).max(initial=0.0))
@@ -81,4 +82,4 @@ def check_log_partition(factor: Factor, *, seed: int = 0, draws: int = DRAWS) ->
 def _own(factor: Factor, scores: Scores, r: int) -> FloatArray:
     """Return all scores of a factor in one array."""
     extra = scores.eta_v.reshape(factor.n_factors, factor.n_additionals)[r]
-    return np.concatenate([scores.eta_u[factor.slots_of(r)], extra])
+    return np.concatenate([scores.eta_u[slots_of(factor, r)], extra])

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.local.active.answers import vertex_numbers
+from lpsmap_core.local.active.oracle_results import vertex_numbers
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.slots import row_values, row_view
 from lpsmap_jit.arrays import FloatArray
 
 __all__ = ["Answer", "Oracle", "oracles_of", "vertices_seen"]
@@ -46,7 +47,7 @@ class Oracle:
 
     def __init__(self, factor: Factor, i: int) -> None:
         self.factor, self.i = factor, i
-        self.row: Any = factor.row(i)
+        self.row: Any = row_view(factor, i)
         self.arity = int(np.diff(factor.offsets)[i])
         self.n_additionals = factor.n_additionals
         self.name = f"factor {i} of {factor!r}"
@@ -58,7 +59,7 @@ class Oracle:
 
     def shaped(self, eta_u: FloatArray) -> FloatArray:
         """Return a copy of flat scores in the shape that ``solve_map`` takes."""
-        return self.factor.shaped(self.i, eta_u.copy())
+        return row_values(self.factor, self.i, eta_u.copy())
 
     def __call__(self, eta_u: FloatArray, eta_v: FloatArray) -> Answer:
         """Return the best structure."""

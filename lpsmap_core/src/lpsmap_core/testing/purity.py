@@ -25,13 +25,13 @@ from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import FloatArray
 
 __all__ = [
-    "compiled_questions",
     "check_determinism",
     "check_hidden_state",
     "check_immutable",
     "check_inputs_unchanged",
     "check_pickling",
     "check_threads",
+    "compiled_questions",
 ]
 
 THREADS = 4

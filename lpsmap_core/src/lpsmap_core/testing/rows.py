@@ -21,7 +21,7 @@ __all__ = ["check_integers", "check_row_alone"]
 
 def check_row_alone(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """A row of a declaration answers as it does declared alone, with its own part of the data."""
-    if factor.n_factors < 2 or factor.flipped is not None:
+    if factor.n_factors < 2 or factor._flipped is not None:
         return
     rng = np.random.default_rng(seed)
     for call in declarations_of(factor):
@@ -33,12 +33,11 @@ def check_row_alone(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> Non
                 found, expected = oracle.of(scores).vertex, alone.of(scores).vertex
                 if not np.array_equal(found, expected, equal_nan=True):
                     raise broken(
-                        "a row answers as it does declared alone, because data of its own lie in "
-                        "row_parameters, link_parameter or integer_parameter, and every other "
-                        "attribute is shared by all rows",
+                        "a row answers as it does declared alone, because data of its own are "
+                        "registered, and every other attribute is shared by all rows",
                         f"{found.tolist()} in the batch",
-                        f"{expected.tolist()}, as alone; set what differs by row with "
-                        "self.per_factor or self.integers and list its name",
+                        f"{expected.tolist()}, as alone; register what differs by row with "
+                        "self.per_factor or self.integers",
                         oracle.where(scores),
                     )
 
@@ -54,7 +53,7 @@ def _alone(factor: Factor, call: Call, oracle: Oracle) -> Oracle | None:
             changed[name] = value[index]
         elif isinstance(value, (list, tuple)) and any(isinstance(x, Variables) for x in value):
             return None
-        elif name in (*factor.row_parameters, factor.link_parameter, factor.integer_parameter):
+        elif name in factor._parameters.names:
             changed[name] = _of_row(factor, name, oracle.i, value)
         elif np.ndim(value) >= len(batch) and np.shape(value)[: len(batch)] == batch:
             changed[name] = np.asarray(value)[index]
@@ -72,22 +71,22 @@ def _alone(factor: Factor, call: Call, oracle: Oracle) -> Oracle | None:
 
 def _of_row(factor: Factor, name: str, i: int, value: Any) -> Any:
     """Return a factor's own part of an argument that its type keeps under the argument's name."""
-    kept = getattr(factor, name)
-    if name == factor.integer_parameter:
+    kept, parameters = getattr(factor, name), factor._parameters
+    if name == parameters.integers:
         return value[i] if isinstance(kept, tuple) else value
-    if name == factor.link_parameter:
+    if name == parameters.link:
         return kept[np.unravel_index(i, factor.batch_shape)]
-    own = kept[i].item()
+    own = kept[i] if parameters.rows[name] else kept[i].item()
     return bool(own) if np.asarray(value).dtype == np.bool_ else own
 
 
 def check_integers(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """Among declarations with other integers, map_kernel reads those of each row."""
-    name, cls = factor.integer_parameter, type(factor)
+    name, cls = factor._parameters.integers, type(factor)
     if name is None or cls.map_kernel is None:
         return
     declared = [factor, *(other for other in cls.examples() if type(other) is cls)]
-    different = {array.tobytes() for each in declared for array in each.kernel_integers()[0]}
+    different = {array.tobytes() for each in declared for array in each._kernel_integers()[0]}
     if len(different) < 2:
         raise broken(
             "examples() hold factors of different integers, because a kernel that reads the first "

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.plugins.blame import error_with_origin
+from lpsmap_core.plugins.error_origin import error_with_origin
 from lpsmap_core.testing.checks import FIRST, checks_of
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.rules import ConformanceError

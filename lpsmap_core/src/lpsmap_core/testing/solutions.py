@@ -12,7 +12,12 @@ from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
 from lpsmap_core.local.protocol import LocalSolver
 from lpsmap_core.local.solvers import every_solver
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.levels import has_array_code
+from lpsmap_core.model.levels import (
+    derivatives_of,
+    has_array_code,
+    has_kernels,
+    overrides,
+)
 from lpsmap_core.testing.buckets import LocalProblems, Solved, local_problems
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.oracle import oracles_of
@@ -66,28 +71,29 @@ def check_certificate(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> N
 
 
 def check_override_is_complete(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """A closed form comes with its derivative.
+    """A derivative of a type's own comes with the closed form, and in all forms that this has.
 
-    The engine falls back on the active set where one of the two is missing.
+    Otherwise the engine does without one of them.
     """
     cls = type(factor)
-    own_jvp = cls.jvp.__func__ is not Factor.jvp.__func__  # type: ignore[attr-defined]
-    pairs = [
-        ("projection_kernel", cls.projection_kernel is not None),
-        ("jvp_kernel", cls.jvp_kernel is not None),
-        ("solve_sparsemap", has_array_code(cls)),
-        ("jvp", own_jvp),
+    in_kernels, in_arrays = derivatives_of(cls)
+    kernels, arrays = cls.projection_kernel is not None, overrides(cls, "solve_sparsemap")
+    lacking = [
+        ("jvp_kernel", "projection_kernel", in_kernels and not kernels),
+        ("jvp", "solve_sparsemap", in_arrays and not arrays),
+        ("projection_kernel", "jvp_kernel", kernels and not has_kernels(cls)),
+        ("solve_sparsemap", "jvp", arrays and not has_array_code(cls)),
     ]
-    for (solve, has_solve), (derive, has_derive) in (pairs[:2], pairs[2:]):
-        if has_solve != has_derive:
-            there, missing = (solve, derive) if has_solve else (derive, solve)
-            raise broken(
-                f"{solve} and {derive} come together, because the derivative reads the face that "
-                "the solution found",
-                f"{there} without {missing}",
-                "both, or none",
-                repr(factor),
-            )
+    for there, missing, is_so in lacking:
+        if not is_so:
+            continue
+        raise broken(
+            "a derivative of the type's own comes with every form of the solution, because it "
+            "reads the face that the solution found, and the inherited one reads codes alone",
+            f"{there} without {missing}",
+            "both, or neither derivative of the type's own",
+            repr(factor),
+        )
 
 
 def check_override_is_generic(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:

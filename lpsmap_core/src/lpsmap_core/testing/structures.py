@@ -7,8 +7,9 @@ import json
 import numpy as np
 
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.names import check_names
-from lpsmap_core.model.parameters import check_arrays
+from lpsmap_core.model.names import check_names, check_own_attributes
+from lpsmap_core.model.registered import check_registered, check_same_parameters
+from lpsmap_core.model.slots import placed_values, slot_values
 from lpsmap_core.model.unused import unused_of
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.oracle import oracles_of
@@ -26,12 +27,13 @@ __all__ = [
 
 
 def check_parameters(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Parameters are arrays of one finite number for every factor or variable, or of integers.
+    """Parameters are kept as they were registered, finite, and the same in every declaration.
 
     The engine turns them into columns of arrays for whole buckets.
     """
     try:
         check_names(factor)
+        check_own_attributes(factor)
     except TypeError as error:
         raise broken(
             "attributes of the protocol's names are the protocol's, because core looks for them "
@@ -41,35 +43,26 @@ def check_parameters(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
             repr(factor),
         ) from None
     try:
-        check_arrays(factor)
+        check_registered(factor)
+        for other in type(factor).examples():
+            if type(other) is type(factor):
+                check_same_parameters(factor, other)
     except TypeError as error:
         raise broken(
-            "a parameter named in row_parameters has one number for every factor, the "
-            "link_parameter one for every variable, and the integer_parameter is an array that all "
-            "factors share or a tuple of one for each, because buckets are built from them",
+            "a parameter is kept under the name that it was registered with, and is registered by "
+            "every declaration, because buckets are built from these attributes",
             error,
-            "arrays made by self.per_factor, self.per_link or self.integers",
+            "self.k = self.per_factor('k', k), or self.counts, self.per_link or self.integers",
             repr(factor),
         ) from None
-    links = () if factor.link_parameter is None else (factor.link_parameter,)
-    for name in (*factor.row_parameters, *links):
+    for name in factor._parameters.names:
         value = getattr(factor, name)
-        if not np.isfinite(np.asarray(value, dtype=np.float64)).all():
-            raise broken(
-                "parameters are finite, because kernels compute with them",
-                f"{name} = {value}",
-                "finite numbers",
-                repr(factor),
-            )
-    if factor.integer_parameter is None:
-        return
-    integers = getattr(factor, factor.integer_parameter)
-    arrays = integers if isinstance(integers, tuple) else (integers,)
-    if not all(isinstance(array, np.ndarray) and array.dtype == np.int64 for array in arrays):
+        if isinstance(value, tuple) or np.isfinite(value).all():
+            continue
         raise broken(
-            "the integer_parameter consists of arrays of int64, because kernels index with them",
-            f"{factor.integer_parameter} = {integers!r}",
-            "such arrays; set it with self.integers",
+            "parameters are finite, because kernels compute with them",
+            f"{name} = {value}",
+            "finite numbers",
             repr(factor),
         )
 
@@ -149,7 +142,7 @@ def check_decode(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     for oracle in oracles_of(factor):
         for scores in random_scores(rng, draws, oracle.size):
             answer = oracle.of(scores)
-            words = oracle.row.decode(factor.placed(oracle.i, answer.m), answer.n)
+            words = oracle.row.decode(placed_values(factor, oracle.i, answer.m), answer.n)
             try:
                 named = isinstance(words, dict) and all(isinstance(key, str) for key in words)
                 plain = named and bool(json.dumps(words))
@@ -185,7 +178,7 @@ def check_unused(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
         slots = np.zeros(factor.variables.shape, dtype=np.bool_)
     if extra is None:
         extra = np.zeros((factor.n_factors, factor.n_additionals), dtype=np.bool_)
-    of_slots = factor.links(slots)
+    of_slots = slot_values(factor, slots)
     for oracle in oracles_of(factor):
         mine = of_slots[factor.offsets[oracle.i] : factor.offsets[oracle.i + 1]]
         for entry in np.flatnonzero(np.concatenate([mine, extra[oracle.i]])):

@@ -1,4 +1,4 @@
-"""The command ``lpsmap decode``: many models in files, by many workers."""
+"""The command ``lpsmap decode``: solve many model files in parallel."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from typing import Any
 
 import click
 
-from lpsmap_decode.command.answers import numbers
 from lpsmap_decode.command.limits import is_terminal, limit_options, refuse_search_options
-from lpsmap_decode.command.models import told_in_words
+from lpsmap_decode.command.models import errors_as_messages
+from lpsmap_decode.command.output import numbers
+from lpsmap_decode.corpus.jobs import MAP, TASKS
 from lpsmap_decode.corpus.journal import Journal, JournalError
 from lpsmap_decode.corpus.outcome import Outcome
 from lpsmap_decode.corpus.solve_many import solve_many
-from lpsmap_decode.corpus.work import MAP, TASKS
 
 __all__ = ["decode"]
 
 UNSOLVED, FAILED, INTERRUPTED = 3, 1, 130
-"""Exit codes: a model is not solved, or ended with an error; Ctrl-C came."""
+"""Exit codes: a model is not solved; a model failed with an error; Ctrl-C."""
 
 
 @click.command()
@@ -35,20 +35,20 @@ UNSOLVED, FAILED, INTERRUPTED = 3, 1, 130
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File to which results are appended. A run that finds some there goes on with the others."
-    "  [default: standard output]",
+    help="File to which results are appended. A run skips models with results in it.  [default: "
+    "standard output]",
 )
 @click.option(
     "--task",
     type=click.Choice(list(TASKS)),
     default=MAP,
     show_default=True,
-    help="As of `lpsmap solve`.",
+    help="As in `lpsmap solve`.",
 )
 @click.option("--workers", type=click.IntRange(1), help="Processes.  [default: all cores]")
-@click.option("--scheduler", metavar="ADDRESS", help="Of a dask cluster, whose workers then work.")
+@click.option("--scheduler", metavar="ADDRESS", help="Address of a dask cluster to run on.")
 @limit_options
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing on standard error.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing on standard error.")
 def decode(
     patterns: tuple[str, ...],
     out: Path | None,
@@ -60,23 +60,23 @@ def decode(
     solver: str,
     quiet: bool,
 ) -> None:
-    """Solve many models, by many workers.
+    """Solve many models in parallel.
 
-    Every file that GLOB matches is solved, and has a line of JSON in what is written. GLOB is the
-    name of a file, or a pattern in quotes, such as "models/grid*.uai"; ** is for any folders. Lines
-    come as the results do. Each has the file's name, the status and score of every component, and
-    the values of the variables; or the error that the model ended with. Other models do not suffer
-    from it, nor from a worker that dies.
+    Every file that GLOB matches is solved, and its result is written as a line of JSON. GLOB is a
+    file name or a quoted pattern, such as "models/grid*.uai"; ** matches any folders. Lines are
+    written in the order of completion. Each contains the file name, the status and score of every
+    component, and the values of the variables, or the error of the model. Neither an error nor a
+    crashed worker affects the other models.
 
-    With --out the command can be interrupted and run again: what is done is not done again.
+    With --out, the command can be interrupted and run again: finished models are skipped.
 
-    The exit code is 0 if all is solved, 3 if a component is not, 1 if a model ended with an error,
-    and 130 after Ctrl-C.
+    The exit code is 0 if everything is solved, 3 if a component is not, 1 if a model failed with an
+    error, and 130 after Ctrl-C.
     """
     if workers is not None and scheduler is not None:
         raise click.UsageError("--workers and --scheduler exclude each other.")
     refuse_search_options(task)
-    names = _matched(patterns)
+    names = _matching_files(patterns)
     options: dict[str, Any] = {"max_time": max_time}
     if task == MAP:
         options |= {"gap": gap, "solver": solver}
@@ -91,21 +91,21 @@ def decode(
             not quiet and is_terminal(sys.stderr) and importlib.util.find_spec("rich") is not None
         )
         paths = [Path(name).resolve() for name in left]
-        with told_in_words():
+        with errors_as_messages():
             outcomes = solve_many(
                 paths, executor, task=task, ordered=False, progress=shown, **options
             )
         write = journal.append if journal else lambda line: click.echo(json.dumps(line))
-        found = _written(outcomes, left, task, write)
+        found = _write_outcomes(outcomes, left, task, write)
     if not quiet:
-        _tell(found, len(names) - len(left), out)
+        _print_summary(found, len(names) - len(left), out)
     if found["not done"]:
         raise SystemExit(INTERRUPTED)
     raise SystemExit(FAILED if found["failed"] else UNSOLVED if found["not solved"] else 0)
 
 
-def _matched(patterns: Iterable[str]) -> list[str]:
-    """Return the names of the files that patterns match, each once."""
+def _matching_files(patterns: Iterable[str]) -> list[str]:
+    """Return the files that match the patterns, without duplicates."""
     names: dict[str, None] = {}
     for pattern in patterns:
         found = sorted(filter(os.path.isfile, glob.glob(pattern, recursive=True)))
@@ -118,7 +118,7 @@ def _matched(patterns: Iterable[str]) -> list[str]:
 
 @contextmanager
 def _executor(scheduler: str | None, workers: int | None) -> Iterator[Executor | int]:
-    """Yield who works: a dask cluster, or so many processes."""
+    """Yield an executor of a dask cluster, or a number of processes."""
     if scheduler is None:
         yield workers or os.cpu_count() or 1
         return
@@ -126,8 +126,8 @@ def _executor(scheduler: str | None, workers: int | None) -> Iterator[Executor |
         from distributed import Client
     except ModuleNotFoundError as error:
         raise click.ClickException(
-            "dask.distributed is not installed, which --scheduler takes. Install it with: "
-            "pip install 'lpsmap-decode[distributed]'"
+            "--scheduler needs dask.distributed, which is not installed. Install it with: pip "
+            "install 'lpsmap-decode[distributed]'"
         ) from error
     try:
         client = Client(scheduler, timeout="10s")
@@ -137,13 +137,13 @@ def _executor(scheduler: str | None, workers: int | None) -> Iterator[Executor |
         yield client.get_executor()
 
 
-def _written(
+def _write_outcomes(
     outcomes: Iterator[Outcome],
     names: Sequence[str],
     task: str,
     write: Callable[[dict[str, Any]], None],
 ) -> Counter[str]:
-    """Write the outcomes as they come; return how many there are of each kind."""
+    """Write the outcomes as they arrive; return the number of each kind."""
     found = Counter({"not done": len(names)})
     try:
         for outcome in outcomes:
@@ -167,11 +167,11 @@ def _line(outcome: Outcome, name: str, task: str) -> dict[str, Any]:
     return line | {"variables": {str(name): numbers(u) for name, u in outcome.values.items()}}
 
 
-def _tell(found: Counter[str], n_before: int, out: Path | None) -> None:
-    """Say how many models there are of each kind, and what to do about those not done."""
+def _print_summary(found: Counter[str], n_before: int, out: Path | None) -> None:
+    """Print the number of models of each kind, and how to continue."""
     kinds = ("solved", "not solved", "failed", "not done")
     counts = [f"{found[kind]} {kind}" for kind in kinds if found[kind]]
     counts += [f"{n_before} done before"] if n_before else []
     click.echo(", ".join(counts) or "nothing to do", err=True)
     if found["not done"] and out:
-        click.echo("The same command goes on from there.", err=True)
+        click.echo("Run the same command again to continue.", err=True)

@@ -1,4 +1,4 @@
-"""The commands on files of models: ``lpsmap info`` and ``lpsmap convert``."""
+"""The commands on model files: ``lpsmap info`` and ``lpsmap convert``."""
 
 from __future__ import annotations
 
@@ -9,25 +9,18 @@ from pathlib import Path
 import click
 import numpy as np
 
-from lpsmap_core import Factor
-from lpsmap_core.api import (
-    DuplicateNameError,
-    NamedGraph,
-    build_layout,
-    read_graph,
-    text_table,
-    write_graph,
-)
+from lpsmap_core import Factor, NamedGraph
+from lpsmap_core.api import DuplicateNameError, build_layout, read_graph, text_table, write_graph
 
-__all__ = ["MODEL", "convert", "info", "told_in_words"]
+__all__ = ["MODEL", "convert", "info", "errors_as_messages"]
 
 MODEL = click.Path(exists=True, dir_okay=False, path_type=Path)
-"""A file that a model is read from."""
+"""The type of an argument that names a model file."""
 
 
 @contextmanager
-def told_in_words() -> Iterator[None]:
-    """End the command with an error's words, which say all, and exit code 1."""
+def errors_as_messages() -> Iterator[None]:
+    """Print errors as messages without a traceback, and exit with code 1."""
     try:
         yield
     except (OSError, ValueError, DuplicateNameError, ModuleNotFoundError) as error:
@@ -37,14 +30,14 @@ def told_in_words() -> Iterator[None]:
 @click.command()
 @click.argument("model", type=MODEL)
 def info(model: Path) -> None:
-    """Say what is in the model in a file.
+    """Describe the model in a file.
 
-    That is the variables, components and factors of the graph in MODEL. The exit code is 1 if the
+    Prints the variables, components and factors of the graph in MODEL. The exit code is 1 if the
     file cannot be read.
     """
-    with told_in_words():
+    with errors_as_messages():
         named = read_graph(model)
-    for line in described(named):
+    for line in description(named):
         click.echo(line)
 
 
@@ -52,17 +45,17 @@ def info(model: Path) -> None:
 @click.argument("source", type=MODEL)
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
 def convert(source: Path, target: Path) -> None:
-    """Write a model in another format.
+    """Convert a model to another format.
 
-    The graph in SOURCE is written into TARGET, in the format of its suffix; a file that is there is
-    replaced. The exit code is 1 if the one cannot be read, or the other not written.
+    The graph in SOURCE is written to TARGET in the format of its suffix; an existing file is
+    replaced. The exit code is 1 if SOURCE cannot be read or TARGET cannot be written.
     """
-    with told_in_words():
+    with errors_as_messages():
         write_graph(read_graph(source), target)
 
 
-def described(named: NamedGraph) -> Iterator[str]:
-    """Yield lines about a graph."""
+def description(named: NamedGraph) -> Iterator[str]:
+    """Yield lines that describe a graph."""
     graph = named.graph
     sizes = [block.size for block in named.variables.values()]
     between = f", of {_range(sizes)} binary variables" if sizes else ""

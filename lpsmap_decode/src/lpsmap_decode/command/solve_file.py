@@ -1,4 +1,4 @@
-"""The command ``lpsmap solve``: a model in a file, its marginals or its best assignment."""
+"""The command ``lpsmap solve``: marginals or the best assignment of a model file."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Any
 import click
 import numpy as np
 
-from lpsmap_core import Assignment, Deadline, Solution
-from lpsmap_core.api import NamedGraph, error_with_origin, raised_by_core, read_evidence, read_graph
-from lpsmap_decode.command.answers import JSON, TABLE, UAI, answer_text, check_form
+from lpsmap_core import Assignment, Deadline, NamedGraph, Solution
+from lpsmap_core.api import error_with_origin, raised_by_core, read_evidence, read_graph
 from lpsmap_decode.command.limits import (
     NumberRange,
     is_terminal,
     limit_options,
     refuse_search_options,
 )
-from lpsmap_decode.command.models import MODEL, told_in_words
-from lpsmap_decode.command.narration import Narration
-from lpsmap_decode.corpus.work import MAP, SPARSEMAP, TASKS, solve_as
+from lpsmap_decode.command.models import MODEL, errors_as_messages
+from lpsmap_decode.command.output import JSON, TABLE, UAI, answer_text, check_form
+from lpsmap_decode.command.progress_log import ProgressLog
+from lpsmap_decode.corpus.jobs import MAP, SPARSEMAP, TASKS, solve_as
 
 __all__ = ["solve"]
 
 LEAST = 0.01
-"""Seconds to solve in, whatever reading took."""
+"""Minimum seconds to solve in, however long reading took."""
 
 UNSOLVED = 3
-"""Exit code where a component is not solved, or its assignment not proved."""
+"""Exit code if a component is not solved, or its assignment is not proved optimal."""
 
 
 @click.command()
@@ -40,13 +40,13 @@ UNSOLVED = 3
     type=click.Choice(list(TASKS)),
     default=SPARSEMAP,
     show_default=True,
-    help="Marginals of LP-SparseMAP or of the relaxation LP-MAP, or the best assignment.",
+    help="Marginals of LP-SparseMAP, marginals of the relaxation LP-MAP, or the best assignment.",
 )
 @click.option(
     "--evidence",
     type=MODEL,
-    help="File of what variables are known to be: a JSON object of views and numbers, such as "
-    '{"u[0]": 1}, if it ends in .json; else as the format of FILE has it.',
+    help="File with the values of observed variables: a JSON object of views and numbers, such as "
+    '{"u[0]": 1}, if it ends in .json; otherwise in the evidence format that belongs to FILE.',
 )
 @click.option(
     "--max-iter",
@@ -60,23 +60,22 @@ UNSOLVED = 3
     type=NumberRange(0.0),
     default=1e-6,
     show_default=True,
-    help="How exactly factors have to agree.",
+    help="Tolerance on the disagreement of factors.",
 )
 @limit_options
 @click.option(
     "--output",
     "form",
     type=click.Choice([TABLE, JSON, UAI]),
-    help="Form of the answer; uai has the best state of every variable.  "
-    "[default: table on a terminal, else json]",
+    help="Output format; uai prints the best state of every variable.  [default: table on a "
+    "terminal, else json]",
 )
 @click.option(
     "--trace",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File for a picture of the convergence: of bound and best score with --task map, of the "
-    "residuals otherwise.",
+    help="File for a convergence plot: bound and best score with --task map, otherwise residuals.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing on the way.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress messages.")
 def solve(
     file: Path,
     task: str,
@@ -90,36 +89,36 @@ def solve(
     trace: Path | None,
     quiet: bool,
 ) -> None:
-    """Solve the factor graph in FILE and print what was found.
+    """Solve the factor graph in FILE and print the result.
 
-    The file's suffix says its format; `lpsmap plugins` lists those installed. With evidence,
-    variables that are known have the value 0 or 1, and the others are solved for what is left. A
-    table has the values that are not 0; in JSON, numbers that are not finite are null.
+    The suffix of FILE determines its format; `lpsmap plugins` lists the installed ones. With
+    evidence, observed variables have the value 0 or 1, and the others are solved for given these. A
+    table lists the nonzero values; in JSON, numbers that are not finite are null.
 
-    With --task map, score and bound are printed, too: no assignment scores more than the bound. On
-    a terminal, standard error gets a line for every better assignment or bound. Ctrl-C ends the
-    search, and the best so far is printed; a second one ends the command.
+    With --task map, score and bound are printed too: no assignment scores more than the bound. On a
+    terminal, every better assignment or bound is reported on standard error. Ctrl-C ends the search
+    and prints the best assignment so far; a second Ctrl-C ends the command.
 
-    The exit code is 0 if every component is solved, and 3 if one is not: its status says why. It
-    is 1 if the file cannot be read or solved, and 2 if the command is wrong; then nothing is
+    The exit code is 0 if every component is solved, and 3 if one is not: its status gives the
+    reason. It is 1 if the file cannot be read or solved, and 2 for a usage error; then nothing is
     printed.
     """
     deadline = Deadline(max_time)
     refuse_search_options(task)
     plot = _plots(trace) if trace else None
     form = form or (TABLE if is_terminal(sys.stdout) else JSON)
-    narration = Narration(aloud=not quiet and is_terminal(sys.stderr))
+    log = ProgressLog(aloud=not quiet and is_terminal(sys.stderr))
     options: dict[str, Any] = {"max_iter": max_iter, "tol": tol}
     if task == MAP:
-        options |= {"gap": gap, "solver": solver, "progress": narration.search}
+        options |= {"gap": gap, "solver": solver, "progress": log.search}
     elif trace:
         options["trace"] = True
-    with told_in_words():
+    with errors_as_messages():
         named = read_graph(file)
-        narration.read(file, named)
+        log.read(file, named)
         if evidence is not None:
-            named = _given(named, evidence, file)
-            narration.given(named)
+            named = _conditioned(named, evidence, file)
+            log.given(named)
         check_form(form, named)
         if max_time is not None:
             options["max_time"] = max(deadline.left, LEAST)
@@ -132,18 +131,18 @@ def solve(
                 raise click.ClickException(f"{file}: {_odd_block(named, error)}{error}") from error
             raise
     if isinstance(found, Assignment):
-        narration.end(found)
+        log.end(found)
     click.echo(answer_text(form, named, found))
     if plot and trace:
-        _draw(plot, trace, narration, found)
+        _draw(plot, trace, log, found)
     if not found.ok:
         raise SystemExit(UNSOLVED)
 
 
 def _plots(path: Path) -> ModuleType:
-    """Return the module that draws, without a display, if it can draw into a file.
+    """Return the plotting module, without a display, after checking that it can write a file.
 
-    Nobody should learn that it cannot after the solve.
+    Checked before the solve, which may take long.
     """
     try:
         import matplotlib
@@ -162,16 +161,20 @@ def _plots(path: Path) -> ModuleType:
             param_hint="--trace",
         )
     if not path.parent.is_dir():
-        raise click.BadParameter(f"{path}: there is no such folder.", param_hint="--trace")
+        raise click.BadParameter(
+            f"{path}: the folder does not exist. Create it first.", param_hint="--trace"
+        )
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise click.BadParameter(f"{path}: may not be written.", param_hint="--trace")
+        raise click.BadParameter(
+            f"{path}: no permission to write. Choose another file.", param_hint="--trace"
+        )
     return figures
 
 
-def _draw(plot: ModuleType, path: Path, narration: Narration, found: Solution | Assignment) -> None:
-    """Draw the convergence into a file."""
+def _draw(plot: ModuleType, path: Path, log: ProgressLog, found: Solution | Assignment) -> None:
+    """Plot the convergence into a file."""
     if isinstance(found, Assignment):
-        axes = plot.search(narration.history(found))
+        axes = plot.search(log.history(found))
     else:
         axes = plot.convergence(found)
     try:
@@ -180,14 +183,14 @@ def _draw(plot: ModuleType, path: Path, narration: Narration, found: Solution | 
         raise click.ClickException(f"--trace {path}: {error}") from error
 
 
-def _given(named: NamedGraph, evidence: Path, file: Path) -> NamedGraph:
-    """Return a graph given the evidence in a file, with the same names."""
+def _conditioned(named: NamedGraph, evidence: Path, file: Path) -> NamedGraph:
+    """Return a graph conditioned on the evidence in a file, with the same names."""
     given = named.graph.condition(read_evidence(evidence, named, file))
     return NamedGraph(given.graph, {name: given.of(u) for name, u in named.variables.items()})
 
 
 def _odd_block(named: NamedGraph, error: ValueError) -> str:
-    """Return which variables have the scores, NaN or infinite, that an error is about."""
+    """Return the name of the block whose NaN or infinite scores caused an error, as a prefix."""
     scores = named.graph.flat_scores()
     for name, block in named.variables.items():
         if str(error).startswith("scores: ") and not (scores[block.index] < np.inf).all():

@@ -1,1 +1,1 @@
-"""Many graphs, solved by the workers of an executor."""
+"""Solving many graphs with an executor."""

@@ -1,34 +1,34 @@
-"""Problems of a stream, in batches that take about as long each."""
+"""Split a stream of problems into batches of about equal duration."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from lpsmap_decode.corpus.work import Problem
+from lpsmap_decode.corpus.jobs import Problem
 
 __all__ = ["Batch", "Batches"]
 
 SECONDS = 0.5
-"""How long a batch should take: far longer than its way to a worker and back."""
+"""Target duration of a batch: far longer than its transfer to a worker and back."""
 
-MOST = 1000
-"""Problems of a batch."""
+MOST_PROBLEMS = 1000
+"""Maximum number of problems in a batch."""
 
 Batch = list[Problem]
 
 
 class Batches:
-    """Takes batches from a stream of problems, whose sizes say how long they may take.
+    """Takes batches from a stream of problems, whose sizes predict their durations.
 
     Parameters
     ----------
     problems
         The stream.
     size
-        The size of a problem.
+        A function that returns the size of a problem.
     number
-        How many problems a batch has; None for as many as take about half a second, by what earlier
-        ones took.
+        Problems per batch; None for as many as take about half a second, estimated from earlier
+        batches.
     """
 
     def __init__(
@@ -36,13 +36,13 @@ class Batches:
     ) -> None:
         self._problems: Iterator[Problem] = iter(problems)
         self._size, self._number = size, number
-        self._kept: Problem | None = None  # what did not fit into the last batch
+        self._kept: Problem | None = None  # a problem that did not fit into the last batch
         self._rate = 0.0  # size a second
 
     def take(self) -> Batch:
-        """Return the next batch; an empty one if nothing is left."""
+        """Return the next batch; it is empty at the end of the stream."""
         batch: Batch = []
-        room, most = self._rate * SECONDS, self._number or MOST
+        room, most = self._rate * SECONDS, self._number or MOST_PROBLEMS
         while len(batch) < most and (problem := self._next()) is not None:
             room -= self._size(problem)
             if batch and self._number is None and room < 0.0:
@@ -52,7 +52,7 @@ class Batches:
         return batch
 
     def learn(self, batch: Batch, seconds: float) -> None:
-        """Take note of how long a batch took; the latest counts as much as all before."""
+        """Record the duration of a batch; the latest counts as much as all earlier ones."""
         rate = sum(map(self._size, batch)) / max(seconds, 1e-6)
         self._rate = rate if not self._rate else (self._rate + rate) / 2.0
 

@@ -1,4 +1,4 @@
-"""Results as JSON lines in a file that grows, so that a run can be gone on with."""
+"""Results as JSON lines in a growing file, so that a run can be resumed."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from filelock import FileLock, Timeout
 __all__ = ["Journal", "JournalError"]
 
 KEY = "file"
-"""What names the subject of a line."""
+"""The field that names the subject of a line."""
 
 
 class JournalError(ValueError):
-    """A file is no journal, or is being written by another process."""
+    """A file is not a journal, or another process is writing it."""
 
 
 class Journal:
-    """A file of results, a line for each; used as a context manager.
+    """A file with one line per result; a context manager.
 
-    Every line is written by one call at the end of the file. What a crash leaves of the last one is
-    dropped when the file is opened again, as are results that are errors: they are due once more.
+    Every line is appended by one system call. When the file is opened again, a partial last line
+    and results that are errors are dropped: they are computed again.
 
     Parameters
     ----------
     path
-        The file; it is made if it does not exist.
+        The file; it is created if it does not exist.
     task
-        What was asked of all subjects; a file of another task is refused.
+        The task of all subjects; a file of another task raises an error.
 
     Attributes
     ----------
@@ -46,16 +46,19 @@ class Journal:
 
     def __enter__(self) -> Journal:
         if self._path.exists() and not self._path.is_file():
-            raise JournalError(f"{self._path}: is no regular file. Choose another --out, or none.")
+            raise JournalError(
+                f"{self._path}: not a regular file. Choose another --out, or omit it."
+            )
         try:
             self._lock.acquire(timeout=0)
-        except (Timeout, OSError):  # older releases of filelock raise what the system says
+        except (Timeout, OSError):  # older releases of filelock raise the OSError itself
             if not Path(self._lock.lock_file).exists():
                 raise JournalError(
-                    f"{self._path}: no file can be made in its folder. Choose another --out."
+                    f"{self._path}: no file can be created in its folder. Choose another --out."
                 ) from None
             raise JournalError(
-                f"{self._path}: another process writes it. Wait for it, or choose another --out."
+                f"{self._path}: another process is writing it. Wait for it, or choose another "
+                "--out."
             ) from None
         try:
             self._recover()
@@ -75,7 +78,7 @@ class Journal:
         self._lock.release()
 
     def append(self, result: dict[str, Any]) -> None:
-        """Write a result; if the disk is full, nothing of it."""
+        """Append a result; if the disk is full, write no part of it."""
         line = (json.dumps(result, allow_nan=False) + "\n").encode()
         end = os.fstat(self._file).st_size
         try:
@@ -87,7 +90,7 @@ class Journal:
         self.done.add(result[KEY])
 
     def _recover(self) -> None:
-        """Read what is done; leave out what is not to be kept."""
+        """Read the finished results; drop errors and a partial last line."""
         if not self._path.exists():
             return
         lines = self._path.read_bytes().splitlines(keepends=True)
@@ -96,7 +99,7 @@ class Journal:
             result = _parsed(line)
             if result is None and number < len(lines):
                 raise JournalError(
-                    f"{self._path}: line {number} is no result; expected JSON lines of `lpsmap "
+                    f"{self._path}: line {number} is not a result; expected JSON lines of `lpsmap "
                     "decode`. Choose another --out."
                 )
             if result is None or "error" in result:
@@ -113,7 +116,7 @@ class Journal:
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """Return a result; None if the line holds none, or was cut short."""
+    """Return a result; None if the line is partial or not a result."""
     try:
         result = json.loads(line)
     except (ValueError, RecursionError):
@@ -123,7 +126,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Replace a file, so that at any time one of the two is whole."""
+    """Replace a file atomically."""
     beside = path.with_name(f"{path.name}.{os.getpid()}.new")
     with beside.open("wb") as file:
         file.write(content)

@@ -1,4 +1,4 @@
-"""What came of one problem of many, in a form that goes from process to process."""
+"""The outcome of one problem of many, in a form that can be sent between processes."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ Values = Mapping[int | str, FloatArray]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one problem.
+    """The outcome of one problem.
 
     Attributes
     ----------
     index
         The problem's position among all.
     status
-        For every component of its graph a word: of a relaxation the name of its `Status`; of an
-        exact search ``"PROVED"``, ``"FOUND"``, ``"NOT_FOUND"`` or ``"INFEASIBLE"``.
+        A word for every component of its graph: for a relaxation, the name of its `Status`; for an
+        exact search, ``"PROVED"``, ``"FOUND"``, ``"NOT_FOUND"`` or ``"INFEASIBLE"``.
     score
-        (n_components,) the objective, or the score of the assignment.
+        (n_components,) objectives, or scores of the assignment.
     bound
-        (n_components,) what no assignment scores more than, where an exact search ran; else None.
+        (n_components,) upper bounds on the score of any assignment after an exact search; else
+        None.
     ok
-        Whether all is solved, or proved.
+        Whether every component is solved, or proved optimal by an exact search.
     seconds
-        How long building and solving took.
+        Duration of building and solving.
     extracted
-        What `extract` returned, if it was given.
+        The result of `extract`, if given.
     error
-        The exception that the problem ended with, or None.
+        The exception that the problem raised, or None.
     traceback
-        Where it was raised, as text.
+        The traceback of the exception, as text.
     """
 
     index: int
@@ -61,12 +62,12 @@ class Outcome:
         Raises
         ------
         RuntimeError
-            If the problem ended with an error, which is the cause.
+            If the problem failed; its error is the cause.
         """
         if self.solved_values is None:
             raise RuntimeError(
                 f"problem {self.index} has no values: {type(self.error).__name__}: {self.error}. "
-                "Look at outcome.error first."
+                "Check outcome.error first."
             ) from self.error
         return self.solved_values
 

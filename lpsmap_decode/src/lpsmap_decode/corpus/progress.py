@@ -1,4 +1,4 @@
-"""A bar on the terminal that says how many problems are done."""
+"""A progress bar on the terminal."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from contextlib import contextmanager
 
 from lpsmap_decode.corpus.outcome import Outcome
 
-__all__ = ["shown"]
+__all__ = ["progress_bar"]
 
 
 @contextmanager
-def shown(wanted: bool, total: int | None) -> Iterator[Callable[[Outcome], None]]:
-    """Show a bar, on standard error, as long as the block runs.
+def progress_bar(enabled: bool, total: int | None) -> Iterator[Callable[[Outcome], None]]:
+    """Show a progress bar on standard error while the block runs.
 
     Parameters
     ----------
-    wanted
+    enabled
         Whether to show it.
     total
-        How many problems there are, if that is known.
+        The number of problems, if known.
 
     Yields
     ------
     Callable
-        What to call with every outcome.
+        A function to call with every outcome.
 
     Raises
     ------
     ModuleNotFoundError
         If rich is not installed.
     """
-    if not wanted:
+    if not enabled:
         yield lambda outcome: None
         return
     try:
         from rich import console, progress
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "progress: rich is not installed, which draws the bar. Install it with: "
-            "pip install 'lpsmap-decode[progress]'"
+            "progress=True needs rich, which is not installed. Install it with: pip install "
+            "'lpsmap-decode[progress]'"
         ) from error
     columns = (
         progress.TextColumn("{task.description}"),

@@ -1,4 +1,4 @@
-"""Solve many graphs by the workers of an executor."""
+"""Solve many graphs with an executor."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from contextlib import closing
 from typing import Any
 
-from lpsmap_core import Assignment, FactorGraph, Solution
-from lpsmap_core.api import NamedGraph, checked_count, checked_flag
+from lpsmap_core import Assignment, FactorGraph, NamedGraph, Solution
+from lpsmap_core.api import checked_count, checked_flag
 from lpsmap_decode.corpus.batches import Batch, Batches
-from lpsmap_decode.corpus.outcome import Outcome
-from lpsmap_decode.corpus.progress import shown
-from lpsmap_decode.corpus.work import (
+from lpsmap_decode.corpus.executors import BatchExecutor
+from lpsmap_decode.corpus.jobs import (
     SPARSEMAP,
     TASKS,
-    Done,
+    BatchResult,
     Job,
     Problem,
+    picklable_error,
     solve_as,
     solve_batch,
-    travelling,
 )
-from lpsmap_decode.corpus.workers import Workers
+from lpsmap_decode.corpus.outcome import Outcome
+from lpsmap_decode.corpus.progress import progress_bar
 
 __all__ = ["solve_many"]
 
 Outcomes = Generator[Outcome, None, None]
 
 MOST_DEATHS = 3
-"""Problems that may end their workers before any is solved: it seems then that none can start."""
+"""Problems that may crash their workers before any is solved: then workers probably cannot
+start."""
 
 
 def solve_many(
@@ -47,92 +48,100 @@ def solve_many(
     progress: bool = False,
     **options: Any,
 ) -> Iterator[Outcome]:
-    """Solve many graphs, each by itself, and yield what came of each.
+    """Solve many graphs independently, and yield the outcome of each.
 
     Parameters
     ----------
     problems
-        Graphs, `NamedGraph`, paths of files with models, or anything that `build` makes a graph of.
-        They are read as they are needed, so that there may be any number.
+        Graphs, `NamedGraph`, paths of model files, or arguments of `build`. They are read lazily,
+        so the number may be unlimited.
     executor
-        Who solves them: an executor of `concurrent.futures`, such as dask's
-        ``client.get_executor()``; a function that makes one; a number of processes; or None for
-        this process, one problem after the other.
+        An executor of `concurrent.futures`, such as dask's ``client.get_executor()``; a function
+        that returns one; a number of processes; or None to solve one problem after the other in
+        this process.
     task
-        ``"sparsemap"``, ``"lp-map"`` or ``"map"``: as `FactorGraph.solve`, `FactorGraph.solve_map`,
-        and the latter with ``exact=True``.
+        ``"sparsemap"``, ``"lp-map"`` or ``"map"``: `FactorGraph.solve`, `FactorGraph.solve_map`, or
+        the latter with ``exact=True``.
     build
-        Makes the graph of a problem, where the problem is solved: what is sent there is small then.
+        Builds the graph of a problem, in the worker, so that little is sent to it.
     extract
-        Called with the solved graph and what the solve returned, where it was solved. What it
-        returns is sent back as `Outcome.extracted`, such as structures as words.
+        Called in the worker with the solved graph and the result of the solve. What it returns,
+        such as structures as words, is sent back as `Outcome.extracted`.
     ordered
-        Whether outcomes come in the order of the problems, else as they are there.
+        Whether to yield outcomes in the order of the problems, rather than of completion.
     batch_size
-        How many problems go to a worker at a time; None for as many as take it about half a second.
+        Number of problems that a worker gets at a time; None for as many as take about half a
+        second.
     progress
-        Whether to show a bar on the terminal. It takes the extra ``progress``.
+        Whether to show a progress bar on the terminal. Needs the extra ``progress``.
     **options
-        Of the verb, such as ``max_time`` for each. With an executor, ``threads`` is 1 unless given.
+        Options of the solve, such as ``max_time`` for each. With an executor, ``threads`` defaults
+        to 1.
 
     Yields
     ------
     Outcome
-        One for every problem. A problem that cannot be solved has its error there; the others do
-        not suffer from it.
+        One for every problem. If a problem fails, its outcome holds the error; the others are not
+        affected.
 
     Raises
     ------
     TypeError
-        If an argument is of another type than it should be, or the task takes no such option.
+        If an argument has the wrong type, or the task does not accept an option.
     ValueError
-        If one is out of range.
+        If an argument is out of range.
     BrokenExecutor
-        If an executor that was given broke, as a pool of processes does when one of them is killed.
-        Where solve_many makes the executor, it makes another one, and repeats what was not done.
+        If a given executor broke, as a process pool does when a process is killed. An executor that
+        solve_many created is replaced, and unfinished problems are repeated.
 
     Notes
     -----
-    Where processes are started, the script is imported in them: as always with
-    `concurrent.futures`, it must start its work below ``if __name__ == "__main__":``.
+    Worker processes import the script: as always with `concurrent.futures`, it must start its work
+    below ``if __name__ == "__main__":``.
     """
     if task not in TASKS:
         raise ValueError(f"solve_many: task: got {task!r}; expected one of {', '.join(TASKS)}.")
     checked_flag("ordered", ordered), checked_flag("progress", progress)
     number = None if batch_size is None else checked_count("batch_size", batch_size, ", or None")
-    workers = Workers(executor)
-    if not workers.here:
+    workers = BatchExecutor(executor)
+    if not workers.in_process:
         options = {"threads": 1, **options}
-    solve_as(task, _anything(), options)  # which checks the options
+    solve_as(task, _trivial_graph(), options)  # validates the options
     job = Job(task, options, build, extract, os.getpid())
-    if workers.by_pickle and workers.renewable:
-        pickle.dumps(job)  # what cannot be is told here, not for every problem
+    if workers.needs_pickling and workers.renewable:
+        pickle.dumps(job)  # fail here, not for every problem
     stream = (Problem(i, problem, False) for i, problem in enumerate(problems))
     batches = Batches(
-        map(_packed, stream) if workers.by_pickle else stream, _size, 1 if workers.here else number
+        map(_pickled, stream) if workers.needs_pickling else stream,
+        _size,
+        1 if workers.in_process else number,
     )
     corpus = _Corpus(workers, job, batches)
     total = len(problems) if isinstance(problems, Sized) else None
-    return _in_order(_told(corpus, progress, total)) if ordered else _told(corpus, progress, total)
+    return (
+        _in_order(_with_progress(corpus, progress, total))
+        if ordered
+        else _with_progress(corpus, progress, total)
+    )
 
 
 class _Corpus:
-    """The batches on their way.
+    """The batches under way.
 
-    When a worker dies, whatever was on its way is suspect, and done again alone: a problem that
-    ends its worker once more is the culprit.
+    When a worker dies, every batch under way is suspect, and repeated alone: a problem that then
+    kills its worker again is the culprit.
     """
 
-    def __init__(self, workers: Workers, job: Job, batches: Batches) -> None:
+    def __init__(self, workers: BatchExecutor, job: Job, batches: Batches) -> None:
         self._workers, self._job, self._batches = workers, job, batches
-        self._running: dict[Future[Done], Batch] = {}
+        self._running: dict[Future[BatchResult], Batch] = {}
         self._again: deque[Batch] = deque()
         self._suspects: deque[Batch] = deque()
-        self._alone = False  # whether a suspect runs
+        self._alone = False  # whether a suspect is running
         self._n_solved = self._n_culprits = 0
 
     def outcomes(self) -> Outcomes:
-        """Yield outcomes as they are there."""
+        """Yield outcomes in the order of completion."""
         finished = False
         try:
             while self._hand_out():
@@ -153,7 +162,7 @@ class _Corpus:
             self._workers.close(finished)
 
     def _hand_out(self) -> bool:
-        """Submit batches while there is room; return whether any is on its way."""
+        """Submit batches while there is room; return whether any is under way."""
         while len(self._running) < (1 if self._suspects else self._workers.most_batches):
             if self._alone and self._running:
                 break
@@ -165,34 +174,35 @@ class _Corpus:
             self._running[self._submitted(batch)] = batch
         return bool(self._running)
 
-    def _submitted(self, batch: Batch) -> Future[Done]:
+    def _submitted(self, batch: Batch) -> Future[BatchResult]:
         try:
             return self._workers.executor.submit(solve_batch, self._job, batch)
         except BrokenExecutor as error:  # a worker died while it waited for work
-            future: Future[Done] = Future()
+            future: Future[BatchResult] = Future()
             future.set_exception(error)
             return future
 
-    def _results(self, future: Future[Done], batch: Batch) -> Iterator[Outcome]:
-        """Yield the outcomes of a batch, or see to it that its problems go one by one."""
+    def _results(self, future: Future[BatchResult], batch: Batch) -> Iterator[Outcome]:
+        """Yield the outcomes of a batch; if it failed, queue its problems one by one."""
         error = future.exception()
         if error is None:
             done = future.result()
             self._batches.learn(batch, done.seconds)
             self._n_solved += len(batch)
             yield from done.outcomes
-        elif len(batch) > 1:  # one of them could not travel, or dask gave them up
+        elif len(batch) > 1:  # a problem could not be pickled, or dask gave up the batch
             self._again.extend([problem] for problem in batch)
         else:
             yield Outcome(batch[0].number, error=error)
 
     def _after_a_death(self, died: list[Batch]) -> Iterator[Outcome]:
-        """Renew the executor, and see to it that what was on its way is done again."""
+        """Replace the executor, and queue the batches under way again."""
         if not self._workers.renewable:
             raise BrokenExecutor(
-                "solve_many: the executor broke: a worker died, or it was shut down. Give a "
-                "function that makes one, such as executor=lambda: ProcessPoolExecutor(4), or a "
-                "number of processes: then another is made, and what was not done is done again."
+                "solve_many: the executor broke: a worker died, or it was shut down. Pass a "
+                "function that returns an executor, such as executor=lambda: "
+                "ProcessPoolExecutor(4), or a number of processes: then the executor is replaced, "
+                "and unfinished problems are repeated."
             )
         if not self._alone:
             self._suspects.extend(died)
@@ -206,21 +216,21 @@ class _Corpus:
                     'this is a script, start its work below `if __name__ == "__main__":`.'
                 )
             error = BrokenExecutor(
-                "its worker died twice, the second time with this problem alone. It may take more "
-                "memory than there is, or crash."
+                "its worker died twice, the second time with this problem alone. It may run out of "
+                "memory, or crash."
             )
             yield Outcome(died[0][0].number, error=error)
         self._workers.renew()
 
 
-def _died(future: Future[Done]) -> bool:
-    """Whether the executor broke, rather than a problem or its way there."""
+def _died(future: Future[BatchResult]) -> bool:
+    """Return whether the executor broke, rather than a problem or its transfer."""
     return future.cancelled() or isinstance(future.exception(), BrokenExecutor)
 
 
-def _told(corpus: _Corpus, progress: bool, total: int | None) -> Outcomes:
-    """Yield outcomes, and show how many there are."""
-    with shown(progress, total) as advance, closing(corpus.outcomes()) as outcomes:
+def _with_progress(corpus: _Corpus, progress: bool, total: int | None) -> Outcomes:
+    """Yield outcomes, and show a progress bar."""
+    with progress_bar(progress, total) as advance, closing(corpus.outcomes()) as outcomes:
         for outcome in outcomes:
             advance(outcome)
             yield outcome
@@ -238,12 +248,12 @@ def _in_order(outcomes: Outcomes) -> Outcomes:
                 following += 1
 
 
-def _packed(problem: Problem) -> Problem:
-    """Return a problem as bytes; one that cannot be pickled becomes its error."""
+def _pickled(problem: Problem) -> Problem:
+    """Return a pickled problem; if it cannot be pickled, the error in its place."""
     try:
         content = pickle.dumps(problem.content)
     except Exception as error:
-        content = pickle.dumps(travelling(error))
+        content = pickle.dumps(picklable_error(error))
     return Problem(problem.number, content, pickled=True)
 
 
@@ -251,8 +261,8 @@ def _size(problem: Problem) -> int:
     return len(problem.content) if problem.pickled else 1
 
 
-def _anything() -> FactorGraph:
-    """Return a graph that is solved at once."""
+def _trivial_graph() -> FactorGraph:
+    """Return a trivial graph."""
     graph = FactorGraph()
     graph.variable(1)
     return graph

@@ -1,1 +1,1 @@
-"""Components whose factors all bound how many of their variables are on."""
+"""Components in which every factor only bounds the number of its variables that are on."""

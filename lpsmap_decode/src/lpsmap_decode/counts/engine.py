@@ -1,4 +1,4 @@
-"""The engine of counts, for LP-MAP: core's engine, started at best vertices."""
+"""The engine for count constraints, for LP-MAP: core's engine, started at optimal vertices."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core import Engine, SolvedGraph, leaf
+from lpsmap_core import CompiledEngine, Engine, Options, SolvedGraph, leaf
 from lpsmap_core.api import (
     BoolArray,
-    CompiledEngine,
     FloatArray,
     IntArray,
-    Options,
     Part,
     WarmStart,
     first_step_sizes,
@@ -23,31 +21,31 @@ from lpsmap_decode.counts.simplex import CountProgram, best_vertices
 __all__ = ["CountEngine"]
 
 MOST_VARIABLES = 2_500
-"""Components of more variables are left out: tableaus of them would take long, and much memory."""
+"""Larger components are left out: their tableaus would take too much time and memory."""
 
 
 class CountEngine(Engine):
     """The dual simplex method where all factors of a component bound counts.
 
-    LP-MAP is then a linear program of one row a factor, which takes few exchanges. The multipliers
-    of its rows are duals of core's engine, whose first iteration confirms them. Where the method
-    gives up, core's engine starts from nothing.
+    LP-MAP is then a linear program with one row per factor, which takes few pivots. The multipliers
+    of its rows are duals for core's engine, whose first iteration confirms them. If the method
+    gives up, core's engine starts cold.
     """
 
     name = "counts"
     needs_no_start = True
 
     def prefers(self, part: Part, options: Options) -> BoolArray | None:
-        """Prefer components that bound counts and have few enough variables, for LP-MAP."""
+        """Prefer components of count constraints with few enough variables, for LP-MAP."""
         if options.quadratic or not options.adapt:
             return None
         covered: BoolArray = part.counts.record.covered
         return covered & (np.diff(part.first_variable) <= MOST_VARIABLES)
 
     def refuses(self, part: Part, options: Options) -> str | None:
-        """Return why it cannot solve a part with these options, if so."""
+        """Return why the engine cannot solve a part with these options, or None."""
         if options.quadratic:
-            return "engine: 'counts' finds LP-MAP, without the quadratic term; use 'auto'."
+            return "engine: 'counts' solves LP-MAP, without the quadratic term; use 'auto'."
         return CompiledEngine().refuses(part, options)
 
     def solve(
@@ -59,7 +57,7 @@ class CountEngine(Engine):
         options: Options,
         warm: WarmStart | None = None,
     ) -> SolvedGraph:
-        """Solve a part, see `Engine.solve`; from vertices, whatever the start."""
+        """Solve a part from optimal vertices; see `Engine.solve`. The given start is ignored."""
         preferred = self.prefers(part, options)
         if preferred is not None:
             warm = _start_at_vertices(part, eta, preferred & ~skip, options)
@@ -69,7 +67,7 @@ class CountEngine(Engine):
 def _start_at_vertices(
     part: Part, eta: FloatArray, chosen: BoolArray, options: Options
 ) -> WarmStart:
-    """Return the means and duals of best vertices of the `chosen` components."""
+    """Return the means and duals of optimal vertices of the `chosen` components."""
     counts = part.counts.record
     rows = counts.begin, counts.end, counts.low, counts.high
     program = CountProgram(eta, 0, counts.variable, counts.negated, *rows)
@@ -91,10 +89,10 @@ def _start_at_vertices(
 def _write_duals(
     y: FloatArray, first_row: IntArray, number: Any, links: Any, duals: FloatArray
 ) -> None:
-    """Write the duals that multipliers of rows are, in the order of the variables.
+    """Write the duals that correspond to row multipliers, in the order of the variables.
 
-    Those of variable v are ``root_degree[v]`` times the signed multipliers of the rows that it is
-    in, less their mean.
+    The duals of variable v are ``root_degree[v]`` times the signed multipliers of its rows, minus
+    their mean.
     """
     for v in range(len(links.component)):
         begin, end, total = links.offsets[v], links.offsets[v + 1], 0.0

@@ -1,16 +1,17 @@
-"""A best vertex of linear programs whose rows are counts, by the dual simplex method.
+"""The dual simplex method for linear programs whose rows are counts.
 
     max <eta, x>   s.t.   0 <= x <= 1,   l <= S x <= h,
 
 where a row of S has 1 for each variable that it counts, and -1 for each that it counts negated.
-LP-MAP is that where all factors of a component ask only how many of their variables are on.
+LP-MAP has this form if every factor of a component only bounds the number of its variables that are
+on.
 
-Everything is bounded, so that all rows may be left out at first: each variable at the better of its
-bounds is a best vertex of what is left. A row, or a variable, that is beyond its bounds is put on
-the bound, in exchange for one that is on a bound (Lemke 1954). Those for which the exchange would
-be too early change to their other bound, as long as that does not suffice (Fourer 1994). Of the
-tableau the rows of variables between their bounds are kept; a row of S is expressed when it is
-needed. Few are.
+All variables are bounded, so the method starts without rows: with each variable at the better of
+its bounds, the vertex is optimal. In each pivot, a row or variable that violates a bound leaves the
+basis at that bound, and a nonbasic one enters (Lemke 1954). Candidates whose ratio is too small
+flip to their other bound, as long as that does not suffice (Fourer 1994). The tableau stores only
+the lines of variables between their bounds; a row of S is computed when it is needed, which is
+rare.
 """
 
 from __future__ import annotations
@@ -26,29 +27,29 @@ __all__ = ["FOUND", "GIVEN_UP", "NOTHING_FITS", "CountProgram", "best_vertex", "
 __all__ += ["fits", "vertex_bound"]
 
 FOUND, GIVEN_UP, NOTHING_FITS = 0, 1, 2
-"""How the method can end."""
+"""The possible outcomes of the method."""
 
 MOST_BETWEEN = 256
-"""Variables between their bounds: what takes more is given up."""
+"""Maximum number of variables between their bounds; beyond it, the method gives up."""
 
 MOST_EXCHANGES = 4
-"""Exchanges of a row or a variable, in the mean: what takes more may go round in circles."""
+"""Maximum number of pivots per row and variable on average; beyond it, the method may cycle."""
 
 OFF = 1e-9
-"""Values outside of their bounds by less are on them."""
+"""Feasibility tolerance on bounds."""
 
 LEAST_PIVOT = 1e-7
-"""Smaller entries of the tableau are exchanged for nothing."""
+"""Smaller entries of the tableau are not pivots."""
 
 ZERO = 1e-12
-"""Entries below this are what rounding left."""
+"""Smaller entries are rounding errors."""
 
 
 class CountProgram(NamedTuple):
-    """The program of one component, or of several: rows over the places ``begin[i]:end[i]``."""
+    """The program of one component or several: rows over the places ``begin[i]:end[i]``."""
 
     eta: FloatArray
-    """Scores; ``-inf`` for a variable that is off, ``inf`` for one that is on."""
+    """Scores; ``-inf`` for a variable that is fixed to 0, ``inf`` for one that is fixed to 1."""
     first: int
     """The number of the first variable."""
     variable: IntArray
@@ -61,9 +62,9 @@ class CountProgram(NamedTuple):
 
 
 class _Tableau(NamedTuple):
-    """Variables and rows on their bounds, in columns, and the others in terms of them.
+    """The tableau: nonbasic variables and rows are columns, and the others depend on them.
 
-    Numbers from n on are those of rows.
+    Indices from n on denote rows.
     """
 
     x: FloatArray
@@ -71,23 +72,23 @@ class _Tableau(NamedTuple):
     """Bounds of variables, then of rows."""
     high: FloatArray
     on: IntArray
-    """For each column, what is on its bound."""
+    """For each column, its nonbasic variable or row."""
     upper: BoolArray
-    """And whether that is the upper one."""
+    """For each column, whether it is on its upper bound."""
     gain: FloatArray
-    """What its growth gains."""
+    """For each column, its reduced score."""
     column: IntArray
     """For each variable and row, its column, -1 for none."""
     between: IntArray
-    """For each line, the variable between its bounds."""
+    """For each line, its basic variable."""
     line: IntArray
     """For each variable, its line, -1 for none."""
     lines: FloatArray
-    """Every line's variable in terms of the columns."""
+    """The basic variable of each line in terms of the columns."""
     row: FloatArray
-    """Likewise what is to leave."""
+    """The leaving variable or row in terms of the columns."""
     places: IntArray
-    """Memory for numbers of columns."""
+    """Workspace for indices of columns."""
 
 
 @kernel
@@ -100,18 +101,18 @@ def best_vertices(
     y: FloatArray,
     found: BoolArray,
 ) -> None:
-    """Write best vertices and multipliers of some components, and which of them have one.
+    """Write optimal vertices and multipliers of components, and whether each was found.
 
     Parameters
     ----------
     program
         The program of all components.
     components
-        The numbers of those to solve.
+        The components to solve.
     first_variable, first_row
-        (components + 1,) which variables and rows are each component's.
+        (components + 1,) offsets of the variables and rows of each component.
     x, y, found
-        What is written, for all variables, rows and components.
+        The outputs, for all variables, rows and components.
     """
     for c in components:
         begin, end = first_variable[c], first_variable[c + 1]
@@ -134,16 +135,16 @@ def best_vertices(
 
 @kernel
 def best_vertex(program: CountProgram, x: FloatArray, y: FloatArray) -> int:
-    """Write a best vertex, and the multipliers of the rows.
+    """Write an optimal vertex and the multipliers of the rows.
 
-    The reduced score of variable v, ``eta_v - (S^T y)_v``, is not positive where it is off, and not
-    negative where it is on.
+    The reduced score of variable v, ``eta_v - (S^T y)_v``, is at most 0 if v is off, and at least 0
+    if it is on.
 
     Returns
     -------
     int
-        `FOUND`, `GIVEN_UP`, or `NOTHING_FITS`: then the multipliers prove that, for `vertex_bound`
-        with scores of zero is negative (Farkas' lemma).
+        `FOUND`, `GIVEN_UP` or `NOTHING_FITS`. The multipliers then prove infeasibility:
+        `vertex_bound` with zero scores is negative (Farkas' lemma).
     """
     n, k = len(x), len(y)
     most = min(n, k, MOST_BETWEEN)
@@ -166,7 +167,7 @@ def best_vertex(program: CountProgram, x: FloatArray, y: FloatArray) -> int:
 
 @leaf
 def _find_vertex(program: CountProgram, tableau: _Tableau, y: FloatArray) -> int:
-    """Find a best vertex, as `best_vertex` does, in memory that the caller holds."""
+    """Find an optimal vertex, as `best_vertex` does, in a given workspace."""
     program, of = by_address(program), by_address(tableau)
     n, k, most = len(of.x), len(y), len(of.between)
     _begin(program, of)
@@ -196,7 +197,7 @@ def _find_vertex(program: CountProgram, tableau: _Tableau, y: FloatArray) -> int
 
 @leaf
 def _begin(program: CountProgram, of: _Tableau) -> None:
-    """Put each variable on the better of its bounds."""
+    """Set each variable to the better of its bounds."""
     n = len(of.x)
     for v in range(n):
         score = program.eta[v]
@@ -213,7 +214,7 @@ def _begin(program: CountProgram, of: _Tableau) -> None:
 
 @leaf
 def _bounds(i: int, program: CountProgram) -> tuple[float, float]:
-    """Return the bounds of a row, which are finite, since those of variables are."""
+    """Return the bounds of a row. They are finite, since those of the variables are."""
     least = most = 0.0
     for place in range(program.begin[i], program.end[i]):
         if program.negated[place]:
@@ -225,7 +226,7 @@ def _bounds(i: int, program: CountProgram) -> tuple[float, float]:
 
 @leaf
 def _count(i: int, program: CountProgram, x: FloatArray) -> float:
-    """Return what a row counts."""
+    """Return the value of a row."""
     total = 0.0
     for place in range(program.begin[i], program.end[i]):
         value = x[program.variable[place] - program.first]
@@ -235,7 +236,7 @@ def _count(i: int, program: CountProgram, x: FloatArray) -> float:
 
 @leaf
 def _farthest_off(program: CountProgram, of: _Tableau, n_lines: int) -> tuple[int, float]:
-    """Return what is farthest beyond its bounds, and its value; -1 if nothing is."""
+    """Return the row or variable with the largest violation, and its value; -1 if there is none."""
     n, found, value, most = len(of.x), -1, 0.0, OFF
     for i in range(len(program.low)):
         if of.column[n + i] < 0:
@@ -254,7 +255,7 @@ def _farthest_off(program: CountProgram, of: _Tableau, n_lines: int) -> tuple[in
 
 @leaf
 def _express(leaving: int, program: CountProgram, of: _Tableau) -> None:
-    """Write what is to leave in terms of the columns."""
+    """Write the leaving row or variable in terms of the columns."""
     n, row = len(of.x), of.row
     if leaving < n:
         _copy(of.lines[of.line[leaving]], row)
@@ -274,10 +275,10 @@ def _express(leaving: int, program: CountProgram, of: _Tableau) -> None:
 
 @leaf
 def _choose(leaving: int, was: float, program: CountProgram, of: _Tableau, n_lines: int) -> int:
-    """Return the column to exchange, after others have changed to their other bounds; -1 for none.
+    """Return the entering column, after flipping others to their opposite bounds; -1 for none.
 
-    The one whose gain is gone first. If all can change, and that does not suffice, nothing fits the
-    bounds.
+    This is the column with the smallest ratio. If flipping all columns does not suffice, the
+    program is infeasible.
     """
     n, row = len(of.x), of.row
     rising = was < of.low[leaving]
@@ -312,7 +313,7 @@ def _choose(leaving: int, was: float, program: CountProgram, of: _Tableau, n_lin
 
 @leaf
 def _move(j: int, step: float, of: _Tableau, n_lines: int) -> None:
-    """Change what is in a column, and all that is expressed by it."""
+    """Change the value of a column, and of all basic variables that depend on it."""
     q = of.on[j]
     if q < len(of.x):
         of.x[q] += step
@@ -326,9 +327,9 @@ def _move(j: int, step: float, of: _Tableau, n_lines: int) -> None:
 def _exchange(
     leaving: int, was: float, j: int, program: CountProgram, of: _Tableau, n_lines: int
 ) -> int:
-    """Put what leaves on its bound, in the place of a column; return how many lines there are.
+    """Pivot: put the leaving row or variable on its bound in a column; return the number of lines.
 
-    One more than there is room for if the new one has none.
+    The number exceeds the capacity if there is no room for a new line.
     """
     n, row, entering, pivot = len(of.x), of.row, of.on[j], of.row[j]
     now = of.x[leaving] if leaving < n else _count(leaving - n, program, of.x)
@@ -378,7 +379,7 @@ def _exchange(
 
 @leaf
 def fits(program: CountProgram, x: FloatArray) -> bool:
-    """Return whether whole numbers are within the bounds of all rows."""
+    """Return whether integral values satisfy the bounds of all rows."""
     for i in range(len(program.low)):
         if not program.low[i] - OFF <= _count(i, program, x) <= program.high[i] + OFF:
             return False
@@ -387,16 +388,16 @@ def fits(program: CountProgram, x: FloatArray) -> bool:
 
 @leaf
 def _copy(source: FloatArray, target: FloatArray) -> None:
-    """Copy numbers; assigning to a slice would make an array."""
+    """Copy values; assigning to a slice would allocate an array."""
     for j in range(len(source)):
         target[j] = source[j]
 
 
 @leaf
 def vertex_bound(program: CountProgram, y: FloatArray, reduced: FloatArray) -> float:
-    """Return what no solution scores more than, for any multipliers; write the reduced scores.
+    """Return an upper bound on all solutions, for any multipliers; write the reduced scores.
 
-    What variables that are on score themselves, if that is infinite, is left out.
+    The infinite scores of variables that are fixed to 1 are left out.
     """
     bound = 0.0
     for v in range(len(reduced)):

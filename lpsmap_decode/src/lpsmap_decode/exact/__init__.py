@@ -1,1 +1,1 @@
-"""From a relaxed solution to the best assignment: bounds, rounding, search."""
+"""From a relaxed solution to an optimal assignment: bounds, rounding, search."""

@@ -1,4 +1,4 @@
-"""Search the components whose assignment is not proved the best, by turns."""
+"""Search the components without a proof of optimality, in rounds."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from lpsmap_core.api import (
     WarmStart,
     is_proved,
 )
-from lpsmap_decode.exact.assignments import Assignments
-from lpsmap_decode.exact.counted import Counted
-from lpsmap_decode.exact.states import States
+from lpsmap_decode.exact.count_search import CountSpace
+from lpsmap_decode.exact.network_search import NetworkSpace
+from lpsmap_decode.exact.relaxation_search import RelaxationSpace
 from lpsmap_decode.networks.network import networks_of
 from lpsmap_decode.search import Search
 
 __all__ = ["FIRST_NODES", "Decoded", "decode_part"]
 
-GRACE = 0.5
-"""Seconds after the end for looks at components that have no assignment yet, all together."""
+SEARCH_GRACE = 0.5
+"""Total seconds after the deadline for components that have no assignment yet."""
 
 FIRST_NODES = 64
-"""Nodes of every component's search before it is another's turn; then twice as many, and so on."""
+"""Node limit of each component in the first round; it doubles in each round."""
 
 
 class Decoded(NamedTuple):
-    """One assignment of a part's variables, and what is known of every component."""
+    """An assignment of the variables of a part, and the bounds of every component."""
 
     chosen: BoolArray
     """For each variable, whether it is on."""
     score: FloatArray
     """For each component; ``-inf`` where no allowed assignment was found."""
     bound: FloatArray
-    """No assignment scores higher; ``-inf`` where none is allowed."""
+    """For each component, an upper bound on all assignments; ``-inf`` if none is allowed."""
     n_nodes: IntArray
     interrupted: bool
 
@@ -57,7 +57,7 @@ def decode_part(
     limits: SearchLimits,
     start: Callable[[], WarmStart | None] = lambda: None,
 ) -> Decoded:
-    """Search where an assignment is not proved the best.
+    """Search the components without a proof of optimality.
 
     Parameters
     ----------
@@ -66,33 +66,35 @@ def decode_part(
     eta, eta_v
         Scores of its variables, and of the additionals of all buckets; ``-inf`` forbids.
     chosen, score
-        An assignment of its variables, and what it scores in each component.
+        An assignment of its variables, and its score in each component.
     bound
-        For each component, what no assignment scores more than; NaN for those to leave out.
+        For each component, an upper bound on all assignments; NaN to leave the component out.
     limits
         When to stop.
     start
-        Returns where the relaxation ended that the bounds are of.
+        Returns the final state of the relaxation that gave the bounds.
     """
     chosen, score, bound = chosen.copy(), score.copy(), bound.copy()
     n_nodes = np.zeros(part.n_components, dtype=np.int64)
     doubtful = np.flatnonzero(~is_proved(score, bound, limits.gap) & ~np.isnan(bound))
-    begun: dict[int, _Begun] = {}
+    searches: dict[int, _ComponentSearch] = {}
     nodes, grace = FIRST_NODES, None
     while doubtful.size and limits.max_nodes != 0:
-        # by turns, so that one that takes long leaves time for the others
+        # in rounds, so that a slow component leaves time for the others
         most = nodes if limits.max_nodes is None else min(nodes, limits.max_nodes)
         for c in doubtful.tolist():
             if limits.deadline.passed:
-                grace = grace or Deadline(GRACE)
+                grace = grace or Deadline(SEARCH_GRACE)
                 if score[c] > -math.inf or grace.passed:
                     continue
             variables = slice(*part.first_variable[c : c + 2].tolist())
-            if c not in begun:
+            if c not in searches:
                 known = (float(score[c]), chosen[variables]) if score[c] > -math.inf else None
-                begun[c] = _begin(part, c, eta, eta_v, limits, start, known, float(bound[c]))
-            search, kept = begun[c]
-            space = kept or Assignments(part, c, eta[variables], eta_v, limits.threads)
+                searches[c] = _start_search(
+                    part, c, eta, eta_v, limits, start, known, float(bound[c])
+                )
+            search, kept = searches[c]
+            space = kept or RelaxationSpace(part, c, eta[variables], eta_v, limits.threads)
             report = None if limits.report is None else functools.partial(limits.report, c)
             found = search.run(space, max_nodes=most, deadline=limits.deadline, report=report)
             n_nodes[c], bound[c] = found.n_nodes, min(bound[c], found.bound)
@@ -103,21 +105,23 @@ def decode_part(
         if limits.deadline.passed or most == limits.max_nodes:
             break
         left = [
-            c for c in doubtful.tolist() if c not in begun or not begun[c].search.found.finished
+            c
+            for c in doubtful.tolist()
+            if c not in searches or not searches[c].search.found.finished
         ]
         doubtful = np.array(left, dtype=np.int64)
         nodes *= 2
     return Decoded(chosen, score, bound, n_nodes, False)
 
 
-class _Begun(NamedTuple):
-    """A component's search, and what it searches if that is kept; others are made anew."""
+class _ComponentSearch(NamedTuple):
+    """The search of a component, and its space if it is kept between rounds."""
 
     search: Search[Any, BoolArray]
-    kept: States | Counted | None
+    kept: NetworkSpace | CountSpace | None
 
 
-def _begin(
+def _start_search(
     part: Part,
     c: int,
     eta: FloatArray,
@@ -126,15 +130,15 @@ def _begin(
     start: Callable[[], WarmStart | None],
     known: tuple[float, BoolArray] | None,
     bound: float,
-) -> _Begun:
-    """Begin the search of a component, from an assignment and a bound that are known."""
+) -> _ComponentSearch:
+    """Start the search of a component from a known assignment and bound."""
     if networks_of(part).covered[c]:
-        states = States(part, c, eta, eta_v, limits.gap)
+        states = NetworkSpace(part, c, eta, eta_v, limits.gap)
         if states.serves:
-            return _Begun(Search(states.root(), limits.gap, known, bound), states)
+            return _ComponentSearch(Search(states.root(), limits.gap, known, bound), states)
     variables = slice(*part.first_variable[c : c + 2].tolist())
-    if Counted.serves(part, c):
-        counted = Counted(part, c, eta[variables])
-        return _Begun(Search(counted.root(), limits.gap, known, bound), counted)
-    space = Assignments(part, c, eta[variables], eta_v, limits.threads)
-    return _Begun(Search(space.root(start()), limits.gap, known, bound), None)
+    if CountSpace.serves(part, c):
+        counted = CountSpace(part, c, eta[variables])
+        return _ComponentSearch(Search(counted.root(), limits.gap, known, bound), counted)
+    space = RelaxationSpace(part, c, eta[variables], eta_v, limits.threads)
+    return _ComponentSearch(Search(space.root(start()), limits.gap, known, bound), None)

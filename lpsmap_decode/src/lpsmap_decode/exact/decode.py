@@ -1,4 +1,4 @@
-"""From a relaxed solution to an assignment of all variables, and what is proved of it."""
+"""From a relaxed solution to an assignment of all variables, with bounds."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from lpsmap_core.api import (
     scored_assignment,
 )
 from lpsmap_decode.exact.component_search import decode_part
-from lpsmap_decode.exact.far_scores import as_given
+from lpsmap_decode.exact.far_scores import in_given_scale
 
 __all__ = ["decode"]
 
-GRACE = 0.1
-"""Seconds for one look at every component that has no assignment yet when the time is up."""
+ROUNDING_GRACE = 0.1
+"""Minimum seconds for one attempt at every component without an assignment."""
 
 
 def decode(relaxation: Relaxation, limits: SearchLimits) -> Assignment:
-    """Round a relaxed solution, and search where that is not proved to be the best."""
+    """Round a relaxed solution, and search the components where that is not proved optimal."""
     graph, values, solved = relaxation
     part, bad = graph.layout.part, graph.non_finite
     given = eta, eta_v = graph.of_part()
@@ -34,18 +34,18 @@ def decode(relaxation: Relaxation, limits: SearchLimits) -> Assignment:
     linear = solved.quadratic == 0.0
     with Watch():
         bound = np.where(bad, np.nan, _bounds_of(solved, bad))
-        if not linear:  # which solved the scores as they were given
+        if not linear:  # LP-MAP solved the scores as given
             bound[far] = np.inf
         score, v = scored_assignment(part, eta, eta_v, chosen)
-    until = Deadline(GRACE) if limits.deadline.left < GRACE else limits.deadline
+    until = Deadline(ROUNDING_GRACE) if limits.deadline.left < ROUNDING_GRACE else limits.deadline
     with Watch(within=until):
         start = solved.end if linear else lambda: None
         found = decode_part(part, eta, eta_v, chosen, score, bound, limits, start)
     if (found.chosen != chosen).any():
-        with Watch():  # whatever was searched, the factors' own oracles have the last word
+        with Watch():  # the oracles of the factors decide the final scores
             score, v = scored_assignment(part, eta, eta_v, found.chosen)
     score = np.where(bad | np.isneginf(found.score), -np.inf, score)
-    score, bound = as_given(part, given, far, found.chosen, v, score, found.bound, limits.gap)
+    score, bound = in_given_scale(part, given, far, found.chosen, v, score, found.bound, limits.gap)
     assigned = np.where(graph.scores > 0.0, 1.0, 0.0)  # of variables in no factor
     assigned[part.variables] = np.where((score > -np.inf)[part.component], found.chosen, np.nan)
     return Assignment(
@@ -64,19 +64,19 @@ def decode(relaxation: Relaxation, limits: SearchLimits) -> Assignment:
 
 
 def _bounds_of(solved: SolvedGraph, bad: BoolArray) -> FloatArray:
-    """Return what no assignment scores more than, by component; `bad` ones may have any.
+    """Return upper bounds on all assignments, by component; those of `bad` components may be NaN.
 
     Raises
     ------
     RuntimeError
-        If the engine returned something else.
+        If the engine returned anything else.
     """
     bound = np.asarray(solved.assignment_bound(), dtype=np.float64)
     if bound.shape != bad.shape or (np.isnan(bound) & ~bad).any():
         name = f"{type(solved).__module__}.{type(solved).__qualname__}"
         raise RuntimeError(
-            f"{name}.assignment_bound returned {bound!r:.80}; expected {len(bad)} numbers, inf "
-            "where nothing is known. This is a fault of the engine, not "
-            "of the scores: tell its author, and solve with engine='auto'."
+            f"{name}.assignment_bound returned {bound!r:.80}; expected {len(bad)} numbers, inf for "
+            "unknown bounds. This is a bug of the engine, not of the scores: report it to its "
+            "author, and solve with engine='auto'."
         )
     return bound

@@ -1,4 +1,4 @@
-"""Scores and bounds of assignments whose far scores were brought near, as they were given."""
+"""Scores and bounds of rescaled components, in terms of the given scores."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 
 from lpsmap_core.api import BoolArray, FloatArray, Part, is_proved
 
-__all__ = ["as_given"]
+__all__ = ["in_given_scale"]
 
-ROUNDING = 1e-12
-"""Of a gap that is carried from one scale to another."""
+GAP_MARGIN = 1e-12
+"""Relative safety margin of a gap that is transferred between scales."""
 
 
-def as_given(
+def in_given_scale(
     part: Part,
     given: tuple[FloatArray, FloatArray],
     far: BoolArray,
@@ -22,36 +22,37 @@ def as_given(
     bound: FloatArray,
     gap: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return scores and bounds of assignments in units of the scores as they were given.
+    """Return scores and bounds of assignments in units of the given scores.
 
-    A bound that proves nothing says nothing of them.
+    A bound that is not a proof becomes infinite.
 
     Parameters
     ----------
     part, given
         The part, and the scores of its variables and additionals before `bring_near`.
     far
-        Which components had far ones.
+        For each component, whether `bring_near` rescaled it.
     chosen, v
         An assignment of the part's variables, and of its additionals.
     score, bound
-        For each component, what it scores, ``-inf`` if it is not allowed, and no other more than.
+        For each component, the score of the assignment, ``-inf`` if it is not allowed, and a bound
+        on all others.
     gap
-        Relative difference of the two that is a proof.
+        Relative difference between score and bound that counts as a proof.
     """
     if not far.any():
         return score, bound
     largest, small = np.finfo(np.float64).max, 2.0**-40
     with np.errstate(over="ignore", invalid="ignore"):
         found = _sums(part, *given, chosen, v)
-        # sums that overflow, perhaps on their way
+        # sums may overflow, if only in between
         scaled = np.clip(
             _sums(part, small * given[0], small * given[1], chosen, v) / small, -largest, largest
         )
         found = np.where(np.isfinite(found), found, scaled)
-        # as far above it, in proportion, as before
+        # keep the relative gap
         share = np.clip(
-            (bound - score) / np.maximum(1.0, np.abs(score)), 0.0, (1.0 - ROUNDING) * gap
+            (bound - score) / np.maximum(1.0, np.abs(score)), 0.0, (1.0 - GAP_MARGIN) * gap
         )
         highest = found + share * np.maximum(1.0, np.abs(found))
     proved = is_proved(score, bound, gap)
@@ -62,7 +63,7 @@ def as_given(
 def _sums(
     part: Part, eta: FloatArray, eta_v: FloatArray, chosen: BoolArray, v: FloatArray
 ) -> FloatArray:
-    """Return what an assignment scores in every component."""
+    """Return the score of an assignment in every component."""
     gains = np.concatenate([np.where(chosen, eta, 0.0), np.where(v != 0.0, eta_v, 0.0) * v])
     owner = np.concatenate([part.component, part.additional_component])
     return np.bincount(owner, gains, part.n_components).astype(np.float64, copy=False)

@@ -1,8 +1,8 @@
-"""The k best assignments of one component: a search that goes on past the best.
+"""The k best assignments of one component: a search that continues past the best.
 
-Nodes are looked at from the highest bound on, and a node ends when nothing below it can be among
-the k best. Where the best assignment of a node is known, the node is cut into parts that exclude it
-(Murty 1968, Lawler 1972).
+Nodes are evaluated in the order of their bounds, and a node is pruned if it cannot contain one of
+the k best assignments. If the best assignment of a node is known, the node is split into parts that
+exclude it (Murty 1968, Lawler 1972).
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core.api import BoolArray, SearchLimits
-from lpsmap_decode.exact.assignments import OPEN, Assignments, Node
+from lpsmap_decode.exact.relaxation_search import OPEN, Node, RelaxationSpace
 from lpsmap_decode.search import CutShort, Look
 
-__all__ = ["Ranked", "k_best"]
+__all__ = ["KBestResult", "k_best"]
 
 
-class Ranked(NamedTuple):
-    """The best assignments that were found, the best first."""
+class KBestResult(NamedTuple):
+    """The best assignments found, the best first."""
 
     scores: list[float]
     answers: list[BoolArray]
     bound: float
-    """No other assignment scores more; ``-inf`` if there is none."""
+    """An upper bound on all other assignments; ``-inf`` if there is none."""
     n_nodes: int
     interrupted: bool
 
 
-def k_best(space: Assignments, root: Node, k: int, limits: SearchLimits) -> Ranked:
+def k_best(space: RelaxationSpace, root: Node, k: int, limits: SearchLimits) -> KBestResult:
     """Find the `k` best assignments of a component.
 
     Parameters
     ----------
     space
-        The component's assignments.
+        The search space of the component.
     root
-        The node of all of them.
+        The root node.
     k
-        How many.
+        The number of assignments.
     limits
         When to stop.
     """
@@ -61,7 +61,7 @@ def k_best(space: Assignments, root: Node, k: int, limits: SearchLimits) -> Rank
             looks = space.look([node for _, _, node in batch], -math.inf)
         except KeyboardInterrupt:
             looks, interrupted = CutShort(), True
-        if isinstance(looks, CutShort):  # it was cut short: the nodes stay as they are
+        if isinstance(looks, CutShort):  # keep the nodes open
             nodes += batch
             heapq.heapify(nodes)
             break
@@ -78,11 +78,11 @@ def k_best(space: Assignments, root: Node, k: int, limits: SearchLimits) -> Rank
             if bound > -math.inf:
                 for child in look.children or _without(node, look.answer):
                     heapq.heappush(nodes, (-bound, next(numbers), child))
-        if len(highest) == k:  # what a bound has to exceed for its node to matter
+        if len(highest) == k:  # nodes with lower bounds are pruned
             least = highest[0] + limits.gap * max(1.0, abs(highest[0]))
     best = sorted(met.values(), key=lambda pair: -pair[0])
     left = [score for score, _ in best[k:]] + [-negative for negative, _, _ in nodes]
-    return Ranked(
+    return KBestResult(
         scores=[score for score, _ in best[:k]],
         answers=[answer for _, answer in best[:k]],
         bound=max(left, default=-math.inf),
@@ -97,7 +97,7 @@ def _is_over(limits: SearchLimits, n_nodes: int) -> bool:
 
 
 def _without(node: Node, answer: BoolArray | None) -> Iterator[Node]:
-    """Yield parts of a node that have all its assignments among them but one."""
+    """Yield parts of a node that together contain all its assignments but one."""
     decided = node.decided.copy()
     for variable in np.flatnonzero(node.decided == OPEN).tolist():
         value = int(answer is not None and answer[variable])

@@ -1,9 +1,10 @@
-"""Assignments near marginals, by the factors' own oracles.
+"""Rounding of marginals to assignments, by the oracles of the factors.
 
-One rounds the marginals. The others have a type's factors choose the structures that are nearest to
-them. Where other factors do not allow these, they say what they would rather have, and the first
-choose again, until all agree or it takes too long. If nothing is allowed, all factors that bound
-counts choose together: the rows and columns of a matching never come to agree one by one.
+The first attempt rounds the marginals. In the others, the factors of one bucket choose the
+structures nearest to the marginals. If these violate other factors, the marginals move towards the
+structures that those factors prefer, and the bucket chooses again, until all agree or a limit is
+reached. If nothing is feasible, all count constraints are solved jointly: the rows and columns of a
+matching never agree one by one.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from lpsmap_decode.counts.simplex import FOUND, CountProgram, best_vertex
 __all__ = ["round_towards"]
 
 REPAIRS, STEP = 20, 0.2
-"""How often factors choose again, and by how much marginals move towards what others want."""
+"""Maximum number of repairs, and the step by which marginals move towards other factors."""
 
-MOST_COUNTED = 2000
-"""Variables of a component whose counts choose together."""
+MOST_COUNT_VARIABLES = 2000
+"""Maximum number of variables of a component whose count constraints are solved jointly."""
 
 
 def round_towards(
     part: Part, eta: FloatArray, eta_v: FloatArray, towards: FloatArray, patience: float
 ) -> tuple[BoolArray, FloatArray]:
-    """Return for each copy of a component the best assignment met, and its score.
+    """Return the best assignment found for each copy of a component, and its score.
 
     Parameters
     ----------
@@ -47,16 +48,16 @@ def round_towards(
     eta_v
         Scores of the additionals of all copies; ``-inf`` forbids.
     towards
-        (n_copies, n_variables) marginals less 1/2; infinite for variables that are decided.
+        (n_copies, n_variables) marginals minus 1/2; infinite for fixed variables.
     patience
-        Seconds for which to go on if none is allowed.
+        Seconds to continue while no assignment is allowed.
     """
     best, begin = towards > 0.0, time.monotonic()
     best_scores, _ = scored_assignment(part, eta, eta_v, best)
     for b, bucket in enumerate(part.buckets):
         count = np.bincount(bucket.variable)
         if 2 * bucket.n_links < towards.size or (count > 1).any():
-            continue  # it says little of the others, or nothing certain
+            continue  # it covers too few variables, or a variable twice
         pushed = towards
         for _ in range(REPAIRS):
             near = best.copy()
@@ -67,15 +68,15 @@ def round_towards(
             best_scores = np.where(better, scores, best_scores)
             if (best_scores > -np.inf).any() or time.monotonic() - begin >= patience:
                 break
-            pushed = pushed + STEP * _complaints(part, b, eta_v, near, pushed)
+            pushed = pushed + STEP * _repair_direction(part, b, eta_v, near, pushed)
     if patience > 0.0 and not (best_scores > -np.inf).any():
-        best[0] = _counted_together(part, towards)
+        best[0] = _nearest_count_vertex(part, towards)
         best_scores, _ = scored_assignment(part, eta, eta_v, best)
     return best, best_scores
 
 
 def _nearest(part: Part, b: int, eta_v: FloatArray, towards: FloatArray) -> BoolArray:
-    """Return which slots are on in the structures of a bucket that are nearest to marginals."""
+    """Return which slots are on in the structures of a bucket nearest to the marginals."""
     bucket: Bucket = part.buckets[b]
     slots = np.where(bucket.negated, -1.0, 1.0) * towards.reshape(-1)[bucket.variable]
     barred = np.isneginf(eta_v[part.additionals_of(b)])
@@ -85,14 +86,17 @@ def _nearest(part: Part, b: int, eta_v: FloatArray, towards: FloatArray) -> Bool
     return found
 
 
-def _counted_together(part: Part, towards: FloatArray) -> BoolArray:
-    """Return what is nearest to the first copy's marginals for all its factors that bound counts.
+def _nearest_count_vertex(part: Part, towards: FloatArray) -> BoolArray:
+    """Return the assignment nearest to the marginals of the first copy under its count constraints.
 
-    Their program has no other vertices where they are rows and columns, or intervals, or a tree.
+    All vertices of the program are integral if the constraints are rows and columns of a matrix,
+    intervals, or a tree.
     """
     n_copies, n = towards.shape
     x = np.where(towards[0] > 0.0, 1.0, 0.0)
-    program = _count_program(part.buckets, n_copies, towards[0]) if n <= MOST_COUNTED else None
+    program = (
+        _count_program(part.buckets, n_copies, towards[0]) if n <= MOST_COUNT_VARIABLES else None
+    )
     if program is not None:
         vertex = np.empty(n)
         if best_vertex(program, vertex, np.zeros(len(program.low))) == FOUND:
@@ -104,7 +108,7 @@ def _counted_together(part: Part, towards: FloatArray) -> BoolArray:
 def _count_program(
     buckets: Sequence[Bucket], n_copies: int, eta: FloatArray
 ) -> CountProgram | None:
-    """Return the program of the first copy's factors that bound counts; None if none do."""
+    """Return the program of the count constraints of the first copy; None if it has none."""
     variable, negated, arity, bounds = [], [], [], []
     for bucket in buckets:
         one = bucket.select(np.arange(bucket.n_factors // n_copies))
@@ -132,10 +136,10 @@ def _count_program(
     )
 
 
-def _complaints(
+def _repair_direction(
     part: Part, leading: int, eta_v: FloatArray, chosen: BoolArray, towards: FloatArray
 ) -> FloatArray:
-    """Return where factors of other buckets that do not allow an assignment want it to move to."""
+    """Return the direction to the structures that violated factors of other buckets prefer."""
     allowed, _ = best_additionals(part, eta_v, chosen.reshape(-1))
     wish, first = np.zeros(chosen.size), 0
     for b, bucket in enumerate(part.buckets):

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core import FactorGraph, Variables
-from lpsmap_core.api import FileFormat, NamedGraph, factor_named
+from lpsmap_core import FactorGraph, FileFormat, NamedGraph, Variables
+from lpsmap_core.api import factor_named
 from lpsmap_decode.formats.fg_writing import PLAIN, write_fg
 from lpsmap_decode.formats.tokens import Tokens
 
@@ -23,11 +23,11 @@ OTHERS = [
     "HEAD_AUTOMATON",
     "GRANDPARENT_HEAD_AUTOMATON",
 ]
-"""Known factors that are not read."""
+"""Factor types of AD3 that are not supported."""
 
 
 class _Line(NamedTuple):
-    """A factor: its type, its variables (from 1, negative where negated), and its numbers."""
+    """A factor: its type, its variables from 1 (negative if negated), and its parameters."""
 
     kind: str
     literals: list[int]
@@ -45,14 +45,14 @@ class FgFormat(FileFormat):
         0.75         a log-potential for each variable, added when it is 1
         1.25
         -0.5
-        OR 3 1 2 -3  the type of a factor, a number of variables, and which, from 1; - negates
+        OR 3 1 2 -3  type of a factor, number of variables, and the variables from 1; - negates
         PAIR 2 1 2 -1.05
 
-    Variables are the block ``u``. Types without numbers of their own are XOR, OR, ATMOSTONE, OROUT,
-    XOROUT, ANDOUT and IMPLY. After its variables a factor of another type has
+    Variables are the block ``u``. Types without parameters are XOR, OR, ATMOSTONE, OROUT, XOROUT,
+    ANDOUT and IMPLY. Other types have parameters after their variables:
 
-    - PAIR: the log-potential of both being 1;
-    - BUDGET: the largest number of variables that are on;
+    - PAIR: the log-potential of both variables being 1;
+    - BUDGET: the maximum number of variables that are on;
     - KNAPSACK: their costs, and the budget;
     - DENSE: a number of multi-valued variables, their numbers of states, and the table's
       log-potentials, the last variable's state fastest. The binary variables are the states, one
@@ -61,7 +61,7 @@ class FgFormat(FileFormat):
       position's states, of the transitions to the next position, a row for each state, and so on,
       and of the last position's states.
 
-    Other types are refused by name. Words behind the last factor are left out, with a warning.
+    Other types raise an error. Text after the last factor is ignored with a warning.
     """
 
     name = "AD3"
@@ -79,7 +79,7 @@ class FgFormat(FileFormat):
             groups.setdefault((line.kind, len(line.literals), line.sizes), []).append(line)
         if tokens.upcoming() in {kind.encode() for kind in KINDS}:
             tokens.word("nothing")
-            tokens.refuse(f"got one more factor; expected {n_factors}, as the file begins")
+            tokens.refuse(f"got one more factor; expected {n_factors}, the number at the beginning")
         tokens.leave_out_rest()
         graph = FactorGraph()
         u = graph.variable_from(scores)
@@ -93,7 +93,7 @@ class FgFormat(FileFormat):
     def write(self, named: NamedGraph, path: Path) -> None:
         """Write the graph `named` of logic factors into the file at `path`.
 
-        Variables are numbered as they are in the graph. `FileFormat.write` says what it raises.
+        Variables are numbered as in the graph. See `FileFormat.write` for errors.
         """
         write_fg(named.graph, path)
 
@@ -103,7 +103,7 @@ def _factor(tokens: Tokens, n_variables: int) -> _Line:
     known = ", ".join([*PLAIN, *DECLARED])
     kind = tokens.one_of(KINDS, f"the type of a factor, one of {known}")
     if kind in OTHERS:
-        tokens.refuse(f"factors of type {kind} are not read; expected one of {known}")
+        tokens.refuse(f"factors of type {kind} are not supported; expected one of {known}")
     literals = []
     least = 0 if kind in ("ATMOSTONE", "BUDGET", "KNAPSACK") else 1
     for _ in range(tokens.count(f"the number of variables of a factor of type {kind}", least)):
@@ -111,7 +111,7 @@ def _factor(tokens: Tokens, n_variables: int) -> _Line:
             f"a variable, negated or not, of {kind}", -n_variables, n_variables
         )
         if literal == 0:
-            tokens.refuse("got 0; expected a variable, which are counted from 1")
+            tokens.refuse("got 0; expected a variable, counted from 1")
         literals.append(literal)
     sizes, numbers = NUMBERS[kind](tokens, len(literals)) if kind in NUMBERS else ((), ())
     return _Line(kind, literals, sizes, numbers)
@@ -149,7 +149,7 @@ def _sequence_numbers(tokens: Tokens, arity: int) -> tuple[tuple[int, ...], Any]
 
 
 def _sizes(tokens: Tokens, arity: int, what: str) -> tuple[int, ...]:
-    """Return numbers of states that sum to the number of variables."""
+    """Read numbers of states that sum to the number of variables."""
     n = tokens.count(f"the number of {what}", low=1)
     sizes = tuple(tokens.integer("a number of states", 1, arity) for _ in range(n))
     if sum(sizes) != arity:
@@ -164,8 +164,8 @@ NUMBERS: dict[str, Callable[[Tokens, int], tuple[tuple[int, ...], Any]]] = {
     "DENSE": _dense_numbers,
     "SEQUENCE": _sequence_numbers,
 }
-"""How the numbers behind a factor's variables are read: sizes, which equal factors share, and
-the rest."""
+"""How the parameters of each type are read: sizes, which are equal in a group of factors, and the
+rest."""
 
 
 def _plain(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: Any) -> None:
@@ -191,7 +191,7 @@ def _dense(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: 
 
 
 def _sequence(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: Any) -> None:
-    """Declare sequences; positions of fewer states than others get forbidden ones."""
+    """Declare sequences; positions with fewer states are padded with forbidden states."""
     n, length, most = len(numbers), len(sizes), max(sizes)
     filler = graph.variable_from(np.full(n * (most * length - over.shape[1]), -np.inf))
     index, negated = np.empty((n, length, most), dtype=np.int64), np.zeros((n, length, most), bool)
@@ -216,7 +216,7 @@ DECLARED: dict[str, Callable[[FactorGraph, str, Variables, Any, Any], None]] = {
     "DENSE": _dense,
     "SEQUENCE": _sequence,
 }
-"""How factors of equal sizes are declared, all at once."""
+"""How factors of equal sizes are declared together."""
 
 KINDS = [*PLAIN, *DECLARED, *OTHERS]
 """Types that a file may name."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core import Factor, FactorGraph
-from lpsmap_core.api import FileFormatError, write_text
+from lpsmap_core import Factor, FactorGraph, FileFormatError
+from lpsmap_core.api import given_variables, slot_values, slots_of, write_text
 
 __all__ = ["PLAIN", "write_fg"]
 
@@ -22,7 +22,7 @@ PLAIN = {
     "ANDOUT": "AndOut",
     "IMPLY": "Imply",
 }
-"""Factors without numbers of their own, and our types."""
+"""Factors of the format without parameters, and the corresponding types of lpsmap."""
 
 KINDS = {
     **{ours: kind for kind, ours in PLAIN.items()},
@@ -33,7 +33,7 @@ KINDS = {
     "Dense": "DENSE",
     "Potts": "DENSE",
 }
-"""Our types, and factors of the format."""
+"""Types of lpsmap, and the corresponding factors of the format."""
 
 
 def write_fg(graph: FactorGraph, path: Path) -> None:
@@ -64,12 +64,13 @@ def _lines(path: Path, graph: FactorGraph, factor: Factor) -> Iterator[str]:
     kind = KINDS.get(type(factor).__name__)
     if kind is None or (kind == "BUDGET" and _column(factor, "force_budget").any()):
         raise FileFormatError(
-            f"{path}: {factor!r} cannot be written for AD3, which has no such factor. Write JSON."
+            f"{path}: {factor!r} cannot be written for AD3, which has no such factor. Write .json "
+            "instead."
         )
     view = factor.variables
-    if factor.flipped is not None and type(factor).__name__ != "Nand":
-        view = view ^ factor.flipped
-    literals = factor.links(np.where(view.negated, -1 - view.index, view.index + 1))
+    if type(factor).__name__ != "Nand":
+        view = given_variables(factor)
+    literals = slot_values(factor, np.where(view.negated, -1 - view.index, view.index + 1))
     scores = _finite(path, graph.additional_scores(factor))
     for i, (begin, end) in enumerate(zip(factor.offsets[:-1], factor.offsets[1:], strict=True)):
         row = literals[begin:end].tolist()
@@ -78,11 +79,11 @@ def _lines(path: Path, graph: FactorGraph, factor: Factor) -> Iterator[str]:
 
 
 def _numbers(factor: Factor, kind: str, i: int, scores: Any) -> list[Any]:
-    """Return the numbers behind a factor's variables."""
+    """Return the parameters of a factor."""
     if kind == "BUDGET":
         return [int(_column(factor, "budget")[i])]
     if kind == "KNAPSACK":
-        costs = factor.links(_column(factor, "costs"))[factor.slots_of(i)]
+        costs = slot_values(factor, _column(factor, "costs"))[slots_of(factor, i)]
         return [*map(repr, costs.tolist()), repr(float(_column(factor, "budget")[i]))]
     sizes = _column(factor, "n_states").tolist() if kind == "DENSE" else []
     return [*([len(sizes)] if sizes else []), *sizes, *map(repr, scores.tolist())]
@@ -94,5 +95,7 @@ def _column(factor: Factor, name: str) -> Any:
 
 def _finite(path: Path, scores: Any) -> Any:
     if not np.isfinite(scores).all():
-        raise FileFormatError(f"{path}: a score is not finite, as AD3 asks for. Write JSON.")
+        raise FileFormatError(
+            f"{path}: a score is not finite; AD3 requires finite scores. Write .json instead."
+        )
     return scores

@@ -1,4 +1,4 @@
-"""Words and numbers of a text file, one after the other, each held to what its format asks for."""
+"""Read and validate the words and numbers of a text file one after the other."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from typing import NoReturn
 
 import numpy as np
 
-from lpsmap_core.api import FileFormatError, FloatArray, file_bytes, stacklevel
+from lpsmap_core import FileFormatError
+from lpsmap_core.api import FloatArray, file_bytes, stacklevel
 
 __all__ = ["Tokens"]
 
 FREE_COUNT = 2**16
-"""What a file may count without a look at its size."""
+"""Counts up to this are accepted without a comparison to the size of the file."""
 
 INTEGER = re.compile(rb"[+-]?[0-9]{1,19}")
 ONE_NUMBER = rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-"""Digits match in one way only, so that long words that are no numbers are found out at once."""
+"""Digits match in one way only, so that long words that are not numbers do not backtrack."""
 NUMBER = re.compile(ONE_NUMBER)
 NUMBERS = re.compile(rb"(?:" + ONE_NUMBER + rb"(?: |\Z))*")
 
 CHUNK = 2**14
-"""Numbers that are looked at together."""
+"""Numbers that are parsed together."""
 
 
 class Tokens:
-    """The words of a file between blanks, in their order.
+    """The words of a file, separated by whitespace, in order.
 
-    Nothing is allocated for what a file only promises: a number of things that cannot be in a file
-    of its size is an error at once.
+    A count that a file of this size cannot hold is an error at once, before anything is allocated.
 
     Parameters
     ----------
     path
-        The file, which errors name with the line and the column of the word at fault.
+        The file; errors name it with the line and column of the word.
     comment
-        With what a line begins that counts for nothing.
+        The prefix of comment lines.
 
     Raises
     ------
@@ -61,23 +61,23 @@ class Tokens:
         raise FileFormatError(f"{self._here()}: {words}.")
 
     def _here(self) -> str:
-        """Return the place of the latest word."""
+        """Return the position of the latest word."""
         before = self._text[: self._at]
         line, column = before.count(b"\n") + 1, self._at - before.rfind(b"\n")
         return f"{self.path}: line {line}, column {column}"
 
     def upcoming(self) -> bytes | None:
-        """Return the next word, which is still to be read; None at the end of the file."""
+        """Return the next word without consuming it; None at the end of the file."""
         if self._ahead is None:
             self._ahead = next(self._words, None)
         return None if self._ahead is None else self._ahead[1]
 
     def n_words(self) -> int:
-        """Return how many words the whole file has, comments included."""
+        """Return the number of words in the file, including comments."""
         return len(self._text.split())
 
     def line_ended(self) -> bool:
-        """Whether the latest word is the last of its line."""
+        """Return whether the latest word is the last of its line."""
         self.upcoming()
         return self._ahead is None or b"\n" in self._text[self._at : self._ahead.start(1)]
 
@@ -90,7 +90,7 @@ class Tokens:
         return found
 
     def one_of(self, words: Collection[str], expected: str) -> str:
-        """Return the next word, one of several."""
+        """Return the next word, which must be one of `words`."""
         found = self.word(expected)
         text = found[:100].decode("ascii", "replace")
         if text not in words or len(found) > 100:
@@ -98,7 +98,7 @@ class Tokens:
         return text
 
     def integer(self, what: str, low: int, high: int) -> int:
-        """Return the next word, a whole number between two others."""
+        """Return the next word, an integer from `low` to `high`."""
         found = self.word(what)
         if not INTEGER.fullmatch(found):
             self.refuse(f"got {_shown(found)}; expected {what}, a whole number")
@@ -108,13 +108,13 @@ class Tokens:
         return number
 
     def count(self, what: str, low: int = 0) -> int:
-        """Return the next word, a number of things that take a byte each in this file."""
+        """Return the next word, a count of items that take at least a byte each in this file."""
         number = self.integer(what, low, 10**18)
         self.check_count(number, what)
         return number
 
     def check_count(self, number: int, what: str) -> None:
-        """Refuse a number of things that this file cannot hold."""
+        """Raise an error for a count that this file cannot hold."""
         if number > self.most:
             self.refuse(
                 f"{number} as {what} is more than a file of {len(self._text)} bytes can hold"
@@ -135,7 +135,7 @@ class Tokens:
         return np.concatenate(found)
 
     def _chunk(self, n: int, what: str, low: float) -> FloatArray:
-        """Return the next n numbers, looked at all at once unless something is wrong with them."""
+        """Return the next n numbers, parsed together unless one of them is wrong."""
         ahead = [] if self.upcoming() is None or self._ahead is None else [self._ahead]
         matches = ahead + list(itertools.islice(self._words, n - len(ahead)))
         words, self._ahead = [match[1] for match in matches], None
@@ -147,7 +147,7 @@ class Tokens:
         for match in matches:
             self._at = match.start(1)
             self._as_number(match[1], what, low)
-        return np.array([self.number(what, low)])  # which is missing
+        return np.array([self.number(what, low)])  # raises: a number is missing
 
     def _as_number(self, word: bytes, what: str, low: float) -> float:
         number = float(word) if NUMBER.fullmatch(word) else np.nan
@@ -157,14 +157,14 @@ class Tokens:
         return number
 
     def leave_out_rest(self) -> None:
-        """Warn of anything more."""
+        """Warn about further words."""
         if self.upcoming() is not None:
             words = f"got {_shown(self.word('nothing'))}; expected the end of the file"
-            message = f"{self._here()}: {words}. What follows is left out."
+            message = f"{self._here()}: {words}. The rest is ignored."
             warnings.warn(message, stacklevel=stacklevel())
 
     def end(self) -> None:
-        """Refuse anything more."""
+        """Raise an error for further words."""
         if self.upcoming() is not None:
             self.refuse(f"got {_shown(self.word('nothing'))}; expected the end of the file")
 

@@ -9,17 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import FactorGraph, Variables
-from lpsmap_core.api import (
-    Evidence,
-    FileFormat,
-    FileFormatError,
-    FloatArray,
-    IntArray,
-    NamedGraph,
-    factor_named,
-    write_text,
-)
+from lpsmap_core import FactorGraph, FileFormat, FileFormatError, NamedGraph, Variables
+from lpsmap_core.api import Evidence, FloatArray, IntArray, factor_named, write_text
 from lpsmap_decode.formats.tokens import Tokens
 
 __all__ = ["MarkovNetwork", "UaiFormat", "assignment_text", "read_assignment", "read_network"]
@@ -27,10 +18,10 @@ __all__ += ["write_assignment"]
 
 
 FARTHEST = -float(np.log(np.finfo(np.float64).tiny))
-"""How far from 0 a score may be for its exponential to have all its digits: 708."""
+"""Maximum absolute score whose exponential has full precision: 708."""
 
 MOST_CONSTANTS = 1000
-"""Tables over no variable that are written at most, each up to `FARTHEST`."""
+"""Maximum number of tables over no variable that are written, each up to `FARTHEST`."""
 
 
 class MarkovNetwork(NamedTuple):
@@ -43,7 +34,7 @@ class MarkovNetwork(NamedTuple):
     scopes
         For every factor, its variables.
     scores
-        For every factor, the logarithms of its table, an axis a variable.
+        For every factor, the logarithms of its table, with one axis per variable.
     """
 
     n_states: list[int]
@@ -52,7 +43,7 @@ class MarkovNetwork(NamedTuple):
 
 
 class UaiFormat(FileFormat):
-    """A Markov random field as the UAI inference competitions write it.
+    """A Markov random field in the format of the UAI inference competitions.
 
     ::
 
@@ -60,24 +51,24 @@ class UaiFormat(FileFormat):
         2         number of variables
         2 3       their numbers of states
         2         number of factors
-        1 0       scopes: a number of variables, and which
+        1 0       scopes: a number of variables, and the variables
         2 0 1
         2         tables: a number of entries, and the entries, the last variable's state fastest
         0.5 1.5
         6
         1 0.2 0.2 0.2 1 0
 
-    Entries are potentials, 0 or more: their logarithms are the scores, and 0 forbids. Variable i is
-    the block ``x{i}`` of a binary variable for each of its states. Tables over one variable are
-    scores of its states, the others `Dense` factors, one declaration for all of equal shape. A
-    table over no variable is a constant: every state of n variables gets an n-th of its score.
-    ``BAYES`` in the place of ``MARKOV`` is read alike.
+    Entries are nonnegative potentials: their logarithms are the scores, and 0 forbids. Variable i
+    is the block ``x{i}`` of one binary variable for each of its states. Tables over one variable
+    are scores of its states; the others are `Dense` factors, one declaration for each shape. A
+    table over no variable is a constant: its score is divided equally among the states of the n
+    variables. ``BAYES`` in place of ``MARKOV`` is read in the same way.
 
-    What is written has the same scores. Where exponentials do not fit into numbers, a table is
-    divided by its largest, and these constants are tables over no variable.
+    A written graph has the same scores. A table whose exponentials overflow or underflow is divided
+    by its largest entry, and the constants are tables over no variable.
 
-    Evidence is a file with a number of pairs, and the pairs of a variable and its state. A line
-    with the number of samples may come first, as older competitions have it; it has to be 1.
+    An evidence file has a number of pairs, and the pairs of a variable and its state. As in older
+    competitions, a line with the number of samples may come first; it must be 1.
     """
 
     name = "UAI"
@@ -116,8 +107,8 @@ class UaiFormat(FileFormat):
     def write(self, named: NamedGraph, path: Path) -> None:
         """Write the graph `named` of `Dense` and `Xor` factors into the file at `path`.
 
-        Blocks of states are numbered by their first binary variables. `FileFormat.write` says what
-        it raises.
+        Blocks of states are numbered by their first binary variables. See `FileFormat.write` for
+        errors.
         """
         graph, scores = named.graph, named.graph.flat_scores()
         scopes, tables = _written_factors(path, graph)
@@ -125,8 +116,8 @@ class UaiFormat(FileFormat):
         covered = [v for block in blocks for v in block]
         if sorted(covered) != list(range(graph.n_variables)):
             raise FileFormatError(
-                f"{path}: blocks of states overlap, or leave variables out; UAI asks that each "
-                "binary variable is a state of one variable. Write JSON."
+                f"{path}: blocks of states overlap, or leave variables out; UAI requires that each "
+                "binary variable is a state of one variable. Write .json instead."
             )
         number = {block: i for i, block in enumerate(blocks)}
         scopes += [(block,) for block in blocks]
@@ -153,7 +144,7 @@ class UaiFormat(FileFormat):
         blocks, tokens = list(named.variables.values()), Tokens(path)
         found: Evidence = []
         n = tokens.count("the number of pairs")
-        if tokens.n_words() % 2 == 0 and tokens.line_ended():  # pairs, and two numbers
+        if tokens.n_words() % 2 == 0 and tokens.line_ended():  # pairs after two numbers
             if n != 1:
                 tokens.refuse(f"got {n} samples, or a word is missing; expected one sample")
             n = tokens.count("the number of pairs")
@@ -190,7 +181,7 @@ def read_network(path: Path) -> MarkovNetwork:
         for _ in range(order):
             v = tokens.integer(f"a variable of factor {i}", 0, len(n_states) - 1)
             if v in scope:
-                tokens.refuse(f"variable {v} is there twice in factor {i}; expected it once")
+                tokens.refuse(f"variable {v} occurs twice in factor {i}; expected it once")
             scope[v] = None
         scopes.append(list(scope))
     scores = [_logarithms(tokens, i, [n_states[v] for v in s]) for i, s in enumerate(scopes)]
@@ -219,7 +210,7 @@ def _logarithms(tokens: Tokens, i: int, shape: list[int]) -> FloatArray:
 def _written_factors(
     path: Path, graph: FactorGraph
 ) -> tuple[list[tuple[tuple[int, ...], ...]], list[FloatArray]]:
-    """Return the blocks and the table of every factor; of an Xor a table of zeros."""
+    """Return the blocks and the table of every factor; for an Xor, a table of zeros."""
     scopes: list[tuple[tuple[int, ...], ...]] = []
     tables: list[FloatArray] = []
     dense, xor = factor_named("Dense"), factor_named("Xor")
@@ -227,8 +218,8 @@ def _written_factors(
         whole = factor.keep is None or bool(factor.keep.all())
         if not isinstance(factor, (dense, xor)) or factor.variables.negated.any() or not whole:
             raise FileFormatError(
-                f"{path}: {factor!r} cannot be written as UAI; expected Dense, or Xor, over "
-                "variables that are not negated. Write JSON."
+                f"{path}: {factor!r} cannot be written as UAI; expected Dense or Xor over "
+                "variables that are not negated. Write .json instead."
             )
         blocks = factor.blocks if isinstance(factor, dense) else [factor.variables]
         rows = [block.index.reshape(factor.n_factors, -1).tolist() for block in blocks]
@@ -242,25 +233,25 @@ def _written_factors(
 
 
 def _surplus(path: Path, scores: FloatArray) -> float:
-    """Return what to take from a table's scores so that their exponentials can be written."""
+    """Return the constant to subtract from a table so that its exponentials can be written."""
     finite = scores[scores > -np.inf]
     if np.abs(finite).max(initial=0.0) <= FARTHEST:
         return 0.0
     if not np.ptp(finite) <= FARTHEST:
         raise FileFormatError(
             f"{path}: scores of a table differ by more than {FARTHEST:.0f}; their exponentials "
-            "cannot be written. Write JSON."
+            "cannot be written. Write .json instead."
         )
     return float(finite.max())
 
 
 def _constants(path: Path, total: float) -> list[FloatArray]:
-    """Return tables over no variable that add up to a score."""
+    """Return tables over no variable that add up to a constant score."""
     n = math.ceil(abs(total) / FARTHEST)
     if n > MOST_CONSTANTS:
         raise FileFormatError(
-            f"{path}: scores add up to {total:g} beyond what differs; their exponentials cannot be "
-            "written. Write JSON, or take a constant from the scores."
+            f"{path}: the constant part of the scores is {total:g}; its exponential cannot be "
+            "written. Write .json instead, or subtract a constant from the scores."
         )
     return [np.array(total / n)] * n if n else []
 
@@ -291,7 +282,7 @@ def read_assignment(path: Path, n_states: Sequence[int]) -> IntArray:
 
 
 def assignment_text(blocks: Sequence[Variables]) -> str:
-    """Return the best state of every variable, in a solved graph, as a solution file has it.
+    """Return the best state of every variable of a solved graph as the text of a solution file.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Weighted MaxSAT in DIMACS files."""
+"""Weighted MaxSAT in DIMACS WCNF files."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import FactorGraph
-from lpsmap_core.api import FileFormat, NamedGraph, factor_named
+from lpsmap_core import FactorGraph, FileFormat, NamedGraph
+from lpsmap_core.api import factor_named
 from lpsmap_decode.formats.tokens import Tokens
 
 __all__ = ["WcnfFormat"]
 
 HEAVIEST = 2**53
-"""Weights up to here are exact as scores."""
+"""The largest weight that is exact as a score."""
 
-LARGEST = 2**63 - 1
+LARGEST_WEIGHT = 2**63 - 1
 """The largest number that a file may hold."""
 
 
 class _Clauses(NamedTuple):
-    """Clauses of distinct literals, at least one each.
+    """Nonempty clauses of distinct literals.
 
     Attributes
     ----------
     literals
         Positive for a variable (from 1), negative for its negation.
     weights
-        What violating a clause costs; None for one that must hold.
+        The cost of violating each clause; None for a hard clause.
     """
 
     n_variables: int
@@ -37,22 +37,23 @@ class _Clauses(NamedTuple):
 
 
 class WcnfFormat(FileFormat):
-    """Clauses with weights: the lightest set of clauses to violate.
+    """Clauses with weights; the violated clauses should have the least total weight.
 
     ::
 
         c a comment
         h 1 2 0       a clause that must hold: x1 or x2
-        3 -1 -2 0     one whose violation costs 3: not x1, or not x2
+        3 -1 -2 0     a clause whose violation costs 3: not x1, or not x2
         1 2 0
 
-    Or, before 2022, with a header ``p wcnf VARIABLES CLAUSES TOP``: clauses of weight TOP or more
-    must hold, and without TOP none.
+    The format before 2022, with a header ``p wcnf VARIABLES CLAUSES TOP``, is read too: clauses of
+    weight TOP or more must hold; without TOP, all clauses are soft.
 
-    Variables are the block ``x``; the score of x1 is at ``x[0]``. A clause that must hold is an
-    `Or`. Another one is an `Or` with one more variable, which says that the clause is violated and
-    costs its weight: they are the block ``violated``. Of one literal only, it is the literal's
-    score. So the best score is a constant less the weight of the clauses that are violated.
+    Variables are the block ``x``; the score of x1 is at ``x[0]``. A hard clause is an `Or`. A soft
+    clause is an `Or` with an additional variable, which is on if the clause is violated and scores
+    minus its weight; these variables are the block ``violated``. A soft clause of one literal is a
+    score of its variable. The best score is thus a constant minus the weight of the violated
+    clauses.
     """
 
     name = "WCNF"
@@ -113,30 +114,30 @@ def _read(path: Path) -> _Clauses:
 
 
 def _header(tokens: Tokens) -> tuple[int, int, int | None]:
-    """Return the numbers of variables and clauses, and the weight of what must hold."""
+    """Return the numbers of variables and clauses, and the least weight of hard clauses."""
     tokens.word("p")
     tokens.one_of(("wcnf",), "wcnf, a formula with weights")
     n_variables = tokens.count("the number of variables")
     n_clauses = tokens.count("the number of clauses")
-    top = None if tokens.line_ended() else tokens.integer("the top weight", 1, LARGEST)
+    top = None if tokens.line_ended() else tokens.integer("the top weight", 1, LARGEST_WEIGHT)
     return n_variables, n_clauses, top
 
 
 def _weight(tokens: Tokens, top: int | None) -> int | None:
-    """Return a clause's weight, None if it must hold."""
-    weight = tokens.integer("the weight of a clause", 1, LARGEST)
+    """Return the weight of a clause, None if it is hard."""
+    weight = tokens.integer("the weight of a clause", 1, LARGEST_WEIGHT)
     if top is not None and weight >= top:
         return None
     if weight > HEAVIEST:
-        tokens.refuse(f"got the weight {weight}; expected up to {HEAVIEST}, which is exact")
+        tokens.refuse(f"got the weight {weight}; expected at most {HEAVIEST}, so that it is exact")
     return weight
 
 
 def _literals(tokens: Tokens, most: int, weight: int | None) -> list[int]:
-    """Return the distinct literals of a clause; none if it holds anyway, or never does."""
+    """Return the distinct literals of a clause; no literals if it is trivially true or false."""
     literals: dict[int, None] = {}
     while literal := tokens.integer("a literal, or 0 at the end of a clause", -most, most):
         literals[literal] = None
     if weight is None and not literals:
-        tokens.refuse("a clause without literals must hold, which it cannot; expected some")
+        tokens.refuse("a hard clause has no literals and cannot hold; expected at least one")
     return [] if any(-literal in literals for literal in literals) else list(literals)

@@ -1,1 +1,1 @@
-"""The engine of networks of tables: messages bound them, and mostly an answer meets the bound."""
+"""The engine for networks of tables, by message passing."""

@@ -1,10 +1,10 @@
-"""The engine of networks of tables, for LP-MAP."""
+"""The engine for networks of tables, for LP-MAP."""
 
 from __future__ import annotations
 
-from lpsmap_core import Engine, SolvedGraph
-from lpsmap_core.api import BoolArray, FloatArray, Options, Part, WarmStart
-from lpsmap_decode.messages.ascended import ascend_networks, slow_components
+from lpsmap_core import Engine, Options, SolvedGraph
+from lpsmap_core.api import BoolArray, FloatArray, Part, WarmStart
+from lpsmap_decode.messages.message_passing import ascend_networks, slow_components
 from lpsmap_decode.messages.solved_networks import SolvedNetworks
 from lpsmap_decode.networks.network import networks_of
 
@@ -12,18 +12,18 @@ __all__ = ["MessageEngine"]
 
 
 class MessageEngine(Engine):
-    """Messages between the tables of networks; what they do not solve, core's engine goes on with.
+    """Message passing on networks of tables; core's engine continues where it does not converge.
 
-    Active sets take many iterations over tables. Messages need a few passes for duals of nearly the
-    best bound. Where an answer scores as much, that is the solution, and no loop is needed.
-    Elsewhere the loop sets out from both. Where the best assignment is asked for, small networks
-    are eliminated.
+    Active sets take many iterations over tables. Messages need a few passes for nearly optimal
+    duals. If an answer attains their bound, it is the solution, and core's iterations are not
+    needed. Otherwise core starts from both. If an exact assignment is requested, small networks are
+    solved by elimination.
     """
 
     name = "messages"
 
     def prefers(self, part: Part, options: Options) -> BoolArray | None:
-        """Prefer networks, for LP-MAP, that have active sets, or that will be searched."""
+        """Prefer networks that have active sets or will be searched, for LP-MAP."""
         if options.quadratic:
             return None
         if options.exact:
@@ -32,13 +32,13 @@ class MessageEngine(Engine):
         return slow & networks_of(part).covered if slow.any() else None
 
     def refuses(self, part: Part, options: Options) -> str | None:
-        """Return why it cannot solve a part with these options, if so."""
+        """Return why the engine cannot solve a part with these options, or None."""
         if options.quadratic:
-            return "engine: 'messages' finds LP-MAP, without the quadratic term; use 'auto'."
+            return "engine: 'messages' solves LP-MAP, without the quadratic term; use 'auto'."
         if not networks_of(part).covered.all():
             return (
-                "engine: 'messages' solves networks of tables, and other factors are in the "
-                "graph; use 'auto', which gives it what it can solve."
+                "engine: 'messages' solves networks of tables, but the graph has other factors; "
+                "use 'auto', which assigns components to engines."
             )
         return None
 
@@ -51,5 +51,5 @@ class MessageEngine(Engine):
         options: Options,
         warm: WarmStart | None = None,
     ) -> SolvedGraph:
-        """Solve the networks of a part, see `Engine.solve`; from nothing, whatever the start."""
+        """Solve the networks of a part; see `Engine.solve`. The given start is ignored."""
         return SolvedNetworks(ascend_networks(part, eta, eta_v, ~skip, options), options)

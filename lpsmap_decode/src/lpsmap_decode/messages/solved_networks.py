@@ -1,4 +1,4 @@
-"""Networks of tables solved by messages alone, where an answer meets the bound."""
+"""The solution of networks of tables by message passing."""
 
 from __future__ import annotations
 
@@ -7,40 +7,32 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import SolvedGraph, Status
-from lpsmap_core.api import (
-    BoolArray,
-    CompiledEngine,
-    FloatArray,
-    IntArray,
-    Options,
-    Vertices,
-    WarmStart,
-)
-from lpsmap_decode.messages.ascended import Ascended
+from lpsmap_core import CompiledEngine, Options, SolvedGraph, Status
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Vertices, WarmStart
+from lpsmap_decode.messages.message_passing import MessageResult
 from lpsmap_decode.networks.network import networks_of
 from lpsmap_decode.networks.rounding import write_entries
 
 __all__ = ["SolvedNetworks"]
 
 EXACT = 1e-12
-"""Gaps up to this, relative to the bound, are rounding."""
+"""Relative gaps up to this are rounding errors."""
 
 
 class SolvedNetworks(SolvedGraph):
-    """The networks of a part as messages left them.
+    """The networks of a part, solved by message passing.
 
     Parameters
     ----------
     ascended
-        Where messages ended.
+        The result of message passing.
     options
-        The solve's.
+        The options of the solve.
     """
 
     quadratic = 0.0
 
-    def __init__(self, ascended: Ascended, options: Options) -> None:
+    def __init__(self, ascended: MessageResult, options: Options) -> None:
         found = ascended.found
         self.part = ascended.part
         self._ascended, self._options = ascended, options
@@ -58,12 +50,12 @@ class SolvedNetworks(SolvedGraph):
         return status
 
     def unfinished(self) -> BoolArray:
-        """Return which components are left to the loop: not those that a search goes on with."""
+        """Return which components are left to core's engine, without those to be searched."""
         ascended = self._ascended
         return ~(ascended.served if self._options.exact else ascended.met)
 
     def marginals(self) -> FloatArray:
-        """Return one number in [0, 1] a variable."""
+        """Return a number in [0, 1] for each variable."""
         return networks_of(self.part).means(self._ascended.found.marginals)
 
     def additionals(self) -> FloatArray:
@@ -80,11 +72,11 @@ class SolvedNetworks(SolvedGraph):
     def multiply(
         self, d: FloatArray, d_v: FloatArray, chosen: BoolArray | None, threads: int
     ) -> tuple[FloatArray, FloatArray]:
-        """Return zeros: solutions are constant until they jump."""
+        """Return zeros: the solution is piecewise constant."""
         return np.zeros(len(d)), np.zeros(self.part.n_additionals)
 
     def structures(self, b: int, rows: IntArray) -> Vertices:
-        """Return rows' structures, of the loop's active sets."""
+        """Return the structures of rows, from the active sets of core's engine."""
         return self._closer.structures(b, rows)
 
     def forbidden(self) -> tuple[BoolArray, BoolArray]:
@@ -92,20 +84,20 @@ class SolvedNetworks(SolvedGraph):
         return np.isneginf(self._ascended.eta), np.isneginf(self._ascended.eta_v)
 
     def gap(self) -> FloatArray:
-        """Return how far the maximum can lie above the answer's score."""
+        """Return an upper bound on the distance of the maximum from the score of the answer."""
         return self.assignment_bound() - self._ascended.found.score
 
     def assignment_bound(self) -> FloatArray:
-        """Return the messages' bound."""
+        """Return the bound of the messages."""
         return self._ascended.found.bound + self._ascended.rounding
 
     def end(self) -> WarmStart:
-        """Return where the loop would set out from."""
+        """Return the warm start for core's engine."""
         return self._ascended.start(self._options)
 
     @functools.cached_property
     def _closer(self) -> SolvedGraph:
-        """The networks as core's engine solves them, from where messages ended."""
+        """The solution of core's engine, started from the messages."""
         ascended = self._ascended
         given = self.part, ascended.eta, ascended.eta_v, ~ascended.served
         return CompiledEngine().solve(*given, self._options, self.end())

@@ -1,8 +1,8 @@
-"""The best bound of networks by messages, and what meets it.
+"""Message passing to convergence: bounds of networks, and answers that attain them.
 
-Messages end where an answer scores as much as they bound. An answer is a rounding; or, where all
-tables are over two binary nodes, marginals that share each node's best states evenly: the
-relaxation of such networks has whole and half solutions (Nemhauser & Trotter 1975).
+Messages stop when an answer attains their bound. An answer is a rounding or, if all tables are over
+two binary nodes, uniform marginals over the best states of each node: the relaxation of such
+networks has half-integral solutions (Nemhauser & Trotter 1975).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, by_address
 from lpsmap_decode.networks.messages import Potentials, Shares, pass_messages
-from lpsmap_decode.networks.network import Network
+from lpsmap_decode.networks.network import TableNetwork
 from lpsmap_decode.networks.rounding import (
     assignment_score,
     round_beliefs,
@@ -22,35 +22,35 @@ from lpsmap_decode.networks.rounding import (
     shares_score,
 )
 
-__all__ = ["Ascent", "ascend", "new_ascent"]
+__all__ = ["AscentResult", "ascend", "empty_result"]
 
 FEWEST, SELDOM = 4, 4
-"""Pairs of passes between two looks at answers, but at the beginning; and as many times as many
-have been made before that are more."""
+"""Answers are evaluated every `FEWEST` pairs of passes, or every ``t // SELDOM`` pairs after pass t
+if that is more; at first more often."""
 
 TIES = (1e-7, 1e-5, 1e-3)
-"""Differences of beliefs that may count as none, relative to the best of a node."""
+"""Relative differences below which beliefs of a node may count as tied."""
 
 
-class Ascent(NamedTuple):
-    """What was found of networks."""
+class AscentResult(NamedTuple):
+    """Answers and bounds of networks."""
 
     marginals: FloatArray
     """For each state of all nodes, its share in the best answer."""
     score: FloatArray
-    """For each component, what that scores."""
+    """For each component, the score of that answer."""
     bound: FloatArray
     passes: IntArray
-    """For each component, the pairs of passes that were made."""
+    """For each component, the number of pairs of passes."""
 
 
-class _Memory(NamedTuple):
-    """What is written before it is read."""
+class _Workspace(NamedTuple):
+    """Arrays that are written before they are read."""
 
     state: IntArray
     """A number for each node of the widest table."""
     scores: FloatArray
-    """Two numbers for each state of the node that has most."""
+    """Two numbers for each state of the node with the most states."""
     rounded: IntArray
     """A state of each node."""
     spread: FloatArray
@@ -58,18 +58,18 @@ class _Memory(NamedTuple):
 
 
 class _Limits(NamedTuple):
-    """When passes end, see `ascend`."""
+    """When passes stop; see `ascend`."""
 
     most_passes: int
     tol: float
     still: float
 
 
-def new_ascent(network: Network, n_components: int) -> Ascent:
-    """Return that nothing was found yet."""
+def empty_result(network: TableNetwork, n_components: int) -> AscentResult:
+    """Return an empty result."""
     score, bound = np.full(n_components, -np.inf), np.full(n_components, np.inf)
     passes = np.zeros(n_components, dtype=np.int64)
-    return Ascent(np.zeros(int(network.first_state[-1])), score, bound, passes)
+    return AscentResult(np.zeros(int(network.first_state[-1])), score, bound, passes)
 
 
 @leaf
@@ -77,10 +77,10 @@ def _take_rounded(
     c: int,
     begin: int,
     end: int,
-    network: Network,
+    network: TableNetwork,
     given: Potentials,
     rounded: IntArray,
-    found: Ascent,
+    found: AscentResult,
 ) -> None:
     """Keep an assignment of a component if it is the best answer so far."""
     score = assignment_score(begin, end, network, given, rounded)
@@ -96,13 +96,13 @@ def _take_tied(
     c: int,
     begin: int,
     end: int,
-    network: Network,
+    network: TableNetwork,
     given: Potentials,
     shares: Shares,
     spread: FloatArray,
-    found: Ascent,
+    found: AscentResult,
 ) -> None:
-    """Keep even shares of tied states if they are the best answer so far."""
+    """Keep uniform marginals of tied states if they are the best answer so far."""
     for tied in TIES:
         if share_ties(begin, end, network, given, shares, tied, spread):
             score = shares_score(begin, end, network, given, spread)
@@ -117,40 +117,41 @@ def ascend(
     chosen: BoolArray,
     first_node: IntArray,
     of_pairs: BoolArray,
-    network: Network,
+    network: TableNetwork,
     given: Potentials,
     shares: Shares,
     most_passes: int,
     tol: float,
     still: float,
-    found: Ascent,
+    found: AscentResult,
 ) -> None:
-    """Pass messages in some components until an answer meets the bound, or it stands still.
+    """Pass messages in components until an answer attains the bound, or it stalls.
 
     Parameters
     ----------
     chosen
-        Which components; a component's nodes begin at ``first_node``.
+        Which components to solve; the nodes of a component begin at ``first_node``.
     of_pairs
         For each component, whether all its tables are over two binary nodes.
     most_passes
-        As many pairs of passes at most.
+        Maximum number of pairs of passes.
     tol, still
-        How near is met, and how little is still, relative to the bound.
+        Relative gap that counts as attained, and relative change of the bound that counts as
+        stalled.
     """
     width, n_states = 1, 1
     for f in range(len(network.scope_offsets) - 1):
         width = max(width, network.scope_offsets[f + 1] - network.scope_offsets[f])
     for k in network.n_states:
         n_states = max(n_states, k)
-    memory = _Memory(
+    work = _Workspace(
         np.zeros(width, dtype=np.int64),
         np.empty(2 * n_states),
         np.zeros(len(network.n_states), dtype=np.int64),
         np.empty(len(found.marginals)),
     )
     limits = _Limits(most_passes, tol, still)
-    _ascend(chosen, first_node, of_pairs, network, given, shares, limits, memory, found)
+    _ascend(chosen, first_node, of_pairs, network, given, shares, limits, work, found)
 
 
 @leaf
@@ -158,16 +159,16 @@ def _ascend(
     chosen: BoolArray,
     first_node: IntArray,
     of_pairs: BoolArray,
-    network: Network,
+    network: TableNetwork,
     given: Potentials,
     shares: Shares,
     limits: _Limits,
-    memory: _Memory,
-    found: Ascent,
+    work: _Workspace,
+    found: AscentResult,
 ) -> None:
-    """Pass messages, as `ascend` does, in memory that the caller holds."""
+    """Pass messages, as `ascend` does, in a given workspace."""
     network, given, shares = by_address(network), by_address(given), by_address(shares)
-    state, scores, rounded, spread = memory
+    state, scores, rounded, spread = work
     most_passes, tol, still = limits
     for c in range(len(chosen)):
         if not chosen[c]:

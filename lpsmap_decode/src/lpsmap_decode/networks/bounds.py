@@ -1,4 +1,4 @@
-"""The bound of a network while some states are closed: messages and triplets in turn."""
+"""The bound of a network with some closed states: messages and triplets in turn."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray, by_address
 from lpsmap_decode.networks.cycles import Triplets, pass_triplets
 from lpsmap_decode.networks.messages import Potentials, Shares, pass_messages
-from lpsmap_decode.networks.network import Network
+from lpsmap_decode.networks.network import TableNetwork
 from lpsmap_decode.networks.rounding import round_beliefs
 
 __all__ = ["tighten"]
 
 PERIOD = 4
-"""Rounds between two looks at whether it pays."""
+"""Rounds between two checks of progress."""
 
 
-class _Memory(NamedTuple):
-    """What is written before it is read."""
+class _Workspace(NamedTuple):
+    """Arrays that are written before they are read."""
 
     state: IntArray
     """A number for each node of the widest table."""
     scores: FloatArray
-    """Two numbers for each state of the node that has most."""
+    """Two numbers for each state of the node with the most states."""
     of_pairs: FloatArray
     """Three tables over two such nodes."""
 
 
 class _Limits(NamedTuple):
-    """When rounds end, see `tighten`."""
+    """When rounds stop; see `tighten`."""
 
     score: float
     least: float
@@ -41,7 +41,7 @@ class _Limits(NamedTuple):
 
 @kernel
 def tighten(
-    network: Network,
+    network: TableNetwork,
     triplets: Triplets,
     given: Potentials,
     shares: Shares,
@@ -52,55 +52,55 @@ def tighten(
     patience: float,
     chosen: IntArray,
 ) -> float:
-    """Return a bound, as low as `most_rounds` of messages make it while they pay.
+    """Return the bound after up to `most_rounds` of messages, as long as they make progress.
 
     Parameters
     ----------
     network, triplets
-        A network with the pairs of its triplets, of which there may be none.
+        A network with the pairs of its triplets; there may be no triplets.
     given
-        Scores, those of the tables without what triplets have of them; and the open states. States
-        that cannot be part of an assignment that scores more than `score` are closed.
+        Scores, those of tables without the shares of triplets, and the open states. States that
+        cannot be part of an assignment that scores more than `score` are closed.
     shares, own
-        Where messages and triplets are at.
+        The state of messages and triplets.
     least
-        Bounds below this need not be any lower.
+        Rounds stop when the bound is below this.
     patience
-        Rounds go on while so many periods like the last would get there.
+        Rounds continue while this many periods like the last would reach `least`.
     chosen
-        The result: the states of a rounding.
+        Output: the states of a rounding.
     """
     width, n_states = 1, 1
     for f in range(len(network.scope_offsets) - 1):
         width = max(width, network.scope_offsets[f + 1] - network.scope_offsets[f])
     for k in network.n_states:
         n_states = max(n_states, k)
-    memory = _Memory(
+    work = _Workspace(
         np.zeros(width, dtype=np.int64), np.empty(2 * n_states), np.empty(3 * n_states * n_states)
     )
     limits = _Limits(score, least, most_rounds, patience)
-    return _tighten(network, triplets, given, shares, own, limits, memory, chosen)
+    return _tighten(network, triplets, given, shares, own, limits, work, chosen)
 
 
 @leaf
 def _tighten(
-    network: Network,
+    network: TableNetwork,
     triplets: Triplets,
     given: Potentials,
     shares: Shares,
     own: FloatArray,
     limits: _Limits,
-    memory: _Memory,
+    work: _Workspace,
     chosen: IntArray,
 ) -> float:
-    """Return a bound, as `tighten` does, in memory that the caller holds."""
+    """Return a bound, as `tighten` does, in a given workspace."""
     network, given, shares = by_address(network), by_address(given), by_address(shares)
     score, least, most_rounds, patience = limits
-    state, n = memory.state, len(network.n_states)
+    state, n = work.state, len(network.n_states)
     bound, last = np.inf, np.inf
     for t in range(most_rounds):
         if len(triplets.nodes) > 0:
-            pass_triplets(t % 2 == 0, network, triplets, given, shares, own, memory.of_pairs)
+            pass_triplets(t % 2 == 0, network, triplets, given, shares, own, work.of_pairs)
         afresh = t == 0 or len(triplets.nodes) > 0
         for forward in (True, False):
             spare = max(bound - score, 0.0)
@@ -117,5 +117,5 @@ def _tighten(
             if (last - bound) * patience < bound - aim:
                 break
             last = bound
-    round_beliefs(0, n, network, given, shares, chosen, memory.scores, state)
+    round_beliefs(0, n, network, given, shares, chosen, work.scores, state)
     return bound

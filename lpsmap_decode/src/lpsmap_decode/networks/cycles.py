@@ -1,10 +1,10 @@
 """Short cycles of a network of pairs, as triplets that tighten its bound.
 
-The local polytope does not see that three or four nodes in a circle contradict each other. A
-triplet is a table of zeros over three nodes, which shares the scores of its pairs: the marginals of
-the three pairs then belong to one distribution (Sontag et al. 2008). A circle of four is two
-triplets and their diagonal, a pair of zeros; both diagonals are taken. For binary nodes these are
-the cycle inequalities of the cut polytope (Barahona & Mahjoub 1986) for circles so short.
+The local polytope does not exclude frustrated cycles of three or four nodes. A triplet is a table
+of zeros over three nodes, which takes over scores of its pairs: the marginals of the three pairs
+then belong to one distribution (Sontag et al. 2008). A cycle of four is covered by two triplets and
+a diagonal, a pair with zero scores; both diagonals are used. For binary nodes these are the cycle
+inequalities of the cut polytope (Barahona & Mahjoub 1986) for short cycles.
 """
 
 from __future__ import annotations
@@ -16,42 +16,43 @@ import numpy as np
 from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray, offsets_of
 from lpsmap_decode.networks.messages import Potentials, Shares
-from lpsmap_decode.networks.network import Network, joined
+from lpsmap_decode.networks.network import TableNetwork, build_network
 
 __all__ = ["Triplets", "no_triplets", "pass_triplets", "subtract_shares"]
 __all__ += ["triplets_of"]
 
 MOST_ENTRIES = 400_000
-"""Entries of all triplets: a pass over them takes about a millisecond."""
+"""Maximum number of entries of all triplets: a pass over them takes about a millisecond."""
 
 MOST_FOUND = 100_000
-"""Circles that are looked for."""
+"""Maximum number of cycles that are collected."""
 
 MOST_PATHS = 20_000_000
-"""Paths of two pairs, along which they are looked for: it takes a quarter of a second."""
+"""Maximum number of paths of two pairs that are searched for cycles: it takes a quarter of a
+second."""
 
 
 class Triplets(NamedTuple):
-    """Triplets of nodes, and the pairs that they are made of."""
+    """Triplets of nodes, and their pairs."""
 
     nodes: IntArray
     """(T, 3) in increasing order."""
     tables: IntArray
-    """(T, 3) the tables of the first and second, second and third, first and third of them."""
+    """(T, 3) the tables of the first and second, second and third, and first and third node."""
     offsets: IntArray
-    """(3 T + 1,) where the numbers of a triplet and a pair begin in arrays of messages."""
+    """(3 T + 1,) where the values of each pair of a triplet begin in arrays of messages."""
 
 
 def no_triplets() -> Triplets:
-    """Return no triplets at all."""
+    """Return an empty collection of triplets."""
     none = np.empty((0, 3), dtype=np.int64)
     return Triplets(none, none, np.zeros(1, dtype=np.int64))
 
 
-def triplets_of(network: Network) -> tuple[Network, Triplets] | None:
-    """Return triplets for a network's circles of three and four, and it with their diagonals.
+def triplets_of(network: TableNetwork) -> tuple[TableNetwork, Triplets] | None:
+    """Return the triplets of all cycles of three and four, and the network with their diagonals.
 
-    None if there are none, too many, or tables over more than two nodes.
+    Return None if there are no cycles, too many cycles, or tables over more than two nodes.
     """
     if not len(network.table) or (np.diff(network.scope_offsets) != 2).any():
         return None
@@ -78,7 +79,7 @@ def triplets_of(network: Network) -> tuple[Network, Triplets] | None:
     fresh = first >= len(ends)
     number = np.where(fresh, len(ends) - 1 + np.cumsum(fresh), first)
     scope = np.concatenate([network.scope, different[fresh].reshape(-1)])
-    wider = joined(network.n_states, np.arange(0, len(scope) + 1, 2), scope)
+    wider = build_network(network.n_states, np.arange(0, len(scope) + 1, 2), scope)
     tables = number[which.reshape(-1)[len(ends) :]].reshape(-1, 3)
     offsets = offsets_of(network.n_states[pairs].prod(axis=2).reshape(-1))
     return wider, Triplets(nodes, tables, offsets)
@@ -86,20 +87,20 @@ def triplets_of(network: Network) -> tuple[Network, Triplets] | None:
 
 @kernel
 def _find_triplets(begin: IntArray, neighbours: IntArray, found: IntArray) -> int:
-    """Write the triplets of all circles of three, and of four without chords; return how many.
+    """Write the triplets of all cycles of three, and of four without chords; return their number.
 
-    It takes as many steps as there are paths of two pairs, and circles: `found` is full if there
-    was no time for them.
+    The number of steps is that of paths of two pairs, and of cycles. The number is ``len(found)``
+    if the time was up or `found` is full.
 
     Parameters
     ----------
     begin, neighbours
         Node i has the neighbours ``neighbours[begin[i]:begin[i + 1]]``, in increasing order.
     found
-        The result.
+        The output.
     """
     n, count, most = len(begin) - 1, 0, len(found) - 4
-    middle, following = np.empty((2, len(neighbours)), dtype=np.int64)  # of the paths from i
+    middle, following = np.empty((2, len(neighbours)), dtype=np.int64)  # nodes of the paths from i
     latest, ends, common = np.full(n, -1), np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     near = np.full(n, -1)
     for i in range(n):
@@ -130,7 +131,7 @@ def _find_triplets(begin: IntArray, neighbours: IntArray, found: IntArray) -> in
                     if count >= most:
                         return len(found)
                     if not _are_neighbours(begin, neighbours, common[a], common[b]):
-                        # the diagonal i, j here; the other one when these two are looked at
+                        # the diagonal i, j here; the other one from its own ends
                         found[count] = i, j, common[a]
                         found[count + 1] = i, j, common[b]
                         count += 2
@@ -152,8 +153,8 @@ def _are_neighbours(begin: IntArray, neighbours: IntArray, i: int, j: int) -> bo
 
 
 @leaf
-def _place(network: Network, table: int, node: int) -> int:
-    """Return which of a pair's two places is a node's."""
+def _place(network: TableNetwork, table: int, node: int) -> int:
+    """Return the place of a node in a pair."""
     lo = int(network.scope_offsets[table])
     return lo if network.scope[lo] == node else lo + 1
 
@@ -164,19 +165,19 @@ def _move_pair(
     table: int,
     low: int,
     high: int,
-    network: Network,
+    network: TableNetwork,
     given: Potentials,
     shares: Shares,
     own: FloatArray,
     scores: FloatArray,
 ) -> None:
-    """Take a pair's scores with its messages and a triplet's share to `scores`, or give them back.
+    """Move scores of a pair to a triplet, or back.
 
     Parameters
     ----------
     taking
-        Whether to take. Else `scores` holds what the pair is to have, and the triplet keeps what is
-        left of what `own` has then: all that was taken.
+        If true, add the pair's scores and messages to the triplet's share, and clear `scores`.
+        Otherwise return a third of `scores` to the pair, and keep the rest as the triplet's share.
     own
         The triplet's share.
     """
@@ -205,11 +206,11 @@ def _move_pair(
 
 @leaf
 def subtract_shares(
-    network: Network, triplets: Triplets, own: FloatArray, left: FloatArray
+    network: TableNetwork, triplets: Triplets, own: FloatArray, left: FloatArray
 ) -> None:
-    """Subtract the triplets' shares from the scores of a network's tables.
+    """Subtract the shares of triplets from the scores of tables.
 
-    Done anew now and then, so that no rounding adds up in many passes.
+    Recomputing this now and then keeps rounding errors from accumulating.
     """
     for t in range(len(triplets.nodes)):
         for q in range(3):
@@ -227,27 +228,27 @@ def subtract_shares(
 @leaf
 def pass_triplets(
     forward: bool,
-    network: Network,
+    network: TableNetwork,
     triplets: Triplets,
     given: Potentials,
     shares: Shares,
     own: FloatArray,
     memory: FloatArray,
 ) -> None:
-    """Let every triplet take its pairs' scores, and give each a third of its max-marginals back.
+    """For every triplet, take the scores of its pairs; return a third of its max-marginals to each.
 
     Parameters
     ----------
     forward
-        Whether in their order, or in the opposite one.
+        Whether to visit triplets in order, or in reverse.
     network
-        With all pairs of the triplets.
+        The network with all pairs of the triplets.
     given
-        Scores of the pairs as they are left, which change.
+        Remaining scores of the pairs; they are updated.
     own
-        The triplets' shares.
+        The shares of the triplets.
     memory
-        As many numbers as a triplet has in `own`, at most.
+        Workspace for the largest share of a triplet in `own`.
     """
     n, closed, first_state = len(triplets.nodes), given.closed, network.first_state
     for s in range(n):

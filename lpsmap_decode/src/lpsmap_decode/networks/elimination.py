@@ -1,10 +1,10 @@
-"""The best assignment of a network by elimination of its nodes, one after the other.
+"""The best assignment of a network by variable elimination.
 
-All tables over a node are joined, and the best of its states found for every choice of the others':
-a table over these, which takes their place. Going back, every node takes the state that was best
-(nonserial dynamic programming, Bertele & Brioschi 1972; bucket elimination, Dechter 1999). It takes
-as many steps as the joined tables have entries, which the order decides: that of least fill, or
-from one end of the graph to the other (Cuthill & McKee 1969), whichever is cheaper.
+The tables over a node are joined, and maximised over its states for every choice of the others'
+states; the result is a table that replaces them. Backtracking, every node takes its best state
+(nonserial dynamic programming, Bertele & Brioschi 1972; bucket elimination, Dechter 1999). The
+number of steps is the number of entries of the joined tables, which depends on the order: minimum
+fill, or from one end of the graph to the other (Cuthill & McKee 1969), whichever is cheaper.
 """
 
 from __future__ import annotations
@@ -16,46 +16,53 @@ import numpy.typing as npt
 
 from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import BoolArray, FloatArray, IntArray
-from lpsmap_decode.networks.network import Network
+from lpsmap_decode.networks.network import TableNetwork
 
-__all__ = ["MOST_NODES", "MOST_STATES", "Order", "eliminate", "elimination_order", "least_fill"]
+__all__ = [
+    "MOST_NODES",
+    "MOST_STATES",
+    "EliminationOrder",
+    "eliminate",
+    "elimination_order",
+    "minimum_fill",
+]
 
 Bytes = npt.NDArray[np.uint8]
 
 MOST_NODES = 5_000
-"""Nodes of networks that are looked at as a square table of who is next to whom."""
+"""Maximum number of nodes, since adjacency is a square matrix."""
 
 MOST_STATES = 256
-"""Of a node that can be eliminated."""
+"""Maximum number of states of a node that can be eliminated."""
 
 INNER = 256
-"""Entries of a joined table that are worked on at a time."""
+"""Entries of a joined table that are computed at a time."""
 
 
-class Order(NamedTuple):
-    """In which order nodes are eliminated."""
+class EliminationOrder(NamedTuple):
+    """An elimination order."""
 
     nodes: IntArray
     cost: float
-    """Entries of all joined tables; infinite above the limit."""
+    """Total entries of all joined tables; infinite above the limit."""
 
 
-def elimination_order(network: Network, limit: float) -> Order:
-    """Return the cheaper of two orders, of infinite cost if both are above the limit.
+def elimination_order(network: TableNetwork, limit: float) -> EliminationOrder:
+    """Return the cheaper of two orders; its cost is infinite if both exceed the limit.
 
-    Or if there are more than `MOST_NODES`, or no time to find one.
+    The cost is also infinite for more than `MOST_NODES` nodes, or if the time was up.
     """
     if len(network.n_states) > MOST_NODES:
-        return Order(np.arange(len(network.n_states)), np.inf)
+        return EliminationOrder(np.arange(len(network.n_states)), np.inf)
     neighbours = _neighbours(network)
-    by_fill, cost = least_fill(network.n_states, neighbours.copy(), limit)
-    across = _across(neighbours)
+    by_fill, cost = minimum_fill(network.n_states, neighbours.copy(), limit)
+    across = _peripheral_order(neighbours)
     other = _cost(network.n_states, neighbours, across, min(cost, limit))
-    return Order(across, other) if other < cost else Order(by_fill, cost)
+    return EliminationOrder(across, other) if other < cost else EliminationOrder(by_fill, cost)
 
 
-def _neighbours(network: Network) -> BoolArray:
-    """Return which nodes are in a table together."""
+def _neighbours(network: TableNetwork) -> BoolArray:
+    """Return the adjacency matrix: which nodes share a table."""
     n = len(network.n_states)
     found = np.zeros((n, n), dtype=bool)
     sizes = np.diff(network.scope_offsets)
@@ -67,7 +74,7 @@ def _neighbours(network: Network) -> BoolArray:
 
 @kernel
 def _live_neighbours(node: int, neighbours: BoolArray, gone: BoolArray, found: IntArray) -> int:
-    """Write the neighbours of a node that are still there; return their number."""
+    """Write the neighbours of a node that are not yet eliminated; return their number."""
     n = 0
     for j in range(len(gone)):
         if neighbours[node, j] and not gone[j]:
@@ -77,10 +84,10 @@ def _live_neighbours(node: int, neighbours: BoolArray, gone: BoolArray, found: I
 
 
 @kernel
-def least_fill(n_states: IntArray, neighbours: BoolArray, limit: float) -> tuple[IntArray, float]:
-    """Return the order that each time joins the fewest nodes which were not, and its cost.
+def minimum_fill(n_states: IntArray, neighbours: BoolArray, limit: float) -> tuple[IntArray, float]:
+    """Return the minimum-fill order and its cost.
 
-    That is infinite above the limit, or where it was interrupted. Overwrites `neighbours`.
+    The cost is infinite above the limit, or if interrupted. Overwrites `neighbours`.
     """
     n = len(n_states)
     gone, stale = np.zeros(n, dtype=np.bool_), np.ones(n, dtype=np.bool_)
@@ -121,12 +128,12 @@ def least_fill(n_states: IntArray, neighbours: BoolArray, limit: float) -> tuple
 
 
 @kernel
-def _across(neighbours: BoolArray) -> IntArray:
-    """Return the nodes by their distance from one that is far out, neighbours of few first."""
+def _peripheral_order(neighbours: BoolArray) -> IntArray:
+    """Return the nodes by their distance from a peripheral node, those of low degree first."""
     n = len(neighbours)
     order, degree = np.empty(n, dtype=np.int64), neighbours.sum(axis=1)
     start = 0
-    for _ in range(3):  # from anywhere, from the far end, and from the end opposite
+    for _ in range(3):  # from any node, from the farthest node, and from the opposite end
         seen, n_seen, head = np.zeros(n, dtype=np.bool_), 0, 0
         for root in range(-1, n):
             root = start if root < 0 else root
@@ -152,7 +159,7 @@ def _across(neighbours: BoolArray) -> IntArray:
 
 @kernel
 def _cost(n_states: IntArray, neighbours: BoolArray, order: IntArray, limit: float) -> float:
-    """Return what an order costs; infinite above the limit, or where it was interrupted.
+    """Return the cost of an order; infinite above the limit, or if interrupted.
 
     Overwrites `neighbours`.
     """
@@ -174,7 +181,7 @@ def _cost(n_states: IntArray, neighbours: BoolArray, order: IntArray, limit: flo
 
 @leaf
 def _bits(n_states: int) -> int:
-    """Return in how many bits a state is kept, a divisor of 8."""
+    """Return the number of bits of a stored state, a divisor of 8."""
     if n_states > 256:
         return 0
     return 1 if n_states <= 2 else 2 if n_states <= 4 else 4 if n_states <= 16 else 8
@@ -184,7 +191,7 @@ def _bits(n_states: int) -> int:
 def _strides(
     node: int, scope: IntArray, n_states: IntArray, others: IntArray, strides: IntArray
 ) -> None:
-    """Write by how much an entry moves with each of the others' states, and with the node's."""
+    """Write the strides of a table with respect to the others' states and the node's."""
     stride = 1
     strides[:] = 0
     for p in range(len(scope) - 1, -1, -1):
@@ -206,20 +213,20 @@ def _join(
     best: FloatArray,
     choice: Bytes,
 ) -> None:
-    """Write the best over a node's states for every choice of the others', and which it was.
+    """Maximise over a node's states for every choice of the others', and write the argmax.
 
     Parameters
     ----------
     own
-        Scores of the node's states.
+        Scores of the states of the node.
     tables
-        All tables over it.
+        All tables over the node.
     strides
-        (tables, others + 1) see `_strides`.
+        (tables, others + 1); see `_strides`.
     sizes
-        Numbers of the others' states.
+        Numbers of states of the others.
     best, choice
-        The result, an entry for each choice of the others', of which the last is the fastest.
+        Outputs with an entry for each choice of the others' states, the last one's fastest.
     """
     n, k, m = len(tables), len(own), len(sizes)
     cut, inner = m, 1
@@ -276,18 +283,18 @@ def eliminate(
     order: IntArray,
     chosen: IntArray,
 ) -> float:
-    """Write the best assignment's states, and return its score; NaN if it was interrupted.
+    """Write the states of the best assignment, and return its score; NaN if interrupted.
 
     Parameters
     ----------
     n_states, first_state, scope_offsets, scope, table_offsets
-        As in `Network`; of nodes of up to `MOST_STATES` states.
+        As in `TableNetwork`; nodes have at most `MOST_STATES` states.
     states, entries
-        Scores of its states and of its tables' entries, finite or ``-inf``.
+        Scores of states and of table entries, finite or ``-inf``.
     order
-        Of its nodes.
+        The elimination order of the nodes.
     chosen
-        The result, one state a node.
+        Output: one state for each node.
     """
     n = len(order)
     position, n_tables = np.empty(n, dtype=np.int64), len(scope_offsets) - 1
@@ -311,7 +318,8 @@ def eliminate(
                     met[j], others[m] = t, j
                     m += 1
             f = following[f]
-        others = others[:m][np.argsort(-position[others[:m]])]  # the next to go is the fastest
+        # the next node to eliminate varies fastest
+        others = others[:m][np.argsort(-position[others[:m]])]
         sizes = n_states[others]
         size = np.prod(sizes)
         strides = np.empty((len(mine), m + 1), dtype=np.int64)
@@ -322,7 +330,7 @@ def eliminate(
         own = states[first_state[node] : first_state[node + 1]]
         _join(own, [tables[a] for a in mine], strides, sizes, best, choice)
         for a in mine:
-            tables[a] = tables[a][:0].copy()  # frees the memory of what was joined
+            tables[a] = tables[a][:0].copy()  # frees the memory of joined tables
         if interrupted():
             return np.nan
         scopes.append(others)
@@ -333,19 +341,19 @@ def eliminate(
         else:
             soonest = others[m - 1]
             following[n_tables + t], head[soonest] = head[soonest], n_tables + t
-    _go_back(order, n_states, scopes[n_tables:], choices, chosen)
+    _backtrack(order, n_states, scopes[n_tables:], choices, chosen)
     return total
 
 
 @kernel
-def _go_back(
+def _backtrack(
     order: IntArray,
     n_states: IntArray,
     scopes: list[IntArray],
     choices: list[Bytes],
     chosen: IntArray,
 ) -> None:
-    """Write every node's best state, the last one's first."""
+    """Backtrack: write the best state of every node, in reverse order."""
     for t in range(len(order) - 1, -1, -1):
         entry = 0
         for j in scopes[t]:

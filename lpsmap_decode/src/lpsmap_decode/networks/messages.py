@@ -1,13 +1,14 @@
 """Bounds of networks by messages: block coordinate ascent on the dual of LP-MAP.
 
-Every table holds a message of each of its nodes, a share of the node's scores. A node asks its
-tables for their max-marginals, which with what it kept are its *beliefs*, and gives shares of these
-back: forward to the tables that it is not the last node of, then backward. That is sequential
-tree-reweighted message passing (Kolmogorov 2006), for tables over more than two nodes too
-(Kolmogorov 2015). The bound never rises. Where it stops it is the LP's for pairs of binary nodes,
-and often elsewhere; where all beliefs agree on one assignment, that is the best.
+Every table holds a message from each of its nodes, a share of the node's scores. A node collects
+the max-marginals of its tables, which together with its remaining scores are its *beliefs*, and
+distributes shares of these: in a forward pass to the tables of which it is not the last node, then
+in a backward pass. This is sequential tree-reweighted message passing (Kolmogorov 2006),
+generalised to tables over more than two nodes (Kolmogorov 2015). The bound never increases. At a
+fixed point it equals the LP bound for pairs of binary nodes, and often otherwise; if all beliefs
+agree on one assignment, it is optimal.
 
-Scores of ``-inf`` come as finite ones that outweigh all else, see `finite_scores`.
+Scores of ``-inf`` are replaced by finite scores that outweigh all others; see `finite_scores`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray, IntArray
-from lpsmap_decode.networks.network import Network
+from lpsmap_decode.networks.network import TableNetwork
 
 __all__ = ["Potentials", "Shares", "count_up", "finite_scores", "new_shares", "pass_messages"]
 __all__ += ["write_max_marginals"]
@@ -33,35 +34,35 @@ class Potentials(NamedTuple):
     states: FloatArray
     entries: FloatArray
     closed: FloatArray
-    """For each state 0, or ``-inf`` if it is out of the question."""
+    """For each state 0, or ``-inf`` if it is closed."""
 
 
 class Shares(NamedTuple):
-    """What messages are at: any of them splits the same scores."""
+    """The state of message passing, a reparametrisation of the scores."""
 
     messages: FloatArray
-    """For each place and state, what the node gave to the table."""
+    """For each place and state, the message from the node to the table."""
     marginals: FloatArray
-    """Likewise, the table's max-marginals without that message."""
+    """For each place and state, the max-marginal of the table without that message."""
     beliefs: FloatArray
-    """For each state, when its node last asked."""
+    """For each state, the belief when its node was last visited."""
 
 
-def new_shares(network: Network) -> Shares:
-    """Return shares of nothing."""
+def new_shares(network: TableNetwork) -> Shares:
+    """Return zero messages."""
     messages, marginals = np.zeros((2, int(network.message_offsets[-1])))
     return Shares(messages, marginals, np.zeros(int(network.first_state[-1])))
 
 
 def finite_scores(states: FloatArray, entries: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-    """Return scores of states and entries without ``-inf``, and minus what stands for it."""
+    """Return finite scores of states and entries, and minus the score that replaces ``-inf``."""
     states, entries = states.copy(), entries.copy()
     return states, entries, _make_finite(states, entries)
 
 
 @leaf
 def _make_finite(states: FloatArray, entries: FloatArray) -> float:
-    """Replace ``-inf`` by a score that outweighs all others; return minus that."""
+    """Replace ``-inf`` by a score that outweighs all others; return minus that score."""
     total = 0.0
     for x in states:
         total += abs(x) if x > -np.inf else 0.0
@@ -77,11 +78,11 @@ def _make_finite(states: FloatArray, entries: FloatArray) -> float:
 
 @leaf
 def write_max_marginals(
-    place: int, network: Network, given: Potentials, shares: Shares, state: IntArray
+    place: int, network: TableNetwork, given: Potentials, shares: Shares, state: IntArray
 ) -> None:
-    """Write a table's max-marginals of one of its nodes, without that node's message.
+    """Write the max-marginals of a table for one of its nodes, without that node's message.
 
-    `state` is memory for a number a node of the table.
+    `state` is workspace for one number per node of the table.
     """
     n_states, scope, at, own = network.n_states, network.scope, network.message_offsets, place
     messages, closed, first_state = shares.messages, given.closed, network.first_state
@@ -130,11 +131,11 @@ def _write_of_binaries(
     entry: np.uint64,
     begin: np.uint64,
     other: int,
-    network: Network,
+    network: TableNetwork,
     given: Potentials,
     shares: Shares,
 ) -> None:
-    """Write the max-marginals of one of two binary nodes, the most frequent kind of tables."""
+    """Write the max-marginals for one of two binary nodes, the most frequent kind of table."""
     entries, found = given.entries, shares.marginals
     j, m = np.uint64(network.first_state[network.scope[other]]), network.message_offsets[other]
     off = shares.messages[np.uint64(m)] + given.closed[j]
@@ -150,11 +151,11 @@ def _write_of_three(
     entry: np.uint64,
     begin: np.uint64,
     lo: int,
-    network: Network,
+    network: TableNetwork,
     given: Potentials,
     shares: Shares,
 ) -> None:
-    """Write the max-marginals of one of three binary nodes."""
+    """Write the max-marginals for one of three binary nodes."""
     messages, closed, found = shares.messages, given.closed, shares.marginals
     p, q = lo + (1 if mine == 0 else 0), lo + (1 if mine == TWO else TWO)
     at, to = np.uint64(network.message_offsets[p]), np.uint64(network.message_offsets[q])
@@ -177,8 +178,8 @@ def _write_of_three(
 
 
 @leaf
-def count_up(network: Network, lo: int, hi: int, state: IntArray) -> None:
-    """Go on to the next choice of states of a table's nodes, the last one's the fastest."""
+def count_up(network: TableNetwork, lo: int, hi: int, state: IntArray) -> None:
+    """Advance to the next choice of states of a table's nodes, the last one's fastest."""
     for p in range(hi - 1, lo - 1, -1):
         state[p - lo] += 1
         if state[p - lo] < network.n_states[network.scope[p]]:
@@ -191,25 +192,25 @@ def pass_messages(
     forward: bool,
     begin: int,
     end: int,
-    network: Network,
+    network: TableNetwork,
     given: Potentials,
     shares: Shares,
     afresh: bool,
     spare: float,
     state: IntArray,
 ) -> float:
-    """Let the nodes `begin` to ``end - 1`` ask and give in turn; return the bound afterwards.
+    """Pass messages at the nodes `begin` to ``end - 1`` in turn; return the bound afterwards.
 
     Parameters
     ----------
     forward
-        Whether in their order, or in the opposite one.
+        Whether to visit nodes in order, or in reverse.
     afresh
-        Whether all max-marginals are to be asked for, as after a change of scores. Else those that
-        the last pass left are taken where they cannot have changed.
+        Whether to recompute all max-marginals, as after a change of scores. Otherwise those of the
+        last pass are reused where they cannot have changed.
     spare
-        States whose beliefs are lower than the best by this are closed: no assignment with them
-        reaches what the bound has to stay above. Infinite for none.
+        States whose beliefs are lower than the best by more than this are closed: no assignment
+        with them scores enough. Infinite to close no state.
     """
     bound = 0.0
     messages, marginals, beliefs = shares.messages, shares.marginals, shares.beliefs
@@ -255,16 +256,16 @@ def _visit_binary(
     i: int,
     leading: IntArray,
     ending: IntArray,
-    network: Network,
+    network: TableNetwork,
     given: Potentials,
     shares: Shares,
     afresh: bool,
     spare: float,
     state: IntArray,
 ) -> float:
-    """Let a node of two states ask and give, as `pass_messages` does; return its part of the bound.
+    """Pass messages at a node of two states, as `pass_messages` does; return its part of the bound.
 
-    Written out, that takes two thirds of the time.
+    This special case takes two thirds of the time of the general one.
     """
     at, closed, marginals = np.uint64(network.first_state[i]), given.closed, shares.marginals
     off, on, n_in, n_out = given.states[at], given.states[at + ONE], 0, 0

@@ -1,8 +1,8 @@
-"""Better assignments of a network by moves: one node to another state, and not soon back.
+"""Local search on a network by tabu moves: one node changes its state, and not soon back.
 
-Tabu search (Glover 1989): the best move is made, be it for the worse, but a state that was left is
-not entered again for a while, unless that beats all before. What every state would score, given
-the other nodes, is kept up to date.
+Tabu search (Glover 1989): the best move is made even if it lowers the score, but a state that was
+left is not entered again for a while, unless that gives a new best score. The score of every state,
+given the other nodes, is updated incrementally.
 """
 
 from __future__ import annotations
@@ -12,23 +12,29 @@ import numpy as np
 from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_decode.networks.messages import Potentials
-from lpsmap_decode.networks.network import Network
+from lpsmap_decode.networks.network import TableNetwork
 from lpsmap_decode.networks.rounding import assignment_score
 
 __all__ = ["improve"]
 
 SHORTEST = 5
-"""Moves before a state that was left may be entered again; up to as many more, by chance."""
+"""Minimum number of moves before a state that was left may be entered again; up to as many more at
+random."""
 
 LOOK_PERIOD = 1_000_000
-"""States that are compared between two looks at whether to go on."""
+"""Number of states that are compared between two checks for interrupts."""
 
 
 @leaf
 def _add_table(
-    f: int, sign: float, network: Network, given: Potentials, chosen: IntArray, gains: FloatArray
+    f: int,
+    sign: float,
+    network: TableNetwork,
+    given: Potentials,
+    chosen: IntArray,
+    gains: FloatArray,
 ) -> None:
-    """Add to each state of a table's nodes what its entry scores with the others as they are."""
+    """Add to each state of a table's nodes its entry, given the states of the others."""
     lo, hi = network.scope_offsets[f], network.scope_offsets[f + 1]
     entry, stride = network.table_offsets[f], 1
     for p in range(hi - 1, lo - 1, -1):
@@ -44,10 +50,10 @@ def _add_table(
 
 
 @kernel
-def improve(network: Network, given: Potentials, chosen: IntArray, n_moves: int) -> float:
-    """Make moves from an assignment on; leave the best one met in `chosen`, and return its score.
+def improve(network: TableNetwork, given: Potentials, chosen: IntArray, n_moves: int) -> float:
+    """Make moves from an assignment; write the best one to `chosen`, and return its score.
 
-    Open states alone are entered.
+    Only open states are entered.
     """
     n, now = len(network.n_states), chosen.copy()
     gains, owner = given.states.copy(), np.empty(len(given.states), dtype=np.int64)

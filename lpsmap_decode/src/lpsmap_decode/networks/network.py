@@ -1,7 +1,7 @@
-"""Components whose factors are all tables: networks of variables of several states.
+"""Components whose factors are all tables: networks of multi-state variables.
 
-A *node* is a block of binary variables of which one is on, or at most one: a variable of several
-states. What factors say of single nodes are scores of states; a table is over two nodes or more.
+A *node* is a block of binary variables of which exactly one, or at most one, is on: a multi-state
+variable. Factors over a single node are scores of its states; a table is over two or more nodes.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from lpsmap_core.api import BoolArray, Bucket, FloatArray, IntArray, Part, offse
 from lpsmap_decode.networks.ordering import fewest_first
 from lpsmap_decode.networks.tables import Tables, tables_of
 
-__all__ = ["Network", "Networks", "joined", "networks_of"]
+__all__ = ["TableNetwork", "Networks", "build_network", "networks_of"]
 
 TWO = 2
 
 
-class Network(NamedTuple):
+class TableNetwork(NamedTuple):
     """Nodes and the scopes of tables, as flat arrays for kernels."""
 
     n_states: IntArray
-    """For each node."""
+    """For each node, its number of states."""
     first_state: IntArray
     """(N + 1,) where a node's states begin in arrays of all states."""
     scope_offsets: IntArray
@@ -35,25 +35,25 @@ class Network(NamedTuple):
     table_offsets: IntArray
     """(F + 1,) where a table's entries begin in an array of all entries."""
     message_offsets: IntArray
-    """For each place in `scope`, where its node's states begin in an array of all messages."""
+    """For each place in `scope`, where the states of its node begin in an array of all messages."""
     place_offsets: IntArray
     """(N + 1,) node i has the places ``places[place_offsets[i]:place_offsets[i + 1]]``."""
     places: IntArray
-    """Places in `scope`, by their nodes."""
+    """Places in `scope`, grouped by node."""
     table: IntArray
     """For each place, its table."""
     first: IntArray
-    """For each table, its first node, and its last one."""
+    """For each table, its first node; `last` is its last node."""
     last: IntArray
 
 
-def joined(n_states: IntArray, scope_offsets: IntArray, scope: IntArray) -> Network:
-    """Return the network of some nodes and tables.
+def build_network(n_states: IntArray, scope_offsets: IntArray, scope: IntArray) -> TableNetwork:
+    """Return the network of given nodes and tables.
 
     Parameters
     ----------
     n_states, scope_offsets, scope
-        As in `Network`.
+        As in `TableNetwork`.
     """
     n_tables = len(scope_offsets) - 1
     sizes = np.ones(n_tables, dtype=np.int64)
@@ -62,7 +62,7 @@ def joined(n_states: IntArray, scope_offsets: IntArray, scope: IntArray) -> Netw
         sizes = np.multiply.reduceat(n_states[scope], scope_offsets[:-1])
         first = np.minimum.reduceat(scope, scope_offsets[:-1])
         last = np.maximum.reduceat(scope, scope_offsets[:-1])
-    return Network(
+    return TableNetwork(
         n_states=n_states,
         first_state=offsets_of(n_states),
         scope_offsets=scope_offsets,
@@ -78,19 +78,19 @@ def joined(n_states: IntArray, scope_offsets: IntArray, scope: IntArray) -> Netw
 
 
 class Places(NamedTuple):
-    """Where the scores of states and entries come from."""
+    """The sources of the scores of states and entries."""
 
     variable: IntArray
-    """For each state, the variable of the part whose slot is on in it, -1 for none."""
+    """For each state, the variable of the part whose slot is on in the state, -1 for none."""
     turned: BoolArray
-    """For each variable of the part, whether it is on where that slot is off."""
+    """For each variable of the part, whether that slot is negated."""
     missed_state: IntArray
-    """States in which the slot of a turned variable is off, so that it scores."""
+    """States in which the negated slot of a variable is off, so that the variable scores."""
     missed_variable: IntArray
     fixed: FloatArray
     """For each entry of all tables 0, or ``-inf`` if it is not allowed."""
     additional: IntArray
-    """For each entry the additional of the part that scores it, -1 for none."""
+    """For each entry, the additional of the part that scores it, -1 for none."""
     own_state: IntArray
     """States that tables over single nodes score."""
     own_fixed: FloatArray
@@ -105,7 +105,7 @@ def _write_scores(
     of_states: FloatArray,
     of_entries: FloatArray,
 ) -> None:
-    """Write what `Networks.scores` returns."""
+    """Write the result of `Networks.scores`."""
     for s in range(len(of_states)):
         v = places.variable[s]
         of_states[s] = 0.0 if v < 0 or places.turned[v] else eta[v]
@@ -121,7 +121,7 @@ def _write_scores(
 
 @leaf
 def _write_means(places: Places, of_states: FloatArray, means: FloatArray) -> None:
-    """Write what `Networks.means` returns."""
+    """Write the result of `Networks.means`."""
     for v in range(len(means)):
         means[v] = 1.0 if places.turned[v] else 0.0
     for s in range(len(of_states)):
@@ -134,7 +134,7 @@ def _write_means(places: Places, of_states: FloatArray, means: FloatArray) -> No
 def _add_additionals(
     places: Places, of_states: FloatArray, of_entries: FloatArray, marginals_v: FloatArray
 ) -> None:
-    """Add to the marginals of all the part's additionals those that networks have."""
+    """Add the marginals of additionals that score states and entries of networks."""
     for i in range(len(places.own_state)):
         if places.own_additional[i] >= 0:
             marginals_v[places.own_additional[i]] += of_states[places.own_state[i]]
@@ -145,29 +145,28 @@ def _add_additionals(
 
 @dataclass(frozen=True)
 class Networks:
-    """The components of a part that are networks, and how their numbers lie in the part's."""
+    """The components of a part that are networks, and their mapping to the part."""
 
     covered: BoolArray
     """For each component, whether it is a network."""
-    network: Network
-    """All of them together, in the order of the components."""
+    network: TableNetwork
+    """All networks together, in the order of the components."""
     first_node: IntArray
     """(n_components + 1,) where a component's nodes begin."""
     first_table: IntArray
     places: Places
-    """Where the scores of states and entries come from."""
     own_link: IntArray
-    """The link of the slot that is on in that state, -1 for none."""
+    """For each state in `Places.own_state`, the link of the slot that is on, -1 for none."""
     link: IntArray
-    """For each message, the link of the part that it is the score of, -1 for none."""
+    """For each message, the corresponding link of the part, -1 for none."""
     known: dict[Any, Any] = field(default_factory=dict)
-    """What others have found of the structure once: by their functions, or of one component."""
+    """Cached results that depend only on the structure, by function or component."""
 
     @functools.cached_property
     def of_pairs(self) -> BoolArray:
         """For each component, whether it is a network of tables over two nodes each."""
         larger = np.diff(self.network.scope_offsets) != TWO
-        return self.covered & ~self._have(larger)
+        return self.covered & ~self._contain(larger)
 
     @functools.cached_property
     def of_binaries(self) -> BoolArray:
@@ -178,48 +177,48 @@ class Networks:
 
     @functools.cached_property
     def strict(self) -> BoolArray:
-        """For each component, whether tables have entries that no scores allow."""
+        """For each component, whether tables have structurally forbidden entries."""
         table = (
             np.searchsorted(self.network.table_offsets, np.flatnonzero(self.places.fixed), "right")
             - 1
         )
         found = np.zeros(len(self.network.table_offsets) - 1, dtype=bool)
         found[table] = True
-        return self._have(found)
+        return self._contain(found)
 
-    def _have(self, tables: BoolArray) -> BoolArray:
-        """Return which components have one of some tables."""
+    def _contain(self, tables: BoolArray) -> BoolArray:
+        """Return which components contain a flagged table."""
         counts = np.append(0, np.cumsum(tables))[self.first_table]
         return np.diff(counts) > 0
 
-    def of(self, component: int) -> tuple[Network, slice, slice]:
-        """Return one component's network, and where its states and its entries are."""
+    def of(self, component: int) -> tuple[TableNetwork, slice, slice]:
+        """Return the network of a component, and the slices of its states and entries."""
         whole = self.network
         nodes = slice(*self.first_node[component : component + 2].tolist())
         tables = slice(*self.first_table[component : component + 2].tolist())
         ends = slice(tables.start, tables.stop + 1)
         offsets = whole.scope_offsets[ends]
         scope = whole.scope[offsets[0] : offsets[-1]] - nodes.start
-        network = joined(whole.n_states[nodes], offsets - offsets[0], scope)
+        network = build_network(whole.n_states[nodes], offsets - offsets[0], scope)
         states = slice(*whole.first_state[[nodes.start, nodes.stop]].tolist())
         return network, states, slice(*whole.table_offsets[[tables.start, tables.stop]].tolist())
 
     def assignment(self, chosen: IntArray) -> BoolArray:
-        """Return which variables of the part are on when these states are chosen, one a node."""
+        """Return which variables of the part are on, given the chosen state of every node."""
         on = self.places.turned.copy()
         variable = self.places.variable[self.network.first_state[:-1] + chosen]
         on[variable[variable >= 0]] ^= True
         return on
 
     def scores(self, eta: FloatArray, eta_v: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return scores of all states and of all entries, ``-inf`` for what is not allowed."""
+        """Return scores of all states and entries; ``-inf`` forbids."""
         of_states = np.empty(len(self.places.variable))
         of_entries = np.empty(len(self.places.fixed))
         _write_scores(self.places, eta, eta_v, of_states, of_entries)
         return of_states, of_entries
 
     def means(self, of_states: FloatArray) -> FloatArray:
-        """Return marginals of the part's variables, from those of states."""
+        """Return marginals of the variables of the part from those of states."""
         means = np.empty(len(self.places.turned))
         _write_means(self.places, of_states, means)
         return means
@@ -227,7 +226,7 @@ class Networks:
     def additionals(
         self, of_states: FloatArray, of_entries: FloatArray, n_additionals: int
     ) -> FloatArray:
-        """Return marginals of all additionals of the part, from those of states and entries."""
+        """Return marginals of all additionals of the part from those of states and entries."""
         v = np.zeros(n_additionals)
         _add_additionals(self.places, of_states, of_entries, v)
         return v
@@ -241,15 +240,15 @@ class _Blocks(NamedTuple):
     first_link: int
     first_additional: int
     first_slot: IntArray
-    """For each block; then their number of slots."""
+    """For each block, its first slot; at the end, the number of slots."""
     factor: IntArray
-    """For each block."""
+    """For each block, its factor."""
     head: IntArray
-    """For each block, the variable of its first slot, which names it."""
+    """For each block, the variable of its first slot, which identifies it."""
 
 
 def networks_of(part: Part) -> Networks:
-    """Return the components of a part that are networks, found once."""
+    """Return the components of a part that are networks; the result is cached."""
     return part.derived(_build_networks)
 
 
@@ -276,26 +275,26 @@ def _build_networks(part: Part) -> Networks:
     node[heads] = np.arange(len(heads))
     n_states = size[heads] + ~always[heads]
     turned &= covered[part.component]
-    return _laid_out(part, found, covered, heads, node, n_states, size, turned)
+    return _arrange(part, found, covered, heads, node, n_states, size, turned)
 
 
 def _scopes(found: list[_Blocks], covered: BoolArray, node: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the nodes of every table over two or more, and where they begin."""
+    """Return the offsets and nodes of every table over two or more nodes."""
     lengths, nodes = [], []
     for blocks in found:
         n_blocks = blocks.tables.n_blocks
         several = np.flatnonzero(covered[blocks.bucket.component] & (n_blocks > 1))
         lengths.append(n_blocks[several])
         nodes.append(node[blocks.head[ranges(offsets_of(n_blocks), several)]])
-    return offsets_of(_together(lengths)), _together(nodes)
+    return offsets_of(_concat(lengths)), _concat(nodes)
 
 
 def _agree_on_blocks(
     part: Part, found: list[_Blocks], covered: BoolArray
 ) -> tuple[IntArray, BoolArray, BoolArray]:
-    """Return the sizes of blocks by their heads, which always have one on, and what is turned.
+    """Return for each head the size of its block and whether a slot is always on, and negations.
 
-    Clears the marks of components whose factors do not agree on what the blocks are.
+    Clears `covered` for components whose factors do not agree on the blocks.
     """
     n = part.n_variables
     head, place = np.full((2, n), -1)
@@ -316,7 +315,7 @@ def _agree_on_blocks(
         odd = (head[variable] != mine) | (place[variable] != places) | (size[mine] != n_slots)
         odd |= (blocks.bucket.negated != turned[variable]) & ((n_slots > 1) | always[mine])
         covered[part.component[variable[odd]]] = False
-        # a table over a node twice, or over one that it has more states for than there are
+        # a table over a node twice, or with more states than the node has
         several = np.repeat(blocks.tables.n_blocks, blocks.tables.n_blocks) > 1
         wider = several & (always[blocks.head] != blocks.tables.always)
         covered[part.component[blocks.head[wider]]] = False
@@ -324,13 +323,13 @@ def _agree_on_blocks(
         f, h = blocks.factor[order], blocks.head[order]
         twice = (f[1:] == f[:-1]) & (h[1:] == h[:-1])
         covered[part.component[h[1:][twice]]] = False
-    # two blocks of one first variable, and others after it
+    # two different blocks with the same first variable
     more = np.flatnonzero(np.bincount(head[head >= 0], minlength=n) != size)
     covered[part.component[more]] = False
     return size, always, turned
 
 
-def _laid_out(
+def _arrange(
     part: Part,
     found: list[_Blocks],
     covered: BoolArray,
@@ -340,7 +339,7 @@ def _laid_out(
     size: IntArray,
     turned: BoolArray,
 ) -> Networks:
-    """Return the networks, the tables in the order of the components."""
+    """Return the networks, with tables in the order of the components."""
     first_state = offsets_of(n_states)
     variable = np.full(first_state[-1], -1)
     of_head = np.repeat(np.arange(len(heads)), size[heads])
@@ -351,22 +350,22 @@ def _laid_out(
     others = ranges(first_state, of_head[away])
     counts = n_states[of_head[away]]
     missed = others != np.repeat(first_state[of_head[away]] + place[away], counts)
-    pieces = [_piece(blocks, covered, node, n_states, first_state, turned) for blocks in found]
-    component = _together([p.component for p in pieces])
-    lengths, nodes = _together([p.n_places for p in pieces]), _together([p.nodes for p in pieces])
-    # nodes are in the order of the components; messages visit tables nearly in that of the nodes
+    pieces = [_of_bucket(blocks, covered, node, n_states, first_state, turned) for blocks in found]
+    component = _concat([p.component for p in pieces])
+    lengths, nodes = _concat([p.n_places for p in pieces]), _concat([p.nodes for p in pieces])
+    # nodes are ordered by component; messages visit tables nearly in the order of nodes
     first = np.minimum.reduceat(nodes, offsets_of(lengths)[:-1]) if len(nodes) else nodes
     order = np.argsort(first, kind="stable")
     component = component[order]
-    entries = _together([p.n_entries for p in pieces])
+    entries = _concat([p.n_entries for p in pieces])
     places = ranges(offsets_of(lengths), order)
     table_entries = ranges(offsets_of(entries), order)
-    messages = _together([p.n_messages for p in pieces])
+    messages = _concat([p.n_messages for p in pieces])
     by_place = ranges(offsets_of(messages), places)
     n = part.n_components
     return Networks(
         covered=covered,
-        network=joined(n_states, offsets_of(lengths[order]), nodes[places]),
+        network=build_network(n_states, offsets_of(lengths[order]), nodes[places]),
         first_node=np.searchsorted(part.component[heads], np.arange(n + 1)),
         first_table=np.searchsorted(component, np.arange(n + 1)),
         places=Places(
@@ -374,19 +373,19 @@ def _laid_out(
             turned=turned,
             missed_state=others[missed],
             missed_variable=np.repeat(slots[away], counts)[missed],
-            fixed=_together([p.fixed for p in pieces], float)[table_entries],
-            additional=_together([p.additional for p in pieces])[table_entries],
-            own_state=_together([p.own_state for p in pieces]),
-            own_fixed=_together([p.own_fixed for p in pieces], float),
-            own_additional=_together([p.own_additional for p in pieces]),
+            fixed=_concat([p.fixed for p in pieces], float)[table_entries],
+            additional=_concat([p.additional for p in pieces])[table_entries],
+            own_state=_concat([p.own_state for p in pieces]),
+            own_fixed=_concat([p.own_fixed for p in pieces], float),
+            own_additional=_concat([p.own_additional for p in pieces]),
         ),
-        own_link=_together([p.own_link for p in pieces]),
-        link=_together([p.link for p in pieces])[by_place],
+        own_link=_concat([p.own_link for p in pieces]),
+        link=_concat([p.link for p in pieces])[by_place],
     )
 
 
 def _slots_of(part: Part, found: list[_Blocks], covered: BoolArray, node: IntArray) -> IntArray:
-    """Return the variables of the nodes' blocks, one node after the other."""
+    """Return the variables of the blocks of nodes, one node after the other."""
     owner = np.full(part.n_variables, -1)
     place = np.zeros(part.n_variables, dtype=np.int64)
     for blocks in found:
@@ -399,8 +398,8 @@ def _slots_of(part: Part, found: list[_Blocks], covered: BoolArray, node: IntArr
     return mine[np.lexsort((place[mine], owner[mine]))]
 
 
-class _Piece(NamedTuple):
-    """What one bucket adds to the networks."""
+class _BucketTables(NamedTuple):
+    """The contribution of one bucket to the networks."""
 
     component: IntArray
     n_places: IntArray
@@ -416,14 +415,14 @@ class _Piece(NamedTuple):
     own_link: IntArray
 
 
-def _piece(
+def _of_bucket(
     blocks: _Blocks,
     covered: BoolArray,
     node: IntArray,
     n_states: IntArray,
     first_state: IntArray,
     turned: BoolArray,
-) -> _Piece:
+) -> _BucketTables:
     tables, bucket = blocks.tables, blocks.bucket
     inside = covered[bucket.component]
     several = np.flatnonzero(inside & (tables.n_blocks > 1))
@@ -437,7 +436,7 @@ def _piece(
     chosen = ranges(first_block, several)
     entries = _unflipped(blocks, k, first_block, several, ranges(first_entry, several), n_entries)
     additional = tables.additional + np.where(tables.additional >= 0, blocks.first_additional, 0)
-    # messages: a slot for each state, none for the state in which all are off
+    # messages: a slot for each state, except the state in which all are off
     of_block = np.repeat(chosen, k[chosen])
     state = np.arange(len(of_block)) - np.repeat(offsets_of(k[chosen])[:-1], k[chosen])
     slot = blocks.first_slot[of_block] + state
@@ -446,14 +445,14 @@ def _piece(
     block = np.repeat(first_block[alone], n_entries[alone])
     own_place = np.arange(len(own)) - np.repeat(offsets_of(n_entries[alone])[:-1], n_entries[alone])
     place, mine = own_place, node[blocks.head[block]]
-    if not tables.always:  # of one slot: on and off change places, unless the node's do already
+    if not tables.always:  # blocks of one slot: swap on and off unless the node already does
         flipped = bucket.negated[blocks.first_slot[block]]
         flipped &= tables.block_sizes[block] == 1
         place = np.where(flipped & ~turned[blocks.head[block]], 1 - own_place, own_place)
     fits = place < n_states[mine]
     own, on = own[fits], (own_place < tables.block_sizes[block])[fits]
     own_slot = np.minimum((blocks.first_slot[block] + own_place)[fits], bucket.n_links - 1)
-    return _Piece(
+    return _BucketTables(
         component=bucket.component[several],
         n_places=tables.n_blocks[several],
         n_entries=n_entries[several],
@@ -477,7 +476,7 @@ def _unflipped(
     entries: IntArray,
     n_entries: IntArray,
 ) -> IntArray:
-    """Return the entries of some tables, where a negated slot's two states change places."""
+    """Return the entries of tables, with the two states of negated slots swapped."""
     negated = blocks.bucket.negated
     if blocks.tables.always or not negated.any():
         return entries
@@ -496,5 +495,5 @@ def _unflipped(
     return entries - within + found
 
 
-def _together(arrays: list[Any], dtype: Any = np.int64) -> Any:
+def _concat(arrays: list[Any], dtype: Any = np.int64) -> Any:
     return np.concatenate([np.empty(0, dtype=dtype), *arrays])

@@ -1,10 +1,10 @@
-"""An order of a network's nodes in which messages soon are where they matter.
+"""An order of the nodes of a network in which messages converge fast.
 
-Messages travel along the order in one pass, forth and back. The node that has the fewest neighbours
-left goes first (Matula & Beck 1983): what hangs on the circles of a network, as trees do, is passed
-through once, on the way to them and back. Among nodes of as many neighbours, those go first that
-are first by breadth, from a node of few tables on and to those of few tables (Cuthill & McKee
-1969). The order of declaration takes up to four times as many passes, breadth alone twice as many.
+In each pass, messages travel along the order, forward and back. The node with the fewest remaining
+neighbours comes first (Matula & Beck 1983): trees attached to the cycles of a network are then
+passed once on the way to the cycles and back. Ties are broken by breadth-first order, from a node
+of few tables and with nodes of few tables first (Cuthill & McKee 1969). The order of declaration
+takes up to four times as many passes, breadth-first order alone twice as many.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["breadth_first", "fewest_first"]
 
 
 def breadth_first(n_nodes: int, scope_offsets: IntArray, scope: IntArray) -> IntArray:
-    """Return for each node when it is visited.
+    """Return the position of each node in breadth-first order.
 
     Parameters
     ----------
     n_nodes
-        How many there are.
+        The number of nodes.
     scope_offsets, scope
-        As in `lpsmap_decode.networks.network.Network`.
+        As in `lpsmap_decode.networks.network.TableNetwork`.
     """
     degree = np.bincount(scope, minlength=n_nodes)
     places = np.argsort(scope, kind="stable")
@@ -37,21 +37,21 @@ def breadth_first(n_nodes: int, scope_offsets: IntArray, scope: IntArray) -> Int
 
 
 def fewest_first(n_nodes: int, scope_offsets: IntArray, scope: IntArray) -> IntArray:
-    """Return for each node when it goes; the arguments are `breadth_first`'s."""
+    """Return the position of each node in the order; see `breadth_first` for the arguments."""
     tie = breadth_first(n_nodes, scope_offsets, scope)
     others = np.repeat(np.diff(scope_offsets) - 1, np.diff(scope_offsets))
     places = np.argsort(scope, kind="stable")
     table = np.repeat(np.arange(len(scope_offsets) - 1), np.diff(scope_offsets))[places]
     key = np.bincount(scope, others, n_nodes).astype(np.int64) * n_nodes + tie
-    heap = np.argsort(key)  # what is sorted is a heap
+    heap = np.argsort(key)  # a sorted array is a heap
     at, when = np.argsort(heap), np.full(n_nodes, -1)
     offsets = offsets_of(np.bincount(scope, minlength=n_nodes))
-    _take_away(scope_offsets, scope, offsets, table, key, heap, at, when)
+    _remove_fewest(scope_offsets, scope, offsets, table, key, heap, at, when)
     return when
 
 
 @leaf
-def _take_away(
+def _remove_fewest(
     scope_offsets: IntArray,
     scope: IntArray,
     offsets: IntArray,
@@ -61,32 +61,32 @@ def _take_away(
     at: IntArray,
     when: IntArray,
 ) -> None:
-    """Write when nodes go, of which the one with the least key is the next.
+    """Repeatedly remove the node with the least key, and write the order.
 
     Parameters
     ----------
     offsets, table
-        The tables of one node after the other.
+        The tables of each node.
     key
-        For each node the number of its neighbours, times that of all nodes, plus what breaks ties.
+        For each node, its number of neighbours, times the number of nodes, plus the tie-break.
     heap, at
-        Nodes as a binary heap by their keys, and where in it each is.
+        A binary heap of nodes by key, and the position of each node in it.
     """
     n = len(heap)
     for t in range(n):
         node, left = heap[0], n - 1 - t
         when[node] = t
-        _sink(heap[left], left, key, heap, at)
+        _sift_down(heap[left], left, key, heap, at)
         for f in table[offsets[node] : offsets[node + 1]]:
             for j in scope[scope_offsets[f] : scope_offsets[f + 1]]:
                 if when[j] < 0:
                     key[j] -= n
-                    _rise(j, key, heap, at)
+                    _sift_up(j, key, heap, at)
 
 
 @leaf
-def _sink(node: int, size: int, key: IntArray, heap: IntArray, at: IntArray) -> None:
-    """Put a node at the top of a heap, and let it sink to its place."""
+def _sift_down(node: int, size: int, key: IntArray, heap: IntArray, at: IntArray) -> None:
+    """Put a node at the top of a heap, and sift it down."""
     p = 0
     while 2 * p + 1 < size:
         child = 2 * p + 1
@@ -100,8 +100,8 @@ def _sink(node: int, size: int, key: IntArray, heap: IntArray, at: IntArray) -> 
 
 
 @leaf
-def _rise(node: int, key: IntArray, heap: IntArray, at: IntArray) -> None:
-    """Let a node rise in a heap whose key became less."""
+def _sift_up(node: int, key: IntArray, heap: IntArray, at: IntArray) -> None:
+    """Sift up a node whose key has decreased."""
     p = at[node]
     while p > 0 and key[heap[(p - 1) // 2]] > key[node]:
         heap[p], at[heap[(p - 1) // 2]] = heap[(p - 1) // 2], p
@@ -120,7 +120,7 @@ def _visit(
     when: IntArray,
     queue: IntArray,
 ) -> None:
-    """Write when nodes are visited; `table` has the tables of one node after the other."""
+    """Write the breadth-first order; `offsets` and `table` are the tables of each node."""
     n = 0
     for start in starts:
         if when[start] >= 0:
@@ -134,7 +134,7 @@ def _visit(
                 for j in scope[scope_offsets[f] : scope_offsets[f + 1]]:
                     if when[j] >= 0:
                         continue
-                    at = n  # before those of more tables
+                    at = n  # before nodes of more tables
                     while at > first and degree[queue[at - 1]] > degree[j]:
                         queue[at] = queue[at - 1]
                         at -= 1

@@ -1,4 +1,4 @@
-"""From beliefs to answers: one state a node, or even shares of its best states."""
+"""From beliefs to answers: one state per node, or uniform marginals over its best states."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_decode.networks.messages import Potentials, Shares, count_up
-from lpsmap_decode.networks.network import Network
+from lpsmap_decode.networks.network import TableNetwork
 
 __all__ = ["assignment_score", "round_beliefs", "share_ties", "shares_score", "split_pair"]
 __all__ += ["write_entries"]
@@ -19,16 +19,16 @@ TWO, FOUR = 2, 4
 def round_beliefs(
     begin: int,
     end: int,
-    network: Network,
+    network: TableNetwork,
     given: Potentials,
     shares: Shares,
     chosen: IntArray,
     scores: FloatArray,
     state: IntArray,
 ) -> None:
-    """Choose states one node after the other, given those before and the messages of those after.
+    """Choose states node by node, given the earlier choices and the messages of later nodes.
 
-    After a backward pass, as Kolmogorov (2006, section 2.3) does. `scores` is memory for
+    To be called after a backward pass (Kolmogorov 2006, section 2.3). `scores` is workspace for
     twice the largest number of states.
     """
     at, scope, first_state = network.message_offsets, network.scope, network.first_state
@@ -71,12 +71,12 @@ def round_beliefs(
 def _add_chosen(
     place: int,
     other: int,
-    network: Network,
+    network: TableNetwork,
     given: Potentials,
     chosen: IntArray,
     scores: FloatArray,
 ) -> None:
-    """Add to a node's scores what a pair scores with the other node's state as it is chosen."""
+    """Add the scores of a pair to those of a node, given the chosen state of the other node."""
     j, k = network.scope[other], network.n_states[network.scope[place]]
     e, y, n_other = network.table_offsets[network.table[place]], chosen[j], network.n_states[j]
     if place < other:
@@ -89,9 +89,9 @@ def _add_chosen(
 
 @leaf
 def assignment_score(
-    begin: int, end: int, network: Network, given: Potentials, chosen: IntArray
+    begin: int, end: int, network: TableNetwork, given: Potentials, chosen: IntArray
 ) -> float:
-    """Return what the states chosen for the nodes `begin` to ``end - 1`` score."""
+    """Return the score of the states chosen for the nodes `begin` to ``end - 1``."""
     total = 0.0
     for i in range(begin, end):
         total += given.states[network.first_state[i] + chosen[i]]
@@ -112,15 +112,15 @@ def assignment_score(
 def share_ties(
     begin: int,
     end: int,
-    network: Network,
+    network: TableNetwork,
     given: Potentials,
     shares: Shares,
     tied: float,
     marginals: FloatArray,
 ) -> bool:
-    """Write marginals that give every node's best states equal shares; return whether any tie.
+    """Write uniform marginals over the best states of every node; return whether any tie.
 
-    Those do whose beliefs differ by `tied` at most, relative to the best one.
+    States tie if their beliefs differ by at most `tied`, relative to the best one.
     """
     any_tie = False
     for i in range(begin, end):
@@ -138,10 +138,10 @@ def share_ties(
 
 
 @leaf
-def split_pair(f: int, network: Network, given: Potentials, marginals: FloatArray) -> float:
-    """Return how much of the last entry of a pair of binary nodes fits their marginals best.
+def split_pair(f: int, network: TableNetwork, given: Potentials, marginals: FloatArray) -> float:
+    """Return the best marginal of both nodes of a binary pair being on, given their marginals.
 
-    The other three follow; what the pair scores is linear in it.
+    It determines the other three entries, and the score of the pair is linear in it.
     """
     p, e = network.scope_offsets[f], network.table_offsets[f]
     a = marginals[network.first_state[network.scope[p]] + 1]
@@ -153,11 +153,11 @@ def split_pair(f: int, network: Network, given: Potentials, marginals: FloatArra
 
 @leaf
 def write_entries(
-    network: Network, given: Potentials, marginals: FloatArray, entries: FloatArray
+    network: TableNetwork, given: Potentials, marginals: FloatArray, entries: FloatArray
 ) -> None:
-    """Write the marginals of all tables' entries, where nodes have whole or tied marginals.
+    """Write the marginals of all table entries for integral or tied marginals of nodes.
 
-    Tied ones are split only in pairs of binary nodes; elsewhere those of whole nodes are right.
+    Tied marginals are supported in pairs of binary nodes; other tables need integral ones.
     """
     for f in range(len(network.scope_offsets) - 1):
         lo, hi = network.scope_offsets[f], network.scope_offsets[f + 1]
@@ -180,11 +180,11 @@ def write_entries(
 
 @leaf
 def shares_score(
-    begin: int, end: int, network: Network, given: Potentials, marginals: FloatArray
+    begin: int, end: int, network: TableNetwork, given: Potentials, marginals: FloatArray
 ) -> float:
-    """Return what marginals of the nodes `begin` to ``end - 1`` score; all tables are pairs of two.
+    """Return the score of marginals of the nodes `begin` to ``end - 1``, for binary pairs only.
 
-    Nothing that outweighs all else is part of it, unless the score is as low.
+    Scores that replace ``-inf`` enter only if they make the total as low.
     """
     total = 0.0
     for i in range(begin, end):

@@ -1,4 +1,4 @@
-"""Small networks: where elimination costs less than messages, nothing need be bounded."""
+"""Small networks, for which elimination is cheaper than messages."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import numpy as np
 
 from lpsmap_core import interrupted, kernel
 from lpsmap_core.api import BoolArray, FloatArray, IntArray
-from lpsmap_decode.networks.ascent import Ascent
-from lpsmap_decode.networks.elimination import MOST_STATES, eliminate, least_fill
-from lpsmap_decode.networks.network import Network
+from lpsmap_decode.networks.ascent import AscentResult
+from lpsmap_decode.networks.elimination import MOST_STATES, eliminate, minimum_fill
+from lpsmap_decode.networks.network import TableNetwork
 
 __all__ = ["eliminate_small", "small_orders"]
 
-SMALL, SMALL_NODES = 1e5, 256
-"""Entries of joined tables, and nodes, of networks that are eliminated at once."""
+SMALL_COST, SMALL_NODES = 1e5, 256
+"""Maximum entries of joined tables, and maximum nodes, of networks that are eliminated."""
 
 
 @kernel
 def small_orders(
-    first_node: IntArray, first_table: IntArray, network: Network, order: IntArray
+    first_node: IntArray, first_table: IntArray, network: TableNetwork, order: IntArray
 ) -> BoolArray:
-    """Write in which order components are to be eliminated, and return which of them are small.
+    """Write elimination orders of components, and return which components are small.
 
-    None that were not looked at before an interrupt.
+    After an interrupt, the remaining components count as not small.
 
     Parameters
     ----------
     first_node, first_table
         For each component, where its nodes and its tables begin.
     order
-        The result: numbers of nodes, counted from their component's first.
+        Output: nodes, counted from the first of their component.
     """
     n_states, offsets, scope = network.n_states, network.scope_offsets, network.scope
     small = np.zeros(len(first_node) - 1, dtype=np.bool_)
@@ -46,8 +46,8 @@ def small_orders(
                 for q in range(offsets[f], p):
                     i, j = scope[p] - begin, scope[q] - begin
                     neighbours[i, j] = neighbours[j, i] = True
-        order[begin:end], cost = least_fill(n_states[begin:end], neighbours, SMALL)
-        small[c] = cost <= SMALL
+        order[begin:end], cost = minimum_fill(n_states[begin:end], neighbours, SMALL_COST)
+        small[c] = cost <= SMALL_COST
     return small
 
 
@@ -56,22 +56,22 @@ def eliminate_small(
     chosen: BoolArray,
     first_node: IntArray,
     first_table: IntArray,
-    network: Network,
+    network: TableNetwork,
     states: FloatArray,
     entries: FloatArray,
     order: IntArray,
-    found: Ascent,
+    found: AscentResult,
 ) -> None:
-    """Write the best assignments of some components, whose scores are their bounds.
+    """Write the best assignments of components; their scores are also their bounds.
 
-    Of others, and of those that have none, nothing is written.
+    Nothing is written for other components or infeasible ones.
 
     Parameters
     ----------
     chosen
-        Which components.
+        Which components to solve.
     first_node, first_table, order
-        As for `small_orders`.
+        As in `small_orders`.
     states, entries
         Scores, finite or ``-inf``.
     """

@@ -1,4 +1,4 @@
-"""Factors as tables over variables of several states, as the method `as_tables` describes them."""
+"""Factors as tables over multi-state variables, described by the method `as_tables`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["Tables", "has_tables", "tables_of"]
 
 
 class Tables(NamedTuple):
-    """What the structures of many factors are, as tables over blocks of their slots.
+    """The structures of factors as tables over blocks of their slots.
 
-    A block is a variable of several states, one for each of its slots that is on. The slots of a
+    A block is a multi-state variable; state i means that slot i of the block is on. The slots of a
     factor are its blocks, one after the other. A table has an entry for every choice of states, the
-    last block's the fastest.
+    last block's state fastest.
 
     Attributes
     ----------
@@ -24,12 +24,12 @@ class Tables(NamedTuple):
     block_sizes
         For each block of all factors, its number of slots.
     always
-        Whether exactly one slot of a block is on. Otherwise none may be, which is one more state,
-        the last.
+        Whether exactly one slot of a block is on. Otherwise all may be off, which is an additional
+        last state.
     fixed
-        For each entry of all tables, 0, or ``-inf`` if no structure is like that.
+        For each entry of all tables, 0, or ``-inf`` if no structure corresponds to it.
     additional
-        For each entry, which additional of the bucket scores it, -1 for none.
+        For each entry, the additional of the bucket that scores it, -1 for none.
     """
 
     n_blocks: IntArray
@@ -40,16 +40,16 @@ class Tables(NamedTuple):
 
 
 def has_tables(factor_type: type[Factor]) -> bool:
-    """Return whether a factor type says what its factors are as tables.
+    """Return whether a factor type describes its factors as tables.
 
-    It does so by a static method ``as_tables(factors)``, which returns the fields of `Tables`, or
-    None where the factors are no tables.
+    It does so with a static method ``as_tables(factors)``, which returns the fields of `Tables`, or
+    None if the factors are not tables.
     """
     return getattr(factor_type, "as_tables", None) is not None
 
 
 def tables_of(bucket: Bucket) -> Tables | None:
-    """Return a bucket's factors as tables; None if they are none."""
+    """Return the factors of a bucket as tables; None if they are not tables."""
     if not has_tables(bucket.type):
         return None
     fields = bucket.type.as_tables(bucket.factors)  # type: ignore[attr-defined]

@@ -1,1 +1,1 @@
-"""Solvers of whole graphs: which one is taken, what it is handed, what its answers prove."""
+"""External solvers of whole graphs: selection, integer programs, and validation of answers."""

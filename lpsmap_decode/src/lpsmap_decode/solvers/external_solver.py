@@ -1,4 +1,4 @@
-"""The best assignment, by solvers of whole graphs."""
+"""The best assignment by external solvers of whole graphs."""
 
 from __future__ import annotations
 
@@ -7,35 +7,31 @@ import math
 
 import numpy as np
 
-from lpsmap_core import Assignment, Deadline
+from lpsmap_core import Answer, Assignment, Deadline, MapSolver, Program, SolverLimits
 from lpsmap_core.api import (
-    Answer,
     BoolArray,
     FloatArray,
-    MapSolver,
-    Program,
     ScoredGraph,
     SearchLimits,
-    SolverLimits,
     Watch,
     best_additionals,
     raised_by_ctrl_c,
     scored_assignment,
 )
-from lpsmap_decode.solvers.checked import check_answer
 from lpsmap_decode.solvers.program import masked_bound, programs, with_masks
+from lpsmap_decode.solvers.validation import check_answer
 
-__all__ = ["hand_over", "nothing_known", "take_better"]
+__all__ = ["improve_with_solver", "unsolved_assignment", "merge_better"]
 
-ROUNDING = 1e-9
-"""Added to solvers' bounds, in units of the summed magnitudes of the scores."""
+SOLVER_MARGIN = 1e-9
+"""Safety margin of the bounds of solvers, relative to the sum of the absolute scores."""
 
 SMALLEST_GAP = 1e-6
-"""What counts as proved by a solver at least: it compares up to tolerances of this size."""
+"""The smallest gap that a solver can prove, since its tolerances are of this size."""
 
 
-def nothing_known(graph: ScoredGraph, gap: float) -> Assignment:
-    """Return what is known before anything is solved."""
+def unsolved_assignment(graph: ScoredGraph, gap: float) -> Assignment:
+    """Return an assignment without values, with infinite bounds."""
     layout, factors, n = graph.layout, graph.factors, graph.layout.n_components
     values = np.where(graph.scores > 0.0, 1.0, 0.0)  # of variables in no factor
     values[layout.component >= 0] = np.nan
@@ -53,24 +49,24 @@ def nothing_known(graph: ScoredGraph, gap: float) -> Assignment:
     )
 
 
-def hand_over(
+def improve_with_solver(
     assignment: Assignment, solver: MapSolver, limits: SearchLimits, share: float = 1.0
 ) -> Assignment:
-    """Return an assignment with all that a solver finds where it is not proved the best.
+    """Improve an assignment by an external solver in components without a proof of optimality.
 
     Parameters
     ----------
     assignment
-        What is known.
+        The assignment so far.
     solver, limits
-        Who looks for more, and when to stop.
+        The solver, and when to stop.
     share
-        Of the time that is left, what it may take.
+        The share of the remaining time for the solver.
 
     Raises
     ------
     ValueError
-        If the solver refuses a component.
+        If the solver does not support a component.
     """
     found, left = _copied(assignment), limits.deadline.left
     own = limits._replace(deadline=Deadline(share * left, within=limits.deadline))
@@ -99,7 +95,7 @@ def hand_over(
     better = score > found.score
     chosen = np.where(better[part.component], candidate, chosen)
     found.score = np.where(better, score, found.score)
-    # a bound below what the oracles allow is wrong, and none
+    # a bound below a feasible score is wrong: discard it
     found.bound = np.where(bound < found.score, found.bound, np.minimum(bound, found.bound))
     _write(found, chosen)
     found.interrupted = limits.deadline.cut
@@ -108,7 +104,7 @@ def hand_over(
 
 
 def _answer(program: Program, solver: MapSolver, limits: SearchLimits) -> Answer:
-    """Return what a solver finds in a program; masks count where nothing can do without."""
+    """Return the answer of a solver; masked variables are allowed if it is infeasible without."""
     answer = _solved(program, solver, limits)
     masked = masked_bound(program)
     if answer.bound == -math.inf and masked > -math.inf:
@@ -124,7 +120,7 @@ def _answer(program: Program, solver: MapSolver, limits: SearchLimits) -> Answer
 
 
 def _solved(program: Program, solver: MapSolver, limits: SearchLimits) -> Answer:
-    """Return what a solver finds, its bound with what rounding may hide."""
+    """Return the answer of a solver, with a safety margin on its bound."""
     left = limits.deadline.left
     given = SolverLimits(limits.gap, left if left < math.inf else None, limits.threads)
     try:
@@ -132,12 +128,12 @@ def _solved(program: Program, solver: MapSolver, limits: SearchLimits) -> Answer
             answer = check_answer(solver, program, solver.solve(program, given))
     except KeyboardInterrupt:
         return Answer(None, math.inf, interrupted=True)
-    slack = ROUNDING * (1.0 + float(np.abs(program.scores).sum()))
+    slack = SOLVER_MARGIN * (1.0 + float(np.abs(program.scores).sum()))
     return answer._replace(bound=answer.bound + slack)
 
 
-def take_better(found: Assignment, other: Assignment) -> None:
-    """Take from another assignment of the same graph what is better, and its bounds."""
+def merge_better(found: Assignment, other: Assignment) -> None:
+    """Merge the better components and bounds of another assignment of the same graph."""
     part, better = found.layout.part, other.score > found.score
     values = np.where(better[part.component], *(a.values[part.variables] for a in (other, found)))
     found.score = np.where(better, other.score, found.score)
@@ -147,20 +143,20 @@ def take_better(found: Assignment, other: Assignment) -> None:
 
 
 def _graph_of(found: Assignment) -> ScoredGraph:
-    """Return the graph of an assignment; bounds that are NaN are those of bad scores."""
+    """Return the graph of an assignment; NaN bounds mark components with invalid scores."""
     given = found.scores, found.additional_scores, np.isnan(found.bound)
     return ScoredGraph(found.layout, found.factors, *given)
 
 
 def _copied(assignment: Assignment) -> Assignment:
-    """Return an assignment whose arrays may be written."""
+    """Return a copy of an assignment with writable arrays."""
     names = "values", "score", "bound", "n_nodes"
     arrays = {name: getattr(assignment, name).copy() for name in names}
     return dataclasses.replace(assignment, **arrays)
 
 
 def _scores(found: Assignment, chosen: BoolArray) -> FloatArray:
-    """Return what every component's assignment scores, by the factors' own oracles."""
+    """Return the score of the assignment of every component, by the oracles of the factors."""
     part, bad = found.layout.part, np.isnan(found.bound)
     eta, eta_v = _graph_of(found).of_part()
     with Watch():
@@ -169,7 +165,7 @@ def _scores(found: Assignment, chosen: BoolArray) -> FloatArray:
 
 
 def _write(found: Assignment, chosen: BoolArray) -> None:
-    """Write an assignment's values, and its additionals."""
+    """Write the values and additionals of an assignment."""
     part = found.layout.part
     _, eta_v = _graph_of(found).of_part()
     with Watch():

@@ -1,4 +1,4 @@
-"""HiGHS, a solver of linear programs with whole numbers (Huangfu & Hall 2018)."""
+"""HiGHS, a solver of mixed-integer linear programs (Huangfu & Hall 2018)."""
 
 from __future__ import annotations
 
@@ -10,52 +10,54 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lpsmap_core.api import Answer, FloatArray, MapSolver, Program, SolverLimits
+from lpsmap_core import Answer, MapSolver, Program, SolverLimits
+from lpsmap_core.api import FloatArray
 
 __all__ = ["HighsSolver", "model_of", "run_highs"]
 
 LOOK = 0.05
-"""Seconds between two looks whether Ctrl-C came."""
+"""Seconds between two checks for Ctrl-C."""
 
 PATIENCE = 0.3
-"""Seconds for which HiGHS may go on after it, and after its time: some of its stages do not ask
-whether to stop."""
+"""Seconds that HiGHS may continue after Ctrl-C or its time limit: some of its stages do not check
+for either."""
 
 TOLERANCES = {
     "mip_feasibility_tolerance": 1e-9,
     "primal_feasibility_tolerance": 1e-9,
     "dual_feasibility_tolerance": 1e-9,
 }
-"""Its own are seen in proofs: branches end that could gain no more than a tolerance."""
+"""The default tolerances of HiGHS weaken proofs: branches are pruned that could gain up to a
+tolerance."""
 
-LARGEST = 1024.0
-"""About what the largest score is scaled to, since tolerances are absolute."""
+SCALED_SCORE = 1024.0
+"""Scores are scaled to about this maximum, since tolerances are absolute."""
 
 
 @functools.cache
 def _is_installed() -> bool:
-    """Return whether highspy is; to look for what is not takes longer than a small search."""
+    """Return whether highspy is installed; the look-up takes longer than a small search."""
     return importlib.util.find_spec("highspy") is not None
 
 
 class HighsSolver(MapSolver):
-    """HiGHS, by the package highspy: cutting planes and branch and bound."""
+    """HiGHS, through the package highspy: cutting planes and branch and bound."""
 
     name: ClassVar[str] = "highs"
 
     @classmethod
     def missing(cls) -> str | None:
-        """Return that highspy is, if it is."""
+        """Return a message if highspy is not installed."""
         if _is_installed():
             return None
         return "highspy is not installed. Install it with: pip install 'lpsmap-decode[highs]'"
 
     def solve(self, program: Program, limits: SolverLimits) -> Answer:
-        """Solve a program; Ctrl-C ends it with the best so far."""
+        """Solve a program; Ctrl-C ends it with the best assignment so far."""
         import highspy
 
         largest = float(np.abs(program.scores).max(initial=0.0))
-        scale = float(np.exp2(np.round(np.log2(LARGEST / largest)))) if largest > 0.0 else 1.0
+        scale = float(np.exp2(np.round(np.log2(SCALED_SCORE / largest)))) if largest > 0.0 else 1.0
         highs = _silent()
         highs.HandleUserInterrupt = True
         options = {**TOLERANCES, "threads": limits.threads}
@@ -74,7 +76,8 @@ class HighsSolver(MapSolver):
             values = best[-1][: len(program.variables)] if best else None
             return Answer(values, np.inf, interrupted=interrupted)
         status, known = highs.getModelStatus(), highspy.HighsModelStatus
-        if status in (known.kInfeasible, known.kUnboundedOrInfeasible):  # all columns are bounded
+        # bounded, since all columns are
+        if status in (known.kInfeasible, known.kUnboundedOrInfeasible):
             return Answer(None, -np.inf)
         if status not in (known.kOptimal, known.kTimeLimit, known.kInterrupt):
             return Answer(None, np.inf, interrupted=interrupted)
@@ -87,7 +90,7 @@ class HighsSolver(MapSolver):
 
 
 def _silent() -> Any:
-    """Return HiGHS, which otherwise prints who it is as soon as it is made with callbacks."""
+    """Return a HiGHS instance that does not print its banner when callbacks are enabled."""
     import highspy
 
     class Silent(highspy.Highs):  # type: ignore[misc]
@@ -101,7 +104,7 @@ def _silent() -> Any:
 
 
 def model_of(program: Program) -> Any:
-    """Return a program as HiGHS has it: rows of the matrix one after the other."""
+    """Return a program as a HiGHS model with a row-wise matrix."""
     import highspy
 
     model, n, m = highspy.HighsLp(), len(program.scores), len(program.low)
@@ -120,9 +123,9 @@ def model_of(program: Program) -> Any:
 
 
 def run_highs(highs: Any, seconds: float | None = None) -> tuple[bool, bool]:
-    """Solve in another thread; return whether that ended, and whether Ctrl-C came.
+    """Solve in another thread; return whether it ended, and whether Ctrl-C was pressed.
 
-    A thread that has not ended holds on to what it works on, and nobody waits for it.
+    A thread that has not ended keeps its model alive and is not joined.
     """
     interrupted, give_up = False, np.inf
     if seconds is not None:

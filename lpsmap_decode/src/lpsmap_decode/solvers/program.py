@@ -1,4 +1,4 @@
-"""Graphs as integer linear programs: what solvers of whole graphs are handed."""
+"""Graphs as integer linear programs, for external solvers."""
 
 from __future__ import annotations
 
@@ -9,25 +9,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import Factor
-from lpsmap_core.api import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    Layout,
-    LinearConstraints,
-    Program,
-)
+from lpsmap_core import Factor, LinearConstraints, Program
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Layout, slot_values
 
-__all__ = ["WithMasks", "masked_bound", "programs", "with_masks", "without_description"]
+__all__ = ["WithMasks", "masked_bound", "programs", "with_masks", "without_constraints"]
 
 DECISIVE = 4.0
-"""Negative scores so many times as large as the sum of all smaller magnitudes are masks: solvers,
-which compare up to tolerances, leave them out. Nothing with a mask is as good as all without."""
+"""Negative scores this many times as large as the sum of all smaller absolute scores are masks: any
+assignment without them is better. They are excluded from the program, since solvers have
+tolerances."""
 
 
 def masked_bound(program: Program) -> float:
-    """Return what no assignment scores more than that uses a mask; ``-inf`` if there is none."""
+    """Return an upper bound on assignments that use a mask; ``-inf`` without masks."""
     if not program.masks.any():
         return -np.inf
     gains = program.scores[program.scores > 0.0].sum()
@@ -35,9 +29,10 @@ def masked_bound(program: Program) -> float:
 
 
 def with_masks(program: Program) -> WithMasks | None:
-    """Return the program for who cannot do without masks; None if not just their number counts.
+    """Return the program with masks, if its answer minimises their number; otherwise None.
 
-    Its masks are as small as they can be to decide still, since others are compared with them.
+    Mask scores are as small as possible while they still dominate, since solvers compare other
+    scores with them.
     """
     there = program.masks < 0.0
     size = float(-program.masks[there].max(initial=-np.inf))
@@ -56,17 +51,17 @@ def with_masks(program: Program) -> WithMasks | None:
 
 
 class WithMasks(NamedTuple):
-    """A program in which masks count less than they do, and all else as much as it does."""
+    """A program in which mask scores are reduced, and all other scores unchanged."""
 
     program: Program
     size: float
-    """What a mask counts, and what it counts in the program."""
+    """The magnitude of a mask score; `counted` is its magnitude in the program."""
     counted: float
     spread: float
-    """The magnitudes of all else, summed."""
+    """The sum of all other absolute scores."""
 
     def bound(self, bound: float) -> float:
-        """Return what assignments score at most that score so much at most in the program."""
+        """Return the bound for the original scores, given a bound for the program."""
         if bound == -np.inf:
             return bound
         fewest = max(0.0, np.ceil((-self.spread - bound) / self.counted))
@@ -76,7 +71,7 @@ class WithMasks(NamedTuple):
 
 @dataclass(frozen=True)
 class _Whole:
-    """The program of a whole graph, whose columns and rows are told apart by components."""
+    """The program of a whole graph, with the component of every column and row."""
 
     scores: FloatArray
     upper: FloatArray
@@ -90,8 +85,8 @@ class _Whole:
     row_component: IntArray
 
 
-def without_description(factors: Sequence[Factor]) -> list[str]:
-    """Return the names of the types that have no linear constraints."""
+def without_constraints(factors: Sequence[Factor]) -> list[str]:
+    """Return the names of factor types without linear constraints."""
     names = (type(f).__name__ for f in factors if f.linear_constraints() is None)
     return list(dict.fromkeys(names))
 
@@ -103,16 +98,16 @@ def programs(
     additional_scores: Sequence[FloatArray],
     components: IntArray,
 ) -> list[Program]:
-    """Return the programs of some components of a graph.
+    """Return the programs of components of a graph.
 
     Parameters
     ----------
     layout, factors
-        The graph, all of whose types have linear constraints.
+        The graph; all its factor types have linear constraints.
     scores, additional_scores
-        Those of its variables, and of every declaration's additionals; ``-inf`` forbids.
+        Scores of its variables, and of the additionals of every declaration; ``-inf`` forbids.
     components
-        Which components.
+        The components.
     """
     whole = _whole(layout, factors, scores, additional_scores)
     columns, first_column = _grouped(whole.component, layout.n_components)
@@ -156,7 +151,7 @@ def _whole(
     scores: FloatArray,
     additional_scores: Sequence[FloatArray],
 ) -> _Whole:
-    """Return the program of a graph: its variables, all additionals, all auxiliary columns."""
+    """Return the program of a graph; columns are variables, additionals and auxiliaries."""
     n = layout.n_variables
     described = [_of_variables(factor) for factor in factors]
     n_additionals = [f.n_factors * f.n_additionals for f in factors]
@@ -198,16 +193,16 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 def _of_variables(factor: Factor) -> tuple[LinearConstraints, IntArray]:
-    """Return a declaration's constraints in terms of variables, and the variable of every slot.
+    """Return the constraints of a declaration in terms of variables, and the variable of each slot.
 
-    A negated slot is 1 less its variable.
+    A negated slot is 1 minus its variable.
     """
     given = factor.linear_constraints()
     assert given is not None
     slots = np.zeros(
         int(factor.offsets[-1]) + factor.n_factors * factor.n_additionals + given.n_auxiliary, bool
     )
-    slots[: factor.offsets[-1]] = factor.links(factor.variables.negated)
+    slots[: factor.offsets[-1]] = slot_values(factor, factor.variables.negated)
     flipped: BoolArray = slots[given.column]
     shift = np.bincount(
         given.row, np.where(flipped, given.coefficient, 0.0), minlength=len(given.low)
@@ -220,7 +215,7 @@ def _of_variables(factor: Factor) -> tuple[LinearConstraints, IntArray]:
         given.high - shift,
         given.n_auxiliary,
     )
-    return mirrored, factor.links(factor.variables.index)
+    return mirrored, slot_values(factor, factor.variables.index)
 
 
 def _spread(rows: IntArray, columns: IntArray, component: IntArray, n_rows: int) -> IntArray:
@@ -235,7 +230,7 @@ def _spread(rows: IntArray, columns: IntArray, component: IntArray, n_rows: int)
 
 
 def _grouped(component: IntArray, n: int) -> tuple[IntArray, IntArray]:
-    """Return positions ordered by component, and where each component's begin among them."""
+    """Return positions ordered by component, and the offsets of each component."""
     order = np.argsort(component, kind="stable")
     order = order[np.searchsorted(component[order], 0) :]
     return order, np.searchsorted(component[order], np.arange(n + 1))
@@ -244,7 +239,7 @@ def _grouped(component: IntArray, n: int) -> tuple[IntArray, IntArray]:
 def _summed(
     row: IntArray, column: IntArray, coefficient: FloatArray, n_columns: int
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return entries row by row, one a place: a variable may be in several slots of a factor."""
+    """Return entries by row, summing duplicates: a variable may fill several slots of a factor."""
     places, which = np.unique(row * n_columns + column, return_inverse=True)
     summed: FloatArray = np.bincount(which, coefficient, len(places)).astype(np.float64)
     return places // n_columns, places % n_columns, summed
@@ -253,7 +248,7 @@ def _summed(
 def _without_masks(
     scores: FloatArray, upper: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Forbid what is hugely negative beside all else, and return what that scores."""
+    """Forbid variables with mask scores, and return these scores."""
     magnitude = np.abs(scores)
     order = np.argsort(magnitude, kind="stable")
     smaller = np.append(0.0, np.cumsum(magnitude[order]))[:-1]

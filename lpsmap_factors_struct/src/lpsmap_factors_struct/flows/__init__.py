@@ -1,1 +1,1 @@
-"""Chains whose active set would grow too large: projection onto their flows."""
+"""Local solvers of chains: projections onto the flows of a chain, on forests and by networks."""

@@ -1,17 +1,18 @@
-"""A chain: its local problem, its solution, and the room to find it in.
+"""A chain: its local problem, its solution, and the workspace of its solvers.
 
-A chain has L layers of S nodes, a slot each, and edges between the nodes of neighbouring layers; a
-structure is a path. In marginals ``m = delta z`` of the nodes and flows e of the edges the local
-problem is, with ``w = delta^2`` and scores c of the nodes and t of the edges,
+A chain has L layers of S nodes, with a slot for each node, and edges between the nodes of adjacent
+layers. A structure is a path. Let the nodes have marginals ``m = delta z``, weights ``w = delta^2``
+and scores c, and the edges flows e and scores t. The local problem is
 
     minimise  sum m^2 / (2 w) - <c, m> - <t, e>
-    such that the flows into a node are its m, those out of it, too, sum m = 1 in the first layer,
+    such that the inflow and the outflow of a node equal its m, sum m = 1 in the first layer,
               e >= 0
 
-With multipliers *in* and *out* of every node, ``m = w (c + out - in)``, and an edge has the slack
-``out - in - t >= 0``, of the node where it begins and of that where it ends. These are potentials
-of an electric network, see `lpsmap_factors_struct.flows.network`. *In* of the first layer is one
-number, and *out* of the last is zero.
+Let *in* and *out* be the multipliers of a node. Then ``m = w (c + out - in)``, and the slack of an
+edge is ``out - in - t >= 0``, with the *out* of its first and the *in* of its second node. The
+multipliers are potentials of an electric network, see
+`lpsmap_factors_struct.flows.electric_network`. All *in* of the first layer are equal, and all *out*
+of the last layer are zero.
 """
 
 from __future__ import annotations
@@ -22,82 +23,90 @@ import numpy as np
 
 from lpsmap_core import kernel, leaf
 from lpsmap_core.api import ByteArray, FloatArray, IntArray
-from lpsmap_factors_struct.flows.network import Network
+from lpsmap_factors_struct.flows.electric_network import ElectricNetwork
 
 __all__ = [
     "BARRED",
     "DIMENSION",
     "ELIMINATED",
-    "KNOWN",
+    "FLOW_SOLVED",
+    "NO_FLOW",
     "N_ON",
+    "SLACK_ROUNDING",
     "Chain",
+    "ChainWorkspace",
     "Flow",
-    "Room",
-    "carve_flow",
+    "chain_workspace",
     "flow_size",
-    "make_room",
     "sizes",
+    "unpack_flow",
     "write_marginals",
 ]
 
 BARRED = 1e200
-"""Minus this is the score of what is forbidden, and this the slack of such an edge."""
+"""Minus the score of forbidden nodes and edges, and the slack of forbidden edges."""
+
+NO_FLOW = 1e-13
+"""Flows up to this are rounding errors. Flows sum to 1."""
+
+SLACK_ROUNDING = 2.0**-46
+"""Slacks up to this, relative to the largest potential, are zero."""
 
 ONE = np.uint64(1)
 
 
 class Flow(NamedTuple):
-    """What is kept of a chain's solution: enough to start from it, and to differentiate it.
+    """The stored solution of a chain, for warm starts and derivatives.
 
     Attributes
     ----------
-    facts
-        What is said of the whole: see `ELIMINATED`, `DIMENSION`, `KNOWN`, `N_ON`.
+    header
+        Properties of the solution: see `ELIMINATED`, `DIMENSION`, `FLOW_SOLVED`, `N_ON`.
     out, into
         (L, S) potentials.
     e
-        (L - 1, S, S) flows of the edges, by their ends and then by their beginnings.
+        (L - 1, S, S) flows of the edges, by their second and then by their first node.
     on
-        (L - 1, S, S) 1 for the edges of the face, those that may have a flow.
+        (L - 1, S, S) 1 for the edges of the face, which may have a flow.
     used
-        (L, S) 1 for the nodes that these touch.
+        (L, S) 1 for the nodes of these edges.
     weight
-        (L, S) the nodes' weights, zero where a node is not used.
+        (L, S) the nodes' weights; zero for unused nodes.
     net
-        The network of the face's edges, eliminated, if `facts` says so.
+        The eliminated network of the face's edges, if `header` says so.
     """
 
-    facts: FloatArray
+    header: FloatArray
     out: FloatArray
     into: FloatArray
     e: FloatArray
     on: ByteArray
     used: ByteArray
     weight: FloatArray
-    net: Network
+    net: ElectricNetwork
 
 
-class Room(NamedTuple):
-    """What is needed while chains of one size, or smaller ones, are solved.
+class ChainWorkspace(NamedTuple):
+    """Workspace for solving chains up to some size.
 
     Attributes
     ----------
     score, weight
         (L, S) the nodes' c and w.
     step
-        (L - 1, S, S) the edges' t, by their ends and then by their beginnings.
+        (L - 1, S, S) the edges' t, by their second and then by their first node.
     slack, inverse, push, conductance
-        (L - 1, S, S) slacks of the edges; one over them; flows that are aimed at; what the network
-        is made of.
+        (L - 1, S, S) slacks of the edges; their reciprocals; target flows; conductances of the
+        network.
     edge, begin, end
-        Positions of the face's edges, and the nodes where they begin and end; `Flow.facts` has how
-        many.
+        Positions of the face's edges, and their first and second nodes. `Flow.header` holds their
+        number.
     m, d_out, d_into, to_out, to_into
         (L, S) marginals; changes of the potentials; right-hand sides.
     level_out, level_into
-        (L, S) the potentials that reduced scores are measured from.
+        (L, S) the potentials that were subtracted to reduce the scores.
     square, ground, lane
-        See `Network`.
+        See `ElectricNetwork`.
     """
 
     score: FloatArray
@@ -123,32 +132,31 @@ class Room(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """A chain that is being solved."""
+    """A chain with its solution and a workspace."""
 
     length: int
     n_states: int
     flow: Flow
-    room: Room
+    work: ChainWorkspace
 
 
-ELIMINATED, DIMENSION, KNOWN, N_ON, N_FACTS = 0, 1, 2, 3, 4
-"""Places in `Flow.facts`, and their number: whether the network is eliminated, the dimension of the
-face among flows, whether the flow solves any problem, and the number of the face's edges.
-"""
+ELIMINATED, DIMENSION, FLOW_SOLVED, N_ON, N_HEADER = 0, 1, 2, 3, 4
+"""Positions in `Flow.header`, and its length: whether the network is eliminated, the dimension of
+the face of flows, whether the flow solves some problem, and the number of the face's edges."""
 
 
 def flow_size(length: int, n_states: int) -> int:
-    """Return how many 64-bit words `Flow` takes."""
+    """Return the number of 64-bit words of a `Flow`."""
     n_nodes, n_edges = length * n_states, (length - 1) * n_states * n_states
     bytes_ = (n_nodes + 7) // 8 + (n_edges + 7) // 8
-    return N_FACTS + 5 * n_nodes + 4 * n_edges + 1 + bytes_
+    return N_HEADER + 5 * n_nodes + 4 * n_edges + 1 + bytes_
 
 
 @kernel
-def carve_flow(block: FloatArray, length: int, n_states: int, room: Room) -> Flow:
-    """Return the arrays of a flow whose block is given; room for its network is the caller's."""
+def unpack_flow(block: FloatArray, length: int, n_states: int, work: ChainWorkspace) -> Flow:
+    """Return the arrays of a flow stored in `block`; its network uses the caller's workspace."""
     nodes, edges = length * n_states, (length - 1) * n_states * n_states
-    out = N_FACTS
+    out = N_HEADER
     e = out + 2 * nodes
     weight = e + edges
     shares = weight + nodes
@@ -157,15 +165,15 @@ def carve_flow(block: FloatArray, length: int, n_states: int, room: Room) -> Flo
     on = source + 1
     used = on + (edges + 7) // 8
     end = used + (nodes + 7) // 8
-    net = Network(
+    net = ElectricNetwork(
         block[shares : shares + 2 * edges],
         block[shares + 2 * edges : resistance],
         block[resistance : resistance + nodes],
         block[resistance + nodes : source],
         block[source:on],
-        room.square,
-        room.ground,
-        room.lane,
+        work.square,
+        work.ground,
+        work.lane,
     )
     return Flow(
         block[:out],
@@ -180,12 +188,12 @@ def carve_flow(block: FloatArray, length: int, n_states: int, room: Room) -> Flo
 
 
 @kernel
-def make_room(length: int, n_states: int) -> Room:
-    """Return room for chains up to this size."""
+def chain_workspace(length: int, n_states: int) -> ChainWorkspace:
+    """Return a workspace for chains up to this size."""
     n_nodes, n_edges = length * n_states, (length - 1) * n_states * n_states
     of_nodes, of_edges = np.empty((9, n_nodes)), np.empty((5, n_edges))
     edges = np.empty((3, n_edges), dtype=np.int64)
-    return Room(
+    return ChainWorkspace(
         of_nodes[0],
         of_nodes[1],
         of_edges[0],
@@ -211,7 +219,7 @@ def make_room(length: int, n_states: int) -> Room:
 
 @leaf
 def sizes(chain: Chain) -> tuple[np.uint64, np.uint64, np.uint64]:
-    """Return the numbers of states, of nodes and of edges, as indices that cannot be negative."""
+    """Return the numbers of states, of nodes and of edges, as unsigned indices."""
     n, length = np.uint64(chain.n_states), np.uint64(chain.length)
     return n, length * n, (length - ONE) * n * n
 
@@ -219,11 +227,11 @@ def sizes(chain: Chain) -> tuple[np.uint64, np.uint64, np.uint64]:
 @leaf
 def write_marginals(chain: Chain, weight: FloatArray) -> float:
     """Write ``m = w (c + out - in)``; return the sum of the first layer."""
-    flow, room = chain.flow, chain.room
+    flow, work = chain.flow, chain.work
     n, n_nodes, _ = sizes(chain)
     for k in range(n_nodes):
-        room.m[k] = weight[k] * (room.score[k] + flow.out[k] - flow.into[k])
+        work.m[k] = weight[k] * (work.score[k] + flow.out[k] - flow.into[k])
     total = 0.0
     for k in range(n):
-        total += room.m[k]
+        total += work.m[k]
     return total

@@ -1,7 +1,8 @@
-"""Cycles of a chain's flow, which can be sent around without a change of any marginal.
+"""Cancellation of the cycles of a chain's flow.
 
-Where scores tie, solutions can differ in their flows alone. Of these the ones without cycles have
-the fewest edges; their paths are affinely independent in the variables.
+Flow around a cycle changes no marginal. With tied scores, solutions can differ in their flows
+alone. Those without cycles have the fewest edges, and their paths are affinely independent in the
+variables.
 """
 
 from __future__ import annotations
@@ -19,24 +20,25 @@ ZERO = np.uint64(0)
 
 @leaf
 def cancel_cycles(chain: Chain) -> None:
-    """Send flow around every cycle of the face's edges until one of them has none, and leaves."""
+    """Send flow around every cycle of the face's edges until an edge is empty, and remove it."""
     flow, n, (_, _, n_edges) = chain.flow, chain.n_states, sizes(chain)
     if n == 1:
         return
     for begin in range(ZERO, n_edges, np.uint64(n * n)):
         stop = begin + np.uint64(n * n)
-        left = _cancel_between(flow.e[begin:stop], flow.on[begin:stop], n, chain.room.edge)
+        left = _cancel_between(flow.e[begin:stop], flow.on[begin:stop], n, chain.work.edge)
         if left > 0:
-            flow.facts[ELIMINATED] = 0.0
-            flow.facts[DIMENSION] -= left
+            flow.header[ELIMINATED] = 0.0
+            flow.header[DIMENSION] -= left
 
 
 @leaf
 def _cancel_between(e: FloatArray, on: ByteArray, n: int, parent: IntArray) -> int:
-    """Cancel cycles between two layers; returns how many edges left.
+    """Cancel cycles between two layers; returns the number of edges that were removed.
 
-    Edges grow a forest, whose vertices are the nodes of the first layer and, behind these, those of
-    the second. Each that would close a cycle is exchanged for the one that is empty first.
+    The edges are added to a forest one by one. Its vertices are the nodes of the first layer,
+    followed by those of the second. If an edge closes a cycle, the first edge of the cycle to
+    become empty is removed.
     """
     left = 0
     parent[: 2 * n] = -1
@@ -63,7 +65,7 @@ def _cancel_between(e: FloatArray, on: ByteArray, n: int, parent: IntArray) -> i
 
 @leaf
 def _make_root(vertex: int, parent: IntArray) -> None:
-    """Turn the edges from a vertex to the root of its tree around."""
+    """Make a vertex the root of its tree, by reversing the edges to the previous root."""
     before = -1
     while vertex >= 0:
         following = parent[vertex]
@@ -73,9 +75,9 @@ def _make_root(vertex: int, parent: IntArray) -> None:
 
 @leaf
 def _send_around(e: FloatArray, root: int, end: int, n: int, parent: IntArray) -> int:
-    """Take flow from the edge between a root and a vertex of its tree; returns an empty edge.
+    """Move flow around the cycle of the edge between a root and a vertex; returns an empty edge.
 
-    On the way up, every other edge gives as much, and those between take it.
+    Along the cycle, edges lose and gain the same flow in turn.
     """
     leaving = _edge(root, end, n)
     vertex, gives = end, False
@@ -102,7 +104,7 @@ def _edge(one: int, other: int, n: int) -> int:
 
 @leaf
 def _cut(edge: int, n: int, parent: IntArray) -> None:
-    """Take an edge from the forest."""
+    """Remove an edge from the forest."""
     one, other = edge % n, n + edge // n
     if parent[one] == other:
         parent[one] = -1

@@ -1,12 +1,12 @@
-"""Forests: faces of a chain's flows, whose edges close no circle between two layers.
+"""Forests: faces of a chain's flows whose edges form no cycle between two layers.
 
-Between two layers, the flow of given marginals that scores most is a basic solution of a
-transportation problem: its edges are a forest on the nodes of both layers. On a forest, flows
-follow from marginals, from the leaves on. Edges without slack fix all potentials in a tree but for
-one number, its *level*, so that few equations are left, see `lpsmap_factors_struct.flows.levels`.
+Between two layers, the best flow with given marginals is a basic solution of a transportation
+problem, whose edges form a forest on the nodes of both layers. On a forest, marginals determine the
+flows, starting at the leaves. Edges without slack determine the potentials of a tree up to one
+number, its *level*. Few equations remain, see `lpsmap_factors_struct.flows.levels`.
 
-Between two layers of S nodes, the nodes of the first one are the vertices 0 to S - 1, and those of
-the second the vertices S to 2 S - 1.
+Between two layers of S nodes, the nodes of the first layer are the vertices 0 to S - 1, and those
+of the second layer are the vertices S to 2 S - 1.
 """
 
 from __future__ import annotations
@@ -19,108 +19,108 @@ from lpsmap_core import kernel, leaf
 from lpsmap_core.api import FloatArray, IndexArray, IntArray
 
 __all__ = [
-    "LEAVES",
+    "FOREST_SOLVED",
+    "LEAVING",
     "NEW",
-    "SOLVED",
     "UNUSED",
     "USED",
     "Forest",
     "ForestChain",
-    "ForestRoom",
+    "ForestWorkspace",
     "append_edge",
-    "carve_forest",
     "find_trees",
     "forest_size",
-    "keep_whole_paths",
-    "make_forest_room",
+    "forest_workspace",
+    "prune_to_paths",
     "unite_trees",
+    "unpack_forest",
 ]
 
 Size = TypeVar("Size", int, IntArray)
 
-SOLVED, N_FACTS = 0, 1
-"""Places in `Forest.facts`, and their number: whether the flow solves any problem."""
+FOREST_SOLVED, N_HEADER = 0, 1
+"""Positions in `Forest.header`, and its length: whether the flow solves some problem."""
 
 UNUSED, REACHED, USED, NEW = 0, 1, 2, 3
-"""Marks of nodes: no path is found yet; from the first layer; to the last, too; of a new path."""
+"""Marks of nodes: not reached; reached from the first layer; on a complete path; on a new path."""
 
 ONE = np.uint64(1)
-"""Indices are unsigned: numba looks at each signed one, whether it counts from the end."""
+"""Indices are unsigned: for a signed index, numba checks whether it counts from the end."""
 
-LEAVES = -1.0
-"""The flow of an edge that leaves when paths are looked for the next time."""
+LEAVING = -1.0
+"""Marks, as its flow, an edge that the next call of `prune_to_paths` removes."""
 
 
 class Forest(NamedTuple):
-    """What is kept of a chain's solution: the edges that have a flow.
+    """The stored solution of a chain: the edges that have a flow.
 
     Attributes
     ----------
-    facts
-        What is said of the whole: see `SOLVED`.
+    header
+        Properties of the solution: see `FOREST_SOLVED`.
     n_edges
-        (L - 1,) numbers of edges between two layers, in twice as much room.
+        (L - 1,) numbers of edges between two layers.
     begin, end
         (L - 1, 2 S) for each edge, its vertices.
     flow
         (L - 1, 2 S) the edges' flows.
     """
 
-    facts: FloatArray
+    header: FloatArray
     n_edges: IndexArray
     begin: IndexArray
     end: IndexArray
     flow: FloatArray
 
 
-class ForestRoom(NamedTuple):
-    """What is needed while chains of one size, or smaller ones, are solved.
+class ForestWorkspace(NamedTuple):
+    """Workspace for solving chains up to some size on forests.
 
     Attributes
     ----------
     score, weight
         (L, S) the nodes' c and w, as in `lpsmap_factors_struct.flows.chain`.
     step
-        (L - 1, S, S) the edges' t where some are barred, by their beginnings.
+        (L - 1, S, S) the edges' t if some are forbidden, by their first nodes.
     out, into, m
-        (L, S) potentials and marginals of the nodes that are used.
+        (L, S) potentials and marginals of the used nodes.
     before
-        (L, S) minus the least *out* by which no path to a node has a negative slack.
+        (L, S) minus the smallest *out* for which no path to a node has a negative slack.
     best
-        (L, S) the best of what arrives at a node.
+        (L, S) the best score of a path to a node, without the node's own.
     gain
-        (L, S) what the best path to an end gains; to other nodes, zero.
+        (L, S) the gain of the best path to an end; zero for other nodes.
     lack
-        (L, S) how much less than the best path the best one through a node has.
+        (L, S) the difference between the best path and the best path through a node.
     target
         (L - 1, 2 S) the flows that solve the equations of the face.
     offset
-        (L - 1, 2 S) potentials of vertices over the level of their tree.
+        (L - 1, 2 S) potentials of vertices relative to the level of their tree.
     rest
-        (2 S,) what is left for the other edges of a vertex.
+        (2 S,) the marginal of a vertex that is left for its other edges.
     worst
-        (L - 1,) least flow, or the most that a path gains, between two layers.
+        (L - 1,) the smallest flow, or the largest gain of a path, between two layers.
     equations, level
         The equations of the levels, and the levels; see `lpsmap_factors_struct.flows.levels`.
     mark
         (L, S) see `USED`.
     n_used, used
-        (L,), (L, S) the nodes that are used.
+        (L,), (L, S) the used nodes.
     order
-        (L - 1, 2 S) edges so that each has a vertex that none behind it has, its leaf: x if that is
-        its beginning, else ``-x - 1``.
+        (L - 1, 2 S) edges in an order such that each has a leaf: a vertex without later edges. An
+        edge x is listed as x if its leaf is its first vertex, and as ``-x - 1`` otherwise.
     parent, rank
-        (L - 1, 2 S) the other vertex of the edge whose leaf a vertex is, or -1; the edge's place in
-        the order, behind all others where there is none.
+        (L - 1, 2 S) for a vertex that is the leaf of an edge, the edge's other vertex and its
+        position in the order. For other vertices, -1 and a position after all edges.
     tree
         (L - 1, 2 S) the tree of a vertex, or -1.
     n_trees
-        (L,) how many trees there are in front of each layer; of the first one it is the source. 0
-        where edges have come or gone since trees were looked for.
+        (L,) the number of trees before each layer; for the first layer, 1 for the source. It is 0
+        if edges were added or removed since the trees were found.
     first_level
-        (L,) the numbers of trees before.
+        (L,) the number of trees before those of each layer.
     degree, crossed
-        (2 S,) numbers of edges of a vertex; their exclusive or, of numbers from one on.
+        (2 S,) the number of edges of a vertex, and the exclusive or of the edges' numbers, from 1.
     """
 
     score: FloatArray
@@ -153,32 +153,32 @@ class ForestRoom(NamedTuple):
 
 
 class ForestChain(NamedTuple):
-    """A chain that is being solved on forests.
+    """A chain with its forest and a workspace.
 
-    The scores of its edges begin at `first` of `steps`; without any, all are zero.
+    The scores of its edges begin at position `first` of `steps`. If `steps` is empty, all are zero.
     """
 
     length: int
     n_states: int
     forest: Forest
-    room: ForestRoom
+    work: ForestWorkspace
     steps: FloatArray
     first: int
 
 
 def forest_size(length: Size, n_states: Size) -> Size:
-    """Return how many 64-bit words `Forest` takes."""
-    return N_FACTS + (length - 1) * (1 + 4 * n_states)
+    """Return the number of 64-bit words of a `Forest`."""
+    return N_HEADER + (length - 1) * (1 + 4 * n_states)
 
 
 @kernel
-def carve_forest(block: FloatArray, length: int, n_states: int) -> Forest:
-    """Return the arrays of a forest whose block is given."""
-    begin, size = N_FACTS + length - 1, (length - 1) * n_states
+def unpack_forest(block: FloatArray, length: int, n_states: int) -> Forest:
+    """Return the arrays of a forest stored in `block`."""
+    begin, size = N_HEADER + length - 1, (length - 1) * n_states
     end, flow = begin + size, begin + 2 * size
     return Forest(
-        block[:N_FACTS],
-        block[N_FACTS:begin].view(np.int32),
+        block[:N_HEADER],
+        block[N_HEADER:begin].view(np.int32),
         block[begin:end].view(np.int32),
         block[end:flow].view(np.int32),
         block[flow : flow + 2 * size],
@@ -186,8 +186,8 @@ def carve_forest(block: FloatArray, length: int, n_states: int) -> Forest:
 
 
 @kernel
-def make_forest_room(length: int, n_states: int, barred: bool) -> ForestRoom:
-    """Return room for chains up to this size; for edges' scores only where some may be barred."""
+def forest_workspace(length: int, n_states: int, barred: bool) -> ForestWorkspace:
+    """Return a workspace for chains up to this size; with edges' scores only if `barred`."""
     n, vertices = length * n_states, 2 * length * n_states
     nodes, edges = np.empty((10, n)), np.empty((2, vertices))
     marks, lists = np.empty((2, n), dtype=np.int32), np.empty((4, vertices), dtype=np.int32)
@@ -195,7 +195,7 @@ def make_forest_room(length: int, n_states: int, barred: bool) -> ForestRoom:
         np.empty((3, length), dtype=np.int32),
         np.empty((2, 2 * n_states), dtype=np.int32),
     )
-    return ForestRoom(
+    return ForestWorkspace(
         nodes[0],
         nodes[1],
         np.empty((length - 1) * n_states * n_states if barred else 0),
@@ -230,27 +230,27 @@ def make_forest_room(length: int, n_states: int, barred: bool) -> ForestRoom:
 
 
 @leaf
-def keep_whole_paths(chain: ForestChain) -> bool:
-    """Keep the edges on whole paths, and list the nodes that they use.
+def prune_to_paths(chain: ForestChain) -> bool:
+    """Remove the edges that are not on complete paths, and list the used nodes.
 
-    No branch depends on what edges and nodes are, which no processor foresees. Returns false if no
-    path is left.
+    The loops over edges and nodes have no branches, which would often be mispredicted. Returns
+    false if no path is left.
     """
-    if not _reach(chain):
+    if not _mark_reached(chain):
         return False
-    forest, room, n = chain.forest, chain.room, np.uint64(chain.n_states)
-    begin, end, flow, mark, used = forest.begin, forest.end, forest.flow, room.mark, room.used
+    forest, work, n = chain.forest, chain.work, np.uint64(chain.n_states)
+    begin, end, flow, mark, used = forest.begin, forest.end, forest.flow, work.mark, work.used
     for t in range(chain.length - 2, -1, -1):
         here = np.uint64(t) * n
         row = kept = here + here
         for x in range(row, row + np.uint64(forest.n_edges[t])):
             i, j = here + np.uint64(begin[x]), here + np.uint64(end[x])
-            whole = (mark[i] != UNUSED) & (mark[j] == USED) & (flow[x] != LEAVES)
+            whole = (mark[i] != UNUSED) & (mark[j] == USED) & (flow[x] != LEAVING)
             mark[i] = USED if whole else mark[i]
             begin[kept], end[kept], flow[kept] = begin[x], end[x], flow[x]
             kept += np.uint64(whole)
         if np.uint64(forest.n_edges[t]) > kept - row:
-            room.n_trees[t + 1] = 0
+            work.n_trees[t + 1] = 0
             forest.n_edges[t] = kept - row
     for t in range(chain.length):
         first = np.uint64(t) * n
@@ -258,29 +258,29 @@ def keep_whole_paths(chain: ForestChain) -> bool:
         for state in range(n):
             used[last] = state
             last += np.uint64(mark[first + np.uint64(state)] == USED)
-        room.n_used[t] = last - first
+        work.n_used[t] = last - first
     return True
 
 
 @leaf
-def _reach(chain: ForestChain) -> bool:
-    """Mark the nodes with paths from the first layer; returns whether one is in the last.
+def _mark_reached(chain: ForestChain) -> bool:
+    """Mark the nodes with paths from the first layer; returns whether the last layer has one.
 
-    Where the edges that leave would break all paths, all but one stay of those in the last few
-    steps before the break: in twice as many steps each time that this does not mend it. Other
-    places of the chain are not held up by that.
+    If the leaving edges would break all paths, all but one of those in the last steps before the
+    break stay. The number of steps doubles until a path is left. Other parts of the chain are not
+    affected.
     """
-    mark, n, steps = chain.room.mark, np.uint64(chain.n_states), chain.length - 1
+    mark, n, steps = chain.work.mark, np.uint64(chain.n_states), chain.length - 1
     for k in range(n):
         mark[k] = REACHED
     t, broken, near = 0, -1, 1
     while t < steps:
-        if _reach_next(t, chain):
+        if _mark_next_layer(t, chain):
             t += 1
             continue
         near = 2 * near if t == broken else 1
         first = max(0, t + 1 - near)
-        if _let_one_leave(first, t, chain) == 0 and first == 0:
+        if _release_all_but_one(first, t, chain) == 0 and first == 0:
             return False
         t, broken = first, t
     last = np.uint64(steps) * n
@@ -290,9 +290,9 @@ def _reach(chain: ForestChain) -> bool:
 
 
 @leaf
-def _reach_next(t: int, chain: ForestChain) -> bool:
-    """Mark the nodes of the next layer that edges which stay lead to; returns whether any do."""
-    forest, mark, n = chain.forest, chain.room.mark, np.uint64(chain.n_states)
+def _mark_next_layer(t: int, chain: ForestChain) -> bool:
+    """Mark the nodes of the next layer that remaining edges reach; returns whether any exist."""
+    forest, mark, n = chain.forest, chain.work.mark, np.uint64(chain.n_states)
     begin, end, flow = forest.begin, forest.end, forest.flow
     here, reached = np.uint64(t) * n, False
     row = here + here
@@ -300,29 +300,29 @@ def _reach_next(t: int, chain: ForestChain) -> bool:
         mark[k] = UNUSED
     for x in range(row, row + np.uint64(forest.n_edges[t])):
         i, j = here + np.uint64(begin[x]), here + np.uint64(end[x])
-        leads = (mark[i] == REACHED) & (flow[x] != LEAVES)
+        leads = (mark[i] == REACHED) & (flow[x] != LEAVING)
         mark[j] = REACHED if leads else mark[j]
         reached |= leads
     return reached
 
 
 @leaf
-def _let_one_leave(first: int, last: int, chain: ForestChain) -> int:
-    """Let only the edge of least flow leave from some steps; returns how many stay after all.
+def _release_all_but_one(first: int, last: int, chain: ForestChain) -> int:
+    """Let only the edge of smallest flow leave in a range of steps; returns how many edges stay.
 
-    On all paths would be an edge whose flow is 1.
+    That edge is not on all paths, since its flow would be 1.
     """
-    forest, target, n = chain.forest, chain.room.target, chain.n_states
+    forest, target, n = chain.forest, chain.work.target, chain.n_states
     least, leaving, stay = 0.0, -1, 0
     for t in range(first, last + 1):
         for x in range(t * 2 * n, t * 2 * n + forest.n_edges[t]):
-            if forest.flow[x] == LEAVES:
+            if forest.flow[x] == LEAVING:
                 leaving = x if target[x] < least else leaving
                 least = min(least, target[x])
                 forest.flow[x] = 0.0
                 stay += 1
     if leaving >= 0:
-        forest.flow[leaving] = LEAVES
+        forest.flow[leaving] = LEAVING
         stay -= 1
     return stay
 
@@ -332,29 +332,29 @@ def _let_one_leave(first: int, last: int, chain: ForestChain) -> int:
 
 @leaf
 def find_trees(chain: ForestChain) -> bool:
-    """Find trees and offsets where edges have come or gone; false if some close a circle."""
-    room = chain.room
-    room.n_trees[0] = 1
+    """Find trees and offsets where edges were added or removed; false if there is a cycle."""
+    work = chain.work
+    work.n_trees[0] = 1
     for t in range(chain.length - 1):
-        if room.n_trees[t + 1] > 0:
+        if work.n_trees[t + 1] > 0:
             continue
         if not _order_edges(t, chain):
             return False
-        room.n_trees[t + 1] = _write_offsets(t, chain)
+        work.n_trees[t + 1] = _write_offsets(t, chain)
     return True
 
 
 @leaf
 def _order_edges(t: int, chain: ForestChain) -> bool:
-    """Order the edges between two layers, leaves first; false if some close a circle."""
-    forest, room, vertices = chain.forest, chain.room, np.uint64(2 * chain.n_states)
-    begin, end, degree, crossed = forest.begin, forest.end, room.degree, room.crossed
+    """Order the edges between two layers, leaves first; false if there is a cycle."""
+    forest, work, vertices = chain.forest, chain.work, np.uint64(2 * chain.n_states)
+    begin, end, degree, crossed = forest.begin, forest.end, work.degree, work.crossed
     row, placed, count = np.uint64(t) * vertices, np.uint64(0), np.uint64(forest.n_edges[t])
     degree[:vertices] = 0
     crossed[:vertices] = 0
-    room.tree[row : row + vertices] = -1
-    room.parent[row : row + vertices] = -1
-    room.rank[row : row + vertices] = vertices
+    work.tree[row : row + vertices] = -1
+    work.parent[row : row + vertices] = -1
+    work.rank[row : row + vertices] = vertices
     for x in range(row, row + count):
         i, j, number = np.uint64(begin[x]), np.uint64(end[x]), np.int32(x - row) + 1
         degree[i] += 1
@@ -362,25 +362,25 @@ def _order_edges(t: int, chain: ForestChain) -> bool:
         crossed[i] ^= number
         crossed[j] ^= number
     for x in range(row, row + count):
-        placed = _strip(np.uint64(begin[x]), row, placed, chain)
-        placed = _strip(np.uint64(end[x]), row, placed, chain)
+        placed = _order_leaves(np.uint64(begin[x]), row, placed, chain)
+        placed = _order_leaves(np.uint64(end[x]), row, placed, chain)
     return bool(placed == count)
 
 
 @leaf
-def _strip(v: np.uint64, row: np.uint64, placed: np.uint64, chain: ForestChain) -> np.uint64:
-    """Place the edge of a leaf, then that of the other vertex if this made it one, and so on.
+def _order_leaves(v: np.uint64, row: np.uint64, placed: np.uint64, chain: ForestChain) -> np.uint64:
+    """Append the edge of a leaf to the order, and go on while the other vertex becomes a leaf.
 
-    Returns how many edges have a place.
+    Returns the number of ordered edges.
     """
-    forest, room, n = chain.forest, chain.room, np.uint64(chain.n_states)
-    degree, crossed = room.degree, room.crossed
+    forest, work, n = chain.forest, chain.work, np.uint64(chain.n_states)
+    degree, crossed = work.degree, work.crossed
     while degree[v] == 1:
         number = crossed[v]
         x, begins = row + np.uint64(number) - ONE, v < n
         other = np.uint64(forest.end[x]) if begins else np.uint64(forest.begin[x])
-        room.order[row + placed] = number - 1 if begins else -number
-        room.parent[row + v], room.rank[row + v] = other, placed
+        work.order[row + placed] = number - 1 if begins else -number
+        work.parent[row + v], work.rank[row + v] = other, placed
         degree[v] = 0
         degree[other] -= 1
         crossed[other] ^= number
@@ -391,12 +391,12 @@ def _strip(v: np.uint64, row: np.uint64, placed: np.uint64, chain: ForestChain) 
 
 @leaf
 def _write_offsets(t: int, chain: ForestChain) -> int:
-    """Write the offsets of the vertices between two layers, and number their trees; count these."""
-    forest, room, n, steps = chain.forest, chain.room, np.uint64(chain.n_states), chain.steps
-    tree, offset, row, n_trees = room.tree, room.offset, np.uint64(t) * (n + n), 0
+    """Write offsets and trees of the vertices between two layers; return the number of trees."""
+    forest, work, n, steps = chain.forest, chain.work, np.uint64(chain.n_states), chain.steps
+    tree, offset, row, n_trees = work.tree, work.offset, np.uint64(t) * (n + n), 0
     first = np.uint64(chain.first) + np.uint64(t) * n * n
     for y in range(forest.n_edges[t] - 1, -1, -1):
-        x = room.order[row + np.uint64(y)]
+        x = work.order[row + np.uint64(y)]
         begins = x >= 0
         edge = row + np.uint64(x if begins else -x - 1)
         i, j = np.uint64(forest.begin[edge]), np.uint64(forest.end[edge])
@@ -410,13 +410,13 @@ def _write_offsets(t: int, chain: ForestChain) -> int:
     return n_trees
 
 
-# -------------------------------------------------------------------- edges come
+# -------------------------------------------------------------------- new edges
 
 
 @leaf
 def unite_trees(t: int, i: int, j: int, chain: ForestChain) -> bool:
-    """Make one tree of those of two states between two layers; false if they were one."""
-    tree, vertices = chain.room.tree, np.uint64(2 * chain.n_states)
+    """Merge the trees of two states between two layers; false if they are the same."""
+    tree, vertices = chain.work.tree, np.uint64(2 * chain.n_states)
     row = np.uint64(t) * vertices
     v, w = row + np.uint64(i), row + np.uint64(chain.n_states + j)
     one, other = tree[v], tree[w]

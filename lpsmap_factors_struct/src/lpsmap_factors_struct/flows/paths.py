@@ -1,4 +1,4 @@
-"""The distribution over paths that makes a flow."""
+"""Decomposition of a flow into a distribution over paths."""
 
 from __future__ import annotations
 
@@ -8,26 +8,23 @@ import numpy as np
 
 from lpsmap_core import kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray, Vertices
-from lpsmap_factors_struct.flows.chain import carve_flow, make_room
-from lpsmap_factors_struct.flows.forest import carve_forest
+from lpsmap_factors_struct.flows.chain import NO_FLOW, chain_workspace, unpack_flow
+from lpsmap_factors_struct.flows.forest import unpack_forest
 
-__all__ = ["MOST_POSITIONS", "Edges", "flow_edges", "forest_edges", "n_paths", "read_paths"]
+__all__ = ["MAX_POSITIONS", "FlowEdges", "flow_edges", "forest_edges", "n_paths", "read_paths"]
 
-ROUNDING = 1e-13
-"""Flow that is left when paths of less are."""
+INITIAL_PATHS = 64
+"""Initial capacity for paths."""
 
-FIRST_PATHS = 64
-"""Paths that there is room for at first."""
-
-MOST_POSITIONS = 2**25
-"""Positions of all paths that are listed of a chain: about a gigabyte of structures, and a few
-seconds. A long chain's flow takes a path for every few positions, and each has all positions."""
+MAX_POSITIONS = 2**25
+"""Maximum number of positions of a chain's listed paths: about a gigabyte of structures, and a few
+seconds. The flow of a long chain takes one path for every few positions."""
 
 
-class Edges(NamedTuple):
-    """Edges with a flow, by the layers where they begin: states at both ends, and flows.
+class FlowEdges(NamedTuple):
+    """Edges with a flow, by layers: the states at both ends, and the flows.
 
-    Those of step t are number ``first[t]`` to ``first[t + 1] - 1``.
+    The edges of step t have the numbers ``first[t]`` to ``first[t + 1] - 1``.
     """
 
     first: IntArray
@@ -37,10 +34,10 @@ class Edges(NamedTuple):
 
 
 @kernel
-def flow_edges(block: FloatArray, length: int, n_states: int) -> Edges:
-    """Return the edges that have a flow, of all edges of a chain."""
-    flow = carve_flow(block, length, n_states, make_room(1, n_states)).e
-    edges, n = _room_for_edges(length, len(flow)), 0
+def flow_edges(block: FloatArray, length: int, n_states: int) -> FlowEdges:
+    """Return the edges of a chain's flow that have a flow."""
+    flow = unpack_flow(block, length, n_states, chain_workspace(1, n_states)).e
+    edges, n = _empty_edges(length, len(flow)), 0
     for k in range(len(flow)):
         step, end, begin = k // (n_states * n_states), (k // n_states) % n_states, k % n_states
         if flow[k] > 0.0:
@@ -51,10 +48,10 @@ def flow_edges(block: FloatArray, length: int, n_states: int) -> Edges:
 
 
 @kernel
-def forest_edges(block: FloatArray, length: int, n_states: int) -> Edges:
-    """Return the edges that have a flow, of a chain's forest."""
-    forest = carve_forest(block, length, n_states)
-    edges, n = _room_for_edges(length, len(forest.flow)), 0
+def forest_edges(block: FloatArray, length: int, n_states: int) -> FlowEdges:
+    """Return the edges of a chain's forest that have a flow."""
+    forest = unpack_forest(block, length, n_states)
+    edges, n = _empty_edges(length, len(forest.flow)), 0
     for t in range(length - 1):
         for x in range(t * 2 * n_states, t * 2 * n_states + forest.n_edges[t]):
             if forest.flow[x] > 0.0:
@@ -66,15 +63,15 @@ def forest_edges(block: FloatArray, length: int, n_states: int) -> Edges:
 
 
 @kernel
-def _room_for_edges(length: int, n_edges: int) -> Edges:
-    """Return room for edges."""
+def _empty_edges(length: int, n_edges: int) -> FlowEdges:
+    """Return arrays for up to `n_edges` edges."""
     first = np.zeros(length, dtype=np.int64)
     begin, end = np.empty(n_edges, dtype=np.int64), np.empty(n_edges, dtype=np.int64)
-    return Edges(first, begin, end, np.empty(n_edges))
+    return FlowEdges(first, begin, end, np.empty(n_edges))
 
 
-def n_paths(edges: Edges, length: int, n_states: int) -> int:
-    """Return how many paths make a flow at most: one more than its paths have dimensions."""
+def n_paths(edges: FlowEdges, length: int, n_states: int) -> int:
+    """Return the largest number of paths of a flow: the dimension of its paths plus 1."""
     step = np.repeat(np.arange(length - 1), np.diff(edges.first))
     n_edges = len(step)
     begins = np.unique(step * n_states + edges.begin[:n_edges])
@@ -84,20 +81,20 @@ def n_paths(edges: Edges, length: int, n_states: int) -> int:
 
 
 def read_paths(
-    edges: Edges, factor: int, length: int, n_states: int, n_additionals: int
+    edges: FlowEdges, factor: int, length: int, n_states: int, n_additionals: int
 ) -> Vertices:
-    """Return paths whose flows add up to a chain's, by the widest first.
+    """Return paths whose flows sum to a chain's flow, the widest first.
 
     Parameters
     ----------
     edges
-        With the chain's flow; they are changed.
+        The edges with the chain's flow, which are modified.
     factor
-        The chain's number.
+        Number of the chain.
     length, n_states, n_additionals
-        Its layers, the states in each, and its additionals.
+        Numbers of layers, of states in each, and of additionals.
     """
-    paths, weight = _peel(edges, length, n_states)
+    paths, weight = _decompose(edges, length, n_states)
     steps = np.arange(length)
     arity = length * n_states
     into = arity + n_states + (steps[1:] - 1) * n_states**2
@@ -121,10 +118,10 @@ def read_paths(
 
 
 @kernel
-def _peel(edges: Edges, length: int, n_states: int) -> tuple[IntArray, FloatArray]:
-    """Return paths, states by layer, and how wide each is, until no flow is left."""
+def _decompose(edges: FlowEdges, length: int, n_states: int) -> tuple[IntArray, FloatArray]:
+    """Subtract widest paths until no flow is left; return their states by layer, and widths."""
     most = edges.first[length - 1] + 1
-    paths, weight = np.empty((min(most, FIRST_PATHS), length), dtype=np.int64), np.empty(most)
+    paths, weight = np.empty((min(most, INITIAL_PATHS), length), dtype=np.int64), np.empty(most)
     width, source = np.empty(length * n_states), np.empty(length * n_states, dtype=np.int64)
     n = 0
     while n < most:
@@ -132,23 +129,23 @@ def _peel(edges: Edges, length: int, n_states: int) -> tuple[IntArray, FloatArra
             larger = np.empty((min(most, 2 * n), length), dtype=np.int64)
             larger[:n] = paths
             paths = larger
-        weight[n] = _widest(edges, length, n_states, width, source, paths[n])
-        if weight[n] <= ROUNDING:
+        weight[n] = _subtract_widest_path(edges, length, n_states, width, source, paths[n])
+        if weight[n] <= NO_FLOW:
             break
         n += 1
     return paths[:n], weight[:n]
 
 
 @leaf
-def _widest(
-    edges: Edges,
+def _subtract_widest_path(
+    edges: FlowEdges,
     length: int,
     n_states: int,
     width: FloatArray,
     source: IntArray,
     path: IntArray,
 ) -> float:
-    """Write the path whose least flow is largest, and take that from its edges; return it."""
+    """Write the path with the largest smallest flow, subtract that flow, and return it."""
     for k in range(length * n_states):
         width[k] = np.inf if k < n_states else 0.0
     for t in range(length - 1):
@@ -160,7 +157,7 @@ def _widest(
     last = (length - 1) * n_states
     path[length - 1] = np.argmax(width[last : last + n_states])
     least = width[last + path[length - 1]]
-    if least > ROUNDING:
+    if least > NO_FLOW:
         for t in range(length - 1, 0, -1):
             x = source[t * n_states + path[t]]
             path[t - 1] = edges.begin[x]

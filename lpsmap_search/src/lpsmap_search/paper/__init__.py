@@ -1,4 +1,4 @@
-"""The system of Gormley & Eisner (2013), with their errata: relaxations by linear programs."""
+"""The search of Gormley & Eisner (2013), with their errata: relaxations by linear programs."""
 
 from lpsmap_search.paper.mccormick_space import McCormickOptions, McCormickSpace
 from lpsmap_search.paper.nodes import McCormickNode

@@ -1,4 +1,4 @@
-"""Where to divide a box of parameters, or the parses below it."""
+"""The choice of a branching variable: a parameter, or a variable of the parses."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from lpsmap_search.branching import NARROW, Branch
 __all__ = ["Split", "most_fractional", "most_regretted"]
 
 Split = Literal["midpoint", "point"]
-"""Where to divide the range of a probability: in the middle, or at the relaxation's point."""
+"""The point that divides the range of a probability: its midpoint, or the point of the
+relaxation."""
 
 MARGIN = 0.1
-"""Share of its width that a range keeps on either side of the relaxation's point, at least."""
+"""Minimum share of the width of a range on either side of the point of the relaxation."""
 
 INTEGRAL = 1e-6
-"""Share by which a variable that should be all or nothing may miss both."""
+"""Relative tolerance within which a variable counts as integral."""
 
 
 def most_regretted(
@@ -29,13 +30,13 @@ def most_regretted(
     Parameters
     ----------
     regret
-        (M,) by how much z_m exceeds the product ``theta_m f_m`` that it stands for.
+        (M,) the excess of z_m over the product ``theta_m f_m`` that it represents.
     bounds
         (2 M,) lower, then upper bounds of the probabilities.
     theta
-        (M,) the logarithms at the relaxation's point.
+        (M,) the logarithms at the point of the relaxation.
     split
-        Where to divide.
+        The kind of dividing point.
 
     Returns
     -------
@@ -56,19 +57,19 @@ def most_regretted(
 
 
 def most_fractional(values: FloatArray, whole: FloatArray) -> int | None:
-    """Return which of the variables that should be all or nothing is the farthest from both.
+    """Return the most fractional of the variables that should be integral.
 
     Parameters
     ----------
     values
-        (P,) of the variables of the parses.
+        (P,) values of the variables of the parses.
     whole
-        (P,) what each variable is if it is not zero; zero if it may be anything.
+        (P,) the nonzero value that each variable may have; zero for continuous variables.
 
     Returns
     -------
     int or None
-        None if all are all or nothing.
+        None if all are integral.
     """
     shares = np.divide(values, whole, out=np.zeros_like(values), where=whole > 0.0)
     distance = np.minimum(shares, 1.0 - shares)

@@ -1,8 +1,7 @@
-"""The linear rows of the paper's program: what its relaxations multiply with each other.
+"""The linear rows of the paper's program, the factors of its products.
 
 The variables are the logarithms of the parameters, the counts, and the variables of the parses, in
-this order; column 0 of the rows is the constant. Rows for the bounds of a variable come with
-coefficients that change from box to box.
+this order; column 0 of the rows is the constant. The coefficients of bounds change from box to box.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Ranges(NamedTuple):
 
 
 class LinearRows:
-    """Rows that are at least zero, behind them rows that are zero, and the variables.
+    """Rows that are at least zero, followed by rows that are zero, and the variables.
 
     Parameters
     ----------
@@ -37,23 +36,23 @@ class LinearRows:
     parses
         Rows of the variables of the parses.
     ranges
-        Bounds of all variables, whatever the box.
+        Bounds of all variables, valid in every box.
     tangents
-        Of the sums of probabilities.
+        Tangents of the sums of probabilities.
     constraint
-        What the counts satisfy, or None.
+        A constraint on the counts, or None.
 
     Attributes
     ----------
     matrix
-        The rows: ``1``; lower, then upper bounds of all variables; what is at least zero; what is
-        zero; the variables.
+        The rows: ``1``; lower, then upper bounds of all variables; inequalities; equalities; the
+        variables.
     at_least_zero
-        The first of them, which are at least zero, ``1`` included.
+        The rows that are at least zero, including ``1``; they come first.
     n_inequalities
         Their number.
     n_equalities
-        How many are zero.
+        The number of rows that are zero.
     """
 
     def __init__(
@@ -114,9 +113,9 @@ class LinearRows:
         return self.n_inequalities + self.n_equalities + k
 
     def values(self, ranges: Ranges) -> FloatArray:
-        """Return the entries of the rows under other bounds of the variables."""
+        """Return the entries of the rows for other bounds of the variables."""
         values, n = self.matrix.value.copy(), self.n_variables
-        # of the row 1 there is one entry, of each bound there are two, the constant first
+        # the row 1 has one entry, each bound has two, the constant first
         values[1 : 1 + 2 * n : 2] = -ranges.lower
         values[1 + 2 * n : 1 + 4 * n : 2] = ranges.upper
         return values
@@ -140,7 +139,7 @@ def _bounds(bounds: FloatArray, sign: float) -> SparseMatrix:
 
 
 def _shifted(matrix: SparseMatrix, shift: int, n_columns: int) -> SparseMatrix:
-    """Return rows with all columns but the constant moved to the right."""
+    """Return rows with all columns except the constant shifted to the right."""
     column = np.where(matrix.column > 0, matrix.column + shift, 0)
     return SparseMatrix(matrix.start, column, matrix.value, n_columns)
 

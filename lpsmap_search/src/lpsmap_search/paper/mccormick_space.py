@@ -1,4 +1,4 @@
-"""Boxes of parameters as nodes of the paper's search."""
+"""The search space of the paper: boxes of parameters, bounded by McCormick relaxations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lpsmap_search.paper.linear_rows import LinearRows, Ranges
 from lpsmap_search.paper.nodes import McCormickNode, packed, unpacked
 from lpsmap_search.paper.parse_rows import parse_rows
 from lpsmap_search.paper.projections import Projection, completed, projected
-from lpsmap_search.paper.relaxation import Relaxation
+from lpsmap_search.paper.relaxation import McCormickRelaxation
 from lpsmap_search.paper.row_pairs import Filter
 from lpsmap_search.paper.tangents import Tangents, joined_tangents, separated, simplex_tangents
 from lpsmap_search.polytopes import hypergraph_polytope
@@ -39,77 +39,80 @@ __all__ = ["McCormickOptions", "McCormickSpace"]
 PolytopeName = Literal["hypergraph", "flow"]
 
 TIGHT = 1e-7
-"""By how much sums of probabilities may exceed one where nothing is left to branch on."""
+"""Maximum excess of sums of probabilities over one if there is no branching variable."""
 
 SMALL_REGRET = 0.1
-"""Sums are made tight where regrets sum to at most this share of what has to be closed."""
+"""Sums are tightened if the regrets sum to at most this share of the gap."""
 
 LARGE_REGRET = 3.0
-"""Fractional parses are branched on unless regrets sum to this many times what has to be closed."""
+"""The search branches on fractional parses unless the regrets sum to this many times the gap."""
 
 SOLVER = {"simplex_dual_edge_weight_strategy": 1}
-"""Options of HiGHS: Devex pricing takes a fifth to a half less time here than steepest edges."""
+"""Options of HiGHS: Devex pricing takes a fifth to a half less time here than steepest edge."""
 
 MOST_ENTRIES = 100_000
-"""Of the programs of nodes that are looked at together: a tenth of a second, or less."""
+"""Maximum total entries of the programs of nodes evaluated together: a tenth of a second or
+less."""
 
 MOST_NODES = 16
-"""Nodes that are looked at together; of two or more, half have the highest bounds."""
+"""Maximum number of nodes evaluated together; of two or more, half have the highest bounds."""
 
 MOST_ROUNDS = 20
-"""Of separation at a node."""
+"""Maximum rounds of separation at a node."""
 
 
 class McCormickOptions(NamedTuple):
-    """How the relaxations of the paper's search are made and used."""
+    """Options of the relaxations of the paper."""
 
     products: Filter = 0
-    """Which products of rows there are besides the concave envelopes.
+    """The products of rows in addition to the concave envelopes.
 
     A number of random ones (``Max.1k`` is 1,000), a share of all, as a float, or ``"objective"``
     (``Obj.Filter``)."""
     polytope: PolytopeName = "hypergraph"
-    """Of the parses; the hull, or the paper's ``"flow"`` for dependency trees."""
+    """The polytope of the parses: their hull, or ``"flow"`` of the paper for dependency trees."""
     split: Split = "midpoint"
-    """Where a range is divided, in the middle or at the relaxation's ``"point"``."""
+    """Where a range is divided: at its midpoint, or at the ``"point"`` of the relaxation."""
     projection: Projection = "normalise"
     """How parameters are made feasible."""
     n_steps: int = 5
-    """Steps of Viterbi EM from there."""
+    """Steps of Viterbi EM from the feasible point."""
     smoothing: float = 0.1
-    """What these add to counts."""
+    """Smoothing in these steps."""
     least: float | None = None
-    """Where logarithms end, such as ``log(1e-12)``; the least one also stands for probability zero.
-    None for ``-1 - log F``, and never above that, F being the most counts that the parameter's
-    block can have: with more, structures that use parameters of probability zero would score more
-    than their likelihood, and bounds would stay above it."""
+    """The least logarithm, such as ``log(1e-12)``, which also represents probability zero. None for
+    ``-1 - log F``, which is also its maximum, where F is the largest total count of the parameter's
+    block: above it, structures that use parameters of probability zero would score more than their
+    likelihood, and bounds could not converge."""
     n_tangents: int | None = None
-    """Random tangents of each block at the root; None for the square of the block's size."""
+    """Number of random tangents of each block at the root; None for the square of the block
+    size."""
     most_cuts: int = 300
-    """Tangents that a node may have from above. Beyond, it keeps those that bind."""
+    """Maximum number of tangents inherited by a node; beyond it, only binding ones are kept."""
     excess: float = 0.01
-    """Tangents are separated while sums of probabilities exceed one by more."""
+    """Tangents are separated while sums of probabilities exceed one by more than this."""
     seed: int = 0
-    """Of the random tangents and products."""
+    """Seed of the random tangents and products."""
 
 
 class McCormickSpace(BoxSpace[McCormickNode]):
-    """The search of Gormley & Eisner (2013): what it asks about boxes; its answers are counts.
+    """The search space of Gormley & Eisner (2013); answers are counts.
 
     Nodes are boxes of probabilities, bounded by a linear program: concave envelopes of the products
     ``theta_m f_m``, tangents of the constraints that probabilities sum to one, products of rows,
-    and a polytope of parses. It can be pickled, and looked at from many threads.
+    and a polytope of parses. It can be pickled, and used by several threads at once.
 
     Parameters
     ----------
     corpus
         The sentences.
     gap
-        Of the search.
+        The gap of the search.
     options
-        Of the relaxations.
+        Options of the relaxations.
     constraint
-        What counts satisfy, or None. The bounds cover unequal structures for equal sentences.
+        A constraint on the counts, or None. The bounds include different structures for equal
+        sentences.
 
     Raises
     ------
@@ -127,7 +130,7 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         *,
         constraint: CountConstraint | None = None,
     ) -> None:
-        highspy_module()  # which is missing now rather than in the first look
+        highspy_module()  # fails here if missing, rather than during the search
         self._corpus, self._gap, self._constraint = corpus, gap, constraint
         self._options = options = _checked(options or McCormickOptions())
         model, rng = corpus.model, np.random.default_rng(options.seed)
@@ -146,7 +149,7 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         )
         tangents = simplex_tangents(model.first, self._least, options.n_tangents, rng)
         rows = LinearRows(model.first, parses, self._ranges(self._root), tangents, constraint)
-        self.relaxation = Relaxation(rows, model.first, options.products, rng)
+        self.relaxation = McCormickRelaxation(rows, model.first, options.products, rng)
         self.batch = min(max(MOST_ENTRIES // self.relaxation.n_entries, 2), MOST_NODES)
 
     def root(self) -> McCormickNode:
@@ -158,13 +161,13 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         return packed(nodes)
 
     def unpack(self, arrays: Mapping[str, npt.NDArray[Any]]) -> list[McCormickNode]:
-        """Return the nodes that `pack` was given."""
+        """Return the nodes that `pack` packed."""
         return unpacked(self._root, arrays)
 
     def look(
         self, nodes: Sequence[McCormickNode], score: float
     ) -> list[Look[McCormickNode, FloatArray]]:
-        """Bound boxes, and divide those whose bound is too high."""
+        """Bound boxes, and divide those that are not pruned."""
         return [self._look(node, score) for node in nodes]
 
     def _look(self, node: McCormickNode, score: float) -> Look[McCormickNode, FloatArray]:
@@ -182,7 +185,7 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         return Look(solved.bound, children, counts if value > score else None, value)
 
     def program(self, node: McCormickNode) -> LinearProgram:
-        """Return the linear program that bounds a node first, before tangents are separated.
+        """Return the initial linear program of a node, before tangents are separated.
 
         Parameters
         ----------
@@ -202,8 +205,8 @@ class McCormickSpace(BoxSpace[McCormickNode]):
             np.concatenate([theta_high, self._most_counts, parse_high]),
         )
 
-    def _solve(self, node: McCormickNode, threshold: float) -> _Solved:
-        """Solve the relaxation, and separate tangents while they may lower the bound enough."""
+    def _solve(self, node: McCormickNode, threshold: float) -> _NodeSolution:
+        """Solve the relaxation, and separate tangents while they make progress."""
         ranges, model = self._ranges(node), self._corpus.model
         low = ranges.lower[: model.n_parameters]
         cuts, excess = node.cuts, self._options.excess
@@ -223,16 +226,16 @@ class McCormickSpace(BoxSpace[McCormickNode]):
             solved = self._solved(_optimum(solver, None, threshold), cuts, solved.bound)
         return solved
 
-    def _solved(self, solution: LinearSolution, cuts: Tangents, bound: float) -> _Solved:
+    def _solved(self, solution: LinearSolution, cuts: Tangents, bound: float) -> _NodeSolution:
         m, x = self._corpus.model.n_parameters, solution.x
         theta, counts, parses = x[:m], x[m : 2 * m], x[2 * m : 2 * m + len(self._whole)]
         regret = np.maximum(x[self.relaxation.objective] - theta * counts, 0.0)
-        return _Solved(min(bound, solution.bound), solution, cuts, theta, regret, parses)
+        return _NodeSolution(min(bound, solution.bound), solution, cuts, theta, regret, parses)
 
     def _answer(self, theta: FloatArray) -> tuple[float, FloatArray]:
-        """Return feasible structures near the relaxation's parameters."""
+        """Return feasible structures near the parameters of the relaxation."""
         options = self._options
-        # the least logarithm stands for zero
+        # the least logarithm represents zero
         p = np.where(theta > self._least, np.exp(theta), 0.0)
         parameters = projected(self._corpus.model, p, options.projection)
         return completed(
@@ -240,7 +243,7 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         )
 
     def _children(
-        self, node: McCormickNode, solved: _Solved, threshold: float
+        self, node: McCormickNode, solved: _NodeSolution, threshold: float
     ) -> list[McCormickNode]:
         node = node._replace(cuts=solved.cuts, basis=solved.solution.basis)
         if len(solved.cuts.block) > self._options.most_cuts:
@@ -256,39 +259,39 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         return [node._replace(bounds=bounds) for bounds in halves(node.bounds, branch)]
 
     def _decided(self, node: McCormickNode, y: int) -> list[McCormickNode]:
-        """Return two nodes in which a variable of the parses is all or nothing."""
+        """Branch on a variable of the parses: return two nodes that fix it."""
         on, off = node.parse_bounds.copy(), node.parse_bounds.copy()
         on[y], off[len(self._whole) + y] = self._whole[y], 0.0
         return [node._replace(parse_bounds=on), node._replace(parse_bounds=off)]
 
 
-class _Solved(NamedTuple):
-    """What came of a relaxation."""
+class _NodeSolution(NamedTuple):
+    """The result of a relaxation."""
 
     bound: float
-    """The lowest one of all rounds of separation."""
+    """The lowest bound of all rounds of separation."""
     solution: LinearSolution
-    """Of the last round."""
+    """The solution of the last round."""
     cuts: Tangents
     theta: FloatArray
     regret: FloatArray
-    """(M,) by how much the variables of the objective exceed the products they stand for."""
+    """(M,) the excess of the variables of the objective over the products they represent."""
     parses: FloatArray
 
 
 def _optimum(solver: SimplexSolver, basis: Basis | None, threshold: float) -> LinearSolution:
     """Return a solution, which need not be optimal if the bound is below a threshold."""
     solution = solver.solve(basis, cutoff=threshold)
-    if solution.status == "below" and solution.bound > threshold:  # by rounding
+    if solution.status == "below" and solution.bound > threshold:  # because of rounding
         return solver.solve()
     return solution
 
 
 def _whole(corpus: Corpus, constraint: CountConstraint | None) -> FloatArray:
-    """Return what each variable of the flow polytope is if it is not zero; zero if that is open.
+    """Return the nonzero value of each integral variable of the flow polytope; zero for others.
 
-    Arcs and decisions are there or not, flows are open. Under a constraint equal sentences may need
-    unequal parses, so that theirs are open.
+    Arcs and decisions are integral, flows are not. Under a constraint, equal sentences may need
+    different parses, so their merged variables are not integral.
     """
     sentences = []
     for sentence, times in zip(corpus.sentences, corpus.multiplicity, strict=True):
@@ -299,12 +302,12 @@ def _whole(corpus: Corpus, constraint: CountConstraint | None) -> FloatArray:
 
 
 def _checked(options: McCormickOptions) -> McCormickOptions:
-    """Return options.
+    """Validate options.
 
     Raises
     ------
     ValueError
-        If one is out of range.
+        If an option is out of range.
     """
     for name, allowed in _CHOICES.items():
         value = getattr(options, name)

@@ -1,9 +1,10 @@
 """Viterbi training of the dependency model as a mixed integer quadratic program.
 
-Equations (1) to (16) of Gormley & Eisner (2013), with what they leave out: every word has one
-parent, the root has one child, and flows and counts are at least zero. In (5) "for all j" is read
-as "for all s", and the sums in (10) and (11) go over all sentences. The relaxations use
-`lpsmap_search.flow_polytope` in its place; this is the record to check points by.
+These are Equations (1) to (16) of Gormley & Eisner (2013), with constraints that they omit: every
+word has one parent, the root has one child, and flows and counts are at least zero. In (5), "for
+all j" is read as "for all s", and the sums in (10) and (11) range over all sentences. The
+relaxations use `lpsmap_search.flow_polytope` instead; this program is the reference to validate
+points.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from lpsmap_search.dependency_model import DependencyModelWithValence
 from lpsmap_search.half_spans import LEFT, RIGHT
 from lpsmap_search.sparse_matrix import SparseMatrix
 
-__all__ = ["LinearConstraints", "MixedIntegerProgram"]
+__all__ = ["ConstraintRows", "MixedIntegerProgram"]
 
 CONTINUE, STOP = 0, 1
 
@@ -33,7 +34,7 @@ class _Row(NamedTuple):
     upper: float
 
 
-class LinearConstraints(NamedTuple):
+class ConstraintRows(NamedTuple):
     """``lower <= matrix @ x <= upper``."""
 
     matrix: SparseMatrix
@@ -41,14 +42,14 @@ class LinearConstraints(NamedTuple):
     upper: FloatArray
 
     def violation(self, x: FloatArray) -> float:
-        """Return by how much a point misses them at most."""
+        """Return the maximum violation at a point."""
         values = self.matrix @ x
         missing = np.maximum(self.lower - values, values - self.upper)
         return float(missing.max(initial=0.0))
 
 
 class MixedIntegerProgram:
-    """The program, whose points are logarithms of parameters and the variables of the parses.
+    """The program; its points are logarithms of parameters and variables of the parses.
 
     Parameters
     ----------
@@ -58,19 +59,18 @@ class MixedIntegerProgram:
     Raises
     ------
     TypeError
-        If the model is another one.
+        If the model is of another type.
 
     Attributes
     ----------
     model
         The model.
     constraints
-        The linear ones, by the numbers of their equations, or by what they say if the paper leaves
-        them out.
+        The linear constraints, by equation number, or by description if the paper omits them.
     counts
         (M,) the columns of the counts.
     is_integer
-        (n,) which variables are integers: all but the flows.
+        (n,) which variables are integers: all except the flows.
     """
 
     def __init__(self, corpus: Corpus) -> None:
@@ -97,12 +97,12 @@ class MixedIntegerProgram:
         self.constraints["(10), (11): counts"] = self._counts(corpus)
 
     def point(self, heads: Sequence[Sequence[int]]) -> FloatArray:
-        """Return the variables of trees, with their counts.
+        """Return the variables of trees, including their counts.
 
         Parameters
         ----------
         heads
-            For each different sentence the heads of its words, from 0, -1 standing for the root.
+            For each distinct sentence, the heads of its words, from 0; -1 for the root.
         """
         x = np.zeros(self.n_columns)
         for own, tree in zip(self._sentences, heads, strict=True):
@@ -112,14 +112,14 @@ class MixedIntegerProgram:
         return x
 
     def violations(self, theta: FloatArray, x: FloatArray) -> dict[str, float]:
-        """Return by how much a point misses each equation.
+        """Return the violation of each equation at a point.
 
         Parameters
         ----------
         theta
             (M,) logarithms of the parameters, -inf allowed.
         x
-            (n,) variables of the parses and counts, such as those that `point` returns.
+            (n,) variables of the parses and counts, such as those returned by `point`.
         """
         found = {name: part.violation(x) for name, part in self.constraints.items()}
         found["(2): sums of probabilities"] = float(
@@ -136,14 +136,14 @@ class MixedIntegerProgram:
         Parameters
         ----------
         theta
-            (M,) logarithms of the parameters, -inf allowed where the count is zero.
+            (M,) logarithms of the parameters; -inf is allowed if the count is zero.
         x
             (n,) variables of the parses and counts.
         """
         f = x[self.counts]
         return float((f[f != 0.0] * theta[f != 0.0]).sum())
 
-    def _collected(self, rows: Iterator[_Row]) -> LinearConstraints:
+    def _collected(self, rows: Iterator[_Row]) -> ConstraintRows:
         listed = list(rows)
         sizes = [len(row.column) for row in listed]
         nothing: list[IntArray] = [np.zeros(0, dtype=np.int64)]
@@ -154,10 +154,10 @@ class MixedIntegerProgram:
             (len(listed), self.n_columns),
         )
         ends = np.array([(row.lower, row.upper) for row in listed], dtype=np.float64)
-        return LinearConstraints(matrix, *ends.reshape(-1, 2).T)
+        return ConstraintRows(matrix, *ends.reshape(-1, 2).T)
 
-    def _counts(self, corpus: Corpus) -> LinearConstraints:
-        """Return that counts are sums over arcs and decisions: ``sum - f = 0``."""
+    def _counts(self, corpus: Corpus) -> ConstraintRows:
+        """Return the constraints ``sum - f = 0``: counts are sums over arcs and decisions."""
         rows, columns, values = [self.counts * 0], [self.counts], [-np.ones(len(self.counts))]
         rows[0] = np.arange(len(self.counts))
         for own, times in zip(self._sentences, corpus.multiplicity, strict=True):
@@ -168,11 +168,11 @@ class MixedIntegerProgram:
         matrix = SparseMatrix.from_entries(
             np.concatenate(rows), np.concatenate(columns), np.concatenate(values), shape
         )
-        return LinearConstraints(matrix, np.zeros(shape[0]), np.zeros(shape[0]))
+        return ConstraintRows(matrix, np.zeros(shape[0]), np.zeros(shape[0]))
 
 
 class _Sentence:
-    """Columns of a sentence of N words. Positions are 0 for the root, and 1 to N."""
+    """Columns of a sentence of N words. Position 0 is the root; words are 1 to N."""
 
     def __init__(
         self, model: DependencyModelWithValence, sentence: tuple[int, ...], begin: int
@@ -187,9 +187,9 @@ class _Sentence:
         self.n_children = begin + np.arange(2 * n).reshape(n, 2)
         """[word, side]: n of Eq. 12."""
         self.decision = begin + 2 * n + np.arange(8 * n).reshape(n, 2, 2, 2)
-        """[word, side, whether there is a child already, whether it stops]."""
+        """[word, side, whether it has a child there, whether it stops]."""
         self.end = begin + 10 * n
-        # the numbers of the parameters in place of their scores
+        # indices of parameters in place of scores
         numbers = np.arange(model.n_parameters, dtype=np.float64)
         tags = [model.tags[tag] for tag in sentence]
         arcs, decisions, _ = model.tree_scores([tags], numbers)

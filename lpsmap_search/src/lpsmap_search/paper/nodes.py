@@ -1,4 +1,4 @@
-"""Nodes of the paper's search, and the arrays that keep them."""
+"""Nodes of the paper's search, and their representation as arrays."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ __all__ = ["McCormickNode", "packed", "unpacked"]
 
 
 class McCormickNode(NamedTuple):
-    """A box of parameters, and parses that are decided in part."""
+    """A box of parameters, and bounds on the variables of the parses."""
 
     bounds: FloatArray
     """(2 M,) lower, then upper bounds of the probabilities."""
     parse_bounds: FloatArray
     """(2 P,) lower, then upper bounds of the variables of the parses."""
     cuts: Tangents
-    """Those that were separated at nodes above."""
+    """Tangents separated at ancestors."""
     basis: Basis | None
-    """Where the simplex algorithm starts."""
+    """The initial basis of the simplex algorithm."""
 
 
 def packed(nodes: Sequence[McCormickNode]) -> Arrays:
-    """Return nodes, one at least, as arrays: their cuts and bases stand behind each other."""
+    """Return at least one node as arrays, with concatenated cuts and bases."""
     bases = [(b"", b"") if node.basis is None else node.basis.statuses() for node in nodes]
     return {
         "bounds": np.array([node.bounds for node in nodes]),
@@ -46,21 +46,21 @@ def packed(nodes: Sequence[McCormickNode]) -> Arrays:
 
 
 def unpacked(like: McCormickNode, arrays: Mapping[str, npt.NDArray[Any]]) -> list[McCormickNode]:
-    """Return the nodes that `packed` was given.
+    """Return the nodes that `packed` packed.
 
     Parameters
     ----------
     like
         A node of the same space.
     arrays
-        What `packed` returned.
+        The result of `packed`.
 
     Raises
     ------
     KeyError
         If an array is missing.
     ValueError
-        If arrays have other shapes or types than those of the space, or do not fit each other.
+        If the shape or type of an array does not fit the space, or arrays do not match.
     """
     n = len(arrays["bounds"])
     for name, one in packed([like]).items():

@@ -1,4 +1,4 @@
-"""Rows of a polytope of parses as expressions that are zero, or at least zero."""
+"""Rows of a polytope of parses as equalities and inequalities."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["ParseRows", "parse_rows"]
 
 
 class ParseRows(NamedTuple):
-    """What parses satisfy. Column 0 of the rows is the constant, and the variables follow."""
+    """Constraints on the parses. Column 0 of the rows is the constant; the variables follow."""
 
     equalities: SparseMatrix
     """Rows that are zero."""
     inequalities: SparseMatrix
     """Rows that are at least zero."""
     counts: SparseMatrix
-    """(M, P) the counts are ``counts @ y``."""
+    """(M, P) matrix; the counts are ``counts @ y``."""
     upper: FloatArray
-    """(P,) the variables are between zero and these."""
+    """(P,) upper bounds of the variables; the lower bounds are zero."""
 
 
 def parse_rows(polytope: Polytope) -> ParseRows:

@@ -1,12 +1,12 @@
 """Products of linear rows, linearised: the reformulation-linearisation technique at level one.
 
 A row is an expression ``g_0 + sum_k g_k x_k`` that is at least zero, or zero, at every feasible
-point. So is the product of two rows that are at least zero, or of one that is zero and any other.
-Where each monomial ``x_k x_l`` has become a variable w_kl, products are linear rows again
-(Sherali & Adams 1990; Gormley & Eisner 2013, Eq. 26).
+point. The product of two rows that are at least zero, or of a row that is zero and any other, has
+the same property. With a variable w_kl for each monomial ``x_k x_l``, products are linear rows
+again (Sherali & Adams 1990; Gormley & Eisner 2013, Eq. 26).
 
-Rows are those of a `SparseMatrix` whose column 0 is the constant. The row ``1``, times a row, is
-that row, so that rows and products come from one list of pairs.
+Rows are those of a `SparseMatrix` whose column 0 is the constant. The product of the row ``1`` and
+a row is that row, so a single list of pairs describes both rows and products.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class Products(NamedTuple):
-    """Where the coefficients of products come from, whatever those of their rows.
+    """The structure of products, independent of the coefficients of rows.
 
     Coefficient e is the sum of ``value[left[t]] * value[right[t]]`` over its terms t.
     """
@@ -39,11 +39,11 @@ class Products(NamedTuple):
     code: IntArray
     """The monomial of each coefficient, see `monomial_codes`; ascending within a product."""
     first_term: IntArray
-    """Where the terms of each coefficient begin."""
+    """The offsets of the terms of each coefficient."""
     left: IntArray
-    """An entry of the first row, for each term."""
+    """For each term, an entry of the first row."""
     right: IntArray
-    """An entry of the second row."""
+    """For each term, an entry of the second row."""
 
     def values(self, value: FloatArray) -> FloatArray:
         """Return the coefficients, given the entries of the rows."""
@@ -60,7 +60,7 @@ def multiplied(rows: SparseMatrix, first: IntArray, second: IntArray) -> Product
     rows
         The rows.
     first, second
-        (K,) numbers of the rows of each pair.
+        (K,) indices of the rows of each pair.
     """
     sizes = np.diff(rows.start)
     n_terms = sizes[first] * sizes[second]
@@ -81,16 +81,17 @@ def multiplied(rows: SparseMatrix, first: IntArray, second: IntArray) -> Product
 
 
 def monomial_codes(k: IntArray, m: IntArray, n_columns: int) -> IntArray:
-    """Return numbers of the monomials of pairs of columns.
+    """Return codes of the monomials of pairs of columns.
 
-    The constant is 0, the linear ones are the numbers of their columns, and the others greater.
+    The code of the constant is 0, those of linear monomials are their columns, and the others are
+    greater.
 
     Parameters
     ----------
     k, m
         Columns.
     n_columns
-        How many there are.
+        The number of columns.
     """
     return np.minimum(k, m) * n_columns + np.maximum(k, m)
 
@@ -102,11 +103,12 @@ class LinearisedProducts(NamedTuple):
     row: IntArray
     """The product of each coefficient."""
     is_kept: BoolArray
-    """Whether a coefficient is one of the matrix: neither a constant nor of a monomial left out."""
+    """Whether a coefficient is in the matrix: neither a constant nor of a monomial left out."""
     start: IntArray
-    """Of the matrix."""
+    """The row offsets of the matrix."""
     column: IntArray
-    """Of the matrix: x_k has column k - 1, and monomials follow in the order of their codes."""
+    """The columns of the matrix: x_k has column k - 1, and monomials follow in the order of their
+    codes."""
     n_columns: int
 
     def rows(self, values: FloatArray) -> SparseMatrix:
@@ -116,7 +118,7 @@ class LinearisedProducts(NamedTuple):
     def rest(
         self, values: FloatArray, lower: FloatArray, upper: FloatArray, n_columns: int
     ) -> tuple[FloatArray, FloatArray]:
-        """Return bounds of what the matrix leaves out of each product.
+        """Return bounds of the part of each product that the matrix leaves out.
 
         Parameters
         ----------
@@ -125,7 +127,7 @@ class LinearisedProducts(NamedTuple):
         lower, upper
             Bounds of the variables.
         n_columns
-            Of the rows that were multiplied.
+            The number of columns of the multiplied rows.
         """
         out = ~self.is_kept
         row, factor = self.row[out], values[out]
@@ -144,11 +146,11 @@ def monomial_bounds(
     Parameters
     ----------
     code
-        Of the monomials.
+        The codes of the monomials.
     lower, upper
         Bounds of the variables.
     n_columns
-        Of the rows that were multiplied.
+        The number of columns of the multiplied rows.
     """
     bounds = [np.append(1.0, bound) for bound in (lower, upper)]
     k, m = np.divmod(code, n_columns)
@@ -158,7 +160,7 @@ def monomial_bounds(
 
 
 def linearised(products: Products, quadratic: IntArray, n_columns: int) -> LinearisedProducts:
-    """Give the monomials of products their columns.
+    """Assign columns to the monomials of products.
 
     Parameters
     ----------
@@ -167,7 +169,7 @@ def linearised(products: Products, quadratic: IntArray, n_columns: int) -> Linea
     quadratic
         Codes of the monomials of degree two that are variables, ascending. Others are left out.
     n_columns
-        Of the rows that were multiplied.
+        The number of columns of the multiplied rows.
     """
     code, n = products.code, len(products.start) - 1
     row = np.repeat(np.arange(n), np.diff(products.start))

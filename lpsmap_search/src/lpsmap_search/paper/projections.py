@@ -32,7 +32,7 @@ def projected(model: CountModel, p: FloatArray, projection: Projection) -> Float
     Raises
     ------
     ValueError
-        If there is no such projection.
+        If the projection is unknown.
     """
     if projection == "normalise":
         return model.normalised(p)
@@ -52,7 +52,7 @@ def onto_simplex(model: CountModel, p: FloatArray) -> FloatArray:
         (M,) numbers.
     """
     first, block = model.first, model.block
-    order = np.lexsort((-p, block))  # blocks stay where they are, each in descending order
+    order = np.lexsort((-p, block))  # each block in descending order, the order of blocks unchanged
     sums = np.cumsum(p[order])
     before = np.concatenate([[0.0], sums])[first[:-1]]
     rank = np.arange(len(p)) - first[block] + 1
@@ -70,9 +70,9 @@ def completed(
     smoothing: float,
     constraint: CountConstraint | None = None,
 ) -> tuple[float, FloatArray]:
-    """Return structures that fit parameters, after some steps of Viterbi EM, and their likelihood.
+    """Return structures for parameters after some steps of Viterbi EM, and their likelihood.
 
-    The first step fills in the best structures under the parameters.
+    The first step finds the best structures under the parameters.
 
     Parameters
     ----------
@@ -81,20 +81,20 @@ def completed(
     parameters
         (M,) probabilities.
     n_steps
-        The most steps, at least 1.
+        Maximum number of steps, at least 1.
     smoothing
-        What the M-step adds to counts.
+        Constant that the M-step adds to counts.
     constraint
-        What the counts satisfy, or None.
+        A constraint on the counts, or None.
 
     Returns
     -------
     float
-        The likelihood of the structures with the parameters that fit them best.
+        The likelihood of the structures with the optimal parameters for them.
     counts
-        (M,) of the structures.
+        (M,) counts of the structures.
     """
-    # a parameter that is zero forbids structures, perhaps all of a sentence
+    # a zero parameter forbids structures, possibly all of a sentence
     start = corpus.model.normalised(parameters + TINY)
     found = expectation_maximisation(
         corpus, start, smoothing=smoothing, max_steps=n_steps, constraint=constraint
@@ -103,4 +103,4 @@ def completed(
 
 
 TINY = 1e-12
-"""Probability that is added to all before structures are filled in."""
+"""Probability that is added to all parameters before decoding."""

@@ -27,7 +27,7 @@ from lpsmap_search.paper.row_pairs import (
 from lpsmap_search.paper.tangents import Tangents, tangent_rows
 from lpsmap_search.sparse_matrix import SparseMatrix
 
-__all__ = ["ProgramRows", "Relaxation"]
+__all__ = ["ProgramRows", "McCormickRelaxation"]
 
 
 class ProgramRows(NamedTuple):
@@ -38,28 +38,28 @@ class ProgramRows(NamedTuple):
     upper: FloatArray
 
 
-class Relaxation:
-    """Linear programs whose optimum is at least that of the program in a box.
+class McCormickRelaxation:
+    """Linear programs whose optimum is an upper bound for a box.
 
-    Their columns are the variables of the rows, and a variable for each monomial ``x_k x_l`` of the
-    objective or of two products. One that a single product has takes its best value there, within
-    its bounds, which is the same.
+    The columns are the variables of the rows, and a variable for each monomial ``x_k x_l`` of the
+    objective or of at least two products. A monomial of a single product is replaced by its best
+    value within its bounds, which is equivalent.
 
     Parameters
     ----------
     rows
-        What parameters, counts and parses satisfy.
+        The constraints on parameters, counts and parses.
     first
         (C + 1,) where the blocks of parameters begin.
     products
-        Which products of rows there are besides the concave envelopes.
+        The products of rows in addition to the concave envelopes.
     rng
-        Where random numbers come from.
+        The random generator.
 
     Raises
     ------
     ValueError
-        If there are no such products.
+        If the filter of products is invalid.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Relaxation:
         theta = np.arange(1, m + 1)
         objective = monomial_codes(theta, theta + m, rows.n_variables + 1)
         codes, times = np.unique(found.code[found.code > rows.n_variables], return_counts=True)
-        if not self._of_cuts:  # which use further monomials
+        if not self._of_cuts:  # cuts use further monomials
             codes = codes[times > 1]
         self._quadratic = np.unique(np.concatenate([objective, codes]))
         self._products = linearised(found, self._quadratic, rows.n_variables + 1)
@@ -91,7 +91,7 @@ class Relaxation:
 
     @property
     def n_entries(self) -> int:
-        """Number of entries of the programs' matrices, without those of further tangents."""
+        """Number of entries of the matrices, without further tangents."""
         return len(self._products.column)
 
     def program(self, ranges: Ranges, cuts: Tangents) -> LinearProgram:
@@ -121,7 +121,7 @@ class Relaxation:
         )
 
     def cut_rows(self, ranges: Ranges, cuts: Tangents) -> ProgramRows:
-        """Return the rows of tangents, those of each tangent behind each other.
+        """Return the rows of tangents, grouped by tangent.
 
         Parameters
         ----------
@@ -143,20 +143,20 @@ class Relaxation:
     def _linear(
         self, products: LinearisedProducts, entries: FloatArray, ranges: Ranges
     ) -> tuple[SparseMatrix, FloatArray, FloatArray]:
-        """Return the matrix of products, and bounds of what it leaves out of them."""
+        """Return the matrix of products, and bounds of the parts that it leaves out."""
         values = products.products.values(entries)
         low, high = products.rest(values, *ranges, self.rows.n_variables + 1)
         return products.rows(values), low, high
 
     def binding(self, cuts: Tangents, row_duals: FloatArray) -> Tangents:
-        """Return the tangents with a row that binds.
+        """Return the tangents with a binding row.
 
         Parameters
         ----------
         cuts
             The tangents of a program.
         row_duals
-            Of the program's solution.
+            The row duals of the solution.
         """
         left, _ = self._cut_pairs(tangent_rows(self._first, cuts, self.rows.n_variables + 1))
         own = row_duals[len(row_duals) - len(left) :]
@@ -164,7 +164,7 @@ class Relaxation:
         return Tangents(cuts.block[kept], cuts.point[kept])
 
     def _cut_pairs(self, own: SparseMatrix) -> Pairs:
-        """Return the products of tangents, those of each behind each other."""
+        """Return the products of tangents, grouped by tangent."""
         k = own.n_rows
         left, right = np.arange(k), np.zeros(k, dtype=np.int64)
         if self._of_cuts:

@@ -1,4 +1,4 @@
-"""Which products of rows a relaxation has."""
+"""The selection of products of rows in a relaxation."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ __all__ = [
 ]
 
 Filter = int | float | Literal["objective"]
-"""Which products there are besides the concave envelopes: a whole number of random ones; a share of
-all, as a float; or those in which a product of the objective occurs, ``theta_m f_m`` for some m."""
+"""The products in addition to the concave envelopes: a number of random ones, as an integer; a
+share of all, as a float; or ``"objective"``, those that contain a product of the objective,
+``theta_m f_m`` for some m."""
 
 Pairs = tuple[IntArray, IntArray]
 
 
 def row_pairs(rows: LinearRows) -> tuple[Pairs, Pairs]:
-    """Return the rows as they are, those at least zero and those that are zero, times ``1``."""
+    """Return the rows themselves, inequalities and equalities, as products with ``1``."""
     inequalities, equalities = rows.inequalities, rows.equalities
     return (inequalities, 0 * inequalities), (equalities, 0 * equalities)
 
@@ -36,8 +37,8 @@ def row_pairs(rows: LinearRows) -> tuple[Pairs, Pairs]:
 def envelope_pairs(rows: LinearRows) -> Pairs:
     """Return the pairs whose products bound every ``theta_m f_m`` from above.
 
-    ``(theta - l) (u_f - f)`` and ``(u - theta) (f - l_f)``: the concave envelope of McCormick
-    (1976); Gormley & Eisner (2013, Eqs. 20-21).
+    These are ``(theta - l) (u_f - f)`` and ``(u - theta) (f - l_f)``, the concave envelope of
+    McCormick (1976); Gormley & Eisner (2013, Eqs. 20-21).
     """
     theta = np.arange(rows.n_parameters)
     counts = theta + rows.n_parameters
@@ -48,17 +49,17 @@ def envelope_pairs(rows: LinearRows) -> Pairs:
 
 
 def all_pairs(rows: LinearRows) -> int:
-    """Return how many products there are at level one.
+    """Return the number of products at level one.
 
-    Those of any two rows that are at least zero, a row with itself included, and of any row that is
-    zero with any variable.
+    These are the products of any two inequalities, including squares, and of any equality with any
+    variable.
     """
     n = rows.n_inequalities - 1
     return n * (n + 1) // 2 + rows.n_equalities * rows.n_variables
 
 
 def chosen_pairs(rows: LinearRows, which: Filter, rng: np.random.Generator) -> tuple[Pairs, Pairs]:
-    """Return the pairs of a filter: products that are at least zero, and products that are zero.
+    """Return the pairs that a filter selects: inequalities and equalities.
 
     Parameters
     ----------
@@ -67,12 +68,12 @@ def chosen_pairs(rows: LinearRows, which: Filter, rng: np.random.Generator) -> t
     which
         The filter.
     rng
-        Where random numbers come from.
+        The random generator.
 
     Raises
     ------
     ValueError
-        If there is no such filter, or a number or a share is out of range.
+        If the filter is invalid, or a number or share is out of range.
     """
     if which == "objective":
         nothing = np.zeros(0, dtype=np.int64)
@@ -83,7 +84,7 @@ def chosen_pairs(rows: LinearRows, which: Filter, rng: np.random.Generator) -> t
 
 
 def _how_many(which: Filter, total: int) -> int:
-    """Return how many products there are."""
+    """Return the number of products that a filter selects."""
     if isinstance(which, str):
         raise ValueError(
             f"products: got {which!r}; expected 'objective', a number of products, or a share of "
@@ -99,7 +100,7 @@ def _how_many(which: Filter, total: int) -> int:
 
 
 def _numbered(rows: LinearRows, number: IntArray) -> tuple[Pairs, Pairs]:
-    """Return pairs by their numbers among all."""
+    """Return pairs by their indices among all."""
     n = rows.n_inequalities - 1
     n_inequalities = n * (n + 1) // 2
     t = np.sort(number[number < n_inequalities])
@@ -111,17 +112,17 @@ def _numbered(rows: LinearRows, number: IntArray) -> tuple[Pairs, Pairs]:
 
 
 def objective_pairs(rows: LinearRows, others: SparseMatrix) -> Pairs:
-    """Return pairs whose products have some ``theta_m f_m``.
+    """Return pairs whose products contain some ``theta_m f_m``.
 
-    Products of rows that are zero are left out: only they have products of logarithms with
-    variables of parses, so that they bind nothing.
+    Products of equalities are left out: only they contain products of logarithms with variables of
+    parses, so they never bind.
 
     Parameters
     ----------
     rows
-        The rows, of which those at least zero are second in the pairs.
+        The rows; inequalities are second in the pairs.
     others
-        Rows that are first in the pairs, where they have a logarithm.
+        Rows that come first in the pairs if they contain a logarithm.
     """
     m = rows.n_parameters
     first, theta = _entries(others, 1, m)
@@ -137,7 +138,7 @@ def objective_pairs(rows: LinearRows, others: SparseMatrix) -> Pairs:
 
 
 def _entries(matrix: SparseMatrix, begin: int, size: int) -> tuple[IntArray, IntArray]:
-    """Return rows and places of entries in a range of columns."""
+    """Return rows and positions of entries in a range of columns."""
     column = matrix.column - begin
     used = (column >= 0) & (column < size)
     return matrix.row[used], column[used]

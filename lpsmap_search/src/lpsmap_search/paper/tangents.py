@@ -1,14 +1,14 @@
 """Tangents of the constraint that the probabilities of a block sum to at most one.
 
-In logarithms theta the constraint ``sum_m exp(theta_m) <= 1`` is convex, so that the tangent at any
-point t bounds a half-space that holds all its points,
+In logarithms theta, the constraint ``sum_m exp(theta_m) <= 1`` is convex, so the tangent at any
+point t bounds a half-space that contains the feasible set,
 
     sum_m a_m theta_m <= 1 - sum_m a_m (1 - t_m),    a = exp(t)
 
-(Gormley & Eisner 2013, Eq. 18). Logarithms end at a least value l, which stands for all smaller
-ones, and for probability zero. With ``t_m >= l + 1`` the tangent is valid there too: the term
-``a_m (l + 1 - t_m)`` is at most zero, which is no more than the probability. Where a box ends above
-l, t_m may be anything.
+(Gormley & Eisner 2013, Eq. 18). Logarithms are bounded below by l, which represents all smaller
+values and probability zero. With ``t_m >= l + 1`` the tangent is valid there too: the term ``a_m (l
++ 1 - t_m)`` is at most zero, and hence at most the probability. If the lower bound of a box is
+above l, t_m is arbitrary.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["Tangents", "joined_tangents", "separated", "simplex_tangents", "tang
 
 
 class Tangents(NamedTuple):
-    """Points at which blocks have tangents."""
+    """The points of tangency of blocks."""
 
     block: IntArray
     """(K,)."""
     point: FloatTable
-    """(K, W) logarithms of the block's parameters, padded by zeros."""
+    """(K, W) logarithms of the parameters of the block, padded with zeros."""
 
 
 def simplex_tangents(
@@ -40,13 +40,13 @@ def simplex_tangents(
     Parameters
     ----------
     first
-        (C + 1,) where the blocks begin.
+        (C + 1,) offsets of the blocks.
     least
         (M,) the least logarithms.
     n_points
-        For each block; None for the square of its size.
+        Number of points for each block; None for the square of its size.
     rng
-        Where random numbers come from.
+        The random generator.
     """
     sizes = np.diff(first)
     block = np.repeat(np.arange(len(sizes)), sizes**2 if n_points is None else n_points)
@@ -58,25 +58,25 @@ def simplex_tangents(
 def separated(
     first: IntArray, least: FloatArray, low: FloatArray, theta: FloatArray, excess: float
 ) -> Tangents:
-    """Return tangents that cut off a point of a box, for the blocks whose sum exceeds one.
+    """Return tangents that separate a point of a box, for blocks whose sum exceeds one.
 
-    The sum is that of ``exp(theta_m)``. In a box that has the least logarithm it is continued from
-    ``least_m + 1`` downwards by the tangent there, which is zero at the least logarithm: more no
-    tangent can ask for. A point with sum S > 1 misses its tangent, which touches at the normalised
-    point, by ``log S`` or more.
+    The sum is that of ``exp(theta_m)``. In a box that contains the least logarithm, the exponential
+    is continued below ``least_m + 1`` by its tangent there, which is zero at the least logarithm:
+    no tangent can require more. A point with sum S > 1 violates its tangent, taken at the
+    normalised point, by at least ``log S``.
 
     Parameters
     ----------
     first
-        (C + 1,) where the blocks begin.
+        (C + 1,) offsets of the blocks.
     least
         (M,) the least logarithms.
     low
-        (M,) the least logarithms of the box, in which the tangents are valid.
+        (M,) the least logarithms of the box, where the tangents are valid.
     theta
         (M,) the point.
     excess
-        By how much a sum may exceed one.
+        The tolerated excess of a sum over one.
     """
     turn = np.where(low > least, -np.inf, least + 1.0)
     slope = np.exp(np.maximum(turn, least))
@@ -90,16 +90,16 @@ def separated(
 
 
 def tangent_rows(first: IntArray, tangents: Tangents, n_columns: int) -> SparseMatrix:
-    """Return the tangents as expressions that are at least zero.
+    """Return the tangents as inequality rows.
 
     Parameters
     ----------
     first
-        (C + 1,) where the blocks begin.
+        (C + 1,) offsets of the blocks.
     tangents
         The tangents.
     n_columns
-        Of the expressions: column 0 is the constant, then come the logarithms.
+        The number of columns of the rows: column 0 is the constant, followed by the logarithms.
     """
     place = _places(first, tangents.block)
     inside = place >= 0
@@ -115,19 +115,19 @@ def tangent_rows(first: IntArray, tangents: Tangents, n_columns: int) -> SparseM
 
 
 def joined_tangents(a: Tangents, b: Tangents) -> Tangents:
-    """Return tangents behind each other."""
+    """Concatenate tangents."""
     return Tangents(np.concatenate([a.block, b.block]), np.concatenate([a.point, b.point]))
 
 
 def _places(first: IntArray, block: IntArray) -> IntArray:
-    """Return (K, W) the parameters of blocks, padded by -1."""
+    """Return (K, W) the parameters of blocks, padded with -1."""
     sizes = np.diff(first)
     slots = np.arange(sizes.max())
     return np.where(slots < sizes[block][:, None], first[block][:, None] + slots, -1)
 
 
 def _tangents(first: IntArray, turn: FloatArray, block: IntArray, p: FloatTable) -> Tangents:
-    """Return tangents at probabilities, or at the logarithms from which on they are valid."""
+    """Return tangents at probabilities, clipped to the logarithms at which they are valid."""
     place = _places(first, block)
     with np.errstate(divide="ignore"):
         point = np.maximum(np.log(p), turn[place])

@@ -1,8 +1,7 @@
 """Layers: structured attention, latent trees, rationales, subsets.
 
-Each is a `torch.nn.Module` that maps scores to marginals of the same shape, batch first, and goes
-wherever ``softmax`` goes: into autocast, ``torch.compile``, ``torch.func`` and data parallel
-training.
+Each is a `torch.nn.Module` that maps scores to marginals of the same shape, batch first, and can be
+used like ``softmax``: with autocast, ``torch.compile``, ``torch.func`` and data-parallel training.
 """
 
 from lpsmap_torch.layers.latent_tree import LatentTree

@@ -1,4 +1,4 @@
-"""The input of layers: what is refused, in words, and what padding leaves."""
+"""Validation of the inputs of layers: scores, lengths and masks."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = [
 
 
 def check_scores(name: str, scores: Any, ndim: int) -> None:
-    """Refuse scores that are no dense floating-point tensor of enough axes.
+    """Validate that scores are a dense floating-point tensor with enough axes.
 
     Raises
     ------
     TypeError
-        If they are none.
+        If they are not a dense floating-point tensor.
     ValueError
-        If axes are missing.
+        If they have too few axes.
     """
     if not isinstance(scores, Tensor):
         raise TypeError(
@@ -51,52 +51,52 @@ def check_scores(name: str, scores: Any, ndim: int) -> None:
 
 
 def check_parameters(name: str, parameters: Tensor, scores: Tensor) -> None:
-    """Refuse parameters that lie elsewhere than the scores.
+    """Validate that parameters are on the device of the scores.
 
     Raises
     ------
     ValueError
-        If they do.
+        If they are on another device.
     """
     if parameters.device != scores.device:
         raise ValueError(
             f"{name}: parameters on {parameters.device}, but scores on {scores.device}; expected "
-            "one device. Move the layer, or the tensors, with to()."
+            "the same device. Move the layer or the tensors with to()."
         )
 
 
 def checked_lengths(
     name: str, lengths: Any, batch: tuple[int, ...], most: int = 1, one_will_do: bool = True
 ) -> Tensor | None:
-    """Return lengths for all instances, if there are any; on whatever device.
+    """Validate lengths and expand them to all instances, on any device.
 
-    The axes of lengths are the first ones of the batch, each of its size or 1: lengths of shape
-    ``(B,)`` or ``(B, 1)`` hold for all heads of a batch of shape ``(B, H)``.
+    The axes of lengths are the first axes of the batch, each of its size or 1: lengths of shape
+    ``(B,)`` or ``(B, 1)`` apply to all heads of a batch of shape ``(B, H)``.
 
     Parameters
     ----------
     name
-        The layer, for messages.
+        The layer, for error messages.
     lengths
-        As the user gave them.
+        The lengths given by the user.
     batch
         The shape of the batch.
     most
-        How many lengths an instance can have, on a last axis of their own.
+        The number of lengths that an instance can have, on an additional last axis.
     one_will_do
-        Whether an instance can have one length instead.
+        Whether an instance can have a single length instead.
 
     Returns
     -------
     Tensor
-        Of shape `batch`, or of `batch` and an axis more.
+        Lengths of shape `batch`, or of `batch` with an additional axis.
 
     Raises
     ------
     TypeError
-        If they are no tensor of integers.
+        If they are not a tensor of integers.
     ValueError
-        If their shape does not fit, or fits in two ways.
+        If their shape does not fit, or is ambiguous.
     """
     if lengths is None:
         return None
@@ -113,10 +113,10 @@ def checked_lengths(
     if many and (one or of_all):
         whole = (*shape[:-1], *(1,) * (len(batch) - len(shape) + 1), most)
         raise ValueError(
-            f"{name}: lengths has shape {shape}, which has two readings for a batch of shape "
-            f"{batch}: {most} lengths for every entry of its first {len(shape) - 1} axes, or one "
-            f"length for every entry. Use lengths.reshape{whole} for the first, and "
-            "torch.stack([lengths, lengths], -1) for the second."
+            f"{name}: lengths has shape {shape}, which is ambiguous for a batch of shape {batch}: "
+            f"{most} lengths for every entry of its first {len(shape) - 1} axes, or one length for "
+            f"every entry. Use lengths.reshape{whole} for the first, and torch.stack([lengths, "
+            "lengths], -1) for the second."
         )
     if many:
         return _expanded(lengths, batch, (most,))
@@ -128,7 +128,7 @@ def checked_lengths(
         expected.append(f"{(*batch, most)} for {what}")
     raise ValueError(
         f"{name}: lengths has shape {shape}; expected {', or '.join(expected)}; axes of the batch "
-        "may be 1, and the last of them left out."
+        "may be 1, and its last axes may be omitted."
     )
 
 
@@ -138,19 +138,19 @@ def _leads(shape: tuple[int, ...], batch: tuple[int, ...]) -> bool:
 
 
 def _expanded(lengths: Tensor, batch: tuple[int, ...], own: tuple[int, ...]) -> Tensor:
-    """Return lengths for the whole batch, behind which they have axes of their own."""
+    """Return lengths expanded to the whole batch, followed by their own axes."""
     given = lengths.shape[: lengths.ndim - len(own)]
     left_out = (1,) * (len(batch) - len(given))
     return lengths.reshape(*given, *left_out, *own).expand(*batch, *own)
 
 
 def checked_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Tensor | None:
-    """Return a mask in the shape of what it masks, if there is any; on whatever device.
+    """Validate a mask and expand it to a shape, on any device.
 
     Raises
     ------
     TypeError
-        If it is no tensor of booleans.
+        If it is not a tensor of booleans.
     ValueError
         If it does not broadcast to the shape.
     """
@@ -159,8 +159,8 @@ def checked_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Tensor | None:
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         got = mask.dtype if isinstance(mask, Tensor) else kind_of(mask)
         raise TypeError(
-            f"{name}: mask is {got}; expected a tensor of booleans, true where a score takes part. "
-            "Use mask.bool()."
+            f"{name}: mask is {got}; expected a tensor of booleans, true for scores that take "
+            "part. Use mask.bool()."
         )
     given = tuple(mask.shape)
     fits = len(given) <= len(shape) and all(
@@ -168,8 +168,8 @@ def checked_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Tensor | None:
     )
     if not fits:
         raise ValueError(
-            f"{name}: mask has shape {given}; expected one that broadcasts to {shape}, true where "
-            "a score takes part."
+            f"{name}: mask has shape {given}; expected one that broadcasts to {shape}, true for "
+            "scores that take part."
         )
     return mask.expand(shape)
 
@@ -178,41 +178,40 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def leading(name: str, on: NDArray[np.bool_], what: str) -> NDArray[np.int64]:
-    """Return how many entries of the last axis are on, which have to be the first ones.
+    """Return how many entries of the last axis are on; these must be the first ones.
 
     Parameters
     ----------
     name
-        The layer, for messages.
+        The layer, for error messages.
     on
-        Truth values.
+        Booleans.
     what
-        What the entries are, such as "rows".
+        The name of the entries, such as "rows".
 
     Raises
     ------
     ValueError
-        If others come behind one that is off.
+        If an entry is on after one that is off.
     """
     lengths: NDArray[np.int64] = on.sum(axis=-1)
     wrong = np.argwhere((np.arange(on.shape[-1]) < lengths[..., None]) != on)
     if wrong.size:
         where = tuple(wrong[0, :-1].tolist())
         raise ValueError(
-            f"{name}: mask of instance {where[0] if len(where) == 1 else where} leaves out "
-            f"{what} before others that take part; expected padding behind all that takes part. "
-            "Move it there."
+            f"{name}: mask of instance {where[0] if len(where) == 1 else where} leaves out {what} "
+            "before others that take part; expected padding at the end. Move it there."
         )
     return lengths
 
 
 def check_ends(name: str, lengths: NDArray[np.int64], longest: tuple[int, ...]) -> None:
-    """Refuse lengths beyond their axes.
+    """Validate that lengths do not exceed their axes.
 
     Parameters
     ----------
     name
-        The layer, for messages.
+        The layer, for error messages.
     lengths
         (..., axes) the lengths.
     longest
@@ -221,7 +220,7 @@ def check_ends(name: str, lengths: NDArray[np.int64], longest: tuple[int, ...]) 
     Raises
     ------
     ValueError
-        If one is.
+        If a length does.
     """
     wrong = np.argwhere(((lengths < 0) | (lengths > np.array(longest))).any(axis=-1))
     if wrong.size:
@@ -238,21 +237,21 @@ def check_ends(name: str, lengths: NDArray[np.int64], longest: tuple[int, ...]) 
 def present(
     name: str, shape: tuple[int, ...], lengths: NDArray[np.int64] | None, mask: Any
 ) -> NDArray[np.bool_]:
-    """Return which entries of a last axis are there.
+    """Return which entries of a last axis are present.
 
     Parameters
     ----------
     name
-        The layer, for messages.
+        The layer, for error messages.
     shape
         The shape of the entries.
     lengths, mask
-        As `Layer.declare` gets them.
+        As in `Layer.declare`.
 
     Raises
     ------
     ValueError
-        If a length is beyond the axis.
+        If a length exceeds the axis.
     """
     there = np.ones(shape, dtype=bool) if mask is None else mask
     if lengths is None:

@@ -8,7 +8,7 @@ from lpsmap_core import Factor, Variables
 from lpsmap_core.api import checked_count
 from lpsmap_torch.layers.checks import leading, present
 from lpsmap_torch.layers.layer import Layer, Lengths, Mask, factor_type
-from lpsmap_torch.layers.layout import Declared
+from lpsmap_torch.layers.layer_graph import Declarations
 
 __all__ = ["LatentTree"]
 
@@ -16,31 +16,32 @@ __all__ = ["LatentTree"]
 class LatentTree(Layer):
     """Marginals of the arcs of a latent dependency tree over every sentence.
 
-    A `DepTree`, and a `ModifierBudget` if there is a budget (Niculae & Martins 2020, section 5.1).
+    The graph has a `DepTree`, and a `ModifierBudget` if `budget` is given (Niculae & Martins 2020,
+    section 5.1).
 
     Parameters
     ----------
     projective
-        Whether no arcs may cross.
+        Whether arcs must not cross.
     single_root
-        Whether exactly one word hangs from the root.
+        Whether the root has exactly one modifier.
     budget
-        The most modifiers that a word may have; None for any number.
+        The maximum number of modifiers of a word; None for any number.
     budget_root
-        Whether the root may not have more either.
+        Whether the budget also applies to the root.
     max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
-        As for `FactorGraph.solve`.
+        As in `FactorGraph.solve`.
 
     Raises
     ------
     ValueError
-        If there is no budget for the root to keep, or an option is out of range.
+        If `budget_root` is given without `budget`, or an option is out of range.
 
     Notes
     -----
     Scores are ``(..., n, n)``: ``scores[..., m, h]`` for the arc from head h to modifier m, and
     ``scores[..., m, m]`` for that from the root to m. Lengths are integers of the batch's shape. A
-    mask says which words there are, ``(..., n)``; padding has to come last. Every word's row of
+    mask of shape ``(..., n)`` marks the words; padding must come last. Every word's row of
     marginals sums to 1.
     """
 
@@ -61,13 +62,13 @@ class LatentTree(Layer):
             budget = checked_count("LatentTree: budget", budget, least=0)
         elif budget_root:
             raise ValueError(
-                "LatentTree: budget_root is True but budget is None; expected a budget. Set it."
+                "LatentTree: budget_root is True but budget is None; expected a number. Set budget."
             )
         self.projective, self.single_root = projective, single_root
         self.budget, self.budget_root = budget, budget_root
 
-    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
-        """Return the trees, and what limits their heads."""
+    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
+        """Return the trees, and the budgets of their heads."""
         words = present(type(self).__name__, u.shape[:-1], lengths, mask)
         own = None if words.all() else leading(type(self).__name__, words, "words")
         trees = factor_type("DepTree")(
@@ -81,7 +82,7 @@ class LatentTree(Layer):
             root = self.budget if self.budget_root else None
             limits = factor_type("ModifierBudget")
             factors.append(limits(u, self.budget, root_budget=root, lengths=own))
-        return Declared(factors)
+        return Declarations(factors)
 
     def _own_repr(self) -> dict[str, Any]:
         names = "projective", "single_root", "budget", "budget_root"

@@ -1,4 +1,4 @@
-"""What all layers share: their options, their layouts, and how they solve."""
+"""The base class of layers: options, layouts and solving."""
 
 from __future__ import annotations
 
@@ -12,15 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lpsmap_core import Distributions, Factor, FactorGraph, Status, Variables
-from lpsmap_core.api import (
-    AUTO,
-    checked_options,
-    installed,
-    kind_of,
-    missing_name_advice,
-    report_unsolved,
-)
+from lpsmap_core import Distributions, Factor, FactorGraph, Status, Variables, installed
+from lpsmap_core.api import AUTO, checked_options, kind_of, missing_name_advice, report_unsolved
 from lpsmap_torch.function import attach_probabilities
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.checks import (
@@ -29,7 +22,7 @@ from lpsmap_torch.layers.checks import (
     checked_lengths,
     checked_mask,
 )
-from lpsmap_torch.layers.layout import Declared, Layout, Solved
+from lpsmap_torch.layers.layer_graph import Declarations, LayerGraph, LayerSolution
 from lpsmap_torch.layers.operators import marginals
 from lpsmap_torch.layers.solvers import LayOut, local_solver, solver_of
 from lpsmap_torch.layers.specifications import NotSpecifiable, specification
@@ -50,37 +43,37 @@ OPTIONS = {
     "threads": None,
     "engine": AUTO,
 }
-"""The options that all layers hand on to `FactorGraph.solve`, with its defaults."""
+"""The options that all layers pass to `FactorGraph.solve`, with its defaults."""
 _is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 
 
 class Layer(nn.Module):
     """A module whose output is the solution of a factor graph for its input.
 
-    Scores come with any number of batch axes in front, and marginals have their shape, dtype and
-    device. Padding, where `lengths` or a `mask` say so, has marginals and gradients of zero, and
-    may hold anything. Lengths and masks may lie on any device.
+    Scores have any number of leading batch axes, and marginals have their shape, dtype and device.
+    Padding, as defined by `lengths` or a `mask`, has marginals and gradients of zero, and may hold
+    any values. Lengths and masks may be on any device.
 
     Parameters
     ----------
     max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads
-        As for `FactorGraph.solve`.
+        As in `FactorGraph.solve`.
     engine
-        Likewise. ``"auto"`` solves scores on a GPU where they are, if linear constraints describe
-        the factors; ``"tensor"`` does so on every device.
+        As in `FactorGraph.solve`. ``"auto"`` solves scores on a GPU on their device, if linear
+        constraints describe the factors; ``"tensor"`` solves them on their device, GPU or not.
     """
 
     engine: str
     event_ndim: int = 1
-    """How many axes the scores of an instance have."""
+    """The number of axes of the scores of an instance."""
     mask_ndim: int = 1
-    """How many axes the mask of an instance has."""
+    """The number of axes of the mask of an instance."""
     most_lengths: int = 1
-    """How many lengths an instance can have."""
+    """The number of lengths that an instance can have."""
     one_length_will_do: bool = True
-    """Whether an instance can have one length."""
+    """Whether an instance can have a single length."""
     solved_by: ClassVar[tuple[str, ...]] = ()
-    """The constructor's arguments that solutions depend on, besides `OPTIONS`; attributes, too."""
+    """The constructor arguments that solutions depend on besides `OPTIONS`; also attributes."""
 
     def __init__(
         self,
@@ -121,40 +114,40 @@ class Layer(nn.Module):
         scores
             The scores, batch first.
         lengths
-            How much of every instance takes part. Axes of the batch may be 1, and the last ones
-            left out: lengths hold for all of them.
+            The lengths of the instances. Axes of the batch may be 1, and the last ones may be
+            omitted; lengths then apply to all entries.
         mask
-            What takes part.
+            True for entries that take part.
 
         Returns
         -------
         Tensor
-            Like the scores; zeros in the padding.
+            Marginals like the scores, with zeros in the padding.
 
         Raises
         ------
         TypeError
-            If the scores are no floating-point tensor, the lengths none of integers, or the mask
-            none of booleans.
+            If the scores are not a floating-point tensor, the lengths not integers, or the mask not
+            booleans.
         ValueError
-            If a shape or a device does not fit.
+            If a shape or device does not match.
         """
         return self._marginals(scores, self._weights(), lengths, mask)
 
     def structures(
         self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
     ) -> Distributions:
-        """Return the few structures whose mean the marginals are, with their probabilities.
+        """Return a sparse distribution over structures whose mean is the marginals.
 
         Parameters
         ----------
         scores, lengths, mask
-            As for `forward`.
+            As in `forward`.
 
         Returns
         -------
         Distributions
-            Of every instance, in tensors; the probabilities carry gradients.
+            The distributions of every instance, as tensors; the probabilities carry gradients.
         """
         return self._structures(scores, self._weights(), lengths, mask)
 
@@ -164,32 +157,32 @@ class Layer(nn.Module):
         changed = {name: given[name] for name, value in OPTIONS.items() if given[name] != value}
         return ", ".join(f"{k}={v!r}" for k, v in {**self._own_repr(), **changed}.items())
 
-    # ---------------------------------------------------------------- what a layer is
+    # ---------------------------------------------------------------- for subclasses
 
-    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
-        """Return what is declared over variables.
+    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
+        """Return the declarations over variables.
 
         Parameters
         ----------
         u
-            The variables, of the shape that `variables_shape` returns.
+            The variables, in the shape that `variables_shape` returns.
         lengths, mask
-            As `forward` gets them, in arrays, the mask in its full shape.
+            As in `forward`, as arrays, the mask in its full shape.
         n_weights
-            How many numbers score the additionals of an instance.
+            The number of parameters that score the additionals of an instance.
         """
         raise NotImplementedError
 
     def variables_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of the variables for scores of some `shape`."""
+        """Return the shape of the variables for scores of a given `shape`."""
         return shape
 
     def _weights(self) -> Tensor | None:
-        """Return the parameters that score additionals, flat, if there are any."""
+        """Return the flat parameters that score additionals, or None."""
         return None
 
     def _own_repr(self) -> dict[str, Any]:
-        """Return the arguments of the constructor to be shown."""
+        """Return the constructor arguments for `repr`."""
         return {}
 
     # ---------------------------------------------------------------- solving
@@ -198,8 +191,8 @@ class Layer(nn.Module):
         if self._unspecified and _is_exporting():
             raise RuntimeError(
                 f"{type(self).__name__}: torch.export cannot save this layer: {self._unspecified}. "
-                "Export layers of lpsmap_torch.layers with factor types of installed plugins, "
-                "and options that are numbers, strings, truth values or arrays of NumPy."
+                "Export layers of lpsmap_torch.layers with factor types of installed plugins, and "
+                "options that are numbers, strings, booleans or NumPy arrays."
             )
         given = self._checked(scores, weights, lengths, mask)
         found = None if torch.compiler.is_compiling() else self._on_device(scores, *given)
@@ -208,7 +201,7 @@ class Layer(nn.Module):
     def _on_device(
         self, scores: Tensor, weights: Tensor | None, lengths: Tensor | None, mask: Tensor | None
     ) -> Tensor | None:
-        """Return the marginals where an engine solves the layer on the device of the scores."""
+        """Return the marginals if an engine solves the layer on the device of the scores."""
         if weights is not None or not may_stay(self.engine, scores):
             return None
         ends, kept = _arrays(lengths, mask)
@@ -222,7 +215,7 @@ class Layer(nn.Module):
             solution = solve_on_device(layout.laid_out, factors, flat, options, engine)
         if solution.has_failed():
             report_unsolved(solution, lambda: [layout.variables.shape], False)
-        return _taken(layout, solution)
+        return _shown_marginals(layout, solution)
 
     def _structures(
         self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
@@ -246,7 +239,7 @@ class Layer(nn.Module):
     def _checked(
         self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Return parameters of every instance, lengths, and the mask in its full shape."""
+        """Return the parameters of every instance, the lengths, and the mask in its full shape."""
         name = type(self).__name__
         check_scores(name, scores, self.event_ndim)
         shape = tuple(scores.shape)
@@ -264,14 +257,14 @@ class Layer(nn.Module):
 
     def solved(
         self, scores: NDArray[Any], weights: NDArray[Any] | None, lengths: Lengths, mask: Mask
-    ) -> Solved:
+    ) -> LayerSolution:
         """Return the solution for checked arrays."""
         return self._solver.solved(scores, weights, lengths, mask)
 
     def lay_out(
         self, shape: tuple[int, ...], lengths: Lengths, mask: Mask, n_weights: int
-    ) -> tuple[Layout, dict[str, Any]]:
-        """Return the layout for scores of a shape, and the options of its solves."""
+    ) -> tuple[LayerGraph, dict[str, Any]]:
+        """Return the layout for scores of a shape, and the options of the solve."""
         graph = FactorGraph()
         graph.refuses_non_finite = TorchFactorGraph.refuses_non_finite
         return self._laid_out(graph, shape, lengths, mask, n_weights), self._options()
@@ -283,15 +276,15 @@ class Layer(nn.Module):
         lengths: Lengths,
         mask: Mask,
         n_weights: int,
-    ) -> Layout:
+    ) -> LayerGraph:
         u = graph.variable(self.variables_shape(shape))
         n = math.prod(shape[: len(shape) - self.event_ndim])
-        return Layout(graph, u, self.declare(u, lengths, mask, n_weights), n)
+        return LayerGraph(graph, u, self.declare(u, lengths, mask, n_weights), n)
 
     def _options(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in OPTIONS}
 
-    # ---------------------------------------------------------------- its solver
+    # ---------------------------------------------------------------- the solver
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -299,10 +292,10 @@ class Layer(nn.Module):
             self._find_solver()
 
     def _find_solver(self) -> None:
-        """Find the solver of the options as they are, once all are there."""
+        """Find the solver for the current options, once all are set."""
         names = *OPTIONS, *self.solved_by
         if not all(name in vars(self) for name in names):
-            return  # the constructor goes on
+            return  # the constructor has not finished
         try:
             text = specification(type(self), {name: getattr(self, name) for name in names})
             self._solver, self._unspecified = solver_of(text), ""
@@ -320,13 +313,13 @@ class Layer(nn.Module):
 
 
 def _weakly(layer: Layer) -> LayOut:
-    """Return what lays out for a layer, and does not keep it."""
+    """Return a function that builds layouts for a layer without keeping the layer alive."""
     kept = weakref.ref(layer)
 
-    def lay_out(*given: Any) -> tuple[Layout, dict[str, Any]]:
+    def lay_out(*given: Any) -> tuple[LayerGraph, dict[str, Any]]:
         alive = kept()
         if alive is None:
-            raise RuntimeError("the layer that solved is gone; keep a reference to it.")
+            raise RuntimeError("the layer no longer exists; keep a reference to it.")
         return alive.lay_out(*given)
 
     return lay_out
@@ -347,7 +340,7 @@ def factor_type(name: str) -> Any:
 
 
 def _no_factor(u: Variables) -> Factor:
-    """Return a declaration of no factors, for a batch in which nothing takes part."""
+    """Return a declaration of zero factors, for a batch of padding only."""
     nothing: Factor = factor_type("Xor")(u.reshape(-1)[:0].reshape(0, 1))
     return nothing
 
@@ -357,8 +350,8 @@ def _arrays(*given: Tensor | None) -> list[NDArray[Any] | None]:
     return [None if x is None else x.detach().cpu().numpy() for x in given]
 
 
-def _taken(layout: Layout, solution: DeviceSolution) -> Tensor:
-    """Return the marginals of the scores; zeros in padding, and in what nothing satisfies."""
+def _shown_marginals(layout: LayerGraph, solution: DeviceSolution) -> Tensor:
+    """Return the marginals of the scores; zeros in padding and in infeasible instances."""
     shape, shown = layout.variables.shape, layout.declared.shown
     rows = layout.by_instance(solution.infeasible())
     nothing = rows.any(-1, keepdim=True).expand_as(rows).reshape(shape)[shown]
@@ -367,8 +360,8 @@ def _taken(layout: Layout, solution: DeviceSolution) -> Tensor:
     return solution.marginals.reshape(shape)[shown].masked_fill(nothing, 0.0)
 
 
-def _placed(layout: Layout, scores: Tensor) -> Tensor:
-    """Return scores for all variables, as `Layout.placed` does, with gradients."""
+def _placed(layout: LayerGraph, scores: Tensor) -> Tensor:
+    """Return scores of all variables, like `LayerGraph.placed`, with gradients."""
     keep, forbidden, shown = layout.keep, layout.declared.forbidden, layout.declared.shown
     if keep is not None:
         scores = scores.masked_fill(~torch.from_numpy(keep).to(scores.device), 0.0)

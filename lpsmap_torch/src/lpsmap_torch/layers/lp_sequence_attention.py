@@ -1,4 +1,4 @@
-"""Attention by sequences that use a column once."""
+"""Sequence attention by LP-SparseMAP, in which columns are used at most once."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from torch import Tensor, nn
 
 from lpsmap_core import Factor, Variables
 from lpsmap_torch.layers.layer import Lengths, Mask, factor_type
-from lpsmap_torch.layers.layout import Declared, Tied
+from lpsmap_torch.layers.layer_graph import Declarations, Tied
 from lpsmap_torch.layers.pairs import RelaxedPairLayer
 
 __all__ = ["LPSequenceAttention"]
 
 
 class LPSequenceAttention(RelaxedPairLayer):
-    """Attention both ways at once: sequences that use each column once on average, at most.
+    """Bidirectional attention by sequences that use each column at most once on average.
 
-    A `Sequence` over the words of the shorter side, whose states are the words of the longer one,
-    with one learned score for going on to a neighbour, ``(i, j)`` to ``(i + 1, j +- 1)``; and an
-    `AtMostOne` for every word of the longer side (Niculae & Martins 2020, section 5.2:
+    The graph has a `Sequence` over the words of the shorter side, whose states are the words of the
+    longer side, with one learned score for steps to a neighbour, ``(i, j)`` to ``(i + 1, j +- 1)``;
+    and an `AtMostOne` for every word of the longer side (Niculae & Martins 2020, section 5.2:
     LP-sequence).
 
     Parameters
     ----------
     rescale
-        Whether to divide by the sums of the shorter side's words, which are 1 only as far as the
-        solver got, as in the paper.
+        Whether to divide by the sums over the words of the shorter side, which are 1 only at
+        convergence, as in the paper.
     max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
-        As for `FactorGraph.solve`.
+        As in `FactorGraph.solve`.
 
     Attributes
     ----------
     transition
-        (1,) the score, a parameter.
+        (1,) the score of steps to a neighbour; a parameter.
 
     Notes
     -----
-    Scores are ``(..., m, n)``. Lengths are integers of the batch's shape with an axis of two, rows
-    and columns; axes of the batch may be 1, and the last ones left out. A mask says which pairs are
-    allowed, and broadcasts to the scores; rows and columns of no pair have weights of zero, and
-    have to come last.
+    Scores are ``(..., m, n)``. Lengths are integers in the shape of the batch with a last axis of
+    two, rows and columns; axes of the batch may be 1, and the last ones may be omitted. A mask
+    marks the allowed pairs, and broadcasts to the scores; rows and columns without pairs have
+    weights of zero, and must come last.
     """
 
     def __init__(self, rescale: bool = False, **options: Any) -> None:
@@ -52,20 +52,20 @@ class LPSequenceAttention(RelaxedPairLayer):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Score all steps with zero."""
+        """Set the score of steps to zero."""
         nn.init.zeros_(self.transition)
 
-    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
-        """Return the sequences, and the words that they use."""
+    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
+        """Return the sequences, and the factors of the words of the longer side."""
         m, n = u.shape[-2:]
         allowed = self._allowed(u.shape, lengths, mask)
         if not allowed.any():
-            return Declared([])
+            return Declarations([])
         rows, columns = self._rectangles(allowed)[0].reshape(-1, 2).T
         in_rows = np.broadcast_to((np.arange(m) < rows[:, None])[:, :, None], (len(rows), m, n))
         in_columns = np.broadcast_to(np.arange(n) < columns[:, None, None], (len(rows), m, n))
         wide, table = rows <= columns, u.reshape(-1, m, n)
-        # a sequence has all columns for states: those of the padding are forbidden
+        # the states of a sequence are all columns, including padding, which is forbidden
         used = np.where(wide[:, None, None], in_rows, in_columns)
         forbidden = used.reshape(u.shape) & ~allowed
         pairs = in_rows & in_columns
@@ -74,7 +74,7 @@ class LPSequenceAttention(RelaxedPairLayer):
             _sequences(np.flatnonzero(~wide), table.transpose(0, 2, 1), pairs.transpose(0, 2, 1)),
         ]
         factors = [factor for part, _ in parts for factor in part]
-        return Declared(factors, forbidden, tuple(tied for _, part in parts for tied in part))
+        return Declarations(factors, forbidden, tuple(tied for _, part in parts for tied in part))
 
     def _weights(self) -> Tensor:
         return self.transition
@@ -83,7 +83,7 @@ class LPSequenceAttention(RelaxedPairLayer):
 def _sequences(
     chosen: NDArray[np.int64], table: Variables, pairs: NDArray[np.bool_]
 ) -> tuple[list[Factor], list[Tied]]:
-    """Return the sequences over the rows of some instances, and what limits their columns."""
+    """Return sequences over the rows of chosen instances, and the factors of their columns."""
     view, inside = table[chosen], pairs[chosen]
     if not inside.any():
         return [], []

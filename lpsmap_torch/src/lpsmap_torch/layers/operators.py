@@ -1,8 +1,8 @@
-"""Solves as operators of PyTorch: autograd, torch.func, torch.compile.
+"""Solves as custom operators of PyTorch, for autograd, torch.func and torch.compile.
 
-Three operators: the marginals as a function of scores and parameters, and the products of their
-Jacobian with vectors from either side. The Jacobian depends on faces alone, so that the derivatives
-of the products are products again, and gradients of gradients follow.
+There are three operators: the marginals as a function of scores and parameters, and the products of
+their Jacobian with vectors from either side. The Jacobian depends only on faces, so the derivatives
+of these products are again such products, which gives second derivatives.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_torch.layers.layout import Solved
+from lpsmap_torch.layers.layer_graph import LayerSolution
 from lpsmap_torch.layers.solvers import solver_named
 from lpsmap_torch.layers.tickets import solution_of, ticket_for
-from lpsmap_torch.readable import numbers
+from lpsmap_torch.tensors import numbers
 
 __all__ = ["marginals"]
 
@@ -29,9 +29,9 @@ def marginals(
     mask: Tensor | None,
     name: str,
 ) -> Tensor:
-    """Return the marginals of a layer, in the shape of the scores, in their dtype and place.
+    """Return the marginals of a layer, in the shape, dtype and device of the scores.
 
-    Its solver is found by its `name`: the layer's specification, if it has one.
+    The solver is looked up by `name`: the specification of the layer, if it has one.
     """
     found: Tensor = _call(_solve, _Solve, scores, parameters, lengths, mask, name)[0]
     return found
@@ -79,7 +79,7 @@ def _push_forward(
     return _like(given[0], solved.push_forward(numbers(d_scores), along))
 
 
-def _solved(given: Any) -> Solved:
+def _solved(given: Any) -> LayerSolution:
     *tensors, name = given
     scores, parameters, lengths, mask = tensors
     return solver_named(name).solved(
@@ -89,9 +89,9 @@ def _solved(given: Any) -> Solved:
     )
 
 
-def _solution(ticket: Tensor, given: Any) -> Solved:
-    """Return what a ticket owns; a copy of one owns nothing, and it is solved once more."""
-    owned: Solved | None = solution_of(ticket)
+def _solution(ticket: Tensor, given: Any) -> LayerSolution:
+    """Return the solution that a ticket owns; for a copy of a ticket, solve again."""
+    owned: LayerSolution | None = solution_of(ticket)
     return _solved(given) if owned is None else owned
 
 
@@ -117,11 +117,11 @@ def _(d_scores: Tensor, d_parameters: Tensor | None, ticket: Tensor, *given: Any
     return scores.new_empty(scores.shape)
 
 
-# -------------------------------------------------------------------- their derivatives
+# -------------------------------------------------------------------- derivatives
 
 
 class _Solve(torch.autograd.Function):
-    """Marginals, and the ticket of their solution."""
+    """The marginals and the ticket of their solution."""
 
     generate_vmap_rule = True
 
@@ -143,7 +143,7 @@ class _Solve(torch.autograd.Function):
 
 
 class _PullBack(torch.autograd.Function):
-    """Gradients in scores and parameters of one in the marginals."""
+    """The vector-Jacobian product: gradients with respect to scores and parameters."""
 
     generate_vmap_rule = True
 
@@ -167,7 +167,7 @@ class _PullBack(torch.autograd.Function):
 
 
 class _PushForward(torch.autograd.Function):
-    """The change of marginals along one of scores and parameters."""
+    """The Jacobian-vector product: the tangent of the marginals."""
 
     generate_vmap_rule = True
 
@@ -191,14 +191,14 @@ class _PushForward(torch.autograd.Function):
 
 
 def _pulled_back(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return gradients in the scores, and in the parameters if there are any."""
+    """Return gradients with respect to the scores, and to the parameters if any."""
     ticket, given = _saved(ctx)
     d_scores, d_parameters = _call(_pull_back, _PullBack, gradient, ticket, *given)
     return d_scores, None if given[1] is None else d_parameters
 
 
 def _pushed_forward(ctx: Any, d_scores: Tensor | None, d_parameters: Tensor | None) -> Tensor:
-    """Return the change of marginals along one of scores, and of parameters if there are any."""
+    """Return the tangent of the marginals, given tangents of scores and any parameters."""
     ticket, given = _saved(ctx)
     d_scores = torch.zeros_like(given[0]) if d_scores is None else d_scores
     along = None if given[1] is None else d_parameters
@@ -207,9 +207,9 @@ def _pushed_forward(ctx: Any, d_scores: Tensor | None, d_parameters: Tensor | No
 
 
 def _call(operator: Any, function: Any, *given: Any) -> Any:
-    """Call an operator: the compiler knows its derivatives, which eager code has from Function.
+    """Call an operator directly when compiling, otherwise through its autograd function.
 
-    Function has forward mode besides, which operators cannot have, and the compiler not trace.
+    Only autograd functions support forward mode, and the compiler cannot trace that.
     """
     if torch.compiler.is_compiling():
         return operator(*given)
@@ -236,15 +236,14 @@ for _operator, _function in (
     _operator.register_autograd(_function.backward, setup_context=_function.setup_context)
 
 
-# -------------------------------------------------------------------- many at once
+# -------------------------------------------------------------------- vmap
 
 
 def _batched(operator: Any, n_vectors: int) -> Callable[..., Any]:
-    """Return the rule of an operator for inputs with one more axis.
+    """Return the vmap rule of an operator.
 
-    Where the scores have it, or what comes with them, it is one more axis of the batch, all of
-    which is one graph. Where only the vectors have it that the Jacobian is multiplied with, the
-    operator is called for one after the other.
+    If the scores or the other inputs of the solve have the mapped axis, it is an additional batch
+    axis of one graph. If only the vectors have it, the operator is called for each of them.
     """
     ticket = n_vectors - 1
 
@@ -257,7 +256,7 @@ def _batched(operator: Any, n_vectors: int) -> Callable[..., Any]:
             found = operator(*moved)
             if n_vectors:
                 return found, (0, 0) if isinstance(found, tuple) else 0
-            return found, (0, None)  # one ticket for all
+            return found, (0, None)  # one ticket for the whole batch
         each = [
             operator(*(x if d is None else x[k] for x, d in zip(moved, in_dims, strict=True)))
             for k in range(info.batch_size)

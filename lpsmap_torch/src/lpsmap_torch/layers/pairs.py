@@ -1,4 +1,4 @@
-"""Pairs of rows and columns, such as the words of two sentences: their lengths and masks."""
+"""Base classes of layers over pairs, such as the words of two sentences: lengths and masks."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class PairLayer(Layer):
         return allowed & inside
 
     def _rectangles(self, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Mask]:
-        """Return (..., 2) lengths of rows and columns with any pair, and what they forbid inside.
+        """Return (..., 2) numbers of rows and columns with pairs, and forbidden pairs among them.
 
         Raises
         ------
         ValueError
-            If rows or columns without pairs stand before others that have some.
+            If rows or columns without pairs come before others with pairs.
         """
         name = type(self).__name__
         rows = leading(name, np.any(allowed, axis=-1), "rows")
@@ -52,16 +52,16 @@ class PairLayer(Layer):
 
 
 class RelaxedPairLayer(PairLayer):
-    """A layer of pairs by LP-SparseMAP, whose words agree only as far as the solver got.
+    """A layer of pairs by LP-SparseMAP; sums of weights are 1 only at convergence.
 
     Parameters
     ----------
     rescale
-        Whether to divide by the sums of the shorter side's words: "For both LP-SparseMAP
+        Whether to divide by the sums over the words of the shorter side: "For both LP-SparseMAP
         approaches, we rescale the result by row sums to ensure feasibility" (Niculae & Martins
         2020, section 5.2).
     options
-        As for `Layer`.
+        As in `Layer`.
     """
 
     def __init__(self, rescale: bool = False, **options: Any) -> None:
@@ -79,7 +79,7 @@ class RelaxedPairLayer(PairLayer):
             Scores of the pairs, ``(..., m, n)``.
         lengths
             Numbers of rows and columns, ``(..., 2)``. Axes of the batch may be 1, and the last ones
-            left out: ``(B, 1, 2)``, or ``(B, 2)``, for scores ``(B, H, m, n)``.
+            may be omitted: ``(B, 1, 2)`` or ``(B, 2)`` for scores ``(B, H, m, n)``.
         mask
             Which pairs are allowed.
 
@@ -98,16 +98,16 @@ class RelaxedPairLayer(PairLayer):
 
 
 def rescaled(weights: Tensor, lengths: Tensor | None, mask: Tensor | None) -> Tensor:
-    """Return weights divided by the sums of the words on the shorter side.
+    """Return weights divided by the sums over the words of the shorter side.
 
     Parameters
     ----------
     weights
-        ``(..., m, n)``, each word of the shorter side with weights of sum 1, about.
+        ``(..., m, n)``; the weights of each word of the shorter side sum to about 1.
     lengths
         ``(..., 2)`` numbers of rows and columns.
     mask
-        As `PairLayer` takes it.
+        As in `PairLayer`.
     """
     shape = weights.shape
     allowed = torch.ones(shape, dtype=torch.bool, device=weights.device)

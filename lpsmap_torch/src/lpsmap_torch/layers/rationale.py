@@ -1,4 +1,4 @@
-"""Rationales: a few words, in few pieces."""
+"""Rationales: a few words in contiguous spans."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from lpsmap_core import Variables
 from lpsmap_core.api import checked_count
 from lpsmap_torch.layers.checks import leading, present
 from lpsmap_torch.layers.layer import Layer, Lengths, Mask, factor_type
-from lpsmap_torch.layers.layout import Declared, Tied
+from lpsmap_torch.layers.layer_graph import Declarations, Tied
 
 __all__ = ["Rationale"]
 
 
 class Rationale(Layer):
-    """How much each word of a text is chosen, of at most so many, neighbours together.
+    """Marginals of selecting the words of a text, at most `budget`, preferably contiguous.
 
-    A `SequenceBudget` over the words, chosen or not, with one learned score for two neighbours that
-    are both chosen.
+    The factor is a `SequenceBudget` over two states per word, with one learned score for two
+    neighbours that are both selected.
 
     Parameters
     ----------
     budget
-        The most words that are chosen.
+        The maximum number of selected words.
     transition
-        What the parameter of this name is reset to.
+        The initial value of the parameter of this name.
     max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
-        As for `FactorGraph.solve`.
+        As in `FactorGraph.solve`.
 
     Attributes
     ----------
     transition
-        (1,) the score of two neighbours that are both chosen; a parameter.
+        (1,) the score of two neighbours that are both selected; a parameter.
 
     Notes
     -----
-    Scores are ``(..., n)``, of choosing a word; not to choose it scores 0. Lengths are integers of
-    the batch's shape. A mask says which words there are, ``(..., n)``; padding has to come last.
+    Scores of selecting a word are ``(..., n)``; not selecting it scores 0. Lengths are integers in
+    the shape of the batch. A mask of shape ``(..., n)`` marks the words; padding must come last.
     """
 
     solved_by: ClassVar[tuple[str, ...]] = ("budget",)
@@ -53,15 +53,15 @@ class Rationale(Layer):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set the score of neighbours to what the constructor was given."""
+        """Set the score of neighbours to its initial value."""
         nn.init.constant_(self.transition, self.first_transition)
 
     def variables_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of two states for each of the words in scores of some `shape`."""
+        """Return the shape of the variables, two states per word, for scores of a given `shape`."""
         return (*shape, 2)
 
-    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
-        """Return a sequence an instance, in whose state 0 words are chosen."""
+    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
+        """Return one sequence per instance; state 0 means that a word is selected."""
         n = u.shape[-2]
         words = present(type(self).__name__, u.shape[:-1], lengths, mask)
         own = None if words.all() else leading(type(self).__name__, words, "words")
@@ -70,7 +70,7 @@ class Rationale(Layer):
         both_chosen = np.full((max(n - 1, 0), 2, 2), -1)
         both_chosen[:, 0, 0] = 0
         index = np.concatenate([[-1, -1], both_chosen.reshape(-1), [-1, -1]])
-        return Declared([sequence], tied=(Tied(sequence, index),), shown=(..., 0))
+        return Declarations([sequence], tied=(Tied(sequence, index),), shown=(..., 0))
 
     def _weights(self) -> Tensor:
         return self.transition

@@ -1,7 +1,7 @@
-"""The solvers that operators call, by the text that operators carry.
+"""The registry of solvers that operators call by name.
 
-Layers of one specification share a solver, which lives as long as one of them. A program that was
-loaded has no layers: its solvers are made of their specifications, and the latest few are kept.
+Layers with equal specifications share a solver, which lives as long as one of them. A loaded
+program has no layers: its solvers are built from specifications, and the latest ones are cached.
 """
 
 from __future__ import annotations
@@ -19,34 +19,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lpsmap_torch.layers.layout import Layout, Solved
-from lpsmap_torch.layers.layouts import Layouts
+from lpsmap_torch.layers.graph_cache import GraphCache
+from lpsmap_torch.layers.layer_graph import LayerGraph, LayerSolution
 from lpsmap_torch.layers.specifications import layer_of
 
 __all__ = ["Solver", "local_solver", "solver_named", "solver_of"]
 
 MOST_LOADED = 32
-"""Solvers kept for specifications that no layer of the process has."""
+"""Maximum number of cached solvers of loaded programs."""
 
 LayOut = Callable[
-    [tuple[int, ...], NDArray[Any] | None, NDArray[Any] | None, int], tuple[Layout, dict[str, Any]]
+    [tuple[int, ...], NDArray[Any] | None, NDArray[Any] | None, int],
+    tuple[LayerGraph, dict[str, Any]],
 ]
-"""Makes the layout of a shape, lengths, a mask, a number of parameters; says how to solve it."""
+"""Builds a layout from a shape, lengths, a mask and a number of parameters; returns the options of
+its solve, too."""
 
 
 class Solver:
-    """What solves for all layers of a specification, with the layouts that it used last.
+    """The solver of all layers with one specification, with a cache of layouts.
 
     Parameters
     ----------
     name
-        The text by which operators find it.
+        The name by which operators look it up.
     lay_out
-        Makes layouts.
+        Builds layouts.
     """
 
     def __init__(self, name: str, lay_out: LayOut) -> None:
-        self.name, self.layouts, self._lay_out = name, Layouts(), lay_out
+        self.name, self.layouts, self._lay_out = name, GraphCache(), lay_out
 
     def solved(
         self,
@@ -54,7 +56,7 @@ class Solver:
         parameters: NDArray[Any] | None,
         lengths: NDArray[Any] | None,
         mask: NDArray[Any] | None,
-    ) -> Solved:
+    ) -> LayerSolution:
         """Return the solution for checked arrays."""
         shape = (1, 0) if parameters is None else parameters.shape
         table = np.empty((1, 0)) if parameters is None else parameters
@@ -69,7 +71,7 @@ class Solver:
         lengths: NDArray[Any] | None,
         mask: NDArray[Any] | None,
         table: tuple[int, int] = (1, 0),
-    ) -> Iterator[tuple[Layout, dict[str, Any]]]:
+    ) -> Iterator[tuple[LayerGraph, dict[str, Any]]]:
         """Lend the layout for scores of a shape, and the options of its solves.
 
         Parameters
@@ -94,7 +96,7 @@ _SOLVERS: weakref.WeakValueDictionary[str, Solver] = weakref.WeakValueDictionary
 _LOCK = threading.RLock()
 _NUMBERS = itertools.count()
 _LOCAL = f"layer of process {uuid.uuid4().hex}, number "
-"""How names begin that mean something here alone; those of forked processes mean the same."""
+"""The prefix of names that are valid only in this process and in forked processes."""
 
 
 def solver_of(specification: str) -> Solver:
@@ -108,7 +110,7 @@ def solver_of(specification: str) -> Solver:
 
 
 def local_solver(lay_out: LayOut) -> Solver:
-    """Return a solver of a layer that has no specification; it has a name in this process alone."""
+    """Return a solver of a layer without specification; its name is valid only in this process."""
     solver = Solver(f"{_LOCAL}{next(_NUMBERS)}", lay_out)
     with _LOCK:
         _SOLVERS[solver.name] = solver
@@ -116,12 +118,12 @@ def local_solver(lay_out: LayOut) -> Solver:
 
 
 def solver_named(name: str) -> Solver:
-    """Return the solver of a name that an operator carries.
+    """Return the solver with a name.
 
     Raises
     ------
     RuntimeError
-        If it was the solver of a layer without a specification, which is gone.
+        If the solver belongs to a layer without a specification that no longer exists.
     """
     solver = _SOLVERS.get(name)
     if solver is not None:
@@ -130,21 +132,21 @@ def solver_named(name: str) -> Solver:
         return _loaded(name)
     if name.startswith(_LOCAL):
         raise RuntimeError(
-            f"{name}: the layer that solved is gone; keep a reference to it, or to its model, "
-            "until the backward pass is done."
+            f"{name}: the layer no longer exists; keep a reference to it, or to its model, until "
+            "the backward pass is done."
         )
     raise RuntimeError(
-        f"{name}: the layer is of another process, and has no specification that this one could "
-        "make it of. Compile or export the model in this process."
+        f"{name}: the layer belongs to another process and has no specification, so it cannot be "
+        "rebuilt here. Compile or export the model in this process."
     )
 
 
 @functools.lru_cache(MOST_LOADED)
 def _loaded(specification: str) -> Solver:
-    layer_of(specification)  # says what is missing
+    layer_of(specification)  # raises if something is missing
     return solver_of(specification)
 
 
-def _laid_out(specification: str, *given: Any) -> tuple[Layout, dict[str, Any]]:
-    found: tuple[Layout, dict[str, Any]] = layer_of(specification).lay_out(*given)
+def _laid_out(specification: str, *given: Any) -> tuple[LayerGraph, dict[str, Any]]:
+    found: tuple[LayerGraph, dict[str, Any]] = layer_of(specification).lay_out(*given)
     return found

@@ -1,4 +1,4 @@
-"""Any factor type as a layer."""
+"""A layer for any factor type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lpsmap_core import Distributions, Factor, Variables
 from lpsmap_torch.layers.layer import OPTIONS, Layer, Lengths, Mask
-from lpsmap_torch.layers.layout import Declared, Tied
+from lpsmap_torch.layers.layer_graph import Declarations, Tied
 
 __all__ = ["SparseMAP"]
 
@@ -18,27 +18,27 @@ __all__ = ["SparseMAP"]
 class SparseMAP(Layer):
     """SparseMAP with a factor type of your choice (Niculae et al. 2018).
 
-    The marginals are ``argmax_mu <scores, mu> - 1/2 ||mu||^2`` over the hull of the type's
-    structures, a factor for every instance of the batch.
+    The marginals are ``argmax_mu <scores, mu> - 1/2 ||mu||^2`` over the convex hull of the
+    structures of the type, with one factor per instance of the batch.
 
     Parameters
     ----------
     factor_type
-        The type, such as ``lpsmap.DepTree``. For a type that scores additionals, it takes them
-        flat by its argument ``additionals``, as `Sequence` does.
+        The type, such as ``lpsmap.DepTree``. A type with additionals must accept their flat scores
+        as the argument ``additionals``, like `Sequence`.
     event_ndim
-        How many axes the scores of an instance have; None for the type's own.
+        The number of axes of the scores of an instance; None for the default of the type.
     max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
-        As for `FactorGraph.solve`.
+        As in `FactorGraph.solve`.
     options
-        What else the type takes, the same for all instances.
+        Further arguments of the type, the same for all instances.
 
     Raises
     ------
     TypeError
-        If `factor_type` is none.
+        If `factor_type` is not a factor type.
     ValueError
-        If an ``axis`` among the options is counted from the batch, or an option is out of range.
+        If an ``axis`` among the options is not negative, or an option is out of range.
 
     Examples
     --------
@@ -69,13 +69,13 @@ class SparseMAP(Layer):
             )
         if options.get("axis", -1) >= 0:
             raise ValueError(
-                f"SparseMAP: axis is {options['axis']}; expected a negative one, for the batch "
+                f"SparseMAP: axis is {options['axis']}; expected a negative one, since the batch "
                 "comes first."
             )
         self.factor_type, self.options = factor_type, options
         self.event_ndim = factor_type.variables_ndim if event_ndim is None else event_ndim
         self.mask_ndim = self.event_ndim
-        # types that name the axes are cut to one length along all of them
+        # types with length_axes have one length for all of these axes
         self.most_lengths = self.event_ndim if factor_type.length_axes is None else 1
 
     def forward(
@@ -93,11 +93,11 @@ class SparseMAP(Layer):
         scores
             The scores, batch first.
         additionals
-            Scores of the additionals, for types that have them: flat on the last axis, the same for
-            all instances or with the batch's axes in front.
+            Scores of the additionals, for types that have them: flat on the last axis, and the same
+            for all instances or with leading batch axes.
         lengths, mask
-            As the factor type takes them, in tensors. Axes of the batch may be 1 in lengths, and
-            the last ones left out: lengths hold for all of them.
+            As in the factor type, as tensors. In lengths, axes of the batch may be 1, and the last
+            ones may be omitted; lengths then apply to all entries.
 
         Returns
         -------
@@ -114,22 +114,22 @@ class SparseMAP(Layer):
         lengths: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Distributions:
-        """Return the few structures whose mean the marginals are, with their probabilities.
+        """Return a sparse distribution over structures whose mean is the marginals.
 
         Parameters
         ----------
         scores, additionals, lengths, mask
-            As for `forward`.
+            As in `forward`.
         """
         return self._structures(scores, additionals, lengths, mask)
 
-    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
+    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
         """Return the factors, one per instance."""
         split = u.ndim - self.event_ndim
         there = _there(u.shape[:split], lengths, mask)
         view, rows = u, None
-        # some types need a variable in each of their factors; and one length an instance could be
-        # two for several instances, as long as the batch has several axes
+        # some types need a variable in each factor; and with several batch axes, one length per
+        # instance could be read as two lengths for several instances
         if not there.all() or (lengths is not None and split > 1):
             rows = np.flatnonzero(there)
             view = u.reshape(-1, *u.shape[split:])[rows]
@@ -138,14 +138,14 @@ class SparseMAP(Layer):
             if lengths is not None and lengths.shape[1] == 1:
                 lengths = lengths[:, 0]
         if view.size == 0 and u.size:
-            return Declared([])
+            return Declarations([])
         given: dict[str, Any] = {"lengths": lengths, "mask": mask}
         given = {name: value for name, value in given.items() if value is not None}
         if n_weights:
             given["additionals"] = np.zeros((*view.shape[: view.ndim - self.event_ndim], n_weights))
         factor = self.factor_type(view, **self.options, **given)
         tied = (Tied(factor, np.arange(n_weights), rows),) if n_weights else ()
-        return Declared([factor], tied=tied)
+        return Declarations([factor], tied=tied)
 
     def _own_repr(self) -> dict[str, Any]:
         name = self.factor_type.__name__
@@ -153,7 +153,7 @@ class SparseMAP(Layer):
 
 
 def _there(batch: tuple[int, ...], lengths: Lengths, mask: Mask) -> NDArray[np.bool_]:
-    """Return which instances have any variable."""
+    """Return flags of instances with any variable."""
     there = np.ones(batch, dtype=bool)
     if lengths is not None:
         there &= (lengths.reshape(*batch, -1) != 0).all(axis=-1)
@@ -163,7 +163,7 @@ def _there(batch: tuple[int, ...], lengths: Lengths, mask: Mask) -> NDArray[np.b
 
 
 class _Name(str):
-    """A name that is shown as it is."""
+    """A string whose repr has no quotes."""
 
     def __repr__(self) -> str:
         return str(self)

@@ -1,8 +1,8 @@
-"""Specifications: what a layer solves, as text that any process can solve by.
+"""Specifications: layers as text, from which any process can build their solvers.
 
-A specification names a layer's type and the options that its solutions depend on, as canonical
-JSON. Operators carry it, so that an exported program means the same wherever it is loaded, and
-compiled code serves all layers of one specification.
+A specification is canonical JSON with the type of a layer and the options that its solutions depend
+on. It is an argument of operators, so that an exported program behaves the same wherever it is
+loaded, and compiled code is shared by layers with equal specifications.
 """
 
 from __future__ import annotations
@@ -13,35 +13,34 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core import Factor
-from lpsmap_core.api import installed
+from lpsmap_core import Factor, installed
 
 __all__ = ["NotSpecifiable", "layer_of", "specification"]
 
 LARGEST_ARRAY = 10_000
-"""Entries of an array that a specification holds."""
+"""Maximum number of entries of an array in a specification."""
 
 LAYERS = "lpsmap_torch.layers"
 
 
 class NotSpecifiable(ValueError):
-    """Says why a layer has no specification."""
+    """A layer has no specification; the message gives the reason."""
 
 
 def specification(layer_type: type, options: dict[str, Any]) -> str:
-    """Return what a layer solves as canonical JSON.
+    """Return the specification of a layer.
 
     Parameters
     ----------
     layer_type
-        The layer's type.
+        The type of the layer.
     options
         Arguments of its constructor.
 
     Raises
     ------
     NotSpecifiable
-        If another process could not make the same layer of it.
+        If another process could not build the same layer from it.
     """
     name = layer_type.__name__
     if getattr(importlib.import_module(LAYERS), name, None) is not layer_type:
@@ -51,12 +50,12 @@ def specification(layer_type: type, options: dict[str, Any]) -> str:
 
 
 def layer_of(text: str) -> Any:
-    """Return a new layer of a specification.
+    """Build a layer from a specification.
 
     Raises
     ------
     RuntimeError
-        If this process cannot make it.
+        If this process cannot build it.
     """
     try:
         read = json.loads(text)
@@ -65,13 +64,13 @@ def layer_of(text: str) -> Any:
         return layer_type(**options.pop("options", {}), **options)
     except (AttributeError, ImportError, KeyError, TypeError, ValueError) as error:
         raise RuntimeError(
-            f"{text}: this process cannot make the layer that the program was exported with "
+            f"{text}: this process cannot build the layer that the program was exported with "
             f"({error}). Install the packages that it was exported with, in the same versions."
         ) from error
 
 
 def _encoded(name: str, value: Any) -> Any:
-    """Return a value as JSON holds it; what JSON does not know is tagged by its type."""
+    """Return a value for JSON; values that JSON does not support are tagged by their type."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or type(value) in (bool, int, float, str):
@@ -90,7 +89,7 @@ def _encoded(name: str, value: Any) -> Any:
 
 
 def _decoded(value: Any) -> Any:
-    """Return the value that `_encoded` was given."""
+    """Return the value that `_encoded` encoded."""
     if not isinstance(value, dict):
         return value
     if "array" in value:
@@ -102,8 +101,8 @@ def _decoded(value: Any) -> Any:
         found: type = factors[value["factor"]].value
         if _package_of(found) != value["package"]:
             raise ImportError(
-                f"the factor type {value['factor']} is of {_package_of(found)} here; expected that "
-                f"of {value['package']}"
+                f"the factor type {value['factor']} belongs to {_package_of(found)} here; expected "
+                f"{value['package']}"
             )
         return found
     if "dict" in value:

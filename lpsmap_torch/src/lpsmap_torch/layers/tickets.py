@@ -1,9 +1,8 @@
 """Tensors that own solutions.
 
-What autograd saves are tensors, and what a derivative needs is a solution. A ticket is a tensor of
-one number whose memory owns a solution: whoever holds the tensor, or any view of it, keeps the
-solution alive, and it goes with the last of them. The number is always zero, so that operators are
-functions of their inputs; the address tells tickets apart.
+Autograd saves tensors, but a derivative needs a solution. A ticket is a tensor of one number whose
+memory owns a solution: the solution lives as long as the tensor or a view of it. The number is
+always zero, so that operators are functions of their inputs; tickets are identified by address.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class _Owner(np.ndarray[Any, np.dtype[np.int64]]):
 
 
 _OWNERS: weakref.WeakValueDictionary[int, NDArray[Any]] = weakref.WeakValueDictionary()
-"""Those that live, by address."""
+"""The live owners, by address."""
 
 
 def ticket_for(solution: object) -> Tensor:

@@ -1,4 +1,4 @@
-"""The k best."""
+"""Subsets of k elements."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from lpsmap_core import Variables
 from lpsmap_core.api import checked_count, checked_flag
 from lpsmap_torch.layers.checks import present
 from lpsmap_torch.layers.layer import Layer, Lengths, Mask, factor_type
-from lpsmap_torch.layers.layout import Declared
+from lpsmap_torch.layers.layer_graph import Declarations
 
 __all__ = ["TopK"]
 
 
 class TopK(Layer):
-    """How much each element is chosen: a mixture of subsets of k.
+    """Marginals of elements in a sparse mixture of subsets of size k.
 
-    The projection of the scores to ``{0 <= mu <= 1, sum mu = k}``, or ``<= k``, and the few subsets
-    of that mean (Correia et al. 2020, section 4.2).
+    The projection of the scores onto ``{0 <= mu <= 1, sum mu = k}``, or ``<= k`` (Correia et al.
+    2020, section 4.2).
 
     Parameters
     ----------
     k
-        The size of the subsets; all elements where there are fewer.
+        The size of the subsets; all elements if there are fewer.
     exact
-        Whether smaller subsets are left out.
+        Whether to exclude smaller subsets.
     max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
-        As for `FactorGraph.solve`.
+        As in `FactorGraph.solve`.
 
     Notes
     -----
-    Scores are ``(..., n)``. Lengths are integers of the batch's shape. A mask says which elements
-    there are, and broadcasts to the scores.
+    Scores are ``(..., n)``. Lengths are integers in the shape of the batch. A mask marks the
+    elements, and broadcasts to the scores.
     """
 
     solved_by: ClassVar[tuple[str, ...]] = ("k", "exact")
@@ -43,12 +43,12 @@ class TopK(Layer):
         self.k = checked_count("TopK: k", k, least=0)
         self.exact = checked_flag("TopK: exact", exact)
 
-    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declared:
-        """Return a subset an instance."""
+    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
+        """Return one factor per instance."""
         there = present(type(self).__name__, u.shape, lengths, mask)
         sizes = np.minimum(self.k, there.sum(axis=-1))
         own = None if there.all() else there
-        return Declared([factor_type("TopK")(u, sizes, self.exact, mask=own)])
+        return Declarations([factor_type("TopK")(u, sizes, self.exact, mask=own)])
 
     def _own_repr(self) -> dict[str, Any]:
         return {"k": self.k, "exact": self.exact}

@@ -1,4 +1,4 @@
-"""Losses for structures: a criterion of PyTorch for every factor graph."""
+"""Losses for structures: PyTorch criteria for any factor graph."""
 
 from __future__ import annotations
 

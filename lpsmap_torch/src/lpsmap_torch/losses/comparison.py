@@ -1,4 +1,4 @@
-"""What is best at all, less what is best given the labels."""
+"""The difference between the unconstrained maximum and the maximum given the labels."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from torch import Tensor
 from lpsmap_core import Assignment, Solution, Status, Variables
 from lpsmap_core.api import FloatArray, warn_unsolved
 from lpsmap_torch.graph import TorchFactorGraph
-from lpsmap_torch.losses.given import given_additionals, refuse_forbidden
+from lpsmap_torch.losses.complete_labels import check_not_forbidden, structure_additionals
 from lpsmap_torch.losses.labels import Items, Labels, all_variables
-from lpsmap_torch.losses.structured import Compared
+from lpsmap_torch.losses.structured import Comparison
 
-__all__ = ["maxima_compared"]
+__all__ = ["compare_maxima"]
 
 APPROXIMATE = 1e-6
-"""By how much, relative to its terms, a loss may come out below zero without a word."""
+"""The relative amount by which a loss may be negative without a warning."""
 
-Found: TypeAlias = Solution | Assignment
+SolveResult: TypeAlias = Solution | Assignment
 
 
 class Point(NamedTuple):
-    """Marginals of all variables and of every declaration's additionals, as numbers and tensors."""
+    """Marginals of all variables and additionals, as arrays and tensors."""
 
     mu: FloatArray
     nu: Sequence[FloatArray]
@@ -33,24 +33,27 @@ class Point(NamedTuple):
     additionals: list[Tensor]
 
 
-def maxima_compared(
-    graph: TorchFactorGraph, best: Found, labels: Labels, solve: Callable[[TorchFactorGraph], Found]
-) -> Compared:
-    """Return what a maximum is worth more than that given the labels.
+def compare_maxima(
+    graph: TorchFactorGraph,
+    best: SolveResult,
+    labels: Labels,
+    solve: Callable[[TorchFactorGraph], SolveResult],
+) -> Comparison:
+    """Return the difference between a maximum and the maximum given the labels.
 
     Parameters
     ----------
     graph
         The graph.
     best
-        Its solution, with the quadratic term or without.
+        Its solution, with or without the quadratic term.
     labels
-        What is known of its variables.
+        The labels of its variables.
     solve
-        Finds the solution of another graph likewise.
+        Solves another graph in the same way.
     """
     items = Items(best.layout, labels)
-    refuse_forbidden(best.scores, labels.known == 1.0, items)
+    check_not_forbidden(best.scores, labels.known == 1.0, items)
     everything = all_variables(graph)
     found = Point(
         best.values,
@@ -63,18 +66,18 @@ def maxima_compared(
     else:
         given = _structure(best, labels, items, found)
     counted = torch.from_numpy(items.of_variable >= 0).to(found.variables.device)
-    return Compared(
-        _worth(best, found, given, items),
+    return Comparison(
+        _objective_difference(best, found, given, items),
         torch.where(counted, found.variables - given.variables, 0.0),
         [a - b for a, b in zip(found.additionals, given.additionals, strict=True)],
         items,
     )
 
 
-def _structure(best: Found, labels: Labels, items: Items, like: Point) -> Point:
-    """Return the structure that complete labels are."""
+def _structure(best: SolveResult, labels: Labels, items: Items, like: Point) -> Point:
+    """Return the structure given by complete labels."""
     known = np.where(items.of_variable >= 0, labels.known, 0.0)
-    nu = given_additionals(best.layout, best.factors, best.additional_scores, known, items)
+    nu = structure_additionals(best.layout, best.factors, best.additional_scores, known, items)
 
     def convert(array: FloatArray, tensor: Tensor) -> Tensor:
         return torch.from_numpy(array).to(tensor).reshape(tensor.shape)
@@ -91,14 +94,14 @@ def _completed(
     graph: TorchFactorGraph,
     labels: Labels,
     items: Items,
-    solve: Callable[[TorchFactorGraph], Found],
+    solve: Callable[[TorchFactorGraph], SolveResult],
 ) -> Point:
-    """Return what is best given the labels."""
+    """Return the maximum given the labels."""
     everything = all_variables(graph)
     conditioned = graph.condition([(everything, labels.known)])
     inner, view = conditioned.graph, conditioned.of(everything)
     found = solve(inner)
-    _refuse_contradictions(found, view, items)
+    _check_feasible(found, view, items)
     return Point(
         np.where(view.negated, 1.0 - found.values[view.index], found.values[view.index]),
         found.additionals,
@@ -107,13 +110,13 @@ def _completed(
     )
 
 
-def _refuse_contradictions(found: Found, view: Variables, items: Items) -> None:
-    """Refuse labels that no structure agrees with.
+def _check_feasible(found: SolveResult, view: Variables, items: Items) -> None:
+    """Validate that some structure agrees with the labels.
 
     Raises
     ------
     ValueError
-        If there are any.
+        If none does.
     """
     if isinstance(found, Assignment):
         wrong = np.isneginf(found.bound)
@@ -121,20 +124,20 @@ def _refuse_contradictions(found: Found, view: Variables, items: Items) -> None:
         wrong = found.status == Status.INFEASIBLE
     if wrong.any():
         component = found.layout.component[view.index]
-        # components of known variables alone have variables of their own, which no view shows
+        # components of labelled variables only have new variables, which no view covers
         of_item = items.of_variable[np.isin(component, np.flatnonzero(wrong))]
         which = f"item {of_item[0]}" if of_item.size else "an item"
         raise ValueError(
-            f"target: no structure of {which} has all that is given; expected zeros and ones that "
-            "the factors allow together, or NaN for what is not known."
+            f"target: no structure of {which} agrees with the target; expected zeros and ones that "
+            "all factors allow together, or NaN for unlabelled variables."
         )
 
 
-def _worth(best: Found, a: Point, b: Point, items: Items) -> FloatArray:
-    """Return for every item what point `a` is worth more than point `b`; never less than zero.
+def _objective_difference(best: SolveResult, a: Point, b: Point, items: Items) -> FloatArray:
+    """Return for every item the objective of point `a` minus that of point `b`, at least zero.
 
-    ``<eta, a - b> - 1/2 (||a||^2 - ||b||^2)`` is ``<eta - a, a - b> + 1/2 ||a - b||^2``, whose
-    terms are zero exactly where the points are equal, and neither negative if a is the maximum.
+    ``<eta, a - b> - 1/2 (||a||^2 - ||b||^2)`` is ``<eta - a, a - b> + 1/2 ||a - b||^2``. Its terms
+    are exactly zero where the points are equal, and nonnegative if a is the maximum.
     """
     quadratic = best.solved.quadratic if isinstance(best, Solution) else 0.0
     d = a.mu - b.mu
@@ -153,11 +156,11 @@ def _worth(best: Found, a: Point, b: Point, items: Items) -> FloatArray:
     return np.maximum(total, 0.0)
 
 
-def _report_negative(total: FloatArray, size: FloatArray, best: Found, items: Items) -> None:
-    """Warn of losses below zero that the certificate of the maximum does not explain.
+def _report_negative(total: FloatArray, size: FloatArray, best: SolveResult, items: Items) -> None:
+    """Warn of negative losses that the certificate of the maximum does not explain.
 
-    The maximum lies between what was found and that plus the gap. The point that it is compared
-    with is a point of the polytope, so that the loss is not negative: zero has to lie in between.
+    The maximum is at most the gap above the value found. It is compared with a point of the
+    polytope, so the exact loss is nonnegative: the loss plus the gap must not be negative.
     """
     gap = best.bound - best.score if isinstance(best, Assignment) else best.gap
     above = total + items.sums(items.of_component, gap)
@@ -165,13 +168,13 @@ def _report_negative(total: FloatArray, size: FloatArray, best: Found, items: It
     if wrong.size:
         warn_unsolved(
             [
-                "Losses of items are negative by an approximate solve, and count as 0: raise "
-                "max_iter, or lower tol."
+                "Losses of items are negative because of an approximate solve, and count as 0: "
+                "increase max_iter, or decrease tol."
             ],
             [f"{wrong.size} items; that of item {wrong[0]} is {total[wrong[0]]:.1e}."],
         )
 
 
 def _products(scores: FloatArray, values: FloatArray) -> FloatArray:
-    """Return products of scores that may be -inf with values, zero where these are."""
+    """Return products of scores and values, with zero where values are zero and scores -inf."""
     return np.where(values != 0.0, scores, 0.0) * values

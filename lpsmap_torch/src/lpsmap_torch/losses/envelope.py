@@ -1,4 +1,4 @@
-"""Values whose derivatives are given: what a maximum has by the envelope theorem."""
+"""Values with given derivatives, as the envelope theorem gives them for a maximum."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ __all__ = ["with_slopes"]
 def with_slopes(
     values: Tensor, inputs: list[Tensor], slopes: list[Tensor], items: list[Tensor]
 ) -> Tensor:
-    """Return values with given first derivatives, and those of the slopes for second ones.
+    """Return values with given first derivatives; second derivatives are those of the slopes.
 
     Parameters
     ----------
     values
         (n_items,)
     inputs
-        Flat tensors, on which the values depend.
+        Flat tensors that the values depend on.
     slopes
-        For every input a tensor like it: the derivatives of the values in its entries. They carry
-        gradients of their own.
+        For every input, a tensor of the same shape: the derivatives of the values with respect to
+        its entries. They may carry gradients.
     items
-        For every input the item of each entry, on which alone it acts; -1 for none.
+        For every input, the only item that each entry affects; -1 for none.
     """
     found: Tensor = _WithSlopes.apply(values, len(inputs), *inputs, *slopes, *items)  # type: ignore[no-untyped-call]
     return found
 
 
 class _WithSlopes(torch.autograd.Function):
-    """The identity on given values, with given slopes for a derivative."""
+    """The identity on given values, with given slopes as its derivative."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, n_inputs: int, *tensors: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ class _WithSlopes(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         n, tensors = ctx.n_inputs, ctx.saved_tensors
-        padded = torch.cat([gradient, gradient.new_zeros(1)])  # item -1 is the last
+        padded = torch.cat([gradient, gradient.new_zeros(1)])  # index of item -1
         products: list[Tensor | None] = [
             (padded[item] * slope).to(slope.dtype) if wanted else None
             for slope, item, wanted in zip(

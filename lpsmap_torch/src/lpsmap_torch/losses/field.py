@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Factor, Variables
-from lpsmap_core.api import FloatArray, Layout, build_layout
+from lpsmap_core.api import FloatArray, Layout, build_layout, slot_values
 from lpsmap_dynamic import add_exactly
 from lpsmap_torch.graph import TorchFactorGraph
-from lpsmap_torch.losses.given import given_additionals, refuse_forbidden
+from lpsmap_torch.losses.complete_labels import check_not_forbidden, structure_additionals
 from lpsmap_torch.losses.labels import Items, Labels, all_variables
-from lpsmap_torch.losses.structured import Compared, StructuredLoss, differentiable
+from lpsmap_torch.losses.structured import Comparison, StructuredLoss, differentiable
 
 __all__ = ["CRFLoss"]
 
@@ -23,22 +23,23 @@ __all__ = ["CRFLoss"]
 class CRFLoss(StructuredLoss):
     """The negative log-likelihood of a conditional random field (Lafferty et al. 2001).
 
-    Structures have probability ``exp(score) / Z``, and the loss is that of y, ``log Z - score(y)``.
-    It is convex and positive, and tends to zero as y outweighs all else. Its gradient is the
-    marginals less y. Where a part of y is known, it is that of all structures that agree with that
-    part together, ``log Z - log Z_given`` (Tsuboi et al. 2008): what is not known is summed out.
+    Structures have probability ``exp(score) / Z``, and the loss of y is ``log Z - score(y)``. It is
+    convex and positive, and tends to zero as the probability of y tends to one. Its gradient is the
+    marginals minus y. If only a part of y is labelled, the loss is that of all structures that
+    agree with it, ``log Z - log Z_given`` (Tsuboi et al. 2008): unlabelled variables are
+    marginalised.
 
-    For factors that offer log-partition functions, see `Factor.log_partition`: declared dynamic
-    programs by the inside-outside algorithm, non-projective dependency trees by the matrix-tree
-    theorem. Several factors of an item must not share variables.
+    The factors must have log-partition functions, see `Factor.log_partition`: dynamic programs by
+    the inside-outside algorithm, non-projective dependency trees by the matrix-tree theorem.
+    Factors of an item must not share variables.
 
     Parameters
     ----------
     factors
-        Called with the variables, and with the keyword arguments of the call; returns a factor or
-        several. Every factor type is such a function: ``Sequence``.
+        A function of the variables and the keyword arguments of the call that returns one or
+        several factors. Every factor type is such a function: ``Sequence``.
     reduction
-        What becomes of the items' losses: ``"mean"``, ``"sum"``, or ``"none"``.
+        The reduction of the losses of items: ``"mean"``, ``"sum"``, or ``"none"``.
 
     Examples
     --------
@@ -54,9 +55,9 @@ class CRFLoss(StructuredLoss):
     def _items_losses(self, u: Variables, labels: Labels) -> Tensor:
         graph: Any = u.graph
         layout = build_layout(graph.n_variables, graph.factors)
-        _refuse_shared(layout)
+        _check_not_shared(layout)
         items, scores = Items(layout, labels), graph.flat_scores()
-        refuse_forbidden(scores, labels.known == 1.0, items)
+        check_not_forbidden(scores, labels.known == 1.0, items)
         everything = _sums(graph, graph.factors, graph.factors, items)
         if np.isnan(labels.known[layout.component >= 0]).any():
             given = _completions(graph, scores, labels, items)
@@ -66,10 +67,12 @@ class CRFLoss(StructuredLoss):
         for factor, m, m_given in zip(
             graph.factors, everything.marginals, given.marginals, strict=True
         ):
-            sense = torch.from_numpy(np.where(factor.links(factor.variables.negated), -1.0, 1.0))
-            where = torch.tensor(factor.links(factor.variables.index), device=slopes.device)
+            sense = torch.from_numpy(
+                np.where(slot_values(factor, factor.variables.negated), -1.0, 1.0)
+            )
+            where = torch.tensor(slot_values(factor, factor.variables.index), device=slopes.device)
             slopes = slopes.index_add(0, where, (m - m_given) * sense.to(m))
-        compared = Compared(
+        compared = Comparison(
             np.maximum((everything.worth - given.worth) + (everything.rest - given.rest), 0.0),
             slopes,
             [a - b for a, b in zip(everything.additionals, given.additionals, strict=True)],
@@ -79,26 +82,28 @@ class CRFLoss(StructuredLoss):
 
 
 class Sums(NamedTuple):
-    """Sums over all structures, or over those that agree with the labels."""
+    """Partition functions over all structures, or over those that agree with the labels."""
 
     worth: FloatArray
-    """(n_items,) their logarithms."""
+    """(n_items,) log-partition functions."""
     rest: FloatArray
-    """(n_items,) what these lack: huge scores that both sums have cancel."""
+    """(n_items,) rounding errors of `worth`: large scores in both sums cancel."""
     marginals: list[Tensor]
-    """For every declaration one number per slot that takes part, in the sense of its view."""
+    """For every declaration, the marginal of each slot that takes part, with the negations of its
+    view."""
     additionals: list[Tensor]
 
 
 def _sums(
-    graph: TorchFactorGraph, own: Sequence[Factor], asked: Sequence[Factor], items: Items
+    graph: TorchFactorGraph, own: Sequence[Factor], originals: Sequence[Factor], items: Items
 ) -> Sums:
-    """Return the sums of factors of a graph, which are `asked` of the graph that has the items."""
+    """Return the sums of factors of a graph; `originals` are the originals of its factors."""
     worth, rest = np.zeros((2, items.n_items))
     marginals, additionals = [], []
-    for factor, original in zip(own, asked, strict=True):
+    for factor, original in zip(own, originals, strict=True):
         gibbs = graph.gibbs(factor)
-        rows, (high, low) = items.of_rows(original), gibbs._log_partition  # before it is cast
+        # before rounding to the dtype of the scores
+        rows, (high, low) = items.of_rows(original), gibbs._log_partition
         worth, lost = add_exactly(worth, items.sums(rows, high))
         rest += lost + items.sums(rows, low)
         marginals.append(_links(factor, gibbs.marginals))
@@ -107,15 +112,15 @@ def _sums(
 
 
 def _completions(graph: TorchFactorGraph, scores: FloatArray, labels: Labels, items: Items) -> Sums:
-    """Return the sums over what agrees with the labels."""
+    """Return the sums over structures that agree with the labels."""
     conditioned = graph.condition([(all_variables(graph), labels.known)])
     own = [conditioned.of(factor) for factor in graph.factors]
     given = _sums(conditioned.graph, own, graph.factors, items)
     wrong = np.flatnonzero(np.isneginf(given.worth))
     if wrong.size:
         raise ValueError(
-            f"target: no structure of item {wrong[0]} has all that is given; expected zeros and "
-            "ones that its factor allows together, or NaN for what is not known."
+            f"target: no structure of item {wrong[0]} agrees with the target; expected zeros and "
+            "ones that its factor allows together, or NaN for unlabelled variables."
         )
     on = np.where(labels.known == 1.0, scores, 0.0)
     worth, rest = items.sum_exactly(items.of_variable, on)
@@ -126,18 +131,20 @@ def _completions(graph: TorchFactorGraph, scores: FloatArray, labels: Labels, it
 def _structure(
     graph: TorchFactorGraph, layout: Layout, labels: Labels, items: Items, like: Sums
 ) -> Sums:
-    """Return what the structure that complete labels are scores, and the structure."""
+    """Return the structure given by complete labels, and its score."""
     known = np.where(items.of_variable >= 0, labels.known, 0.0)
     eta_v = [graph.additional_scores(factor) for factor in graph.factors]
-    nu = given_additionals(layout, graph.factors, eta_v, known, items)
+    nu = structure_additionals(layout, graph.factors, eta_v, known, items)
     on = np.where(known == 1.0, graph.flat_scores(), 0.0)
     marginals, additionals = [], []
     worth, rest = items.sum_exactly(items.of_variable, on)
     for factor, eta, n, m, like_n in zip(
         graph.factors, eta_v, nu, like.marginals, like.additionals, strict=True
     ):
-        index = factor.links(factor.variables.index)
-        slots = np.where(factor.links(factor.variables.negated), 1.0 - known[index], known[index])
+        index = slot_values(factor, factor.variables.index)
+        slots = np.where(
+            slot_values(factor, factor.variables.negated), 1.0 - known[index], known[index]
+        )
         marginals.append(torch.from_numpy(slots).to(m))
         additionals.append(torch.from_numpy(n).to(like_n).reshape(like_n.shape))
         owner = np.repeat(items.of_rows(factor), factor.n_additionals)
@@ -148,25 +155,25 @@ def _structure(
 
 
 def _links(factor: Factor, values: Tensor) -> Tensor:
-    """Return those values, in the shape of a declaration's variables, that take part."""
+    """Return the values of the slots that take part."""
     if factor.keep is None:
         return values.reshape(-1)
     return values[torch.tensor(factor.keep, device=values.device)]
 
 
-def _refuse_shared(layout: Layout) -> None:
-    """Refuse factors that share variables.
+def _check_not_shared(layout: Layout) -> None:
+    """Validate that factors do not share variables.
 
     Raises
     ------
     ValueError
-        If there are some.
+        If they do.
     """
     of_factors = [np.empty(0, dtype=np.int64), *(bucket.component for bucket in layout.buckets)]
     component = np.concatenate(of_factors)
     if np.bincount(component[component >= 0], minlength=1).max() > 1:
         raise ValueError(
-            "CRFLoss: factors share variables, and there is no log-partition function of several "
-            "together; expected one factor an item, or some that share none. SparseMAPLoss and "
-            "StructuredHingeLoss take any graph."
+            "CRFLoss: factors share variables, and the log-partition function of several factors "
+            "together is not available; expected one factor per item, or factors without shared "
+            "variables. SparseMAPLoss and StructuredHingeLoss support any graph."
         )

@@ -1,4 +1,4 @@
-"""What is known of a graph's variables, and which item of the batch each belongs to."""
+"""Labels of the variables of a graph, and the item of the batch that each belongs to."""
 
 from __future__ import annotations
 
@@ -8,39 +8,40 @@ import numpy as np
 from torch import Tensor
 
 from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, Layout, real_numbers
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Layout, real_numbers, slot_values
 from lpsmap_dynamic import sum_exactly
 from lpsmap_torch.graph import in_factors
-from lpsmap_torch.readable import numbers
+from lpsmap_torch.tensors import numbers
 
 __all__ = ["Items", "Labels", "all_variables", "labels_of", "read_target"]
 
 
 IGNORED, ROOT = -100, -1
-"""What stands for a row that is not known, as PyTorch's ``ignore_index``, and for a root's arc."""
+"""The label of an unlabelled row, like PyTorch's ``ignore_index``, and of an arc from the root."""
 
 
 def read_target(u: Variables, scores: Tensor, target: Any) -> FloatArray:
-    """Return for every variable what it should be: 0, 1, or NaN where that is not known.
+    """Return the label of every variable: 0, 1, or NaN if it is unlabelled.
 
     Parameters
     ----------
     u
-        The variables, of shape ``(batch, ...)``, with all factors in their graph. Of rows in no
-        factor nothing is asked.
+        The variables, of shape ``(batch, ...)``, with all factors in their graph. Rows in no factor
+        are ignored.
     scores
-        Their scores, whose device the target has to share.
+        Their scores; the target must be on the same device.
     target
-        Of the same shape: booleans, or numbers 0, 1 and NaN. Or of the shape without the last axis:
-        integers, the position on that axis which is on, as `torch.nn.functional.cross_entropy`
-        takes them; -1 for the root's arc to a word, and -100 for rows that are not known.
+        Either booleans or numbers 0, 1 and NaN in the same shape; or integers in the shape without
+        the last axis, the position on that axis that is on, as in
+        `torch.nn.functional.cross_entropy`; -1 for the arc from the root to a word, and -100 for
+        unlabelled rows.
 
     Raises
     ------
     TypeError
-        If the target consists of no real numbers, or positions are no integers.
+        If the target is not real numbers, or positions are not integers.
     ValueError
-        If its shape, its device or a number does not fit.
+        If its shape, its device or a value is invalid.
     """
     shape = tuple(scores.shape)
     if isinstance(target, Tensor):
@@ -59,7 +60,7 @@ def read_target(u: Variables, scores: Tensor, target: Any) -> FloatArray:
             at = tuple(wrong[0])
             raise ValueError(
                 f"target holds {values[at]:g} at {[int(i) for i in at]}; expected 0, 1, or NaN for "
-                "what is not known."
+                "unlabelled variables."
             )
         return values
     if found.shape != shape[:-1]:
@@ -88,8 +89,8 @@ def _one_of_each_row(chosen: Any, u: Variables) -> FloatArray:
         at = tuple(wrong[0])
         raise ValueError(
             f"target holds {chosen[at]} at {[int(i) for i in at]}; expected positions on the last "
-            f"axis of the scores, 0 to {shape[-1] - 1}, or {IGNORED} for what is not known; and "
-            f"{ROOT} for the root in rows of dependency trees alone."
+            f"axis of the scores, 0 to {shape[-1] - 1}, or {IGNORED} for unlabelled rows; {ROOT} "
+            "stands for the root only in rows of dependency trees."
         )
     values: FloatArray = on.astype(np.float64)
     values[unknown] = np.nan
@@ -97,7 +98,7 @@ def _one_of_each_row(chosen: Any, u: Variables) -> FloatArray:
 
 
 def _from_roots(u: Variables) -> BoolArray:
-    """Return which variables of a view are arcs from the root, as factors of its graph say."""
+    """Return which variables of a view are arcs from the root, according to the factors."""
     graph = cast(FactorGraph, u.graph)
     found = np.zeros(graph.n_variables, dtype=np.bool_)
     for factor in graph.factors:
@@ -114,41 +115,41 @@ def all_variables(graph: FactorGraph) -> Variables:
 
 
 class Labels(NamedTuple):
-    """What is known of the variables of a graph."""
+    """The labels of the variables of a graph."""
 
     known: FloatArray
     """(n_variables,) 0, 1, or NaN."""
-    asked: IntArray
-    """(n_variables,) item of the variables that were asked about; -1 for others."""
+    item: IntArray
+    """(n_variables,) the item of each variable of the target; -1 for others."""
     n_items: int
 
 
 def labels_of(u: Variables, target: FloatArray) -> Labels:
-    """Return what a target says of all variables of a graph.
+    """Return the labels of all variables of a graph.
 
     Raises
     ------
     ValueError
-        If the view has no first axis, or one of its variables is given as 0 and as 1.
+        If the view has no first axis, or a variable is given both as 0 and as 1.
     """
     if not u.ndim:
         raise ValueError("scores have no axis; expected the batch as their first, scores[None].")
     known = np.full(u.graph.n_variables, np.nan)
-    asked = np.full(u.graph.n_variables, -1)
+    item = np.full(u.graph.n_variables, -1)
     values = np.where(u.negated, 1.0 - target, target)
     there = ~np.isnan(values)
     known[u.index[there]] = values[there]
     if (known[u.index[there]] != values[there]).any():
-        raise ValueError("target: a variable is given as 0 and as 1; expected one of them.")
-    asked[u.index] = np.arange(len(u)).reshape(-1, *[1] * (u.ndim - 1))
-    return Labels(known, asked, len(u))
+        raise ValueError("target: a variable is given both as 0 and as 1; expected one value.")
+    item[u.index] = np.arange(len(u)).reshape(-1, *[1] * (u.ndim - 1))
+    return Labels(known, item, len(u))
 
 
 class Items:
-    """Which item of the batch the variables, components and factors of a graph belong to.
+    """The item of the batch that each variable, component and factor belongs to.
 
-    Variables in no factor belong to none, -1: they are padding. So do components in which nothing
-    was asked about.
+    Variables in no factor are padding and belong to no item, -1. The same holds for components
+    without labels.
 
     Raises
     ------
@@ -157,8 +158,8 @@ class Items:
     """
 
     def __init__(self, layout: Layout, labels: Labels) -> None:
-        inside = np.flatnonzero((layout.component >= 0) & (labels.asked >= 0))
-        component, item = layout.component[inside], labels.asked[inside]
+        inside = np.flatnonzero((layout.component >= 0) & (labels.item >= 0))
+        component, item = layout.component[inside], labels.item[inside]
         self.of_component: IntArray = np.full(layout.n_components, -1)
         self.of_component[component] = item
         mixed = np.flatnonzero(self.of_component[component] != item)
@@ -166,26 +167,26 @@ class Items:
             other = self.of_component[component[mixed[0]]]
             raise ValueError(
                 f"factors connect the items {item[mixed[0]]} and {other} of the batch; expected "
-                "the first axis of the scores to be the batch, whose items have factors of their "
-                "own. Give one item as scores[None]."
+                "the first axis of the scores to be the batch, with separate factors for each "
+                "item. Pass a single item as scores[None]."
             )
         self.n_items = labels.n_items
         self.of_variable: IntArray = np.append(self.of_component, -1)[layout.component]
 
     def of_rows(self, factor: Factor) -> IntArray:
         """Return the items of a declaration's factors; -1 for those without variables."""
-        index = np.append(factor.links(factor.variables.index), -1)
+        index = np.append(slot_values(factor, factor.variables.index), -1)
         first, last = factor.offsets[:-1], factor.offsets[1:]
         item = self.of_variable[index[first]] if self.of_variable.size else index[first]
         return np.where(last > first, item, -1)
 
     def sums(self, item: IntArray, values: FloatArray) -> FloatArray:
-        """Return the sums of values over items; those of item -1 do not count."""
+        """Return the sums of values by item; item -1 is left out."""
         counted = item >= 0
         total = np.bincount(item[counted], values[counted], minlength=self.n_items)
         return total.astype(np.float64)
 
     def sum_exactly(self, item: IntArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the sums, and what they lack of the exact ones."""
+        """Return the sums and their rounding errors."""
         counted = item >= 0
         return sum_exactly(item[counted], values[counted], self.n_items)

@@ -11,7 +11,7 @@ from torch import Tensor
 from lpsmap_core import Assignment, Solution, Variables
 from lpsmap_core.api import FloatArray, check_search_options, checked_flag
 from lpsmap_torch.graph import TorchFactorGraph
-from lpsmap_torch.losses.comparison import maxima_compared
+from lpsmap_torch.losses.comparison import compare_maxima
 from lpsmap_torch.losses.labels import Labels, labels_of, read_target
 from lpsmap_torch.losses.structured import (
     Factors,
@@ -21,7 +21,7 @@ from lpsmap_torch.losses.structured import (
     differentiable,
     reduced,
 )
-from lpsmap_torch.readable import is_compiled
+from lpsmap_torch.tensors import is_compiled
 
 __all__ = [
     "MarginSparseMAPLoss",
@@ -33,7 +33,7 @@ __all__ = [
 
 
 SEARCH = "gap", "max_time", "max_nodes", "threads", "solver"
-"""Options of an exact search for the best structures."""
+"""Options of an exact search."""
 
 
 class MaximumLoss(StructuredLoss):
@@ -42,9 +42,9 @@ class MaximumLoss(StructuredLoss):
     Parameters
     ----------
     factors, reduction
-        As for `StructuredLoss`.
+        As in `StructuredLoss`.
     options
-        Of the solver, such as ``max_iter``.
+        Options of the solver, such as ``max_iter``.
     """
 
     def __init__(self, factors: Factors, *, reduction: str = "mean", **options: Any) -> None:
@@ -56,7 +56,7 @@ class MaximumLoss(StructuredLoss):
             torch.compiler.disable(self._check_options)()  # type: ignore[no-untyped-call]
 
     def _check_options(self) -> None:
-        """Refuse bad options now, not in the first step: a solve of an empty graph reads them."""
+        """Validate options in the constructor, by solving an empty graph."""
         self._solve(TorchFactorGraph())
 
     @abc.abstractmethod
@@ -65,20 +65,18 @@ class MaximumLoss(StructuredLoss):
 
     def _items_losses(self, u: Variables, labels: Labels) -> Tensor:
         graph: Any = u.graph
-        return differentiable(
-            graph, maxima_compared(graph, self._solve(graph), labels, self._solve)
-        )
+        return differentiable(graph, compare_maxima(graph, self._solve(graph), labels, self._solve))
 
 
 class MarginLoss(MaximumLoss):
-    """A loss that adds what wrong variables cost to the scores that it compares.
+    """A loss with a margin: the cost of wrong variables is added to the scores.
 
     Parameters
     ----------
     factors, reduction, options
-        As for `MaximumLoss`.
+        As in `MaximumLoss`.
     cost
-        Of a wrong variable.
+        The cost of a wrong variable.
     """
 
     def __init__(
@@ -88,36 +86,36 @@ class MarginLoss(MaximumLoss):
         self.cost = checked_cost(type(self).__name__, cost)
 
     def _augmented(self, scores: Tensor, known: FloatArray) -> Tensor:
-        """Return scores that pay for what is wrong and take from what is right.
+        """Return cost-augmented scores: wrong variables gain `cost`, and correct ones lose it.
 
-        Their difference from those of y is that of the scores, and the Hamming cost.
+        Relative to y, this adds the Hamming cost to every structure.
         """
         costs = torch.from_numpy(known).to(dtype=scores.dtype, device=scores.device)
         return scores + (self.cost * (1.0 - 2.0 * costs)).nan_to_num(nan=0.0)
 
     def extra_repr(self) -> str:
-        """Return what `repr` shows."""
+        """Return the arguments for `repr`."""
         return f"{super().extra_repr()}, cost={self.cost:g}"
 
 
 class SparseMAPLoss(MaximumLoss):
     r"""The SparseMAP loss (Niculae et al. 2018, section 4; Niculae & Martins 2020, Eq. 16).
 
-    A Fenchel-Young loss (Blondel et al. 2020). With scores eta, structure y, and the maximum over
-    all marginals mu and additionals nu that the factors allow::
+    This is a Fenchel-Young loss (Blondel et al. 2020). With scores eta, structure y, and the
+    maximum over all marginals mu and additionals nu that the factors allow, it is::
 
         max  <eta, [mu, nu]> - 1/2 ||mu||^2   -   (<eta, [y, n_y]> - 1/2 ||y||^2)
 
-    It is convex in the scores and never negative. It is zero exactly if y is the solution. Of one
-    factor, or of factors that share no variables, y is that as soon as it scores better than every
-    other structure by half the squared distance to it; where factors interact, it has to score so
-    much better than all marginals that the relaxation allows. Its gradient is ``mu - y``,
-    ``nu - n_y``.
+    It is convex in the scores and nonnegative. It is zero if and only if y is the solution. For one
+    factor, or factors without shared variables, this holds as soon as y scores better than every
+    other structure by half the squared distance to it; if factors interact, y must score better by
+    this margin than all marginals that the relaxation allows. Its gradient is ``mu - y``, ``nu -
+    n_y``.
 
-    Where only a part of y is known, the second term is the maximum over what agrees with that part:
-    what is not known does not count. This difference of two convex functions is never negative,
-    either; its gradient is ``mu - mu_given``. It is the smallest loss that any completion has
-    (Yu & Joachims 2009 for hinges; Stewart et al. 2023 for Fenchel-Young losses).
+    If only a part of y is labelled, the second term is the maximum over all marginals that agree
+    with it. This difference of two convex functions is nonnegative, too; its gradient is ``mu -
+    mu_given``. It is the minimum of the loss over all completions of y (Yu & Joachims 2009 for
+    hinges; Stewart et al. 2023 for Fenchel-Young losses).
 
     Parameters
     ----------
@@ -127,7 +125,7 @@ class SparseMAPLoss(MaximumLoss):
     reduction
         What becomes of the items' losses: ``"mean"``, ``"sum"``, or ``"none"``.
     options
-        As `TorchFactorGraph.solve` takes them, such as ``max_iter``.
+        Options of `TorchFactorGraph.solve`, such as ``max_iter``.
 
     Examples
     --------
@@ -151,45 +149,46 @@ class SparseMAPLoss(MaximumLoss):
 class MarginSparseMAPLoss(MarginLoss, SparseMAPLoss):
     """The SparseMAP loss with a margin (Niculae et al. 2018, section 4).
 
-    As `SparseMAPLoss`, with the Hamming distance to y, `cost` for every known variable that is
-    wrong, added to what is maximised. It is no less than half that of the solution's structures.
+    Like `SparseMAPLoss`, with the Hamming distance to y, `cost` for every wrong labelled variable,
+    added to the objective. The loss is at least half the cost of the structures of the solution.
 
     Parameters
     ----------
     factors, reduction, options
-        As for `SparseMAPLoss`.
+        As in `SparseMAPLoss`.
     cost
-        Of a wrong variable. A wrong head of a word is two wrong arcs.
+        The cost of a wrong variable. A wrong head of a word is two wrong arcs.
     """
 
 
 class PerceptronLoss(MaximumLoss):
     """The loss of the structured perceptron (Collins 2002).
 
-    What the best structure scores more than y; the maximum is that of the relaxation LP-MAP, which
-    is over structures where factors do not interact, and no less elsewhere. It is convex, never
-    negative, and zero if and only if nothing that it is over scores better than y: where factors
-    interact, it can be positive for the best structure, too. Its (sub)gradient is ``mu - y``. Where
-    a part of y is known, y is the best that agrees with it (Fernandes & Brefeld 2011).
+    The loss is the maximum score minus the score of y. The maximum is that of the relaxation
+    LP-MAP: it equals the maximum over structures if factors do not interact, and is an upper bound
+    otherwise. The loss is convex, nonnegative, and zero if and only if no point of the relaxation
+    scores better than y: if factors interact, it can be positive even if y is the best structure.
+    Its (sub)gradient is ``mu - y``. If only a part of y is labelled, y is replaced by the best
+    completion (Fernandes & Brefeld 2011).
 
     Parameters
     ----------
     factors, reduction
-        As for `SparseMAPLoss`.
+        As in `SparseMAPLoss`.
     options
-        As `TorchFactorGraph.solve_map` takes them; ``exact=True`` compares by the best structures
-        themselves.
+        Options of `TorchFactorGraph.solve_map`; with ``exact=True`` the maximum is over structures.
     """
 
     def _check_options(self) -> None:
         options = dict(self.options)
         if checked_flag("exact", options.pop("exact", False)):
             check_search_options(**{name: options[name] for name in SEARCH if name in options})
-        TorchFactorGraph().solve_map(**options)  # a search would compile its kernels
+        # without exact=True, which would compile the kernels of the search
+        TorchFactorGraph().solve_map(**options)
 
     def _solve(self, graph: TorchFactorGraph) -> Solution | Assignment:
         found = graph.solve_map(**self.options)
-        if isinstance(found, Assignment) and found.interrupted:  # nor is that a loss
+        if isinstance(found, Assignment) and found.interrupted:  # an interrupted search has no loss
             raise KeyboardInterrupt
         return found
 
@@ -197,48 +196,48 @@ class PerceptronLoss(MaximumLoss):
 class StructuredHingeLoss(MarginLoss, PerceptronLoss):
     """The hinge loss of structured support vector machines (Taskar et al. 2003).
 
-    As `PerceptronLoss`, with the Hamming distance to y, `cost` for every known variable that is
-    wrong, added to what is maximised (Tsochantaridis et al. 2004: margin rescaling). It is zero if
-    and only if y scores better than all that the maximum is over by no less than its cost: every
-    other structure, and where factors interact, mixtures that the relaxation allows besides.
+    Like `PerceptronLoss`, with the Hamming distance to y, `cost` for every wrong labelled variable,
+    added to the objective (margin rescaling, Tsochantaridis et al. 2004). It is zero if and only if
+    y scores better than every other point of the relaxation by at least its cost; if factors
+    interact, the relaxation contains more than structures.
 
     Parameters
     ----------
     factors, reduction, options
-        As for `PerceptronLoss`.
+        As in `PerceptronLoss`.
     cost
-        Of a wrong variable. A wrong head of a word is two wrong arcs.
+        The cost of a wrong variable. A wrong head of a word is two wrong arcs.
     """
 
 
 def sparsemap_loss(u: Variables, target: Any, *, reduction: str = "mean") -> Tensor:
-    """Return the `SparseMAPLoss` of a graph that is solved already, such as a hidden layer's.
+    """Return the `SparseMAPLoss` of a graph that is already solved, such as that of a hidden layer.
 
     Parameters
     ----------
     u
         Variables of a `TorchFactorGraph`, the batch first. Others are latent.
     target, reduction
-        As for `SparseMAPLoss`.
+        As in `SparseMAPLoss`.
 
     Raises
     ------
     TypeError
-        If `u` are no variables of a `TorchFactorGraph`.
+        If `u` is not a view of variables of a `TorchFactorGraph`.
     RuntimeError
-        If that was not solved since it last changed, or without the quadratic term.
+        If the graph was not solved since its last change, or solved without the quadratic term.
     """
     checked_reduction("sparsemap_loss", reduction)
     if not isinstance(u, Variables) or not isinstance(u.graph, TorchFactorGraph):
         raise TypeError(
-            f"sparsemap_loss: u is {u!r}; expected variables of a TorchFactorGraph that is solved."
+            f"sparsemap_loss: u is {u!r}; expected variables of a solved TorchFactorGraph."
         )
     graph = u.graph
     if not isinstance(graph.solution, Solution) or not graph.solution.solved.quadratic:
         raise RuntimeError(
-            "sparsemap_loss: the graph has no solution of its latest scores; call graph.solve() "
+            "sparsemap_loss: the graph has no solution for its current scores; call graph.solve() "
             "first."
         )
     labels = labels_of(u, read_target(u, u.value, target))
-    losses = maxima_compared(graph, graph.solution, labels, TorchFactorGraph.solve)
+    losses = compare_maxima(graph, graph.solution, labels, TorchFactorGraph.solve)
     return reduced(differentiable(graph, losses), reduction)

@@ -1,4 +1,4 @@
-"""What all losses share: a graph over the scores, what is known of it, and a number an item."""
+"""The base class of losses: build a graph, read the target, and reduce the losses of items."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from lpsmap_core.api import FloatArray, kind_of
 from lpsmap_torch.graph import TorchFactorGraph, in_factors
 from lpsmap_torch.losses.envelope import with_slopes
 from lpsmap_torch.losses.labels import Items, Labels, labels_of, read_target
-from lpsmap_torch.readable import as_tensor, is_compiled
+from lpsmap_torch.tensors import as_tensor, is_compiled
 
 __all__ = [
-    "Compared",
+    "Comparison",
     "Factors",
     "StructuredLoss",
     "checked_cost",
@@ -29,25 +29,26 @@ __all__ = [
 ]
 
 Factors: TypeAlias = Callable[..., Factor | Sequence[Factor]]
-"""Makes factors over variables, as factor types do: ``factors(u, **arguments)``."""
+"""A function that returns factors over variables, like a factor type: ``factors(u,
+**arguments)``."""
 
 REDUCTIONS = ("none", "mean", "sum")
 
 
-class Compared(NamedTuple):
-    """What is best at all, less what is best given the labels."""
+class Comparison(NamedTuple):
+    """The difference between the unconstrained maximum and the maximum given the labels."""
 
     values: FloatArray
-    """(n_items,) the difference of what they are worth."""
+    """(n_items,) the difference of the objectives."""
     variables: Tensor
     """(n_variables,) the difference of the marginals."""
     additionals: list[Tensor]
-    """For every declaration the (n_factors, n_additionals) difference of its additionals."""
+    """For every declaration, the (n_factors, n_additionals) difference of its additionals."""
     items: Items
 
 
 class StructuredLoss(nn.Module, abc.ABC):
-    """A loss for structures: what is best at all, less what is best given the labels.
+    """A loss for structures: the maximum minus the maximum given the labels.
 
     Parameters
     ----------
@@ -74,21 +75,21 @@ class StructuredLoss(nn.Module, abc.ABC):
         Parameters
         ----------
         scores
-            ``(batch, ...)`` the scores of the variables. Their items are the entries of the first
-            axis. Float16 and bfloat16 are computed with as float32.
+            ``(batch, ...)`` the scores of the variables; the first axis are the items. Float16 and
+            bfloat16 are converted to float32.
         target
-            What the variables should be: 0, 1, or NaN where that is not known, in the scores'
-            shape. Or integers without the last axis: which position on it is on, as
-            `torch.nn.functional.cross_entropy` takes them, and -100 where that is not known. In
-            rows of `DepTree` -1 is the root, as in decoded trees. Variables in no factor, such as
-            those beyond `lengths`, do not count, whatever their targets.
+            Either labels of the variables in the shape of the scores: 0, 1, or NaN for unlabelled
+            variables. Or integers without the last axis: the position on it that is on, as in
+            `torch.nn.functional.cross_entropy`, and -100 for unlabelled rows. In rows of `DepTree`,
+            -1 is the root, as in decoded trees. Targets of variables in no factor, such as those
+            beyond `lengths`, are ignored.
         arguments
-            For `factors`, such as ``lengths`` or the scores of additionals.
+            Arguments of `factors`, such as ``lengths`` or the scores of additionals.
 
         Returns
         -------
         Tensor
-            A number, or ``(batch,)`` numbers without a reduction.
+            A scalar, or ``(batch,)`` losses without a reduction.
         """
         if not is_compiled():
             return self._loss(scores, target, arguments)
@@ -112,7 +113,7 @@ class StructuredLoss(nn.Module, abc.ABC):
         return reduced(self._items_losses(u, labels_of(u, known)), self.reduction)
 
     def _augmented(self, scores: Tensor, known: FloatArray) -> Tensor:
-        """Return the scores that are compared by."""
+        """Return the scores, with a margin if the loss has one."""
         return scores
 
     @abc.abstractmethod
@@ -125,8 +126,8 @@ class StructuredLoss(nn.Module, abc.ABC):
         return f"{made}, reduction={self.reduction!r}"
 
 
-def differentiable(graph: TorchFactorGraph, compared: Compared) -> Tensor:
-    """Return the values of a comparison as a tensor with gradients to all scores of a graph."""
+def differentiable(graph: TorchFactorGraph, compared: Comparison) -> Tensor:
+    """Return the losses of a comparison as a tensor with gradients to all scores of a graph."""
     items, like = compared.items, compared.variables
     blocks = torch.cat([block.reshape(-1) for block in graph._scores])
     inputs, slopes = [blocks], [compared.variables]
@@ -138,26 +139,26 @@ def differentiable(graph: TorchFactorGraph, compared: Compared) -> Tensor:
             inputs.append(given.reshape(-1))
             slopes.append(difference.reshape(-1))
             item.append(np.repeat(items.of_rows(factor), factor.n_additionals))
-    dtype = torch.promote_types(like.dtype, torch.float32)  # sums are more than halves can hold
+    dtype = torch.promote_types(like.dtype, torch.float32)  # sums may overflow float16
     values = torch.from_numpy(compared.values).to(dtype=dtype, device=like.device)
     where = [torch.from_numpy(x).to(like.device) for x in item]
     return with_slopes(values, inputs, slopes, where)
 
 
 def reduced(losses: Tensor, reduction: str) -> Tensor:
-    """Return the items' losses, their mean or their sum."""
+    """Return the losses of items, their mean or their sum."""
     if reduction == "none":
         return losses
     return losses.mean() if reduction == "mean" else losses.sum()
 
 
 def checked_reduction(name: str, reduction: str) -> str:
-    """Return the name of a reduction.
+    """Validate the name of a reduction.
 
     Raises
     ------
     ValueError
-        If it is none.
+        If it is not one of `REDUCTIONS`.
     """
     if reduction not in REDUCTIONS:
         names = ", ".join(map(repr, REDUCTIONS))
@@ -166,12 +167,12 @@ def checked_reduction(name: str, reduction: str) -> str:
 
 
 def checked_cost(name: str, cost: float) -> float:
-    """Return what a wrong variable costs.
+    """Validate the cost of a wrong variable.
 
     Raises
     ------
     TypeError
-        If it is no number.
+        If it is not a number.
     ValueError
         If it is negative, or not finite.
     """
@@ -183,22 +184,22 @@ def checked_cost(name: str, cost: float) -> float:
 
 
 def checked_scores(name: str, scores: Any) -> Tensor:
-    """Return scores of at least single precision.
+    """Validate scores, and return them in at least single precision.
 
     Raises
     ------
     TypeError
-        If they are no tensor of floating-point numbers.
+        If they are not a floating-point tensor.
     ValueError
-        If there is no batch.
+        If they have no batch axis.
     RuntimeError
         If a transform of torch stands in for the numbers.
     """
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
         got = f"dtype {scores.dtype}" if isinstance(scores, Tensor) else kind_of(scores)
         raise TypeError(
-            f"{name}: scores: got {got}; expected a tensor of floating-point numbers, which a "
-            "gradient can reach."
+            f"{name}: scores: got {got}; expected a floating-point tensor, which can have "
+            "gradients."
         )
     if not scores.ndim:
         raise ValueError(f"{name}: scores have no axis; expected the batch first, (batch, ...).")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from lpsmap_core import Engine
-from lpsmap_core.api import BoolArray, Options, Part, WarmStart
+from lpsmap_core import Engine, Options
+from lpsmap_core.api import BoolArray, Part, WarmStart
 from lpsmap_torch.backend import TorchBackend
 from lpsmap_torch.tensor.rows import covered_components
 

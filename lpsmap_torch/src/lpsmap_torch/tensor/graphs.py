@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lpsmap_core import Factor, Solution
-from lpsmap_core.api import AUTO, Layout, Options, Part, solve_laid_out
-from lpsmap_torch.readable import is_transformed, numbers
+from lpsmap_core import Factor, Options, Solution
+from lpsmap_core.api import AUTO, Layout, Part, solve_laid_out
 from lpsmap_torch.tensor.engine import FixedTensorEngine, TensorEngine
 from lpsmap_torch.tensor.solution import SolvedOnTensors, solve_on_tensors
+from lpsmap_torch.tensors import is_transformed, numbers
 
 __all__ = ["DeviceSolution", "may_stay", "solve_on_device", "tensor_engine"]
 

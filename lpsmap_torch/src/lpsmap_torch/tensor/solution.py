@@ -11,8 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from lpsmap_core import SolvedGraph, Status
-from lpsmap_core.api import BoolArray, CompiledEngine, FloatArray, IntArray, Options, Part, Vertices
+from lpsmap_core import CompiledEngine, Options, SolvedGraph, Status
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, Vertices
 from lpsmap_torch.tensor.problem import TensorProblem, problem_of
 from lpsmap_torch.tensor.projection import Limits, Projected, project
 

@@ -9,8 +9,8 @@ import click
 import numpy as np
 
 from lpsmap_assignment.dimacs import read_arcs
-from lpsmap_core import ConvergenceWarning
-from lpsmap_core.api import FileFormatError, read_graph
+from lpsmap_core import ConvergenceWarning, FileFormatError
+from lpsmap_core.api import read_graph
 
 __all__ = ["assign"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import lpsmap_core
-from lpsmap_core.api import MapSolver
+from lpsmap_core import MapSolver
 from lpsmap_cpsat import CpSatSolver
 
 lpsmap_api_version = 3

@@ -37,8 +37,6 @@ class DagPath(Factor):
         path leads from source to target.
     """
 
-    integer_parameter = "steps"
-
     def __init__(
         self, variables: Variables, edges: Sequence[Edge], source: Node, target: Node
     ) -> None:

@@ -42,7 +42,6 @@ class EditScript(DynamicProgram):
     """
 
     variables_ndim = 2
-    row_parameters = ("longest",)
 
     def __init__(
         self, variables: Variables, gaps: Any, *, lengths: npt.ArrayLike | None = None

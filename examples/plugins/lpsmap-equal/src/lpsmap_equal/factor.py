@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from lpsmap_core import FREE, LOWER, UPPER, Factor, FactorGraph, LocalSolution
+from lpsmap_core import TIED, Factor, FactorGraph, LocalSolution, boxed_solution
 
 __all__ = ["Equal"]
-
-ROUNDING = 1e-12
 
 
 class Equal(Factor):
@@ -44,32 +42,12 @@ class Equal(Factor):
     ) -> LocalSolution:
         """Project rows onto a segment, in array-API code."""
         xp = array_namespace(a)
-        w, norm = _direction(xp, delta)
+        w = 1 / delta
+        norm = xp.sum(w * w, axis=1, keepdims=True)
+        norm = xp.where(norm > 0, norm, 1.0)  # a row of no variables has the norm 0
         t = xp.sum(w * a, axis=1, keepdims=True) / norm
-        # t carries the rounding of its sum, so that a bound is near if it is near on that scale
-        slack = ROUNDING * xp.clip(xp.sum(xp.abs(w * a), axis=1, keepdims=True) / norm, min=1.0)
-        lower, upper = t <= slack, t >= 1 - slack
-        t = xp.where(lower, 0.0, xp.where(upper, 1.0, t))
-        codes = xp.zeros_like(a, dtype=xp.int8)
-        face = xp.where(lower, codes + LOWER, xp.where(upper, codes + UPPER, codes + FREE))
-        branch = xp.astype(~(lower | upper)[:, 0], xp.int8)
-        return LocalSolution(t * w, eta_v, face, branch)
-
-    @classmethod
-    def jvp(
-        cls,
-        solution: LocalSolution,
-        d_u: Any,
-        d_v: Any,
-        delta: Any,
-        parameters: Any,
-        link_parameter: Any,
-    ) -> tuple[Any, Any]:
-        """Project vectors onto the line if t is between its bounds, else to zero."""
-        xp = array_namespace(d_u)
-        w, norm = _direction(xp, delta)
-        moves = xp.astype(solution.branch[:, None], d_u.dtype)
-        return moves * w * xp.sum(w * d_u, axis=1, keepdims=True) / norm, d_v
+        size = xp.sum(xp.abs(w * a), axis=1, keepdims=True) / norm
+        return boxed_solution(t, delta, size, code=TIED)
 
     @classmethod
     def examples(cls) -> list[Factor]:
@@ -80,10 +58,3 @@ class Equal(Factor):
             cls(graph.variable((3, 5)), lengths=[5, 1, 3]),
             cls(graph.variable((2, 3)), mask=[[True, False, True], [True, True, True]]),
         ]
-
-
-def _direction(xp: Any, delta: Any) -> tuple[Any, Any]:
-    """Return the direction w of every row, (F, K), and its squared norm, (F, 1)."""
-    w = 1 / delta
-    norm = xp.sum(w * w, axis=1, keepdims=True)
-    return w, xp.where(norm > 0, norm, 1.0)  # a row of no variables has the norm 0

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Engine, SolvedGraph, Status
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, Options, Part, Vertices, WarmStart
+from lpsmap_core import Engine, Options, SolvedGraph, Status
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, Vertices, WarmStart, slots_of
 
 __all__ = ["RowsEngine"]
 
@@ -34,7 +34,7 @@ def rows_of(part: Part) -> tuple[FloatArray, FloatArray, FloatArray]:
             n_slots = int(declaration.offsets[-1])
             variable, sign = np.zeros(n_slots, dtype=np.int64), np.zeros(n_slots)
             for f in np.flatnonzero(bucket.declaration == number):
-                mine = declaration.slots_of(int(bucket.row[f]))
+                mine = slots_of(declaration, int(bucket.row[f]))
                 slots = slice(*bucket.offsets[f : f + 2])
                 variable[mine] = bucket.variable[slots]
                 sign[mine] = np.where(bucket.negated[slots], -1.0, 1.0)

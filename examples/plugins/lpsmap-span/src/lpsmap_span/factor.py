@@ -54,7 +54,6 @@ class Span(Factor):
         If `longest` is not a whole number of at least 1, or has the wrong shape.
     """
 
-    row_parameters = ("longest",)
     map_kernel = staticmethod(_best_spans)
 
     def __init__(

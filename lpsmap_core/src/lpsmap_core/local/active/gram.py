@@ -1,17 +1,16 @@
 """The factorised Gram matrix of an active set.
 
 An active set has scaled columns ``w_k`` (structures over ``delta``), linear terms ``theta_k`` and
-weights ``p_k`` that sum to one. Its optimum without signs solves
+weights ``p_k`` that sum to one. Without sign constraints its optimum solves
 
     (G + 1 1^T) p = theta - tau 1,   sum(p) = 1,        G = W^T W,
 
-whose matrix is positive definite exactly if the columns are affinely independent. With its Cholesky
-factor L and ``L y = 1``, the change of the weights along a residual r costs one forward and one
-backward substitution: ``L^T x = L^-1 r - tau y`` with tau such that the x sum to the number asked
-for.
+The matrix is positive definite exactly if the columns are affinely independent. With its Cholesky
+factor L and ``L y = 1``, the change of the weights along a residual r takes one forward and one
+backward substitution: ``L^T x = L^-1 r - tau y``, with tau such that the x have the required sum.
 
-The matrix itself is not kept: structures have far fewer nonzeros than there are structures, so that
-residuals come from ``z = W p``, and the columns of newcomers from their nonzeros.
+The matrix itself is not stored. Structures have far fewer nonzeros than there are structures, so
+residuals are computed from ``z = W p``, and the columns of newcomers from their nonzeros.
 """
 
 from __future__ import annotations
@@ -21,39 +20,39 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.local.active.memory import MOST_NEWCOMERS, ActiveSet, newcomers
+from lpsmap_core.local.active.memory import MOST_NEWCOMERS, ActiveSet, n_newcomers
 from lpsmap_core.local.active.triangle import (
+    delete_row,
     rotate,
+    row_start,
     solve_backward,
     solve_forward,
-    start_of,
-    take_row_out,
 )
 from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.compile import kernel, leaf
 from lpsmap_jit.interrupts import interrupted
 
 __all__ = [
-    "Work",
+    "GramWorkspace",
     "append_structures",
-    "exchange_shares",
+    "find_combination",
+    "find_direction",
     "forward_residual",
-    "make_work",
+    "make_gram_workspace",
     "mean_residual",
     "refactorise",
     "remove",
-    "turn_to_optimum",
 ]
 
 DEPENDENT = 1e-9
-"""Relative pivot below which a column counts as affinely dependent. Pivots of 0/1 columns that are
-independent are ratios of small integers, far above it."""
+"""Relative pivot below which a column counts as affinely dependent. The pivots of independent 0/1
+columns are ratios of small integers, far above it."""
 
 LANES = MOST_NEWCOMERS + 1
 
 
-class Work(NamedTuple):
-    """Scratch memory of a pass over some sets."""
+class GramWorkspace(NamedTuple):
+    """Workspace of a pass over some sets."""
 
     columns: FloatArray
     """The residual, then the columns of newcomers: one per row, as long as the largest set."""
@@ -61,20 +60,20 @@ class Work(NamedTuple):
     cosine: FloatArray
     sine: FloatArray
     dense: FloatArray
-    """Zero between calls: newcomers by slot, one lane each."""
+    """Newcomers by slot, one lane each; zero between calls."""
     lanes: int
-    """Room for newcomers in `dense`: one, or `LANES` where several may join at once."""
+    """Number of lanes in `dense`: one, or `LANES` if several newcomers may join at once."""
 
 
 @kernel
-def make_work(capacity: int, arity: int) -> Work:
-    """Return scratch memory for sets of some capacity, whose factors have some slots at most."""
+def make_gram_workspace(capacity: int, arity: int) -> GramWorkspace:
+    """Return the workspace for sets of at most some capacity and some number of slots."""
     lanes, n_columns = 1, 2
-    if newcomers(capacity - 2) > 1:  # of the largest set that is not full
-        lanes, n_columns = LANES, LANES + 1  # whole fours, with the residual and without
+    if n_newcomers(capacity - 2) > 1:  # for the largest set that is not full
+        lanes, n_columns = LANES, LANES + 1  # multiples of four, with the residual and without
     rows = np.zeros((n_columns + 3, capacity))
     direction, cosine, sine = rows[n_columns], rows[n_columns + 1], rows[n_columns + 2]
-    return Work(rows[:n_columns], direction, cosine, sine, np.zeros(lanes * arity), lanes)
+    return GramWorkspace(rows[:n_columns], direction, cosine, sine, np.zeros(lanes * arity), lanes)
 
 
 # -------------------------------------------------------------------- residuals
@@ -82,12 +81,12 @@ def make_work(capacity: int, arity: int) -> Work:
 
 @leaf
 def mean_residual(
-    own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: Work
+    own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: GramWorkspace
 ) -> tuple[float, float]:
-    """Write theta - W^T z less its mean, zero at the optimum of the set, into the first column.
+    """Write theta - W^T z minus its mean, which is zero at the optimum, into the first column.
 
-    Structures that wait have theirs behind those of the active ones. Returns the scale of theta and
-    the largest residual of an active structure.
+    The residuals of waiting structures follow those of the active ones. Returns the scale of theta
+    and the largest residual of an active structure.
     """
     residual, count = work.columns[0], own.active[0]
     mean, scale, largest = 0.0, 0.0, 0.0
@@ -110,16 +109,16 @@ def mean_residual(
 
 
 @leaf
-def forward_residual(own: ActiveSet, work: Work) -> None:
+def forward_residual(own: ActiveSet, work: GramWorkspace) -> None:
     """Overwrite the first column r by ``L^-1 r``."""
     solve_forward(own.chol, own.active[0], work.columns, 1)
 
 
 @leaf
-def turn_to_optimum(total: float, own: ActiveSet, work: Work) -> None:
-    """Write the direction x with ``G x = r - tau 1``, for some tau, and that sum.
+def find_direction(total: float, own: ActiveSet, work: GramWorkspace) -> None:
+    """Write the direction x with ``G x = r - tau 1`` for some tau and with the sum `total`.
 
-    The first column has ``L^-1 r``.
+    The first column holds ``L^-1 r``.
     """
     count, residual, direction = own.active[0], work.columns[0], work.direction
     squares, product = 0.0, 0.0
@@ -133,29 +132,34 @@ def turn_to_optimum(total: float, own: ActiveSet, work: Work) -> None:
 
 
 @leaf
-def exchange_shares(own: ActiveSet, work: Work) -> None:
-    """Write the affine combination of active structures that a dependent one is.
+def find_combination(own: ActiveSet, work: GramWorkspace) -> None:
+    """Write the affine combination of active structures that equals a dependent one.
 
-    It was the first of those that `append_structures` was given last.
+    The dependent structure is the first of the latest call of `append_structures`.
     """
     for i in range(own.active[0]):
         work.direction[i] = work.columns[1, i]
     solve_backward(own.chol, own.active[0], work.direction)
 
 
-# -------------------------------------------------------------------- structures come and go
+# -------------------------------------------------------------------- structures join and leave
 
 
 @leaf
 def append_structures(
-    first: int, n: int, own: ActiveSet, inverse_delta: FloatArray, work: Work, settled: bool
+    first: int,
+    n: int,
+    own: ActiveSet,
+    inverse_delta: FloatArray,
+    work: GramWorkspace,
+    settled: bool,
 ) -> int:
-    """Extend the set by those of some structures that are independent; return how many.
+    """Extend the set by the independent ones of n newcomers; return their number.
 
-    They stand in the order from `first` on, not before the active ones; accepted ones move to the
-    active ones' end, with their weights. The first column is carried along: numbers r of the active
-    ones and, behind them, of the newcomers become ``L^-1 r``. If `settled`, those of the active
-    ones are zero.
+    The newcomers are in the order from `first` on, after the active structures. Accepted ones move
+    to the end of the active structures, with their weights. The first column is updated: the
+    numbers r of the active structures, followed by those of the newcomers, become ``L^-1 r``. If
+    `settled`, those of the active structures are zero.
     """
     base = own.active[0]
     _fill_columns(first, n, own, inverse_delta, work)
@@ -178,17 +182,19 @@ def append_structures(
 
 
 @leaf
-def _append_row(base: int, joined: int, c: int, n: int, own: ActiveSet, work: Work) -> bool:
-    """Make the row of newcomer c of n behind those that joined; false if it is dependent.
+def _append_row(
+    base: int, joined: int, c: int, n: int, own: ActiveSet, work: GramWorkspace
+) -> bool:
+    """Compute the row of newcomer c of n after those that joined; false if it is dependent.
 
-    The columns of those that joined follow each other after the first.
+    The columns of those that joined follow the first column.
     """
     columns, count = work.columns, base + joined
-    row, mine = own.chol[start_of(count) : start_of(count + 1)], columns[c + 1]
+    row, mine = own.chol[row_start(count) : row_start(count + 1)], columns[c + 1]
     for j in range(base):
         row[j] = mine[j]
-    for j in range(base, count):  # against newcomers that joined
-        other = own.chol[start_of(j) : start_of(j + 1)]
+    for j in range(base, count):  # the newcomers that joined
+        other = own.chol[row_start(j) : row_start(j + 1)]
         total = columns[j - base + 1, base + c]
         for i in range(j):
             total -= other[i] * row[i]
@@ -211,9 +217,9 @@ def _append_row(base: int, joined: int, c: int, n: int, own: ActiveSet, work: Wo
 
 @leaf
 def _fill_columns(
-    first: int, n: int, own: ActiveSet, inverse_delta: FloatArray, work: Work
+    first: int, n: int, own: ActiveSet, inverse_delta: FloatArray, work: GramWorkspace
 ) -> None:
-    """Write the columns of G + 1 1^T that some structures have with active ones and themselves."""
+    """Write the columns of G + 1 1^T of the newcomers, with active structures and themselves."""
     dense, lanes, count = work.dense, 1 if n == 1 else LANES, own.active[0]
     for c in range(n):
         place = own.order[first + c]
@@ -256,7 +262,7 @@ def _inner_products(
     k: int,
     columns: FloatArray,
 ) -> None:
-    """Write the inner products of the k-th structure, plus 1, into all newcomers' columns."""
+    """Write the inner products of the k-th structure, plus 1, into the columns of all newcomers."""
     a, b, c, d, e, f, g = 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0
     for i in range(len(index)):
         x, at = value[i], np.uint64(LANES) * np.uint64(index[i])
@@ -273,22 +279,22 @@ def _inner_products(
 
 
 @leaf
-def remove(k: int, own: ActiveSet, work: Work) -> None:
-    """Take the k-th structure out, also of the first column ``L^-1 r``."""
+def remove(k: int, own: ActiveSet, work: GramWorkspace) -> None:
+    """Remove the k-th structure, also from the first column ``L^-1 r``."""
     count = own.active[0]
     place = own.order[k]
     for i in range(k, count - 1):
         own.order[i], own.p[i] = own.order[i + 1], own.p[i + 1]
     own.order[count - 1] = place
-    take_row_out(k, count, own.chol, work.cosine, work.sine)
+    delete_row(k, count, own.chol, work.cosine, work.sine)
     rotate(k, count, work.cosine, work.sine, own.ones)
     rotate(k, count, work.cosine, work.sine, work.columns[0])
     own.active[0] = count - 1
 
 
 @leaf
-def refactorise(own: ActiveSet, inverse_delta: FloatArray, work: Work) -> None:
-    """Factorise from the structures; those found dependent leave."""
+def refactorise(own: ActiveSet, inverse_delta: FloatArray, work: GramWorkspace) -> None:
+    """Recompute the factor from the structures; dependent ones leave."""
     count, at_once = own.active[0], 1 if work.lanes == 1 else MOST_NEWCOMERS
     own.active[0] = 0
     for first in range(0, count, at_once):
@@ -301,7 +307,7 @@ def refactorise(own: ActiveSet, inverse_delta: FloatArray, work: Work) -> None:
 
 @leaf
 def _normalise(own: ActiveSet) -> None:
-    """Let the weights of a set that lost some structures sum to one again."""
+    """Normalise the weights of a set that lost some structures."""
     total = 0.0
     for k in range(own.active[0]):
         total += own.p[k]

@@ -1,40 +1,41 @@
-"""How many iterations active sets get where the user sets no limit."""
+"""The iteration limits of active sets without a limit from the user."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from lpsmap_core.local.active.handle import LocalProblem, largest_count
-from lpsmap_core.local.active.memory import newcomers
+from lpsmap_core.local.active.memory import n_newcomers
+from lpsmap_core.local.active.record_access import LocalProblem, largest_count
 from lpsmap_jit.arrays import IntArray
 from lpsmap_jit.compile import leaf
 
 __all__ = ["AS_NEEDED", "A_FEW", "iteration_limit"]
 
 AS_NEEDED, A_FEW = 0, -1
-"""Limits that follow from the factors: as many iterations as solutions take; or a start, where the
-next problems come soon, and are much the same."""
+"""Limits that depend on the factors: as many iterations as a solution needs, or a few, for problems
+that are followed by similar ones soon."""
 
 ITERATIONS_OF_A_DIMENSION, FEWEST_NEEDED = 10, 1_000
-"""A face has no more dimensions than its factor has slots and additionals, and each takes about one
-iteration. Where structures come and go it was three."""
+"""Iterations per dimension, and the smallest limit. A face has at most as many dimensions as its
+factor has slots and additionals. Each takes about one iteration, or three if structures join and
+leave."""
 
 EXCHANGES = 50
-"""How many times as many it may be where there are additionals. Among structures of the same
-marginals their scores decide, and a set goes through these as the simplex method does: nearly
-uniform sequences of 50 words took up to 130 iterations a dimension."""
+"""Factor of the limit if there are additionals. Among structures with the same marginals the
+additional scores decide, and a set exchanges them like the simplex method. Nearly uniform sequences
+of 50 words took up to 130 iterations per dimension."""
 
 FEWEST_OF_A_START, ROUNDS_OF_A_START = 5, 3
-"""Iterations of a start, and how often a large set takes structures in. Early local problems need
-not be solved to the end, since their sets are warm when the next ones come; but none converges
-before they are."""
+"""Smallest number of iterations of a start, and the number of times that a large set takes in
+structures. Early local problems need no complete solution, because their sets stay warm for the
+next ones. A component converges only once its local problems are solved."""
 
 
 @leaf
 def iteration_limit(asked: int, sets: Any, rows: IntArray, problem: LocalProblem) -> int:
-    """Return a limit as asked for, or what it stands for."""
+    """Return the limit that `asked` stands for."""
     if asked == A_FEW:
-        return max(FEWEST_OF_A_START, ROUNDS_OF_A_START * newcomers(largest_count(sets, rows)))
+        return max(FEWEST_OF_A_START, ROUNDS_OF_A_START * n_newcomers(largest_count(sets, rows)))
     if asked != AS_NEEDED:
         return asked
     offsets, additional_offsets, most, extra = problem.offsets, problem.additional_offsets, 0, 0

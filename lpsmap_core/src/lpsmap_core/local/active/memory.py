@@ -1,8 +1,8 @@
-"""Where active sets live: every factor has a block of memory, which grows when its set is full.
+"""The memory of active sets: every factor has a block, which grows when its set is full.
 
-A block is a row of 64-bit words. Its address is all that compiled loops know of it, so that a
-factor's block can move while other threads work on other factors. The triangle of the Gram matrix
-comes last: a block may end before it.
+A block is an array of 64-bit words. Compiled loops refer to it by address only, so the block of one
+factor can move while other threads work on other factors. The triangle of the Gram matrix comes
+last, and a block may omit it.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ __all__ = [
     "MOST_NEWCOMERS",
     "ActiveSet",
     "block_size",
-    "carve_set",
     "has_triangle",
     "is_full",
     "move_set",
-    "newcomers",
-    "room",
+    "n_newcomers",
+    "needed_capacity",
+    "view_set",
 ]
 
 MOST_NEWCOMERS = 7
-"""Structures that join a set at once, at most. With the residual these are the eight columns that
-one pass over the triangle serves."""
+"""Largest number of structures that join a set at once. With the residual these are the eight
+columns of one pass over the triangle."""
 
 STRUCTURES_PER_NEWCOMER = 32
-"""A set takes in one structure at once for so many that it has: small ones are cheap to bring to
-their optimum, from which each newcomer is worth more. For large ones 8 and 16 are as good."""
+"""Number of structures of a set per newcomer that joins at once. The optimum of a small set is
+cheap, and newcomers found from it are worth more. For large sets 8 and 16 are as good."""
 
 
 class ActiveSet(NamedTuple):
     """The active set of one factor, with room for ``len(order)`` structures.
 
-    A structure's ``size`` nonzeros are ``entry`` (a slot of its factor, or arity + an additional)
-    and ``value``, from ``place * width`` on; the first ``of_variables`` are slots.
-    ``order[:active[0]]`` are the places of the active ones, and the ``waiting[0]`` after them those
-    of structures that are about to join. By order are ``p``, the packed rows of ``chol``, the lower
-    triangle of G + 1 1^T, and ``ones``, the solution of ``chol ones = 1``. A set without a triangle
-    has a ``chol`` that begins with zero, or is empty.
+    The structure at a place has ``size`` nonzeros in ``entry`` (a slot of its factor, or arity + an
+    additional) and ``value``, from ``place * width`` on; the first ``of_variables`` are slots.
+    ``order[:active[0]]`` holds the places of the active structures, and the next ``waiting[0]``
+    entries those of structures that wait to join. Sorted by this order are the weights ``p``, the
+    packed rows of ``chol``, which is the Cholesky factor of G + 1 1^T, and ``ones``, the solution
+    of ``chol ones = 1``. Without a triangle, ``chol`` is empty or begins with zero.
     """
 
     width: int
@@ -63,45 +63,47 @@ class ActiveSet(NamedTuple):
 
 
 @leaf
-def newcomers(count: int) -> int:
-    """Return how many structures join a set of some at once."""
+def n_newcomers(count: int) -> int:
+    """Return how many structures join a set of `count` structures at once."""
     return min(MOST_NEWCOMERS, max(1, count // STRUCTURES_PER_NEWCOMER))
 
 
 @leaf
 def is_full(own: ActiveSet) -> bool:
-    """Return whether a set has no room for those that join next, and one more."""
-    needed = own.active[0] + newcomers(own.active[0]) + 1
+    """Return whether a set lacks room for the next newcomers and one more structure."""
+    needed = own.active[0] + n_newcomers(own.active[0]) + 1
     return needed > len(own.order)  # type: ignore[no-any-return]
 
 
 @leaf
 def has_triangle(own: ActiveSet) -> bool:
-    """Return whether the triangle of a set that is not empty is at hand."""
+    """Return whether a set that is not empty has its triangle."""
     return len(own.chol) > 0 and own.chol[0] > 0.0
 
 
-def room(count: int) -> int:
-    """Return the capacity that a set of some structures needs."""
+def needed_capacity(count: int) -> int:
+    """Return the capacity that a set of `count` structures needs."""
     return count + 1 + min(MOST_NEWCOMERS, max(1, count // STRUCTURES_PER_NEWCOMER))
 
 
 def block_size(width: Any, capacity: Any, triangle: bool = True) -> Any:
-    """Return the words that sets of structures with at most `width` nonzeros take.
+    """Return the length of blocks in words.
 
     Parameters
     ----------
-    width, capacity
-        Numbers or arrays.
+    width
+        Largest number of nonzeros of a structure, a number or an array.
+    capacity
+        Number of structures, a number or an array.
     triangle
-        Whether there is a triangle.
+        Whether the blocks include the triangle.
     """
     entries = width * capacity
     return (entries + 1) // 2 + entries + 6 * capacity + triangle * (capacity * (capacity + 1) // 2)
 
 
 @kernel
-def carve_set(
+def view_set(
     block: FloatArray,
     width: int,
     capacity: int,
@@ -109,7 +111,7 @@ def carve_set(
     waiting: IntArray,
     status: IntArray,
 ) -> ActiveSet:
-    """Return the arrays of a set whose block is given; the other three hold one number each."""
+    """Return the arrays of a set in its block; the other three arrays hold one number each."""
     entries = width * capacity
     at = (entries + 1) // 2
     values = at + entries
@@ -144,14 +146,14 @@ def move_set(
     status: IntArray,
 ) -> None:
     """Copy a set from its block to one of another size."""
-    # arrays are all that numba takes from Python without calling it, which signals could disturb
-    before = carve_set(old, width, capacity, active, waiting, status)
-    _move(before, carve_set(new, width, new_capacity, active, waiting, status))
+    # numba unboxes arrays without calls to Python, in which a signal handler could raise
+    before = view_set(old, width, capacity, active, waiting, status)
+    _move(before, view_set(new, width, new_capacity, active, waiting, status))
 
 
 @leaf
 def _move(old: ActiveSet, new: ActiveSet) -> None:
-    """Copy the active structures, and those that wait, in their order."""
+    """Copy the active and the waiting structures, in their order."""
     count, width = old.active[0], old.width
     for place in range(len(new.order)):
         new.order[place] = place

@@ -1,11 +1,11 @@
 """The generic active set: SparseMAP of any factor with a MAP oracle (Niculae et al. 2018, A.2).
 
-Solves, for many factors at once, in lock-step with their oracle,
+It solves, for many factors at once,
 
     minimise 1/2 ||z - a||^2 - <eta_v, v>   s.t.  delta * z = M p,  v = N p,  p in the simplex
 
-over a growing and shrinking set of structures per factor: the oracle's best structure joins, the
-weights move to the optimum of the set, and structures whose weight falls to zero on the way leave.
+over a changing set of structures per factor. The oracle's best structure joins, the weights move to
+the optimum of the set, and structures whose weight falls to zero on the way leave.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import numpy as np
 from lpsmap_core.kernels.entries import address_of
 from lpsmap_core.kernels.records import Scores
 from lpsmap_core.layout.layout import Bucket
-from lpsmap_core.local.active.answers import (
-    PythonOracles,
-    ask_kernel,
-    refuse_structure,
-    room_for_structures,
-    vertex_sizes,
-)
-from lpsmap_core.local.active.handle import GIVE_BACK, GROW, LARGE_SET, REFUSE, SetsRecord
 from lpsmap_core.local.active.memory import (
     MOST_NEWCOMERS,
     ActiveSet,
     block_size,
-    carve_set,
     move_set,
-    room,
+    needed_capacity,
+    view_set,
 )
+from lpsmap_core.local.active.oracle_results import (
+    PythonOracles,
+    allocate_structures,
+    call_map_kernel,
+    raise_invalid_structure,
+    vertex_sizes,
+)
+from lpsmap_core.local.active.record_access import GROW, LARGE_SET, REJECT, RELEASE, SetsRecord
 from lpsmap_core.local.active.steps import (
     measure,
     multiply_active_sets,
@@ -40,7 +40,13 @@ from lpsmap_core.local.active.steps import (
     solve_active_sets,
 )
 from lpsmap_core.local.active.ties import complete_faces
-from lpsmap_core.local.protocol import ANSWER, RUNNING, LocalSolver, Question, SolverDescription
+from lpsmap_core.local.protocol import (
+    ANSWER,
+    RUNNING,
+    CallArguments,
+    LocalSolver,
+    SolverDescription,
+)
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.factor import Factor
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
@@ -50,26 +56,25 @@ from lpsmap_jit.tiers import interprets
 __all__ = ["ActiveSets", "first_capacity"]
 
 FEWEST_PLACES, MOST_PLACES = 4, 64
-"""Structures that a set has room for before it grows: a quarter of its variables, within these."""
+"""Limits of the first capacity of a set, which is a quarter of its variables."""
 
 LARGE_CAPACITY = 64
-"""Room that is doubled where it does not suffice; less is quadrupled, for few calls."""
-
+"""Capacity from which a full set doubles; smaller sets quadruple, which takes fewer calls."""
 
 MOST_KEPT = 1 << 25
-"""Words of all blocks beyond which large sets give their triangles back: 256 megabytes."""
+"""Words of all blocks, 256 MiB, above which large sets release their triangles."""
 
 
 class ActiveSets(LocalSolver):
-    """The active sets of a bucket: solve, differentiate and read the distributions.
+    """The active sets of a bucket: they solve, differentiate and list the structures.
 
-    Solves are warm-started from the latest sets. A factor whose iterations ran out keeps the status
-    ``RUNNING``; one that cannot improve in floating point has ``STALLED``. Products on the faces
+    Solves start warm from the latest sets. A factor that runs out of iterations keeps the status
+    ``RUNNING``; one that cannot improve in floating point gets ``STALLED``. Products on the faces
     are ``[W; N] Q [W; N]^T`` with ``Q`` the inverse of the Gram matrix on the weights that sum to
     zero (Niculae & Martins 2020, Eq. 38 and 39).
 
-    A subclass that begins with active sets, or falls back on them, has kernels of its own, which
-    call `solve_active_sets` and `multiply_active_sets`.
+    A subclass that starts with active sets or falls back to them has its own kernels, which call
+    `solve_active_sets` and `multiply_active_sets`.
 
     Parameters
     ----------
@@ -78,7 +83,7 @@ class ActiveSets(LocalSolver):
     delta
         For each slot, the square root of its variable's degree.
     barred
-        For each additional, whether it is forbidden; without, no slot is forced either.
+        For each additional, whether it is forbidden. If None, no slot is forced either.
     """
 
     kernels: ClassVar[tuple[tuple[Any, Any], ...]] = ((solve_active_sets, multiply_active_sets),)
@@ -102,7 +107,7 @@ class ActiveSets(LocalSolver):
         self._grown: dict[int, FloatArray] = {}
         self.address = np.empty(n, dtype=np.int64)
         self.length = np.empty(n, dtype=np.int64)
-        self.candidates = room_for_structures(self.width)
+        self.candidates = allocate_structures(self.width)
         self.scores = np.empty(bucket.n_links)
         self._oracles: PythonOracles | None = None
         self._write_addresses()
@@ -110,7 +115,7 @@ class ActiveSets(LocalSolver):
 
     @classmethod
     def describe(cls, factor_type: type[Factor]) -> SolverDescription:
-        """Return what `FactorGraph.plan` says of it where it serves `factor_type`."""
+        """Return the description in `FactorGraph.plan` for the type `factor_type`."""
         oracle = factor_type.map_kernel
         compiled = "compiled" if hasattr(oracle, "overloads") else "Python"
         function = oracle or factor_type.solve_map
@@ -119,25 +124,25 @@ class ActiveSets(LocalSolver):
     def complete_faces(
         self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
     ) -> None:
-        """Add, with weight zero, structures that are tied with the active ones at `z`.
+        """Add structures that are tied with the active ones at `z`, with weight zero.
 
-        With tied scores a solution can lie on a smaller simplex of structures than its face has
-        dimensions, the centre of a square on a diagonal, say; and a solution found to the last
-        digit can do without structures whose weights would be smaller than that. Scores tilted at
-        right angles to the simplex are the same for all of it, and since `z` lies inside its face,
-        larger for some structure of the face unless the simplex has all its dimensions.
+        With tied scores, the simplex of a solution can have fewer dimensions than its face, such as
+        the centre of a square on a diagonal. A solution can also lack structures whose weights
+        would be below rounding. Scores tilted orthogonally to the simplex are equal on all of it.
+        Since `z` lies inside its face, they are larger for some structure of the face unless the
+        simplex has all dimensions.
         """
         rows = self.incomplete(rows)
         if not len(rows):
             return
         large = self.active[rows] >= LARGE_SET
-        for some in (rows[~large], *rows[large].reshape(-1, 1)):  # large ones one at a time
-            self.grow(some)  # which an interruption may have left to do
+        for some in (rows[~large], *rows[large].reshape(-1, 1)):  # large sets one at a time
+            self.grow(some)  # an interrupt may have prevented it
             complete_faces(self.handle, some, a, eta_v, z)
             self.raise_error()
 
     def incomplete(self, rows: IntArray) -> IntArray:
-        """Return the factors of `rows` that `complete_faces` has to look at."""
+        """Return the factors of `rows` that `complete_faces` has to complete."""
         ended: IntArray = rows[self.status[rows] != RUNNING]
         return ended
 
@@ -152,7 +157,7 @@ class ActiveSets(LocalSolver):
 
     def set_of(self, f: int) -> ActiveSet:
         """Return the active set of factor `f`."""
-        return carve_set(self._block(f), self.width[f], self.capacity[f], *self._counts(f))
+        return view_set(self._block(f), self.width[f], self.capacity[f], *self._counts(f))
 
     @property
     def nbytes(self) -> int:
@@ -171,10 +176,10 @@ class ActiveSets(LocalSolver):
         end = self._first_ends[f]
         return self._first[end - self._first_length[f] : end]
 
-    # ---------------------------------------------------------------- what compiled loops need
+    # ---------------------------------------------------------------- for compiled loops
 
     def _sets_record(self) -> SetsRecord:
-        """Return what compiled loops need to know of these sets."""
+        """Return the record of the sets for compiled loops."""
         oracle = self.bucket.type.map_kernel
         return SetsRecord(
             0 if oracle is None or interprets() else address_of(oracle, "map_kernel"),
@@ -194,7 +199,7 @@ class ActiveSets(LocalSolver):
         )
 
     def _write_addresses(self) -> None:
-        """Tell compiled loops where the blocks are."""
+        """Write the addresses and lengths of the blocks for compiled loops."""
         self.length[:] = self._first_length
         words = self._first_ends - self.length
         self.address[:] = self._first.ctypes.data + self._first.itemsize * words
@@ -202,47 +207,47 @@ class ActiveSets(LocalSolver):
             self.address[f], self.length[f] = block.ctypes.data, len(block)
 
     def _called(self, what: int, argument: int) -> None:
-        """Do for a compiled loop what only Python can."""
+        """Run the method that a compiled loop calls."""
         if what == ANSWER:
             super()._called(what, argument)
             return
-        question = record_in(Question, argument)
-        rows = question.rows
+        arguments = record_in(CallArguments, argument)
+        rows = arguments.rows
         if what == GROW:
             self.grow(rows)
-        elif what == GIVE_BACK:
-            self.give_back(rows)
-        elif what == REFUSE:
-            refuse_structure(self.bucket, int(rows[0]), self.candidates)
+        elif what == RELEASE:
+            self.release(rows)
+        elif what == REJECT:
+            raise_invalid_structure(self.bucket, int(rows[0]), self.candidates)
         else:
-            self.solve_map(rows, question.second)
+            self.solve_map(rows, arguments.second)
 
     def grow(self, rows: IntArray) -> None:
-        """Make room for more structures in every active set in `rows` that is nearly full.
+        """Grow the active sets in `rows` that are nearly full.
 
-        And for the triangles of those that gave theirs back.
+        Sets that released their triangles get memory for them again.
         """
         nearly = self.active[rows] + MOST_NEWCOMERS >= self.capacity[rows]
         short = self.length[rows] < block_size(self.width[rows], self.capacity[rows])
         for f in rows[nearly | short].tolist():
             width, before = int(self.width[f]), int(self.capacity[f])
-            needed, capacity = room(int(self.active[f])), before
+            needed, capacity = needed_capacity(int(self.active[f])), before
             while capacity < needed:
                 capacity *= 4 if capacity < LARGE_CAPACITY else 2
             length = block_size(width, capacity)
             if capacity > before or self.length[f] < length:
                 self._move(f, np.empty(length), capacity)
 
-    def give_back(self, rows: IntArray) -> None:
-        """Free the triangles of large sets, which can be made again, where all take much memory.
+    def release(self, rows: IntArray) -> None:
+        """Release the triangles of large sets if all blocks together take much memory.
 
-        Only those of `rows` that share no variable: others are soon asked again.
+        This applies only to factors in `rows` that share no variable; others are soon solved again.
         """
         for f in rows[self.active[rows] >= LARGE_SET].tolist():
             slots = slice(self.bucket.offsets[f], self.bucket.offsets[f + 1])
             taken = sum(map(len, list(self._grown.values())))
             if taken > MOST_KEPT and (self.inverse_delta[slots] == 1.0).all():
-                width, capacity = int(self.width[f]), room(int(self.active[f]))
+                width, capacity = int(self.width[f]), needed_capacity(int(self.active[f]))
                 self._move(f, np.empty(block_size(width, capacity, triangle=False)), capacity)
 
     def _move(self, f: int, block: FloatArray, capacity: int) -> None:
@@ -250,13 +255,12 @@ class ActiveSets(LocalSolver):
         width, before = int(self.width[f]), int(self.capacity[f])
         move_set(self._block(f), block, width, before, capacity, *self._counts(f))
         at, length = block.ctypes.data, len(block)
-        # the old block was the set's until here, for this is the only thread that works on it; no
-        # handler of a signal runs between these
+        # no other thread uses this set, and no signal handler runs between these assignments
         self._grown[f], self.capacity[f] = block, capacity
         self.address[f], self.length[f] = at, length
 
     def forget(self, rows: IntArray) -> None:
-        """Empty the active sets of factors, and give their memory back."""
+        """Empty the active sets of factors and release their memory."""
         for f in rows.tolist():
             self.active[f], self.capacity[f] = 0, self._first_capacity[f]
             block = self._first[self._first_ends[f] - self._first_length[f] : self._first_ends[f]]
@@ -264,7 +268,7 @@ class ActiveSets(LocalSolver):
             self._grown.pop(f, None)
 
     def copy_from(self, other: LocalSolver) -> None:
-        """Start from the sets that another solve of the same factors ended with."""
+        """Start from the final sets of another solve of the same factors."""
         if not isinstance(other, ActiveSets):
             return
         self._first = other._first.copy()
@@ -272,19 +276,19 @@ class ActiveSets(LocalSolver):
         self.capacity[:], self.active[:] = other.capacity, other.active
         self.status[:] = other.status
         self._write_addresses()
-        self.grow(np.arange(len(self.active)))  # which the end of the time may have left to do
+        self.grow(np.arange(len(self.active)))  # a time limit may have prevented it
 
     def solve_map(self, rows: IntArray, eta_v: FloatArray) -> None:
-        """Write the best structures of `rows`, for the current scores of slots and `eta_v`."""
+        """Write the best structures of `rows` for the current scores of slots and `eta_v`."""
         if self.bucket.type.map_kernel is not None:
-            ask_kernel(self.bucket, rows, Scores(self.scores, eta_v), self.candidates)
+            call_map_kernel(self.bucket, rows, Scores(self.scores, eta_v), self.candidates)
             return
         if self._oracles is None:
             self._oracles = PythonOracles(self.bucket, self.candidates)
-        self._oracles.ask(rows, self.scores, eta_v)
+        self._oracles.solve(rows, self.scores, eta_v)
 
 
 def first_capacity(bucket: Bucket) -> IntArray:
-    """Return how many structures the sets of a bucket's factors have room for at first."""
+    """Return the first capacities of the sets of a bucket's factors, in structures."""
     quarter: IntArray = np.diff(bucket.offsets) // 4
     return np.minimum(np.maximum(quarter, FEWEST_PLACES), MOST_PLACES)

@@ -1,4 +1,4 @@
-"""The steps of active sets, compiled: what happens to the sets of one bucket in a solve."""
+"""Compiled kernels that solve and differentiate the active sets of one bucket."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import numpy as np
 
 from lpsmap_core.kernels.records import Structures, largest_arity
 from lpsmap_core.local.active.gram import (
-    Work,
+    GramWorkspace,
+    find_direction,
     forward_residual,
-    make_work,
+    make_gram_workspace,
     refactorise,
-    turn_to_optimum,
 )
-from lpsmap_core.local.active.handle import (
+from lpsmap_core.local.active.limits import iteration_limit
+from lpsmap_core.local.active.memory import ActiveSet, has_triangle, is_full, n_newcomers
+from lpsmap_core.local.active.record_access import (
     LocalProblem,
     find_candidates,
-    give_back_triangles,
     grow_sets,
     largest_capacity,
     problem_of,
+    release_triangles,
     set_of,
     sets_at,
     status_of,
 )
-from lpsmap_core.local.active.limits import iteration_limit
-from lpsmap_core.local.active.memory import ActiveSet, has_triangle, is_full, newcomers
-from lpsmap_core.local.active.weights import mix, refine, settle, welcome
-from lpsmap_core.local.forced import ORACLE, decide, limit
+from lpsmap_core.local.active.weights import add_waiting, optimise, refine, write_mixture
+from lpsmap_core.local.finite_scores import ORACLE_MULTIPLE, clip_scores, make_finite
 from lpsmap_core.local.protocol import OPTIMAL, RUNNING, STALLED
 from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import kernel, leaf
@@ -37,7 +37,7 @@ from lpsmap_jit.interrupts import interrupted, stopped
 __all__ = [
     "GAP_ROUNDING",
     "copy_candidate",
-    "make_finite",
+    "make_oracle_scores_finite",
     "measure",
     "multiply_active_sets",
     "multiply_faces",
@@ -50,11 +50,11 @@ GAP_ROUNDING = 1e-13
 """An optimality gap below this multiple of the summed magnitudes is rounding."""
 
 PUSH = 2.0
-"""How far structures that wait move the point of the next question, in steps that would make up for
-the first one's gap alone. Of 1/2 to 8 the calls were the fewest from 1 to 4."""
+"""Step by which a waiting structure moves the point of the next oracle call, in units of the step
+that closes its own gap. Of 1/2 to 8, values from 1 to 4 took the fewest calls."""
 
-LOOK_PERIOD = 1_000_000
-"""Entries of matrices between two looks at whether to go on."""
+POLL_ENTRIES = 1_000_000
+"""Entries of matrices between two polls for interrupts and deadlines."""
 
 
 # -------------------------------------------------------------------- kernels: whole solves
@@ -75,7 +75,7 @@ def solve_active_sets(
     scores, candidates = record.scores, record.candidates
     max_iterations = iteration_limit(max_iterations, sets, rows, problem)
     arity = largest_arity(rows, problem.offsets)
-    work = make_work(largest_capacity(sets, rows), arity)
+    work = make_gram_workspace(largest_capacity(sets, rows), arity)
     if not _restart(sets, rows, problem, z, scores, work):
         return
     running = rows
@@ -86,10 +86,10 @@ def solve_active_sets(
         if _advance(sets, running, problem, candidates, z, scores, work, last):
             if not grow_sets(sets, running):
                 break
-            work = make_work(largest_capacity(sets, rows), arity)
+            work = make_gram_workspace(largest_capacity(sets, rows), arity)
         running = _still_running(sets, running)
     _write_additionals(sets, rows, problem, v)
-    give_back_triangles(sets, rows)
+    release_triangles(sets, rows)
 
 
 @kernel
@@ -103,17 +103,17 @@ def multiply_active_sets(
 ) -> None:
     """Multiply the Jacobians of `rows`; see `ActiveSets.jvp`."""
     multiply_faces(sets, rows, problem_of(sets, d_u, d_v), out_u, out_v)
-    give_back_triangles(sets, rows)
+    release_triangles(sets, rows)
 
 
 @kernel
 def _restore_triangle(sets: Any, f: int, problem: LocalProblem) -> bool:
-    """Make the triangle of a set that gave it back once more; false if Python code raised."""
+    """Recompute the triangle that a set released; false if Python code raised."""
     lo, hi = problem.offsets[f], problem.offsets[f + 1]
     if len(set_of(sets, f).chol) == 0 and not grow_sets(sets, np.full(1, f)):
         return False
     own = set_of(sets, f)
-    refactorise(own, problem.inverse_delta[lo:hi], make_work(len(own.order), hi - lo))
+    refactorise(own, problem.inverse_delta[lo:hi], make_gram_workspace(len(own.order), hi - lo))
     return True
 
 
@@ -143,9 +143,9 @@ def _restart(
     problem: LocalProblem,
     z: FloatArray,
     scores: FloatArray,
-    work: Work,
+    work: GramWorkspace,
 ) -> bool:
-    """Bring the active sets to new scores: the optimum on each set, shrunk where signs ask it.
+    """Move the active sets to their optimum for new scores; structures of weight zero leave.
 
     Returns false if Python code raised.
     """
@@ -155,7 +155,7 @@ def _restart(
         if own.active[0] == 0:
             for place in range(len(own.order)):
                 own.order[place] = place
-            mix(own, problem.inverse_delta[lo:hi], z[lo:hi])
+            write_mixture(own, problem.inverse_delta[lo:hi], z[lo:hi])
         else:
             if not has_triangle(own):
                 if not _restore_triangle(sets, f, problem):
@@ -164,8 +164,8 @@ def _restart(
             for k in range(own.active[0]):
                 place = own.order[k]
                 own.theta[place] = _linear_term(f, place, problem, own)
-            settle(own, problem.inverse_delta[lo:hi], z[lo:hi], work)
-            mix(own, problem.inverse_delta[lo:hi], z[lo:hi])
+            optimise(own, problem.inverse_delta[lo:hi], z[lo:hi], work)
+            write_mixture(own, problem.inverse_delta[lo:hi], z[lo:hi])
         _write_scores(f, problem, z, scores)
         if interrupted():
             break
@@ -180,12 +180,12 @@ def _advance(
     candidates: Structures,
     z: FloatArray,
     scores: FloatArray,
-    work: Work,
+    work: GramWorkspace,
     last: bool,
 ) -> bool:
-    """Take each factor's candidate structure in, or find its active set optimal.
+    """Add each factor's candidate structure, or find its active set optimal.
 
-    Returns whether an active set is full. Where interrupted, sets keep what they have.
+    Returns whether an active set is full. On an interrupt, the remaining sets stay unchanged.
     """
     full = False
     for f in rows:
@@ -206,13 +206,14 @@ def _join(
     candidates: Structures,
     z: FloatArray,
     scores: FloatArray,
-    work: Work,
+    work: GramWorkspace,
     last: bool,
 ) -> None:
-    """Let a factor's candidate structure wait for others, or take all in, or find the set optimal.
+    """Let a factor's candidate wait, or add all that wait, or find the set optimal.
 
-    What waits pushes the point of the next question away from the optimum of the set, so that the
-    oracle answers with another structure; a set is brought to its optimum once for all of them.
+    A waiting structure moves the point of the next oracle call away from the optimum of the set, so
+    that the oracle returns another structure. The set then moves to its optimum once for all of
+    them.
     """
     lo, hi, count = problem.offsets[f], problem.offsets[f + 1], own.active[0]
     inverse_delta, copies = problem.inverse_delta[lo:hi], z[lo:hi]
@@ -224,19 +225,19 @@ def _join(
         gap, rounding = optimality_gap(f, place, problem, own, z)
     if gap > rounding:
         own.waiting[0] += 1
-        if own.waiting[0] < newcomers(count) and not last:
+        if own.waiting[0] < n_newcomers(count) and not last:
             _push(place, gap, own, inverse_delta, scores[lo:hi])
             return
     elif own.waiting[0] == 0:
-        # the weights followed cheap updates so far: look before calling them optimal
+        # cheap updates may have made the weights drift: refine them before the set is optimal
         if refine(own, inverse_delta, copies, work):
             _write_scores(f, problem, z, scores)
         else:
             own.status[0] = OPTIMAL
         return
-    if not welcome(gap, own, inverse_delta, copies, work):
+    if not add_waiting(gap, own, inverse_delta, copies, work):
         own.status[0] = STALLED
-    mix(own, inverse_delta, copies)
+    write_mixture(own, inverse_delta, copies)
     _write_scores(f, problem, z, scores)
 
 
@@ -244,7 +245,7 @@ def _join(
 def _push(
     place: int, gap: float, own: ActiveSet, inverse_delta: FloatArray, scores: FloatArray
 ) -> None:
-    """Lower the scores that the oracle sees next, as a step to a structure that waits would."""
+    """Lower the scores for the next oracle call, as a step towards a waiting structure would."""
     begin, squares = place * own.width, 0.0
     end = begin + own.of_variables[place]
     for e in range(begin, end):
@@ -260,10 +261,10 @@ def _push(
 def optimality_gap(
     f: int, place: int, problem: LocalProblem, own: ActiveSet, z: FloatArray
 ) -> tuple[float, float]:
-    """Return how far a structure beats the active ones at `z`, and what rounding may account for.
+    """Return the gap between a structure and the active ones at `z`, and its rounding.
 
-    All active structures score the same at the optimum of their set, so that the heaviest of them
-    is the yardstick.
+    All active structures have the same score at the optimum of their set; the score of the heaviest
+    one is the reference.
     """
     heaviest = 0
     for k in range(own.active[0]):
@@ -321,28 +322,28 @@ def _linear_term(f: int, place: int, problem: LocalProblem, own: ActiveSet) -> f
 
 @leaf
 def _write_scores(f: int, problem: LocalProblem, z: FloatArray, scores: FloatArray) -> None:
-    """Write the scores (a - z) / delta that the oracle sees next."""
+    """Write the scores (a - z) / delta for the next oracle call."""
     lo, hi = problem.offsets[f], problem.offsets[f + 1]
-    # slices from their start on: indices that cannot be negative let the compiler use vectors
+    # slices with nonnegative indices can be vectorised
     a, copies, inverse = problem.a[lo:hi], z[lo:hi], problem.inverse_delta[lo:hi]
     score = scores[lo:hi]
     for j in range(hi - lo):
         score[j] = (a[j] - copies[j]) * inverse[j]
-    make_finite(f, problem, score)
+    make_oracle_scores_finite(f, problem, score)
 
 
 @leaf
-def make_finite(f: int, problem: LocalProblem, score: FloatArray) -> None:
-    """Give the oracle finite scores of a factor's slots, forced ones included."""
+def make_oracle_scores_finite(f: int, problem: LocalProblem, score: FloatArray) -> None:
+    """Make the scores of a factor's slots finite for the oracle, including forced ones."""
     if problem.forbids:
         extra = slice(problem.additional_offsets[f], problem.additional_offsets[f + 1])
-        decide(score, problem.eta_v[extra], problem.barred[extra], ORACLE)
-    limit(score)
+        make_finite(score, problem.eta_v[extra], problem.barred[extra], ORACLE_MULTIPLE)
+    clip_scores(score)
 
 
 @kernel
 def _write_additionals(sets: Any, rows: IntArray, problem: LocalProblem, v: FloatArray) -> None:
-    """Write v = N p. There may be so many that this is left to the end of a solve."""
+    """Write v = N p, once at the end of a solve, because there may be many additionals."""
     for f in rows:
         own = set_of(sets, f)
         extra = v[problem.additional_offsets[f] : problem.additional_offsets[f + 1]]
@@ -359,7 +360,7 @@ def _write_additionals(sets: Any, rows: IntArray, problem: LocalProblem, v: Floa
 
 @leaf
 def copy_candidate(f: int, place: int, own: ActiveSet, candidates: Structures, arity: int) -> None:
-    """Copy the oracle's structure to a place, its variables before its additionals."""
+    """Copy the oracle's structure to a place of the set, variables before additionals."""
     begin, start, size = place * own.width, candidates.start[f], 0
     for of_variables in (True, False):
         for e in range(start, start + candidates.size[f]):
@@ -381,9 +382,9 @@ def multiply_faces(
 ) -> None:
     """Write [W; N] Q [W; N]^T (d_u, d_v), with d_u and d_v in the problem's score arrays.
 
-    Additionals are left out where there is no room for them.
+    Additionals are left out if `out_v` is empty.
     """
-    work, n_entries = make_work(largest_capacity(sets, rows), 0), 0
+    work, n_entries = make_gram_workspace(largest_capacity(sets, rows), 0), 0
     for f in rows:
         own = set_of(sets, f)
         if own.active[0] > 0 and not has_triangle(own):
@@ -392,7 +393,7 @@ def multiply_faces(
             own = set_of(sets, f)
         _differentiate(f, problem, own, work, out_u, out_v)
         n_entries += own.active[0] * own.active[0]
-        if n_entries > LOOK_PERIOD:
+        if n_entries > POLL_ENTRIES:
             n_entries = 0
             if interrupted():
                 break
@@ -403,7 +404,7 @@ def _differentiate(
     f: int,
     problem: LocalProblem,
     own: ActiveSet,
-    work: Work,
+    work: GramWorkspace,
     out_u: FloatArray,
     out_v: FloatArray,
 ) -> None:
@@ -417,7 +418,7 @@ def _differentiate(
     for k in range(count):
         work.columns[0, k] = _linear_term(f, own.order[k], problem, own)
     forward_residual(own, work)
-    turn_to_optimum(0.0, own, work)
+    find_direction(0.0, own, work)
     weights = work.direction
     for k in range(count):
         place = own.order[k]
@@ -431,12 +432,12 @@ def _differentiate(
             out_v[first + own.entry[e] - (hi - lo)] += weights[k] * own.value[e]
 
 
-# -------------------------------------------------------------------- kernels: what was found
+# -------------------------------------------------------------------- kernels: the structures
 
 
 @kernel
 def measure(sets: Any, rows: IntArray) -> tuple[int, int]:
-    """Return how many structures of positive weight some factors have, and their nonzeros."""
+    """Return the numbers of structures of positive weight and of their nonzeros."""
     n_structures, n_entries = 0, 0
     for f in rows:
         own = set_of(sets, f)

@@ -1,4 +1,4 @@
-"""Tied structures: what could be active as well, and is needed to tell how a solution moves."""
+"""Tied structures: those that could be active as well and that the derivative needs."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core.kernels.records import Structures, largest_arity
-from lpsmap_core.local.active.gram import append_structures, make_work
-from lpsmap_core.local.active.handle import (
+from lpsmap_core.local.active.gram import append_structures, make_gram_workspace
+from lpsmap_core.local.active.memory import is_full
+from lpsmap_core.local.active.record_access import (
     LocalProblem,
     find_candidates,
-    give_back_triangles,
     grow_sets,
     largest_capacity,
     problem_of,
+    release_triangles,
     set_of,
     sets_at,
 )
-from lpsmap_core.local.active.memory import is_full
 from lpsmap_core.local.active.steps import (
     GAP_ROUNDING,
     copy_candidate,
-    make_finite,
+    make_oracle_scores_finite,
     multiply_faces,
     optimality_gap,
 )
@@ -33,10 +33,10 @@ from lpsmap_jit.interrupts import interrupted
 __all__ = ["complete_faces"]
 
 TIE_TOLERANCE = 1e-12
-"""A structure is tied with the active ones if it scores no worse than this, relatively."""
+"""Relative gap up to which a structure is tied with the active ones."""
 
 TILT = 1e-8
-"""Relative change of the scores that shows the oracle's other choices among tied structures."""
+"""Relative change of the scores that makes the oracle choose other tied structures."""
 
 MOST_TIED = 200
 """Limit of tilted oracle calls for a factor."""
@@ -55,20 +55,20 @@ def complete_faces(
     for attempt in range(MOST_TIED):
         if len(rows) == 0:
             break
-        _shake(rows, problem.offsets, attempt, wave)
+        _draw_wave(rows, problem.offsets, attempt, wave)
         multiply_faces(sets, rows, waves, along, nothing)
         _tilt(rows, problem, z, wave, along, scores)
         if not find_candidates(sets, rows, eta_v):
             break
-        if _adopt(sets, rows, problem, candidates, z, adopted) and not grow_sets(sets, rows):
+        if _add_tied(sets, rows, problem, candidates, z, adopted) and not grow_sets(sets, rows):
             break
-        rows = _chosen(rows, adopted)
-    give_back_triangles(sets, everything)
+        rows = _select(rows, adopted)
+    release_triangles(sets, everything)
 
 
 @leaf
-def _shake(rows: IntArray, offsets: IntArray, attempt: int, wave: FloatArray) -> None:
-    """Write numbers in general position, the same for equal slots of equal attempts."""
+def _draw_wave(rows: IntArray, offsets: IntArray, attempt: int, wave: FloatArray) -> None:
+    """Write numbers in general position, which depend only on the slot and the attempt."""
     for f in rows:
         for i in range(offsets[f], offsets[f + 1]):
             wave[i] = general_position(i - offsets[f], attempt)
@@ -83,7 +83,7 @@ def _tilt(
     along: FloatArray,
     scores: FloatArray,
 ) -> None:
-    """Write the scores that the oracle sees at `z`, tilted by the wave's part off the simplex."""
+    """Write the oracle's scores at `z`, tilted by the wave's part orthogonal to the simplex."""
     for f in rows:
         lo, hi = problem.offsets[f], problem.offsets[f + 1]
         largest = 0.0
@@ -94,11 +94,11 @@ def _tilt(
         for i in range(lo, hi):
             off = (wave[i] - along[i]) * problem.inverse_delta[i]
             scores[i] += TILT * (largest + 1.0) * off
-        make_finite(f, problem, scores[lo:hi])
+        make_oracle_scores_finite(f, problem, scores[lo:hi])
 
 
 @kernel
-def _adopt(
+def _add_tied(
     sets: Any,
     rows: IntArray,
     problem: LocalProblem,
@@ -106,11 +106,11 @@ def _adopt(
     z: FloatArray,
     adopted: BoolArray,
 ) -> bool:
-    """Take each factor's candidate in with weight zero if it is tied and independent.
+    """Add each factor's candidate with weight zero if it is tied and independent.
 
-    Notes in `adopted` which were; returns whether an active set is full.
+    Marks in `adopted` the factors whose candidates joined; returns whether an active set is full.
     """
-    work = make_work(largest_capacity(sets, rows), largest_arity(rows, problem.offsets))
+    work = make_gram_workspace(largest_capacity(sets, rows), largest_arity(rows, problem.offsets))
     full = False
     for f in rows:
         own, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
@@ -130,7 +130,7 @@ def _adopt(
 
 
 @kernel
-def _chosen(rows: IntArray, chosen: BoolArray) -> IntArray:
+def _select(rows: IntArray, chosen: BoolArray) -> IntArray:
     """Return the chosen rows."""
     kept, n = np.empty(len(rows), dtype=np.int64), 0
     for f in rows:

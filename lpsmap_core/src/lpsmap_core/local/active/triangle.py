@@ -1,8 +1,8 @@
-"""A packed lower triangle: solutions with it and its transpose, and a row that leaves it.
+"""A packed lower triangle: solves with it and its transpose, and the deletion of a row.
 
-Row i of a triangle L has its i + 1 numbers from ``i (i + 1) / 2`` on, so that another row goes to
-the end. With a thousand rows and more all time goes into reading it: what is solved forward is
-solved for several columns at once, what is solved backward four rows at a time.
+Row i of a triangle L has its i + 1 numbers from ``i (i + 1) / 2`` on, so another row is appended at
+the end. With a thousand rows or more, reading the triangle takes all the time. Forward solves
+therefore treat several columns at once, and backward solves four rows at a time.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import numpy as np
 from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.compile import leaf, summing_leaf
 
-__all__ = ["rotate", "solve_backward", "solve_forward", "start_of", "take_row_out"]
+__all__ = ["delete_row", "rotate", "row_start", "solve_backward", "solve_forward"]
 
 FEWEST_AT_ONCE = 3
-"""Columns that are worth the passes that serve four."""
+"""Number of columns from which the pass for four columns is faster."""
 
 
 @leaf
-def start_of(i: int) -> int:
-    """Return where row i begins."""
+def row_start(i: int) -> int:
+    """Return the position of row i."""
     return i * (i + 1) // 2
 
 
@@ -38,9 +38,9 @@ def solve_forward(triangle: FloatArray, count: int, columns: FloatArray, n_colum
     count
         Rows of L.
     columns
-        The right-hand sides, one per row. Those up to the next multiple of four are overwritten.
+        The right-hand sides, one per row. Rows up to the next multiple of four are overwritten.
     n_columns
-        How many of them there are.
+        Number of right-hand sides.
     """
     for c in range(0, n_columns, 4):
         if n_columns - c >= FEWEST_AT_ONCE:
@@ -49,7 +49,7 @@ def solve_forward(triangle: FloatArray, count: int, columns: FloatArray, n_colum
         for column in range(c, n_columns):
             x = columns[column]
             for i in range(count):
-                row = triangle[start_of(i) : start_of(i + 1)]
+                row = triangle[row_start(i) : row_start(i + 1)]
                 x[i] = (x[i] - _product(row, x, i)) / row[i]
 
 
@@ -59,8 +59,8 @@ def _solve_four(
 ) -> None:
     """Solve for four columns, by pairs of rows."""
     for i in range(0, count - 1, 2):
-        upper = triangle[start_of(i) : start_of(i + 1)]
-        lower = triangle[start_of(i + 1) : start_of(i + 2)]
+        upper = triangle[row_start(i) : row_start(i + 1)]
+        lower = triangle[row_start(i + 1) : row_start(i + 2)]
         a, b, c, d, e, f, g, h = _eight_products(upper, lower, x, y, z, w, i)
         first, between, second = 1.0 / upper[i], lower[i], 1.0 / lower[i + 1]
         x[i], y[i] = (x[i] - a) * first, (y[i] - b) * first
@@ -71,7 +71,7 @@ def _solve_four(
         w[i + 1] = (w[i + 1] - h - between * w[i]) * second
     if count % 2:
         i = count - 1
-        row = triangle[start_of(i) : start_of(count)]
+        row = triangle[row_start(i) : row_start(count)]
         for column in (x, y, z, w):
             column[i] = (column[i] - _product(row, column, i)) / row[i]
 
@@ -115,8 +115,8 @@ def solve_backward(triangle: FloatArray, count: int, x: FloatArray) -> None:
     """Overwrite the first numbers of x by ``L^-T x``."""
     i = count - 1
     while i >= 3:
-        p, q = triangle[start_of(i) :], triangle[start_of(i - 1) :]
-        r, s = triangle[start_of(i - 2) :], triangle[start_of(i - 3) :]
+        p, q = triangle[row_start(i) :], triangle[row_start(i - 1) :]
+        r, s = triangle[row_start(i - 2) :], triangle[row_start(i - 3) :]
         a = x[i] / p[i]
         b = (x[i - 1] - a * p[i - 1]) / q[i - 1]
         c = (x[i - 2] - a * p[i - 2] - b * q[i - 2]) / r[i - 2]
@@ -126,7 +126,7 @@ def solve_backward(triangle: FloatArray, count: int, x: FloatArray) -> None:
             x[j] -= (a * p[j] + b * q[j]) + (c * r[j] + d * s[j])
         i -= 4
     while i >= 0:
-        row = triangle[start_of(i) :]
+        row = triangle[row_start(i) :]
         a = x[i] / row[i]
         x[i] = a
         for j in range(i):
@@ -134,17 +134,17 @@ def solve_backward(triangle: FloatArray, count: int, x: FloatArray) -> None:
         i -= 1
 
 
-# -------------------------------------------------------------------- a row leaves
+# -------------------------------------------------------------------- deletion of a row
 
 
 @leaf
-def take_row_out(
+def delete_row(
     k: int, count: int, triangle: FloatArray, cosine: FloatArray, sine: FloatArray
 ) -> None:
-    """Take row k out; Givens rotations of neighbouring columns restore the triangle.
+    """Delete row k; Givens rotations of neighbouring columns restore the triangle.
 
-    Each row moves up by one and is rotated on the way, four at a time: along a row every rotation
-    waits for the one before. Writes the rotations from k to ``count - 2``, for `rotate`.
+    Each row moves up by one and is rotated. Four rows are rotated at a time, because the rotations
+    along a row depend on each other. Writes the rotations from k to ``count - 2``, for `rotate`.
     """
     i = k
     while i < count - 1:
@@ -162,8 +162,8 @@ def take_row_out(
 
 @leaf
 def _move_up(i: int, k: int, triangle: FloatArray) -> None:
-    """Move what row i + 1 has before column k, and the number there, to row i."""
-    source, target = start_of(i + 1), start_of(i)
+    """Move the numbers of row i + 1 up to column k to row i."""
+    source, target = row_start(i + 1), row_start(i)
     for j in range(k + 1):
         triangle[target + j] = triangle[source + j]
 
@@ -175,8 +175,8 @@ def _move_four_up(
     """Move the four rows after row i up, rotated from column k to i."""
     for row in range(i, i + 4):
         _move_up(row, k, triangle)
-    # a row is read just before the next one is written to its place
-    at, step = start_of(i) + k, np.uint64(i)
+    # each row is read before the next one overwrites it
+    at, step = row_start(i) + k, np.uint64(i)
     a, b = np.uint64(at), np.uint64(at + i + 1)
     c, d = np.uint64(at + 2 * i + 3), np.uint64(at + 3 * i + 6)
     w, x, y, z = triangle[a], triangle[b], triangle[c], triangle[d]
@@ -195,8 +195,8 @@ def _move_four_up(
 def _finish_row(
     i: int, first: int, triangle: FloatArray, cosine: FloatArray, sine: FloatArray
 ) -> None:
-    """Rotate row i from column `first` on, whose number it has, and make the row's own rotation."""
-    source, target = start_of(i + 1), start_of(i)
+    """Rotate row i from column `first` on, and compute the row's own rotation."""
+    source, target = row_start(i + 1), row_start(i)
     x = triangle[target + first]
     for j in range(first, i):
         y = triangle[source + j + 1]
@@ -210,7 +210,7 @@ def _finish_row(
 
 @leaf
 def rotate(k: int, count: int, cosine: FloatArray, sine: FloatArray, x: FloatArray) -> None:
-    """Overwrite ``x = L^-1 b`` by what it is once row k has left L and b."""
+    """Update ``x = L^-1 b`` for the deletion of row k from L and b."""
     carried = x[k]
     for i in range(k, count - 1):
         y = x[i + 1]

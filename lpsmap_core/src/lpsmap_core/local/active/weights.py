@@ -1,37 +1,38 @@
-"""Weights of an active set: their optimum, and structures that join and leave on the way to it."""
+"""The weights of an active set: their optimum, and structures that join and leave on the way."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from lpsmap_core.local.active.gram import (
-    Work,
+    GramWorkspace,
     append_structures,
-    exchange_shares,
+    find_combination,
+    find_direction,
     forward_residual,
     mean_residual,
     refactorise,
     remove,
-    turn_to_optimum,
 )
-from lpsmap_core.local.active.memory import ActiveSet, newcomers
+from lpsmap_core.local.active.memory import ActiveSet, n_newcomers
 from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import interrupted
 
-__all__ = ["mix", "refine", "settle", "welcome"]
+__all__ = ["add_waiting", "optimise", "refine", "write_mixture"]
 
 NEGLIGIBLE = 1e-14
 """Weights up to this are zero: the rounding of a sum of weights that is one."""
 
+LEAST_COEFFICIENT = 1e-9
+"""Smallest coefficient of an active structure that can be exchanged for a dependent one."""
+
 DRIFT = 1e-11
-"""Relative residual of the weights beyond which they are refined, then their matrix
-refactorised.
-"""
+"""Relative residual above which weights are refined, and then their matrix is refactorised."""
 
 
 @leaf
-def mix(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray) -> None:
+def write_mixture(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray) -> None:
     """Write z = W p."""
     z[:] = 0.0
     for k in range(own.active[0]):
@@ -46,17 +47,17 @@ def mix(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray) -> None:
 
 
 @leaf
-def welcome(
-    gap: float, own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: Work
+def add_waiting(
+    gap: float, own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: GramWorkspace
 ) -> bool:
-    """Take in the structures that wait, and move the weights to the optimum.
+    """Add the waiting structures and move the weights to the optimum.
 
-    A small set that one structure joins is at its optimum but for that one's `gap`. Large ones
-    drift, until rounding would keep structures coming and going: their residual is taken anew.
-    Returns false if nothing moves: what the newcomers seemed to gain was rounding.
+    A small set that one structure joins is at its optimum except for the `gap` of that structure.
+    Large sets drift until rounding makes structures join and leave, so their residual is
+    recomputed. Returns false if no weight moves; the gain of the newcomers was then rounding.
     """
     first, n = own.active[0], own.waiting[0]
-    settled = newcomers(first) == 1
+    settled = n_newcomers(first) == 1
     if settled:
         work.columns[0, first] = gap
     else:
@@ -70,19 +71,21 @@ def welcome(
 
 
 @leaf
-def _exchange(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: Work) -> bool:
-    """Take in a structure that depends affinely on the active ones, in exchange for one of them.
+def _exchange(
+    own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: GramWorkspace
+) -> bool:
+    """Exchange an active structure for one that depends affinely on the active ones.
 
-    It is the next in the order. Weight moves along the dependency, on which z is constant and the
-    objective falls linearly, until an active structure's weight is zero; that one leaves. Two
-    structures that share all variables and differ in additionals are the smallest such case.
-    Returns false if nothing can be exchanged.
+    The newcomer is the next structure in the order. Weight moves along the dependency, on which z
+    is constant and the objective decreases linearly, until the weight of an active structure is
+    zero. That structure leaves. In the smallest example, two structures have the same variables and
+    different additionals. Returns false if no exchange is possible.
     """
     count, share = own.active[0], work.direction
-    exchange_shares(own, work)
+    find_combination(own, work)
     leaving, step = -1, np.inf
     for k in range(count):
-        if share[k] > 1e-9 and own.p[k] < step * share[k]:
+        if share[k] > LEAST_COEFFICIENT and own.p[k] < step * share[k]:
             leaving, step = k, own.p[k] / share[k]
     if leaving < 0:
         return False
@@ -92,25 +95,25 @@ def _exchange(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: Wo
     newcomer, own.order[count] = own.order[count], own.order[count - 1]
     own.order[count - 1], own.p[count - 1] = newcomer, step
     joined = append_structures(count - 1, 1, own, inverse_delta, work, True)
-    settle(own, inverse_delta, z, work)
+    optimise(own, inverse_delta, z, work)
     return joined == 1
 
 
 @leaf
-def settle(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: Work) -> None:
-    """Move the weights to the optimum of their set; structures whose weight falls to zero leave.
+def optimise(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: GramWorkspace) -> None:
+    """Move the weights to the optimum of their set; structures of weight zero leave.
 
     Overwrites z.
     """
-    mix(own, inverse_delta, z)
+    write_mixture(own, inverse_delta, z)
     mean_residual(own, inverse_delta, z, work)
     forward_residual(own, work)
     _descend(own, work)
 
 
 @leaf
-def _descend(own: ActiveSet, work: Work) -> bool:
-    """Move the weights along the residual, whose ``L^-1 r`` is the first column, to its end.
+def _descend(own: ActiveSet, work: GramWorkspace) -> bool:
+    """Move the weights to the optimum along the residual r; the first column holds ``L^-1 r``.
 
     Structures whose weight falls to zero leave. Returns whether any weight moved.
     """
@@ -119,7 +122,7 @@ def _descend(own: ActiveSet, work: Work) -> bool:
         total = 1.0
         for k in range(own.active[0]):
             total -= own.p[k]
-        turn_to_optimum(total, own, work)
+        find_direction(total, own, work)
         blocking, step = _step(work.direction, own)
         moved |= step > 0.0
         if blocking < 0:
@@ -135,9 +138,9 @@ def _descend(own: ActiveSet, work: Work) -> bool:
 
 @leaf
 def _step(direction: FloatArray, own: ActiveSet) -> tuple[int, float]:
-    """Step along a direction until a weight reaches zero, at most the whole way.
+    """Step along a direction until a weight reaches zero, at most by a full step.
 
-    Returns the place in the order of the weight that blocks, or -1, and the length of the step.
+    Returns the position of the blocking weight, or -1, and the length of the step.
     """
     blocking, step = -1, 1.0
     for k in range(own.active[0]):
@@ -155,8 +158,8 @@ def _step(direction: FloatArray, own: ActiveSet) -> tuple[int, float]:
 
 
 @leaf
-def refine(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: Work) -> bool:
-    """Bring the weights, whose mixture is z, to the last digit; return whether they had drifted."""
+def refine(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: GramWorkspace) -> bool:
+    """Refine the weights of the mixture z to the last digit; return whether they had drifted."""
     drifted = False
     for attempt in range(4):
         if own.active[0] < 2:
@@ -167,6 +170,6 @@ def refine(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: Work)
         drifted = True
         if attempt == 2:
             refactorise(own, inverse_delta, work)
-        settle(own, inverse_delta, z, work)
-        mix(own, inverse_delta, z)
+        optimise(own, inverse_delta, z, work)
+        write_mixture(own, inverse_delta, z)
     return drifted and attempt < 3

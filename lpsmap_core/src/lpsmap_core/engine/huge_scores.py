@@ -1,0 +1,356 @@
+"""Scores of any magnitude: scores far larger than the rest of their component decide first.
+
+A mask of -1e9 means "never", and so do most scores that are a hundred times all others. In sums
+with them the other scores would lose their digits, and the loop would take many iterations to reach
+large duals. A component whose scores fall into *base* and *huge* ones is therefore solved without
+the huge ones. The factors then show whether the result is the solution:
+
+- Huge negative scores are forbidden. The solution is the true one if no factor's best structure, at
+  the duals found and the true scores, holds a forbidden entry.
+- Huge scores are *released* if a factor needs them, such as a fully masked row of padding, or if
+  they are positive. With c their levels in units of the largest, the score of a released entry
+  becomes its difference from its level plus a moderate multiple K c. With N the normal cone of the
+  constraints at the solution mu, ``e + K c - mu`` is in N. If c is in N too, then so is ``e + M c -
+  mu`` for all M > K, since N is a convex cone: mu is the true solution. This holds exactly if mu is
+  its own projection ``argmax <mu + K c, x> - 1/2 ||x||^2``, which is solved as a test.
+
+If neither proof succeeds, a component with scores up to 1e8 is solved as it is. Beyond, its status
+is ``PRECISION_LIMIT``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core.engine.admm import run_loop, solve_part
+from lpsmap_core.engine.infeasible import factor_of_links, violating_factors
+from lpsmap_core.engine.magnitudes import (
+    HUGE_RATIO,
+    PENALTIES,
+    PRECISION_LIMIT,
+    Ladder,
+    Split,
+    any_large,
+    largest_magnitudes,
+)
+from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.protocol import WarmStart
+from lpsmap_core.engine.scores import set_scores
+from lpsmap_core.engine.state import PartState, initial_state
+from lpsmap_core.engine.step_size import first_step_sizes
+from lpsmap_core.layout.layout import Part
+from lpsmap_core.local.active.limits import AS_NEEDED
+from lpsmap_core.local.finite_scores import ORACLE_MULTIPLE
+from lpsmap_core.local.oracles import HELD, best_structures
+from lpsmap_core.local.solvers import local_solver
+from lpsmap_jit.arrays import BoolArray, FloatArray
+from lpsmap_jit.interrupts import out_of_time
+
+__all__ = ["solve_quadratic"]
+
+MOST_ROUNDS = 6
+"""Limit of the solves of a component, each with different scores forbidden or released."""
+
+PROJECTION_TOLERANCE = 1e-7
+"""A projection that moves the solution by more than this, and by more than ten times the tolerance,
+disproves it."""
+
+WHOLE_TOLERANCE = 1e-9
+"""Distance from 0 or 1 within which a marginal counts as integral."""
+
+WHOLE_MARGIN = 0.25
+"""Handicap of an integral solution in its test, where it has to remain the best."""
+
+MOST_MULTIPLE = 1000.0
+"""Multiples of the smallest level up to this count as its grid."""
+
+MOST_LADDER_STEPS = 2
+"""Limit of the steps of a ladder above the first; more would need too many digits."""
+
+
+def solve_quadratic(
+    part: Part,
+    eta: FloatArray,
+    eta_v: FloatArray,
+    skip: BoolArray,
+    options: Options,
+    warm: WarmStart | None = None,
+) -> PartState:
+    """Solve one part with the quadratic term, for scores of any magnitude; see `Engine.solve`."""
+    if not any_large(eta):
+        state = initial_state(part, eta, eta_v, options, warm)
+        if state.largest <= HUGE_RATIO or not any_large(eta_v):
+            run_loop(state, ~skip, options)
+            return state
+    largest = largest_magnitudes(part, eta, eta_v)
+    largest[skip] = 0.0
+    split = Split(part, np.concatenate([eta, eta_v]), largest)
+    if not split.considered.any():
+        state = solve_part(part, eta, eta_v, skip, options, warm)
+    else:
+        state = _solve_split(split, skip, options, warm)
+    state.shrunk = split.shrunk
+    state.imprecise = split.unproven | ((largest > PRECISION_LIMIT) & ~split.proven)
+    return state
+
+
+# -------------------------------------------------------------------- rounds of solves
+
+
+def _solve_split(
+    split: Split, skip: BoolArray, options: Options, warm: WarmStart | None
+) -> PartState:
+    """Solve with huge scores forbidden or released, until the solution is proven."""
+    part = split.part
+    state = initial_state(part, *split.reduced(), options, warm)
+    _release_needed(state, split, options)
+    chosen, spent = ~skip, np.zeros(part.n_components, dtype=np.int64)
+    progress = state.problem.progress
+    for _ in range(MOST_ROUNDS):
+        run_loop(state, chosen, options)
+        again = _revise(state, split, chosen, options)
+        state.out_of_time = out_of_time()
+        if state.out_of_time:  # interrupted proofs prove nothing
+            again = chosen & split.components_of(split.huge)
+            progress.converged[again] = False
+        if state.out_of_time or not again.any():
+            break
+        chosen = again
+        spent[chosen] += progress.iterations[chosen]
+        set_scores(state.handle, chosen, *split.reduced(), options)
+    progress.iterations[:] += spent
+    split.unproven |= again & progress.converged
+    return state
+
+
+def _release_needed(state: PartState, split: Split, options: Options) -> None:
+    """Release the huge scores that some factor needs, or raise the cut to larger ones."""
+    while split.withheld.any():
+        factors = _blocked_factors(state, split.components_of(split.withheld))
+        held = _entries_of(state, factors) & split.withheld
+        needing = split.components_of(held)
+        if not needing.any():
+            return
+        raised = split.raise_cut(needing)
+        held &= ~raised[split.owner]
+        split.released |= held
+        set_scores(state.handle, needing, *split.reduced(), options)
+        if held.any():
+            _charge(state, split, factors, held, options)
+
+
+def _charge(
+    state: PartState, split: Split, factors: BoolArray, held: BoolArray, options: Options
+) -> None:
+    """Start from duals that charge the released scores to the factors that need them.
+
+    The other factors see base scores only, and step sizes follow from base scores. An entry that
+    all structures of a factor hold costs the factor a constant.
+    """
+    part, n_variables = state.part, split.part.n_variables
+    iterate, progress = state.problem.iterate, state.problem.progress
+    ladder = split.ladder()
+    degree = np.diff(part.variable_offsets)
+    of_link = np.repeat(np.arange(n_variables), degree)  # in the order of the variables
+    pays = (factors[factor_of_links(state)])[part.links.order] & held[of_link]
+    payers, first = np.unique(of_link[pays], return_index=True)
+    share = np.zeros(n_variables)
+    share[payers] = ladder.stand_in[payers] / part.root_degree[payers]
+    chosen = np.zeros(n_variables, dtype=bool)
+    chosen[payers] = True
+    dual = -share[of_link]
+    dual[np.flatnonzero(pays)[first]] += (share * degree)[payers]
+    np.copyto(iterate.duals, dual, where=chosen[of_link])
+    components = np.zeros(part.n_components, dtype=bool)
+    components[part.component[payers]] = True
+    base = np.where(split.huge, ladder.rest, split.scores)
+    felt, direct = np.where(split.withheld, -np.inf, base)[:n_variables], state.problem.direct
+    step_size = first_step_sizes(part.first_variable, direct, felt, options)
+    for sizes in (progress.step_size, progress.first_step_size):
+        np.copyto(sizes, step_size, where=components)
+
+
+def _revise(state: PartState, split: Split, solved: BoolArray, options: Options) -> BoolArray:
+    """Revise the forbidden and released scores of unproven components; return which changed."""
+    progress = state.problem.progress
+    withheld, released = split.components_of(split.withheld), split.components_of(split.released)
+    needing = violating_factors(state, state.problem.iterate.z, state.problem.extras.v)
+    lacking = np.zeros(len(solved), dtype=bool)
+    lacking[state.problem.blocks.component[needing]] = True
+    lacking = solved & withheld & (progress.infeasible | lacking)
+    judged = solved & progress.converged & ~lacking
+    unjustified = _profitable_entries(state, split, judged & withheld)
+    doubtful = split.components_of(unjustified)
+    unproven = _unproven_components(state, split, judged & released & ~doubtful, options)
+    split.proven |= judged & (withheld | released) & ~doubtful & ~unproven
+    split.released |= lacking[split.owner] & split.withheld
+    last = unproven & (split.penalty >= PENALTIES[-1])
+    split.penalty[unproven] = PENALTIES[-1]
+    plain = (doubtful | last) & (split.largest <= PRECISION_LIMIT)
+    split.released |= unjustified & ~plain[split.owner]
+    split.give_up(plain)
+    state.contradicting = {c: f for c, f in state.contradicting.items() if not lacking[c]}
+    return lacking | doubtful | (unproven & ~last) | plain
+
+
+# -------------------------------------------------------------------- tests by the factors
+
+
+def _blocked_factors(state: PartState, chosen: BoolArray) -> BoolArray:
+    """Return the factors whose structures all hold a forbidden entry."""
+    part = state.part
+    slots = part.sign * np.where(state.forbidden, -np.inf, 0.0)[part.link_variable]
+    scores_v = np.where(state.problem.extras.barred, -np.inf, 0.0)
+    w, n = _best_structures(state, chosen, slots, scores_v)
+    return violating_factors(state, w / part.delta, n) & chosen[state.problem.blocks.component]
+
+
+def _profitable_entries(state: PartState, split: Split, chosen: BoolArray) -> BoolArray:
+    """Return the withheld entries that some factor's best structure holds at their true scores."""
+    part, extras, n_variables = state.part, state.problem.extras, state.part.n_variables
+    held = np.zeros(len(split.scores), dtype=bool)
+    if not chosen.any():
+        return held
+    stand_in = split.ladder().stand_in
+    true = np.where(stand_in == 0.0, split.scores, stand_in)
+    withheld = split.withheld[:n_variables][part.link_variable]
+    share = (true[:n_variables] / part.root_degree**2)[part.link_variable]
+    slope = (state.slot_scores() - state.problem.iterate.z) / part.delta
+    slots = np.where(withheld, part.sign * share, slope)
+    withheld_v = split.withheld[n_variables:]
+    barred = np.where(extras.barred, -np.inf, extras.eta)
+    w, n = _best_structures(state, chosen, slots, np.where(withheld_v, true[n_variables:], barred))
+    own = part.sign * w + (part.sign < 0.0)
+    held[part.link_variable[withheld & (own > HELD)]] = True
+    held[n_variables:] = withheld_v & (n > HELD)
+    held &= chosen[split.owner]
+    return held
+
+
+def _best_structures(
+    state: PartState, chosen: BoolArray, slots: FloatArray, scores_v: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the best structures of some components' factors, dense, for scores of their slots.
+
+    For a solver without an oracle, the solution of the local problem around the last solution
+    stands in: it holds every entry that the best structure would add.
+    """
+    part, problem = state.part, state.problem
+    slots, scores_v = _clip_forbidden(state, slots, scores_v)
+    w, n = np.zeros(part.n_links), np.zeros(len(scores_v))
+    for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
+        rows = np.flatnonzero(chosen[bucket.component])
+        links, additionals = part.links_of(b), part.additionals_of(b)
+        if not rows.size:
+            continue
+        if solver.lists_structures:
+            w[links], n[additionals] = best_structures(bucket, slots[links], scores_v[additionals])
+            continue
+        delta, z = part.delta[links], problem.iterate.z[links]
+        best, best_v = z.copy(), problem.extras.v[additionals].copy()
+        a, eta_v = slots[links] * delta + z, scores_v[additionals].copy()
+        local_solver(bucket, delta).solve(rows, a, eta_v, best, best_v, AS_NEEDED)
+        w[links], n[additionals] = best * delta, best_v
+    return w, n
+
+
+def _clip_forbidden(
+    state: PartState, slots: FloatArray, scores_v: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return scores whose forbidden entries are only as large as is needed to decide."""
+    blocks = state.problem.blocks
+    factor, n_factors = factor_of_links(state), len(blocks.component)
+    factor_v = np.repeat(np.arange(n_factors), np.diff(blocks.additional_offsets))
+    forced, barred = state.forbidden[state.part.link_variable], state.problem.extras.barred != 0
+    total = 1.0 + np.bincount(factor, np.where(forced, 0.0, np.abs(slots)), n_factors)
+    total += np.bincount(factor_v, np.where(barred, 0.0, np.abs(scores_v)), n_factors)
+    most, most_v = ORACLE_MULTIPLE * total[factor], ORACLE_MULTIPLE * total[factor_v]
+    return (
+        np.where(forced, np.clip(slots, -most, most), slots),
+        np.where(barred, np.maximum(scores_v, -most_v), scores_v),
+    )
+
+
+def _entries_of(state: PartState, factors: BoolArray) -> BoolArray:
+    """Return the variables and additionals of some factors."""
+    part = state.part
+    variables = np.zeros(part.n_variables, dtype=bool)
+    variables[part.link_variable[factors[factor_of_links(state)]]] = True
+    n_additionals = np.diff(state.problem.blocks.additional_offsets)
+    return np.concatenate([variables, np.repeat(factors, n_additionals)])
+
+
+def _unproven_components(
+    state: PartState, split: Split, chosen: BoolArray, options: Options
+) -> BoolArray:
+    """Return the components whose solution is not proven to be the best at the true levels."""
+    if not chosen.any():
+        return chosen
+    part, ladder = state.part, split.ladder()
+    steps = np.zeros(part.n_components, dtype=np.int64)
+    np.maximum.at(steps, split.owner, ladder.step)
+    found = np.concatenate([state.marginals(), state.problem.extras.v])
+    whole = np.ones(part.n_components, dtype=bool)
+    whole[split.owner[np.abs(found - np.round(found)) > WHOLE_TOLERANCE]] = False
+    on_grid = _on_grid(split, ladder)
+    unproven = chosen & (~(whole | on_grid) | (steps > MOST_LADDER_STEPS))
+    for k in range(int(steps[chosen].max()) + 1):
+        judged = chosen & ~unproven & (steps >= k)
+        if judged.any():
+            margin = np.where(on_grid, 0.0, WHOLE_MARGIN)
+            unproven |= judged & ~_is_fixed_point(
+                state, split, ladder, found, margin, judged, k, options
+            )
+    return unproven
+
+
+def _on_grid(split: Split, ladder: Ladder) -> BoolArray:
+    """Return the components whose levels, in each step, are small multiples of the smallest one.
+
+    Sums of these levels are equal or far apart, so ties in floating point are true ties.
+    """
+    on_grid = np.ones(split.part.n_components, dtype=bool)
+    huge = np.flatnonzero(ladder.stand_in)
+    level = np.abs(split.scores[huge] - ladder.rest[huge])
+    owner, step = split.owner[huge], ladder.step[huge]
+    order = np.lexsort((level, step, owner))
+    level, owner, step = level[order], owner[order], step[order]
+    first = np.append(True, (owner[1:] != owner[:-1]) | (step[1:] != step[:-1]))[: len(order)]
+    smallest = level[np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))]
+    multiple = (np.fmod(level, smallest) == 0.0) & (level / MOST_MULTIPLE <= smallest)
+    on_grid[owner[~multiple]] = False
+    return on_grid
+
+
+def _is_fixed_point(
+    state: PartState,
+    split: Split,
+    ladder: Ladder,
+    found: FloatArray,
+    margin: FloatArray,
+    chosen: BoolArray,
+    k: int,
+    options: Options,
+) -> BoolArray:
+    """Return the components whose solution is its own projection along the steps from k on.
+
+    If levels may be nearly tied, this has to hold with a margin to imply the same for the true
+    scores.
+    """
+    part, iterate, n_variables = state.part, state.problem.iterate, split.part.n_variables
+    mu, nu = found[:n_variables], found[n_variables:]
+    scores = np.concatenate([mu, np.zeros(len(nu))])
+    felt = (ladder.step >= k) & (ladder.stand_in != 0.0)
+    scores += np.where(felt, ladder.stand_in / HUGE_RATIO**k, 0.0)
+    scores -= np.where(felt, margin[split.owner] * (2.0 * found - 1.0), 0.0)
+    eta, eta_v = split.split_entries(np.where(np.isneginf(split.scores), -np.inf, scores))
+    warm = WarmStart(iterate.u, iterate.duals, state.problem.progress.step_size, chosen)
+    tight = Options(max_iter=options.max_iter, tol=min(options.tol, 1e-8), threads=options.threads)
+    other = solve_part(part, eta, eta_v, ~chosen, tight, warm)
+    moved = np.zeros(part.n_components)
+    np.maximum.at(moved, part.component, np.abs(other.marginals() - mu))
+    gain = np.where(np.isfinite(eta_v), eta_v, 0.0) * (other.problem.extras.v - nu)
+    gained = np.bincount(part.additional_component, gain, part.n_components)
+    tolerance = max(PROJECTION_TOLERANCE, 10.0 * options.tol)
+    stays = (moved <= tolerance) & (gained <= tolerance * ladder.unit)
+    return np.logical_and(stays, other.problem.progress.converged)

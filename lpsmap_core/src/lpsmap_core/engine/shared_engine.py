@@ -1,0 +1,213 @@
+"""Several engines that share a part: each solves its preferred components, core's the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.engine.compiled import CompiledEngine, SolvedPart
+from lpsmap_core.engine.numpy_adapter import solve_in_numpy
+from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
+from lpsmap_core.engine.validation import validate_solved
+from lpsmap_core.layout.layout import Part
+from lpsmap_core.local.vertices import Vertices, join_vertices
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+
+__all__ = ["MergedGraph", "Preference", "SharedEngine"]
+
+Array = TypeVar("Array", bound=npt.NDArray[Any])
+Share = tuple[SolvedGraph, BoolArray]
+
+
+class Preference(NamedTuple):
+    """An engine, and the components that it prefers."""
+
+    engine: Engine
+    components: BoolArray
+
+
+class MergedGraph(SolvedGraph):
+    """A part whose components were solved by different engines.
+
+    Parameters
+    ----------
+    shares
+        The result of each engine and the components taken from it; no component is in two shares.
+    """
+
+    def __init__(self, shares: Sequence[Share]) -> None:
+        self._shares = shares
+        first = shares[0][0]
+        self.part, self.quadratic = first.part, first.quadratic
+        self.iterations: IntArray = self._merged(lambda solved: solved.iterations)
+        self.primal_residual: FloatArray = self._merged(lambda solved: solved.primal_residual)
+        self.dual_residual: FloatArray = self._merged(lambda solved: solved.dual_residual)
+
+    def _merged(
+        self, numbers: Callable[[SolvedGraph], Array], component: IntArray | None = None
+    ) -> Array:
+        """Merge the numbers of components, or of entries whose components are given."""
+        (first, _), *others = self._shares
+        merged = numbers(first).copy()
+        for solved, mine in others:
+            chosen = mine if component is None else mine[component]
+            merged[chosen] = numbers(solved)[chosen]
+        return merged
+
+    def status(self) -> npt.NDArray[np.object_]:
+        """Return the status of every component."""
+        return self._merged(lambda solved: solved.status())
+
+    def marginals(self) -> FloatArray:
+        """Return one number in [0, 1] per variable."""
+        return self._merged(lambda solved: solved.marginals(), self.part.component)
+
+    def additionals(self) -> FloatArray:
+        """Return the marginals of the additionals of all buckets."""
+        return self._merged(lambda solved: solved.additionals(), self.part.additional_component)
+
+    def multiply(
+        self, d: FloatArray, d_v: FloatArray, chosen: BoolArray | None, threads: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Multiply with the Jacobian, whose blocks are the components."""
+        products = [
+            solved.multiply(d.copy(), d_v, mine if chosen is None else mine & chosen, threads)
+            for solved, mine in self._shares
+        ]
+        out, out_v = zip(*products, strict=True)
+        return np.sum(out, axis=0), np.sum(out_v, axis=0)
+
+    def takes(self, d: FloatArray) -> bool:
+        """Return whether all engines take a vector without scaling."""
+        return all(solved.takes(d) for solved, _ in self._shares)
+
+    def structures(self, b: int, rows: IntArray) -> Vertices:
+        """Return the structures of some factors, from the engines that solved their components."""
+        component = self.part.buckets[b].component[rows]
+        groups = [solved.structures(b, rows[mine[component]]) for solved, mine in self._shares]
+        return join_vertices(groups)
+
+    def forbidden(self) -> tuple[BoolArray, BoolArray]:
+        """Return which variables and additionals were forbidden."""
+        return (
+            self._merged(lambda solved: solved.forbidden()[0], self.part.component),
+            self._merged(lambda solved: solved.forbidden()[1], self.part.additional_component),
+        )
+
+    def gap(self) -> FloatArray:
+        """Return a bound on the gap between the maximum and the objective."""
+        return self._merged(lambda solved: solved.gap())
+
+    def error_bound(self, threads: int) -> FloatArray:
+        """Return a bound on the error of every component."""
+        return self._merged(lambda solved: solved.error_bound(threads))
+
+    def assignment_bound(self) -> FloatArray:
+        """Return an upper bound on the score of any assignment, for every component."""
+        return self._merged(lambda solved: solved.assignment_bound())
+
+    def contradictions(self) -> dict[int, list[tuple[int, int]]]:
+        """Return the (bucket, row) pairs of contradicting factors of each infeasible component."""
+        return {
+            component: which
+            for solved, mine in self._shares
+            for component, which in solved.contradictions().items()
+            if mine[component]
+        }
+
+    def trace(self) -> FloatArray | None:
+        """Return the residuals of all iterations; without a trace, the last ones are repeated."""
+        traces = [solved.trace() for solved, _ in self._shares]
+        length = max((len(trace) for trace in traces if trace is not None), default=0)
+        if not length:
+            return None
+        last = np.stack([self.primal_residual, self.dual_residual])
+        merged = np.tile(last, (length, 1, 1))
+        for trace, (_, mine) in zip(traces, self._shares, strict=True):
+            if trace is not None:
+                merged[: len(trace), :, mine] = trace[:, :, mine]
+        return merged
+
+    def end(self) -> WarmStart | None:
+        """Return the ends of the engines as one warm start."""
+        return merge_ends(self.part, self._shares)
+
+
+def merge_ends(part: Part, shares: Sequence[Share]) -> WarmStart | None:
+    """Merge the ends of several engines into one warm start; None if no engine gives one.
+
+    Parameters
+    ----------
+    part
+        The solved part.
+    shares
+        The result of each engine and the components taken from it.
+    """
+    n_variables, n_links, n = part.n_variables, part.n_links, part.n_components
+    start = WarmStart(np.zeros(n_variables), np.zeros(n_links), np.zeros(n), np.zeros(n, bool))
+    of_link = np.repeat(part.component, np.diff(part.variable_offsets))
+    for solved, mine in shares:
+        end = solved.end()
+        if end is not None:
+            chosen = mine[part.component], mine[of_link], mine, mine
+            for ours, theirs, which in zip(start[:4], end[:4], chosen, strict=True):
+                ours[which] = theirs[which]
+    return start if start.known.any() else None
+
+
+class SharedEngine(Engine):
+    """Engines for their preferred components, and core's engine for all others.
+
+    Parameters
+    ----------
+    preferences
+        The engines, in the order in which they choose.
+    """
+
+    name = "shared"
+
+    def __init__(self, preferences: Sequence[Preference]) -> None:
+        self.preferences = preferences
+        self.core = CompiledEngine()
+
+    def refuses(self, part: Part, options: Options) -> str | None:
+        """Return why core's engine, which may have to continue, cannot solve a part, or None."""
+        return self.core.refuses(part, options)
+
+    def solve(
+        self,
+        part: Part,
+        eta: FloatArray,
+        eta_v: FloatArray,
+        skip: BoolArray,
+        options: Options,
+        warm: WarmStart | None = None,
+    ) -> SolvedGraph:
+        """Solve a part; see `Engine.solve`. Core's engine continues from a warm start."""
+        left = ~skip
+        shares: list[Share] = []
+        ends: list[Share] = []
+        for engine, components in self.preferences:
+            mine = components & left
+            if not mine.any() or not (warm is None or engine.needs_no_start):
+                continue
+            solved = solve_in_numpy(engine, part, eta, eta_v, ~mine, options)
+            if not isinstance(solved, SolvedPart):
+                validate_solved(engine, part, solved, ~mine)
+            unfinished = mine & solved.unfinished()
+            shares.append((solved, mine & ~unfinished))
+            if unfinished.any():
+                ends.append((solved, unfinished))
+            left &= ~mine | unfinished
+        finished = ~skip & ~left
+        if not finished.any() or left.any():
+            start = merge_ends(part, ends) if warm is None else warm
+            rest = self.core.solve(part, eta, eta_v, ~left, options, start)
+            if not finished.any():
+                return rest
+            shares.insert(0, (rest, ~finished))
+        return shares[0][0] if len(shares) == 1 else MergedGraph(shares)

@@ -1,0 +1,80 @@
+"""Validation of the results of engines: a fault of a plugin is not reported as the user's."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core.engine.protocol import Engine, SolvedGraph
+from lpsmap_core.engine.status import Status
+from lpsmap_core.layout.layout import Part
+from lpsmap_jit.arrays import BoolArray
+
+__all__ = ["validate_solved"]
+
+ENGINE_TOLERANCE = 1e-3
+"""Distance by which values may lie outside their range, for the tolerance of an engine."""
+
+
+def validate_solved(engine: Engine, part: Part, solved: object, bad: BoolArray) -> None:
+    """Validate the result of an engine for a part.
+
+    Parameters
+    ----------
+    engine
+        The engine.
+    part
+        The part that it was given.
+    solved
+        Its result.
+    bad
+        Components that were skipped; their values are not validated.
+
+    Raises
+    ------
+    RuntimeError
+        If the result is not a valid solved graph. The message names the engine, the fault and the
+        expected result.
+    """
+    if not isinstance(solved, SolvedGraph):
+        raise _wrong_solution(engine, f"an object of type {type(solved).__name__}", "a SolvedGraph")
+    n_components = part.n_components
+    status = np.asarray(solved.status(), dtype=object)
+    if status.shape != (n_components,) or not set(map(type, status.tolist())) <= {Status}:
+        raise _wrong_solution(
+            engine,
+            f"status {status!r:.80}",
+            f"an array of {n_components} Status, one per component",
+        )
+    for name in ("iterations", "primal_residual", "dual_residual"):
+        shape = getattr(getattr(solved, name, None), "shape", None)
+        if shape != (n_components,):
+            raise _wrong_solution(engine, f"{name} of shape {shape}", f"shape {(n_components,)}")
+    trusted = ((status == Status.SOLVED) | (status == Status.CONVERGED)) & ~bad
+    arrays = (
+        ("marginals", solved.marginals(), part.component, 1.0),
+        ("additionals", solved.additionals(), part.additional_component, np.inf),
+    )
+    for name, found, component, most in arrays:
+        values = np.asarray(found)
+        if values.shape != component.shape or values.dtype.kind != "f":
+            got = f"{name} of shape {values.shape} and dtype {values.dtype}"
+            raise _wrong_solution(engine, got, f"floats of shape {component.shape}")
+        mine = trusted[component]
+        wrong = np.flatnonzero(
+            mine & ~((values >= -ENGINE_TOLERANCE) & (values <= most + ENGINE_TOLERANCE))
+        )
+        if wrong.size:
+            e = wrong[0]
+            got = f"{name} with {values[e]:g} in component {component[e]}, "
+            got += f"whose status is {status[component[e]].name}"
+            expected = "numbers of 0 to 1" if most == 1.0 else "numbers of 0 or more"
+            raise _wrong_solution(engine, got, f"{expected}, or another status")
+
+
+def _wrong_solution(engine: Engine, got: str, expected: str) -> RuntimeError:
+    cls = type(engine)
+    return RuntimeError(
+        f"engine {engine.name!r} returned {got}; expected {expected}. This is a fault of "
+        f"{cls.__module__}.{cls.__qualname__}, not of the scores: report it to its author, and "
+        "solve with engine='auto'."
+    )

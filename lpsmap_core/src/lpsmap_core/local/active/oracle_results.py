@@ -1,0 +1,330 @@
+"""Calls of MAP oracles, and validation of their results."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.kernels.records import Factors, Scores, Structures
+from lpsmap_core.layout.layout import Bucket
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.slots import row_view
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.compile import kernel, leaf
+from lpsmap_jit.interrupts import interrupted, raise_interrupt, stopped
+
+__all__ = [
+    "PythonOracles",
+    "allocate_structures",
+    "call_map_kernel",
+    "clear_sizes",
+    "first_invalid_structure",
+    "raise_invalid_structure",
+    "vertex_numbers",
+    "vertex_sizes",
+]
+
+SCORE_TOLERANCE = 1e-5
+"""Amount relative to the scores by which a result may be worse than the one before, for oracles in
+float32."""
+
+NO_ADDITIONALS = np.empty(0)
+
+NOT_WRITTEN = -1
+"""The size of a structure before a kernel writes it."""
+
+
+def vertex_sizes(bucket: Bucket) -> IntArray:
+    """Return the largest number of nonzeros of a vertex for each factor of a bucket.
+
+    Raises
+    ------
+    ValueError
+        If the type does not return one integer of 0 or more for every factor.
+    """
+    sizes = np.asarray(bucket.type.vertex_sizes(bucket.factors))
+    shape = (bucket.n_factors,)
+    if sizes.shape != shape or sizes.dtype.kind not in "iu" or (sizes < 0).any():
+        raise ValueError(
+            f"{bucket.type.__name__}.vertex_sizes returned {sizes.tolist()!r:.60}; expected "
+            f"{bucket.n_factors} integers of 0 or more: for each factor, the largest number of "
+            "nonzeros of a vertex."
+        )
+    return sizes.astype(np.int64, copy=False)
+
+
+def allocate_structures(width: IntArray) -> Structures:
+    """Allocate the outputs of oracles: one structure per factor, of up to `width` nonzeros."""
+    start = np.zeros(len(width), dtype=np.int64)
+    np.cumsum(width[:-1], out=start[1:])
+    total = int(width.sum())
+    return Structures(
+        start=start,
+        entry=np.empty(total, dtype=np.int32),
+        value=np.empty(total),
+        size=np.full(len(width), NOT_WRITTEN),
+    )
+
+
+# -------------------------------------------------------------------- compiled oracles
+
+
+def call_map_kernel(bucket: Bucket, rows: IntArray, scores: Scores, found: Structures) -> None:
+    """Call a type's ``map_kernel``, which writes the best structures of some factors.
+
+    Raises
+    ------
+    ValueError
+        If it writes an invalid structure.
+    """
+    assert bucket.type.map_kernel is not None
+    clear_sizes(rows, found)
+    bucket.type.map_kernel(rows, bucket.factors, scores, found)
+    raise_interrupt()
+    wrong = -1 if stopped() else first_invalid_structure(rows, bucket.factors, found)
+    if wrong >= 0:
+        raise_invalid_structure(bucket, int(rows[wrong]), found)
+
+
+@leaf
+def clear_sizes(rows: IntArray, found: Structures) -> None:
+    """Clear the sizes of structures, to detect structures that a kernel does not write."""
+    for f in rows:
+        found.size[f] = NOT_WRITTEN
+
+
+@leaf
+def first_invalid_structure(rows: IntArray, factors: Factors, found: Structures) -> int:
+    """Return the position in `rows` of the first factor with an invalid structure; -1 without one.
+
+    An invalid structure would lead to reads and writes outside of the factor's arrays.
+    """
+    offsets, additional_offsets = factors.offsets, factors.additional_offsets
+    for i in range(len(rows)):
+        f = rows[i]
+        begin, size = found.start[f], found.size[f]
+        end = found.start[f + 1] if f + 1 < len(found.start) else len(found.entry)
+        if size < 0 or size > end - begin:
+            return i
+        n = offsets[f + 1] - offsets[f] + additional_offsets[f + 1] - additional_offsets[f]
+        n_wrong = 0
+        for e in range(begin, begin + size):
+            entry = found.entry[e]
+            n_wrong += entry < 0 or entry >= n or not abs(found.value[e]) < np.inf
+        if n_wrong > 0:
+            return i
+    return -1
+
+
+def raise_invalid_structure(bucket: Bucket, f: int, found: Structures) -> NoReturn:
+    """Raise an error about the structure that ``map_kernel`` wrote for factor `f`."""
+    factors, name = bucket.factors, bucket.type.__name__
+    begin, size = int(found.start[f]), int(found.size[f])
+    room = int(np.append(found.start, len(found.entry))[f + 1]) - begin
+    arity, n_additionals = (
+        int(offsets[f + 1] - offsets[f])
+        for offsets in (factors.offsets, factors.additional_offsets)
+    )
+    entry, value = (
+        array[begin : begin + max(0, min(size, room))] for array in (found.entry, found.value)
+    )
+    outside, infinite = (entry < 0) | (entry >= arity + n_additionals), ~np.isfinite(value)
+    if size == NOT_WRITTEN:
+        got, expected = "no size", f"0 to {room}"
+    elif not 0 <= size <= room:
+        got, expected = f"the size {size}", f"0 to {room}, the limit from vertex_sizes"
+    elif outside.any():
+        got = f"the entry {entry[outside][0]}"
+        expected = (
+            f"0 to {arity + n_additionals - 1}: {arity} variables, then {n_additionals} additionals"
+        )
+    else:
+        got, expected = f"the value {value[infinite][0]}", "a finite number, 1 or a count"
+    declaration = bucket.declarations[bucket.declaration[f]]
+    raise ValueError(
+        f"{name}.map_kernel wrote {got} for factor {bucket.row[f]} of {declaration!r}; expected "
+        f"{expected}. `lpsmap check {name}` shows more."
+    )
+
+
+# -------------------------------------------------------------------- oracles in Python
+
+
+class PythonOracles:
+    """The Python oracles of a bucket without a compiled oracle, called factor by factor.
+
+    A vertex with a number that is not finite and a structure worse than the one before are errors
+    of the type. Without validation they would appear as errors of the solver, or as wrong results.
+
+    Parameters
+    ----------
+    bucket
+        The factors.
+    candidates
+        The outputs; they are kept until the next call.
+    """
+
+    def __init__(self, bucket: Bucket, candidates: Structures) -> None:
+        self._bucket, self._candidates = bucket, candidates
+        self._factors = [
+            row_view(bucket.declarations[d], int(i))
+            for d, i in zip(bucket.declaration, bucket.row, strict=True)
+        ]
+        self._labels: list[Hashable] = [None] * bucket.n_factors
+        self._earlier = self._labels.copy()
+        self._called = np.zeros(bucket.n_factors, dtype=np.bool_)
+        self._checks_best = "check_map_is_best" not in bucket.type.expected_failures
+        self._score, self._weight = np.zeros((2, bucket.n_factors))
+
+    def solve(self, rows: IntArray, scores: FloatArray, eta_v: FloatArray) -> None:
+        """Write the best structure of every factor in `rows`.
+
+        Parameters
+        ----------
+        rows
+            Numbers of factors.
+        scores
+            Scores of all slots.
+        eta_v
+            Scores of all additionals.
+
+        Raises
+        ------
+        TypeError
+            If a vertex is not a pair of arrays.
+        ValueError
+            If a vertex has the wrong number of entries or an entry that is not finite, or if a
+            structure is worse than the one before.
+        """
+        offsets, additional_offsets = self._bucket.offsets, self._bucket.additional_offsets
+        arrays = offsets, additional_offsets, scores, eta_v, *self._candidates
+        _score_again(rows, *arrays, self._score, self._weight)
+        extra = NO_ADDITIONALS
+        for f in rows.tolist():
+            if interrupted():
+                return
+            factor = self._factors[f]
+            eta_u = scores[offsets[f] : offsets[f + 1]].copy().reshape(factor.event_shape)
+            if self._bucket.n_additionals:
+                extra = eta_v[additional_offsets[f] : additional_offsets[f + 1]].copy()
+            label = factor.solve_map(eta_u, extra)
+            self._earlier[f], self._labels[f] = self._labels[f], label
+            self._write(f, _vertex(factor, label, eta_u.size, len(extra)))
+        wrong = _first_invalid(
+            rows, *arrays, self._score, self._weight, self._called, self._checks_best
+        )
+        if wrong >= 0:
+            self._raise_invalid(wrong)
+
+    def _write(self, f: int, vertex: FloatArray) -> None:
+        start, entry, value, size = self._candidates
+        (nonzero,) = vertex.nonzero()
+        begin, end = start[f], start[f] + len(nonzero)
+        entry[begin:end] = nonzero
+        value[begin:end] = vertex[nonzero]
+        size[f] = len(nonzero)
+
+    def _raise_invalid(self, f: int) -> NoReturn:
+        """Raise an error about the result of factor `f`."""
+        name, label = self._bucket.type.__name__, self._labels[f]
+        start, _, value, size = self._candidates
+        if not np.isfinite(value[start[f] : start[f] + size[f]]).all():
+            raise ValueError(
+                f"{name}.vertex returned a number that is not finite for the structure {label!r}; "
+                "expected zeros and ones."
+            )
+        raise ValueError(
+            f"{name}.solve_map contradicts itself: it returned {label!r}, but the structure "
+            f"{self._earlier[f]!r} of the call before has a higher score; expected the best "
+            f"structure. `lpsmap check {name}` shows for which scores."
+        )
+
+
+def _vertex(factor: Factor, label: Hashable, arity: int, n_additionals: int) -> FloatArray:
+    """Return a structure's variables and additionals in one array."""
+    parts = factor.vertex(label)
+    if not isinstance(parts, (tuple, list)) or len(parts) != 2:
+        raise TypeError(
+            f"{type(factor).__name__}.vertex returned {parts!r:.60}; expected a pair of arrays, "
+            "the variables and the additionals of the structure."
+        )
+    m, n = (vertex_numbers(factor, part) for part in parts)
+    if m.size != arity or n.size != n_additionals:
+        raise ValueError(
+            f"{type(factor).__name__}.vertex returned {m.size} variables and {n.size} additionals; "
+            f"expected {arity} and {n_additionals}, the numbers of scores that solve_map got."
+        )
+    return np.concatenate([m.reshape(-1), n.reshape(-1)]) if n_additionals else m.reshape(-1)
+
+
+def vertex_numbers(factor: Factor, part: object) -> FloatArray:
+    """Return one of the two arrays of a vertex, validated and converted to float64."""
+    try:
+        return np.asarray(part).astype(np.float64, casting="same_kind", copy=False)
+    except (TypeError, ValueError) as error:  # words, complex numbers, rows of different lengths
+        raise TypeError(
+            f"{type(factor).__name__}.vertex returned {part!r:.60}; expected an array of real "
+            "numbers, zeros and ones."
+        ) from error
+
+
+@kernel
+def _score_again(
+    rows: IntArray,
+    offsets: IntArray,
+    additional_offsets: IntArray,
+    scores: FloatArray,
+    eta_v: FloatArray,
+    start: IntArray,
+    index: npt.NDArray[np.int32],
+    value: FloatArray,
+    size: IntArray,
+    total: FloatArray,
+    weight: FloatArray,
+) -> None:
+    """Write the scores of the candidates of `rows`, and their summed magnitudes."""
+    for r in rows:
+        arity = offsets[r + 1] - offsets[r]
+        total[r], weight[r] = 0.0, 0.0
+        for e in range(start[r], start[r] + size[r]):
+            i = index[e]
+            x = scores[offsets[r] + i] if i < arity else eta_v[additional_offsets[r] + i - arity]
+            total[r] += value[e] * x
+            weight[r] += abs(value[e] * x)
+
+
+@kernel
+def _first_invalid(
+    rows: IntArray,
+    offsets: IntArray,
+    additional_offsets: IntArray,
+    scores: FloatArray,
+    eta_v: FloatArray,
+    start: IntArray,
+    index: npt.NDArray[np.int32],
+    value: FloatArray,
+    size: IntArray,
+    total: FloatArray,
+    weight: FloatArray,
+    called: BoolArray,
+    checks_best: bool,
+) -> int:
+    """Return the first of `rows` whose candidate is worse than `total` or not finite; -1 without.
+
+    Marks all valid rows as called.
+    """
+    for r in rows:
+        arity = offsets[r + 1] - offsets[r]
+        score, allowed = 0.0, SCORE_TOLERANCE * weight[r]
+        for e in range(start[r], start[r] + size[r]):
+            i = index[e]
+            x = scores[offsets[r] + i] if i < arity else eta_v[additional_offsets[r] + i - arity]
+            score += value[e] * x
+            allowed += SCORE_TOLERANCE * abs(value[e] * x)
+        if not np.isfinite(score) or (checks_best and called[r] and score < total[r] - allowed):
+            return int(r)
+        called[r] = True
+    return -1

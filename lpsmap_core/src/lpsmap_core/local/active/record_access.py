@@ -1,0 +1,216 @@
+"""Access of kernels to the active sets of one bucket, and their calls of Python and oracles."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lpsmap_core.kernels.entries import reader_of
+from lpsmap_core.kernels.records import Factors, Scores, Structures
+from lpsmap_core.local.active.memory import ActiveSet, view_set
+from lpsmap_core.local.active.oracle_results import clear_sizes, first_invalid_structure
+from lpsmap_core.local.protocol import CallArguments, call_solver, has_failed
+from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_jit.by_address import by_value
+from lpsmap_jit.compile import interpreted_by, kernel, leaf
+from lpsmap_jit.interrupts import interrupted
+from lpsmap_jit.native import floats, invoke
+
+__all__ = [
+    "CALL_ORACLE",
+    "GROW",
+    "LARGE_SET",
+    "REJECT",
+    "RELEASE",
+    "LocalProblem",
+    "SetsRecord",
+    "call_sets",
+    "find_candidates",
+    "grow_sets",
+    "largest_capacity",
+    "largest_count",
+    "problem_of",
+    "release_triangles",
+    "set_of",
+    "sets_at",
+    "status_of",
+]
+
+CALL_LINKS = 100_000
+"""Limit of the links of the factors in one call of an oracle, unless a single factor has more."""
+
+
+class SetsRecord(NamedTuple):
+    """The record of the active sets of a bucket for kernels."""
+
+    map_kernel: int
+    """Address of the oracle; 0 if it is in Python."""
+    factors: Factors
+    inverse_delta: FloatArray
+    scores: FloatArray
+    """Inputs of the oracle."""
+    candidates: Structures
+    """Outputs of the oracle: the best structures of the factors."""
+    width: IntArray
+    capacity: IntArray
+    address: IntArray
+    """Address of each set's block, which moves when the set grows."""
+    length: IntArray
+    """Length of each set's block."""
+    active: IntArray
+    waiting: IntArray
+    status: IntArray
+    forbids: int
+    """Whether any slot may be forced, or any additional barred."""
+    barred: ByteArray
+
+
+sets_at = reader_of(SetsRecord, "sets")
+"""Returns, in kernels, the record of the sets from their first argument."""
+
+
+class LocalProblem(NamedTuple):
+    """The layout of a bucket and its current scores, for kernels."""
+
+    offsets: IntArray
+    additional_offsets: IntArray
+    inverse_delta: FloatArray
+    a: FloatArray
+    """Local scores, infinite in forced slots. All structures of a feasible face agree on these
+    slots, so they are left out of sums that are only compared."""
+    eta_v: FloatArray
+    forbids: bool
+    """Whether any slot may be forced, or any additional barred."""
+    barred: ByteArray
+
+
+GROW, CALL_ORACLE, RELEASE, REJECT = 0, 1, 2, 3
+"""The methods of `ActiveSets` that compiled loops call."""
+
+LARGE_SET = 1_000
+"""Number of structures from which the memory of a triangle, 4 MB, is worth releasing."""
+
+
+def _find_candidates(sets: Any, rows: IntArray, eta_v: FloatArray) -> bool:
+    sets.solve_map(rows, eta_v)
+    return not interrupted()
+
+
+def _grow_sets(sets: Any, rows: IntArray) -> bool:
+    sets.grow(rows)
+    return True
+
+
+@interpreted_by(lambda sets, f: sets.set_of(f))
+@kernel
+def set_of(sets: Any, f: int) -> ActiveSet:
+    """Return the active set of a factor."""
+    own, last = sets_at(sets), f + 1
+    return view_set(
+        floats(own.address[f], own.length[f]),
+        own.width[f],
+        own.capacity[f],
+        own.active[f:last],
+        own.waiting[f:last],
+        own.status[f:last],
+    )
+
+
+@kernel
+def status_of(sets: Any) -> IntArray:
+    """Return the status of the bucket's factors."""
+    return sets_at(sets).status  # type: ignore[no-any-return]
+
+
+@leaf
+def largest_capacity(sets: Any, rows: IntArray) -> int:
+    """Return the largest capacity of some sets, in structures."""
+    capacity, largest = sets_at(sets).capacity, 0
+    for f in rows:
+        largest = max(largest, capacity[f])
+    return largest
+
+
+@leaf
+def largest_count(sets: Any, rows: IntArray) -> int:
+    """Return the largest number of structures of some sets."""
+    active, largest = sets_at(sets).active, 0
+    for f in rows:
+        largest = max(largest, active[f])
+    return largest
+
+
+@kernel
+def problem_of(sets: Any, a: FloatArray, eta_v: FloatArray) -> LocalProblem:
+    """Return the local problem for some scores."""
+    own = sets_at(sets)
+    factors = own.factors
+    return LocalProblem(
+        factors.offsets,
+        factors.additional_offsets,
+        own.inverse_delta,
+        a,
+        eta_v,
+        own.forbids != 0,
+        own.barred,
+    )
+
+
+@interpreted_by(_find_candidates)
+@kernel
+def find_candidates(sets: Any, rows: IntArray, eta_v: FloatArray) -> bool:
+    """Write the best structures of `rows`; false if Python code raised or on an interrupt."""
+    own = sets_at(sets)
+    if own.map_kernel == 0:
+        return call_sets(sets, CALL_ORACLE, rows, eta_v) and not interrupted()
+    factors, candidates, begin = by_value(own.factors), by_value(own.candidates), 0
+    scores = Scores(own.scores, eta_v)
+    while begin < len(rows):
+        end = _end_of_call(rows, begin, factors.offsets)
+        called = rows[begin:end]
+        clear_sizes(called, candidates)
+        invoke(own.map_kernel, (called, factors, scores, candidates))
+        if interrupted():
+            return False
+        wrong = first_invalid_structure(called, factors, candidates)
+        if wrong >= 0:
+            call_sets(sets, REJECT, called[wrong : wrong + 1], eta_v)
+            return False
+        begin = end
+    return True
+
+
+@leaf
+def _end_of_call(rows: IntArray, begin: int, offsets: IntArray) -> int:
+    """Return the end of the rows for the next call of an oracle."""
+    if offsets[-1] <= CALL_LINKS:
+        return len(rows)
+    n_links = 0
+    for i in range(begin, len(rows)):
+        n_links += offsets[rows[i] + 1] - offsets[rows[i]]
+        if n_links >= CALL_LINKS:
+            return i + 1
+    return len(rows)
+
+
+@kernel
+def call_sets(sets: Any, what: int, rows: IntArray, eta_v: FloatArray) -> bool:
+    """Call Python code for some rows; false if it raised, on which all kernels return."""
+    rows, nothing = np.ascontiguousarray(rows), np.empty(0)
+    return call_solver(sets, what, CallArguments(rows, nothing, eta_v, nothing, nothing, 0))
+
+
+@interpreted_by(_grow_sets)
+@kernel
+def grow_sets(sets: Any, rows: IntArray) -> bool:
+    """Grow the sets that are nearly full; false if Python code raised."""
+    return call_sets(sets, GROW, rows, np.empty(0))
+
+
+@interpreted_by(lambda sets, rows: sets.release(rows))
+@kernel
+def release_triangles(sets: Any, rows: IntArray) -> None:
+    """Release the triangles of large sets at the end of a solve; they can be recomputed."""
+    if largest_count(sets, rows) >= LARGE_SET and not has_failed(sets):
+        call_sets(sets, RELEASE, rows, np.empty(0))

@@ -1,0 +1,98 @@
+"""Finite scores in place of the infinite local scores of forced slots.
+
+The copies of a variable with score ``-inf`` have the local score ``-inf``, or ``inf`` in a negated
+slot: the slot is forced. Oracles and closed forms compute with scores, so they get finite ones. In
+each factor these are large enough to outweigh all its other scores.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core.kernels.records import Factors
+from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_jit.compile import leaf
+
+__all__ = [
+    "CLOSED_FORM_MULTIPLE",
+    "FORBIDDEN_MULTIPLE",
+    "NOTHING_BARRED",
+    "ORACLE_MULTIPLE",
+    "clip_scores",
+    "make_finite",
+    "make_rows_finite",
+]
+
+
+NOTHING_BARRED: ByteArray = np.empty(0, dtype=np.int8)
+
+FORBIDDEN_MULTIPLE = 1e6
+"""Score of a forbidden additional, as a multiple of the largest magnitude of scores (at least 1).
+"""
+
+CLOSED_FORM_MULTIPLE = 1e6
+"""Score of a forced slot for closed forms, as a multiple of the summed magnitudes of all other
+scores. It is this large because the costs of a knapsack trade off against it; closed forms lose no
+digits by it."""
+
+ORACLE_MULTIPLE = 1e3
+"""The same for MAP oracles. Their structures have entries of 0 and 1, or fractions that are not
+small. They sum scores, and a sum loses as many digits as this multiple has."""
+
+
+SCORE_LIMIT = 1e300
+"""Limit of the scores for oracles, so that sums of a million scores stay finite."""
+
+
+@leaf
+def clip_scores(scores: FloatArray) -> None:
+    """Clip scores that overflowed or are NaN, because oracles may crash on them.
+
+    The resulting solution is invalid, which `lpsmap_core.engine.soundness` detects.
+    """
+    for j in range(len(scores)):
+        score = scores[j] if scores[j] < SCORE_LIMIT else SCORE_LIMIT  # NaN is not less
+        scores[j] = score if score > -SCORE_LIMIT else -SCORE_LIMIT
+
+
+@leaf
+def make_finite(scores: FloatArray, eta_v: FloatArray, barred: ByteArray, multiple: float) -> None:
+    """Replace the infinite scores of one factor's slots by finite ones.
+
+    Parameters
+    ----------
+    scores
+        Scores of the slots, finite or infinite.
+    eta_v
+        Scores of the additionals.
+    barred
+        For each additional, whether it is forbidden.
+    multiple
+        `CLOSED_FORM_MULTIPLE` or `ORACLE_MULTIPLE`.
+    """
+    total, n_forced = 1.0, 0
+    for score in scores:
+        if abs(score) == np.inf:
+            n_forced += 1
+        else:
+            total += 1.0 + abs(score)
+    if n_forced == 0:
+        return
+    for i in range(len(eta_v)):
+        if not barred[i]:
+            total += abs(eta_v[i])
+    for j in range(len(scores)):
+        if abs(scores[j]) == np.inf:
+            scores[j] = np.copysign(multiple * total, scores[j])
+
+
+@leaf
+def make_rows_finite(
+    rows: IntArray, factors: Factors, a: FloatArray, eta_v: FloatArray, barred: ByteArray
+) -> None:
+    """Replace the infinite local scores of a bucket's factors, for closed forms."""
+    offsets, additional_offsets = factors.offsets, factors.additional_offsets
+    for f in rows:
+        lo, hi = offsets[f], offsets[f + 1]
+        first, last = additional_offsets[f], additional_offsets[f + 1]
+        make_finite(a[lo:hi], eta_v[first:last], barred[first:last], CLOSED_FORM_MULTIPLE)

@@ -1,0 +1,79 @@
+"""Whether a declaration keeps what it registered, as arrays that buckets are built from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.names import check_names
+from lpsmap_core.model.parameters import Parameters
+
+__all__ = ["check_registered", "check_same_parameters", "parameters_of"]
+
+
+def parameters_of(factor: Factor) -> Parameters:
+    """Return what a `factor`, a declaration or the view of one of its factors, has registered."""
+    return factor._parameters
+
+
+def check_registered(factor: Factor) -> None:
+    """Refuse attributes that kernels cannot be handed.
+
+    Raises
+    ------
+    TypeError
+        If an attribute is misspelt or hides a method, or a registered one is missing or of another
+        kind or shape than what registered it returned.
+    """
+    check_names(factor)
+    parameters = factor._parameters
+    for name, shape in parameters.rows.items():
+        _check_shape(factor, name, (factor.n_factors, *shape), "per_factor")
+    if parameters.link is not None:
+        _check_shape(factor, parameters.link, factor.variables.shape, "per_link")
+    if parameters.integers is not None:
+        given: Any = getattr(factor, parameters.integers, None)
+        own = isinstance(given, tuple) and len(given) == factor.n_factors
+        arrays: Any = given if own else (given,)
+        if not all(isinstance(x, np.ndarray) and x.dtype == np.int64 for x in arrays):
+            expected = "an array of int64 for all factors, or a tuple of one for each"
+            raise _not_kept(factor, parameters.integers, given, expected, "integers")
+
+
+def check_same_parameters(factor: Factor, other: Factor) -> None:
+    """Refuse two declarations of a type that cannot share a bucket.
+
+    Raises
+    ------
+    TypeError
+        If they register different parameters, or in another order.
+    """
+    if not factor._parameters.same_as(other._parameters):
+        raise TypeError(
+            f"{factor!r} registers the parameters {factor._parameters}, but {other!r} registers "
+            f"{other._parameters}; expected the same of every {type(factor).__name__}, in the same "
+            "order, because kernels find them by column. Register a default for what is not given."
+        )
+
+
+def _check_shape(factor: Factor, name: str, shape: tuple[int, ...], helper: str) -> None:
+    value: Any = getattr(factor, name, None)
+    if getattr(value, "shape", None) != shape:
+        raise _not_kept(factor, name, value, f"an array of shape {shape}", helper)
+
+
+def _not_kept(factor: Factor, name: str, value: Any, expected: str, helper: str) -> TypeError:
+    """Return an error about an attribute that is not what was registered under its name."""
+    if not hasattr(factor, name):
+        got = "is missing"
+    elif hasattr(value, "shape") and value.dtype != object:
+        got = f"is an array of shape {value.shape} and dtype {value.dtype}"
+    else:
+        got = f"is {value!r:.60}"
+    return TypeError(
+        f"{type(factor).__name__}: the parameter {name!r} is registered, but self.{name} {got}; "
+        f"expected {expected}. Keep what the call returns, under the same name: "
+        f"self.{name} = self.{helper}({name!r}, value)."
+    )

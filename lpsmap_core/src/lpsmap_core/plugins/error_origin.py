@@ -1,0 +1,46 @@
+"""Messages of errors, with the function that raised them."""
+
+from __future__ import annotations
+
+import itertools
+import traceback
+from types import FrameType
+
+from lpsmap_core.plugins.contributions import DuplicateNameError
+
+__all__ = ["error_with_origin", "raised_by_core"]
+
+LIBRARIES = ("lpsmap_core.", "lpsmap_dynamic.")
+"""Packages whose functions and base classes raise errors about their use by plugins."""
+
+
+def error_with_origin(error: BaseException) -> str:
+    """Return the message of an error, and the function that raised it.
+
+    This is the last function outside the libraries that they called, or else the last function.
+
+    Parameters
+    ----------
+    error
+        The caught exception.
+    """
+    frames = list(traceback.walk_tb(error.__traceback__))
+    called = itertools.dropwhile(lambda entry: not _is_of(LIBRARIES, entry[0]), frames)
+    others = [entry for entry in called if not _is_of(LIBRARIES, entry[0])]
+    frame, line = (others or frames)[-1]
+    place = f"{frame.f_code.co_name} in {frame.f_code.co_filename}, line {line}"
+    return f"{type(error).__name__}: {error}, raised by {place}"
+
+
+def raised_by_core(error: Exception) -> bool:
+    """Return whether core raised `error` with a message for the user.
+
+    Exceptions of other types are defects, even if core raised them.
+    """
+    (*_, (frame, _)) = traceback.walk_tb(error.__traceback__)
+    kinds = OSError, ValueError, ModuleNotFoundError, DuplicateNameError
+    return _is_of("lpsmap_core.", frame) and isinstance(error, kinds)
+
+
+def _is_of(packages: str | tuple[str, ...], frame: FrameType) -> bool:
+    return f"{frame.f_globals.get('__name__')}.".startswith(packages)

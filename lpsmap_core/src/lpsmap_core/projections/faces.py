@@ -1,0 +1,65 @@
+"""Marginals at their bounds, in array-API code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from lpsmap_core.kernels.records import FREE, LOWER, UPPER, LocalSolution
+from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack_array
+
+__all__ = ["boxed_solution", "exact_at_bounds", "face_codes"]
+
+
+def boxed_solution(
+    marginals: Any, delta: Any, scores: Any, *, code: Any = FREE, tight: Any = False
+) -> LocalSolution:
+    """Return the solution of local problems with given marginals, exactly at the bounds 0 and 1.
+
+    What `Factor.solve_sparsemap` returns for types without additionals: faces and branches are such
+    that `Factor.jvp` differentiates it.
+
+    Parameters
+    ----------
+    marginals
+        (F, K), or what broadcasts to it: ``delta * z``. Those below 0 or above 1 are brought to the
+        bound, and those that are within rounding of it.
+    delta
+        (F, K) the square roots of the degrees.
+    scores
+        What broadcasts to (F, K): magnitudes of the numbers that a marginal was computed from, such
+        as ``delta * a``, which say how much it has been rounded.
+    code
+        What broadcasts to (F, K): how slots between the bounds move. `FREE`, by themselves; `TIED`,
+        all with equal marginals; `TIED + 1` and so on for more such groups.
+    tight
+        (F, 1), or one for all: whether the free slots lie under a constraint on the sum of
+        marginals, weighted by the parameter of ``per_link`` if there is one, that holds with
+        equality.
+    """
+    xp = array_namespace(delta)
+    m = marginals + xp.zeros_like(delta)
+    face = face_codes(xp, m, bound_slack_array(xp, BOUND_LEVEL, scores + xp.zeros_like(delta)))
+    own = xp.astype(xp.zeros_like(face) + code, xp.int8)
+    branch = xp.astype(xp.any((face == FREE) & tight, axis=1), xp.int8)
+    face = xp.where(face == FREE, own, face)
+    return LocalSolution(exact_at_bounds(xp, m / delta, delta, face), delta[:, :0], face, branch)
+
+
+def face_codes(xp: Any, m: Any, slack: Any) -> Any:
+    """Return the face codes of marginals `m`: `FREE` if not within `slack` of a bound.
+
+    The arrays are of the namespace `xp`, as in `exact_at_bounds`.
+    """
+    at_bound = xp.where(m >= 1 - slack, UPPER, FREE)
+    return xp.astype(xp.where(m <= slack, LOWER, at_bound), xp.int8)
+
+
+def exact_at_bounds(xp: Any, z: Any, delta: Any, face: Any) -> Any:
+    """Return `z`, arrays of the namespace `xp`, with exact values where `face` has a bound.
+
+    The upper bounds are ``1 / delta``.
+    """
+    inside = xp.where(face == UPPER, 1 / delta, z)
+    return xp.where(face == LOWER, xp.zeros_like(z), inside)

@@ -1,0 +1,185 @@
+"""Kernels for the chains of a bucket that are solved on forests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lpsmap_core import kernel, leaf
+from lpsmap_core.api import (
+    OPTIMAL,
+    RUNNING,
+    FloatArray,
+    IntArray,
+    LocalProblem,
+    by_address,
+    problem_of,
+    status_of,
+    stopped,
+)
+from lpsmap_factors_struct.flows.chain import BARRED
+from lpsmap_factors_struct.flows.forest import (
+    ForestChain,
+    ForestWorkspace,
+    forest_workspace,
+    unpack_forest,
+)
+from lpsmap_factors_struct.flows.forest_solver import multiply_on_forest, solve_on_forest
+from lpsmap_factors_struct.flows.initial_forest import initialise_forest
+from lpsmap_factors_struct.flows.problem_reader import forbid_nodes, read_node_scores, read_weights
+from lpsmap_factors_struct.flows.record_access import (
+    SMALL,
+    block_of,
+    chains_at,
+    largest_chain,
+)
+
+__all__ = ["multiply_forests", "solve_forests"]
+
+
+@kernel
+def solve_forests(
+    chains: Any,
+    rows: IntArray,
+    a: FloatArray,
+    eta_v: FloatArray,
+    z: FloatArray,
+    v: FloatArray,
+    max_iterations: int,
+) -> None:
+    """Solve the local problems of chains on forests, exactly and without a limit of iterations.
+
+    Chains for which this fails fall back on active sets.
+    """
+    problem = problem_of(chains, a, eta_v)
+    status, methods = status_of(chains), chains_at(chains).methods
+    longest, n_states = largest_chain(chains, rows, problem)
+    work = forest_workspace(longest, n_states, problem.forbids)
+    for f in rows:
+        status[f] = RUNNING
+        if stopped():
+            return
+        chain = _chain_of(chains, f, problem, work)
+        if _solve(f, chain, problem, z, v):
+            status[f] = OPTIMAL
+        elif not stopped():
+            methods[f] = SMALL
+
+
+@kernel
+def multiply_forests(
+    chains: Any,
+    rows: IntArray,
+    d_u: FloatArray,
+    d_v: FloatArray,
+    out_u: FloatArray,
+    out_v: FloatArray,
+) -> None:
+    """Multiply the Jacobians of chains that have forests."""
+    problem = problem_of(chains, d_u, d_v)
+    longest, n_states = largest_chain(chains, rows, problem)
+    work = forest_workspace(longest, n_states, False)
+    for f in rows:
+        _multiply(f, _chain_of(chains, f, problem, work), problem, out_u, out_v)
+
+
+@kernel
+def _chain_of(chains: Any, f: int, problem: LocalProblem, work: ForestWorkspace) -> ForestChain:
+    """Return a chain with its forest, in a workspace that chains share.
+
+    Its `steps` are the scores of all additionals.
+    """
+    n = chains_at(chains).states[f]
+    length = (problem.offsets[f + 1] - problem.offsets[f]) // n
+    first = problem.additional_offsets[f] + n
+    forest = unpack_forest(block_of(chains, f), length, n)
+    return ForestChain(length, n, forest, work, problem.eta_v, first)
+
+
+# -------------------------------------------------------------------- one chain
+
+
+@leaf
+def _solve(f: int, held: ForestChain, problem: LocalProblem, z: FloatArray, v: FloatArray) -> bool:
+    """Solve a chain's problem, and write the solution; returns whether it is solved.
+
+    If it is interrupted, it writes the best path.
+    """
+    work, n = held.work, np.uint64(held.n_states)
+    n_nodes = np.uint64(held.length) * n
+    read_weights(f, n_nodes, problem, work.weight)
+    read_node_scores(f, n, n_nodes, problem, work.score)
+    steps, first = held.steps, held.first
+    if problem.forbids:
+        forbid_nodes(f, n, n_nodes, problem, work.score)
+        _copy_steps(f, held, problem)
+        steps, first = work.step, 0
+    whole = ForestChain(held.length, held.n_states, held.forest, work, steps, first)
+    chain = by_address(whole)
+    solved = solve_on_forest(chain)
+    if not solved and stopped():
+        initialise_forest(chain)
+    if solved or stopped():
+        _write_solution(f, held, held.forest.flow, problem, z, v)
+    return solved
+
+
+@leaf
+def _multiply(
+    f: int, held: ForestChain, problem: LocalProblem, out_u: FloatArray, out_v: FloatArray
+) -> None:
+    """Multiply a chain's Jacobian."""
+    work, n = held.work, np.uint64(held.n_states)
+    n_nodes = np.uint64(held.length) * n
+    read_weights(f, n_nodes, problem, work.weight)
+    read_node_scores(f, n, n_nodes, problem, work.score)
+    if not multiply_on_forest(by_address(held)):
+        for t in range(held.length - 1):
+            for x in range(t * 2 * held.n_states, (t + 1) * 2 * held.n_states):
+                work.target[x] = 0.0
+    _write_solution(f, held, work.target, problem, out_u, out_v)
+
+
+@leaf
+def _copy_steps(f: int, chain: ForestChain, problem: LocalProblem) -> None:
+    """Copy the scores of edges, with those of forbidden edges replaced."""
+    first = problem.additional_offsets[f] + chain.n_states
+    for k in range((chain.length - 1) * chain.n_states * chain.n_states):
+        allowed = problem.barred[first + k] == 0
+        chain.work.step[k] = problem.eta_v[first + k] if allowed else -BARRED
+
+
+@leaf
+def _write_solution(
+    f: int,
+    chain: ForestChain,
+    flow: FloatArray,
+    problem: LocalProblem,
+    z: FloatArray,
+    v: FloatArray,
+) -> None:
+    """Write the marginals of slots, and of additionals unless `v` is empty, from the flows."""
+    forest, m, n, length = chain.forest, chain.work.m, np.uint64(chain.n_states), chain.length
+    begin, stop = problem.additional_offsets[f], problem.additional_offsets[f + 1]
+    n_nodes = np.uint64(length) * n
+    m[:n_nodes] = 0.0
+    if len(v) > 0:
+        v[begin:stop] = 0.0
+    for t in range(length - 1):
+        here = np.uint64(t) * n
+        row, step = here + here, np.uint64(begin) + here * n  # the offset n of `end` cancels
+        for x in range(row, row + np.uint64(forest.n_edges[t])):
+            i, j = np.uint64(forest.begin[x]), np.uint64(forest.end[x])
+            m[here + i] += flow[x]
+            if t == length - 2:
+                m[here + j] += flow[x]
+            if len(v) > 0:
+                v[step + i * n + j] = flow[x]
+    lo = np.uint64(problem.offsets[f])
+    for k in range(n_nodes):
+        z[lo + k] = m[k] * problem.inverse_delta[lo + k]
+    if len(v) > 0:
+        first, final, last = np.uint64(begin), np.uint64(stop) - n, n_nodes - n
+        for k in range(n):
+            v[first + k], v[final + k] = m[k], m[last + k]

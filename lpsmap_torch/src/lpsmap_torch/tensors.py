@@ -1,0 +1,155 @@
+"""Validation and conversion of tensors whose values a solve reads."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from lpsmap_core.api import check_readable, kind_of, real_numbers
+
+__all__ = [
+    "as_tensor",
+    "check_not_compiled",
+    "converted",
+    "is_compiled",
+    "is_transformed",
+    "numbers",
+    "on_host",
+    "tensor_of",
+]
+
+
+def as_tensor(name: str, scores: Any) -> Tensor:
+    """Return scores as a floating-point tensor; a floating-point tensor is returned unchanged.
+
+    Raises
+    ------
+    TypeError
+        If they are not real numbers, or a tensor without plain values.
+    RuntimeError
+        If a transform or tracer of torch wraps the values.
+    """
+    if not isinstance(scores, Tensor):
+        scores = _of_anything(name, scores)
+    usual = scores.dtype in _USUAL and scores.layout is torch.strided
+    if not usual or scores.is_meta or scores.is_nested:
+        check_readable(name, scores)
+    _check_eager(name, scores)
+    tensor: Tensor = scores
+    return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
+
+
+_USUAL = {torch.float64, torch.float32, torch.bfloat16, torch.float16}
+_HOST = torch.device("cpu")
+is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
+_is_batched = torch._C._functorch.is_legacy_batchedtensor
+
+
+def on_host(name: str, tensor: Tensor) -> NDArray[np.float64]:
+    """Return the values of a tensor as an array on the host.
+
+    Raises
+    ------
+    RuntimeError
+        If a transform of torch wraps the values.
+    """
+    _check_eager(name, tensor)
+    return numbers(tensor)
+
+
+def numbers(tensor: Tensor) -> NDArray[np.float64]:
+    """Return the values of a tensor that was validated before."""
+    found: NDArray[np.float64] = converted(tensor.detach(), torch.float64, _HOST).numpy()
+    return found
+
+
+def tensor_of(array: NDArray[np.float64], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return an array as a tensor, sharing memory if possible."""
+    return converted(torch.from_numpy(array), dtype, device)
+
+
+def converted(tensor: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return ``tensor.to(dtype=dtype, device=device)``, without its overhead if nothing changes."""
+    if tensor.dtype is dtype and tensor.device == device:
+        return tensor
+    return tensor.to(dtype=dtype, device=device)
+
+
+def check_not_compiled(verb: str) -> None:
+    """Raise an error inside a function that torch.compile compiles.
+
+    Raises
+    ------
+    RuntimeError
+        If torch.compile is active.
+    """
+    if is_compiled():
+        raise RuntimeError(
+            f"{verb}: torch.compile cannot compile a solve. Build and solve the graph in a "
+            "separate function decorated with @torch.compiler.disable."
+        )
+
+
+def is_compiled() -> bool:
+    """Return whether torch.compile is tracing, or has compiled a calling function."""
+    if torch.compiler.is_compiling():
+        return True
+    if "torch._dynamo" not in sys.modules:  # importing the compiler takes seconds
+        return False
+    eval_frame: Any = torch._C._dynamo.eval_frame
+    return callable(eval_frame.get_eval_frame_callback())
+
+
+def _of_anything(name: str, scores: Any) -> Tensor:
+    """Convert array-likes to a tensor; a list of tensors is stacked with its gradients."""
+    if isinstance(scores, (list, tuple)) and any(isinstance(x, Tensor) for x in scores):
+        try:
+            return torch.stack([as_tensor(name, x) for x in scores])
+        except RuntimeError as error:
+            raise TypeError(
+                f"{name}: got a list of tensors that do not stack ({error})."
+            ) from error
+    array = real_numbers(name, scores)
+    if array.dtype.kind == "f" and (array.dtype.itemsize > 8 or not array.dtype.isnative):
+        array = array.astype(np.float64)
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    # torch does not support negative strides
+    tensor = torch.from_numpy(np.require(native, requirements=["C", "W"]).reshape(array.shape))
+    given_as_array = hasattr(scores, "dtype")
+    return tensor if given_as_array else tensor.to(torch.get_default_dtype())
+
+
+def _check_eager(name: str, tensor: Tensor) -> None:
+    """Raise an error for tensors that wrap their values."""
+    check_not_compiled(name)
+    if is_transformed(tensor) or _is_batched(tensor):
+        raise RuntimeError(
+            f"{name}: got a tensor inside a transform of torch.func or a batched gradient, which a "
+            "solve does not support. A batch is one graph: use batch axes of the scores instead of "
+            "vmap, and differentiate with backward() or torch.autograd.grad."
+        )
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        raise RuntimeError(
+            f"{name}: torch.jit.trace would record the solution of these scores as a constant. "
+            "Trace the code before and after the solve separately."
+        )
+    if (
+        type(tensor) is not Tensor
+        and type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__
+    ):
+        raise RuntimeError(
+            f"{name}: got {kind_of(tensor)}, which does not hold plain values; a solve cannot be "
+            "traced or exported. Pass a plain tensor, and exclude solves from tracing with "
+            "torch.compiler.disable."
+        )
+    if forward_ad.unpack_dual(tensor).tangent is not None:  # type: ignore[no-untyped-call]
+        raise RuntimeError(
+            f"{name}: got a dual tensor of forward-mode differentiation; its tangent would be "
+            "lost. Use solution.jvp, or reverse mode."
+        )

@@ -1,0 +1,105 @@
+"""Packages of all kinds that ``lpsmap new-plugin`` writes: their tests pass, and find faults."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from environments import ROOT
+from lpsmap_core.command import cli, new_plugin
+
+pytest.importorskip("copier")
+
+FAULTS = {
+    "factor": ("np.argmax(eta_u)", "np.argmin(eta_u)"),
+    "format": ("score!r", "score:.0f"),
+    "solver": ("score.argmax()", "allowed.argmax()"),
+    "engine": ("part, eta, eta_v, skip, options, warm)", "part, 0.5 * eta, eta_v, skip, options)"),
+}
+"""For each kind a wrong line that its tests have to find."""
+
+
+def write(into: Path, kind: str) -> Path:
+    """Write a package, and what an installer writes of it beside its module."""
+    arguments = ["new-plugin", f"lpsmap-new-{kind}", "--kind", kind, "--into", str(into)]
+    result = CliRunner().invoke(cli.main, arguments)
+    assert result.exit_code == 0, result.output
+    folder, module = into / f"lpsmap-new-{kind}", f"lpsmap_new_{kind}"
+    installed = folder / "src" / f"{module}-0.1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: lpsmap-new-{kind}\nVersion: 0.1.0\n"
+    )
+    (installed / "entry_points.txt").write_text(f"[lpsmap]\n{module} = {module}.plugin\n")
+    return folder
+
+
+def run_tests(folder: Path) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(folder / "src"), *filter(None, sys.path)])
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path, "LPSMAP_DISABLE_PLUGINS": ""},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("kind", new_plugin.KINDS)
+def test_a_package_passes_its_tests(tmp_path: Path, kind: str) -> None:
+    folder = write(tmp_path, kind)
+    result = run_tests(folder)
+    assert result.returncode == 0, result.stdout
+    assert " passed" in result.stdout
+
+
+@pytest.mark.parametrize("kind", new_plugin.KINDS)
+def test_its_tests_find_a_fault(tmp_path: Path, kind: str) -> None:
+    folder = write(tmp_path, kind)
+    path = folder / "src" / f"lpsmap_new_{kind}" / f"{kind}.py"
+    right, wrong = FAULTS[kind]
+    text = path.read_text()
+    assert right in text
+    path.write_text(text.replace(right, wrong))
+    result = run_tests(folder)
+    assert result.returncode == 1, result.stdout
+    assert "ConformanceError" in result.stdout
+
+
+@pytest.mark.parametrize("kind", new_plugin.KINDS)
+def test_the_linter_accepts_it(tmp_path: Path, kind: str) -> None:
+    folder = write(tmp_path, kind)
+    for verb in (["check", "--select", "B,E,F,I,UP,W"], ["format", "--check"]):
+        command = ["ruff", *verb, "--isolated", "--line-length", "100", "."]
+        result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", new_plugin.KINDS)
+def test_its_types_are_right(tmp_path: Path, kind: str) -> None:
+    source = write(tmp_path, kind) / "src"
+    path = os.pathsep.join([str(p) for p in ROOT.glob("lpsmap_*/src")] + [str(source)])
+    command = [sys.executable, "-m", "mypy", "--strict", "-p", f"lpsmap_new_{kind}"]
+    command += ["--ignore-missing-imports", "--follow-imports", "silent"]
+    environment = {**os.environ, "MYPYPATH": path}
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout
+
+
+def test_a_kind_that_is_in_the_name_is_not_there_twice(tmp_path: Path) -> None:
+    folder = new_plugin.write("quick-solver", tmp_path, kind="solver")
+    assert "class QuickSolver(MapSolver)" in (folder / "src/quick_solver/solver.py").read_text()
+
+
+def test_kinds_that_there_are_none_of(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="kind: got 'solvers'; expected one of factor, format"):
+        new_plugin.write("quick", tmp_path, kind="solvers")
+    with pytest.raises(ValueError, match="factor: got 'Quick'; expected None for a new engine"):
+        new_plugin.write("quick", tmp_path, "Quick", "engine")
+    assert not list(tmp_path.iterdir())

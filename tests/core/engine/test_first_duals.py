@@ -1,0 +1,120 @@
+"""Components whose factors bound counts start from their multipliers, and end there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import judges
+from lpsmap import AtMostOne, Budget, FactorGraph, Or, Pair, Xor
+from lpsmap_core import Status
+from lpsmap_core.engine.newton_start import MOST_FACTORS
+
+
+def matching(scores: np.ndarray) -> tuple[FactorGraph, object]:
+    graph = FactorGraph()
+    u = graph.variable_from(scores)
+    graph.add(Xor(u))
+    graph.add(AtMostOne(u, axis=-2))
+    return graph, u
+
+
+@pytest.mark.parametrize("scale", [1e-8, 0.01, 0.1, 1.0, 10.0, 30.0])
+def test_matchings_are_solved_in_one_iteration(scale: float) -> None:
+    scores = scale * np.random.default_rng(0).standard_normal((12, 8, 11))
+    graph, _ = matching(scores)
+    solution = graph.solve()
+    assert (solution.iterations == 1).all()
+    assert (solution.status == Status.SOLVED).all()
+    assert solution.gap.max() <= 1e-11 * max(1.0, scale)
+    graph, _ = matching(np.swapaxes(scores, 1, 2)[:, :8, :8])  # square ones, full both ways
+    assert (graph.solve().status == Status.SOLVED).all()
+
+
+def random_counts(
+    rng: np.random.Generator, n: int
+) -> tuple[FactorGraph, object, list[judges.EnumeratedFactor]]:
+    """Return a graph of factors that bound counts, and what they are to a judge."""
+    graph = FactorGraph()
+    u = graph.variable((n,))
+    enumerated = []
+    for _ in range(int(rng.integers(2, 6))):
+        k = int(rng.integers(1, 5))
+        chosen = rng.choice(n, size=k, replace=bool(rng.random() < 0.2))
+        negated = rng.random(k) < 0.3
+        slots = u[chosen] ^ negated
+        most = int(rng.integers(1, k + 1))
+        exact = bool(rng.random() < 0.3)
+        factor, vertices = [
+            (Xor(slots), judges.xor(k)),
+            (AtMostOne(slots), judges.at_most_one(k)),
+            (Or(slots), judges.at_least_one(k)),
+            (Budget(slots, most, exact), judges.budget(k, most, exact=exact)),
+        ][int(rng.integers(4))]
+        graph.add(factor)
+        enumerated.append(
+            judges.EnumeratedFactor(chosen, negated, *vertices, np.zeros(vertices[1].shape[1]))
+        )
+    return graph, u, enumerated
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_counts_agree_with_the_judge(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    graph, u, factors = random_counts(rng, 7)
+    scores = 10.0 ** rng.uniform(-3, 1) * rng.standard_normal(7)
+    graph.rescore(u, scores)
+    if not judges.is_feasible(7, factors):
+        with pytest.warns(match="not solved"):
+            assert Status.INFEASIBLE in graph.solve().status
+        return
+    solution = graph.solve()
+    assert (solution.status == Status.SOLVED).all()
+    expected, _, _ = judges.solve_graph(scores, factors)
+    np.testing.assert_allclose(u.value, expected, rtol=0, atol=1e-8)  # what the judge is good for
+
+
+def test_forbidden_variables() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.standard_normal((5, 6))
+    scores[rng.random((5, 6)) < 0.3] = -np.inf
+    graph, u = matching(scores)
+    assert (graph.solve().status == Status.SOLVED).all()
+    found = u.value
+    graph.rescore(u, np.clip(scores, -1e9, 1e9))
+    assert (graph.solve().status == Status.SOLVED).all()
+    np.testing.assert_allclose(u.value, found, rtol=0, atol=1e-12)
+    assert (found[np.isneginf(scores)] == 0.0).all()
+
+
+def test_other_components_start_as_they_do() -> None:
+    graph = FactorGraph()
+    u = graph.variable_from(np.random.default_rng(0).standard_normal((2, 4)))
+    graph.add(Xor(u))
+    graph.add(Budget(u[:, :3], 1))
+    graph.add(Pair(u[0, 0], u[0, 1], [0.5]))
+    counts = graph.solve().layout.part.counts.record
+    assert counts.covered.tolist() == [False, True]
+
+
+def test_many_factors_start_from_nothing() -> None:
+    large, _ = matching(0.1 * np.random.default_rng(0).standard_normal((130, 130)))
+    solution = large.solve()
+    assert solution.layout.part.counts.record.first[-1] > MOST_FACTORS
+    assert solution.iterations[0] > 1
+    assert solution.ok
+
+
+def test_an_earlier_solution_changes_nothing() -> None:
+    graph, u = matching(np.random.default_rng(0).standard_normal((5, 6)))
+    first = graph.solve()
+    value = u.value
+    again = graph.solve(warm_start=first)
+    assert (again.status == Status.SOLVED).all()
+    assert again.iterations.tolist() == [1]
+    np.testing.assert_allclose(u.value, value, rtol=0, atol=1e-12)
+
+
+def test_without_adapting_the_loop_is_the_papers() -> None:
+    graph, _ = matching(np.random.default_rng(0).standard_normal((5, 6)))
+    assert (graph.solve(adapt=False, step_size=0.5).iterations > 1).all()

@@ -1,0 +1,409 @@
+"""The plan of a graph: what it says, and that a solve does as it says."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from environments import ROOT
+from lpsmap import AtMostOne, Budget, DepTree, ModifierBudget, Nand, Or, Pair, Sequence, Xor
+from lpsmap_core import Factor, FactorGraph
+from lpsmap_core.api import ActiveSets
+from lpsmap_core.command.cli import main
+from lpsmap_core.command.explain import MODULE_NAME
+from lpsmap_core.layout import layout_cache
+from lpsmap_core.layout.layout import build_layout
+from lpsmap_core.local.solvers import choose_solver, local_solver
+from lpsmap_core.solution.redundant_factors import find_redundant
+from lpsmap_jit.compile import COMPILED
+from lpsmap_jit.lazy_kernels import compile_all
+from pages import execute
+
+KERNEL = "compiled" if COMPILED else "Python"
+
+
+class ArrayXor(Xor):
+    """Exactly one, by its array code."""
+
+    projection_kernel = None
+    jvp_kernel = None
+
+
+class OracleXor(Factor):
+    """Exactly one, by an oracle in Python."""
+
+    def solve_map(self, eta_u, eta_v):
+        return int(eta_u.argmax())
+
+    def vertex(self, y):
+        return np.eye(self.event_shape[0])[y], []
+
+
+class IteratedXor(Xor):
+    """Exactly one, with a closed form that no limit holds."""
+
+    _iterates = True
+
+
+def mixed() -> FactorGraph:
+    """A graph with components of every kind."""
+    graph = FactorGraph()
+    graph.variable(3)
+    graph.add(Xor(graph.variable((4, 5))))
+    graph.add(Sequence(graph.variable((2, 6, 3)), np.zeros((3, 3)), lengths=[6, 4]))
+    u = graph.variable((2, 4))
+    graph.add(AtMostOne(u))
+    graph.add(Pair(u[:, 0], u[:, 1], 1.0))
+    return graph
+
+
+# -------------------------------------------------------------------- what it says
+
+
+def test_sizes_and_components() -> None:
+    plan = mixed().plan()
+    assert (plan.variables, plan.links, plan.additionals) == (67, 20 + 30 + 8 + 4, 2 * 51 + 2)
+    assert [(c.kind, c.solved_by, c.count, c.variables, c.links) for c in plan.components] == [
+        ("free variable", "clipped to [0, 1]", 9, 9, 0),  # 6 of them beyond the shorter sequence
+        ("one factor", f"closed form, {KERNEL}", 4, 20, 20),
+        ("one factor", f"forests, or active set, {KERNEL} oracle, then flows", 2, 30, 30),
+        ("several factors", "ADMM", 2, 8, 12),
+    ]
+
+
+def test_factors() -> None:
+    rows = {row.factor: row for row in mixed().plan().factors}
+    assert list(rows) == ["Xor", "Sequence", "AtMostOne", "Pair"]
+    sequence = rows["Sequence"]
+    assert (sequence.count, sequence.links, sequence.additionals) == (2, 30, 102)
+    assert (sequence.smallest_arity, sequence.largest_arity, sequence.level) == (12, 18, 2)
+    assert sequence.reason == "a chain"
+    assert sequence.function == "lpsmap_factors_struct.sequence._best_sequences"
+    assert rows["Xor"].level == 3
+
+
+@pytest.mark.parametrize(
+    ("factor_type", "limited", "name", "reason"),
+    [
+        (Xor, True, f"closed form, {KERNEL}", "kernels for whole buckets"),
+        (ArrayXor, True, "closed form, array code", "array code, no kernels"),
+        (IteratedXor, False, f"closed form, {KERNEL}", "kernels for whole buckets"),
+        (IteratedXor, True, f"active set, {KERNEL} oracle", "iterations are limited"),
+        (OracleXor, False, "active set, Python oracle", "no closed form"),
+    ],
+)
+def test_the_solver_is_the_one_that_serves(
+    factor_type: type[Factor], limited: bool, name: str, reason: str
+) -> None:
+    graph = FactorGraph()
+    graph.add(factor_type(graph.variable((2, 3))))
+    (row,) = graph.plan(limited=limited).factors
+    assert (row.solver, row.reason) == (name, reason)
+    solver = graph.solve(max_inner_iter=100 if limited else None).solved.state.solvers[0]
+    choice = choose_solver(factor_type, limited=limited)
+    assert type(solver) is choice.solver
+    assert row.function.endswith(f".{choice.function.__qualname__}")
+
+
+def test_generic_is_asked_for() -> None:
+    assert choose_solver(Xor, generic=True).reason == "asked for"
+    graph = FactorGraph()
+    bucket = build_layout(3, [Xor(graph.variable(3))]).buckets[0]
+    assert isinstance(local_solver(bucket, np.ones(3), generic=True), ActiveSets)
+
+
+@pytest.mark.compiled
+def test_threads_take_shares_in_turn() -> None:
+    graph = FactorGraph()
+    graph.add(Xor(graph.variable((50, 100))))
+    plan = graph.plan(threads=4)
+    assert [share.components for share in plan.shares] == [8, 7, 6, 5, 5, 5, 5, 5, 4]
+    assert sum(share.links for share in plan.shares) == plan.links == 5_000
+    assert (plan.threads, plan.available_threads) == (3, 4)
+    assert "threads: 3 of 4, for 9 shares of 400 to 800 links; a thread is" in repr(plan)
+    assert "threads: 2 of 2, for 8 shares of 100 to 1,200 links\n" in repr(graph.plan(threads=2))
+    assert "threads: 1 of 1, for a share of 5,000 links\n" in repr(graph.plan(threads=1))
+    with pytest.raises(ValueError, match="threads: got 0; expected an integer of at least 1"):
+        graph.plan(threads=0)
+
+
+def test_array_forms_are_one_share() -> None:
+    """They serve whole buckets: of factors without kernels, and of all where nothing compiles."""
+    graph = FactorGraph()
+    graph.add(ArrayXor(graph.variable((50, 100))))
+    plan = graph.plan(threads=4)
+    assert [share.components for share in plan.shares] == [50]
+    assert (plan.threads, plan.available_threads) == (1, 4)
+
+
+def test_planning_solves_nothing_and_a_solve_uses_its_layout() -> None:
+    graph = mixed()
+    graph.plan(threads=1)
+    layout = graph._laid_out()
+    assert graph.solution is None
+    assert graph.solve(threads=1).layout is layout
+
+
+def test_an_empty_graph() -> None:
+    plan = FactorGraph().plan()
+    assert plan.components == plan.factors == plan.shares == ()
+    assert plan.threads == 0
+    assert repr(plan).startswith("Plan: 0 variables, 0 links, 0 additionals\n\nthreads: none\n")
+
+
+def test_prints_as_tables_and_converts_to_json() -> None:
+    plan = mixed().plan(threads=1)
+    lines = repr(plan).splitlines()
+    assert lines[2].split() == ["components", "kind", "variables", "links", "solved", "by"]
+    assert lines[8].split()[:4] == ["factors", "type", "arity", "links"]
+    assert re.search(r"2  Sequence +12 to 18 +30 +102 +2  forests, or active set", repr(plan))
+    assert re.match(
+        r"memory: [\d.]+ kB, \d+ bytes a link \(.* layout, .* solve, .* active", lines[-1]
+    )
+    found = json.loads(json.dumps(plan.to_dict()))
+    assert found["factors"][0]["factor"] == "Xor"
+    assert found["memory"]["layout"] == plan.memory.layout
+
+
+def test_the_readme_shows_a_plan_as_it_prints() -> None:
+    readme = ROOT / "lpsmap_core" / "README.md"
+    tables = repr(execute(readme).fg.plan()).partition("\n\nthreads")[0]
+    assert f"```text\n{tables}\n```" in readme.read_text(encoding="utf-8")
+
+
+# -------------------------------------------------------------------- memory
+
+
+def alignments(rng: np.random.Generator) -> FactorGraph:
+    graph = FactorGraph()
+    u = graph.variable_from(rng.standard_normal((64, 8, 14)))
+    graph.add(Xor(u))
+    graph.add(AtMostOne(u, axis=1))
+    return graph
+
+
+def choices(rng: np.random.Generator) -> FactorGraph:
+    graph = FactorGraph()
+    graph.add(Xor(graph.variable_from(rng.standard_normal((2000, 20)))))
+    return graph
+
+
+def sequences(rng: np.random.Generator) -> FactorGraph:
+    graph = FactorGraph()
+    scores = 3.0 * rng.standard_normal((16, 14, 20))
+    graph.add(Sequence(graph.variable_from(scores), rng.standard_normal((20, 20))))
+    return graph
+
+
+def trees(rng: np.random.Generator) -> FactorGraph:
+    graph = FactorGraph()
+    u = graph.variable_from(rng.standard_normal((8, 20, 20)))
+    graph.add(DepTree(u))
+    graph.add(Budget(u, 5, axis=1))
+    return graph
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("make", [alignments, choices, sequences, trees])
+def test_memory_is_what_a_solve_takes(
+    rng: np.random.Generator,
+    make: Callable[[np.random.Generator], FactorGraph],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make(rng).solve(threads=1)  # loads what is compiled
+    compile_all()
+    graph, planned = make(rng), make(rng).plan(threads=1).memory.total
+    monkeypatch.setattr(layout_cache, "_entries", [])  # as if this structure were new
+    gc.collect()
+    tracemalloc.start()
+    graph.solve(threads=1)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 0.8 < peak / planned < 1.25
+
+
+# -------------------------------------------------------------------- the command
+
+SCRIPT = """
+import numpy as np
+from beside import WIDTH
+from lpsmap import FactorGraph, Xor
+
+def make(n=4):
+    graph = FactorGraph()
+    graph.add(Xor(graph.variable((n, WIDTH))))
+    return graph
+
+def needs(n):
+    return make(n)
+
+number = 7
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file that makes graphs, and a module beside it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "beside.py").write_text("WIDTH = 5\n")
+    path = tmp_path / "some_graphs.py"
+    path.write_text(SCRIPT)
+    yield path
+    for name in ("beside", "some_graphs", MODULE_NAME):
+        sys.modules.pop(name, None)
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["explain", *arguments])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize("target", ["some_graphs.py:make", "some_graphs:make"])
+def test_explains_what_a_function_returns(script: Path, target: str) -> None:
+    code, output = run(target)
+    assert code == 0, output
+    assert output.startswith("Plan: 20 variables, 20 links, 0 additionals\n")
+
+
+def test_help_shows_targets() -> None:
+    assert "\n  lpsmap explain parser.py:make_graph\n" in run("--help")[1]
+
+
+def test_explains_the_only_graph_as_json(script: Path) -> None:
+    script.write_text(SCRIPT + "graph = make(3)\nalias = graph\n")
+    code, output = run("some_graphs.py", "--json", "--threads", "3", "--limited")
+    assert code == 0, output
+    found = json.loads(output)
+    assert (found["variables"], found["available_threads"]) == (15, 3)
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("nowhere.py", "nowhere.py: no such file"),
+        ("no_such_module:make", "no_such_module: no such module"),
+        ("some_graphs.py", "no FactorGraph at its top level. Name a function that returns one"),
+        ("some_graphs.py:other", "no 'other' at its top level"),
+        ("some_graphs.py:other", "Its functions without arguments: make."),
+        ("some_graphs.py", "returns one: some_graphs.py:make. Its functions"),
+        ("some_graphs.py:number", "is an int; expected a FactorGraph"),
+        ("some_graphs.py:np", "is a module; expected a FactorGraph"),
+        ("some_graphs.py:Xor", "missing a required argument: 'variables'. Name a function"),
+        ("some_graphs.py:needs", "missing a required argument: 'n'. Name a function"),
+        ("some_graphs.py:dict", "no 'dict' at its top level"),
+    ],
+)
+def test_targets_without_a_graph(script: Path, target: str, words: str) -> None:
+    code, output = run(target)
+    assert code == 1
+    assert words in output
+
+
+def test_several_graphs_are_named(script: Path) -> None:
+    script.write_text(SCRIPT + "one = make(3)\ntwo = make(4)\n")
+    code, output = run("some_graphs.py")
+    assert code == 1
+    assert "2 FactorGraph at its top level. Its graphs: one, two." in output
+    assert run("some_graphs.py:two")[1].startswith("Plan: 20 variables")
+
+
+def test_errors_of_the_code_itself_are_shown_as_they_are(script: Path) -> None:
+    script.write_text("import not_installed_anywhere\n")
+    for target in ("some_graphs.py", "some_graphs"):
+        with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
+            run(target)
+
+
+# -------------------------------------------------------------------- factors that never bind
+
+
+def counted(*declare, shape=(3, 4, 4)) -> dict[str, int]:
+    graph = FactorGraph()
+    u = graph.variable(shape)
+    for make in declare:
+        graph.add(make(u))
+    return dict(graph.plan().redundant)
+
+
+@pytest.mark.parametrize(
+    ("declare", "expected"),
+    [
+        pytest.param([DepTree, lambda u: Budget(u, 2)], {"Budget": 12}, id="rows of a tree"),
+        pytest.param([DepTree, lambda u: Budget(u, 2, axis=-2)], {}, id="columns of a tree"),
+        pytest.param([DepTree, lambda u: ModifierBudget(u, 2)], {}, id="heads of a tree"),
+        pytest.param([lambda u: ModifierBudget(u, 3)], {"ModifierBudget": 12}, id="three others"),
+        pytest.param([lambda u: Budget(u, 4)], {"Budget": 12}, id="all of a row"),
+        pytest.param([lambda u: Budget(u, 4, True)], {}, id="all of a row, forced"),
+        pytest.param([Xor, AtMostOne], {"AtMostOne": 12}, id="a row twice"),
+        pytest.param([Xor, Xor], {"Xor": 12}, id="the first stays"),
+        pytest.param([Xor, lambda u: AtMostOne(u, axis=-2)], {}, id="rows and columns"),
+        pytest.param([Xor, lambda u: Nand(u[..., :2])], {"Nand": 12}, id="two of a row"),
+        pytest.param([AtMostOne, lambda u: Or(~u)], {"Or": 12}, id="not all, of one at most"),
+        pytest.param([Xor, lambda u: AtMostOne(~u)], {}, id="negated"),
+        pytest.param([lambda u: Xor(u[..., :3]), Or], {"Or": 12}, id="one among more"),
+        pytest.param([lambda u: Xor(u[..., :3]), lambda u: Budget(u, 1)], {}, id="one beside"),
+        pytest.param([lambda u: Budget(u[..., :0], 1)], {}, id="padding"),
+        pytest.param(
+            [lambda u: Pair(u[..., 0], u[..., 1], np.zeros((3, 4)))], {}, id="scores of its own"
+        ),
+        pytest.param(
+            [lambda u: Sequence(u, np.zeros((4, 4))), AtMostOne], {"AtMostOne": 12}, id="a state"
+        ),
+    ],
+)
+def test_plan_counts_factors_that_can_never_bind(declare, expected):
+    assert counted(*declare) == expected
+
+
+@pytest.mark.filterwarnings("ignore::lpsmap.ConvergenceWarning")  # some contradict each other
+def test_what_never_binds_can_be_left_out():
+    rng = np.random.default_rng(0)
+    kinds = [Xor, AtMostOne, Or, lambda u: Budget(u, 2), lambda u: Budget(u, 1), Nand]
+    flagged = 0
+    for _ in range(60):
+        scores = rng.normal(size=5)
+        picks = [
+            (
+                kinds[rng.integers(len(kinds))],
+                rng.permutation(5)[: rng.integers(1, 5)],
+                rng.random() < 0.3,
+            )
+            for _ in range(3)
+        ]
+        whole, rest = FactorGraph(), FactorGraph()
+        u, v = whole.variable_from(scores), rest.variable_from(scores)
+        for kind, places, negated in picks:
+            whole.add(kind(~u[places] if negated else u[places]))
+        for (kind, places, negated), never in zip(
+            picks, find_redundant(whole.factors), strict=True
+        ):
+            flagged += int(never.sum())
+            if not never.any():
+                rest.add(kind(~v[places] if negated else v[places]))
+        first, second = whole.solve(tol=1e-9), rest.solve(tol=1e-9)
+        if first.ok and second.ok:
+            np.testing.assert_allclose(u.value, v.value, atol=1e-6)  # of two solves to 1e-9
+        assert first.ok == second.ok
+    assert flagged > 10
+
+
+def test_the_printed_plan_warns_of_what_never_binds():
+    graph = FactorGraph()
+    u = graph.variable((3, 3))
+    graph.add(DepTree(u))
+    assert "warning" not in repr(graph.plan())
+    graph.add(Budget(u, 2))
+    assert "warning: 3 Budget factors are redundant: " in repr(graph.plan())
+    assert graph.plan().to_dict()["redundant"] == {"Budget": 3}

@@ -1,0 +1,192 @@
+"""The command ``lpsmap solve``: its answers, its errors and its time."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import lpsmap_core
+from lpsmap_core import FactorGraph, FileFormat, NamedGraph, hookimpl, registered
+from lpsmap_core.command import cli
+from lpsmap_decode.command import solve_file
+from lpsmap_decode.command.solve_file import UNSOLVED
+
+GOOD = {
+    "variables": {"u": [[1.0, 0.8, 0.0], [0.9, 1.0, 0.4]], "v": [0.2, float("-inf")]},
+    "factors": [
+        {"type": "Xor", "over": ["u"]},
+        {"type": "Pair", "over": ["u[0, -1]", "~v[0]"], "scores": 0.5},
+    ],
+}
+
+
+def written(folder: Path, content: Any, name: str = "problem.json") -> Path:
+    path = folder / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+def test_lpsmap_solve_prints_json(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD)
+    result = CliRunner().invoke(cli.main, ["solve", str(path), "--tol", "1e-9"])
+    assert result.exit_code == 0
+    answer = json.loads(result.output)
+    assert set(answer["status"]) == {"SOLVED"}
+    assert len(answer["objective"]) == len(answer["status"])
+    np.testing.assert_allclose(np.sum(answer["variables"]["u"], axis=1), 1.0, atol=1e-6)
+    assert answer["variables"]["v"][1] == 0.0
+
+
+@pytest.mark.filterwarnings("default")
+def test_lpsmap_solve_prints_null_for_what_is_no_number(tmp_path: Path) -> None:
+    scores = [[1.0, 2.0], [float("nan"), 2.0]]
+    factors = [{"type": "Xor", "over": ["u"]}]
+    path = written(tmp_path, {"variables": {"u": scores}, "factors": factors})
+    result = CliRunner().invoke(cli.main, ["solve", str(path)])
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    answer = json.loads(result.stdout, parse_constant=refuse)
+    assert answer["variables"]["u"] == [[0.0, 1.0], [None, None]]
+    assert answer["objective"] == [1.5, None]
+    assert answer["status"] == ["SOLVED", "NON_FINITE"]
+    assert result.exit_code == UNSOLVED == 3
+    assert "exit code is 0 if" in CliRunner().invoke(cli.main, ["solve", "-h"]).stdout
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_of_a_command_end_with_words(tmp_path: Path) -> None:
+    scores, factors = [[-1.0, 2.0], [0.0, 2.0]], [{"type": "Xor", "over": ["u"]}]
+    scores[0] = [float("-inf")] * 2
+    path = written(tmp_path, {"variables": {"u": scores}, "factors": factors})
+    result = CliRunner().invoke(cli.main, ["solve", str(path)])
+    assert result.exit_code == 3
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Warning: 1 of 2 components were not solved.")
+    assert line.endswith("because of Xor 0.")
+
+
+class Faulty(lpsmap_core.Factor):
+    """A type whose oracle fails."""
+
+    def solve_map(self, eta_u: Any, eta_v: Any) -> int:
+        return 1 // 0
+
+    def vertex(self, y: Any) -> Any:
+        return np.zeros(self.event_shape), np.empty(0)
+
+
+@lpsmap_core.kernel
+def refuse(rows: Any, factors: Any, scores: Any, structures: Any) -> None:
+    if len(rows) > 0:
+        raise ValueError("the kernel says no")
+
+
+class Refusing(Faulty):
+    """A type whose kernel fails with an error of a kind that others have words for."""
+
+    map_kernel = staticmethod(refuse)
+
+
+class FaultyFormat(FileFormat):
+    """A format whose reader fails."""
+
+    name, suffixes = "faulty", (".faulty",)
+
+    def read(self, path: Path) -> NamedGraph:
+        raise AttributeError("no such thing")
+
+
+class NoGraph(FaultyFormat):
+    """A format whose reader returns something else."""
+
+    suffixes = (".none",)
+
+    def read(self, path: Path) -> NamedGraph:
+        return None  # type: ignore[return-value]
+
+
+class FaultyPlugin:
+    """Their plugin."""
+
+    lpsmap_api_version = 3
+
+    @hookimpl
+    def lpsmap_factors(self) -> list[type[lpsmap_core.Factor]]:
+        return [Faulty, Refusing]
+
+    @hookimpl
+    def lpsmap_formats(self) -> list[type[FileFormat]]:
+        return [FaultyFormat, NoGraph]
+
+
+def test_what_a_plugin_does_is_no_traceback(tmp_path: Path) -> None:
+    content = {"variables": {"u": [1.0]}, "factors": [{"type": "Faulty", "over": ["u"]}]}
+    kernel = {**content, "factors": [{"type": "Refusing", "over": ["u"]}]}
+    with registered(FaultyPlugin()):
+        place = r"raised by refuse in .*test_solve_command.py, line \d+"
+        result = CliRunner().invoke(cli.main, ["solve", str(written(tmp_path, kernel, "b.json"))])
+        assert re.search(f"^Error: .*ValueError: the kernel says no, {place}", result.output)
+        for name, words in (
+            (
+                "a.json",
+                "ZeroDivisionError: .* raised by solve_map in .*test_solve_command.py",
+            ),
+            ("a.faulty", "AttributeError: no such thing; raised by the format of registered-by-h"),
+            ("a.none", "returned None; expected a NamedGraph"),
+        ):
+            result = CliRunner().invoke(cli.main, ["solve", str(written(tmp_path, content, name))])
+            assert result.exit_code == 1
+            assert isinstance(result.exception, SystemExit)
+            assert re.search(f"^Error: .*{name}.*{words}", result.output), result.output
+
+
+def test_lpsmap_solve_refuses_in_a_sentence(tmp_path: Path) -> None:
+    path = written(tmp_path, {"variables": {"u": [float("nan")]}, "factors": []})
+    bad = written(tmp_path, "{", "bad.json")
+    for file, words in (
+        (path, "problem.json: variables['u']: scores: variable block 0 holds nan at [0]"),
+        (bad, "bad.json: line 1, column 2: "),
+        (tmp_path, "directory"),
+    ):
+        result = CliRunner().invoke(cli.main, ["solve", str(file)])
+        assert result.exit_code != 0
+        assert "Error: " in result.output
+        assert words in result.output
+
+
+@pytest.mark.parametrize("task", ["sparsemap", "lp-map", "map"])
+def test_the_time_of_the_command_counts_the_reading(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large file is read for as long as it is solved."""
+    path = tmp_path / "model.uai"
+    path.write_text("MARKOV 1 2 1 1 0 2 1 3")
+    given: list[float] = []
+    read, solve = solve_file.read_graph, solve_file.solve_as
+
+    def slow(file: Path) -> NamedGraph:
+        time.sleep(0.3)
+        return read(file)
+
+    def solve_at_leisure(task: str, graph: FactorGraph, options: dict[str, Any]) -> Any:
+        given.append(options["max_time"])
+        return solve(task, graph, {**options, "max_time": None})
+
+    monkeypatch.setattr(solve_file, "read_graph", slow)
+    monkeypatch.setattr(solve_file, "solve_as", solve_at_leisure)
+    for seconds in ("60", "0.1"):
+        result = CliRunner().invoke(
+            cli.main, ["solve", str(path), "--task", task, "--max-time", seconds]
+        )
+        assert result.exit_code == 0, result.output
+    assert 0.0 < given[1] < 0.1
+    assert 1.0 < given[0] <= 59.7

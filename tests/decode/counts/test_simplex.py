@@ -1,0 +1,121 @@
+"""The dual simplex method of count programs, held to HiGHS; and the search that uses it."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy import optimize
+
+import judges
+from lpsmap import AtMostOne, Budget, FactorGraph, Or, Xor
+from lpsmap_decode.counts.simplex import (
+    FOUND,
+    GIVEN_UP,
+    NOTHING_FITS,
+    CountProgram,
+    best_vertex,
+    fits,
+    vertex_bound,
+)
+from lpsmap_decode.exact.count_search import CountSpace
+from lpsmap_decode.search import Search
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def drawn(seed: int) -> tuple[CountProgram, FloatArray]:
+    """Draw a program, and its matrix; scores tie often, rows contradict at times."""
+    rng = np.random.default_rng(seed)
+    n, k = int(rng.integers(1, 12)), int(rng.integers(0, 14))
+    eta = rng.normal(size=n) if seed % 2 else rng.integers(-2, 3, size=n).astype(float)
+    eta[rng.random(n) < 0.1] = rng.choice([-np.inf, np.inf])
+    sizes = rng.integers(1, n + 1, size=k)
+    variable = np.concatenate([np.empty(0, np.int64), *(rng.permutation(n)[:m] for m in sizes)])
+    negated = rng.random(len(variable)) < 0.3
+    ends = np.cumsum(sizes)
+    begin = ends - sizes
+    matrix = np.zeros((k, n))
+    np.add.at(matrix, (np.repeat(np.arange(k), sizes), variable), np.where(negated, -1.0, 1.0))
+    n_negated = (matrix < 0.0).sum(axis=1)
+    low = rng.choice([-np.inf, 0.0, 1.0, 2.0], size=k, p=[0.4, 0.2, 0.3, 0.1]) - n_negated
+    high = np.where(rng.random(k) < 0.4, np.inf, low + rng.integers(0, 3, size=k))
+    high = np.where(np.isneginf(low), rng.integers(0, 3, size=k) - n_negated, high)
+    program = CountProgram(eta, 7, variable + 7, negated, begin, ends, low, high)
+    return program, matrix
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_a_vertex_is_the_optimum_or_nothing_fits(seed: int) -> None:
+    program, matrix = drawn(seed)
+    finite = np.where(np.isfinite(program.eta), program.eta, 0.0)
+    least, most = (program.eta == np.inf).astype(float), (program.eta > -np.inf).astype(float)
+    rows, limits = np.vstack([matrix, -matrix]), np.concatenate([program.high, -program.low])
+    kept = np.isfinite(limits)
+    bounds = np.stack([least, most], axis=1)
+    judge = optimize.linprog(-finite, rows[kept], limits[kept], bounds=bounds, method="highs")
+    x, y, reduced = np.empty(len(finite)), np.empty(len(matrix)), np.empty(len(finite))
+    outcome = best_vertex(program, x, y)
+    assert outcome != GIVEN_UP
+    if judge.status == 2:  # infeasible
+        assert outcome == NOTHING_FITS
+        nothing = program._replace(eta=np.where(np.isinf(program.eta), program.eta, 0.0))
+        assert vertex_bound(nothing, y, reduced) < -1e-6
+        return
+    assert outcome == FOUND
+    assert finite @ x == pytest.approx(-judge.fun, abs=1e-9)
+    assert vertex_bound(program, y, reduced) == pytest.approx(-judge.fun, abs=1e-9)
+    assert (x >= least - 1e-9).all()
+    assert (x <= most + 1e-9).all()
+    assert (rows[kept] @ x <= limits[kept] + 1e-9).all()
+    assert (reduced[x < 0.5 * (least + most) - 1e-9] <= 1e-9).all()
+    # any multipliers bound the optimum
+    other = y + np.random.default_rng(seed).normal(size=len(y))
+    assert vertex_bound(program, other, reduced) >= -judge.fun - 1e-9
+
+
+def of_counts(seed: int) -> FactorGraph:
+    """Draw a graph of counts, contradictory at times."""
+    rng = np.random.default_rng(seed)
+    graph = FactorGraph()
+    u = graph.variable_from(rng.normal(size=9)) ^ (rng.random(9) < 0.2)
+    graph.add(AtMostOne(u[:4]))
+    for kind in rng.choice([Xor, Or, AtMostOne, Budget], size=6):
+        some = u[rng.permutation(9)[: rng.integers(2, 5)]]
+        graph.add(kind(some, 2) if kind is Budget else kind(some))
+    return graph
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_search_finds_the_best_or_proves_that_there_is_none(seed: int) -> None:
+    graph = of_counts(seed)
+    part, scores = graph._laid_out().part, graph.flat_scores()
+    everything = judges.binary_vectors(part.n_variables)
+    eta = scores[part.variables]
+    for c in range(part.n_components):
+        if not CountSpace.serves(part, c):
+            continue
+        variables = slice(*part.first_variable[c : c + 2].tolist())
+        space = CountSpace(part, c, eta[variables])
+        n = variables.stop - variables.start
+        tried = everything[:, :n] if n < part.n_variables else everything
+        allowed = [x for x in np.unique(tried, axis=0) if fits(space._program, x.astype(float))]
+        best = max((float(eta[variables] @ x) for x in allowed), default=-np.inf)
+        found = Search(space.root(), 1e-8).run(space)
+        assert found.finished
+        assert found.score == pytest.approx(best)
+        assert found.bound >= best - 1e-9
+
+
+def test_limits_leave_a_bound() -> None:
+    """Twelve that repel each other: the first node bounds what the others have to prove."""
+    graph = FactorGraph()
+    u = graph.variable_from(np.ones(6))
+    first, second = np.array(list(itertools.combinations(range(6), 2))).T
+    graph.add(AtMostOne(u[np.stack([first, second], axis=1)]))
+    found = graph.solve_map(exact=True)
+    assert found.ok
+    assert found.total == pytest.approx(1.0)
+    assert graph.solve_map().objective.sum() == pytest.approx(3.0)

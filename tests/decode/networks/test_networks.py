@@ -1,0 +1,255 @@
+"""Components of tables as networks, held to trying all assignments."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import judges
+from lpsmap import AtMostOne, Dense, FactorGraph, Imply, Nand, Or, Pair, Xor
+from lpsmap_core import ConvergenceWarning
+from lpsmap_core.api import scored_assignment
+from lpsmap_core.layout.layout import Part
+from lpsmap_decode.exact import network_search as of_states
+from lpsmap_decode.exact.network_search import NetworkSpace
+from lpsmap_decode.networks.bounds import tighten
+from lpsmap_decode.networks.cycles import no_triplets, triplets_of
+from lpsmap_decode.networks.elimination import MOST_NODES, eliminate, elimination_order
+from lpsmap_decode.networks.messages import Potentials, finite_scores, new_shares
+from lpsmap_decode.networks.moves import improve
+from lpsmap_decode.networks.network import networks_of
+from lpsmap_decode.search import Search
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def of_tables(seed: int, forbidding: float = 0.2) -> FactorGraph:
+    """Draw tables of one to three variables of one to three states, some slots negated."""
+    rng = np.random.default_rng(seed)
+    graph, blocks = FactorGraph(), []
+    for k in rng.integers(1, 4, size=5):
+        scores = rng.normal(size=k)
+        scores[1:][rng.random(k - 1) < 0.2] = -np.inf
+        negated = rng.random(k) < 0.2
+        blocks.append(graph.variable_from(np.where(negated, 0.5, scores)) ^ negated)
+    for order in (2, 2, 2, 3, 1):
+        chosen = [blocks[i] for i in rng.permutation(5)[:order]]
+        table = rng.normal(size=[x.size for x in chosen])
+        table[rng.random(table.shape) < forbidding] = -np.inf
+        graph.add(Dense(chosen, table))
+    graph.add(Xor(blocks[0]))
+    return graph
+
+
+def of_binaries(seed: int) -> FactorGraph:
+    """Draw pairs, disjunctions, and blocks of which one at most is on."""
+    rng = np.random.default_rng(seed)
+    graph = FactorGraph()
+    u = graph.variable_from(rng.normal(size=9)) ^ (rng.random(9) < 0.3)
+    for kind in rng.choice([Or, Nand, Imply], size=3):
+        graph.add(kind(u[rng.permutation(7)[: rng.integers(1, 4)]] ^ (rng.random() < 0.3)))
+    first, second = rng.permutation(7)[:6].reshape(2, 3)
+    graph.add(Pair(u[first], u[second], rng.normal(size=3)))
+    graph.add(AtMostOne(graph.variable_from(rng.normal(size=3))))
+    return graph
+
+
+def scores_of(graph: FactorGraph) -> tuple[Part, FloatArray, FloatArray]:
+    part = graph._laid_out().part
+    additionals = [graph.additional_scores(factor) for factor in graph.factors]
+    return part, graph.flat_scores()[part.variables], part.by_bucket(additionals, graph.factors)
+
+
+def score_of(part: Part, eta: FloatArray, eta_v: FloatArray, on: npt.NDArray[np.bool_]) -> float:
+    with np.errstate(invalid="ignore"):
+        return float(scored_assignment(part, eta, eta_v, on)[0][0])
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("draw", [of_tables, of_binaries])
+def test_a_network_scores_every_assignment_as_its_factors_do(draw, seed: int) -> None:
+    """By the factors' own oracles; and no assignment is allowed that no states stand for."""
+    part, eta, eta_v = scores_of(draw(seed))
+    networks = networks_of(part)
+    assert networks.covered.all()
+    states, entries = networks.scores(eta, eta_v)
+    network, found = networks.network, {}
+    given = Potentials(states, entries, np.zeros(len(states)))
+    for chosen in itertools.product(*map(range, network.n_states)):
+        on = networks.assignment(np.array(chosen))
+        found[tuple(on)] = _total(network, given, chosen)
+    for on in judges.binary_vectors(part.n_variables) > 0.5:
+        eta_on = np.where(on, eta, 0.0).sum()
+        true = scored_assignment(part, np.zeros(len(eta)), eta_v, on)[0].sum() + eta_on
+        assert found.get(tuple(on), -np.inf) == pytest.approx(true), on
+
+
+@pytest.mark.parametrize("negated", list(itertools.product([False, True], repeat=2)))
+@pytest.mark.parametrize("first", [Xor, Or])
+def test_a_state_that_there_is_no_other_of(negated: tuple[bool, bool], first: type) -> None:
+    """An Xor of one slot leaves one state, which others may see from either side."""
+    graph = FactorGraph()
+    u = graph.variable_from([0.7])
+    kinds = [first, Or if first is Xor else Xor]
+    for kind in kinds:
+        graph.add(kind(u ^ negated[kind is Or]))
+    wanted = [not flag for flag in negated]
+    found = graph.solve_map(exact=True) if wanted[0] == wanted[1] else None
+    if found is not None:
+        assert found.ok
+        assert u.value.tolist() == [float(wanted[0])]
+    else:
+        with pytest.warns(ConvergenceWarning, match="allow no"):
+            found = graph.solve_map(exact=True)
+        assert not found.found.any()
+
+
+def _total(network, given: Potentials, chosen: tuple[int, ...]) -> float:
+    total = sum(given.states[network.first_state[:-1] + chosen])
+    for f, begin in enumerate(network.table_offsets[:-1]):
+        scope = network.scope[network.scope_offsets[f] : network.scope_offsets[f + 1]]
+        sizes = network.n_states[scope]
+        total += given.entries[begin + np.ravel_multi_index(np.array(chosen)[scope], sizes)]
+    return float(total)
+
+
+def grid(n: int, k: int, seed: int, forbidding: float = 0.0) -> FactorGraph:
+    """Return a torus of variables of k states, of random signs."""
+    rng = np.random.default_rng(seed)
+    graph = FactorGraph()
+    x = graph.variable_from(rng.normal(size=(n, n, k)))
+    for other in (np.roll(np.arange(n), -1),):
+        for pair in ([x, x[other]], [x, x[:, other]]):
+            table = 2.0 * rng.normal(size=(n, n, k, k))
+            table[rng.random(table.shape) < forbidding] = -np.inf
+            graph.add(Dense(pair, table))
+    return graph
+
+
+def best_of(part: Part, eta: FloatArray, eta_v: FloatArray) -> float:
+    """Return the best score over all choices of states, by trying them."""
+    networks = networks_of(part)
+    states, entries = networks.scores(eta, eta_v)
+    network = networks.network
+    chosen = np.array(list(itertools.product(*map(range, network.n_states))))
+    total = states[network.first_state[:-1] + chosen].sum(axis=1)
+    for f, begin in enumerate(network.table_offsets[:-1]):
+        scope = network.scope[network.scope_offsets[f] : network.scope_offsets[f + 1]]
+        index = np.ravel_multi_index(tuple(chosen[:, scope].T), tuple(network.n_states[scope]))
+        total += entries[begin + index]
+    return float(total.max())
+
+
+@pytest.mark.parametrize(("n", "k", "forbidding"), [(3, 2, 0.0), (3, 3, 0.2), (4, 2, 0.2)])
+@pytest.mark.parametrize("seed", range(3))
+def test_elimination_and_bounds(n: int, k: int, forbidding: float, seed: int) -> None:
+    part, eta, eta_v = scores_of(grid(n, k, seed, forbidding))
+    best = best_of(part, eta, eta_v)
+    network, _, _ = networks_of(part).of(0)
+    scores = networks_of(part).scores(eta, eta_v)
+    chosen = np.zeros(n * n, dtype=np.int64)
+    order = elimination_order(network, 1e9)
+    assert order.cost < 1e9
+    where = network.n_states, network.first_state, network.scope_offsets, network.scope
+    given = *where, network.table_offsets, *scores
+    assert eliminate(*given, order.nodes, chosen) == pytest.approx(best)
+    assert score_of(part, eta, eta_v, networks_of(part).assignment(chosen)) == pytest.approx(best)
+    assert elimination_order(network, 10.0).cost == np.inf
+
+    states, entries, decisive = finite_scores(*scores)
+    found = triplets_of(network)
+    assert found is not None
+    bounds = []
+    for wider, triplets in ((network, no_triplets()), found):
+        own = np.append(entries, np.zeros(int(wider.table_offsets[-1]) - len(entries)))
+        given = Potentials(states, own, np.zeros(len(states)))
+        shares, taken = new_shares(wider), np.zeros(int(triplets.offsets[-1]))
+        args = wider, triplets, given, shares, taken, -np.inf, -np.inf
+        few = tighten(*args, 2, 1e12, chosen)
+        many = tighten(*args, 200, 1e12, chosen)
+        assert few + 1e-9 >= many >= best - 1e-9 or best == -np.inf
+        bounds.append(many)
+    assert bounds[1] <= bounds[0] + 1e-9
+    if best > -np.inf:
+        given = Potentials(states, entries, np.zeros(len(states)))
+        chosen[:] = 0
+        assert improve(network, given, chosen, 2000) <= best + 1e-9
+    # a bound tells what is not allowed at all from what scores little
+    assert (bounds[1] < -0.5 * decisive) == (best == -np.inf)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("forbidding", [0.0, 0.3])
+def test_a_search_without_elimination(
+    seed: int, forbidding: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of bounds that close states: what is left still holds the best, or there is none."""
+    monkeypatch.setattr(of_states, "SMALL", -1.0)
+    monkeypatch.setattr(of_states, "LARGE", -1.0)
+    monkeypatch.setattr(of_states, "ROOT_ROUNDS", 4)
+    monkeypatch.setattr(of_states, "MOVES", 0)
+    part, eta, eta_v = scores_of(grid(3, 3, seed, forbidding))
+    best = best_of(part, eta, eta_v)
+    space = NetworkSpace(part, 0, eta, eta_v, 1e-8)
+    found = Search(space.root(), 1e-8).run(space)
+    assert found.finished
+    assert found.score == pytest.approx(best)
+    assert found.bound >= best - 1e-9
+    if found.answer is not None:
+        assert score_of(part, eta, eta_v, found.answer) == pytest.approx(best)
+
+
+def test_blocks_that_overlap_are_no_network() -> None:
+    graph = FactorGraph()
+    x = graph.variable_from(np.zeros((2, 4)))
+    graph.add(Dense([x[0, :3], x[1]], np.zeros((3, 4))))
+    graph.add(Dense([x[0, 1:], x[1]], np.zeros((3, 4))))
+    y = graph.variable_from(np.zeros((2, 3)))
+    graph.add(Dense([y[0], y[1]], np.zeros((3, 3))))
+    z = graph.variable_from(np.zeros(3))
+    graph.add(Dense([z, z], np.zeros((3, 3))))
+    assert networks_of(graph._laid_out().part).covered.tolist() == [False, True, False]
+
+
+def test_blocks_of_one_first_variable_are_no_node(rng: np.random.Generator) -> None:
+    graph = FactorGraph()
+    u = graph.variable_from(rng.normal(size=7))
+    graph.add(Dense([u[[0, 1]], u[[2, 3]]], rng.normal(size=(2, 2))))
+    graph.add(Dense([u[[4, 5]], u[[0, 6]]], rng.normal(size=(2, 2))))
+    assert not networks_of(graph._laid_out().part).covered.any()
+    found = graph.solve_map(exact=True)
+    assert found.ok
+    assert found.values[:2].sum() == found.values[[0, 6]].sum() == 1.0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_relaxation_from_messages_is_certified(seed: int) -> None:
+    """The loop finds marginals that meet the messages' bound, and no search is above it."""
+    graph = grid(4, 2, seed)
+    solution = graph.solve_map(threads=1)
+    assert solution.ok
+    assert solution.gap[0] <= 1e-6 * abs(solution.objective[0])
+    exact = graph.solve_map(exact=True)
+    assert exact.ok
+    assert exact.total <= solution.objective[0] + solution.gap[0] + 1e-9
+
+
+def test_networks_of_many_nodes_take_no_square_tables(rng: np.random.Generator) -> None:
+    """A picture's worth of nodes would take a table of gigabytes: a longer chain is proved too."""
+    n = MOST_NODES + 1
+    scores, pairs = rng.normal(size=n), rng.normal(size=n - 1)
+    graph = FactorGraph()
+    u = graph.variable_from(scores)
+    graph.add(Pair(u[:-1], u[1:], pairs))
+    network = networks_of(scores_of(graph)[0]).of(0)[0]
+    assert elimination_order(network, 1e12).cost == np.inf
+    assert triplets_of(network) is None
+    best = np.array([0.0, scores[0]])
+    for score, pair in zip(scores[1:], pairs, strict=True):
+        best = np.array([best.max(), score + max(best[0], best[1] + pair)])
+    found = graph.solve_map(exact=True)
+    assert found.ok
+    np.testing.assert_allclose(found.total, best.max(), rtol=1e-12)
