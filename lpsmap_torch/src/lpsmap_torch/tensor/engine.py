@@ -59,10 +59,7 @@ class TensorEngine(Engine):
 
 
 class FixedTensorEngine(TensorEngine):
-    """The same with as many iterations for all scores, so that nothing waits for the device.
-
-    Such a solve can be captured as a CUDA graph.
-    """
+    """The same with a fixed number of iterations, so that no number is read from the device."""
 
     name = "tensor-fixed"
     check_every = None

@@ -47,7 +47,10 @@ class Equations:
         return self._scale * found
 
     def _divided(self, x: Tensor) -> Tensor:
-        return torch.cholesky_solve(x.unsqueeze(-1), self._factor).squeeze(-1)
+        # not cholesky_solve, which reads a number of the device to report errors
+        half = torch.linalg.solve_triangular(self._factor, x.unsqueeze(-1), upper=False)
+        whole = torch.linalg.solve_triangular(self._factor.mT, half, upper=True)
+        return whole.squeeze(-1)
 
     def _times(self, x: Tensor) -> Tensor:
         return (self._matrix @ x.unsqueeze(-1)).squeeze(-1)

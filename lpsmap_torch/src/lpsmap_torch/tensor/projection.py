@@ -75,7 +75,9 @@ class Projected:
         """Return (n,) how far the minimum can lie below the distance, by the multipliers."""
         y, sums = self.y, self.batch.sums(self.u)
         bound = torch.where(y > 0.0, self.batch.low, self.batch.high)
-        return torch.where(y == 0.0, 0.0, y * (sums - bound)).sum(-1)
+        # a multiplier of a bound that is not there is at most the residual: it counts as zero
+        without = (y == 0.0) | bound.isinf()
+        return torch.where(without, 0.0, y * (sums - bound)).sum(-1)
 
 
 def project(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
