@@ -49,7 +49,7 @@ class Equations:
     def _divided(self, x: Tensor) -> Tensor:
         # not cholesky_solve, which reads a number of the device to report errors
         half = torch.linalg.solve_triangular(self._factor, x.unsqueeze(-1), upper=False)
-        whole = torch.linalg.solve_triangular(self._factor.mT, half, upper=True)
+        whole: Tensor = torch.linalg.solve_triangular(self._factor.mT, half, upper=True)
         return whole.squeeze(-1)
 
     def _times(self, x: Tensor) -> Tensor:

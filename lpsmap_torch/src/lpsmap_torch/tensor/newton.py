@@ -19,7 +19,7 @@ from lpsmap_torch.tensor.batches import Batch
 from lpsmap_torch.tensor.equations import Equations
 from lpsmap_torch.tensor.given import Projections
 
-__all__ = ["Face", "Pieces", "newton_step", "pieces_at"]
+__all__ = ["Face", "Pieces", "chosen", "newton_step", "on_face", "pieces_at"]
 
 
 class Pieces(NamedTuple):
@@ -39,14 +39,24 @@ class Pieces(NamedTuple):
         return torch.where(self.tight, self.off, self.y).abs().amax(-1, keepdim=True)
 
 
-def pieces_at(of: Projections, y: Tensor) -> Pieces:
-    """Return the pieces at multipliers `y`."""
+def pieces_at(of: Projections, y: Tensor, margin: Tensor | float = 0.0) -> Pieces:
+    """Return the pieces at multipliers `y`.
+
+    Parameters
+    ----------
+    of
+        What is projected.
+    y
+        The multipliers.
+    margin
+        How far from a bound variables still count as free, and sums as tight.
+    """
     batch = of.batch
     x = of.eta + batch.pull(y)
-    u = torch.where(of.open, x.clamp(0.0, 1.0), of.fixed)
-    free = of.open & (x > 0.0) & (x < 1.0)
+    free = of.open & (x > -margin) & (x < 1.0 + margin)
+    u = torch.where(free, x, torch.where(of.open, x.clamp(0.0, 1.0), of.fixed))
     sums = batch.sums(u)
-    at_low, at_high = y + (batch.low - sums) > 0.0, y + (batch.high - sums) < 0.0
+    at_low, at_high = y + (batch.low - sums) > -margin, y + (batch.high - sums) < margin
     tight = at_low | at_high | (batch.low == batch.high)
     bound = torch.where(at_low, batch.low, batch.high)
     return Pieces(u, free, tight, torch.where(tight, bound - sums, 0.0), y)
@@ -58,6 +68,23 @@ def newton_step(of: Projections, at: Pieces) -> Tensor:
     moved = of.batch.sums(at.free * of.batch.pull(dropped))
     right = torch.where(at.tight, at.off + moved, 0.0)
     return at.y - dropped + Face(of.batch, at.free, at.tight).equations.solve(right)
+
+
+def chosen(which: Tensor, new: Pieces, old: Pieces) -> Pieces:
+    """Return the pieces of new instances where `which` is true, and of old ones elsewhere."""
+    return Pieces(*(torch.where(which, *both) for both in zip(new, old, strict=True)))
+
+
+def on_face(of: Projections, at: Pieces, face: Face) -> Pieces:
+    """Return the pieces with variables moved to the face, as far as their bounds allow.
+
+    Multipliers of a variable that is free despite a mask of -1e9 are as large as the mask, and
+    rounding errors in them move variables off the sums.
+    """
+    moved = at.u + torch.where(at.free, of.batch.pull(face.equations.solve(at.off)), 0.0)
+    u = torch.where(at.free, moved.clamp(0.0, 1.0), at.u)
+    off = torch.where(at.tight, at.off + of.batch.sums(at.u - u), 0.0)
+    return at._replace(u=u, off=off)
 
 
 class Face:

@@ -11,7 +11,7 @@ from lpsmap_torch.tensor.batches import Batch
 from lpsmap_torch.tensor.forced import with_forced_variables
 from lpsmap_torch.tensor.given import Projections, proves_infeasible
 from lpsmap_torch.tensor.interior_point import first_point, next_point
-from lpsmap_torch.tensor.newton import Face, Pieces, newton_step, pieces_at
+from lpsmap_torch.tensor.newton import Face, Pieces, chosen, newton_step, on_face, pieces_at
 
 __all__ = ["Limits", "Projected", "project"]
 
@@ -20,6 +20,10 @@ LARGEST = 1e15
 
 EXACT, ROUNDING = 1e-12, 1e-15
 """Sums are exact if off by less than the first, and the second times the scores in them."""
+
+KINK = 2.0
+"""Every other Newton step takes variables and sums that are closer to a bound than so many times
+the residual as free and tight: from one side of a bound to the other, steps can go in circles."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,18 +112,21 @@ def project(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     for i in range(limits.newton):
         if limits.looks(i) and bool((is_exact(of, best) | infeasible).all()):
             break
-        at = pieces_at(of, newton_step(of, at))
-        better = at.residual < best.residual
-        best = Pieces(*(torch.where(better, new, old) for new, old in zip(at, best, strict=True)))
+        margin = KINK * at.residual if i % 2 else 0.0
+        at = pieces_at(of, newton_step(of, pieces_at(of, at.y, margin)))
+        best = chosen(at.residual < best.residual, at, best)
+    face = Face(of.batch, best.free & ~infeasible, best.tight & ~infeasible)
+    exact = is_exact(of, best)
+    best = chosen(exact, on_face(of, best, face), best)
     return Projected(
         batch,
         torch.where(wrong, torch.nan, best.u),
         torch.where(infeasible, point.y, best.y),
         torch.where(wrong, torch.inf, best.residual).squeeze(-1),
-        (is_exact(of, best) & ~wrong).squeeze(-1),
+        (exact & ~wrong).squeeze(-1),
         (infeasible & ~wrong).squeeze(-1),
         point.iterations.squeeze(-1).long(),
-        Face(of.batch, best.free & ~infeasible, best.tight & ~infeasible),
+        face,
     )
 
 
