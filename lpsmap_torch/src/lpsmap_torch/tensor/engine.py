@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from lpsmap_core import Engine, Options
 from lpsmap_core.api import BoolArray, Part, WarmStart
 from lpsmap_torch.backend import TorchBackend
-from lpsmap_torch.tensor.rows import covered_components
+from lpsmap_torch.tensor.rows import served_components
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,8 +20,9 @@ __all__ = ["FixedTensorEngine", "TensorEngine"]
 class TensorEngine(Engine):
     """Projections of whole batches in operations of PyTorch, on the device of the scores.
 
-    It serves components whose factors are described by linear constraints on their slots. All is
-    done in float64. Two runs on one device have the same bits.
+    It serves components whose factors are described by linear constraints on their slots, unless
+    they are too large for dense matrices. All is done in float64. Two runs on one CPU have the same
+    bits.
     """
 
     name = "tensor"
@@ -40,8 +41,8 @@ class TensorEngine(Engine):
         return None
 
     def serves(self, part: Part) -> BoolArray:
-        """Return which components linear constraints describe."""
-        return part.derived(covered_components)
+        """Return which components are described by few enough linear constraints."""
+        return part.derived(served_components)
 
     def solve(
         self,

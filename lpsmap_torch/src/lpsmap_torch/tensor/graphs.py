@@ -22,8 +22,11 @@ ENGINES = {engine.name: engine for engine in (TensorEngine, FixedTensorEngine)}
 
 
 def may_stay(name: str, scores: Tensor) -> bool:
-    """Return whether an engine of this `name` can solve for scores where they are."""
-    return name in ENGINES or (name == AUTO and scores.device.type != "cpu")
+    """Return whether an engine of this `name` can solve for scores where they are.
+
+    Devices other than the CPU and those of CUDA or ROCm need not have float64.
+    """
+    return name in ENGINES or (name == AUTO and scores.device.type == "cuda")
 
 
 def tensor_engine(

@@ -10,18 +10,18 @@ from torch import Tensor
 
 from lpsmap_core.api import Part
 from lpsmap_torch.tensor.batches import Batch, batches_of
-from lpsmap_torch.tensor.rows import Rows, covered_components, rows_of
+from lpsmap_torch.tensor.rows import Rows, rows_of, served_components
 
 __all__ = ["TensorProblem", "problem_of"]
 
 
 class TensorProblem:
-    """The covered components of a part, in batches on a device.
+    """The components of a part that the engine serves, in batches on a device.
 
     Parameters
     ----------
     rows
-        The constraints of the covered components.
+        The constraints.
     batches
         The batches.
     position
@@ -61,8 +61,8 @@ def _by_device(part: Part) -> dict[torch.device, TensorProblem]:
 
 
 def _on_host(part: Part) -> TensorProblem:
-    rows = rows_of(part)
-    batches = list(batches_of(part, rows, part.derived(covered_components)))
+    rows = part.derived(rows_of)
+    batches = list(batches_of(part, rows, part.derived(served_components)))
     n, position = part.n_variables, 0
     positions = np.full(n + 1, sum(batch.variables.numel() for batch in batches))
     for batch in batches:

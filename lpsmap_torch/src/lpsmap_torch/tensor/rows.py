@@ -9,7 +9,10 @@ import numpy as np
 from lpsmap_core import Factor
 from lpsmap_core.api import BoolArray, Bucket, FloatArray, IntArray, Part, offsets_of, ranges
 
-__all__ = ["Rows", "covered_components", "rows_of"]
+__all__ = ["Rows", "rows_of", "served_components"]
+
+MOST_ROWS, MOST_ENTRIES = 1024, 2**24
+"""Rows of a component, and entries of its dense matrix; larger ones are left to sparse methods."""
 
 
 class Rows(NamedTuple):
@@ -29,13 +32,21 @@ class Rows(NamedTuple):
     factor: IntArray
 
 
-def covered_components(part: Part) -> BoolArray:
-    """Return for each component whether `Rows` describe all its factors."""
+def _covered_components(part: Part) -> BoolArray:
+    """Return for each component whether linear constraints describe all its factors."""
     covered = np.ones(part.n_components, dtype=bool)
     for bucket in part.buckets:
         known = np.array([_is_described(declaration) for declaration in bucket.declarations])
         covered[bucket.component[~known[bucket.declaration]]] = False
     return covered
+
+
+def served_components(part: Part) -> BoolArray:
+    """Return for each component whether `Rows` describe it, and a dense matrix of them is small."""
+    n_rows = np.bincount(part.derived(rows_of).component, minlength=part.n_components)
+    small = (n_rows <= MOST_ROWS) & (n_rows * np.diff(part.first_variable) <= MOST_ENTRIES)
+    found: BoolArray = part.derived(_covered_components) & small
+    return found
 
 
 def _is_described(factor: Factor) -> bool:
@@ -47,8 +58,8 @@ def _is_described(factor: Factor) -> bool:
 
 
 def rows_of(part: Part) -> Rows:
-    """Return the rows of all components that `covered_components` names."""
-    covered = part.derived(covered_components)
+    """Return the rows of all components that `_covered_components` names."""
+    covered = part.derived(_covered_components)
     found = [
         _rows_of_declaration(bucket, b, number, covered)
         for b, bucket in enumerate(part.buckets)
