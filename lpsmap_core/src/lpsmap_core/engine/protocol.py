@@ -205,7 +205,12 @@ class Engine(abc.ABC):
     def serves(self, part: Part) -> BoolArray | None:
         """Return for each component whether the engine can solve it, or None for all.
 
-        A user who asks for this engine gets core's for the other components.
+        If the user names this engine, core's engine solves the other components.
+
+        Parameters
+        ----------
+        part
+            The part.
         """
         return None
 
