@@ -222,7 +222,7 @@ def test_rescoring_refuses() -> None:
         graph.rescore(u, np.zeros((2, 3, 3), dtype=complex))
     graph.solve()
     graph.rescore(u, np.ones((2, 3, 3)))
-    with pytest.raises(RuntimeError, match="not solved since it last changed"):
+    with pytest.raises(RuntimeError, match="not solved since its last change"):
         _ = u.value
 
 

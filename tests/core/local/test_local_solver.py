@@ -245,7 +245,7 @@ def too_few(solver, rows):
 @pytest.mark.parametrize(
     ("kernels", "message"),
     [
-        (((lambda: None, lambda: None),), "expected pairs of functions that @kernel"),
+        (((lambda: None, lambda: None),), "expected pairs of functions compiled by @kernel"),
         (((too_few, Segments.kernels[0][1]),), "solve kernel too_few: takes 2 arguments"),
     ],
 )

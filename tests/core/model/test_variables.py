@@ -142,7 +142,7 @@ def test_values_before_solving() -> None:
         _ = u.value
     u.graph.solve()
     u.graph.variable(1)
-    with pytest.raises(RuntimeError, match="since it last changed"):
+    with pytest.raises(RuntimeError, match="since its last change"):
         _ = u.value
 
 

@@ -187,8 +187,8 @@ def test_a_search_without_elimination(
     seed: int, forbidding: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of bounds that close states: what is left still holds the best, or there is none."""
-    monkeypatch.setattr(of_states, "SMALL", -1.0)
-    monkeypatch.setattr(of_states, "LARGE", -1.0)
+    monkeypatch.setattr(of_states, "SMALL_COST", -1.0)
+    monkeypatch.setattr(of_states, "LARGE_COST", -1.0)
     monkeypatch.setattr(of_states, "ROOT_ROUNDS", 4)
     monkeypatch.setattr(of_states, "MOVES", 0)
     part, eta, eta_v = scores_of(grid(3, 3, seed, forbidding))

@@ -109,7 +109,7 @@ main.add_command(explain)
 @main.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the script by which SHELL completes commands and options.
+    """Print the script for the completion of commands in SHELL.
 
     For bash, add this to ~/.bashrc: eval "$(lpsmap completion bash)"
     """
@@ -239,9 +239,9 @@ def compile_command(names: tuple[str, ...], everything: bool, jobs: int | None) 
     help="Folder in which the package's folder is created.  [default: here]",
 )
 def new_plugin_command(name: str, kind: str, factor: str | None, into: Path) -> None:
-    """Create a package with a new factor type, file format, solver or engine.
+    """Create a package with a new plugin.
 
-    The package is complete, with tests and an entry point.
+    It has a factor type, file format, solver or engine, with tests and an entry point.
     """
     try:
         folder = new_plugin.write(name, into, factor, kind)

@@ -93,7 +93,7 @@ class FgFormat(FileFormat):
     def write(self, named: NamedGraph, path: Path) -> None:
         """Write the graph `named` of logic factors into the file at `path`.
 
-        Variables are numbered as in the graph. See `FileFormat.write` for errors.
+        Variables are numbered as in the graph. `FileFormat.write` lists what it raises.
         """
         write_fg(named.graph, path)
 

@@ -107,8 +107,8 @@ class UaiFormat(FileFormat):
     def write(self, named: NamedGraph, path: Path) -> None:
         """Write the graph `named` of `Dense` and `Xor` factors into the file at `path`.
 
-        Blocks of states are numbered by their first binary variables. See `FileFormat.write` for
-        errors.
+        Blocks of states are numbered by their first binary variables. `FileFormat.write` lists what
+        it raises.
         """
         graph, scores = named.graph, named.graph.flat_scores()
         scopes, tables = _written_factors(path, graph)
