@@ -108,7 +108,7 @@ class SearchState(Generic[Node, Answer]):
     bounds: Sequence[float]
     """The bound of each node."""
     given_up: float
-    """The highest bound of pruned nodes: they contain no better answer."""
+    """The highest bound of pruned nodes, which contain no better answer."""
 
 
 @dataclass
@@ -127,7 +127,7 @@ class _OpenNodes(Generic[Node]):
     """The same as a heap."""
     numbers: itertools.count[int] = field(default_factory=itertools.count)
     given_up: float = -math.inf
-    """The highest bound of pruned nodes: they contain no better answer."""
+    """The highest bound of pruned nodes, which contain no better answer."""
 
     def add(self, bound: float, nodes: Sequence[Node]) -> None:
         for node in reversed(nodes):

@@ -247,7 +247,7 @@ class DepTree(Factor):
 
     @property
     def root_arcs(self) -> Variables:
-        """The arcs from the root: one for every word, or K if labelled.
+        """The arcs from the root, one for every word, or K if labelled.
 
         The targets of losses denote the root by -1.
         """

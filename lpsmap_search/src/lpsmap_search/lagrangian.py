@@ -208,6 +208,7 @@ def bound_boxes(
         np.empty(_most_vertices(first)),
     )
     h, p, f, scores = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    shortfall = CONSTRAINT_TOLERANCE * max(1.0, constraint.least)
     means = Means(np.empty(n_blocks), np.empty(n), np.empty(n))
     for b in range(len(boxes)):
         low, high = boxes[b, :n], boxes[b, n:]
@@ -225,9 +226,7 @@ def bound_boxes(
             scores += x * constraint.weights
             bound = best_counts(derivations, scores, workspace, f) - x * constraint.least
             excess, value = _inner(constraint.weights, f) - constraint.least, _likelihood(first, f)
-            if value > results.value[b] and excess >= -CONSTRAINT_TOLERANCE * max(
-                1.0, constraint.least
-            ):
+            if value > results.value[b] and excess >= -shortfall:
                 results.value[b] = value
                 results.counts[b] = f
             if least == np.inf:
@@ -240,8 +239,7 @@ def bound_boxes(
                 if n_worse == PATIENCE:
                     distance, n_worse = 0.5 * distance, 0
             length = _subtract_shares(first, p, f, means)
-            if x > 0.0 or excess < 0.0:
-                length += excess * excess
+            length += excess * excess if x > 0.0 or excess < 0.0 else 0.0
             if bound <= threshold or length <= STATIONARY:
                 break
             rate = (bound - least + distance) / length

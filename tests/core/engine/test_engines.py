@@ -108,7 +108,7 @@ def test_a_plan_says_which_engine_and_why() -> None:
     assert (plan.engine, plan.reason) == ("compiled", "serves every graph")
     assert "\nengine: compiled, which serves every graph\n" in repr(plan)
     plan = matching().plan(engine="dense")
-    assert (plan.engine, plan.reason) == ("dense", "was asked for")
+    assert (plan.engine, plan.reason) == ("dense", "was requested")
     assert [row.solved_by for row in plan.components] == ["dense"]
     assert plan.factors == plan.shares == ()
 

@@ -61,7 +61,7 @@ def choose_engine(name: str, part: Part, options: Options) -> EngineChoice:
     ValueError
         If there is no engine of this name, or if it refuses the graph or the options.
     """
-    choice = _automatic(part, options) if name == AUTO else _asked_for(name, part, options)
+    choice = _automatic(part, options) if name == AUTO else _requested(name, part, options)
     return _not_refused(choice, part, options)
 
 
@@ -73,10 +73,10 @@ def _not_refused(choice: EngineChoice, part: Part, options: Options) -> EngineCh
     return choice
 
 
-def _asked_for(name: str, part: Part, options: Options) -> EngineChoice:
-    """Return the engine of a name, beside core's for the components that it does not serve."""
+def _requested(name: str, part: Part, options: Options) -> EngineChoice:
+    """Return the requested engine, beside core's for the components that it does not serve."""
     (find,) = _finders
-    choice = EngineChoice(find.named(name)(), "was asked for")
+    choice = EngineChoice(find.named(name)(), "was requested")
     served = choice.engine.serves(part)
     if served is None or served.all():
         return choice
@@ -84,7 +84,7 @@ def _asked_for(name: str, part: Part, options: Options) -> EngineChoice:
     others = {bucket.type.__name__ for bucket in part.buckets if not served[bucket.component].all()}
     return EngineChoice(
         SharedEngine([Preference(engine, served)]),
-        f"was asked for as {name}, and {_CORE.engine.name} has the components that it does not "
+        f"was requested as {name}, and {_CORE.engine.name} has the components that it does not "
         f"serve, of {', '.join(sorted(others))}",
     )
 

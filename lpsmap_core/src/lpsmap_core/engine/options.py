@@ -43,7 +43,7 @@ class Options(NamedTuple):
     trace: bool = False
     threads: int = 1
     quadratic: float = 1.0
-    """Weight of the quadratic term: 1 for LP-SparseMAP, 0 for LP-MAP (Martins et al. 2015)."""
+    """Weight of the quadratic term, 1 for LP-SparseMAP and 0 for LP-MAP (Martins et al. 2015)."""
     within: Deadline | None = None
     """Deadline of the task that this solve belongs to."""
     exact: bool = False

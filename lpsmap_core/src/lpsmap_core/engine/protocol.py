@@ -29,7 +29,7 @@ class WarmStart(NamedTuple):
     """The starting point of an engine, for the components that are `known`."""
 
     u: FloatArray
-    """One scaled mean per variable: its marginal divided by the square root of its degree."""
+    """One scaled mean per variable, its marginal divided by the square root of its degree."""
     duals: FloatArray
     """One dual variable per link, in the order of the variables; they sum to zero over the links of
     each variable."""

@@ -141,7 +141,7 @@ class Solution:
 
     @functools.cached_property
     def gap(self) -> FloatArray:
-        """The duality gap: the largest possible distance of the maximum above `objective`.
+        """The duality gap, the largest possible distance of the maximum above `objective`.
 
         (n_components,) ``objective + gap`` is an upper bound of the maximum, whatever the status.
         The gap is inf in components of status ``NON_FINITE`` or ``PRECISION_LIMIT``, and in LP-MAP

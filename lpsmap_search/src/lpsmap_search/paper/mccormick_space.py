@@ -70,9 +70,9 @@ class McCormickOptions(NamedTuple):
     A number of random ones (``Max.1k`` is 1,000), a share of all, as a float, or ``"objective"``
     (``Obj.Filter``)."""
     polytope: PolytopeName = "hypergraph"
-    """The polytope of the parses: their hull, or ``"flow"`` of the paper for dependency trees."""
+    """The polytope of the parses, their hull or ``"flow"`` of the paper for dependency trees."""
     split: Split = "midpoint"
-    """Where a range is divided: at its midpoint, or at the ``"point"`` of the relaxation."""
+    """Where a range is divided, at its midpoint or at the ``"point"`` of the relaxation."""
     projection: Projection = "normalise"
     """How parameters are made feasible."""
     n_steps: int = 5
