@@ -304,6 +304,6 @@ def test_nothing_waits_for_a_gpu() -> None:
 @every_gpu
 def test_scores_on_a_gpu_are_solved_there() -> None:
     scores = normal(32, 4, 6).cuda()
-    found = values_by("auto")(scores)
+    found = values_by("tensor")(scores)
     assert found.device == scores.device
     torch.testing.assert_close(found.cpu(), values_by("compiled")(scores.cpu()), rtol=0, atol=1e-9)

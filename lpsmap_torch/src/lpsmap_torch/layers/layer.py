@@ -26,7 +26,7 @@ from lpsmap_torch.layers.layer_graph import Declarations, LayerGraph, LayerSolut
 from lpsmap_torch.layers.operators import marginals
 from lpsmap_torch.layers.solvers import LayOut, local_solver, solver_of
 from lpsmap_torch.layers.specifications import NotSpecifiable, specification
-from lpsmap_torch.tensor.graphs import DeviceSolution, may_stay, solve_on_device, tensor_engine
+from lpsmap_torch.tensor.graphs import ENGINES, DeviceSolution, solve_on_device, tensor_engine
 
 __all__ = ["Layer", "Lengths", "Mask", "factor_type"]
 
@@ -59,8 +59,8 @@ class Layer(nn.Module):
     max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads
         As in `FactorGraph.solve`.
     engine
-        As in `FactorGraph.solve`. ``"auto"`` solves scores on a GPU on their device, if linear
-        constraints describe the factors; ``"tensor"`` solves them on their device, GPU or not.
+        As in `FactorGraph.solve`. ``"tensor"`` solves on the device of the scores, if linear
+        constraints describe the factors.
     """
 
     engine: str
@@ -202,7 +202,7 @@ class Layer(nn.Module):
         self, scores: Tensor, weights: Tensor | None, lengths: Tensor | None, mask: Tensor | None
     ) -> Tensor | None:
         """Return the marginals if an engine solves the layer on the device of the scores."""
-        if weights is not None or not may_stay(self.engine, scores):
+        if weights is not None or self.engine not in ENGINES:
             return None
         ends, kept = _arrays(lengths, mask)
         with self._solver.layout(tuple(scores.shape), ends, kept) as (layout, solve_options):

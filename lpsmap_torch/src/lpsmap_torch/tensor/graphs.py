@@ -11,45 +11,37 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Factor, Options, Solution
-from lpsmap_core.api import AUTO, Layout, Part, solve_laid_out
+from lpsmap_core.api import Layout, Part, solve_laid_out
 from lpsmap_torch.tensor.engine import FixedTensorEngine, TensorEngine
 from lpsmap_torch.tensor.solution import SolvedOnTensors, solve_on_tensors
 from lpsmap_torch.tensors import is_transformed, numbers
 
-__all__ = ["DeviceSolution", "may_stay", "solve_on_device", "tensor_engine"]
+__all__ = ["ENGINES", "DeviceSolution", "solve_on_device", "tensor_engine"]
 
 ENGINES = {engine.name: engine for engine in (TensorEngine, FixedTensorEngine)}
-
-
-def may_stay(name: str, scores: Tensor) -> bool:
-    """Return whether an engine of this `name` can solve for scores where they are.
-
-    Devices other than the CPU and those of CUDA or ROCm need not have float64.
-    """
-    return name in ENGINES or (name == AUTO and scores.device.type == "cuda")
 
 
 def tensor_engine(
     name: str, scores: Sequence[Tensor], part: Part, options: Options
 ) -> TensorEngine | None:
-    """Return the engine that solves a whole part where its scores are, if one does.
+    """Return the engine that solves a whole part on the device of its scores, or None.
 
     Parameters
     ----------
     name
-        The engine that the user asks for; ``"auto"`` chooses by the device.
+        The name of the requested engine.
     scores
-        The scores. On the host compiled code is faster.
+        The blocks of scores.
     part, options
-        What is to be solved.
+        The graph, and the options of the solve.
     """
-    if len({block.device for block in scores}) != 1 or not may_stay(name, scores[0]):
+    if name not in ENGINES or len({block.device for block in scores}) != 1:
         return None
-    engine = ENGINES[TensorEngine.name if name == AUTO else name]()
+    engine = ENGINES[name]()
     if is_transformed(scores[0]):
         engine = FixedTensorEngine()  # a transform of functions has no numbers to look at
     if not engine.serves(part).all() or engine.refuses(part, options) is not None:
-        return None  # core shares the graph out, or says why not
+        return None  # core divides the graph, or gives the reason
     return engine
 
 
@@ -60,7 +52,7 @@ def solve_on_device(
     options: Options,
     engine: TensorEngine,
 ) -> DeviceSolution:
-    """Solve a graph where its scores are.
+    """Solve a graph on the device of its scores.
 
     Parameters
     ----------
@@ -69,7 +61,7 @@ def solve_on_device(
     scores
         (n_variables,) scores of its variables.
     options, engine
-        How, and what solves it.
+        The options of the solve, and the engine.
     """
     marginals, solved = _differentiable(layout, scores.double(), options, engine)
 
