@@ -128,7 +128,8 @@ from lpsmap_core.solution.decoder import (
     check_search_options,
 )
 from lpsmap_core.solution.dominant_scores import bring_near
-from lpsmap_core.solution.report import warn_unsolved
+from lpsmap_core.solution.report import report_unsolved, warn_unsolved
+from lpsmap_core.solution.solve import solve_laid_out
 from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IndexArray, IntArray
 from lpsmap_jit.by_address import by_address
@@ -275,8 +276,8 @@ __all__ += [
     "is_proved",
 ]
 
-# Solutions: the warning about what was not solved.
-__all__ += ["warn_unsolved"]
+# Solutions: the solution of a laid-out graph, and the warnings about unsolved components.
+__all__ += ["report_unsolved", "solve_laid_out", "warn_unsolved"]
 
 # Messages: what a user is told, and about which line.
 __all__ += ["error_with_origin", "raised_by_core", "stacklevel", "text_table"]

@@ -30,9 +30,9 @@ from lpsmap_core.solution.decoder import (
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.gibbs import GibbsDistributions, gibbs_of
 from lpsmap_core.solution.plan import Plan, make_plan
-from lpsmap_core.solution.report import log, report, report_unproved
+from lpsmap_core.solution.report import log, report_unproved, report_unsolved
 from lpsmap_core.solution.solution import Solution, checked_start
-from lpsmap_core.solution.solve import best_assignment, scored_graph, solve
+from lpsmap_core.solution.solve import best_assignment, scored_graph, solve_laid_out
 from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.ctrl_c import ended_by_ctrl_c
 from lpsmap_jit.deadlines import Deadline
@@ -340,18 +340,18 @@ class FactorGraph(DeclaredGraph):
         def by_engine() -> Solution:
             deadline = Deadline(options.max_time, options.within)
             layout = self._laid_out()
-            scores, additionals = to_decode or self._flat()
+            flat = to_decode or self._flat()
             chosen = choose_engine(engine, layout.part, options).engine
             warm = None if start is None else start.start_for(layout)
             with Watch(within=deadline):
-                return solve(chosen, layout, self.factors, scores, additionals, options, warm)
+                return solve_laid_out(chosen, layout, self.factors, *flat, options, warm)
 
         solution = by_engine() if to_decode else run_with(engine, by_engine, self._size)
         if isinstance(start, CachedStart):
             start.keep(self._laid_out(), solution.solved)
         self.solution = solution
         if to_decode is None:
-            report(solution, self._shapes, self.refuses_non_finite)
+            report_unsolved(solution, self._shapes, self.refuses_non_finite)
         if verbose:
             log(solution)
         return solution

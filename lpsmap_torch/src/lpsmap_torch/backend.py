@@ -1,15 +1,17 @@
-"""torch as an array library for closed forms, on every available device."""
+"""torch as an array library, on every available device; imported with the first array."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from lpsmap_core import Backend
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["TorchBackend"]
 
@@ -21,10 +23,14 @@ class TorchBackend(Backend):
 
     def devices(self) -> Sequence[str]:
         """Return ``cpu``, and ``cuda:0`` and so on if available."""
+        import torch
+
         return ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
 
     def asarray(self, array: NDArray[Any], device: str) -> torch.Tensor:
         """Return a copy of a NumPy array as a tensor on a device."""
+        import torch
+
         return torch.tensor(array, device=device)
 
     def to_numpy(self, array: Any) -> NDArray[Any]:

@@ -9,10 +9,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_core import Assignment, Distributions, Factor, FactorGraph, Solution, Variables
-from lpsmap_core.api import checked_shape, slot_values
+from lpsmap_core import Assignment, Distributions, Factor, FactorGraph, Options, Solution, Variables
+from lpsmap_core.api import checked_shape, report_unsolved, slot_values
 from lpsmap_torch.function import attach, attach_probabilities
 from lpsmap_torch.gibbs import TorchGibbs
+from lpsmap_torch.tensor.graphs import DeviceSolution, solve_on_device, tensor_engine
 from lpsmap_torch.tensors import as_tensor, check_not_compiled, numbers
 
 __all__ = ["TorchFactorGraph", "in_factors"]
@@ -23,7 +24,8 @@ class TorchFactorGraph(FactorGraph):
 
     The methods are those of `lpsmap_core.FactorGraph`. Scores of variables and of additionals are
     dense float16, bfloat16, float32 or float64 tensors with any strides, on any device. The solve
-    runs in float64 on the host, and ``u.value`` has the dtype and device of the scores. Gradients
+    runs in float64 on the host, or with ``engine="tensor"`` on the device of the scores if linear
+    constraints describe all factors; ``u.value`` has the dtype and device of the scores. Gradients
     flow to all scores, and so do second derivatives: the solution is piecewise affine, and its
     second derivative with respect to the scores is zero within a face.
 
@@ -67,8 +69,31 @@ class TorchFactorGraph(FactorGraph):
         """
         check_not_compiled("solve")
         solution = super().solve(*args, **kwargs)
-        if self._scores:
+        if isinstance(solution, DeviceSolution):
+            self._values, self._nu = solution.marginals, [None] * len(self.factors)
+        elif self._scores:
             self._values, self._nu = attach(solution, self._scores, self._additionals)
+        return solution
+
+    def _run(
+        self,
+        options: Options,
+        verbose: int,
+        warm_start: Any,
+        engine: str,
+        to_decode: Any = None,
+    ) -> Solution:
+        """Solve on the scores' device where an engine serves the whole graph there."""
+        chosen = None
+        if self._scores and to_decode is None:
+            chosen = tensor_engine(engine, self._scores, self._laid_out().part, options)
+        if chosen is None:
+            return super()._run(options, verbose, warm_start, engine, to_decode)
+        scores = torch.cat([block.reshape(-1) for block in self._scores])
+        solution = solve_on_device(self._laid_out(), self.factors, scores, options, chosen)
+        self.solution = solution
+        if solution.has_failed():
+            report_unsolved(solution, self._shapes, self.refuses_non_finite)
         return solution
 
     def solve_map(self, *args: Any, **kwargs: Any) -> Solution | Assignment:

@@ -1,10 +1,10 @@
-"""The hooks of this package; torch is imported only when a hook is called."""
+"""The hooks of this package; torch is imported only with what needs it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lpsmap_core import Backend, FactorGraph, hookimpl
+from lpsmap_core import Backend, Engine, FactorGraph, hookimpl
 
 lpsmap_api_version = 3
 
@@ -23,3 +23,11 @@ def lpsmap_backends() -> Sequence[type[Backend]]:
     from lpsmap_torch.backend import TorchBackend
 
     return [TorchBackend]
+
+
+@hookimpl
+def lpsmap_engines() -> Sequence[type[Engine]]:
+    """Return the engine in tensor operations, which looks for convergence, or does not."""
+    from lpsmap_torch.tensor.engine import FixedTensorEngine, TensorEngine
+
+    return [TensorEngine, FixedTensorEngine]

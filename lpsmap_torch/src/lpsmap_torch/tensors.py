@@ -18,6 +18,7 @@ __all__ = [
     "check_not_compiled",
     "converted",
     "is_compiled",
+    "is_transformed",
     "numbers",
     "on_host",
     "tensor_of",
@@ -46,7 +47,7 @@ def as_tensor(name: str, scores: Any) -> Tensor:
 
 _USUAL = {torch.float64, torch.float32, torch.bfloat16, torch.float16}
 _HOST = torch.device("cpu")
-_is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
+is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
 _is_batched = torch._C._functorch.is_legacy_batchedtensor
 
 
@@ -127,7 +128,7 @@ def _of_anything(name: str, scores: Any) -> Tensor:
 def _check_eager(name: str, tensor: Tensor) -> None:
     """Raise an error for tensors that wrap their values."""
     check_not_compiled(name)
-    if _is_transformed(tensor) or _is_batched(tensor):
+    if is_transformed(tensor) or _is_batched(tensor):
         raise RuntimeError(
             f"{name}: got a tensor inside a transform of torch.func or a batched gradient, which a "
             "solve does not support. A batch is one graph: use batch axes of the scores instead of "

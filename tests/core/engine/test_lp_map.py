@@ -10,7 +10,7 @@ import judges
 from lpsmap import AtMostOne, Dense, FactorGraph, Potts, Solution, Xor
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import Options
-from lpsmap_core.solution.solve import solve
+from lpsmap_core.solution.solve import solve_laid_out
 from random_graphs import KINDS, Declared, RandomGraph, random_structures
 
 FloatArray = npt.NDArray[np.float64]
@@ -26,7 +26,8 @@ def lp_map(graph: FactorGraph) -> Solution:
     additionals = [graph.additional_scores(factor) for factor in graph.factors]
     options = Options(quadratic=0.0, tol=1e-8, max_iter=5000)
     layout = graph._laid_out()
-    return solve(CompiledEngine(), layout, graph.factors, graph.flat_scores(), additionals, options)
+    given = graph.factors, graph.flat_scores(), additionals, options
+    return solve_laid_out(CompiledEngine(), layout, *given)
 
 
 def draw_forest(seed: int) -> RandomGraph:

@@ -114,6 +114,20 @@ def test_an_engine_may_refuse_a_whole_part_and_prefer_some_of_it(
         matchings(SCORES).plan(engine="picking")
 
 
+def test_an_engine_that_is_asked_for_has_the_components_that_it_serves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Picking, "serves", lambda _, part: np.arange(part.n_components) != 1)
+    plan = matchings(SCORES).plan(engine="picking")
+    assert {row.solved_by: row.count for row in plan.components} == {"picking": 2, "ADMM": 1}
+    assert plan.reason.endswith("does not serve, of AtMostOne, Xor")
+    found = matchings(SCORES).solve(tol=1e-10, max_iter=20_000, engine="picking")
+    assert list(np.isinf(found.gap)) == [True, False, True]
+    monkeypatch.setattr(Picking, "refuses", lambda *_: "engine: 'picking' is not in the mood.")
+    with pytest.raises(ValueError, match="not in the mood"):
+        matchings(SCORES).plan(engine="picking")
+
+
 def test_a_fault_names_the_engine_of_the_component(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Picking, "solve", lambda *_: None)
     with pytest.raises(RuntimeError, match="engine 'picking' returned an object of type NoneType"):

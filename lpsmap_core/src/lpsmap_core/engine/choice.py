@@ -61,15 +61,32 @@ def choose_engine(name: str, part: Part, options: Options) -> EngineChoice:
     ValueError
         If there is no engine of this name, or if it refuses the graph or the options.
     """
-    if name == AUTO:
-        choice = _automatic(part, options)
-    else:
-        (find,) = _finders
-        choice = EngineChoice(find.named(name)(), "was requested")
+    choice = _automatic(part, options) if name == AUTO else _requested(name, part, options)
+    return _not_refused(choice, part, options)
+
+
+def _not_refused(choice: EngineChoice, part: Part, options: Options) -> EngineChoice:
+    """Return a choice, unless the engine refuses the part or the options."""
     refusal = choice.engine.refuses(part, options)
     if refusal is not None:
         raise ValueError(refusal)
     return choice
+
+
+def _requested(name: str, part: Part, options: Options) -> EngineChoice:
+    """Return the requested engine, beside core's for the components that it does not serve."""
+    (find,) = _finders
+    choice = EngineChoice(find.named(name)(), "was requested")
+    served = choice.engine.serves(part)
+    if served is None or served.all():
+        return choice
+    engine = _not_refused(choice, part, options).engine
+    others = {bucket.type.__name__ for bucket in part.buckets if not served[bucket.component].all()}
+    return EngineChoice(
+        SharedEngine([Preference(engine, served)]),
+        f"was requested as {name}, and {_CORE.engine.name} has the components that it does not "
+        f"serve, of {', '.join(sorted(others))}",
+    )
 
 
 def run_with(name: str, work: Callable[[], Result], size: Callable[[], int]) -> Result:

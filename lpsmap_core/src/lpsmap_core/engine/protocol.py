@@ -182,8 +182,8 @@ class Engine(abc.ABC):
     keeps_scores: ClassVar[bool] = True
     """Whether a solved graph may read `eta_v` later. If so, `solve` gets a copy of it."""
     needs_no_start: ClassVar[bool] = False
-    """Whether ``engine="auto"`` gives the engine its preferred components even if there is a warm
-    start. Otherwise core's engine continues from the warm start."""
+    """Whether the engine gets its components even if there is a warm start. Otherwise core's engine
+    continues from the warm start, unless this engine solves the whole part."""
 
     def refuses(self, part: Part, options: Options) -> str | None:
         """Return a sentence that says why the engine cannot solve a part with these options.
@@ -199,6 +199,18 @@ class Engine(abc.ABC):
         -------
         str or None
             None if the engine can solve it.
+        """
+        return None
+
+    def serves(self, part: Part) -> BoolArray | None:
+        """Return for each component whether the engine can solve it, or None for all.
+
+        If the user names this engine, core's engine solves the other components.
+
+        Parameters
+        ----------
+        part
+            The part.
         """
         return None
 

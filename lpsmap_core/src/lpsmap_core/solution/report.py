@@ -17,7 +17,7 @@ from lpsmap_core.solution.solution import Solution
 from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.callers import stacklevel
 
-__all__ = ["ConvergenceWarning", "log", "report", "report_unproved", "warn_unsolved"]
+__all__ = ["ConvergenceWarning", "log", "report_unproved", "report_unsolved", "warn_unsolved"]
 
 logger = logging.getLogger("lpsmap")
 
@@ -44,7 +44,7 @@ class ConvergenceWarning(UserWarning):
         self.details = details
 
 
-def report(solution: Solution, shapes: Callable[[], Shapes], refuses: bool) -> None:
+def report_unsolved(solution: Solution, shapes: Callable[[], Shapes], refuses: bool) -> None:
     """Warn once about all components that were not solved.
 
     Parameters
@@ -153,7 +153,7 @@ def report_unproved(assignment: Assignment, shapes: Callable[[], Shapes], refuse
     assignment
         The result of the search.
     shapes, refuses
-        As for `report`.
+        As for `report_unsolved`.
 
     Raises
     ------

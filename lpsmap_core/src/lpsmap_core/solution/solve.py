@@ -23,10 +23,10 @@ from lpsmap_core.solution.dominant_scores import bring_near
 from lpsmap_core.solution.solution import Solution
 from lpsmap_jit.arrays import BoolArray, FloatArray
 
-__all__ = ["best_assignment", "scored_graph", "solve"]
+__all__ = ["best_assignment", "scored_graph", "solve_laid_out"]
 
 
-def solve(
+def solve_laid_out(
     engine: Engine,
     layout: Layout,
     factors: Sequence[Factor],
@@ -121,7 +121,7 @@ def scored_graph(
     scores: FloatArray,
     additionals: Sequence[FloatArray],
 ) -> ScoredGraph:
-    """Return the input of a decoder; the arguments are those of `solve`."""
+    """Return the input of a decoder; the arguments are those of `solve_laid_out`."""
     bad = _non_finite_components(layout, factors, scores, additionals)
     return ScoredGraph(layout, factors, scores, additionals, bad)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lpsmap_core import Distributions, Factor, FactorGraph, Status, Variables, installed
-from lpsmap_core.api import checked_options, missing_name_advice
+from lpsmap_core.api import AUTO, checked_options, kind_of, missing_name_advice, report_unsolved
 from lpsmap_torch.function import attach_probabilities
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.checks import (
@@ -26,6 +26,7 @@ from lpsmap_torch.layers.layer_graph import Declarations, LayerGraph, LayerSolut
 from lpsmap_torch.layers.operators import marginals
 from lpsmap_torch.layers.solvers import LayOut, local_solver, solver_of
 from lpsmap_torch.layers.specifications import NotSpecifiable, specification
+from lpsmap_torch.tensor.graphs import ENGINES, DeviceSolution, solve_on_device, tensor_engine
 
 __all__ = ["Layer", "Lengths", "Mask", "factor_type"]
 
@@ -40,6 +41,7 @@ OPTIONS = {
     "adapt": True,
     "relaxation": 1.6,
     "threads": None,
+    "engine": AUTO,
 }
 """The options that all layers pass to `FactorGraph.solve`, with its defaults."""
 _is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
@@ -56,8 +58,12 @@ class Layer(nn.Module):
     ----------
     max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads
         As in `FactorGraph.solve`.
+    engine
+        As in `FactorGraph.solve`. ``"tensor"`` solves on the device of the scores, if linear
+        constraints describe the factors.
     """
 
+    engine: str
     event_ndim: int = 1
     """The number of axes of the scores of an instance."""
     mask_ndim: int = 1
@@ -79,6 +85,7 @@ class Layer(nn.Module):
         adapt: bool = True,
         relaxation: float = 1.6,
         threads: int | None = None,
+        engine: str = AUTO,
     ) -> None:
         super().__init__()
         options = {
@@ -91,7 +98,10 @@ class Layer(nn.Module):
             "threads": threads,
         }
         checked_options(**options)
-        for name, value in options.items():
+        if not isinstance(engine, str):
+            name = type(self).__name__
+            raise TypeError(f"{name}: engine is {kind_of(engine)}; expected the name of an engine.")
+        for name, value in {**options, "engine": engine}.items():
             setattr(self, name, value)
 
     def forward(
@@ -185,13 +195,33 @@ class Layer(nn.Module):
                 "options that are numbers, strings, booleans or NumPy arrays."
             )
         given = self._checked(scores, weights, lengths, mask)
-        return marginals(scores, *given, self._name)
+        found = None if torch.compiler.is_compiling() else self._on_device(scores, *given)
+        return marginals(scores, *given, self._name) if found is None else found
+
+    def _on_device(
+        self, scores: Tensor, weights: Tensor | None, lengths: Tensor | None, mask: Tensor | None
+    ) -> Tensor | None:
+        """Return the marginals if an engine solves the layer on the device of the scores."""
+        if weights is not None or self.engine not in ENGINES:
+            return None
+        ends, kept = _arrays(lengths, mask)
+        with self._solver.layout(tuple(scores.shape), ends, kept) as (layout, solve_options):
+            options = checked_options(**{k: v for k, v in solve_options.items() if k != "engine"})
+            engine = tensor_engine(self.engine, [scores], layout.laid_out.part, options)
+            if engine is None:
+                return None
+            flat = _placed(layout, scores).reshape(-1)
+            factors = layout.declared.factors
+            solution = solve_on_device(layout.laid_out, factors, flat, options, engine)
+        if solution.has_failed():
+            report_unsolved(solution, lambda: [layout.variables.shape], False)
+        return _shown_marginals(layout, solution)
 
     def _structures(
         self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
     ) -> Distributions:
         weights, lengths, mask = self._checked(scores, weights, lengths, mask)
-        ends, kept = (None if x is None else x.detach().cpu().numpy() for x in (lengths, mask))
+        ends, kept = _arrays(lengths, mask)
         graph = TorchFactorGraph()
         n_weights = 0 if weights is None else weights.shape[-1]
         layout = self._laid_out(graph, tuple(scores.shape), ends, kept, n_weights)
@@ -313,6 +343,21 @@ def _no_factor(u: Variables) -> Factor:
     """Return a declaration of zero factors, for a batch of padding only."""
     nothing: Factor = factor_type("Xor")(u.reshape(-1)[:0].reshape(0, 1))
     return nothing
+
+
+def _arrays(*given: Tensor | None) -> list[NDArray[Any] | None]:
+    """Return lengths and masks as arrays."""
+    return [None if x is None else x.detach().cpu().numpy() for x in given]
+
+
+def _shown_marginals(layout: LayerGraph, solution: DeviceSolution) -> Tensor:
+    """Return the marginals of the scores; zeros in padding and in infeasible instances."""
+    shape, shown = layout.variables.shape, layout.declared.shown
+    rows = layout.by_instance(solution.infeasible())
+    nothing = rows.any(-1, keepdim=True).expand_as(rows).reshape(shape)[shown]
+    if layout.keep is not None:
+        nothing = nothing | ~torch.from_numpy(layout.keep).to(nothing.device)
+    return solution.marginals.reshape(shape)[shown].masked_fill(nothing, 0.0)
 
 
 def _placed(layout: LayerGraph, scores: Tensor) -> Tensor:

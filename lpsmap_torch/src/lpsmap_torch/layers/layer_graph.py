@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lpsmap_core import Factor, FactorGraph, Solution, Status, Variables
+from lpsmap_core.api import Layout, build_layout
 from lpsmap_torch.graph import in_factors
 
 __all__ = ["Declarations", "LayerGraph", "LayerSolution", "Tied"]
@@ -72,6 +74,11 @@ class LayerGraph:
             shown &= ~declared.forbidden
         self.keep = None if shown.all() else shown
 
+    @functools.cached_property
+    def laid_out(self) -> Layout:
+        """The graph in flat arrays."""
+        return build_layout(self.graph.n_variables, self.graph.factors)
+
     def solve(
         self, scores: FloatArray, parameters: FloatArray, options: dict[str, Any]
     ) -> LayerSolution:
@@ -111,13 +118,17 @@ class LayerGraph:
         """Return values with zeros in the padding and at forbidden scores."""
         return numbers if self.keep is None else np.where(self.keep, numbers, 0.0)
 
+    def by_instance(self, numbers: Any) -> Any:
+        """Return numbers of all variables, an array or a tensor, with a row for each instance."""
+        return numbers.reshape(self._n_instances, -1)
+
     def infeasible(self, solution: Solution) -> NDArray[np.bool_] | None:
         """Return flags of infeasible instances, flat; None if all are feasible."""
         wrong = [status is Status.INFEASIBLE for status in solution.status.tolist()]
         if not any(wrong):
             return None
         of_variable = np.append(wrong, False)[solution.layout.component]  # component -1: padding
-        found: NDArray[np.bool_] = np.any(of_variable.reshape(self._n_instances, -1), axis=1)
+        found: NDArray[np.bool_] = self.by_instance(of_variable).any(axis=1)
         return found
 
     def _masked(self, scores: FloatArray) -> FloatArray:

@@ -30,7 +30,7 @@ class LPSequenceAttention(RelaxedPairLayer):
     rescale
         Whether to divide by the sums over the words of the shorter side, which are 1 only at
         convergence, as in the paper.
-    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads
+    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
         As in `FactorGraph.solve`.
 
     Attributes

@@ -24,7 +24,7 @@ class MatchingAttention(PairLayer):
     ----------
     full
         Which side must be matched completely, as in `Matching`.
-    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads
+    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
         As in `FactorGraph.solve`.
 
     Notes

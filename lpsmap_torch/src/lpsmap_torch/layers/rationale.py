@@ -29,7 +29,7 @@ class Rationale(Layer):
         The maximum number of selected words.
     transition
         The initial value of the parameter of this name.
-    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads
+    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
         As in `FactorGraph.solve`.
 
     Attributes

@@ -6,13 +6,14 @@ program has no layers: its solvers are built from specifications, and the latest
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
 import threading
 import uuid
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -60,15 +61,35 @@ class Solver:
         shape = (1, 0) if parameters is None else parameters.shape
         table = np.empty((1, 0)) if parameters is None else parameters
         table = table.reshape(math.prod(shape[:-1]), shape[-1])
+        with self.layout(scores.shape, lengths, mask, table.shape) as (layout, options):
+            return layout.solve(scores, table, options)
+
+    @contextlib.contextmanager
+    def layout(
+        self,
+        shape: tuple[int, ...],
+        lengths: NDArray[Any] | None,
+        mask: NDArray[Any] | None,
+        table: tuple[int, int] = (1, 0),
+    ) -> Iterator[tuple[LayerGraph, dict[str, Any]]]:
+        """Lend the layout for scores of a shape, and the options of its solves.
+
+        Parameters
+        ----------
+        shape
+            The shape of the scores.
+        lengths, mask
+            As `Layer.declare` gets them.
+        table
+            The shape of the parameters.
+        """
         parts = (None if x is None else (x.shape, x.tobytes()) for x in (lengths, mask))
-        key = (scores.shape, table.shape, *parts)
+        key = (shape, table, *parts)
         found = self.layouts.take(key)
         if found is None:
-            found = self._lay_out(scores.shape, lengths, mask, table.shape[1])
-        layout, options = found
-        solved = layout.solve(scores, table, options)
+            found = self._lay_out(shape, lengths, mask, table[1])
+        yield found
         self.layouts.give(key, found)
-        return solved
 
 
 _SOLVERS: weakref.WeakValueDictionary[str, Solver] = weakref.WeakValueDictionary()

@@ -28,7 +28,7 @@ class SparseMAP(Layer):
         as the argument ``additionals``, like `Sequence`.
     event_ndim
         The number of axes of the scores of an instance; None for the default of the type.
-    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads
+    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
         As in `FactorGraph.solve`.
     options
         Further arguments of the type, the same for all instances.

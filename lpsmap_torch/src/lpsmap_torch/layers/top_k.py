@@ -27,7 +27,7 @@ class TopK(Layer):
         The size of the subsets; all elements if there are fewer.
     exact
         Whether to exclude smaller subsets.
-    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads
+    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
         As in `FactorGraph.solve`.
 
     Notes

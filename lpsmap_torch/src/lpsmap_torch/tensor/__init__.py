@@ -1,0 +1,9 @@
+"""An engine in tensor operations: mini-batches that stay on their device.
+
+Factors whose polytopes are a few linear constraints make of LP-SparseMAP one projection for each
+component::
+
+    min 1/2 ||mu - eta||^2   s.t.   0 <= mu <= 1,   low <= A mu <= high
+
+Components of similar size are solved together, as a batch of dense matrices.
+"""
