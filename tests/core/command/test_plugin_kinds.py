@@ -75,7 +75,7 @@ def test_its_tests_find_a_fault(tmp_path: Path, kind: str) -> None:
 def test_the_linter_accepts_it(tmp_path: Path, kind: str) -> None:
     folder = write(tmp_path, kind)
     for verb in (["check", "--select", "B,E,F,I,UP,W"], ["format", "--check"]):
-        command = ["ruff", *verb, "--isolated", "--line-length", "100", "."]
+        command = [sys.executable, "-m", "ruff", *verb, "--isolated", "--line-length", "100", "."]
         result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         assert result.returncode == 0, result.stdout
 
