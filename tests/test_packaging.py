@@ -16,7 +16,7 @@ import pytest
 
 from environments import ALONE, PLUGINS, ROOT, WHEELS, install, lend_torch, run, venv
 
-CORES_DEPENDENCIES = {"filelock", "numba", "numpy", "pluggy"}
+CORES_DEPENDENCIES = {"array_api_compat", "filelock", "numba", "numpy", "pluggy"}
 BROUGHT_BY_NUMBA = {"llvmlite"}
 WITHOUT_CLICK = 'The command lpsmap needs click: pip install "lpsmap-core[cli]"\n'
 
