@@ -25,7 +25,7 @@ def matching() -> FactorGraph:
 
 def compiled() -> int:
     """How many signatures of how many kernels were compiled or loaded."""
-    gc.unfreeze()  # the command line freezes all objects when it ends, in tests of it too
+    gc.unfreeze()  # frozen objects are not listed
     kernels = [thing for thing in gc.get_objects() if type(thing).__name__ == "CPUDispatcher"]
     return sum(len(kernel.overloads) for kernel in kernels)
 
