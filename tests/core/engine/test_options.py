@@ -25,8 +25,8 @@ def matching() -> FactorGraph:
 
 def compiled() -> int:
     """How many signatures of how many kernels were compiled or loaded."""
-    gc.unfreeze()  # frozen objects are not listed
-    kernels = [thing for thing in gc.get_objects() if type(thing).__name__ == "CPUDispatcher"]
+    names = "CPUDispatcher", "Kernel"  # of numba, and of lpsmap_jit
+    kernels = [thing for thing in gc.get_objects() if type(thing).__name__ in names]
     return sum(len(kernel.overloads) for kernel in kernels)
 
 
