@@ -83,9 +83,12 @@ class TorchFactorGraph(FactorGraph):
         engine: str,
         to_decode: Any = None,
     ) -> Solution:
-        """Solve on the scores' device where an engine serves the whole graph there."""
+        """Solve on the scores' device if an engine serves the whole graph there.
+
+        Core solves with a warm start, which it checks and stores, and writes the log.
+        """
         chosen = None
-        if self._scores and to_decode is None:
+        if self._scores and to_decode is None and warm_start is None and not verbose:
             chosen = tensor_engine(engine, self._scores, self._laid_out().part, options)
         if chosen is None:
             return super()._run(options, verbose, warm_start, engine, to_decode)

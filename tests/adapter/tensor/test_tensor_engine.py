@@ -24,6 +24,7 @@ from lpsmap import (
     Status,
     TopK,
     TorchFactorGraph,
+    WarmStartCache,
     Xor,
 )
 from lpsmap_torch.layers import MatchingAttention, SparseMAP
@@ -225,6 +226,21 @@ def test_what_it_cannot_do_is_refused() -> None:
         graph.solve_map(engine="tensor")
     with pytest.raises(ValueError, match="has no limit of time"):
         graph.solve(engine="tensor", max_time=1.0)
+
+
+def test_warm_starts_are_validated_and_the_log_is_written(caplog: pytest.LogCaptureFixture) -> None:
+    graph, cache = TorchFactorGraph(), WarmStartCache()
+    u = graph.variable_from(normal(2, 3, 4))
+    graph.add(Matching(u))
+    first = graph.solve(engine="tensor")
+    with pytest.raises(TypeError, match="warm_start"):
+        graph.solve(engine="tensor", warm_start="cold")
+    for start in (first, cache.at(u, ["a", "b"]), cache.at(u, ["a", "b"])):
+        found = graph.solve(engine="tensor", warm_start=start)
+        np.testing.assert_allclose(found.values, first.values, rtol=0, atol=1e-9)
+    with caplog.at_level("INFO", logger="lpsmap"):
+        graph.solve(engine="tensor", verbose=1)
+    assert caplog.messages
 
 
 def test_structures_are_found_on_the_host() -> None:
