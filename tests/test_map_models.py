@@ -15,7 +15,6 @@ from scipy import optimize, sparse
 
 from environments import ROOT
 from lpsmap_core import ConvergenceWarning
-from lpsmap_core.api import row_view
 from lpsmap_core.plugins.files import read_evidence, read_graph
 from lpsmap_core.plugins.formats import FileFormatError
 from lpsmap_decode import read_network
@@ -111,29 +110,29 @@ def relaxed(graph):
         kind, view = type(factor).__name__, factor.variables
         for i, (x, flips) in enumerate(zip(view.index, view.negated, strict=True)):
             if kind == "Xor":
-                row_view(program, "=", x, 1, flips, 1)
+                program.row("=", x, 1, flips, 1)
             elif kind == "AtMostOne":
-                row_view(program, "<", x, 1, flips, 1)
+                program.row("<", x, 1, flips, 1)
             elif kind == "Or":
-                row_view(program, "<", x, -1, flips, -1)
+                program.row("<", x, -1, flips, -1)
             elif kind == "OrOut":
-                row_view(program, "<", x, [*[-1] * (len(x) - 1), 1], flips, 0)
+                program.row("<", x, [*[-1] * (len(x) - 1), 1], flips, 0)
                 for j in range(len(x) - 1):
-                    row_view(program, "<", x[[j, -1]], [1, -1], flips[[j, -1]], 0)
+                    program.row("<", x[[j, -1]], [1, -1], flips[[j, -1]], 0)
             elif kind == "Pair":
                 (both,) = program.new(factor.scores[i])
                 ends = np.append(x, both), np.append(flips, False)
-                row_view(program, "<", ends[0], [1, 1, -1], ends[1], 1)
-                row_view(program, "<", ends[0], [-1, 0, 1], ends[1], 0)
-                row_view(program, "<", ends[0], [0, -1, 1], ends[1], 0)
+                program.row("<", ends[0], [1, 1, -1], ends[1], 1)
+                program.row("<", ends[0], [-1, 0, 1], ends[1], 0)
+                program.row("<", ends[0], [0, -1, 1], ends[1], 0)
             else:
                 entries = program.new(factor.table[i]).reshape(factor.n_states)
                 for d, block in enumerate(factor.blocks):
                     for j, state in enumerate(block.index[i]):
                         these = np.take(entries, j, axis=d).ravel()
                         index = np.append(these, state)
-                        row_view(program, "=", index, [*[1] * len(these), -1], False, 0)
-                row_view(program, "=", entries.ravel(), 1, False, 1)
+                        program.row("=", index, [*[1] * len(these), -1], False, 0)
+                program.row("=", entries.ravel(), 1, False, 1)
     return program.maximum()
 
 
