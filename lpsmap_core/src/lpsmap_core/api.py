@@ -33,7 +33,6 @@ from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.engine.options import checked_options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.step_size import first_step_sizes
-from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.kernels.entries import reader_of
 from lpsmap_core.layout.copies import copies_of
 from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout
@@ -138,6 +137,7 @@ from lpsmap_jit.compile import COMPILED, general_position, interpreted_by, summi
 from lpsmap_jit.ctrl_c import raised_by_ctrl_c
 from lpsmap_jit.interrupts import Watch, interruptible, out_of_time, raise_interrupt, stopped
 from lpsmap_jit.native import floats as floats_at_address
+from lpsmap_jit.threads import in_shares
 
 # Arrays: the types that annotations of kernels and factors name.
 __all__ = ["BoolArray", "ByteArray", "FloatArray", "IndexArray", "IntArray"]

@@ -26,7 +26,9 @@ def matching() -> FactorGraph:
 
 def compiled() -> int:
     """How many signatures of how many kernels were compiled or loaded."""
-    return sum(len(thing.overloads) for thing in gc.get_objects() if issubclass(type(thing), Dispatcher))
+    return sum(
+        len(thing.overloads) for thing in gc.get_objects() if issubclass(type(thing), Dispatcher)
+    )
 
 
 @pytest.mark.compiled

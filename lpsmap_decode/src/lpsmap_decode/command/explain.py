@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
-from lpsmap_core.graph import FactorGraph
-from lpsmap_core.model.inputs import kind_of
+from lpsmap_core import FactorGraph
+from lpsmap_core.api import kind_of
 
 __all__ = ["explain", "load_graph"]
 
