@@ -103,14 +103,7 @@ from lpsmap_core.projections.face_jacobian import (
     sum_constrained_jvp,
 )
 from lpsmap_core.projections.faces import exact_at_bounds, face_codes
-from lpsmap_core.projections.sum_constrained import (
-    AT_LEAST,
-    AT_MOST,
-    EXACTLY,
-    project_budget_rows,
-    project_simplex_rows,
-    simplex_threshold,
-)
+from lpsmap_core.projections.sum_constrained import clip_row, project_budget_rows
 from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack, bound_slack_array
 from lpsmap_core.solution.assignment import OWN_SEARCH, is_proved
 from lpsmap_core.solution.assignment_score import (
@@ -200,15 +193,11 @@ __all__ += [
 
 # Closed forms: projections of rows under one bound on a weighted sum, and their tolerances.
 __all__ += [
-    "AT_LEAST",
-    "AT_MOST",
     "BOUND_LEVEL",
-    "EXACTLY",
     "bound_slack",
     "bound_slack_array",
+    "clip_row",
     "project_budget_rows",
-    "project_simplex_rows",
-    "simplex_threshold",
 ]
 
 # Local solvers: how a factor type solves its local problems itself.
