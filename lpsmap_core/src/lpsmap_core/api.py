@@ -51,7 +51,6 @@ from lpsmap_core.local.protocol import (
     solve_by,
 )
 from lpsmap_core.local.vertices import Vertices, join_vertices
-from lpsmap_core.model.evidence import Conditioned
 from lpsmap_core.model.inputs import (
     broadcast,
     check_readable,
@@ -257,7 +256,6 @@ __all__ += [
     "AUTO",
     "DEFAULT_GAP",
     "OWN_SEARCH",
-    "Conditioned",
     "Relaxation",
     "ScoredGraph",
     "SearchLimits",
