@@ -14,7 +14,7 @@ import pytest
 import judges
 from lpsmap import AtMostOne, FactorGraph, Pair, Xor
 from lpsmap_core import stack
-from lpsmap_core.engine.threads import default_threads
+from lpsmap_jit.threads import default_threads
 from matchings import matching
 from random_graphs import Polytope
 

@@ -45,7 +45,6 @@ from lpsmap_core.projections.faces import boxed_solution
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.decoder import Decoder, SearchProgress, set_decoder_finder
 from lpsmap_core.solution.distribution import Distribution, Distributions, Structure
-from lpsmap_core.solution.gibbs import GibbsDistributions
 from lpsmap_core.solution.map_solver import Answer, MapSolver, Program, SolverLimits
 from lpsmap_core.solution.plan import Plan
 from lpsmap_core.solution.report import ConvergenceWarning
@@ -89,7 +88,6 @@ __all__ = [
     "FileFormat",
     "FileFormatError",
     "Found",
-    "GibbsDistributions",
     "Inference",
     "LinearConstraints",
     "LocalScores",

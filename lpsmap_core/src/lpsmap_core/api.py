@@ -33,7 +33,6 @@ from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.engine.options import checked_options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.step_size import first_step_sizes
-from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.kernels.entries import reader_of
 from lpsmap_core.layout.copies import copies_of
 from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout
@@ -52,7 +51,6 @@ from lpsmap_core.local.protocol import (
     solve_by,
 )
 from lpsmap_core.local.vertices import Vertices, join_vertices
-from lpsmap_core.model.evidence import Conditioned
 from lpsmap_core.model.inputs import (
     broadcast,
     check_readable,
@@ -104,14 +102,7 @@ from lpsmap_core.projections.face_jacobian import (
     sum_constrained_jvp,
 )
 from lpsmap_core.projections.faces import exact_at_bounds, face_codes
-from lpsmap_core.projections.sum_constrained import (
-    AT_LEAST,
-    AT_MOST,
-    EXACTLY,
-    project_budget_rows,
-    project_simplex_rows,
-    simplex_threshold,
-)
+from lpsmap_core.projections.sum_constrained import clip_row, project_budget_rows
 from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack, bound_slack_array
 from lpsmap_core.solution.assignment import OWN_SEARCH, is_proved
 from lpsmap_core.solution.assignment_score import (
@@ -138,6 +129,7 @@ from lpsmap_jit.compile import COMPILED, general_position, interpreted_by, summi
 from lpsmap_jit.ctrl_c import raised_by_ctrl_c
 from lpsmap_jit.interrupts import Watch, interruptible, out_of_time, raise_interrupt, stopped
 from lpsmap_jit.native import floats as floats_at_address
+from lpsmap_jit.threads import in_shares
 
 # Arrays: the types that annotations of kernels and factors name.
 __all__ = ["BoolArray", "ByteArray", "FloatArray", "IndexArray", "IntArray"]
@@ -200,15 +192,11 @@ __all__ += [
 
 # Closed forms: projections of rows under one bound on a weighted sum, and their tolerances.
 __all__ += [
-    "AT_LEAST",
-    "AT_MOST",
     "BOUND_LEVEL",
-    "EXACTLY",
     "bound_slack",
     "bound_slack_array",
+    "clip_row",
     "project_budget_rows",
-    "project_simplex_rows",
-    "simplex_threshold",
 ]
 
 # Local solvers: how a factor type solves its local problems itself.
@@ -268,7 +256,6 @@ __all__ += [
     "AUTO",
     "DEFAULT_GAP",
     "OWN_SEARCH",
-    "Conditioned",
     "Relaxation",
     "ScoredGraph",
     "SearchLimits",

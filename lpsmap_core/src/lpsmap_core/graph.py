@@ -13,22 +13,20 @@ from lpsmap_core.engine.options import RELAXATION, Options, checked_options, thr
 from lpsmap_core.engine.warm_start import CachedStart
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.declared import DeclaredGraph
-from lpsmap_core.model.evidence import Conditioned
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inputs import checked_flag, count_or_flag, kind_of
+from lpsmap_core.model.inputs import checked_count, checked_flag, count_or_flag, kind_of
 from lpsmap_core.model.unused import forget_unused
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.decoder import (
     DEFAULT_GAP,
     SearchProgress,
-    checked_rank,
     installed_decoder,
     options_for_search,
     search_limits,
 )
 from lpsmap_core.solution.distribution import Distributions
-from lpsmap_core.solution.gibbs import GibbsDistributions, gibbs_of
+from lpsmap_core.solution.gibbs import gibbs_of
 from lpsmap_core.solution.plan import Plan, make_plan
 from lpsmap_core.solution.report import log, report_unproved, report_unsolved
 from lpsmap_core.solution.solution import Solution, checked_start
@@ -314,7 +312,8 @@ class FactorGraph(DeclaredGraph):
         ConvergenceWarning
             Once, if the best assignments of components are not proved to be the best.
         """
-        k, limits = checked_rank(k), search_limits(gap, max_time, max_nodes, threads, None)
+        k = checked_count("k_best: k", k)
+        limits = search_limits(gap, max_time, max_nodes, threads, None)
         decoder = installed_decoder("k_best")
         linear = Options(threads=limits.threads, quadratic=0.0, max_time=max_time)
         options = options_for_search(linear, limits)._replace(exact=False)
@@ -356,7 +355,7 @@ class FactorGraph(DeclaredGraph):
             log(solution)
         return solution
 
-    def condition(self, evidence: Sequence[tuple[Variables, npt.ArrayLike]]) -> Conditioned:
+    def condition(self, evidence: Sequence[tuple[Variables, npt.ArrayLike]]) -> Any:
         """Return the graph over the remaining variables, given the values of some.
 
         Parameters
@@ -440,11 +439,11 @@ class FactorGraph(DeclaredGraph):
         self._number(factor, "structures")
         return self._solved("structures").structures(factor)
 
-    def gibbs(self, factor: Factor) -> GibbsDistributions:
+    def gibbs(self, factor: Factor) -> Any:
         """Return the Gibbs distributions of a declaration's factors, each on its own.
 
-        They have log-partition functions, marginals, entropies, samples, k best structures and
-        their number, for the current scores. The graph need not be solved.
+        The factor type names their class by `Factor.gibbs`: ``lpsmap_dynamic.Gibbs``, or another
+        one with the same members. The scores are the current ones; the graph need not be solved.
 
         Raises
         ------

@@ -8,8 +8,8 @@ from typing import Any
 import numpy.typing as npt
 
 from lpsmap_core import Assignment, Decoder, Variables
-from lpsmap_core.api import BoolArray, Conditioned, Relaxation, ScoredGraph, SearchLimits
-from lpsmap_decode.evidence import condition
+from lpsmap_core.api import BoolArray, Relaxation, ScoredGraph, SearchLimits
+from lpsmap_decode.evidence import Conditioned, condition
 from lpsmap_decode.exact.component_search import FIRST_NODES
 from lpsmap_decode.exact.decode import decode
 from lpsmap_decode.exact.ranked_assignments import RankedAssignments, ranked_assignments
@@ -21,6 +21,9 @@ from lpsmap_decode.solvers.external_solver import (
 )
 
 __all__ = ["ExactDecoder"]
+
+MAX_RANK = 1_000_000
+"""Largest number of best assignments of a component. All of them are stored."""
 
 SHARE = 0.75
 """The share of the time limit for an external solver that runs first. The rest is for the
@@ -78,7 +81,17 @@ class ExactDecoder(Decoder):
         return decode(relaxation, limits)
 
     def k_best(self, relaxation: Relaxation, k: int, limits: SearchLimits) -> RankedAssignments:
-        """Return the `k` best assignments of every component."""
+        """Return the `k` best assignments of every component.
+
+        Raises
+        ------
+        ValueError
+            If `k` exceeds `MAX_RANK`.
+        """
+        if k > MAX_RANK:
+            raise ValueError(
+                f"k_best: k: got {k}; expected at most {MAX_RANK}, since all are stored."
+            )
         return ranked_assignments(relaxation, k, limits)
 
     def condition(

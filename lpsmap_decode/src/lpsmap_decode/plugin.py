@@ -47,7 +47,8 @@ def lpsmap_solvers() -> list[type[MapSolver]]:
 def lpsmap_commands() -> list[click.Command]:
     """Return the commands of this package."""
     from lpsmap_decode.command.decode import decode
+    from lpsmap_decode.command.explain import explain
     from lpsmap_decode.command.models import convert, info
     from lpsmap_decode.command.solve_file import solve
 
-    return [convert, decode, info, solve]
+    return [convert, decode, explain, info, solve]

@@ -20,18 +20,16 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.api import (
-    AT_LEAST,
-    AT_MOST,
-    EXACTLY,
     FloatArray,
     IntArray,
     project_budget_rows,
-    project_simplex_rows,
     sum_constrained_jvp,
     truth_values,
 )
 from lpsmap_factors_logic import oracles, sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
+from lpsmap_factors_logic.simplex import project_simplex_rows
+from lpsmap_factors_logic.sum_constrained import AT_LEAST, AT_MOST, EXACTLY
 from lpsmap_factors_logic.tables import TableFields
 
 __all__ = ["AtMostOne", "Budget", "Or", "Xor"]

@@ -17,7 +17,6 @@ from lpsmap_core import (
     bounded_sums,
 )
 from lpsmap_core.api import (
-    AT_MOST,
     FloatArray,
     project_budget_rows,
     slot_values,
@@ -25,6 +24,7 @@ from lpsmap_core.api import (
 )
 from lpsmap_factors_logic import oracles, sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
+from lpsmap_factors_logic.sum_constrained import AT_MOST
 
 __all__ = ["Knapsack"]
 

@@ -25,17 +25,17 @@ from lpsmap_core import (
 )
 from lpsmap_core.api import (
     BOUND_LEVEL,
-    EXACTLY,
     FloatArray,
     IntArray,
     bound_slack,
     bound_slack_array,
     exact_at_bounds,
     face_codes,
-    simplex_threshold,
 )
 from lpsmap_factors_logic import oracles, sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
+from lpsmap_factors_logic.simplex import simplex_threshold
+from lpsmap_factors_logic.sum_constrained import EXACTLY
 
 __all__ = ["OrOut"]
 

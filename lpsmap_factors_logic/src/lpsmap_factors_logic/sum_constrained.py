@@ -1,4 +1,4 @@
-"""The projections of `project_budget_rows` in array-API code."""
+"""Projections under one constraint on a weighted sum, in array-API code."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from array_api_compat import array_namespace
 from lpsmap_core import Factor, LocalSolution
 from lpsmap_core.api import (
     BOUND_LEVEL,
-    EXACTLY,
     bound_slack_array,
     exact_at_bounds,
     face_codes,
     free_jvp,
 )
 
-__all__ = ["jvp", "project"]
+__all__ = ["AT_LEAST", "AT_MOST", "EXACTLY", "jvp", "project"]
+
+AT_MOST, EXACTLY, AT_LEAST = -1.0, 0.0, 1.0
+"""Senses of the sum constraint: the allowed sign of the sum minus its bound."""
 
 
 def project(a: Any, delta: Any, costs: Any, budget: Any, sense: Any) -> LocalSolution:

@@ -76,7 +76,7 @@ def test_lpsmap_plugins_says_what_each_offers() -> None:
     assert lines[core + 1] == "    formats: .json"
     assert lines[decode + 1 : decode + 3] == [
         "    formats: .fg, .uai, .wcnf",
-        "    commands: convert, decode, info, solve",
+        "    commands: convert, decode, explain, info, solve",
     ]
     assert "    backends: numpy" in lines
 
@@ -84,11 +84,6 @@ def test_lpsmap_plugins_says_what_each_offers() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["explain", ":x"], 1, "'' is not a module"),
-        (["explain", ":"], 1, "'' is not a module"),
-        (["explain", ""], 1, "'' is not a module"),
-        (["explain", "."], 1, "'.' is not a module"),
-        (["explain", ".x"], 1, "'.x' is not a module"),
         (["check", "--seed", "-1", "Xor"], 2, "-1 is not in the range x>=0"),
         (["new-plugin", "spans", "--into", "/proc"], 1, "cannot be written"),
     ],

@@ -5,21 +5,16 @@ from __future__ import annotations
 import gc
 import json
 import re
-import sys
 import tracemalloc
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from environments import ROOT
 from lpsmap import AtMostOne, Budget, DepTree, ModifierBudget, Nand, Or, Pair, Sequence, Xor
 from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.api import ActiveSets
-from lpsmap_core.command.cli import main
-from lpsmap_core.command.explain import MODULE_NAME
 from lpsmap_core.layout import layout_cache
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.local.solvers import choose_solver, local_solver
@@ -229,101 +224,6 @@ def test_memory_is_what_a_solve_takes(
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert 0.8 < peak / planned < 1.25
-
-
-# -------------------------------------------------------------------- the command
-
-SCRIPT = """
-import numpy as np
-from beside import WIDTH
-from lpsmap import FactorGraph, Xor
-
-def make(n=4):
-    graph = FactorGraph()
-    graph.add(Xor(graph.variable((n, WIDTH))))
-    return graph
-
-def needs(n):
-    return make(n)
-
-number = 7
-"""
-
-
-@pytest.fixture
-def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A file that makes graphs, and a module beside it."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    (tmp_path / "beside.py").write_text("WIDTH = 5\n")
-    path = tmp_path / "some_graphs.py"
-    path.write_text(SCRIPT)
-    yield path
-    for name in ("beside", "some_graphs", MODULE_NAME):
-        sys.modules.pop(name, None)
-
-
-def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(main, ["explain", *arguments])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.output
-
-
-@pytest.mark.parametrize("target", ["some_graphs.py:make", "some_graphs:make"])
-def test_explains_what_a_function_returns(script: Path, target: str) -> None:
-    code, output = run(target)
-    assert code == 0, output
-    assert output.startswith("Plan: 20 variables, 20 links, 0 additionals\n")
-
-
-def test_help_shows_targets() -> None:
-    assert "\n  lpsmap explain parser.py:make_graph\n" in run("--help")[1]
-
-
-def test_explains_the_only_graph_as_json(script: Path) -> None:
-    script.write_text(SCRIPT + "graph = make(3)\nalias = graph\n")
-    code, output = run("some_graphs.py", "--json", "--threads", "3", "--limited")
-    assert code == 0, output
-    found = json.loads(output)
-    assert (found["variables"], found["available_threads"]) == (15, 3)
-
-
-@pytest.mark.parametrize(
-    ("target", "words"),
-    [
-        ("nowhere.py", "nowhere.py: no such file"),
-        ("no_such_module:make", "no_such_module: no such module"),
-        ("some_graphs.py", "no FactorGraph at its top level. Name a function that returns one"),
-        ("some_graphs.py:other", "no 'other' at its top level"),
-        ("some_graphs.py:other", "Its functions without arguments: make."),
-        ("some_graphs.py", "returns one: some_graphs.py:make. Its functions"),
-        ("some_graphs.py:number", "is an int; expected a FactorGraph"),
-        ("some_graphs.py:np", "is a module; expected a FactorGraph"),
-        ("some_graphs.py:Xor", "missing a required argument: 'variables'. Name a function"),
-        ("some_graphs.py:needs", "missing a required argument: 'n'. Name a function"),
-        ("some_graphs.py:dict", "no 'dict' at its top level"),
-    ],
-)
-def test_targets_without_a_graph(script: Path, target: str, words: str) -> None:
-    code, output = run(target)
-    assert code == 1
-    assert words in output
-
-
-def test_several_graphs_are_named(script: Path) -> None:
-    script.write_text(SCRIPT + "one = make(3)\ntwo = make(4)\n")
-    code, output = run("some_graphs.py")
-    assert code == 1
-    assert "2 FactorGraph at its top level. Its graphs: one, two." in output
-    assert run("some_graphs.py:two")[1].startswith("Plan: 20 variables")
-
-
-def test_errors_of_the_code_itself_are_shown_as_they_are(script: Path) -> None:
-    script.write_text("import not_installed_anywhere\n")
-    for target in ("some_graphs.py", "some_graphs"):
-        with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
-            run(target)
 
 
 # -------------------------------------------------------------------- factors that never bind

@@ -16,7 +16,6 @@ import lpsmap_core
 from lpsmap_core.command import new_plugin
 from lpsmap_core.command.check import check_registered, misspelt_groups, registrations_of
 from lpsmap_core.command.compile_types import compile_types
-from lpsmap_core.command.explain import explain
 from lpsmap_core.model.levels import override_level
 from lpsmap_core.plugins.error_origin import error_with_origin
 from lpsmap_core.plugins.hookspecs import PROJECT
@@ -101,9 +100,6 @@ def main() -> None:
     lpsmap info grid.uai
     lpsmap solve grid.uai --task map
     """  # noqa: D301 - click interprets the character
-
-
-main.add_command(explain)
 
 
 @main.command()

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from lpsmap_core.engine.threads import default_threads
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.records import Scores
 from lpsmap_core.model.factor import Factor
@@ -31,6 +30,7 @@ from lpsmap_core.testing.graphs import declared_again
 from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.compile import COMPILED
 from lpsmap_jit.lazy_kernels import compile_all
+from lpsmap_jit.threads import default_threads
 from lpsmap_jit.tiers import PATIENCE
 
 __all__ = ["compile_types"]

@@ -19,73 +19,21 @@ __all__ = ["write"]
 
 
 class Kind(NamedTuple):
-    """What a package of one kind differs in from others."""
+    """A kind of plugin."""
 
     base: str
-    """The class of core that its class extends; the end of the class's name, but for factors."""
+    """The class of core that its class extends; except for factors, names of classes end in it."""
     hook: str
-    what: str
-    listed: str
-    """The command that shows what it offers."""
-    use: str
-    """How it is used, in the README."""
+    description: str
 
-
-GRAPH = """import numpy as np
-from lpsmap_core import FactorGraph
-"""
 
 KINDS = {
-    "factor": Kind(
-        "Factor",
-        "lpsmap_factors",
-        "factor type",
-        "check {distribution}",
-        GRAPH
-        + """from {module} import {cls}
-
-graph = FactorGraph()
-u = graph.variable_from(np.array([0.6, 0.4, -3.0]))
-graph.add({cls}(u))
-graph.solve()
-print(u.value)""",
-    ),
-    "format": Kind(
-        "FileFormat",
-        "lpsmap_formats",
-        "file format",
-        "plugins",
-        """from pathlib import Path
-from lpsmap_core.api import read_graph
-
-graph, variables = read_graph(Path("graph.{label}"))""",
-    ),
-    "solver": Kind(
-        "MapSolver",
-        "lpsmap_solvers",
-        "solver",
-        "plugins",
-        GRAPH
-        + """
-graph = FactorGraph()
-u = graph.variable_from(np.array([0.6, 0.4, -3.0]))
-...
-assignment = graph.solve_map(exact=True, solver="{label}")""",
-    ),
-    "engine": Kind(
-        "Engine",
-        "lpsmap_engines",
-        "engine",
-        "plugins",
-        GRAPH
-        + """
-graph = FactorGraph()
-u = graph.variable_from(np.array([0.6, 0.4, -3.0]))
-...
-graph.solve(engine="{label}")""",
-    ),
+    "factor": Kind("Factor", "lpsmap_factors", "factor type"),
+    "format": Kind("FileFormat", "lpsmap_formats", "file format"),
+    "solver": Kind("MapSolver", "lpsmap_solvers", "solver"),
+    "engine": Kind("Engine", "lpsmap_engines", "engine"),
 }
-"""What ``--kind`` can be."""
+"""The values of ``--kind``."""
 
 TEMPLATE = Path(__file__).parent / "plugin_template"
 
@@ -149,9 +97,8 @@ def write(name: str, into: Path, factor: str | None = None, kind: str = "factor"
         ) from error
     label = name.removeprefix("lpsmap-")
     named = {"distribution": name, "module": module, "cls": cls, "label": label}
-    own = {field: text.format(**named) for field, text in KINDS[kind]._asdict().items()}
     versions = {"core": _compatible(lpsmap_core.__version__), "api_version": API_VERSION}
-    answers = {"kind": kind, **named, **own, **versions}
+    answers = {"kind": kind, **named, **KINDS[kind]._asdict(), **versions}
     try:
         folder.mkdir()
         for part in ("shared", kind):

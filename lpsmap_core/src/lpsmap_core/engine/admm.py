@@ -29,13 +29,13 @@ from lpsmap_core.engine.polish import LoopWorkspace, make_loop_workspace
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.soundness import check_local_solutions
 from lpsmap_core.engine.state import PartState, initial_state
-from lpsmap_core.engine.threads import in_shares
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.limits import A_FEW, AS_NEEDED
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.interrupts import out_of_time
 from lpsmap_jit.lazy_kernels import raise_late
 from lpsmap_jit.memory import Memory
+from lpsmap_jit.threads import in_shares
 
 __all__ = ["advance_components", "run_loop", "solve_part"]
 

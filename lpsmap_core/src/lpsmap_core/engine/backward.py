@@ -39,13 +39,13 @@ from lpsmap_core.engine.selection import (
     select_components,
 )
 from lpsmap_core.engine.state import PartState
-from lpsmap_core.engine.threads import in_shares
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.callers import stacklevel
 from lpsmap_jit.compile import kernel, leaf
 from lpsmap_jit.interrupts import Watch, interrupted, out_of_time, stopped
 from lpsmap_jit.lazy_kernels import raise_late
 from lpsmap_jit.native import borrowed
+from lpsmap_jit.threads import in_shares
 
 __all__ = ["multiply_jacobian"]
 

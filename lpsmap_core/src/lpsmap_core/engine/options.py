@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.engine.threads import default_threads
 from lpsmap_core.model.inputs import checked_count, checked_flag, checked_number
 from lpsmap_jit.deadlines import Deadline
+from lpsmap_jit.threads import default_threads
 
 __all__ = ["ALGORITHM_1", "RELAXATION", "Options", "checked_options", "threads_or_default"]
 

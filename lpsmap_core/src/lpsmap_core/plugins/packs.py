@@ -49,7 +49,7 @@ MOVED = {
 """Current packages of names that ``lpsmap_core`` had in version 2 of the API."""
 
 COMMANDS = {
-    **dict.fromkeys(("convert", "decode", "info", "solve"), "lpsmap-decode"),
+    **dict.fromkeys(("convert", "decode", "explain", "info", "solve"), "lpsmap-decode"),
     "induce": "lpsmap-search",
 }
 """Distributions of the commands of ``lpsmap`` that are not in core."""

@@ -19,7 +19,6 @@ from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.engine.options import CONVERTERS, Options, threads_or_default
 from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.layout.layout import Layout
-from lpsmap_core.model.evidence import Conditioned
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import checked_count, checked_number
 from lpsmap_core.model.variables import Variables
@@ -29,7 +28,7 @@ from lpsmap_jit.deadlines import Deadline
 
 __all__ = ["DECODE_MAX_NODES", "DECODE_MAX_TIME", "DEFAULT_GAP", "Decoder", "Relaxation"]
 __all__ += ["ScoredGraph", "SearchLimits", "SearchProgress", "check_search_options"]
-__all__ += ["checked_rank", "installed_decoder", "options_for_search", "set_decoder_finder"]
+__all__ += ["installed_decoder", "options_for_search", "set_decoder_finder"]
 __all__ += ["search_limits"]
 
 DEFAULT_GAP = 1e-8
@@ -40,9 +39,6 @@ DECODE_MAX_NODES = 1000
 
 DECODE_MAX_TIME = 10.0
 """Default time limit in seconds. For thousands of tables, a thousand nodes would take minutes."""
-
-MAX_RANK = 1_000_000
-"""Largest number of best assignments of a component. All of them are stored."""
 
 PROVING_TOLERANCE = 1e-10
 """Tolerance of the relaxation before a search. Its bound must be as tight as the gap."""
@@ -191,7 +187,7 @@ class Decoder(abc.ABC):
         scores: Sequence[Any],
         additionals: Sequence[Any],
         forbid: Callable[[Any, BoolArray], Any],
-    ) -> Conditioned:
+    ) -> Any:
         """Return a graph given evidence; see `FactorGraph.condition`.
 
         Parameters
@@ -249,24 +245,6 @@ def search_limits(
         threads=threads_or_default(threads),
         report=report,
     )
-
-
-def checked_rank(k: Any) -> int:
-    """Return the validated number of best assignments.
-
-    Raises
-    ------
-    TypeError
-        If it is not an integer.
-    ValueError
-        If it is less than 1, or exceeds `MAX_RANK`.
-    """
-    found = checked_count("k_best: k", k)
-    if found > MAX_RANK:
-        raise ValueError(
-            f"k_best: k: got {found}; expected at most {MAX_RANK}, since all are stored."
-        )
-    return found
 
 
 def options_for_search(options: Options, limits: SearchLimits) -> Options:

@@ -16,7 +16,6 @@ from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.polish import MOST_POLISHED_LINKS
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.engine.shared_engine import SharedEngine
-from lpsmap_core.engine.threads import SMALLEST_WORK, cut
 from lpsmap_core.layout.layout import Bucket, Layout, Part
 from lpsmap_core.local.active.memory import block_size
 from lpsmap_core.local.active.oracle_results import vertex_sizes
@@ -26,6 +25,7 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import override_level
 from lpsmap_core.solution.redundant_factors import count_redundant
 from lpsmap_core.solution.table_rendering import text_table
+from lpsmap_jit.threads import SMALLEST_WORK, cut
 
 __all__ = ["ComponentPlan", "FactorPlan", "MemoryPlan", "Plan", "SharePlan", "make_plan"]
 

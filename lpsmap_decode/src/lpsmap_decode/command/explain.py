@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import json
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -14,8 +15,8 @@ from typing import Any
 
 import click
 
-from lpsmap_core.graph import FactorGraph
-from lpsmap_core.model.inputs import kind_of
+from lpsmap_core import FactorGraph
+from lpsmap_core.api import kind_of
 
 __all__ = ["explain", "load_graph"]
 
@@ -47,7 +48,14 @@ def explain(target: str, threads: int | None, limited: bool, as_json: bool) -> N
     a function without arguments that returns it. The name can be omitted if there is only one graph
     at the top level.
     """
-    plan = load_graph(target).plan(threads, limited)
+    try:
+        graph = load_graph(target)
+    except click.ClickException:
+        raise
+    except Exception as error:  # of the code that is run
+        traceback.print_exc()
+        raise SystemExit(1) from error
+    plan = graph.plan(threads, limited)
     click.echo(json.dumps(plan.to_dict(), indent=2) if as_json else repr(plan))
 
 

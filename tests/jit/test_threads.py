@@ -8,8 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from lpsmap_core.engine.threads import SMALLEST_SHARE, SMALLEST_WORK, cut, in_shares
 from lpsmap_jit.arrays import IntArray
+from lpsmap_jit.threads import SMALLEST_SHARE, SMALLEST_WORK, cut, in_shares
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

@@ -19,7 +19,7 @@ __all__ = ["SMALLEST_WORK", "cut", "default_threads", "in_shares"]
 Result = TypeVar("Result")
 
 SMALLEST_WORK = 1_500
-"""Smallest work for a thread, in links: it takes longer to solve than the thread takes to start."""
+"""Smallest work for a thread, in links of a graph. It takes longer than to start a thread."""
 
 SMALLEST_SHARE = 500
 """Smallest share, in links: it takes longer to solve than to fetch."""
