@@ -3,6 +3,7 @@
 from lpsmap_decode.corpus.outcome import Outcome
 from lpsmap_decode.corpus.solve_many import solve_many
 from lpsmap_decode.evidence import Conditioned
+from lpsmap_decode.executors import BatchExecutor
 from lpsmap_decode.formats.fg import FgFormat
 from lpsmap_decode.formats.uai import (
     MarkovNetwork,
@@ -28,6 +29,7 @@ from lpsmap_decode.solvers.highs import HighsSolver
 __version__ = "0.1.0"
 
 __all__ = [
+    "BatchExecutor",
     "Conditioned",
     "CutShort",
     "FgFormat",

@@ -1,49 +1,16 @@
-"""Validation of options."""
+"""Validation of numbers that several functions take."""
 
 from __future__ import annotations
 
 import math
-import operator
 
-__all__ = ["checked_count", "checked_flag", "checked_number", "checked_positive", "checked_time"]
+from lpsmap_core.api import checked_number
 
-
-def checked_count(name: str, value: int) -> int:
-    """Validate an integer of at least 1.
-
-    Raises
-    ------
-    TypeError
-        If it is not an integer.
-    ValueError
-        If it is less than 1.
-    """
-    try:
-        whole = operator.index(value)
-    except TypeError:
-        whole = None
-    if whole is None or isinstance(value, bool):
-        raise TypeError(f"{name}: got {value!r}; expected an integer of at least 1.")
-    if whole < 1:
-        raise ValueError(f"{name}: got {whole}; expected at least 1.")
-    return whole
+__all__ = ["checked_nonnegative", "checked_positive", "checked_time"]
 
 
-def checked_flag(name: str, value: bool) -> bool:
-    """Validate a boolean.
-
-    Raises
-    ------
-    TypeError
-        If it is not a boolean.
-    """
-    if not isinstance(value, bool):
-        raise TypeError(f"{name}: got {value!r}; expected True or False.")
-    return value
-
-
-def checked_number(name: str, value: float) -> float:
-    """Validate a finite number of at least 0.
+def checked_nonnegative(name: str, value: float) -> float:
+    """Return a validated finite number of at least 0.
 
     Raises
     ------
@@ -52,14 +19,12 @@ def checked_number(name: str, value: float) -> float:
     ValueError
         If it is negative, NaN or infinite.
     """
-    value = _number(name, value)
-    if not 0.0 <= value < math.inf:
-        raise ValueError(f"{name}: got {value}; expected a finite number of at least 0.")
-    return value
+    expected = "a finite number of at least 0"
+    return checked_number(name, value, expected, lambda x: 0.0 <= x < math.inf)
 
 
 def checked_positive(name: str, value: float) -> float:
-    """Validate a finite positive number.
+    """Return a validated finite positive number.
 
     Raises
     ------
@@ -68,25 +33,17 @@ def checked_positive(name: str, value: float) -> float:
     ValueError
         If it is not positive, NaN or infinite.
     """
-    value = _number(name, value)
-    if not 0.0 < value < math.inf:
-        raise ValueError(f"{name}: got {value}; expected a finite number above 0.")
-    return value
+    return checked_number(name, value, "a finite number above 0", lambda x: 0.0 < x < math.inf)
 
 
 def checked_time(seconds: float | None) -> float | None:
-    """Validate a time limit in seconds.
+    """Return a validated time limit in seconds.
 
     Raises
     ------
+    TypeError
+        If it is neither a number nor None.
     ValueError
         If it is negative, NaN or infinite.
     """
-    return None if seconds is None else checked_number("max_time", seconds)
-
-
-def _number(name: str, value: float) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name}: got {value!r}; expected a number.") from None
+    return None if seconds is None else checked_nonnegative("max_time", seconds)

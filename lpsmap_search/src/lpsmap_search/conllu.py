@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, NoReturn, cast
 
-from lpsmap_search.checks import checked_count
+from lpsmap_core.api import checked_count
 
 __all__ = ["ROOT", "TaggedSentence", "read_conllu"]
 

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core import Deadline, SearchProgress, ended_by_ctrl_c
+from lpsmap_core.api import checked_count, checked_flag
 from lpsmap_decode import Search, SearchResult
 from lpsmap_search.arrays import FloatArray
 from lpsmap_search.box_space import BoxSpace
 from lpsmap_search.checkpoint import Autosave, Checkpoint, subject_of
-from lpsmap_search.checks import checked_count, checked_flag, checked_number, checked_time
+from lpsmap_search.checks import checked_nonnegative, checked_time
 from lpsmap_search.constraints import CountConstraint, checked_constraint
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.incumbents import Incumbent
@@ -147,10 +148,10 @@ def global_search(
         accept work, or the checkpoint is damaged, belongs to another search or a newer release, or
         cannot be written.
     """
-    begin, gap = time.monotonic(), checked_number("gap", gap)
+    begin, gap = time.monotonic(), checked_nonnegative("gap", gap)
     max_nodes = None if max_nodes is None else checked_count("max_nodes", max_nodes)
     n_restarts = checked_count("n_restarts", n_restarts)
-    interval = checked_number("checkpoint_interval", checkpoint_interval)
+    interval = checked_nonnegative("checkpoint_interval", checkpoint_interval)
     space_of, deadline = relaxation_named(relaxation), Deadline(checked_time(max_time))
     if constraint is not None:
         constraint = checked_constraint(corpus, constraint)

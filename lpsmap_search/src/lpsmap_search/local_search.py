@@ -14,8 +14,9 @@ from typing import Literal
 import numpy as np
 
 from lpsmap_core import Deadline, ended_by_ctrl_c
+from lpsmap_core.api import checked_count
 from lpsmap_search.arrays import FloatArray
-from lpsmap_search.checks import checked_count, checked_number, checked_positive, checked_time
+from lpsmap_search.checks import checked_nonnegative, checked_positive, checked_time
 from lpsmap_search.constraints import (
     CountConstraint,
     ExpectationStep,
@@ -104,7 +105,7 @@ def expectation_maximisation(
         If an option is out of range, the parameters are not of shape (M,), or no structures satisfy
         the constraint.
     """
-    smoothing = checked_number("smoothing", smoothing)
+    smoothing = checked_nonnegative("smoothing", smoothing)
     max_steps = checked_count("max_steps", max_steps)
     step = unconstrained_step(corpus, method, temperature)
     if constraint is not None:
@@ -220,7 +221,7 @@ def restarts(
     """
     if start not in ("uniform", "random"):
         raise ValueError(f"start: got {start!r}; expected 'uniform' or 'random'.")
-    smoothing = checked_number("smoothing", smoothing)
+    smoothing = checked_nonnegative("smoothing", smoothing)
     max_steps = checked_count("max_steps", max_steps)
     n_restarts, threads = checked_count("n_restarts", n_restarts), checked_count("threads", threads)
     deadline = Deadline(checked_time(max_time), within=deadline)

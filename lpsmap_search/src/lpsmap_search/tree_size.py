@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from lpsmap_core import Deadline
+from lpsmap_core.api import checked_count
 from lpsmap_decode import CutShort, Look
 from lpsmap_search.arrays import FloatTable
-from lpsmap_search.checks import checked_count, checked_number, checked_time
+from lpsmap_search.checks import checked_nonnegative, checked_time
 
 __all__ = ["RootedSpace", "TreeSize", "tree_size"]
 
@@ -93,7 +94,7 @@ def tree_size(
     """
     if not math.isfinite(score):
         raise ValueError(f"score: got {score}; expected the finite score of a known answer.")
-    least = score + checked_number("gap", gap) * max(1.0, abs(score))
+    least = score + checked_nonnegative("gap", gap) * max(1.0, abs(score))
     n_dives = checked_count("n_dives", n_dives)
     deadline = Deadline(checked_time(max_time))
     rng = np.random.default_rng(seed)

@@ -8,23 +8,17 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import multiprocessing
-import numbers
-import os
 import pickle
-import signal
-import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from typing import Any, NamedTuple, Union
 
 import numpy as np
 
-from lpsmap_decode import CutShort, Look
+from lpsmap_decode import BatchExecutor, CutShort, Look
 from lpsmap_search.arrays import FloatArray, IntArray
 from lpsmap_search.box_space import Arrays, BoxSpace
-from lpsmap_search.checks import checked_count
 
 __all__ = ["GivenExecutor", "Looks", "Workers"]
 
@@ -33,15 +27,12 @@ GivenExecutor = Union[Executor, Callable[[], Executor], int, None]  # noqa: UP00
 
 Looks = Sequence[Look[Any, FloatArray]] | CutShort[FloatArray]
 
-UNKNOWN = 32
-"""Assumed number of workers of an executor that does not report it."""
-
 MOST_SPACES = 4
 """Maximum number of spaces cached in a worker process."""
 
 
 class Workers:
-    """An executor, and how to replace it if it breaks.
+    """Workers that evaluate the boxes of a space, in this process or by an executor.
 
     Parameters
     ----------
@@ -60,36 +51,19 @@ class Workers:
 
     def __init__(self, given: GivenExecutor, space: BoxSpace[Any]) -> None:
         self._space = space
-        self._make: Callable[[], Executor] | None = None
-        if given is None:
-            self._executor: Executor | None = None
-        elif isinstance(given, Executor):
-            self._executor = given
+        self._executor = BatchExecutor(given)
+        if not self._executor.renewable:
             self._probe()
-        else:
-            self._make = given if callable(given) else _pool_of(_checked_processes(given))
-            self._executor = self._made()
 
     def _probe(self) -> None:
         """Validate that the executor accepts work, which also starts its processes."""
-        assert self._executor is not None
         try:
-            self._executor.submit(int)
+            self._executor.executor.submit(int)
         except RuntimeError as error:
             raise ValueError(
                 f"executor: got one that does not accept work ({error}). Create another one, and "
                 "shut it down after the search."
             ) from error
-
-    def _made(self) -> Executor:
-        assert self._make is not None
-        executor = self._make()
-        if not isinstance(executor, Executor):
-            raise TypeError(
-                f"executor: got a function that returns {type(executor).__name__}; expected a "
-                "concurrent.futures.Executor."
-            )
-        return executor
 
     @functools.cached_property
     def _sent(self) -> tuple[str, bytes]:
@@ -100,7 +74,7 @@ class Workers:
     @property
     def here(self) -> bool:
         """Whether this process evaluates boxes."""
-        return self._executor is None
+        return self._executor.in_process
 
     @property
     def least_batch(self) -> int:
@@ -109,8 +83,8 @@ class Workers:
 
     @property
     def most_batches(self) -> int:
-        """Maximum number of batches under way: two for each worker, of which one waits."""
-        return 1 if self.here else 2 * int(getattr(self._executor, "_max_workers", UNKNOWN))
+        """Maximum number of batches under way."""
+        return self._executor.most_batches
 
     def submit(self, nodes: Sequence[Any], score: float, again: bool = False) -> Future[Looked]:
         """Submit nodes for evaluation.
@@ -129,14 +103,11 @@ class Workers:
         RuntimeError
             If the executor broke, or was shut down.
         """
-        if self._executor is None:
-            return _done_here(self._space, nodes, score)
-        if isinstance(self._executor, ThreadPoolExecutor):
-            return self._executor.submit(look, self._space, nodes, score)
+        submit = self._executor.executor.submit
+        if not self._executor.needs_pickling:
+            return submit(look, self._space, nodes, score)
         arrays, (key, pickled) = self._space.pack(nodes), self._sent
-        return self._executor.submit(
-            _look_from_afar, key, pickled if again else None, arrays, score
-        )
+        return submit(_look_from_afar, key, pickled if again else None, arrays, score)
 
     def looks(self, looked: Looked) -> Looks | None:
         """Return the evaluations; None if the nodes must be submitted again."""
@@ -156,59 +127,16 @@ class Workers:
         bool
             Whether there is another executor.
         """
+        if possible and self._executor.renewable:
+            self._executor.renew()
+            return True
         self.close()
-        self._executor = self._made() if possible and self._make is not None else None
-        if self._executor is None:
-            self._make = None
-        return self._executor is not None
+        self._executor = BatchExecutor(None)
+        return False
 
     def close(self) -> None:
         """Shut down an executor that was created here."""
-        if self._make is None or self._executor is None:
-            return
-        processes = list((getattr(self._executor, "_processes", None) or {}).values())
-        self._executor.shutdown(wait=False)
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.join()
-
-
-def _done_here(space: BoxSpace[Any], nodes: Sequence[Any], score: float) -> Future[Looked]:
-    future: Future[Looked] = Future()
-    try:
-        future.set_result(look(space, nodes, score))
-    except Exception as error:
-        future.set_exception(error)
-    return future
-
-
-def _checked_processes(n: int) -> int:
-    if not isinstance(n, numbers.Integral):
-        raise TypeError(
-            f"executor: got {n!r}; expected a concurrent.futures.Executor, a function that returns "
-            "one, a number of processes, or None."
-        )
-    return checked_count("executor", n)
-
-
-def _pool_of(n: int) -> Callable[[], Executor]:
-    # a forked process would inherit locks that threads of this one hold
-    context = multiprocessing.get_context("spawn")
-    return lambda: ProcessPoolExecutor(n, mp_context=context, initializer=_begin_worker)
-
-
-def _begin_worker() -> None:
-    """Ignore interrupts, and exit when the parent process exits for any reason."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+        self._executor.close(finished=False)
 
 
 class _PackedLooks(NamedTuple):

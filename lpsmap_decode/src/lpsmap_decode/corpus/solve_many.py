@@ -13,7 +13,6 @@ from typing import Any
 from lpsmap_core import Assignment, FactorGraph, NamedGraph, Solution
 from lpsmap_core.api import checked_count, checked_flag
 from lpsmap_decode.corpus.batches import Batch, Batches
-from lpsmap_decode.corpus.executors import BatchExecutor
 from lpsmap_decode.corpus.jobs import (
     SPARSEMAP,
     TASKS,
@@ -26,6 +25,7 @@ from lpsmap_decode.corpus.jobs import (
 )
 from lpsmap_decode.corpus.outcome import Outcome
 from lpsmap_decode.corpus.progress import progress_bar
+from lpsmap_decode.executors import BatchExecutor
 
 __all__ = ["solve_many"]
 
@@ -103,7 +103,7 @@ def solve_many(
         raise ValueError(f"solve_many: task: got {task!r}; expected one of {', '.join(TASKS)}.")
     checked_flag("ordered", ordered), checked_flag("progress", progress)
     number = None if batch_size is None else checked_count("batch_size", batch_size, ", or None")
-    workers = BatchExecutor(executor)
+    workers = BatchExecutor(executor, "solve_many: executor")
     if not workers.in_process:
         options = {"threads": 1, **options}
     solve_as(task, _trivial_graph(), options)  # validates the options

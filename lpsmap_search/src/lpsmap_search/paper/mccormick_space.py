@@ -8,11 +8,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.api import checked_count
 from lpsmap_decode import Look
 from lpsmap_search.arrays import FloatArray
 from lpsmap_search.box_space import Arrays, BoxSpace
 from lpsmap_search.branching import halves
-from lpsmap_search.checks import checked_count, checked_number
+from lpsmap_search.checks import checked_nonnegative
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.flow_polytope import flow_polytope
@@ -314,7 +315,7 @@ def _checked(options: McCormickOptions) -> McCormickOptions:
         if value not in allowed:
             raise ValueError(f"{name}: got {value!r}; expected {' or '.join(map(repr, allowed))}.")
     for name in ("smoothing", "excess"):
-        checked_number(name, getattr(options, name))
+        checked_nonnegative(name, getattr(options, name))
     if options.least is not None and not -np.inf < options.least < 0.0:
         raise ValueError(f"least: got {options.least}; expected a finite negative number or None.")
     for name in ("n_steps", "most_cuts"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
@@ -23,6 +25,8 @@ class BatchExecutor:
     ----------
     given
         An executor; a function that returns one; a number of processes; or None for this process.
+    name
+        Name of the argument, for errors.
 
     Raises
     ------
@@ -32,7 +36,8 @@ class BatchExecutor:
         If the number is not positive.
     """
 
-    def __init__(self, given: Any) -> None:
+    def __init__(self, given: Any, name: str = "executor") -> None:
+        self._name = name
         self._make: Callable[[], Executor] | None = None
         if isinstance(given, Executor):
             self.executor = given
@@ -42,9 +47,8 @@ class BatchExecutor:
         elif callable(given):
             self._make = given
         else:
-            n = checked_count(
-                "solve_many: executor", given, ", an Executor, a function that returns one, or None"
-            )
+            expected = ", an Executor, a function that returns one, or None"
+            n = checked_count(name, given, expected)
             self._make = lambda: _processes(n)
         self.executor = self._made()
 
@@ -53,7 +57,7 @@ class BatchExecutor:
         executor = self._make()
         if not isinstance(executor, Executor):
             raise TypeError(
-                f"solve_many: executor returned {kind_of(executor)}; expected a function that "
+                f"{self._name}: got a function that returns {kind_of(executor)}; expected one that "
                 "returns a concurrent.futures.Executor."
             )
         return executor
@@ -70,7 +74,7 @@ class BatchExecutor:
 
     @property
     def needs_pickling(self) -> bool:
-        """Whether problems have to be pickled."""
+        """Whether arguments of the work have to be pickled."""
         return not isinstance(self.executor, (_InlineExecutor, ThreadPoolExecutor))
 
     @property
@@ -80,18 +84,17 @@ class BatchExecutor:
 
     def renew(self) -> None:
         """Replace a broken executor."""
-        self.executor.shutdown(wait=False)
+        self.close(finished=False)
         self.executor = self._made()
 
     def close(self, finished: bool) -> None:
         """Shut down an executor that was created here; terminate its processes if not finished."""
         if not self.renewable:
             return
-        processes = list((getattr(self.executor, "_processes", None) or {}).values())
+        end = _end_of(self.executor)
         self.executor.shutdown(wait=finished)
         if not finished:
-            for process in processes:
-                process.terminate()
+            end()
 
 
 class _InlineExecutor(Executor):
@@ -99,15 +102,50 @@ class _InlineExecutor(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        future.set_result(fn(*args, **kwargs))
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
         return future
+
+
+def _end_of(executor: Executor) -> Callable[[], None]:
+    """Return a function that ends the processes of an executor which was told to shut down.
+
+    A process may end while it sends a result, or before it receives its work. The threads of the
+    executor then wait for the rest, and Python waits for these threads at exit. Hence the other
+    ends of their pipes are closed.
+    """
+    processes = list((getattr(executor, "_processes", None) or {}).values())
+    queues = (("_result_queue", "_writer"), ("_call_queue", "_reader"))
+    ends = [getattr(getattr(executor, queue, None), end, None) for queue, end in queues]
+
+    def end_processes() -> None:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.join()
+        for end in ends:
+            if end is not None:
+                end.close()
+
+    return end_processes
 
 
 def _processes(n: int) -> Executor:
     # a forked process would inherit locks that threads of this one hold
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(n, mp_context=context, initializer=_leave_interrupts_to_the_parent)
+    return ProcessPoolExecutor(n, mp_context=context, initializer=_begin_worker)
 
 
-def _leave_interrupts_to_the_parent() -> None:
+def _begin_worker() -> None:
+    """Ignore interrupts, and exit when the parent process exits for any reason."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
