@@ -22,16 +22,12 @@ from lpsmap_core import (
 )
 from lpsmap_core.api import FloatArray, IntArray, checked_flag, one_of_each_group
 from lpsmap_dynamic import DynamicProgram, Gibbs, HypergraphBuilder, Row
-from lpsmap_factors_struct.arborescence import (
-    arborescence_workspace,
-    first_maximum,
-    maximum_arborescence,
-)
-from lpsmap_factors_struct.arborescence_polytope import multiply_jacobians, project_trees
+from lpsmap_factors_struct.arborescence_polytope.projection import multiply_jacobians, project_trees
 from lpsmap_factors_struct.arc_layout import arc_slot, n_words
-from lpsmap_factors_struct.eisner import eisner_hypergraph
-from lpsmap_factors_struct.matrix_tree import MatrixTree
-from lpsmap_factors_struct.projective import projective_tree, spans_workspace
+from lpsmap_factors_struct.arrays import first_maximum
+from lpsmap_factors_struct.chu_liu_edmonds import arborescence_workspace, maximum_arborescence
+from lpsmap_factors_struct.eisner import eisner_hypergraph, projective_tree, spans_workspace
+from lpsmap_factors_struct.matrix_tree.log_partition import MatrixTree
 
 __all__ = ["DepTree"]
 
