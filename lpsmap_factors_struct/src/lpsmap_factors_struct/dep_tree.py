@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Hashable
 from typing import Any, ClassVar
 
@@ -175,8 +176,17 @@ class DepTree(Factor):
             "single_root", checked_flag("DepTree: single_root", single_root)
         )
         self.n_labels = self.per_factor("n_labels", n_labels)
-        if projective and type(self) is DepTree:
-            self.__class__ = ProjectiveDepTree  # has another local solver
+
+    def __new__(cls, *arguments: Any, **options: Any) -> DepTree:
+        """Return an object of `ProjectiveDepTree` for projective trees."""
+        projective = arguments[2] if len(arguments) > 2 else options.get("projective", False)
+        tree_type: type[DepTree] = cls
+        with contextlib.suppress(TypeError):  # __init__ raises it
+            if cls is DepTree and checked_flag("DepTree: projective", projective):
+                tree_type = ProjectiveDepTree
+        return super().__new__(tree_type)
+
+    __new__.__wrapped__ = __init__  # type: ignore[attr-defined]  # has its signature
 
     @classmethod
     def examples(cls) -> list[Factor]:
@@ -273,7 +283,10 @@ class DepTree(Factor):
 
 
 class ProjectiveDepTree(DepTree, DynamicProgram):
-    """The type of ``DepTree(projective=True)``, whose polytope has no known inequalities."""
+    """The type of ``DepTree(projective=True)``, whose polytope has no known inequalities.
+
+    It has another local solver, the active set, and inference by sums over derivations.
+    """
 
     projection_kernel = None
     jvp_kernel = None
@@ -287,3 +300,6 @@ class ProjectiveDepTree(DepTree, DynamicProgram):
         """Return the goal item of Eisner's algorithm."""
         n, n_labels = row.event_shape[0], int(row["n_labels"])
         return eisner_hypergraph(build, n, n_labels, row["packed"] != 0, row["single_root"] != 0)
+
+
+ProjectiveDepTree.__name__ = DepTree.__name__  # messages name the type that was declared
