@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from lpsmap_factors_struct.arborescence_cuts import flow_workspace, violated_sets
+from lpsmap_factors_struct.arborescence_polytope.cuts import flow_workspace, violated_sets
 
 TOLERANCE = 1e-9
 

@@ -119,9 +119,7 @@ def test_the_generic_oracle_serves_ported_types():
     kind = type(tree)
     other = type("Generic", (kind,), {"map_kernel": staticmethod(best_derivations)})
     v = generic.variable_from(scores)
-    same = DepTree(v, projective=True, lengths=[5, 4, 2])
-    same.__class__ = other
-    generic.add(same)
+    generic.add(other(v, projective=True, lengths=[5, 4, 2]))
     own.solve()
     generic.solve()
     np.testing.assert_allclose(u.value, v.value, atol=1e-9)

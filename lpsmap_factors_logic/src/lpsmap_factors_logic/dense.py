@@ -1,4 +1,4 @@
-"""Tables of scores over variables of several states, each a block of which one is on."""
+"""`Dense`, and `Potts`: tables of scores over multi-valued variables."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ __all__ = ["Dense", "Potts"]
 
 @leaf
 def reduced_blocks(scores: FloatArray, n_states: IntArray, target: FloatArray) -> None:
-    """Reduce the scores of every variable's states to maximum 0, which changes no comparison.
+    """Reduce the scores of every variable's states to a maximum of 0.
 
-    A forced state, of hugely positive score, would otherwise swallow the digits of all sums.
+    This does not change the best entry. Without it, the huge score of a forced state would cost all
+    sums their precision.
     """
     first = 0
     for size in n_states:
@@ -46,18 +47,20 @@ def reduced_blocks(scores: FloatArray, n_states: IntArray, target: FloatArray) -
 
 @leaf
 def best_entry(reduced: FloatArray, table: FloatArray, n_states: IntArray, state: IntArray) -> int:
-    """Return the first entry of a table that is best together with the scores of its states.
+    """Return the entry of a table with the highest score plus scores of its states.
+
+    Ties are broken in favour of the first entry.
 
     Parameters
     ----------
     reduced
-        Scores of all variables' states, one variable after the other.
+        Scores of the states of all variables, one variable after the other.
     table
-        A score for every choice of states, the last variable's the fastest.
+        A score for every choice of states, in C order.
     n_states
         Numbers of states of the variables.
     state
-        Memory for a number per variable.
+        Workspace of one number for each variable.
     """
     n, last = len(n_states), n_states[-1]
     at_last = len(reduced) - last
@@ -112,7 +115,7 @@ def _as_tables(factors: Factors) -> TableFields:
     Parameters
     ----------
     factors
-        All of a bucket.
+        All factors of a bucket.
     """
     first, last = factors.integer_ranges.T
     n_blocks, n_entries = last - first, int(factors.additional_offsets[-1])
@@ -122,29 +125,28 @@ def _as_tables(factors: Factors) -> TableFields:
 
 
 class Dense(Factor):
-    """A table of scores over variables of several states: the factor of a Markov random field.
+    """A table of scores over multi-valued variables: the factor of a Markov random field.
 
     A variable of k states is a block of k binary variables, of which exactly one is on. The
-    structures are all choices of one state for each variable, and the additionals of a structure
-    say which entry of the table it is: the marginals of the factor, as the local polytope of the
-    linear relaxation has them (Wainwright & Jordan 2008, section 4.1). The oracle looks at every
-    entry.
+    structures are all choices of one state for each variable. The additionals are the entries of
+    the table. Their marginals are those of the local polytope of the linear relaxation (Wainwright
+    & Jordan 2008, section 4.1). The oracle enumerates the table.
 
     Parameters
     ----------
     blocks
-        A list of variables, of shapes ``(..., k_1)``, ..., ``(..., k_n)``: the last axis has a
-        variable's states, the others broadcast together. Or one block ``(..., k)`` alone. Every
-        entry of the leading axes is a factor, so that ``Dense([x[i], x[j]], table)`` with arrays of
-        integers i and j is one for every edge of a graph.
+        A list of variables of shapes ``(..., k_1)``, ..., ``(..., k_n)``, with the states on the
+        last axis and leading axes that broadcast together. Or a single block ``(..., k)``. Every
+        entry of the leading axes is a factor: ``Dense([x[i], x[j]], table)`` with arrays of
+        integers i and j has one for every edge of a graph.
     table
-        Scores that broadcast to ``(..., k_1, ..., k_n)``: an array of NumPy or of any array-API
-        library, through which gradients flow. ``-inf`` forbids a choice of states.
+        Scores that broadcast to ``(..., k_1, ..., k_n)``: an array (NumPy or any array-API
+        library), to which gradients flow. ``-inf`` forbids a choice of states.
 
     Raises
     ------
     TypeError
-        If `blocks` are not Variables, or `table` holds no real numbers.
+        If `blocks` are not Variables, or `table` does not hold real numbers.
     ValueError
         If there is no block, a variable has no state, or shapes do not broadcast.
 
@@ -154,7 +156,7 @@ class Dense(Factor):
 
     Examples
     --------
-    Two variables of three states that would like to be apart by one:
+    Two variables of three states, with a score for states that differ by one:
 
     >>> import lpsmap
     >>> fg = lpsmap.FactorGraph()
@@ -186,7 +188,7 @@ class Dense(Factor):
 
     @property
     def blocks(self) -> list[Variables]:
-        """The variables, a block of states each."""
+        """The blocks of states, one for each variable."""
         ends = np.cumsum(self.n_states)
         return [
             self.variables[..., end - k : end] for k, end in zip(self.n_states, ends, strict=True)
@@ -194,12 +196,12 @@ class Dense(Factor):
 
     @property
     def table(self) -> Any:
-        """The scores, as they were declared."""
+        """The scores as declared."""
         return self.additionals
 
     @classmethod
     def examples(cls) -> list[Factor]:
-        """Return small declarations for the conformance kit: of one, two and three variables."""
+        """Return small declarations for the conformance kit, of one, two and three variables."""
         graph, flags = FactorGraph(), np.eye(3, dtype=bool)
         x = graph.variable((2, 3))
         return [
@@ -224,12 +226,12 @@ class Dense(Factor):
         return variables, table
 
     def linear_constraints(self) -> LinearConstraints:
-        """Return that a table sums to 1, and its slices to the states (the local polytope)."""
+        """Return the local polytope: tables sum to 1, and their slices to the states' marginals."""
         sizes = np.asarray(self.n_states)
         n, k, size = self.n_factors, int(sizes.sum()), math.prod(sizes.tolist())
         first = np.cumsum(sizes) - sizes
         states = first[:, None] + np.array(np.unravel_index(np.arange(size), sizes))
-        # one factor's rows: a state each, and the table's sum
+        # the rows of one factor: one for each state, and the sum of the table
         row = np.concatenate([states.ravel(), np.arange(k), np.full(size, k)])
         table, own = np.arange(size), np.arange(k)
         of_table = np.concatenate([np.tile(table, len(first)), np.zeros(k, dtype=np.int64), table])
@@ -259,32 +261,32 @@ class Dense(Factor):
 
     @classmethod
     def vertex_sizes(cls, factors: Factors) -> IntArray:
-        """Return the numbers of variables and one: a state each, and an entry of the table."""
+        """Return the numbers of variables plus 1: a state of each, and an entry of the table."""
         sizes: IntArray = np.diff(factors.integer_ranges, axis=1)[:, 0] + 1
         return sizes
 
 
 class Potts(Dense):
-    """A score for two variables of several states to be in the same one (Potts 1952).
+    """A score for two multi-valued variables in the same state (Potts 1952).
 
     It is the `Dense` factor whose table has the score on its diagonal, and 0 elsewhere. For x of
     shape (H, W, k), ``Potts(x[:, :-1], x[:, 1:], 0.5)`` and ``Potts(x[:-1], x[1:], 0.5)`` are all
-    the edges of a grid; ``Potts(x[i], x[j], strength)`` with arrays of integers i and j, for x of
-    shape (n, k), those of any graph.
+    edges of a grid. For x of shape (n, k), ``Potts(x[i], x[j], strength)`` with arrays of integers
+    i and j are the edges of any graph.
 
     Parameters
     ----------
     first, second
-        Blocks of shape (..., k), whose leading axes broadcast.
+        Blocks of shape (..., k) with leading axes that broadcast together.
     strength
-        Scores that broadcast to the shape of the leading axes, of either sign.
+        Scores of any sign that broadcast to the shape of the leading axes.
 
     Raises
     ------
     TypeError
-        If `first` or `second` are not Variables, or `strength` holds no real numbers.
+        If `first` or `second` are not Variables, or `strength` does not hold real numbers.
     ValueError
-        If the two do not have equal numbers of states, or shapes do not broadcast.
+        If the numbers of states differ, or shapes do not broadcast.
 
     Examples
     --------
@@ -320,17 +322,17 @@ class Potts(Dense):
 
     @property
     def first(self) -> Variables:
-        """The first variable's states."""
+        """The states of the first variable."""
         return self.blocks[0]
 
     @property
     def second(self) -> Variables:
-        """The second variable's states."""
+        """The states of the second variable."""
         return self.blocks[1]
 
     @property
     def strength(self) -> Any:
-        """The scores of equal states, as they were declared."""
+        """The scores of equal states as declared."""
         return self.table[..., 0, 0]
 
     @classmethod

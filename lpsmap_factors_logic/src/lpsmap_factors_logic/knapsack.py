@@ -1,4 +1,4 @@
-"""A bound on the summed costs of the variables that are on."""
+"""`Knapsack`: a bound on the total cost of the variables of a row that are on."""
 
 from __future__ import annotations
 
@@ -11,56 +11,91 @@ import numpy.typing as npt
 from lpsmap_core import (
     Factor,
     FactorGraph,
+    Factors,
     LinearConstraints,
     LocalSolution,
+    Scores,
+    Structures,
     Variables,
     bounded_sums,
+    kernel,
+    largest_arity,
 )
 from lpsmap_core.api import (
     FloatArray,
+    IntArray,
     project_budget_rows,
     slot_values,
     sum_constrained_jvp,
 )
-from lpsmap_factors_logic import oracles, sum_constrained
+from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.sum_constrained import AT_MOST
 
 __all__ = ["Knapsack"]
 
 
+@kernel
+def _best_vertices(
+    rows: IntArray, factors: Factors, scores: Scores, structures: Structures
+) -> None:
+    """Turn variables on by score per cost until the budget is spent, the last one in part."""
+    offsets, costs = factors.offsets, factors.link_parameter
+    start, entry, value, size = structures
+    negated = np.empty(largest_arity(rows, offsets))
+    for r in rows:
+        lo, n_variables = offsets[r], offsets[r + 1] - offsets[r]
+        left, n = factors.parameters[r, 0], 0
+        for i in range(n_variables):
+            gain, cost = scores.eta_u[lo + i], costs[lo + i]
+            negated[i] = np.inf
+            if gain > 0.0:
+                negated[i] = -gain / cost if cost > 0.0 else -np.inf
+        for i in np.argsort(negated[:n_variables], kind="mergesort"):
+            cost = costs[lo + i]
+            if scores.eta_u[lo + i] <= 0.0 or (cost > left and left <= 0.0):
+                break
+            share = 1.0 if cost <= left else left / cost
+            entry[start[r] + n], value[start[r] + n] = i, share
+            n += 1
+            left -= share * cost
+            if share < 1.0:
+                break
+        size[r] = n
+
+
 class Knapsack(LogicFactor):
-    """The summed cost of the variables of a row that are on is at most a budget.
+    """The total cost of the variables of a row that are on is at most a budget.
 
     Local problem: ``argmin 1/2 ||z - a||^2  s.t.  0 <= z <= 1 / delta, <c * delta, z> <= B``
-    (Niculae & Martins 2020, appendix D.2.3). The set is ``{0 <= m <= 1, <c, m> <= B}``, some of
-    whose vertices have one fractional entry: it is larger than the convex hull of the 0/1
-    assignments that fit.
+    (Niculae & Martins 2020, appendix D.2.3). The polytope is ``{0 <= m <= 1, <c, m> <= B}``.
+    Some of its vertices have one fractional entry, so that it is larger than the convex hull of the
+    feasible 0/1 assignments.
 
     Parameters
     ----------
     variables, axis, mask, lengths
         As in `Xor`. A row may have no variable.
     costs
-        Nonnegative numbers c that broadcast to ``variables.shape``. Those of variables that take no
-        part are not looked at.
+        Nonnegative numbers c that broadcast to ``variables.shape``. Those of variables that do not
+        take part are ignored.
     budget
-        A nonnegative number B, or an array of them that broadcasts to one for every row.
+        A nonnegative number B, or an array that broadcasts to one number for every row.
 
     Raises
     ------
     TypeError
-        If `costs` or `budget` are not real numbers.
+        If `costs` or `budget` does not hold real numbers.
     ValueError
         If a cost or a budget is negative or not finite.
     """
 
-    map_kernel = staticmethod(oracles.knapsack)
+    map_kernel = staticmethod(_best_vertices)
     projection_kernel = staticmethod(project_budget_rows)
     jvp_kernel = staticmethod(sum_constrained_jvp)
     jvp = classmethod(sum_constrained.jvp)
     expected_failures = {
-        "check_zero_one": "the polytope is relaxed: a vertex may hold a fraction of one variable"
+        "check_zero_one": "the polytope is relaxed: a vertex may have one fractional entry"
     }
 
     def __init__(
@@ -85,7 +120,7 @@ class Knapsack(LogicFactor):
         if wrong.size:
             raise ValueError(
                 f"Knapsack: budget of {self._name_of(wrong[0])} is {self.budget[wrong[0]]:g}; "
-                "expected 0 or more, what turning nothing on costs."
+                "expected 0 or more, the cost of turning nothing on."
             )
 
     @classmethod
@@ -99,7 +134,7 @@ class Knapsack(LogicFactor):
         ]
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[float, ...]:
-        """Return the best vertex: by score per cost until the budget ends, the last one in part."""
+        """Return the best vertex: by score per cost until the budget is spent, the last in part."""
         y = np.zeros(len(eta_u))
         wanted = np.flatnonzero(eta_u > 0)
         cost = self.costs[wanted]
@@ -115,7 +150,7 @@ class Knapsack(LogicFactor):
         return tuple(y.tolist())
 
     def linear_constraints(self) -> LinearConstraints:
-        """Return that the summed cost of every row is at most its budget."""
+        """Return the constraints that the total cost of every row is at most its budget."""
         return bounded_sums(self, -np.inf, self.budget, slot_values(self, self.costs))
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Two variables and a score for both being on."""
+"""`Pair`: a score for two variables that are both on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from lpsmap_core import (
     LocalScores,
     LocalSolution,
     Product,
+    Scores,
+    Structures,
     Variables,
+    kernel,
     leaf,
     stack,
 )
@@ -32,224 +35,49 @@ from lpsmap_core.api import (
     exact_at_bounds,
     face_codes,
 )
-from lpsmap_factors_logic import oracles
 from lpsmap_factors_logic.scores import as_scores, broadcast_scores
 from lpsmap_factors_logic.tables import TableFields
 
 __all__ = ["Pair"]
 
 SECOND, FIRST, EQUAL, BOTH, APART, COMPLEMENTS = 0, 1, 2, 3, 4, 5
-"""What both-on is in a solution: the second marginal, which is the lower; the first; their common
-value; and for a negative score ``m1 + m2 - 1``; 0; 0, with ``m1 + m2 = 1``."""
-
-
-def _as_tables(factors: Factors) -> TableFields:
-    """Return the pairs as tables of four entries, of which the first has the score.
-
-    Parameters
-    ----------
-    factors
-        All of a bucket.
-    """
-    n = len(factors.offsets) - 1
-    additional = np.full((n, 4), -1)
-    additional[:, 0] = np.arange(n)
-    twice = np.full(n, 2), np.ones(2 * n, dtype=np.int64)
-    return TableFields(*twice, False, np.zeros(4 * n), additional.reshape(-1))
-
-
-class Pair(Factor):
-    """Two variables whose being both on has a score of its own.
-
-    Local problem, with marginals ``m = delta * z``: ``argmin 1/2 ||z - a||^2 - w m12`` over
-    ``0 <= m <= 1`` and ``max(0, m1 + m2 - 1) <= m12 <= min(m1, m2)`` (Niculae & Martins 2020, Eq.
-    140 and proposition 10). For ``w = 0``, where any such m12 is optimal, it is the largest.
-
-    Parameters
-    ----------
-    first, second
-        Variables whose shapes broadcast: every pair of entries is a factor.
-    vars_i, vars_j, additionals
-        Other names of `first`, `second` and `scores`, which the earlier library used.
-    scores
-        Scores w, of either sign, that broadcast to the variables' shape: a number, or an array of
-        NumPy or any array-API library, through which gradients flow. For a single pair also an
-        array of one number, such as ``t[0:1]``.
-
-    Raises
-    ------
-    TypeError
-        If `first` or `second` are not Variables, or `scores` no real numbers.
-    ValueError
-        If shapes do not broadcast.
-
-    Examples
-    --------
-    >>> import lpsmap
-    >>> fg = lpsmap.FactorGraph()
-    >>> u = fg.variable_from([0.9, 0.8])
-    >>> factor = fg.add(lpsmap.Pair(u[0], u[1], -0.3))
-    >>> solution = fg.solve()
-    >>> print(u.value.round(6))
-    [0.6 0.5]
-    """
-
-    as_tables = staticmethod(_as_tables)
-
-    def __init__(
-        self,
-        first: Variables | None = None,
-        second: Variables | None = None,
-        scores: Any = None,
-        *,
-        vars_i: Variables | None = None,
-        vars_j: Variables | None = None,
-        additionals: Any = None,
-    ) -> None:
-        first = _one_of("first", first, "vars_i", vars_i)
-        second = _one_of("second", second, "vars_j", vars_j)
-        scores = _one_of("scores", scores, "additionals", additionals)
-        variables = stack([first, second])
-        super().__init__(variables, _broadcast(scores, variables.shape[:-1]))
-
-    def arguments(self) -> dict[str, Any]:
-        """Return what `__init__` takes by its second names: nothing."""
-        return {"vars_i": None, "vars_j": None, "additionals": None}
-
-    @property
-    def first(self) -> Variables:
-        """The first variables."""
-        return self.variables[..., 0]
-
-    @property
-    def second(self) -> Variables:
-        """The second variables."""
-        return self.variables[..., 1]
-
-    @property
-    def scores(self) -> Any:
-        """The scores, as they were declared."""
-        return self.additionals
-
-    @classmethod
-    def examples(cls) -> list[Factor]:
-        """Return small declarations for the conformance kit."""
-        u = FactorGraph().variable((2, 3))
-        return [cls(u[0], u[1], np.zeros(3))]
-
-    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, int]:
-        """Return the best of the four assignments."""
-        (x1, x2), w = eta_u, eta_v[0]
-        score = {(0, 0): 0.0, (1, 0): x1, (0, 1): x2, (1, 1): x1 + x2 + w}
-        return max(score, key=lambda y: float(score[y]))
-
-    def vertex(self, y: Any) -> tuple[FloatArray, FloatArray]:
-        """Return an assignment as an array, and whether both are on."""
-        return np.array(y, dtype=np.float64), np.array([y[0] * y[1]], dtype=np.float64)
-
-    def linear_constraints(self) -> LinearConstraints:
-        """Return that both-on exceeds neither variable, nor their sum less 1 both-on."""
-        n, rows = self.n_factors, np.arange(3 * self.n_factors).reshape(3, -1)
-        first, second = 2 * np.arange(n), 2 * np.arange(n) + 1
-        both = 2 * n + np.arange(n)
-        row = np.stack([*rows, *rows, rows[2]])
-        column = np.stack([both, both, both, first, second, first, second])
-        sign = np.array([1.0, 1.0, -1.0, -1.0, -1.0, 1.0, 1.0])
-        high = np.repeat([0.0, 0.0, 1.0], n)
-        return LinearConstraints(row.ravel(), column.ravel(), np.repeat(sign, n), -np.inf, high)
-
-    @classmethod
-    def solve_sparsemap(
-        cls, a: Any, eta_v: Any, delta: Any, parameters: Any, link_parameter: Any
-    ) -> LocalSolution:
-        """Solve the local problems in array-API code; see `_solve_block`."""
-        xp = array_namespace(a)
-        x, q, w = delta * a, delta * delta, eta_v
-        x1, x2, q1, q2 = x[:, :1], x[:, 1:], q[:, :1], q[:, 1:]
-        attractive, zero = w >= 0, xp.zeros_like(w)
-        share = xp.where(attractive, x2 - x1 + q2 * w, 1 - x1 - x2) / (q1 + q2)
-        low, high = xp.where(attractive, zero, w), xp.where(attractive, w, zero)
-        at_low, at_high = share <= low, (share >= high) & (share > low)
-        share = xp.where(at_low, low, xp.where(at_high, high, share))
-        tied = ~(at_low | at_high)
-        case = xp.where(attractive, EQUAL, COMPLEMENTS) - xp.where(at_low, 2, 0)
-        branch = xp.astype(case - xp.where(at_high, 1, 0), xp.int8)[:, 0]
-
-        m1 = x1 + q1 * share
-        m2 = x2 + q2 * xp.where(attractive, w - share, share)
-        m2 = xp.where(tied, xp.where(attractive, m1, 1 - m1), m2)
-        m = xp.concat([m1, m2], axis=1)
-        size = xp.abs(x) + q * xp.abs(w)
-        size = xp.where(tied, xp.sum(size, axis=1, keepdims=True), size)
-        face = face_codes(xp, m, bound_slack_array(xp, 0.0, size))
-        m = exact_at_bounds(xp, m, xp.ones_like(m), face)
-        lower = xp.where(m[:, :1] < m[:, 1:], m[:, :1], m[:, 1:])
-        overlap = xp.clip(m[:, :1] + m[:, 1:] - 1, min=0.0)
-        v = xp.where(attractive, lower, xp.where(at_low, overlap, zero))
-        face = xp.where(tied & (face == FREE), xp.full_like(face, TIED), face)
-        return LocalSolution(m / delta, v, face, branch)
-
-    @classmethod
-    def jvp(
-        cls,
-        solution: LocalSolution,
-        d_u: Any,
-        d_v: Any,
-        delta: Any,
-        parameters: Any,
-        link_parameter: Any,
-    ) -> tuple[Any, Any]:
-        """Multiply local Jacobians, of (z1, z2, m12) in (a1, a2, w).
-
-        Free slots move by ``e_i e_i^T`` with ``e_i = (.., 1, .., delta_i)`` if m12 depends on them;
-        tied ones together, by ``t t^T / (t_1^2 + t_2^2)`` with ``(1 / delta_1, 1 / delta_2, 1)`` or
-        ``(1 / delta_1, -1 / delta_2, 0)`` for ``t``.
-        """
-        xp = array_namespace(d_u)
-        branch = solution.branch
-        reach = _gains(xp, branch) * delta
-        free, tied = solution.face == FREE, solution.face == TIED
-        along = xp.where(free, d_u + reach * d_v, 0.0)
-        sign = xp.where(branch == COMPLEMENTS, -1.0, 1.0)[:, None]
-        t = xp.where(tied, xp.concat([1 / delta[:, :1], sign / delta[:, 1:]], axis=1), 0.0)
-        equal = xp.where(branch == EQUAL, 1.0, 0.0)[:, None]
-        norm = xp.sum(t * t, axis=1, keepdims=True)
-        moved = xp.sum(t * d_u, axis=1, keepdims=True) + xp.where(norm > 0, equal * d_v, 0.0)
-        moved = moved / xp.where(norm > 0, norm, 1.0)
-        return along + t * moved, xp.sum(reach * along, axis=1, keepdims=True) + equal * moved
-
-
-def _one_of(name: str, value: Any, other_name: str, other: Any) -> Any:
-    """Return an argument that has two names."""
-    if (value is None) == (other is None):
-        given = "neither" if value is None else "both"
-        raise TypeError(f"Pair: got {given} of {name} and {other_name}; expected one of them.")
-    return other if value is None else value
-
-
-def _broadcast(scores: Any, shape: tuple[int, ...]) -> Any:
-    """Return a score for every pair."""
-    if isinstance(scores, Variables):
-        raise TypeError(
-            f"Pair: scores is {scores!r}; expected numbers, the scores of both variables being on: "
-            "a Pair takes two views and these, such as Pair(a, b, 0.5)."
-        )
-    scores = as_scores("Pair: scores", scores)
-    if tuple(scores.shape) == (1,) and shape == ():  # a slice of one score, for one pair
-        return scores[0]
-    return broadcast_scores("Pair: scores", scores, shape, "the pairs")
-
-
-def _gains(xp: Any, branch: Any) -> Any:
-    """Return which slots the both-on marginal moves with, (F, 2) ones and zeros."""
-    both = branch == BOTH
-    return xp.stack([(branch == FIRST) | both, (branch == SECOND) | both], axis=1) * 1.0
-
-
-# -------------------------------------------------------------------- kernels
+"""Branches, by the marginal of both variables being on: m2, the smaller; m1, the smaller;
+``m1 = m2``; and for a negative score ``m1 + m2 - 1``; 0; 0 with ``m1 + m2 = 1``."""
 
 BLOCK = 256
-"""Factors that are looked at together, to see whether they lie side by side."""
+"""Maximum number of factors that are solved together if their indices are consecutive."""
+
+
+@kernel
+def _best_assignments(
+    rows: IntArray, factors: Factors, scores: Scores, structures: Structures
+) -> None:
+    """Choose the best of the four assignments of two variables."""
+    start, entry, value, size = structures
+    for r in rows:
+        lo, at = factors.offsets[r], start[r]
+        x1, x2 = scores.eta_u[lo], scores.eta_u[lo + 1]
+        both = x1 + x2 + scores.eta_v[factors.additional_offsets[r]]
+        first, second, best = False, False, 0.0
+        if x1 > best:
+            first, best = True, x1
+        if x2 > best:
+            first, second, best = False, True, x2
+        if both > best:
+            first = second = True
+        n = 0
+        if first:
+            entry[at] = 0
+            n = 1
+        if second:
+            entry[at + n] = 1
+            n += 1
+        if first and second:
+            entry[at + 2] = 2
+            n = 3
+        for k in range(n):
+            value[at + k] = 1.0
+        size[r] = n
 
 
 @leaf
@@ -272,7 +100,7 @@ def _project(
 
 @leaf
 def _end_of_block(rows: IntArray, begin: int) -> int:
-    """Return where a block of rows ends whose factors lie side by side."""
+    """Return the end of a block of rows with consecutive indices."""
     end = min(begin + BLOCK, len(rows))
     n_elsewhere = 0
     for n in range(begin, end):
@@ -282,13 +110,14 @@ def _end_of_block(rows: IntArray, begin: int) -> int:
 
 @leaf
 def _solve_block(scores: LocalScores, solution: LocalSolution) -> None:
-    """Solve factors that lie side by side.
+    """Solve consecutive factors.
 
-    Of a positive score the variable that is lower without it gets all, or both get what makes them
-    equal: ``m_i = clip(x_i + q_i share_i)`` (proposition 10 in one formula). A negative one is paid
-    in full by both, or by neither, or up to ``m1 + m2 = 1``: what flipping the second variable
-    gives (appendix D.3.2), written out, so that small scores keep their digits. Nothing branches,
-    so that the compiler can do several factors at once.
+    A positive score is divided between the variables: the one with the smaller marginal gets all of
+    it, or both get shares that make their marginals equal, ``m_i = clip(x_i + q_i share_i)``
+    (Niculae & Martins 2020, proposition 10 in one formula). A negative score is subtracted in full
+    from both, from neither, or as far as ``m1 + m2 = 1``. This is the result of negating the second
+    variable (appendix D.3.2), written out such that small scores keep their precision. There are no
+    branches, so that the compiler vectorises the loop.
     """
     a, delta, eta_v = scores
     z, v, face, branch = solution
@@ -349,9 +178,9 @@ def _jvp(rows: IntArray, factors: Factors, direction: Direction, product: Produc
 
 @leaf
 def _multiply_block(direction: Direction, product: Product) -> None:
-    """Multiply the Jacobians of factors side by side by both formulas of `Pair.jvp`.
+    """Multiply the Jacobians of consecutive factors.
 
-    One of the two gives zero, so that nothing branches.
+    The result is the sum of both formulas of `Pair.jvp`, of which one is zero, without branches.
     """
     delta, face, branch, d_u, d_v = direction
     out_u, out_v = product
@@ -378,6 +207,207 @@ def _multiply_block(direction: Direction, product: Product) -> None:
         out_v[k] = reach1 * along1 + reach2 * along2 + t12 * moved
 
 
-Pair.map_kernel = staticmethod(oracles.pair)
-Pair.projection_kernel = staticmethod(_project)
-Pair.jvp_kernel = staticmethod(_jvp)
+def _as_tables(factors: Factors) -> TableFields:
+    """Return the pairs as tables of four entries, of which the first has the score.
+
+    Parameters
+    ----------
+    factors
+        All factors of a bucket.
+    """
+    n = len(factors.offsets) - 1
+    additional = np.full((n, 4), -1)
+    additional[:, 0] = np.arange(n)
+    twice = np.full(n, 2), np.ones(2 * n, dtype=np.int64)
+    return TableFields(*twice, False, np.zeros(4 * n), additional.reshape(-1))
+
+
+class Pair(Factor):
+    """Two variables with an additional score if both are on.
+
+    Local problem, with marginals ``m = delta * z``: ``argmin 1/2 ||z - a||^2 - w m12`` over
+    ``0 <= m <= 1`` and ``max(0, m1 + m2 - 1) <= m12 <= min(m1, m2)`` (Niculae & Martins 2020, Eq.
+    140 and proposition 10). For ``w = 0``, every such m12 is optimal, and the largest is chosen.
+
+    Parameters
+    ----------
+    first, second
+        Variables whose shapes broadcast: every pair of entries is a factor.
+    vars_i, vars_j, additionals
+        The names of `first`, `second` and `scores` in the earlier library.
+    scores
+        Scores w of any sign that broadcast to the variables' shape: a number, or an array (NumPy or
+        any array-API library), to which gradients flow. For a single pair also an array of one
+        number, such as ``t[0:1]``.
+
+    Raises
+    ------
+    TypeError
+        If `first` or `second` are not Variables, or `scores` does not hold real numbers.
+    ValueError
+        If shapes do not broadcast.
+
+    Examples
+    --------
+    >>> import lpsmap
+    >>> fg = lpsmap.FactorGraph()
+    >>> u = fg.variable_from([0.9, 0.8])
+    >>> factor = fg.add(lpsmap.Pair(u[0], u[1], -0.3))
+    >>> solution = fg.solve()
+    >>> print(u.value.round(6))
+    [0.6 0.5]
+    """
+
+    map_kernel = staticmethod(_best_assignments)
+    as_tables = staticmethod(_as_tables)
+    projection_kernel = staticmethod(_project)
+    jvp_kernel = staticmethod(_jvp)
+
+    def __init__(
+        self,
+        first: Variables | None = None,
+        second: Variables | None = None,
+        scores: Any = None,
+        *,
+        vars_i: Variables | None = None,
+        vars_j: Variables | None = None,
+        additionals: Any = None,
+    ) -> None:
+        first = _one_of("first", first, "vars_i", vars_i)
+        second = _one_of("second", second, "vars_j", vars_j)
+        scores = _one_of("scores", scores, "additionals", additionals)
+        variables = stack([first, second])
+        super().__init__(variables, _broadcast(scores, variables.shape[:-1]))
+
+    def arguments(self) -> dict[str, Any]:
+        """Return None for the arguments of `__init__` that are other names."""
+        return {"vars_i": None, "vars_j": None, "additionals": None}
+
+    @property
+    def first(self) -> Variables:
+        """The first variables."""
+        return self.variables[..., 0]
+
+    @property
+    def second(self) -> Variables:
+        """The second variables."""
+        return self.variables[..., 1]
+
+    @property
+    def scores(self) -> Any:
+        """The scores as declared."""
+        return self.additionals
+
+    @classmethod
+    def examples(cls) -> list[Factor]:
+        """Return small declarations for the conformance kit."""
+        u = FactorGraph().variable((2, 3))
+        return [cls(u[0], u[1], np.zeros(3))]
+
+    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, int]:
+        """Return the best of the four assignments."""
+        (x1, x2), w = eta_u, eta_v[0]
+        score = {(0, 0): 0.0, (1, 0): x1, (0, 1): x2, (1, 1): x1 + x2 + w}
+        return max(score, key=lambda y: float(score[y]))
+
+    def vertex(self, y: Any) -> tuple[FloatArray, FloatArray]:
+        """Return assignment `y` as an array, and whether both variables are on."""
+        return np.array(y, dtype=np.float64), np.array([y[0] * y[1]], dtype=np.float64)
+
+    def linear_constraints(self) -> LinearConstraints:
+        """Return the constraints ``m12 <= m1``, ``m12 <= m2`` and ``m1 + m2 - 1 <= m12``."""
+        n, rows = self.n_factors, np.arange(3 * self.n_factors).reshape(3, -1)
+        first, second = 2 * np.arange(n), 2 * np.arange(n) + 1
+        both = 2 * n + np.arange(n)
+        row = np.stack([*rows, *rows, rows[2]])
+        column = np.stack([both, both, both, first, second, first, second])
+        sign = np.array([1.0, 1.0, -1.0, -1.0, -1.0, 1.0, 1.0])
+        high = np.repeat([0.0, 0.0, 1.0], n)
+        return LinearConstraints(row.ravel(), column.ravel(), np.repeat(sign, n), -np.inf, high)
+
+    @classmethod
+    def solve_sparsemap(
+        cls, a: Any, eta_v: Any, delta: Any, parameters: Any, link_parameter: Any
+    ) -> LocalSolution:
+        """Solve the local problems in array-API code; see `_solve_block`."""
+        xp = array_namespace(a)
+        x, q, w = delta * a, delta * delta, eta_v
+        x1, x2, q1, q2 = x[:, :1], x[:, 1:], q[:, :1], q[:, 1:]
+        attractive, zero = w >= 0, xp.zeros_like(w)
+        share = xp.where(attractive, x2 - x1 + q2 * w, 1 - x1 - x2) / (q1 + q2)
+        low, high = xp.where(attractive, zero, w), xp.where(attractive, w, zero)
+        at_low, at_high = share <= low, (share >= high) & (share > low)
+        share = xp.where(at_low, low, xp.where(at_high, high, share))
+        tied = ~(at_low | at_high)
+        case = xp.where(attractive, EQUAL, COMPLEMENTS) - xp.where(at_low, 2, 0)
+        branch = xp.astype(case - xp.where(at_high, 1, 0), xp.int8)[:, 0]
+
+        m1 = x1 + q1 * share
+        m2 = x2 + q2 * xp.where(attractive, w - share, share)
+        m2 = xp.where(tied, xp.where(attractive, m1, 1 - m1), m2)
+        m = xp.concat([m1, m2], axis=1)
+        size = xp.abs(x) + q * xp.abs(w)
+        size = xp.where(tied, xp.sum(size, axis=1, keepdims=True), size)
+        face = face_codes(xp, m, bound_slack_array(xp, 0.0, size))
+        m = exact_at_bounds(xp, m, xp.ones_like(m), face)
+        lower = xp.where(m[:, :1] < m[:, 1:], m[:, :1], m[:, 1:])
+        overlap = xp.clip(m[:, :1] + m[:, 1:] - 1, min=0.0)
+        v = xp.where(attractive, lower, xp.where(at_low, overlap, zero))
+        face = xp.where(tied & (face == FREE), xp.full_like(face, TIED), face)
+        return LocalSolution(m / delta, v, face, branch)
+
+    @classmethod
+    def jvp(
+        cls,
+        solution: LocalSolution,
+        d_u: Any,
+        d_v: Any,
+        delta: Any,
+        parameters: Any,
+        link_parameter: Any,
+    ) -> tuple[Any, Any]:
+        """Multiply local Jacobians, of (z1, z2, m12) in (a1, a2, w).
+
+        The Jacobian of a free slot is ``e_i e_i^T``, with ``e_i = (.., 1, .., delta_i)`` if m12
+        depends on the slot. That of tied slots is ``t t^T / (t_1^2 + t_2^2)``, where ``t`` is
+        ``(1 / delta_1, 1 / delta_2, 1)`` or ``(1 / delta_1, -1 / delta_2, 0)``.
+        """
+        xp = array_namespace(d_u)
+        branch = solution.branch
+        reach = _gains(xp, branch) * delta
+        free, tied = solution.face == FREE, solution.face == TIED
+        along = xp.where(free, d_u + reach * d_v, 0.0)
+        sign = xp.where(branch == COMPLEMENTS, -1.0, 1.0)[:, None]
+        t = xp.where(tied, xp.concat([1 / delta[:, :1], sign / delta[:, 1:]], axis=1), 0.0)
+        equal = xp.where(branch == EQUAL, 1.0, 0.0)[:, None]
+        norm = xp.sum(t * t, axis=1, keepdims=True)
+        moved = xp.sum(t * d_u, axis=1, keepdims=True) + xp.where(norm > 0, equal * d_v, 0.0)
+        moved = moved / xp.where(norm > 0, norm, 1.0)
+        return along + t * moved, xp.sum(reach * along, axis=1, keepdims=True) + equal * moved
+
+
+def _one_of(name: str, value: Any, other_name: str, other: Any) -> Any:
+    """Return the value of an argument that has two names."""
+    if (value is None) == (other is None):
+        given = "neither" if value is None else "both"
+        raise TypeError(f"Pair: got {given} of {name} and {other_name}; expected one of them.")
+    return other if value is None else value
+
+
+def _broadcast(scores: Any, shape: tuple[int, ...]) -> Any:
+    """Return the scores with one entry for every pair."""
+    if isinstance(scores, Variables):
+        raise TypeError(
+            f"Pair: scores is {scores!r}; expected numbers, the scores of both variables being on: "
+            "a Pair takes two views and these, such as Pair(a, b, 0.5)."
+        )
+    scores = as_scores("Pair: scores", scores)
+    if tuple(scores.shape) == (1,) and shape == ():  # a slice of one score, for one pair
+        return scores[0]
+    return broadcast_scores("Pair: scores", scores, shape, "the pairs")
+
+
+def _gains(xp: Any, branch: Any) -> Any:
+    """Return the slots on which m12 depends, as (F, 2) ones and zeros."""
+    both = branch == BOTH
+    return xp.stack([(branch == FIRST) | both, (branch == SECOND) | both], axis=1) * 1.0

@@ -1,4 +1,4 @@
-"""What this package adds to lpsmap."""
+"""The plugin of this package: its hook implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all logic factors share: rows along an axis, and structures that are assignments."""
+"""The base class of logic factors: rows along an axis, and structures that are assignments."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ __all__ = ["LogicFactor"]
 class LogicFactor(Factor):
     """A constraint on every row of an array of variables.
 
-    A structure is labelled by its assignment, the tuple of the row's values; vertex and label are
-    the same thing. Both speak of the row's slots as the constraint sees them, where a negated
-    variable (``~u``) counts as on if it is off.
+    A structure's label is its assignment: the tuple of the row's values, which are also its vertex.
+    Both are in terms of slots, after negation: a negated variable (``~u``) counts as on if it is
+    off.
 
     Parameters
     ----------
     variables
         Variables of at least one axis, or a sequence of views, which are stacked on a last axis.
     axis
-        The axis along which the constraint holds: each of the other axes' entries is a factor.
+        The axis along which the constraint holds. Every entry of the other axes is a factor.
     mask
-        Booleans that broadcast to ``variables.shape``: which variables take part.
+        Booleans that broadcast to ``variables.shape``: the variables that take part.
     lengths
-        For every factor, how many variables of its row take part, counted from the first.
+        For every factor, the number of variables of its row that take part, counted from the first.
 
     Raises
     ------
     TypeError
-        If `variables` are not Variables, or `axis` is no integer.
+        If `variables` are not Variables, or `axis` is not an integer.
     ValueError
         If `axis`, `mask` or `lengths` do not fit the variables.
     """
 
     needs_variables: ClassVar[str] = ""
-    """Why no row may be empty, if none may."""
+    """The reason why rows must not be empty; empty if they may be."""
 
     def __init__(
         self,
@@ -81,12 +81,12 @@ class LogicFactor(Factor):
             self._flipped = np.broadcast_to(negations, self.variables.shape)
 
     def vertex(self, y: Any) -> tuple[FloatArray, FloatArray]:
-        """Return an assignment as an array, and no additionals."""
+        """Return assignment `y` as an array, and no additionals."""
         return np.array(y, dtype=np.float64), np.empty(0)
 
     @classmethod
     def examples(cls) -> list[Factor]:
-        """Return small declarations for the conformance kit: rows of some lengths, and a mask."""
+        """Return small declarations for the conformance kit: rows of many lengths, and a mask."""
         graph, mask = FactorGraph(), np.array([True, False, True, True])
         return [
             cls(graph.variable((4, 5)), lengths=[5, 3, 1, 2]),
@@ -96,7 +96,7 @@ class LogicFactor(Factor):
     # ---------------------------------------------------------------- helpers for the types
 
     def _along_rows(self, name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Broadcast values to the variables' shape as given, and turn them like the variables."""
+        """Broadcast values to the shape of the given variables, and move the axis of rows last."""
         name = f"{type(self).__name__}: {name}"
         return np.moveaxis(broadcast(name, real_numbers(name, values), self._shape), self._axis, -1)
 
@@ -109,14 +109,14 @@ class LogicFactor(Factor):
             )
 
     def _name_of(self, i: int) -> str:
-        """Return how an error calls factor `i`: by its row."""
+        """Return the name of factor `i` in errors: its row."""
         if not self.batch_shape:
             return "the row"
         index = tuple(int(k) for k in np.unravel_index(i, self.batch_shape))
         return f"row {index[0] if len(index) == 1 else index}"
 
     def _outputs(self) -> BoolArray:
-        """Return which entries of the variables are the last that takes part in their row."""
+        """Return the mask of the last variable of every row that takes part."""
         last = np.zeros(self.offsets[-1], dtype=bool)
         last[self.offsets[1:] - 1] = True
         if self.keep is None:
@@ -126,5 +126,5 @@ class LogicFactor(Factor):
         return outputs
 
     def _negations(self) -> BoolArray | bool:
-        """Return which entries of the variables the type's constraint sees negated."""
+        """Return the mask of the variables that the type negates before applying its constraint."""
         return False

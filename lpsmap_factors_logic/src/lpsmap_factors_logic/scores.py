@@ -1,4 +1,4 @@
-"""Scores of additionals, in any array library, broadcast to all factors of a declaration."""
+"""Scores of additionals in any array library, broadcast to all factors of a declaration."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def as_scores(name: str, scores: Any) -> Any:
 
 
 def broadcast_scores(name: str, scores: Any, shape: tuple[int, ...], of: str) -> Any:
-    """Broadcast scores by their own library, so that gradients reach them.
+    """Broadcast scores with their own array library, so that gradients reach them.
 
     Parameters
     ----------
     name
-        What an error calls them.
+        Their name in errors.
     scores
-        What `as_scores` returned.
+        The result of `as_scores`.
     shape
-        The shape that they get.
+        The shape of the result.
     of
-        Whose shape this is, for the error.
+        The owner of this shape, for errors.
 
     Raises
     ------

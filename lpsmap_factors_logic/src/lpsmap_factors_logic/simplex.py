@@ -1,4 +1,4 @@
-"""Projections onto rows that choose one slot: `Xor`, `Or` and `AtMostOne`.
+"""Projection onto the simplex, for rows of which one slot is chosen: `Xor`, `Or`, `AtMostOne`.
 
 This is the problem of `lpsmap_core.api.project_budget_rows` with unit costs and ``B = 1``. While
 the sum is 1, no slot exceeds its upper bound. In terms of the marginals ``m = delta * z``, with
@@ -37,8 +37,9 @@ def project_simplex_rows(
 ) -> None:
     """Project rows under ``sum_i delta_i z_i = 1`` (or ``<=``, or ``>=``, by `sense`).
 
-    The face and the branch on entry are a guess, such as those of an earlier solution; a good guess
-    saves steps. Records are unpacked here, because passing them on is slow for short rows.
+    The face and the branch on entry are an initial guess, such as those of an earlier solution; a
+    good guess saves steps. Records are unpacked here, because passing them on is slow for short
+    rows.
     """
     a, delta, _ = scores
     z, _, face, branch = solution

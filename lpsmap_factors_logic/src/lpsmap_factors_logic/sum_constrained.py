@@ -50,7 +50,10 @@ def project(a: Any, delta: Any, costs: Any, budget: Any, sense: Any) -> LocalSol
 
 
 def _multiplier_array(xp: Any, x: Any, q: Any, c: Any, budget: Any) -> tuple[Any, Any]:
-    """Return what `_multiplier` does, for (F, K) arrays, by bisection on the sorted breakpoints."""
+    """Return the multipliers of (F, K) arrays, each as an approximation and its correction.
+
+    The approximation is found by bisection on the sorted breakpoints.
+    """
     if x.shape[1] == 0:
         return xp.zeros_like(budget), xp.zeros_like(budget)
     positive = q > 0
@@ -58,7 +61,7 @@ def _multiplier_array(xp: Any, x: Any, q: Any, c: Any, budget: Any) -> tuple[Any
     enter = xp.where(positive, -x / divisor, 0.0)
     leave = xp.where(positive, (1 - x) / divisor, 0.0)
     points = xp.sort(xp.concat([enter, leave], axis=1), axis=1)
-    # below[f] breakpoints of row f are known to give too small a sum; point `above` does not
+    # invariant: the first below[f] breakpoints of row f give too small a sum, above[f] does not
     last = points.shape[1] - 1
     below = xp.zeros_like(budget, dtype=xp.int64)
     above = below + last
@@ -82,7 +85,7 @@ def _multiplier_array(xp: Any, x: Any, q: Any, c: Any, budget: Any) -> tuple[Any
 def _refined(
     xp: Any, x: Any, q: Any, cost: Any, slope: Any, rest: Any, flat: Any, right: Any
 ) -> tuple[Any, Any]:
-    """Solve ``sum_i cost_i (x_i + tau q_i) = rest`` twice: the second time for the lost digits."""
+    """Solve ``sum_i cost_i (x_i + tau q_i) = rest``, with one step of iterative refinement."""
     tau = (rest - xp.sum(cost * x, axis=1, keepdims=True)) / slope
     tau = xp.where(flat, right, tau)
     residual = rest - xp.sum(cost * (x + tau * q), axis=1, keepdims=True)

@@ -1,19 +1,38 @@
-"""Factors as tables over variables of several states, for ``lpsmap-decode``."""
+"""Factors as tables over multi-valued variables, for ``lpsmap-decode``."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
+from lpsmap_core import Factors
 from lpsmap_core.api import FloatArray, IntArray
 
-__all__ = ["TableFields"]
+__all__ = ["TableFields", "one_block"]
 
 
 class TableFields(NamedTuple):
-    """What ``as_tables`` returns: the fields of ``lpsmap_decode.Tables``, which explains them."""
+    """The result of ``as_tables``: the fields of ``lpsmap_decode.Tables``, which documents them."""
 
     n_blocks: IntArray
     block_sizes: IntArray
     always: bool
     fixed: FloatArray
     additional: IntArray
+
+
+def one_block(factors: Factors, always: bool) -> TableFields:
+    """Return every row as a single variable with a state for each slot.
+
+    Parameters
+    ----------
+    factors
+        All factors of a bucket.
+    always
+        Whether one slot is always on. Otherwise the variable has one more state.
+    """
+    arity = np.diff(factors.offsets)
+    n_entries = int((arity + (not always)).sum())
+    n_blocks = np.ones(len(arity), dtype=np.int64)
+    return TableFields(n_blocks, arity, always, np.zeros(n_entries), np.full(n_entries, -1))

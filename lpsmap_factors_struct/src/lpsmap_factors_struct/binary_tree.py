@@ -11,7 +11,7 @@ import numpy.typing as npt
 from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, checked_flag
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
-from lpsmap_factors_struct.chart import best_label, binary_tree, chart_workspace
+from lpsmap_factors_struct.cky import best_label, binary_tree, chart_workspace
 
 __all__ = ["BinaryTree"]
 

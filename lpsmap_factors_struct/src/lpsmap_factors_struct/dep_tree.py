@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Hashable
 from typing import Any, ClassVar
 
@@ -22,16 +23,12 @@ from lpsmap_core import (
 )
 from lpsmap_core.api import FloatArray, IntArray, checked_flag, one_of_each_group
 from lpsmap_dynamic import DynamicProgram, Gibbs, HypergraphBuilder, Row
-from lpsmap_factors_struct.arborescence import (
-    arborescence_workspace,
-    first_maximum,
-    maximum_arborescence,
-)
-from lpsmap_factors_struct.arborescence_polytope import multiply_jacobians, project_trees
+from lpsmap_factors_struct.arborescence_polytope.projection import multiply_jacobians, project_trees
 from lpsmap_factors_struct.arc_layout import arc_slot, n_words
-from lpsmap_factors_struct.eisner import eisner_hypergraph
-from lpsmap_factors_struct.matrix_tree import MatrixTree
-from lpsmap_factors_struct.projective import projective_tree, spans_workspace
+from lpsmap_factors_struct.arrays import first_maximum
+from lpsmap_factors_struct.chu_liu_edmonds import arborescence_workspace, maximum_arborescence
+from lpsmap_factors_struct.eisner import eisner_hypergraph, projective_tree, spans_workspace
+from lpsmap_factors_struct.matrix_tree.log_partition import MatrixTree
 
 __all__ = ["DepTree"]
 
@@ -179,8 +176,17 @@ class DepTree(Factor):
             "single_root", checked_flag("DepTree: single_root", single_root)
         )
         self.n_labels = self.per_factor("n_labels", n_labels)
-        if projective and type(self) is DepTree:
-            self.__class__ = ProjectiveDepTree  # has another local solver
+
+    def __new__(cls, *arguments: Any, **options: Any) -> DepTree:
+        """Return an object of `ProjectiveDepTree` for projective trees."""
+        projective = arguments[2] if len(arguments) > 2 else options.get("projective", False)
+        tree_type: type[DepTree] = cls
+        with contextlib.suppress(TypeError):  # __init__ raises it
+            if cls is DepTree and checked_flag("DepTree: projective", projective):
+                tree_type = ProjectiveDepTree
+        return super().__new__(tree_type)
+
+    __new__.__wrapped__ = __init__  # type: ignore[attr-defined]  # has its signature
 
     @classmethod
     def examples(cls) -> list[Factor]:
@@ -277,7 +283,10 @@ class DepTree(Factor):
 
 
 class ProjectiveDepTree(DepTree, DynamicProgram):
-    """The type of ``DepTree(projective=True)``, whose polytope has no known inequalities."""
+    """The type of ``DepTree(projective=True)``, whose polytope has no known inequalities.
+
+    It has another local solver, the active set, and inference by sums over derivations.
+    """
 
     projection_kernel = None
     jvp_kernel = None
@@ -291,3 +300,6 @@ class ProjectiveDepTree(DepTree, DynamicProgram):
         """Return the goal item of Eisner's algorithm."""
         n, n_labels = row.event_shape[0], int(row["n_labels"])
         return eisner_hypergraph(build, n, n_labels, row["packed"] != 0, row["single_root"] != 0)
+
+
+ProjectiveDepTree.__name__ = DepTree.__name__  # messages name the type that was declared

@@ -30,7 +30,7 @@ from lpsmap_core.api import (
     sum_constrained_jvp,
     whole_numbers,
 )
-from lpsmap_factors_struct.top_k import best_indicator, best_subset
+from lpsmap_factors_struct.quickselect import best_indicator, best_subset
 
 __all__ = ["ModifierBudget"]
 

@@ -1,24 +1,10 @@
-"""The plugin of this package: its hook implementations."""
+"""The plugin of this package: its hook implementation."""
 
 from __future__ import annotations
 
 import lpsmap_core
+import lpsmap_factors_struct
 from lpsmap_core import Factor
-from lpsmap_factors_struct import (
-    Alignment,
-    BinaryTree,
-    Bits,
-    DepTree,
-    HeadAutomaton,
-    Matching,
-    ModifierBudget,
-    Permutation,
-    SemiMarkov,
-    Sequence,
-    SequenceBudget,
-    SequenceDistance,
-    TopK,
-)
 
 lpsmap_api_version = 3
 
@@ -26,18 +12,4 @@ lpsmap_api_version = 3
 @lpsmap_core.hookimpl
 def lpsmap_factors() -> list[type[Factor]]:
     """Return the factor types of this package."""
-    return [
-        Alignment,
-        BinaryTree,
-        Bits,
-        DepTree,
-        HeadAutomaton,
-        Matching,
-        ModifierBudget,
-        Permutation,
-        SemiMarkov,
-        Sequence,
-        SequenceBudget,
-        SequenceDistance,
-        TopK,
-    ]
+    return [getattr(lpsmap_factors_struct, name) for name in lpsmap_factors_struct.__all__]

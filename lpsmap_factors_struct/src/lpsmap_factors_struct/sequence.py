@@ -19,115 +19,14 @@ from lpsmap_core import (
     Variables,
     kernel,
     largest_arity,
-    leaf,
 )
-from lpsmap_core.api import BoolArray, FloatArray, IndexArray, IntArray, one_of_each_group
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, one_of_each_group
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.flows.chain_flows import ChainFlows
 from lpsmap_factors_struct.transitions import flat_transitions
-from lpsmap_factors_struct.viterbi import best_arrivals, best_source
+from lpsmap_factors_struct.viterbi import viterbi, write_path
 
-__all__ = ["Sequence", "reduced_states", "write_path"]
-
-
-@leaf
-def reduced_states(scores: FloatArray, length: int, n_states: int, target: FloatArray) -> None:
-    """Reduce the scores of every position to a maximum of 0.
-
-    This does not change the best sequence. Without it, the huge score of a forced state would cost
-    all sums their precision.
-    """
-    n, two = np.uint64(n_states), np.uint64(2)
-    even, here = n - n % two, np.uint64(0)
-    for _ in range(length):
-        a = b = scores[here + n - np.uint64(1)]
-        for s in range(np.uint64(0), even, two):  # two independent chains of comparisons
-            p, q = scores[here + s], scores[here + s + np.uint64(1)]
-            a = p if p > a else a
-            b = q if q > b else b
-        most = a if a > b else b
-        for s in range(n):
-            target[here + s] = scores[here + s] - most
-        here += n
-
-
-@leaf
-def viterbi(
-    scores: FloatArray,
-    additionals: FloatArray,
-    length: int,
-    n_states: int,
-    reduced: FloatArray,
-    prefix: FloatArray,
-    path: IntArray,
-) -> None:
-    """Find the best sequence of states, in ``O(length * n_states^2)``.
-
-    Viterbi's (1967) dynamic programme, without back pointers: backtracking repeats comparisons.
-
-    Parameters
-    ----------
-    scores
-        ``length * n_states`` scores of the states.
-    additionals
-        ``[initial, transitions, final]`` scores; transitions beyond `length` are not used.
-    length, n_states
-        Shape of `scores`; at least one each.
-    reduced, prefix
-        Workspace of the size of `scores`.
-    path
-        The result: `length` states.
-    """
-    reduced_states(scores, length, n_states, reduced)
-    square = n_states * n_states
-    for s in range(n_states):
-        prefix[s] = additionals[s] + reduced[s]
-    for t in range(1, length):
-        step = n_states + (t - 1) * square
-        here, before = t * n_states, (t - 1) * n_states
-        best_arrivals(prefix, before, additionals, step, n_states, prefix, here)
-        for k in range(np.uint64(here), np.uint64(here + n_states)):
-            prefix[k] += reduced[k]
-    final = len(additionals) - n_states
-    last = (length - 1) * n_states
-    path[length - 1] = 0
-    most = -np.inf
-    for s in range(n_states):
-        score = prefix[last + s] + additionals[final + s]
-        if score > most:
-            path[length - 1], most = s, score
-    for t in range(length - 1, 0, -1):
-        step = n_states + (t - 1) * square
-        before = (t - 1) * n_states
-        path[t - 1] = best_source(prefix, before, additionals, step, n_states, path[t])
-
-
-@leaf
-def write_path(
-    path: IntArray,
-    length: int,
-    n_states: int,
-    n_additionals: int,
-    start: int,
-    entry: IndexArray,
-    value: FloatArray,
-) -> int:
-    """Write the nonzeros of a sequence from position `start`; return their number."""
-    if length == 0:
-        return 0
-    arity = length * n_states
-    at = start
-    for t in range(length):
-        entry[at] = t * n_states + path[t]
-        at += 1
-    entry[at] = arity + path[0]
-    for t in range(1, length):
-        step = n_states + (t - 1) * n_states * n_states
-        entry[at + t] = arity + step + path[t - 1] * n_states + path[t]
-    at += length
-    entry[at] = arity + n_additionals - n_states + path[length - 1]
-    value[start : at + 1] = 1.0
-    return at + 1 - start
+__all__ = ["Sequence"]
 
 
 @kernel

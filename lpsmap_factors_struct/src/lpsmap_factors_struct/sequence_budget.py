@@ -26,12 +26,13 @@ from lpsmap_core.api import (
 )
 from lpsmap_dynamic import HypergraphBuilder, Row
 from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL
-from lpsmap_factors_struct.sequence import (
-    Sequence,
+from lpsmap_factors_struct.sequence import Sequence
+from lpsmap_factors_struct.viterbi import (
+    best_arrivals,
+    best_source,
     reduced_states,
     write_path,
 )
-from lpsmap_factors_struct.viterbi import best_arrivals, best_source
 
 __all__ = ["SequenceBudget"]
 

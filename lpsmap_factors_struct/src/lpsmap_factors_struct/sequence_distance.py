@@ -25,7 +25,7 @@ from lpsmap_core.api import BoolArray, FloatArray, IntArray, refuse_ambiguous_le
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL
 from lpsmap_factors_struct.scores import as_array, flat_scores
-from lpsmap_factors_struct.sequence import reduced_states
+from lpsmap_factors_struct.viterbi import reduced_states
 
 __all__ = ["SequenceDistance"]
 

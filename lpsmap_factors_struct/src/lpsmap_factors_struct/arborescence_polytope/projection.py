@@ -27,21 +27,20 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.api import ByteArray, FloatArray, IntArray, by_address
-from lpsmap_factors_struct.arborescence import (
-    ArborescenceWorkspace,
-    arborescence_workspace,
-    maximum_arborescence,
+from lpsmap_factors_struct.arborescence_polytope.ascent import maximise
+from lpsmap_factors_struct.arborescence_polytope.cuts import (
+    FlowWorkspace,
+    flow_workspace,
+    violated_sets,
 )
-from lpsmap_factors_struct.arborescence_ascent import maximise
-from lpsmap_factors_struct.arborescence_cuts import FlowWorkspace, flow_workspace, violated_sets
-from lpsmap_factors_struct.arborescence_dual import (
+from lpsmap_factors_struct.arborescence_polytope.dual import (
     EPSILON,
     TreeDual,
     cuts_of,
     least_threshold,
     tree_dual,
 )
-from lpsmap_factors_struct.arborescence_face import (
+from lpsmap_factors_struct.arborescence_polytope.face import (
     MEMBER,
     factorise_face,
     find_multipliers,
@@ -50,9 +49,14 @@ from lpsmap_factors_struct.arborescence_face import (
     write_cuts,
     write_z,
 )
+from lpsmap_factors_struct.arborescence_polytope.simplex_threshold import MAX_GUESS_SUM, threshold
 from lpsmap_factors_struct.arc_layout import PARTS, n_words, part_of_row
 from lpsmap_factors_struct.arrays import copy
-from lpsmap_factors_struct.simplex_row import MAX_GUESS_SUM, threshold
+from lpsmap_factors_struct.chu_liu_edmonds import (
+    ArborescenceWorkspace,
+    arborescence_workspace,
+    maximum_arborescence,
+)
 
 __all__ = ["multiply_jacobians", "project_trees"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import interrupted, leaf
-from lpsmap_factors_struct.arborescence_dual import (
+from lpsmap_factors_struct.arborescence_polytope.dual import (
     EPSILON,
     TINY,
     TreeDual,
@@ -20,8 +20,13 @@ from lpsmap_factors_struct.arborescence_dual import (
     list_cuts,
     second_derivatives,
 )
+from lpsmap_factors_struct.arborescence_polytope.pivoted_cholesky import (
+    DEPENDENT,
+    factorise,
+    solve_lower,
+    solve_upper,
+)
 from lpsmap_factors_struct.arrays import copy
-from lpsmap_factors_struct.pivoted_cholesky import DEPENDENT, factorise, solve_lower, solve_upper
 
 __all__ = ["maximise"]
 

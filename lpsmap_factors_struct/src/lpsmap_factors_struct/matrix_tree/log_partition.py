@@ -2,8 +2,8 @@
 
 Scores are measured from the best score of their word, without rounding, so that masks do no harm,
 whether trees can avoid them or not. Plain numbers suffice where trees are likely enough among all
-choices of heads, see `lpsmap_factors_struct.tree_elimination`. Otherwise scores are reduced by
-`lpsmap_factors_struct.tree_duals`, and wide numbers are used.
+choices of heads, see `lpsmap_factors_struct.matrix_tree.elimination`. Otherwise scores are reduced
+by `lpsmap_factors_struct.matrix_tree.duals`, and wide numbers are used.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 from lpsmap_core import Beliefs, Factors, Scores, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray, interruptible
 from lpsmap_factors_struct.arc_layout import arc_slot, n_words
-from lpsmap_factors_struct.tree_elimination import entropy_of_trees
-from lpsmap_factors_struct.tree_weights import TreeWorkspace, sum_trees, tree_workspace
+from lpsmap_factors_struct.matrix_tree.elimination import entropy_of_trees
+from lpsmap_factors_struct.matrix_tree.weights import TreeWorkspace, sum_trees, tree_workspace
 
 __all__ = ["MatrixTree"]
 

@@ -9,15 +9,21 @@ import numpy as np
 from lpsmap_core import kernel, leaf
 from lpsmap_core.api import BoolArray, FloatArray
 from lpsmap_factors_struct.arc_layout import arc_slot
-from lpsmap_factors_struct.expansions import Expansion, plus, two_sum
-from lpsmap_factors_struct.tree_duals import (
+from lpsmap_factors_struct.matrix_tree.duals import (
     UNIT,
     ReducedScores,
     reduce_tree_scores,
     tree_scores_workspace,
 )
-from lpsmap_factors_struct.tree_elimination import Halves, eliminate_trees, halves_of
-from lpsmap_factors_struct.wide_numbers import LOG_RADIX, Numbers, log_from, numbers_of, put_exp
+from lpsmap_factors_struct.matrix_tree.elimination import Halves, eliminate_trees, halves_of
+from lpsmap_factors_struct.matrix_tree.expansions import Expansion, plus, two_sum
+from lpsmap_factors_struct.matrix_tree.wide_numbers import (
+    LOG_RADIX,
+    Numbers,
+    log_from,
+    numbers_of,
+    put_exp,
+)
 
 __all__ = ["TreeWorkspace", "sum_trees", "tree_workspace"]
 

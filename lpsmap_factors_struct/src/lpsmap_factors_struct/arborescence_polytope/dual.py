@@ -13,7 +13,7 @@ With multipliers ``sigma_k >= 0`` of the cuts, every row is a simplex projection
 so that a concave and piecewise quadratic function of sigma remains to be maximised. Its gradient is
 ``sum of x inside S_k - (|S_k| - 1)``. Minus its Hessian is H. Entry (k, l) of H is a sum over rows
 of covariances: those of the indicators of being inside S_k and inside S_l, weighted by q over the
-row's support. `lpsmap_factors_struct.arborescence_ascent` finds the maximum.
+row's support. `lpsmap_factors_struct.arborescence_polytope.ascent` finds the maximum.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 
 from lpsmap_core import kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
-from lpsmap_factors_struct.simplex_row import threshold
+from lpsmap_factors_struct.arborescence_polytope.simplex_threshold import threshold
 
 __all__ = [
     "EPSILON",

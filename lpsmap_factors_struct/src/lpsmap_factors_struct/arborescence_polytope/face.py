@@ -11,7 +11,7 @@ import numpy as np
 
 from lpsmap_core import FREE, LOWER, UPPER, leaf
 from lpsmap_core.api import ByteArray, FloatArray
-from lpsmap_factors_struct.arborescence_dual import (
+from lpsmap_factors_struct.arborescence_polytope.dual import (
     TINY,
     TreeDual,
     add_up,
@@ -20,8 +20,8 @@ from lpsmap_factors_struct.arborescence_dual import (
     list_cuts,
     second_derivatives,
 )
+from lpsmap_factors_struct.arborescence_polytope.pivoted_cholesky import factorise, solve
 from lpsmap_factors_struct.arc_layout import PARTS, part_of_row
-from lpsmap_factors_struct.pivoted_cholesky import factorise, solve
 
 __all__ = [
     "MEMBER",

@@ -22,7 +22,7 @@ import numpy as np
 
 from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
-from lpsmap_factors_struct.wide_numbers import (
+from lpsmap_factors_struct.matrix_tree.wide_numbers import (
     Numbers,
     add_multiple,
     fill,

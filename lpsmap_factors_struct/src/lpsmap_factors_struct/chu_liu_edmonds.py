@@ -1,4 +1,4 @@
-"""Maximum arborescences of dense graphs: the best non-projective dependency tree."""
+"""The algorithm of Chu, Liu and Edmonds: the best non-projective dependency tree."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from lpsmap_core import kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_factors_struct.arrays import first_maximum
 
 __all__ = ["ArborescenceWorkspace", "arborescence_workspace", "maximum_arborescence"]
 
@@ -231,24 +232,3 @@ def _expand(
             if node == child[cycle]:
                 break
         head[entered] = above
-
-
-@leaf
-def first_maximum(values: FloatArray, begin: int, end: int) -> int:
-    """Return the first position of the largest number in ``begin:end``."""
-    row = values[begin:end]
-    n = len(row)
-    a = b = c = d = row[0]
-    whole = n - n % 4
-    for i in range(0, whole, 4):  # four independent chains of comparisons run in parallel
-        a = row[i] if row[i] > a else a
-        b = row[i + 1] if row[i + 1] > b else b
-        c = row[i + 2] if row[i + 2] > c else c
-        d = row[i + 3] if row[i + 3] > d else d
-    for i in range(whole, n):
-        a = row[i] if row[i] > a else a
-    most = max(max(a, b), max(c, d))
-    place = 0
-    while place < n - 1 and row[place] != most:  # the bound matters if a number is NaN
-        place += 1
-    return begin + place

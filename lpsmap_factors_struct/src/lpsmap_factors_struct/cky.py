@@ -1,4 +1,4 @@
-"""The best binary tree over the words of a sentence."""
+"""The algorithm of Cocke, Kasami and Younger: the best binary tree over the words of a sentence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ChartWorkspace(NamedTuple):
     """By (i, j): the score of the span's best label; 0 for spans that are in every tree."""
     inside: FloatArray
     """By (j - i, i): the best tree over words i to j, laid out as the tables of
-    `lpsmap_factors_struct.projective.SpansWorkspace`."""
+    `lpsmap_factors_struct.eisner.SpansWorkspace`."""
     backward: FloatArray
     """The same by ``(n - 1 - (j - i), i)``."""
     best: FloatArray

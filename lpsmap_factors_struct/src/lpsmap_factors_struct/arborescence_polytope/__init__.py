@@ -1,0 +1,1 @@
+"""The polytope of arborescences, non-projective dependency trees: projection and derivative."""

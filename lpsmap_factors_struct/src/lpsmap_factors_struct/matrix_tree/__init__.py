@@ -1,0 +1,1 @@
+"""The matrix-tree theorem: sums over all non-projective dependency trees."""
