@@ -61,7 +61,7 @@ def space_of(name: str, corpus: Corpus, gap: float, polytope: str) -> BoxSpace[A
     """Return the search space of a relaxation, with its kernels compiled."""
     if name in OURS:
         space = OURS[name](corpus, gap)
-        space.look([space.root()], 0.0)
+        space.evaluate([space.root()], 0.0)
         return space
     options = McCormickOptions(products=PRODUCTS[name], polytope=polytope)  # type: ignore[arg-type]
     return McCormickSpace(corpus, gap, options)

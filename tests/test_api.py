@@ -12,7 +12,7 @@ import pytest
 
 import lpsmap_core
 from lpsmap_core import api
-from lpsmap_core.plugins.packs import MOVED
+from lpsmap_core.plugins.packs import MOVED, RENAMED
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
@@ -53,11 +53,12 @@ def test_what_hooks_take_is_where_version_2_has_it_too(name: str) -> None:
 @pytest.mark.parametrize("name", MOVED)
 def test_a_name_that_moved_is_where_the_error_says(name: str) -> None:
     package = MOVED[name]
-    advice = f"import it from {package}, .* pip install {package.replace('_', '-')}$"
+    now, distribution = RENAMED.get(name, name), package.replace("_", "-")
+    advice = f"import {RENAMED.get(name, 'it')} from {package}, .* pip install {distribution}$"
     with pytest.raises(ImportError, match=advice):
         exec(f"from lpsmap_core import {name}", {})
     assert not hasattr(lpsmap_core, name)
-    assert hasattr(importlib.import_module(package), name)
+    assert hasattr(importlib.import_module(package), now)
 
 
 def test_every_name_is_documented() -> None:

@@ -11,12 +11,12 @@ import pytest
 
 from lpsmap_core import SearchProgress
 from lpsmap_decode.search import (
-    CutShort,
-    Look,
+    Evaluation,
     NodeBatch,
     Search,
     SearchResult,
     Space,
+    Unfinished,
 )
 from lpsmap_jit.deadlines import Deadline
 
@@ -36,23 +36,23 @@ class Intervals(Space[Interval, float]):
     batch = 4
 
     def __init__(self, stop_after: int | None = None, cut_after: int | None = None) -> None:
-        self.looked: list[Interval] = []
+        self.evaluated: list[Interval] = []
         self._stop_after, self._cut_after = stop_after, cut_after
 
-    def look(
+    def evaluate(
         self, nodes: Sequence[Interval], score: float
-    ) -> Sequence[Look[Interval, float]] | CutShort[float]:
-        self.looked += nodes
-        if self._stop_after is not None and len(self.looked) > self._stop_after:
+    ) -> Sequence[Evaluation[Interval, float]] | Unfinished[float]:
+        self.evaluated += nodes
+        if self._stop_after is not None and len(self.evaluated) > self._stop_after:
             raise KeyboardInterrupt
-        if self._cut_after is not None and len(self.looked) > self._cut_after:
-            return CutShort(0.5, height(0.5))
+        if self._cut_after is not None and len(self.evaluated) > self._cut_after:
+            return Unfinished(0.5, height(0.5))
         return [self._one(low, high) for low, high in nodes]
 
-    def _one(self, low: float, high: float) -> Look[Interval, float]:
+    def _one(self, low: float, high: float) -> Evaluation[Interval, float]:
         middle = 0.5 * (low + high)
         bound = height(middle) + STEEPEST * 0.5 * (high - low)
-        return Look(bound, [(low, middle), (middle, high)], middle, height(middle))
+        return Evaluation(bound, [(low, middle), (middle, high)], middle, height(middle))
 
 
 BEST = max(height(x) for x in np.linspace(0.0, 1.0, 100_001).tolist())
@@ -70,7 +70,7 @@ def test_the_best_is_found_and_bounded() -> None:
 def test_nothing_below_the_best_is_looked_at_twice() -> None:
     space = Intervals()
     found = Search((0.0, 1.0), gap=1e-3).run(space)
-    assert len(set(space.looked)) == len(space.looked) == found.n_nodes
+    assert len(set(space.evaluated)) == len(space.evaluated) == found.n_nodes
 
 
 def test_a_start_saves_nodes() -> None:
@@ -82,7 +82,7 @@ def test_a_start_saves_nodes() -> None:
 
 
 def test_a_bound_that_is_known_ends_it() -> None:
-    """Where an answer reaches it, nothing is looked at."""
+    """Where an answer reaches it, nothing is evaluated."""
     found = Search("any", start=(2.0, "answer"), bound=2.0).run(Unseen())
     assert (found.finished, found.n_nodes, found.bound) == (True, 0, 2.0)
 
@@ -96,9 +96,9 @@ def test_a_bound_that_is_known_holds_before_the_first_look() -> None:
 
 
 class Unseen(Space[str, str]):
-    """A space that nobody may look at."""
+    """A space whose nodes must not be evaluated."""
 
-    def look(self, nodes: Sequence[str], score: float) -> Sequence[Look[str, str]]:
+    def evaluate(self, nodes: Sequence[str], score: float) -> Sequence[Evaluation[str, str]]:
         raise AssertionError(nodes)
 
 
@@ -110,7 +110,7 @@ class Unseen(Space[str, str]):
         (Intervals(stop_after=10), {}),
         (Intervals(cut_after=10), {}),
     ],
-    ids=["nodes", "time", "Ctrl-C", "a look cut short"],
+    ids=["nodes", "time", "Ctrl-C", "an unfinished evaluation"],
 )
 def test_whatever_ends_it_the_bound_holds(space: Intervals, options: dict[str, float]) -> None:
     found: SearchResult[float] = Search((0.0, 1.0)).run(space, **options)
@@ -129,12 +129,12 @@ def test_a_search_goes_on_where_it_stopped() -> None:
         search.run(space, max_nodes=most)
         assert found.n_nodes <= most
         assert found.score <= BEST <= found.bound
-    assert len(set(space.looked)) == len(space.looked) == found.n_nodes
+    assert len(set(space.evaluated)) == len(space.evaluated) == found.n_nodes
     assert found.score == pytest.approx(expected.score, abs=2e-3)
 
 
 def test_looks_may_come_in_any_order() -> None:
-    """As where several processes look; the bound holds all the time."""
+    """As with several processes; the bound holds all the time."""
     rng, space = np.random.default_rng(0), Intervals()
     search: Search[Interval, float] = Search((0.0, 1.0), gap=1e-3)
     out: list[NodeBatch[Interval]] = []
@@ -144,15 +144,15 @@ def test_looks_may_come_in_any_order() -> None:
         while out and (len(out) == 4 or not batch):
             known = out.pop(rng.integers(len(out)))
             cut_short = rng.random() < 0.2
-            search.add(known, CutShort() if cut_short else space.look(known.nodes, 0.0))
+            search.add(known, Unfinished() if cut_short else space.evaluate(known.nodes, 0.0))
             batch = known
             assert search.found.score <= BEST <= search.found.bound
     assert search.found.bound - search.found.score <= 1e-3 * search.found.score
-    assert search.found.n_nodes <= len(space.looked) <= 1000
+    assert search.found.n_nodes <= len(space.evaluated) <= 1000
 
 
 def test_a_state_goes_on_elsewhere() -> None:
-    """Nodes that are out are looked at again."""
+    """Nodes under evaluation are evaluated again."""
     space = Intervals()
     search: Search[Interval, float] = Search((0.0, 1.0), gap=1e-3)
     search.run(space, max_nodes=30)
@@ -163,8 +163,8 @@ def test_a_state_goes_on_elsewhere() -> None:
     found = other.run(space)
     assert found.finished
     assert found.score <= BEST <= found.bound <= found.score * (1.0 + 1e-3)
-    assert set(lost.nodes) <= set(space.looked)
-    assert found.n_nodes == len(space.looked)
+    assert set(lost.nodes) <= set(space.evaluated)
+    assert found.n_nodes == len(space.evaluated)
     assert search.found.n_nodes == 30
 
 
@@ -172,8 +172,10 @@ def test_nodes_that_were_looked_at_are_forgotten() -> None:
     """Of a search that only goes deeper, whatever it met at the other end of its lists."""
 
     class Deep(Space[float, float]):
-        def look(self, nodes: Sequence[float], score: float) -> Sequence[Look[float, float]]:
-            return [Look(1.0 + 1.0 / (1.0 + node), [node + 1.0]) for node in nodes]
+        def evaluate(
+            self, nodes: Sequence[float], score: float
+        ) -> Sequence[Evaluation[float, float]]:
+            return [Evaluation(1.0 + 1.0 / (1.0 + node), [node + 1.0]) for node in nodes]
 
     search: Search[float, float] = Search(0.0)
     search.run(Deep(), max_nodes=5000)
@@ -216,8 +218,8 @@ def test_progress_is_reported_and_may_stop_it() -> None:
 
 def test_a_space_of_nothing() -> None:
     class Nothing(Space[int, int]):
-        def look(self, nodes: Sequence[int], score: float) -> Sequence[Look[int, int]]:
-            return [Look(-math.inf) for _ in nodes]
+        def evaluate(self, nodes: Sequence[int], score: float) -> Sequence[Evaluation[int, int]]:
+            return [Evaluation(-math.inf) for _ in nodes]
 
     found: SearchResult[int] = Search(0).run(Nothing())
     assert found.finished

@@ -21,7 +21,7 @@ from typing import Any
 
 from corpora import EIGHT
 from lpsmap_core import SearchProgress
-from lpsmap_decode import Look
+from lpsmap_decode import Evaluation
 from lpsmap_search import Certified, Corpus, DependencyModelWithValence, global_search
 from lpsmap_search.lagrangian_space import Box, LagrangianSpace
 
@@ -103,11 +103,11 @@ class Searching:
 class Failing(LagrangianSpace):
     """Fails once the search is under way."""
 
-    def look(self, nodes: Sequence[Box], score: float) -> list[Look[Box, Any]]:
-        """Look, or fail."""
+    def evaluate(self, nodes: Sequence[Box], score: float) -> list[Evaluation[Box, Any]]:
+        """Evaluate the boxes, or fail."""
         if len(nodes) > 8:
             raise RuntimeError("no bound")
-        return super().look(nodes, score)
+        return super().evaluate(nodes, score)
 
 
 class AtOnce(Executor):

@@ -190,13 +190,15 @@ def test_boxes_can_be_packed(name: str) -> None:
     if name != "lagrangian":
         pytest.importorskip("highspy", reason="highspy is not installed: the extra [programs]")
     space = relaxation_named(name)(CORPUS, 0.01, constraint=None)
-    looks = space.look([space.root()], -30.0)
-    nodes = [space.root(), *looks[0].children]
+    evaluations = space.evaluate([space.root()], -30.0)
+    nodes = [space.root(), *evaluations[0].children]
     arrays = space.pack(nodes)
     assert all(array.dtype.kind in "biuf" for array in arrays.values())
     same = space.unpack(arrays)
     assert len(same) == len(nodes) == 3
-    for before, after in zip(space.look(nodes, -30.0), space.look(same, -30.0), strict=True):
+    for before, after in zip(
+        space.evaluate(nodes, -30.0), space.evaluate(same, -30.0), strict=True
+    ):
         assert before.bound == pytest.approx(after.bound, abs=1e-9)
         assert before.score == pytest.approx(after.score, abs=1e-9)
     wrong = {key: array[..., :-1] for key, array in arrays.items()}

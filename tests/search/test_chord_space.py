@@ -261,33 +261,40 @@ def test_a_sentence_twice() -> None:
 def test_structures_of_mixed_solutions_are_answers() -> None:
     corpus = Corpus(DependencyModelWithValence("VNA"), FIVE)
     space = ChordSpace(corpus, 0.01)
-    [look] = space.look([space.root()], -1e6)
-    assert look.answer is not None and len(look.children) == 2
-    assert look.score == pytest.approx(corpus.model.log_likelihood(look.answer))
+    [evaluation] = space.evaluate([space.root()], -1e6)
+    assert evaluation.answer is not None and len(evaluation.children) == 2
+    assert evaluation.score == pytest.approx(corpus.model.log_likelihood(evaluation.answer))
     rows = [np.array(list(all_counts(corpus, s))) for s in range(5)]
-    assert corpus.model.sums(look.answer)[0] == len(rows)
-    assert look.score <= OPTIMUM + 1e-9
+    assert corpus.model.sums(evaluation.answer)[0] == len(rows)
+    assert evaluation.score <= OPTIMUM + 1e-9
 
 
 def test_boxes_and_spaces_can_be_sent() -> None:
     corpus = Corpus(DependencyModelWithValence("VNA"), FIVE)
     space = ChordSpace(corpus, 0.01)
-    nodes = list(space.look([space.root()], OPTIMUM)[0].children)
+    nodes = list(space.evaluate([space.root()], OPTIMUM)[0].children)
     for sent in (space, pickle.loads(pickle.dumps(space))):
         for copies in (pickle.loads(pickle.dumps(nodes)), sent.unpack(sent.pack(nodes))):
             for copy, node in zip(copies, nodes, strict=True):
                 assert (copy.bounds == node.bounds).all()
-            looks, again = space.look(nodes, OPTIMUM), sent.look(copies, OPTIMUM)
-            assert [look.bound for look in looks] == [look.bound for look in again]
-            for look, other in zip(looks, again, strict=True):
-                assert (look.children[0].bounds == other.children[0].bounds).all()
+            evaluations, again = space.evaluate(nodes, OPTIMUM), sent.evaluate(copies, OPTIMUM)
+            assert [evaluation.bound for evaluation in evaluations] == [
+                evaluation.bound for evaluation in again
+            ]
+            for evaluation, other in zip(evaluations, again, strict=True):
+                assert (evaluation.children[0].bounds == other.children[0].bounds).all()
     with ThreadPoolExecutor(2) as pool:
-        both = list(pool.map(lambda _: space.look(nodes, OPTIMUM), range(8)))
-    assert all([look.bound for look in looks] == [x.bound for x in found] for found in both)
+        both = list(pool.map(lambda _: space.evaluate(nodes, OPTIMUM), range(8)))
+    assert all(
+        [evaluation.bound for evaluation in evaluations] == [x.bound for x in found]
+        for found in both
+    )
     arrays = space.pack([space.root()])
     assert {array.dtype.kind for array in arrays.values()} == {"f", "u"}
     [root] = space.unpack(arrays)
-    assert space.look([root], OPTIMUM)[0].bound == space.look([space.root()], OPTIMUM)[0].bound
+    assert (
+        space.evaluate([root], OPTIMUM)[0].bound == space.evaluate([space.root()], OPTIMUM)[0].bound
+    )
     with pytest.raises(ValueError, match="bounds: got rows"):
         space.unpack(arrays | {"bounds": np.zeros((1, 3))})
     with pytest.raises(KeyError):

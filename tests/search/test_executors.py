@@ -18,7 +18,7 @@ import pytest
 
 from corpora import FIVE, OPTIMUM, OPTIMUM_OF_EIGHT
 from lpsmap_core import SearchProgress
-from lpsmap_decode import CutShort, Search
+from lpsmap_decode import Search, Unfinished
 from lpsmap_search import Certified, Corpus, DependencyModelWithValence, global_search
 from lpsmap_search.lagrangian_space import LagrangianSpace
 from lpsmap_search.relaxations import RELAXATIONS
@@ -98,22 +98,24 @@ def test_looks_from_afar_are_those_from_here() -> None:
     space = LagrangianSpace(CORPUS, 0.01, n_steps=19)  # which no other test has sent
     search: Search[Any, Any] = Search(space.root(), 0.01, (-30.0, np.ones(45)), bound=0.0)
     search.run(space, max_nodes=50)
-    nodes = list(search.take(40).nodes)  # more than are looked at together
-    expected = space.look(nodes[:32], -30.0)
-    score = max(-30.0, *(look.score for look in expected if look.answer is not None))
-    expected = [*expected, *space.look(nodes[32:], score)]
+    nodes = list(search.take(40).nodes)  # more than one batch
+    expected = space.evaluate(nodes[:32], -30.0)
+    score = max(
+        -30.0, *(evaluation.score for evaluation in expected if evaluation.answer is not None)
+    )
+    expected = [*expected, *space.evaluate(nodes[32:], score)]
     with AtOnce() as executor:
         workers = Workers(executor, space)
-        assert workers.looks(workers.submit(nodes, -30.0).result()) is None
-        found = workers.looks(workers.submit(nodes, -30.0, again=True).result())
-    assert not isinstance(found, CutShort) and found is not None
+        assert workers.evaluations(workers.submit(nodes, -30.0).result()) is None
+        found = workers.evaluations(workers.submit(nodes, -30.0, again=True).result())
+    assert not isinstance(found, Unfinished) and found is not None
     for one, other in zip(found, expected, strict=True):
         assert one.bound == other.bound
         assert len(one.children) == len(other.children)
         for child, same in zip(one.children, other.children, strict=True):
             assert (child.bounds == same.bounds).all()
             assert (child.multipliers == same.multipliers).all()
-    best = max(expected, key=lambda look: look.score)
+    best = max(expected, key=lambda evaluation: evaluation.score)
     assert best.answer is not None and found[0].answer is not None
     assert found[0].score == best.score and (found[0].answer == best.answer).all()
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from brute_force import best_likelihood
-from lpsmap_decode import CutShort, Look, Search, Space
+from lpsmap_decode import Evaluation, Search, Space, Unfinished
 from lpsmap_search import Corpus, DependencyModelWithValence, TreeSize, tree_size
 from lpsmap_search.lagrangian_space import LagrangianSpace
 
@@ -24,9 +24,10 @@ class Uneven(Space[int, int]):
     def root(self) -> int:
         return 0
 
-    def look(self, nodes: Sequence[int], score: float) -> list[Look[int, int]]:
+    def evaluate(self, nodes: Sequence[int], score: float) -> list[Evaluation[int, int]]:
         return [
-            Look(1.0, (node + 2, node + 1)) if node < self.depth else Look(0.0) for node in nodes
+            Evaluation(1.0, (node + 2, node + 1)) if node < self.depth else Evaluation(0.0)
+            for node in nodes
         ]
 
 
@@ -87,11 +88,11 @@ def dive_moments(
     space: Any, node: Any, scores: tuple[float, float], bound: float = math.inf
 ) -> tuple[int, float, float]:
     """Return the size of a tree, and what dives give as its mean and square, by a full walk."""
-    [look] = space.look([node], scores[0])
-    bound = min(bound, look.bound)
-    if bound <= scores[1] or not look.children:
+    [evaluation] = space.evaluate([node], scores[0])
+    bound = min(bound, evaluation.bound)
+    if bound <= scores[1] or not evaluation.children:
         return 1, 1.0, 1.0
-    below = [dive_moments(space, child, scores, bound) for child in look.children]
+    below = [dive_moments(space, child, scores, bound) for child in evaluation.children]
     k, mean, square = len(below), *(np.mean([x[i] for x in below]) for i in (1, 2))
     return 1 + sum(x[0] for x in below), 1.0 + k * mean, 1.0 + 2 * k * mean + k * k * square
 
@@ -122,8 +123,8 @@ def test_bad_options_are_refused() -> None:
 
 def test_a_space_that_runs_out_of_time_is_named() -> None:
     class Late(Uneven):
-        def look(self, nodes: Sequence[int], score: float) -> Any:
-            return CutShort[int]()
+        def evaluate(self, nodes: Sequence[int], score: float) -> Any:
+            return Unfinished[int]()
 
     with pytest.raises(RuntimeError, match="ran out of time at a node"):
         tree_size(Late(3), 0.0)

@@ -16,13 +16,13 @@ from lpsmap_decode.formats.uai import (
 from lpsmap_decode.formats.wcnf import WcnfFormat
 from lpsmap_decode.networks.tables import Tables
 from lpsmap_decode.search import (
-    CutShort,
-    Look,
+    Evaluation,
     NodeBatch,
     Search,
     SearchResult,
     SearchState,
     Space,
+    Unfinished,
 )
 from lpsmap_decode.solvers.highs import HighsSolver
 
@@ -31,10 +31,10 @@ __version__ = "0.1.0"
 __all__ = [
     "BatchExecutor",
     "Conditioned",
-    "CutShort",
+    "Unfinished",
     "FgFormat",
     "HighsSolver",
-    "Look",
+    "Evaluation",
     "MarkovNetwork",
     "NodeBatch",
     "Outcome",

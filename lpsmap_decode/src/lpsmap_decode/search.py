@@ -20,8 +20,8 @@ from typing import Generic, TypeVar
 from lpsmap_core import Deadline, SearchProgress
 
 __all__ = [
-    "CutShort",
-    "Look",
+    "Unfinished",
+    "Evaluation",
     "NodeBatch",
     "Search",
     "SearchResult",
@@ -37,7 +37,7 @@ MOST_OPEN = 1_000_000
 
 
 @dataclass(frozen=True)
-class Look(Generic[Node, Answer]):
+class Evaluation(Generic[Node, Answer]):
     """The evaluation of a node."""
 
     bound: float
@@ -51,7 +51,7 @@ class Look(Generic[Node, Answer]):
 
 
 @dataclass(frozen=True)
-class CutShort(Generic[Answer]):
+class Unfinished(Generic[Answer]):
     """An evaluation that the time limit cut short: perhaps an answer, and no bounds."""
 
     answer: Answer | None = None
@@ -65,9 +65,9 @@ class Space(abc.ABC, Generic[Node, Answer]):
     """The preferred number of nodes to evaluate together."""
 
     @abc.abstractmethod
-    def look(
+    def evaluate(
         self, nodes: Sequence[Node], score: float
-    ) -> Sequence[Look[Node, Answer]] | CutShort[Answer]:
+    ) -> Sequence[Evaluation[Node, Answer]] | Unfinished[Answer]:
         """Bound and branch nodes, as far as the time limit allows.
 
         `score` is the score of the best answer so far.
@@ -275,9 +275,9 @@ class Search(Generic[Node, Answer]):
             if not batch:
                 break
             try:
-                looks = space.look(batch.nodes, found.score)
-                self.add(batch, looks)
-                if isinstance(looks, CutShort):
+                evaluations = space.evaluate(batch.nodes, found.score)
+                self.add(batch, evaluations)
+                if isinstance(evaluations, Unfinished):
                     break
                 found.seconds = time.monotonic() - begin
                 if report is not None:
@@ -307,7 +307,9 @@ class Search(Generic[Node, Answer]):
         return batch
 
     def add(
-        self, batch: NodeBatch[Node], looks: Sequence[Look[Node, Answer]] | CutShort[Answer]
+        self,
+        batch: NodeBatch[Node],
+        evaluations: Sequence[Evaluation[Node, Answer]] | Unfinished[Answer],
     ) -> None:
         """Record the evaluation of a batch; batches may return in any order.
 
@@ -315,21 +317,21 @@ class Search(Generic[Node, Answer]):
         ----------
         batch
             The result of `take`.
-        looks
+        evaluations
             One for each node of the batch. If the evaluation was cut short, the nodes are open
             again.
         """
         found, nodes = self.found, self._open
-        if isinstance(looks, CutShort):
-            self._take_answer(looks.answer, looks.score)
+        if isinstance(evaluations, Unfinished):
+            self._take_answer(evaluations.answer, evaluations.score)
             for bound, node in zip(batch.bounds, batch.nodes, strict=True):
                 nodes.add(bound, [node])
         else:
-            for bound, look in zip(batch.bounds, looks, strict=True):
-                self._take_answer(look.answer, look.score)
-                bound = min(bound, look.bound)
-                nodes.add(bound, look.children)
-                if not look.children:
+            for bound, evaluation in zip(batch.bounds, evaluations, strict=True):
+                self._take_answer(evaluation.answer, evaluation.score)
+                bound = min(bound, evaluation.bound)
+                nodes.add(bound, evaluation.children)
+                if not evaluation.children:
                     nodes.given_up = max(nodes.given_up, bound)
             found.n_nodes += len(batch)
         self._out.remove(batch)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_decode import Look
+from lpsmap_decode import Evaluation
 from lpsmap_search.arrays import FloatArray
 from lpsmap_search.box_space import Arrays, BoxSpace
 from lpsmap_search.branching import Means, choose_branch, halves
@@ -100,24 +100,26 @@ class ChordSpace(BoxSpace[ChordBox]):
             for bounds, columns, rows in boxes
         ]
 
-    def look(self, nodes: Sequence[ChordBox], score: float) -> list[Look[ChordBox, FloatArray]]:
+    def evaluate(
+        self, nodes: Sequence[ChordBox], score: float
+    ) -> list[Evaluation[ChordBox, FloatArray]]:
         """Bound boxes, and divide those that are not pruned."""
         solver = self._program.solver()
-        return [self._look(solver, node, score) for node in nodes]
+        return [self._evaluate(solver, node, score) for node in nodes]
 
-    def _look(
+    def _evaluate(
         self, solver: SimplexSolver, node: ChordBox, score: float
-    ) -> Look[ChordBox, FloatArray]:
+    ) -> Evaluation[ChordBox, FloatArray]:
         model, n = self._corpus.model, self._corpus.model.n_parameters
         box = node.bounds.copy()
         low, high = box[:n], box[n:]
         if not tighten(model.first, self._totals, low, high):
-            return Look(-math.inf)
+            return Evaluation(-math.inf)
         chords = self._program.set_box(solver, low, high)
         threshold = score + self._gap * max(1.0, abs(score))
         solution = solver.solve(node.basis, cutoff=threshold)
         if solution.bound <= threshold:
-            return Look(solution.bound)
+            return Evaluation(solution.bound)
         f, sums = self._program.counts(solution.x)
         means = Means(sums, f, chords.slope * f + chords.intercept * sums[model.block])
         branch = choose_branch(model.first, self._totals, low, high, means)
@@ -125,8 +127,8 @@ class ChordSpace(BoxSpace[ChordBox]):
         counts = self._structures(f, solution)
         value = model.log_likelihood(counts)
         if value > score and (self._constraint is None or self._constraint.holds(counts)):
-            return Look(solution.bound, children, counts, value)
-        return Look(solution.bound, children)
+            return Evaluation(solution.bound, children, counts, value)
+        return Evaluation(solution.bound, children)
 
     def _structures(self, f: FloatArray, solution: LinearSolution) -> FloatArray:
         """Return the counts of the best structures under the shares of the solution."""

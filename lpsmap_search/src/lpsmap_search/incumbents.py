@@ -117,9 +117,9 @@ class Incumbent:
         """
         if not self._deadline.passed:
             space = LagrangianSpace(self._corpus, 0.0, constraint=self._constraint)
-            for look in space.look([space.root()], self._best.score):
-                if look.answer is not None:
-                    self._take(look.score, look.answer)
+            for evaluation in space.evaluate([space.root()], self._best.score):
+                if evaluation.answer is not None:
+                    self._take(evaluation.score, evaluation.answer)
 
     def _soften(self, n_restarts: int) -> None:
         """Run Viterbi EM from the results of soft EM, which beats most uniform starts."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_decode import Look
+from lpsmap_decode import Evaluation
 from lpsmap_search.arrays import FloatArray
 from lpsmap_search.box_space import Arrays, BoxSpace, stacked, unstacked
 from lpsmap_search.branching import Branch, halves
@@ -91,7 +91,7 @@ class LagrangianSpace(BoxSpace[Box]):
         """Return the boxes that `pack` packed."""
         return unstacked(self.root(), arrays)
 
-    def look(self, nodes: Sequence[Box], score: float) -> list[Look[Box, FloatArray]]:
+    def evaluate(self, nodes: Sequence[Box], score: float) -> list[Evaluation[Box, FloatArray]]:
         """Bound boxes, and divide those that are not pruned."""
         boxes = np.stack([node.bounds for node in nodes])
         multipliers = np.stack([node.multipliers for node in nodes])
@@ -121,7 +121,7 @@ class LagrangianSpace(BoxSpace[Box]):
             results,
         )
         return [
-            Look(
+            Evaluation(
                 float(results.bound[i]),
                 _children(boxes[i], multipliers[i], i, results)
                 if results.bound[i] > threshold

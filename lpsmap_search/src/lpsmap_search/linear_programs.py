@@ -35,7 +35,7 @@ BASIC = 1
 LARGE = 20_000
 """Programs with at least this many entries are solved in a thread, so that Ctrl-C ends them."""
 
-LOOK = 0.05
+POLL = 0.05
 """Seconds between two checks for Ctrl-C."""
 
 UNIT = float(np.finfo(np.float64).eps)
@@ -376,7 +376,7 @@ class SimplexSolver:
         highs.startSolve()
         while True:
             try:
-                if highs.wait(LOOK)[0]:
+                if highs.wait(POLL)[0]:
                     break
             except KeyboardInterrupt:
                 interrupted = True

@@ -9,9 +9,9 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, 
 from typing import Any
 
 from lpsmap_core import Deadline
-from lpsmap_decode import CutShort, NodeBatch, Search
+from lpsmap_decode import NodeBatch, Search, Unfinished
 from lpsmap_search.arrays import FloatArray
-from lpsmap_search.workers import Looked, Workers
+from lpsmap_search.workers import BatchResult, Workers
 
 __all__ = ["SearchLoop"]
 
@@ -53,7 +53,7 @@ class SearchLoop:
         self._search, self._workers = search, workers
         self._deadline = deadline
         self._most = math.inf if max_nodes is None else max_nodes
-        self._out: dict[Future[Looked], NodeBatch[Any]] = {}
+        self._out: dict[Future[BatchResult], NodeBatch[Any]] = {}
         self._rate = 0.0  # nodes a second, of one worker
         self._n_open = len(search.state().nodes)  # an upper bound
         self._n_deaths = 0
@@ -114,23 +114,23 @@ class SearchLoop:
         try:
             self._out[self._workers.submit(batch.nodes, score, again)] = batch
         except RuntimeError as error:  # a worker died, or the executor was shut down
-            future: Future[Looked] = Future()
+            future: Future[BatchResult] = Future()
             future.set_exception(BrokenExecutor(str(error)))
             self._out[future] = batch
 
-    def _take_in(self, future: Future[Looked]) -> None:
-        batch, looked = self._out[future], future.result()
+    def _take_in(self, future: Future[BatchResult]) -> None:
+        batch, result = self._out[future], future.result()
         del self._out[future]
-        looks = self._workers.looks(looked)
-        if looks is None:
+        evaluations = self._workers.evaluations(result)
+        if evaluations is None:
             self._submit(batch, again=True)
             return
         self._n_deaths = 0
-        rate = len(batch) / max(looked.seconds, 1e-6)
+        rate = len(batch) / max(result.seconds, 1e-6)
         self._rate = rate if not self._rate else 0.5 * (self._rate + rate)
-        if not isinstance(looks, CutShort):
-            self._n_open += sum(len(look.children) for look in looks)
-        self._search.add(batch, looks)
+        if not isinstance(evaluations, Unfinished):
+            self._n_open += sum(len(evaluation.children) for evaluation in evaluations)
+        self._search.add(batch, evaluations)
 
     def _renew_workers(self) -> None:
         """Replace a broken executor, and evaluate its batches again."""
@@ -141,7 +141,7 @@ class SearchLoop:
                 continue
             future.cancel()
             del self._out[future]
-            self._search.add(batch, CutShort())
+            self._search.add(batch, Unfinished())
             self._n_open += len(batch)
         if not self._workers.renew(self._n_deaths < MOST_DEATHS):
             warnings.warn(
@@ -154,10 +154,10 @@ class SearchLoop:
             )
 
 
-def _error(future: Future[Looked]) -> BaseException | None:
+def _error(future: Future[BatchResult]) -> BaseException | None:
     return CancelledError() if future.cancelled() else future.exception()
 
 
-def _found_something(future: Future[Looked]) -> bool:
+def _found_something(future: Future[BatchResult]) -> bool:
     done = future.done() and not isinstance(_error(future), LOST)
-    return done and future.result().looks is not None
+    return done and future.result().evaluations is not None

@@ -12,7 +12,7 @@ import numpy as np
 
 from lpsmap_core import Deadline
 from lpsmap_core.api import checked_count
-from lpsmap_decode import CutShort, Look
+from lpsmap_decode import Evaluation, Unfinished
 from lpsmap_search.arrays import FloatTable
 from lpsmap_search.checks import checked_nonnegative, checked_time
 
@@ -26,7 +26,7 @@ class RootedSpace(Protocol):
         """Return the root."""
         ...
 
-    def look(self, nodes: Any, score: float) -> Any:
+    def evaluate(self, nodes: Any, score: float) -> Any:
         """Bound nodes and branch; see `lpsmap_decode.Space`."""
         ...
 
@@ -110,18 +110,18 @@ def tree_size(
 class _Visit(NamedTuple):
     """The evaluation of a node, and its processor time."""
 
-    look: Look[Any, Any]
+    evaluation: Evaluation[Any, Any]
     seconds: float
 
     @classmethod
     def of(cls, space: RootedSpace, node: Any, score: float) -> _Visit:
         begin = time.process_time()
-        looks = space.look([node], score)
-        if isinstance(looks, CutShort):
+        evaluations = space.evaluate([node], score)
+        if isinstance(evaluations, Unfinished):
             raise RuntimeError(
                 "space: ran out of time at a node; remove the time limit of the space."
             )
-        return cls(looks[0], time.process_time() - begin)
+        return cls(evaluations[0], time.process_time() - begin)
 
 
 def _dive(
@@ -129,15 +129,15 @@ def _dive(
 ) -> tuple[float, float, float, float]:
     """Return estimates of nodes and seconds, and both without the root."""
     score, least = scores
-    visit, bound, weight = root, root.look.bound, 1.0
+    visit, bound, weight = root, root.evaluation.bound, 1.0
     n_nodes, seconds, n_visited, spent = 1.0, root.seconds, 0.0, 0.0
-    while bound > least and visit.look.children:
-        children = visit.look.children
+    while bound > least and visit.evaluation.children:
+        children = visit.evaluation.children
         weight *= len(children)
         visit = _Visit.of(space, children[int(rng.integers(len(children)))], score)
         n_nodes, seconds = n_nodes + weight, seconds + weight * visit.seconds
         n_visited, spent = n_visited + 1.0, spent + visit.seconds
-        bound = min(bound, visit.look.bound)
+        bound = min(bound, visit.evaluation.bound)
     return n_nodes, seconds, n_visited, spent
 
 

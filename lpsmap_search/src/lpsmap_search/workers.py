@@ -16,16 +16,16 @@ from typing import Any, NamedTuple, Union
 
 import numpy as np
 
-from lpsmap_decode import BatchExecutor, CutShort, Look
+from lpsmap_decode import BatchExecutor, Evaluation, Unfinished
 from lpsmap_search.arrays import FloatArray, IntArray
 from lpsmap_search.box_space import Arrays, BoxSpace
 
-__all__ = ["GivenExecutor", "Looks", "Workers"]
+__all__ = ["GivenExecutor", "Evaluations", "Workers"]
 
 GivenExecutor = Union[Executor, Callable[[], Executor], int, None]  # noqa: UP007
 """An executor, a function that returns one, a number of processes, or None for this process."""
 
-Looks = Sequence[Look[Any, FloatArray]] | CutShort[FloatArray]
+Evaluations = Sequence[Evaluation[Any, FloatArray]] | Unfinished[FloatArray]
 
 MOST_SPACES = 4
 """Maximum number of spaces cached in a worker process."""
@@ -86,7 +86,9 @@ class Workers:
         """Maximum number of batches under way."""
         return self._executor.most_batches
 
-    def submit(self, nodes: Sequence[Any], score: float, again: bool = False) -> Future[Looked]:
+    def submit(
+        self, nodes: Sequence[Any], score: float, again: bool = False
+    ) -> Future[BatchResult]:
         """Submit nodes for evaluation.
 
         Parameters
@@ -105,14 +107,14 @@ class Workers:
         """
         submit = self._executor.executor.submit
         if not self._executor.needs_pickling:
-            return submit(look, self._space, nodes, score)
+            return submit(evaluate, self._space, nodes, score)
         arrays, (key, pickled) = self._space.pack(nodes), self._sent
-        return submit(_look_from_afar, key, pickled if again else None, arrays, score)
+        return submit(_evaluate_packed, key, pickled if again else None, arrays, score)
 
-    def looks(self, looked: Looked) -> Looks | None:
+    def evaluations(self, result: BatchResult) -> Evaluations | None:
         """Return the evaluations; None if the nodes must be submitted again."""
-        packed = looked.looks
-        return _unpacked(self._space, packed) if isinstance(packed, _PackedLooks) else packed
+        packed = result.evaluations
+        return _unpacked(self._space, packed) if isinstance(packed, _PackedEvaluations) else packed
 
     def renew(self, possible: bool) -> bool:
         """Replace a broken executor by another one, or by this process.
@@ -139,7 +141,7 @@ class Workers:
         self._executor.close(finished=False)
 
 
-class _PackedLooks(NamedTuple):
+class _PackedEvaluations(NamedTuple):
     """Evaluations as arrays, which are faster to send."""
 
     bounds: FloatArray
@@ -150,31 +152,31 @@ class _PackedLooks(NamedTuple):
     score: float
 
 
-class Looked(NamedTuple):
+class BatchResult(NamedTuple):
     """The result of a worker."""
 
-    looks: Looks | _PackedLooks | None
+    evaluations: Evaluations | _PackedEvaluations | None
     """None if the worker does not have the space."""
     seconds: float
     """Processor time, so that batches have the same size on a busy machine."""
 
 
-def look(space: BoxSpace[Any], nodes: Sequence[Any], score: float) -> Looked:
+def evaluate(space: BoxSpace[Any], nodes: Sequence[Any], score: float) -> BatchResult:
     """Evaluate nodes, and measure the time."""
     begin = time.thread_time()
-    looks = _looks(space, nodes, score)
-    return Looked(looks, time.thread_time() - begin)
+    evaluations = _evaluate(space, nodes, score)
+    return BatchResult(evaluations, time.thread_time() - begin)
 
 
-def _looks(space: BoxSpace[Any], nodes: Sequence[Any], score: float) -> Looks:
+def _evaluate(space: BoxSpace[Any], nodes: Sequence[Any], score: float) -> Evaluations:
     """Evaluate nodes in batches of the size that the space prefers."""
-    found: list[Look[Any, FloatArray]] = []
+    found: list[Evaluation[Any, FloatArray]] = []
     for first in range(0, len(nodes), space.batch):
-        looks = space.look(nodes[first : first + space.batch], score)
-        if isinstance(looks, CutShort):
-            return looks
-        found += looks
-        score = max([score, *(one.score for one in looks if one.answer is not None)])
+        evaluations = space.evaluate(nodes[first : first + space.batch], score)
+        if isinstance(evaluations, Unfinished):
+            return evaluations
+        found += evaluations
+        score = max([score, *(one.score for one in evaluations if one.answer is not None)])
     return found
 
 
@@ -182,42 +184,44 @@ _spaces: dict[str, BoxSpace[Any]] = {}
 """The spaces of a worker process by digest, the most recently used last."""
 
 
-def _look_from_afar(key: str, pickled: bytes | None, nodes: Arrays, score: float) -> Looked:
+def _evaluate_packed(key: str, pickled: bytes | None, nodes: Arrays, score: float) -> BatchResult:
     """Evaluate packed nodes in a worker process."""
     space = _spaces.pop(key, None)
     if space is None:
         if pickled is None:
-            return Looked(None, 0.0)
+            return BatchResult(None, 0.0)
         space = pickle.loads(pickled)
     _spaces[key] = space
     for old in list(_spaces)[:-MOST_SPACES]:
         _spaces.pop(old, None)
     begin = time.thread_time()
-    looks = _looks(space, space.unpack(nodes), score)
-    packed = looks if isinstance(looks, CutShort) else _packed(space, looks)
-    return Looked(packed, time.thread_time() - begin)
+    evaluations = _evaluate(space, space.unpack(nodes), score)
+    packed = evaluations if isinstance(evaluations, Unfinished) else _packed(space, evaluations)
+    return BatchResult(packed, time.thread_time() - begin)
 
 
-def _packed(space: BoxSpace[Any], looks: Sequence[Look[Any, FloatArray]]) -> _PackedLooks:
-    children = [child for one in looks for child in one.children]
-    best = max(looks, key=lambda one: one.score if one.answer is not None else -np.inf)
-    return _PackedLooks(
-        np.array([one.bound for one in looks]),
-        np.array([len(one.children) for one in looks], dtype=np.int64),
+def _packed(
+    space: BoxSpace[Any], evaluations: Sequence[Evaluation[Any, FloatArray]]
+) -> _PackedEvaluations:
+    children = [child for one in evaluations for child in one.children]
+    best = max(evaluations, key=lambda one: one.score if one.answer is not None else -np.inf)
+    return _PackedEvaluations(
+        np.array([one.bound for one in evaluations]),
+        np.array([len(one.children) for one in evaluations], dtype=np.int64),
         space.pack(children) if children else {},
         best.answer,
         best.score,
     )
 
 
-def _unpacked(space: BoxSpace[Any], packed: _PackedLooks) -> Looks:
+def _unpacked(space: BoxSpace[Any], packed: _PackedEvaluations) -> Evaluations:
     children = space.unpack(packed.children) if packed.children else []
     ends = np.cumsum(packed.n_children).tolist()
     bounds = packed.bounds.tolist()
     begins = [0, *ends[:-1]]
-    looks: list[Look[Any, FloatArray]] = [
-        Look(bound, children[begin:end])
+    evaluations: list[Evaluation[Any, FloatArray]] = [
+        Evaluation(bound, children[begin:end])
         for bound, begin, end in zip(bounds, begins, ends, strict=True)
     ]
-    looks[0] = Look(bounds[0], looks[0].children, packed.answer, packed.score)
-    return looks
+    evaluations[0] = Evaluation(bounds[0], evaluations[0].children, packed.answer, packed.score)
+    return evaluations

@@ -260,15 +260,15 @@ def test_bounds_hold_in_boxes_and_fall_with_them(
         low = np.maximum(own - width * rng.random(m), 0.0)
         high = np.minimum(own + width * rng.random(m), 1.0)
         node = space.root()._replace(bounds=np.concatenate([low, high]))
-        [look] = space.look([node], -1e6)
+        [evaluation] = space.evaluate([node], -1e6)
         inside = [own, *parameters_in(low, high, rng)]
         assert len(inside) > 1
         for p in inside:
             with np.errstate(divide="ignore"):
-                assert viterbi(corpus, np.log(p))[0] <= look.bound + 1e-7
-        assert len(look.children) == 2
-        for child in space.look(look.children, -1e6):
-            assert child.bound <= look.bound + 1e-6
+                assert viterbi(corpus, np.log(p))[0] <= evaluation.bound + 1e-7
+        assert len(evaluation.children) == 2
+        for child in space.evaluate(evaluation.children, -1e6):
+            assert child.bound <= evaluation.bound + 1e-6
 
 
 def parameters_in(low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
@@ -294,7 +294,7 @@ def test_products_lower_the_bound_of_the_root(polytope: str) -> None:
         McCormickSpace(corpus, 0.01, McCormickOptions(products=products, polytope=polytope))
         for products in (0, "objective")
     )
-    [above], [below] = (space.look([space.root()], -1e6) for space in (none, some))
+    [above], [below] = (space.evaluate([space.root()], -1e6) for space in (none, some))
     assert OPTIMUM < below.bound < above.bound - 1.0 < 0.0
 
 
@@ -306,8 +306,8 @@ def test_a_box_at_the_optimum_is_bounded_nearly_exactly() -> None:
     bounds = []
     for width in (0.03, 1e-4):
         box = np.concatenate([np.maximum(p - width, 0.0), np.minimum(p + width, 1.0)])
-        [look] = space.look([McCormickNode(box, *space.root()[1:])], -1e6)
-        bounds.append(look.bound)
+        [evaluation] = space.evaluate([McCormickNode(box, *space.root()[1:])], -1e6)
+        bounds.append(evaluation.bound)
     assert OPTIMUM < bounds[0] < OPTIMUM + 0.7
     assert OPTIMUM - 1e-9 < bounds[1] < OPTIMUM + 0.01
 

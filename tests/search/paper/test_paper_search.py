@@ -65,15 +65,15 @@ def test_a_constraint_lowers_bounds_and_holds_for_answers() -> None:
 def test_looks_are_repeatable_also_after_pickling() -> None:
     corpus = Corpus(MODEL, ["aab", "ba"])
     space = McCormickSpace(corpus, 0.01)
-    [look] = space.look([space.root()], -10.0)
-    again, nodes = pickle.loads(pickle.dumps((space, list(look.children))))
-    [unpacked] = space.unpack(space.pack([look.children[1]]))
-    assert (unpacked.bounds == look.children[1].bounds).all()
-    assert (unpacked.cuts.point == look.children[1].cuts.point).all()
-    bounds = [found.bound for found in space.look(look.children, -10.0)]
-    assert [found.bound for found in again.look(nodes, -10.0)] == bounds
-    assert space.look([unpacked], -10.0)[0].bound == pytest.approx(bounds[1], abs=1e-6)
-    mixed = [space.root(), *look.children]
+    [evaluation] = space.evaluate([space.root()], -10.0)
+    again, nodes = pickle.loads(pickle.dumps((space, list(evaluation.children))))
+    [unpacked] = space.unpack(space.pack([evaluation.children[1]]))
+    assert (unpacked.bounds == evaluation.children[1].bounds).all()
+    assert (unpacked.cuts.point == evaluation.children[1].cuts.point).all()
+    bounds = [found.bound for found in space.evaluate(evaluation.children, -10.0)]
+    assert [found.bound for found in again.evaluate(nodes, -10.0)] == bounds
+    assert space.evaluate([unpacked], -10.0)[0].bound == pytest.approx(bounds[1], abs=1e-6)
+    mixed = [space.root(), *evaluation.children]
     for one, two in zip(mixed, space.unpack(space.pack(mixed)), strict=True):
         assert one.cuts.block.tolist() == two.cuts.block.tolist()
         assert (one.parse_bounds == two.parse_bounds).all()

@@ -48,6 +48,9 @@ MOVED = {
 }
 """Current packages of names that ``lpsmap_core`` had in version 2 of the API."""
 
+RENAMED = {"CutShort": "Unfinished", "Look": "Evaluation"}
+"""Current names of those of them that have another one."""
+
 COMMANDS = {
     **dict.fromkeys(("convert", "decode", "explain", "info", "solve"), "lpsmap-decode"),
     "induce": "lpsmap-search",
@@ -112,8 +115,8 @@ def refuse_moved_name(name: str) -> NoReturn:
     """
     message, package = f"module 'lpsmap_core' has no attribute {name!r}", MOVED.get(name)
     if package is not None:
-        message += f"; import it from {package}, which you install with: pip install "
-        message += package.replace("_", "-")
+        message += f"; import {RENAMED.get(name, 'it')} from {package}, which you install with: "
+        message += f"pip install {package.replace('_', '-')}"
         if sys._getframe(1).f_code.co_name == "_handle_fromlist":
             raise ImportError(message, name="lpsmap_core")
     raise AttributeError(message, name=name, obj=None)  # otherwise Python adds suggestions

@@ -25,7 +25,7 @@ from lpsmap_decode.counts.simplex import (
     fits,
     vertex_bound,
 )
-from lpsmap_decode.search import CutShort, Look, Space
+from lpsmap_decode.search import Evaluation, Space, Unfinished
 from lpsmap_decode.tolerances import BOUND_ROUNDING, INTEGRAL
 
 __all__ = ["CountSpace"]
@@ -77,9 +77,9 @@ class CountSpace(Space[FloatArray, BoolArray]):
         """Return the root node."""
         return self._eta
 
-    def look(
+    def evaluate(
         self, nodes: Sequence[FloatArray], score: float
-    ) -> Sequence[Look[FloatArray, BoolArray]] | CutShort[BoolArray]:
+    ) -> Sequence[Evaluation[FloatArray, BoolArray]] | Unfinished[BoolArray]:
         """Bound a node by a vertex, round it, fix variables by their reduced scores, and branch."""
         (eta,) = nodes
         program, x, reduced = (
@@ -91,11 +91,11 @@ class CountSpace(Space[FloatArray, BoolArray]):
         if out_of_time():
             chosen = x > 0.5
             fitting = fits(program, np.where(chosen, 1.0, 0.0))
-            return CutShort(chosen, float(self._eta[chosen].sum())) if fitting else CutShort()
+            return Unfinished(chosen, float(self._eta[chosen].sum())) if fitting else Unfinished()
         if outcome == NOTHING_FITS:
             nothing = program._replace(eta=np.where(np.isinf(eta), eta, 0.0))
             if vertex_bound(nothing, self._y, reduced) < -LEAST_VIOLATION:
-                return [Look(-np.inf)]
+                return [Evaluation(-np.inf)]
         if outcome != FOUND:
             self._y[:] = 0.0
             x = np.where(np.isinf(eta), eta > 0.0, 0.5)
@@ -107,10 +107,10 @@ class CountSpace(Space[FloatArray, BoolArray]):
             found = float(self._eta[chosen].sum())
         best = max(score, found)
         if bound <= best:
-            return [Look(bound, (), chosen, found)]
+            return [Evaluation(bound, (), chosen, found)]
         decided = np.where(reduced > 0.0, np.inf, -np.inf)
         eta = np.where((np.abs(reduced) > bound - best) & np.isfinite(eta), decided, eta)
-        return [Look(bound, _branch(eta, x), chosen, found)]
+        return [Evaluation(bound, _branch(eta, x), chosen, found)]
 
 
 def _branch(eta: FloatArray, x: FloatArray) -> list[FloatArray]:

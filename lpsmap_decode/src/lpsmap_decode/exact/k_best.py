@@ -17,7 +17,7 @@ import numpy as np
 
 from lpsmap_core.api import BoolArray, SearchLimits
 from lpsmap_decode.exact.relaxation_search import OPEN, Node, RelaxationSpace
-from lpsmap_decode.search import CutShort, Look
+from lpsmap_decode.search import Evaluation, Unfinished
 
 __all__ = ["KBestResult", "k_best"]
 
@@ -56,27 +56,27 @@ def k_best(space: RelaxationSpace, root: Node, k: int, limits: SearchLimits) -> 
         if -nodes[0][0] <= least:
             break
         batch = [heapq.heappop(nodes) for _ in range(min(space.batch, len(nodes)))]
-        looks: Sequence[Look[Node, BoolArray]] | CutShort[BoolArray]
+        evaluations: Sequence[Evaluation[Node, BoolArray]] | Unfinished[BoolArray]
         try:
-            looks = space.look([node for _, _, node in batch], -math.inf)
+            evaluations = space.evaluate([node for _, _, node in batch], -math.inf)
         except KeyboardInterrupt:
-            looks, interrupted = CutShort(), True
-        if isinstance(looks, CutShort):  # keep the nodes open
+            evaluations, interrupted = Unfinished(), True
+        if isinstance(evaluations, Unfinished):  # keep the nodes open
             nodes += batch
             heapq.heapify(nodes)
             break
         n_nodes += len(batch)
-        for (negative, _, node), look in zip(batch, looks, strict=True):
-            bound = min(-negative, look.bound)
-            if look.answer is not None and look.score > -math.inf:
-                key = look.answer.tobytes()
+        for (negative, _, node), evaluation in zip(batch, evaluations, strict=True):
+            bound = min(-negative, evaluation.bound)
+            if evaluation.answer is not None and evaluation.score > -math.inf:
+                key = evaluation.answer.tobytes()
                 if key not in met:
-                    heapq.heappush(highest, look.score)
+                    heapq.heappush(highest, evaluation.score)
                     if len(highest) > k:
                         heapq.heappop(highest)
-                met[key] = look.score, look.answer
+                met[key] = evaluation.score, evaluation.answer
             if bound > -math.inf:
-                for child in look.children or _without(node, look.answer):
+                for child in evaluation.children or _without(node, evaluation.answer):
                     heapq.heappush(nodes, (-bound, next(numbers), child))
         if len(highest) == k:  # nodes with lower bounds are pruned
             least = highest[0] + limits.gap * max(1.0, abs(highest[0]))

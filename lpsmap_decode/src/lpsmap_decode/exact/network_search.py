@@ -31,7 +31,7 @@ from lpsmap_decode.networks.elimination import (
 from lpsmap_decode.networks.messages import Potentials, finite_scores, new_shares
 from lpsmap_decode.networks.moves import improve
 from lpsmap_decode.networks.network import TableNetwork, networks_of
-from lpsmap_decode.search import CutShort, Look, Space
+from lpsmap_decode.search import Evaluation, Space, Unfinished
 from lpsmap_decode.tolerances import BOUND_ROUNDING, LARGEST_SUM
 
 __all__ = ["NetworkSpace"]
@@ -96,27 +96,27 @@ class NetworkSpace(Space[BoolArray, BoolArray]):
         """Return the root node: all states that are not forbidden are open."""
         return self._scores[0] > -np.inf
 
-    def look(
+    def evaluate(
         self, nodes: Sequence[BoolArray], score: float
-    ) -> Sequence[Look[BoolArray, BoolArray]] | CutShort[BoolArray]:
+    ) -> Sequence[Evaluation[BoolArray, BoolArray]] | Unfinished[BoolArray]:
         """Bound or solve a node, round it, and branch on the states of a network node."""
         (open_states,) = nodes
         if self._solved:  # by elimination: no open node is better
-            return [Look(score)]
+            return [Evaluation(score)]
         n_before, self._n_looks = self._n_looks, self._n_looks + 1
         wait = 0 if self._order.cost <= SMALL_COST else FIRST_NODES
         if n_before >= wait and self._order.cost <= LARGE_COST:
-            look = self._eliminated()
-            if look is not None:
-                return [look]
+            evaluation = self._eliminated()
+            if evaluation is not None:
+                return [evaluation]
         first = not self._prepared
         if first:
             self._prepare()
-        look = self._bounded(open_states, score, first)
+        evaluation = self._bounded(open_states, score, first)
         raise_interrupt()
-        return CutShort(look.answer, look.score) if out_of_time() else [look]
+        return Unfinished(evaluation.answer, evaluation.score) if out_of_time() else [evaluation]
 
-    def _eliminated(self) -> Look[BoolArray, BoolArray] | None:
+    def _eliminated(self) -> Evaluation[BoolArray, BoolArray] | None:
         """Return the best assignment with its score as the bound; None if the time was up."""
         chosen = np.zeros(len(self._plain.n_states), dtype=np.int64)
         plain = self._plain
@@ -135,12 +135,12 @@ class NetworkSpace(Space[BoolArray, BoolArray]):
             return None
         self._solved = True
         if score == -np.inf:
-            return Look(-np.inf)
-        return Look(score, (), self._answer(chosen), score)
+            return Evaluation(-np.inf)
+        return Evaluation(score, (), self._answer(chosen), score)
 
     def _bounded(
         self, open_states: BoolArray, score: float, first: bool
-    ) -> Look[BoolArray, BoolArray]:
+    ) -> Evaluation[BoolArray, BoolArray]:
         given, network = self._given, self._network
         given.closed[:] = np.where(open_states, 0.0, -np.inf)
         given.entries[:] = self._entries
@@ -163,14 +163,14 @@ class NetworkSpace(Space[BoolArray, BoolArray]):
             chosen,
         )
         if bound < -0.5 * self._decisive:
-            return Look(-np.inf)
+            return Evaluation(-np.inf)
         left = given.closed == 0.0
         given.entries[:] = self._entries
         found, other = self._improved(chosen, 1)
         if found > best:
             best, answer = found, other
         children = self._branch(left) if bound > max(score, best) else []
-        return Look(bound, children, answer, best)
+        return Evaluation(bound, children, answer, best)
 
     def _improved(self, chosen: IntArray, n_moves: int) -> tuple[float, BoolArray | None]:
         """Return the score and answer of an assignment after local search."""

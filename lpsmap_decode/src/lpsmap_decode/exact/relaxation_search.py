@@ -24,7 +24,7 @@ from lpsmap_core.api import (
     out_of_time,
 )
 from lpsmap_decode.exact.rounding import round_towards
-from lpsmap_decode.search import CutShort, Look, Space
+from lpsmap_decode.search import Evaluation, Space, Unfinished
 from lpsmap_decode.tolerances import BOUND_ROUNDING, INTEGRAL
 
 __all__ = ["RelaxationSpace", "Node"]
@@ -188,9 +188,9 @@ class RelaxationSpace(Space[Node, BoolArray]):
         step_size = float(start.step_size[self._component])
         return Node(decided, start.u[first:end].copy(), start.duals[links].copy(), step_size)
 
-    def look(
+    def evaluate(
         self, nodes: Sequence[Node], score: float
-    ) -> list[Look[Node, BoolArray]] | CutShort[BoolArray]:
+    ) -> list[Evaluation[Node, BoolArray]] | Unfinished[BoolArray]:
         """Bound nodes by their relaxations, round, and branch."""
         n, n_variables = len(nodes), len(self._eta)
         decided = np.full((self.batch, n_variables), OPEN, dtype=np.int8)
@@ -206,7 +206,7 @@ class RelaxationSpace(Space[Node, BoolArray]):
             with Watch():
                 rounded, scores = self._round(means, decided, SHORTLY if unknown else 0.0)
             best = int(scores[:n].argmax())
-            return CutShort(rounded[best], float(scores[best]))
+            return Unfinished(rounded[best], float(scores[best]))
         end = solved.end()
         assert end is not None  # core's engine always returns its final state
         u, duals = end.u.reshape(self.batch, -1), end.duals.reshape(self.batch, -1)
@@ -219,7 +219,7 @@ class RelaxationSpace(Space[Node, BoolArray]):
             near, of_near = self._perturb(kept, means[i])
             if of_near > scores[i] and not out_of_time():
                 rounded[i], scores[i] = near, of_near
-        looks: list[Look[Node, BoolArray]] = []
+        evaluations: list[Evaluation[Node, BoolArray]] = []
         for i in range(n):
             bound, step_size = float(bounds[i]), float(end.step_size[i])
             if (decided[i] != OPEN).all():
@@ -237,8 +237,8 @@ class RelaxationSpace(Space[Node, BoolArray]):
                     children = [kept._replace(continuations=continuations)]
                 else:
                     children = _branch(kept, means[i], self._gains)
-            looks.append(Look(bound, children, rounded[i].copy(), float(scores[i])))
-        return looks
+            evaluations.append(Evaluation(bound, children, rounded[i].copy(), float(scores[i])))
+        return evaluations
 
     def _round(
         self, means: FloatArray, decided: ByteArray, patience: float

@@ -21,7 +21,7 @@ SHORTEST = 5
 """Minimum number of moves before a state that was left may be entered again; up to as many more at
 random."""
 
-LOOK_PERIOD = 1_000_000
+POLL_PERIOD = 1_000_000
 """Number of states that are compared between two checks for interrupts."""
 
 
@@ -63,7 +63,7 @@ def improve(network: TableNetwork, given: Potentials, chosen: IntArray, n_moves:
         _add_table(f, 1.0, network, given, now, gains)
     score = assignment_score(0, n, network, given, now)
     best, barred, chance = score, np.zeros(len(owner), dtype=np.int64), 1
-    period = 1 + LOOK_PERIOD // max(1, len(owner))
+    period = 1 + POLL_PERIOD // max(1, len(owner))
     for t in range(n_moves):
         most, move = -np.inf, -1
         for u in range(len(owner)):

@@ -15,7 +15,7 @@ from lpsmap_core.api import FloatArray
 
 __all__ = ["HighsSolver", "model_of", "run_highs"]
 
-LOOK = 0.05
+POLL = 0.05
 """Seconds between two checks for Ctrl-C."""
 
 PATIENCE = 0.3
@@ -133,7 +133,7 @@ def run_highs(highs: Any, seconds: float | None = None) -> tuple[bool, bool]:
     highs.startSolve()
     while time.monotonic() < give_up:
         try:
-            ended, _ = highs.wait(LOOK)
+            ended, _ = highs.wait(POLL)
             if ended:
                 return True, interrupted
         except KeyboardInterrupt:

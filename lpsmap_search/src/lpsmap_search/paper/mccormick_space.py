@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.api import checked_count
-from lpsmap_decode import Look
+from lpsmap_decode import Evaluation
 from lpsmap_search.arrays import FloatArray
 from lpsmap_search.box_space import Arrays, BoxSpace
 from lpsmap_search.branching import halves
@@ -165,25 +165,25 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         """Return the nodes that `pack` packed."""
         return unpacked(self._root, arrays)
 
-    def look(
+    def evaluate(
         self, nodes: Sequence[McCormickNode], score: float
-    ) -> list[Look[McCormickNode, FloatArray]]:
+    ) -> list[Evaluation[McCormickNode, FloatArray]]:
         """Bound boxes, and divide those that are not pruned."""
-        return [self._look(node, score) for node in nodes]
+        return [self._evaluate(node, score) for node in nodes]
 
-    def _look(self, node: McCormickNode, score: float) -> Look[McCormickNode, FloatArray]:
+    def _evaluate(self, node: McCormickNode, score: float) -> Evaluation[McCormickNode, FloatArray]:
         bounds, model = node.bounds.copy(), self._corpus.model
         low, high = np.split(bounds, 2)
         if not shrink(model.first, low, high):
-            return Look(-np.inf)
+            return Evaluation(-np.inf)
         node = node._replace(bounds=bounds)
         threshold = score + self._gap * max(1.0, abs(score))
         solved = self._solve(node, threshold)
         if solved.bound <= threshold:
-            return Look(solved.bound)
+            return Evaluation(solved.bound)
         value, counts = self._answer(solved.theta)
         children = self._children(node, solved, threshold)
-        return Look(solved.bound, children, counts if value > score else None, value)
+        return Evaluation(solved.bound, children, counts if value > score else None, value)
 
     def program(self, node: McCormickNode) -> LinearProgram:
         """Return the initial linear program of a node, before tangents are separated.
