@@ -43,7 +43,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "rows of different lengths": (
         lambda graph, u: graph.variable_from([[1.0, 2.0], [3.0]]),
         TypeError,
-        "variable_from: scores: got a list that is no array of numbers",
+        "variable_from: scores: got a list that is not an array of numbers",
     ),
     "masked new scores": (
         lambda graph, u: graph.rescore(u, MASKED),
@@ -339,7 +339,7 @@ def test_integers_that_do_not_fit_are_refused(number: Any) -> None:
 def test_integers_are_numbers_and_as_many_in_every_row() -> None:
     with pytest.raises(TypeError, match=r"edges is \['x'\]; expected whole numbers"):
         integer_array("edges", ["x"])
-    with pytest.raises(TypeError, match="edges: got a list that is no array of numbers"):
+    with pytest.raises(TypeError, match="edges: got a list that is not an array of numbers"):
         integer_array("edges", [[1], [2, 3]])
 
 

@@ -198,7 +198,7 @@ def test_masks_of_negation_are_checked(mask: Any, error: type[Exception], words:
     u, _ = made((2, 3))
     with pytest.raises(error, match=rf"^u \^ mask: {words}"):
         u ^ mask
-    with pytest.raises(TypeError, match="Variables are no numbers"):
+    with pytest.raises(TypeError, match="Variables are not numbers"):
         u ^ u
 
 
@@ -213,7 +213,7 @@ def test_variables_have_no_truth_value() -> None:
 def test_numpy_makes_no_arrays_of_variables() -> None:
     u, _ = made((2, 3))
     for make in (np.asarray, np.stack, lambda v: np.array([v, v])):
-        with pytest.raises(TypeError, match="Variables are no numbers.*lpsmap.stack"):
+        with pytest.raises(TypeError, match="Variables are not numbers.*lpsmap.stack"):
             make(u)
 
 

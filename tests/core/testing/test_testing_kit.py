@@ -261,15 +261,15 @@ def test_pytest_is_imported_only_to_parametrise():
     ("cls", "words"),
     [
         (MisspeltAxes, "the class attribute 'variable_ndim' .*expected 'variables_ndim'"),
-        (EarlierParameters, "row_parameters has left .*; expected self.k = self.per_factor"),
+        (EarlierParameters, "row_parameters was removed .*; expected self.k = self.per_factor"),
         (MisspeltLengths, "the class attribute 'lenght_axes' .*expected 'length_axes'"),
         (
             HidesUnused,
             "self.unused hides the method Factor.unused, which core calls; expected",
         ),
         (HidesCounts, "the class attribute counts = 0 hides the method Factor.counts, which core"),
-        (EarlierChain, "chain_states has left .*; expected a subclass of Sequence, or a class"),
-        (EarlierCounts, "count_bounds has left .*; expected a method linear_constraints, which"),
+        (EarlierChain, "chain_states was removed .*; expected a subclass of Sequence, or a class"),
+        (EarlierCounts, "count_bounds was removed .*; expected a method linear_constraints, which"),
     ],
 )
 def test_names_that_core_would_pass_over_are_refused_where_a_factor_is_declared(cls, words):
@@ -282,9 +282,7 @@ def test_names_that_core_would_pass_over_are_refused_where_a_factor_is_declared(
 def test_attributes_in_the_place_of_factors_own_are_named(cls):
     (result,) = list(run_checks(cls.examples()[0]))[-1:]
     assert result.check == "check_parameters"
-    words = (
-        r"Got: \w+: self.\w+ is .*, but it is Factor's own attribute, which core reads; expected"
-    )
+    words = r"Got: \w+: self.\w+ is .*, which overwrites an attribute of Factor that core reads;"
     assert re.search(words, result.message)
 
 
