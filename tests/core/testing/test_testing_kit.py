@@ -135,7 +135,7 @@ def test_a_size_that_init_should_have_refused_is_named():
     assert [result.check for result in failed] == ["check_larger"]
     assert "additional 3 is out of range; expected 0 to 2" in failed[0].message
     assert "declared with 6 variables and 3 additionals" in failed[0].message
-    assert "refuse such a declaration in __init__" in failed[0].message
+    assert "reject such a declaration in __init__" in failed[0].message
 
 
 def test_what_is_wrong_with_a_kernel_is_said():
@@ -223,7 +223,7 @@ def test_an_expected_failure_that_passes_is_an_error():
 def test_expected_failures_need_a_known_name_and_a_reason(run):
     factor = OneOf.examples()[0]
     for reason in ("", "  ", None):
-        with pytest.raises(ValueError, match=r"'check_ties' has the reason .* expected words"):
+        with pytest.raises(ValueError, match=r"'check_ties' has the reason .* expected a text"):
             run(factor, expected_failures={"check_ties": reason})
     with pytest.raises(ValueError, match="check_tie.*expected .*check_ties"):
         run(factor, expected_failures={"check_tie": "a slip"})
@@ -331,8 +331,8 @@ def test_a_compiled_kernel_far_out_of_bounds_does_not_end_the_process():
 
 def test_dropped_lengths_and_foreign_data_are_named():
     for cls, check, words in (
-        (DropsLengths, "check_lengths", "a declaration with lengths, of which DropsLengths covers"),
-        (BonusOfTheFirstRow, "check_row_alone", "as alone; register what differs by row with"),
+        (DropsLengths, "check_lengths", "a declaration with lengths of which DropsLengths covers"),
+        (BonusOfTheFirstRow, "check_row_alone", "as alone; register data that differ by row with"),
         (SameIntegersInAllExamples, "check_integers", "the same allowed in all of"),
     ):
         result = next(r for r in run_checks(cls.examples()[0]) if r.check == check)
