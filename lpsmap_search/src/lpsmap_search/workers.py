@@ -109,7 +109,7 @@ class Workers:
 
     @property
     def most_batches(self) -> int:
-        """Maximum number of batches under way: two for each worker, of which one waits."""
+        """Maximum number of batches under way: two for each worker, one of them waiting."""
         return 1 if self.here else 2 * int(getattr(self._executor, "_max_workers", UNKNOWN))
 
     def submit(self, nodes: Sequence[Any], score: float, again: bool = False) -> Future[Looked]:

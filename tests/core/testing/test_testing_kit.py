@@ -248,7 +248,7 @@ def test_parametrisation_rejects_other_values_than_instances():
         parametrize_with_checks([])
     with pytest.raises(TypeError, match="expected a declared factor"):
         parametrize_with_checks([OneOf])
-    with pytest.raises(ValueError, match="holds no factor"):
+    with pytest.raises(ValueError, match="has no factors"):
         check_factor(OneOf(FactorGraph().variable((0, 3))))
 
 
