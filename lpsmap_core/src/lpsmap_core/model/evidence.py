@@ -14,7 +14,7 @@ AnyFactor = TypeVar("AnyFactor", bound=Factor)
 
 
 class Conditioned:
-    """A graph conditioned on evidence, with the counterparts of the original's declarations.
+    """A graph conditioned on evidence, with counterparts of the original's variables and factors.
 
     Attributes
     ----------
