@@ -47,7 +47,7 @@ NO_NUMBERS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a word": (lambda: "abc", TypeError, "is 'abc'; expected real numbers"),
     "nothing": (lambda: None, TypeError, "is None; expected real numbers"),
     "masked": (lambda: np.ma.masked_array(np.eye(4), np.eye(4)), TypeError, "a masked array"),
-    "ragged": (lambda: [[1.0], [1.0, 2.0]], TypeError, "a list that is no array of numbers"),
+    "ragged": (lambda: [[1.0], [1.0, 2.0]], TypeError, "a list that is not an array of numbers"),
     "uneven": (lambda: [torch.ones(2), torch.ones(3)], TypeError, "tensors that do not stack"),
 }
 

@@ -153,7 +153,7 @@ def test_factors_of_other_graphs_are_not_found():
     graph = FactorGraph()
     factor = graph.add(lpsmap.Xor(graph.variable(2)))
     given = graph.condition([])
-    with pytest.raises(ValueError, match="Xor.* is not of the original graph"):
+    with pytest.raises(ValueError, match="Xor.* is not in the original graph"):
         given.of(given.of(factor))
 
 

@@ -198,7 +198,7 @@ def test_repeated_variables_are_refused() -> None:
 def test_bad_input_is_refused() -> None:
     graph, _, factor = sequences(np.zeros((2, 3, 2)))
     gibbs = graph.gibbs(factor)
-    with pytest.raises(ValueError, match="gibbs: .* is not of this graph"):
+    with pytest.raises(ValueError, match="gibbs: .* is not in this graph"):
         FactorGraph().gibbs(factor)
     with pytest.raises(ValueError, match="sample: n: got 0"):
         gibbs.sample(0)

@@ -425,5 +425,5 @@ def test_ranges_that_are_apart_prove_that_no_slot_is_on_twice() -> None:
 def test_names_of_a_dynamic_program_are_known_and_slips_of_them_found() -> None:
     graph = FactorGraph()
     slip = type("Slip", (Listed,), {"hypergraph_off": None})
-    with pytest.raises(TypeError, match="'hypergraph_off' means nothing to core; expected 'hyper"):
+    with pytest.raises(TypeError, match="'hypergraph_off' is unknown to core and resembles 'hyper"):
         graph.add(slip(graph.variable((2, 1)), np.zeros((2, 1)), [[0, -1, -1, 0]]))

@@ -1,7 +1,7 @@
-"""Independent judges: slow, plain and exact answers that the library is held against.
+"""Independent judges: slow, simple and exact references for tests of the library.
 
-Nothing here imports the library. Polytopes are lists of enumerated vertices, programs are solved by
-other algorithms than the library's, and a judge that cannot vouch for its answer raises.
+No module here imports the library. Polytopes are lists of enumerated vertices, programs are solved
+by other algorithms than the library's, and a judge that cannot verify its result raises an error.
 """
 
 from judges.differences import central_difference, directional_derivative

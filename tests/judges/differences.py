@@ -35,20 +35,20 @@ def directional_derivative(
 ) -> tuple[FloatArray, bool]:
     """Return the derivative of `f` at `x` along `d`, and whether no kink lies within ``h * d``.
 
-    With a kink anywhere within the step, either the central differences over h and h/2 differ, or
-    the one-sided ones do not close up as h shrinks; the two cannot cancel at once.
+    If there is a kink within the step, either the central differences over h and h/2 differ, or the
+    one-sided differences do not converge as h shrinks. Both effects cannot cancel at once.
 
     Parameters
     ----------
     f
-        Function of an array of any shape to one of any shape.
+        Function from an array of any shape to an array of any shape.
     x, d
         Point and direction.
     h
         Step length.
     tolerance
-        What counts as a difference, relative to ``max(1, |derivative|)``; above the rounding of
-        ``f`` over h.
+        Allowed difference, relative to ``max(1, |derivative|)``. It must exceed the rounding error
+        of ``f`` divided by h.
     """
     point, direction = np.asarray(x, dtype=np.float64), np.asarray(d, dtype=np.float64)
 

@@ -16,12 +16,12 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class EnumeratedFactor(NamedTuple):
-    """A factor by its vertices, stated for its own slots: a negated slot sees ``1 - u``."""
+    """A factor by its vertices, in terms of its slots: a negated slot is ``1 - u``."""
 
     variables: npt.ArrayLike
     """(K,) variable of every slot."""
     negated: npt.ArrayLike
-    """(K,) whether the slot stands for ``1 - u``."""
+    """(K,) whether the slot is ``1 - u``."""
     vertices_m: npt.ArrayLike
     """(Y, K)"""
     vertices_n: npt.ArrayLike
@@ -39,8 +39,8 @@ def solve_graph(
     """Solve LP-SparseMAP over enumerated factors (Niculae & Martins 2020, Eq. 10).
 
     ``maximise <eta, mu> + sum_f <eta_f, N_f^T p_f> - 1/2 ||mu||^2`` over weights ``p_f`` in
-    simplices whose marginals agree with ``mu``; variables of no factor stay in ``[0, 1]``. An
-    interior point finds which weights vanish, one linear system the solution without them.
+    simplices whose marginals agree with ``mu``; variables outside all factors stay in ``[0, 1]``.
+    An interior point method finds the weights that vanish, and a linear system the solution.
 
     Parameters
     ----------
@@ -49,19 +49,19 @@ def solve_graph(
     factors
         The factors; see `EnumeratedFactor`.
     tolerance
-        Largest violation of any optimality condition, relative to ``max(1, |scores|)``.
+        Maximum violation of an optimality condition, relative to ``max(1, |scores|)``.
     centred
-        Whether multipliers are taken off the scores first, which makes large ones small: the
-        violation is then relative to `FAR`, whatever the scale of the scores.
+        Whether to subtract multipliers from the scores first, which makes large scores small. The
+        violation is then relative to `FAR` at every scale of the scores.
 
     Returns
     -------
     mu
         (V,) the unique marginals.
     nus
-        Per factor, (A,) its additionals; one choice where they are not unique.
+        Per factor, (A,) its additionals; one choice if they are not unique.
     ps
-        Per factor, (Y,) the weights of its vertices; one choice where they are not unique.
+        Per factor, (Y,) the weights of its vertices; one choice if they are not unique.
 
     Raises
     ------
@@ -87,8 +87,8 @@ def admm(
 ) -> FloatArray:
     """Run Algorithm 1 (Niculae & Martins 2020) with exact local solutions.
 
-    The sign of its line 6 is put right. Over-relaxation mixes the copies with the previous means,
-    before anything else is made of them (Boyd et al. 2011, section 3.4.3).
+    The sign of its line 6 is corrected. Over-relaxation mixes the copies with the previous means
+    before they are used (Boyd et al. 2011, section 3.4.3).
 
     Parameters
     ----------
@@ -99,9 +99,9 @@ def admm(
     step_size
         The constant gamma.
     iterations
-        How many.
+        Number of iterations.
     relaxation
-        What the copies count in the mixture.
+        Weight of the copies in the mixture.
 
     Returns
     -------
@@ -118,31 +118,31 @@ def admm(
     def averaged(copies: FloatArray) -> FloatArray:
         return np.bincount(links, copies, minlength=len(eta)) / np.maximum(degree, 1)
 
-    found = []
+    history = []
     for _ in range(iterations):
-        wanted = (eta / delta + step_size * means)[links] + duals
+        targets = (eta / delta + step_size * means)[links] + duals
         local = [
             project_polytope(
                 np.where(np.asarray(negated, dtype=bool), 1.0 - np.asarray(m), m),
                 n,
-                own / (1.0 + step_size),
+                target / (1.0 + step_size),
                 np.asarray(eta_v) / (1.0 + step_size),
                 delta[np.asarray(variables)],
             )[0]
-            for (variables, negated, m, n, eta_v), own in zip(
-                factors, np.split(wanted, ends), strict=True
+            for (variables, negated, m, n, eta_v), target in zip(
+                factors, np.split(targets, ends), strict=True
             )
         ]
         copies = np.concatenate(local)
         mixed = relaxation * copies + (1.0 - relaxation) * means[links]
         means = averaged(mixed)
         duals = duals + step_size * (means[links] - mixed)
-        found.append(np.where(degree > 0, delta * averaged(copies), np.clip(eta, 0.0, 1.0)))
-    return np.array(found)
+        history.append(np.where(degree > 0, delta * averaged(copies), np.clip(eta, 0.0, 1.0)))
+    return np.array(history)
 
 
 def project_factor(eta: npt.ArrayLike, factor: EnumeratedFactor) -> FloatArray:
-    """Solve a graph of one factor over distinct variables in decimals, at any scale.
+    """Solve a graph of one factor over distinct variables in decimal arithmetic, at any scale.
 
     Returns
     -------
@@ -152,18 +152,18 @@ def project_factor(eta: npt.ArrayLike, factor: EnumeratedFactor) -> FloatArray:
     variables, negated = np.asarray(factor.variables), np.asarray(factor.negated, dtype=bool)
     m = np.asarray(factor.vertices_m, dtype=np.float64)
     mu = np.asarray(eta, dtype=np.float64).copy()
-    own = np.where(negated, 1.0 - m, m)
+    m = np.where(negated, 1.0 - m, m)
     ones = np.ones(len(variables))
-    mu[variables], _ = project_polytope(own, factor.vertices_n, mu[variables], factor.eta_v, ones)
+    mu[variables], _ = project_polytope(m, factor.vertices_n, mu[variables], factor.eta_v, ones)
     return mu
 
 
 def linear_optimum(
     eta: FloatArray, factors: Sequence[EnumeratedFactor], mu: FloatArray
 ) -> tuple[float, float]:
-    """Return the maximum of ``<eta, mu> + sum_f <eta_f, nu_f>``, and that for given marginals.
+    """Return the maximum of ``<eta, mu> + sum_f <eta_f, nu_f>``, free and for given marginals.
 
-    Both by linear programs on scores that are brought to 1 first.
+    Both come from linear programs with scores that are scaled to at most 1.
     """
     scale = max(np.abs(np.concatenate([eta, *(np.ravel(f.eta_v) for f in factors)])).max(), 1.0)
     scaled = [f._replace(eta_v=np.asarray(f.eta_v) / scale) for f in factors]

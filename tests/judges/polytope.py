@@ -1,4 +1,4 @@
-"""One factor, in many digits: the projection onto a polytope of listed vertices."""
+"""The projection onto a polytope of listed vertices, in high precision."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def project_polytope(
     """Solve a factor's local problem by an active set in decimal arithmetic of 60 or more digits.
 
     ``z = argmin 1/2 ||z - a||^2 - <eta_v, N^T p>`` subject to ``delta * z = M^T p`` and ``p`` in
-    the simplex. On the vertices of positive weight the problem has equality constraints only, and
-    is solved by Gaussian elimination; a vertex of positive reduced cost joins, one whose weight
-    reaches zero leaves. Every join strictly improves the objective, so that no face comes back.
+    the simplex. On the vertices of positive weight the problem has only equality constraints, and
+    is solved by Gaussian elimination. A vertex of positive reduced cost joins, and a vertex whose
+    weight reaches zero leaves. Every join improves the objective, so that no face repeats.
 
     Parameters
     ----------
     vertices_m
         (Y, K) the variables of every vertex.
     vertices_n
-        (Y, A) its additionals.
+        (Y, A) the additionals of every vertex.
     a, delta
         (K,) finite scores and positive scales.
     eta_v
@@ -41,12 +41,12 @@ def project_polytope(
     z
         (K,) the unique scaled marginals, exact to rounding.
     p
-        (Y,) weights of the vertices, one choice of possibly many.
+        (Y,) weights of the vertices; one choice if they are not unique.
 
     Raises
     ------
     ArithmeticError
-        If the optimality conditions do not hold in the end.
+        If the result violates the optimality conditions.
     """
     scale = max(1.0, np.abs(np.append(a, eta_v)).max(initial=0.0))
     with localcontext(Context(prec=60 + 2 * int(np.ceil(np.log10(scale))))):
@@ -65,7 +65,7 @@ def project_polytope(
 
 
 TINY = Decimal("1e-40")
-"""What counts as zero among numbers that carry an absolute error far below 1e-50."""
+"""Magnitude that is treated as zero. The numbers have absolute errors far below 1e-50."""
 
 
 def _active_set(w: Any, gain: Any) -> tuple[list[int], Any]:
@@ -94,10 +94,10 @@ def _active_set(w: Any, gain: Any) -> tuple[list[int], Any]:
 
 
 def _towards_optimum(w: Any, gain: Any, p: Any) -> tuple[Any, Any]:
-    """Return the step to a face's optimum and the multiplier of ``sum p = 1`` there.
+    """Return the step to a face's optimum, and the multiplier of ``sum p = 1`` at the optimum.
 
-    On affinely dependent vertices the step is a dependency that does not lower the objective, and
-    the multiplier None.
+    For affinely dependent vertices the step is a dependency that does not lower the objective, and
+    the multiplier is None.
     """
     bordered = np.full((len(p) + 1, len(p) + 2), Decimal(1), dtype=object)
     bordered[0, 0], bordered[0, -1] = Decimal(0), Decimal(1)
@@ -110,7 +110,7 @@ def _towards_optimum(w: Any, gain: Any, p: Any) -> tuple[Any, Any]:
 
 
 def _eliminate(augmented: Any) -> tuple[Any, bool]:
-    """Solve a square system given with its right side; or return a null vector, and False."""
+    """Solve a square system, augmented by its right side, or return a null vector and False."""
     table, n = augmented.copy(), len(augmented)
     for column in range(n):
         pivot = column + int(np.argmax(np.abs(table[column:, column])))

@@ -1,4 +1,4 @@
-"""The program of a graph over weights of vertices, and an interior point that solves it."""
+"""The program of a graph over weights of vertices, and an interior point method for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 FAR = 100.0
-"""A structure whose reduced cost is this far from 0 has no weight, see `Program.centred`."""
+"""A structure whose reduced cost is below minus this has no weight; see `Program.centred`."""
 
 
 class Program(NamedTuple):
@@ -61,26 +61,27 @@ class Program(NamedTuple):
         return cls(n, quadratic, c, matrix, np.array(right), sizes, np.array(links, dtype=np.int64))
 
     def solve_centred(self, tolerance: float) -> FloatArray:
-        """Return a solution whose optimality was verified near zero, see `centred`."""
+        """Return a solution whose optimality was verified with centred scores; see `centred`."""
         for regularization in (1e-8, 1e-12, 1e-10, 1e-14):
             program = self.centred(regularization)
             x = program.solve(tolerance)
             if not (x[self.n :][program.c[self.n :] <= -FAR] > tolerance).any():
                 return x
-        raise ArithmeticError("solve_graph: a weight that was taken for zero is not")
+        raise ArithmeticError("solve_graph: a weight that was assumed zero is positive")
 
     def centred(self, regularization: float) -> Program:
-        """Return a program of the same solution, whose scores are near zero.
+        """Return a program with the same solution, whose scores are near zero.
 
-        ``E x = e`` makes ``<E^T y, x>`` a constant for any multipliers y, so that the scores ``c -
-        E^T y`` have the same solution. For those of an interior point they are marginals and
-        reduced costs. Weights of very negative ones vanish, and the optimality conditions ask no
-        more of these than that they are negative: they are cut off, in the end at -`FAR`.
+        By ``E x = e``, ``<E^T y, x>`` is a constant for all multipliers y, so the scores ``c - E^T
+        y`` have the same solution. With the multipliers of an interior point, they are marginals
+        and reduced costs. The weights of very negative reduced costs vanish, and the optimality
+        conditions only require that these costs are negative: they are clipped, finally at -`FAR`.
 
         Raises
         ------
         ArithmeticError
-            If some scores stay large: of variables in no factor, or amid degenerate constraints.
+            If some scores stay large: those of variables outside all factors, or with degenerate
+            constraints.
         """
         c = np.array([Fraction(x) for x in self.c.tolist()], dtype=object)
         entries = list(zip(*np.nonzero(self.equalities), strict=True))
@@ -100,12 +101,12 @@ class Program(NamedTuple):
             for i, j in entries:
                 c[j] -= Fraction(float(self.equalities[i, j])) * exact[i]
             cut = max(FAR, 1e-2 * min(cut, largest))
-        raise ArithmeticError(f"centred: scores of {np.abs(near).max():.1e} are left")
+        raise ArithmeticError(f"centred: scores of {np.abs(near).max():.1e} remain")
 
     def solve(self, tolerance: float) -> FloatArray:
         """Return a solution whose optimality was verified."""
-        # On few degenerate problems the interior point stalls too early to tell which weights
-        # vanish; it rarely does so under two settings.
+        # On a few degenerate problems the interior point method stalls before it determines which
+        # weights vanish, but rarely with two settings.
         for regularization in (1e-8, 1e-12, 1e-10, 1e-14):
             for scaled in (True, False):
                 start = self.interior_point(regularization, scaled)
@@ -117,7 +118,7 @@ class Program(NamedTuple):
     def interior_point(
         self, regularization: float, scaled: bool
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return a solution amid the optimal face, its multipliers, and the weights' slacks."""
+        """Return a solution inside the optimal face, its multipliers, and the weights' slacks."""
         n_p, n_rows = len(self.c) - self.n, len(self.right)
         settings = clarabel.DefaultSettings()
         settings.verbose = False
@@ -141,9 +142,9 @@ class Program(NamedTuple):
     def polish(
         self, x: FloatArray, y: FloatArray, slack: FloatArray, tolerance: float
     ) -> tuple[FloatArray, float]:
-        """Solve on the weights that do not vanish; mend the choice of them until all holds.
+        """Solve for the weights that do not vanish, and correct their choice until it is optimal.
 
-        Returns the last point, and the largest violation of an optimality condition there.
+        Return the last point, and its largest violation of an optimality condition.
         """
         scale = max(1.0, float(np.abs(self.c).max(initial=0.0)))
         basic = x[self.n :] > slack / scale
@@ -164,7 +165,7 @@ class Program(NamedTuple):
     def _on_face(
         self, x: FloatArray, y: FloatArray, basic: BoolArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the solution nearest to (x, y) with zeros off `basic`, and the reduced costs."""
+        """Return the solution closest to (x, y) with zeros outside `basic`, and reduced costs."""
         free = np.concatenate([np.ones(self.n, dtype=bool), basic])
         matrix = self.equalities[:, free]
         k, rows = matrix.shape[1], matrix.shape[0]

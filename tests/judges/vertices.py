@@ -37,12 +37,12 @@ def at_least_one(k: int) -> Vertices:
 
 
 def at_most_one(k: int) -> Vertices:
-    """One variable is on, or none."""
+    """At most one variable is on."""
     return _where(k, lambda m: sum(m) <= 1)
 
 
 def budget(k: int, most: int, *, exact: bool = False) -> Vertices:
-    """At most, or exactly, so many variables are on."""
+    """At most `most` variables are on, or exactly `most`."""
     return _where(k, lambda m: sum(m) == most if exact else sum(m) <= most)
 
 
@@ -52,27 +52,27 @@ def nand(k: int) -> Vertices:
 
 
 def imply(k: int) -> Vertices:
-    """If all variables but the last are on, the last is."""
+    """If all variables but the last are on, the last is on."""
     return _where(k, lambda m: m[-1] or not all(m[:-1]))
 
 
 def xor_out(k: int) -> Vertices:
-    """At most one variable before the last is on, and the last says whether one is."""
+    """At most one variable before the last is on, and the last is their sum."""
     return _where(k, lambda m: sum(m[:-1]) <= 1 and m[-1] == any(m[:-1]))
 
 
 def or_out(k: int) -> Vertices:
-    """The last variable says whether any other is on."""
+    """The last variable is on if and only if any other is on."""
     return _where(k, lambda m: m[-1] == any(m[:-1]))
 
 
 def and_out(k: int) -> Vertices:
-    """The last variable says whether all others are on."""
+    """The last variable is on if and only if all others are on."""
     return _where(k, lambda m: m[-1] == all(m[:-1]))
 
 
 def pair() -> Vertices:
-    """Two variables, and whether both are on as an additional."""
+    """Two variables, and an additional that is 1 if both are on."""
     m = binary_vectors(2)
     return m, m[:, :1] * m[:, 1:]
 
@@ -81,20 +81,20 @@ def knapsack(costs: npt.ArrayLike, most: float) -> Vertices:
     """Vertices of ``{0 <= m <= 1, <costs, m> <= most}``: corners, and edges that the plane cuts."""
     c = np.asarray(costs, dtype=np.float64)
     k = len(c)
-    found = [row for row in binary_vectors(k) if c @ row <= most]
+    rows = [row for row in binary_vectors(k) if c @ row <= most]
     for free in range(k):
         for rest in binary_vectors(k - 1):
             row = np.insert(rest, free, 0.0)
             level = (most - c @ row) / c[free] if c[free] != 0 else 0.0
             if 0.0 < level < 1.0:
                 row[free] = level
-                found.append(row)
-    m = np.array(found).reshape(-1, k)
+                rows.append(row)
+    m = np.array(rows).reshape(-1, k)
     return m, np.zeros((len(m), 0))
 
 
 def tree_heads(n: int, *, single_root: bool = False) -> list[tuple[int, ...]]:
-    """Return the heads of every dependency tree of `n` words; a word on the root heads itself."""
+    """Return the heads of every dependency tree of `n` words; a child of the root heads itself."""
 
     def reaches_root(heads: tuple[int, ...], word: int) -> bool:
         for _ in range(n):
@@ -112,10 +112,10 @@ def tree_heads(n: int, *, single_root: bool = False) -> list[tuple[int, ...]]:
 
 
 def trees(n: int, *, single_root: bool = False, packed: bool = True) -> Vertices:
-    """Dependency trees of `n` words, raveled from (n, n).
+    """Dependency trees of `n` words, flattened from (n, n).
 
-    Packed: ``m[i, h] = 1`` where word h heads word i, and the diagonal is the arc from the root.
-    Unpacked: row i holds the root's arc, then the other words in order.
+    Packed: ``m[i, h] = 1`` if word h heads word i, and the diagonal has the arcs from the root.
+    Unpacked: row i has the root's arc, then the other words in order.
     """
     rows = []
     for heads in tree_heads(n, single_root=single_root):

@@ -1,4 +1,4 @@
-"""Faulty factor types, each of which a check of the conformance kit has to catch."""
+"""Faulty factor types, each of which a check of the conformance kit must catch."""
 
 from planted_faults.declarations import (
     BonusOfTheFirstRow,

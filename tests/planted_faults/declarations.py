@@ -1,4 +1,4 @@
-"""Parameters and declarations, and what graphs make of them."""
+"""Faults of parameters and declarations, and faults in graphs."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class MisspeltAxes(OneOf):
 
 
 @caught_by("check_parameters")
-class KeptUnderAnotherName(OneOf):
+class StoredUnderAnotherName(OneOf):
     def __init__(self, variables, *args, **options):
         super().__init__(variables, *args, **options)
         self.rate = self.per_factor("fee", 0.0)
 
 
 @caught_by("check_parameters")
-class RegistersNowAndThen(OneOf):
+class RegistersOnlyWithLengths(OneOf):
     def __init__(self, variables, additionals=None, *, lengths=None, prize=0.0):
         super().__init__(variables, additionals, lengths=lengths, prize=prize)
         if lengths is not None:
@@ -179,7 +179,7 @@ class IntegersOfTheFirstDeclaration(Allowed):
 
 
 @caught_by("check_larger")
-class KnowsFourAtMost(OneOf):
+class RightUpToFourVariables(OneOf):
     def solve_map(self, eta_u, eta_v):
         return super().solve_map(eta_u if len(eta_u) <= 4 else -eta_u, eta_v)
 

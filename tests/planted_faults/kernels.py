@@ -1,4 +1,4 @@
-"""Compiled oracles, and linear constraints."""
+"""Faults of compiled oracles and of linear constraints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The best structure, and the same answer to the same question."""
+"""Faults of MAP oracles: structures that are not the best, and results that are not repeatable."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LowestForHighest(OneOf):
 
 
 @caught_by("check_linear")
-class PreferenceOfItsOwn(OneOf):
+class AddsAPreference(OneOf):
     def solve_map(self, eta_u, eta_v):
         return super().solve_map(eta_u + 1e-5 * np.arange(len(eta_u)), eta_v)
 
@@ -61,7 +61,7 @@ class NoneOfTheTied(OneOf):
 
 
 @caught_by("check_forbidden")
-class TakesHugeScoresForNone(OneOf):
+class IgnoresHugeScores(OneOf):
     def solve_map(self, eta_u, eta_v):
         return super().solve_map(np.where(eta_u < -2e5, 0.0, eta_u), eta_v)
 
@@ -146,14 +146,14 @@ class HoldsALambda(OneOf):
 
 
 @caught_by("check_pickling")
-class KnownByAnObject(OneOf):
-    known = []
+class DependsOnIdentity(OneOf):
+    keys = []
 
     def __init__(self, variables, *args, **options):
         super().__init__(variables, *args, **options)
         self.key = object()
-        self.known.append(self.key)
+        self.keys.append(self.key)
 
     def solve_map(self, eta_u, eta_v):
-        sign = 1.0 if self.key in self.known else -1.0
+        sign = 1.0 if self.key in self.keys else -1.0
         return super().solve_map(sign * eta_u, eta_v)

@@ -1,11 +1,11 @@
-"""Faulty factor types, by the check of the conformance kit that has to catch them."""
+"""Registry of faulty factor types by the check of the conformance kit that must catch them."""
 
 from __future__ import annotations
 
 from lpsmap_core import Factor
 
 FAULTS: dict[str, list[type[Factor]]] = {}
-"""For every check the faulty types that it has to catch."""
+"""For every check, the faulty types that it must catch."""
 
 
 def caught_by(check):

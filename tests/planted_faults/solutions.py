@@ -1,4 +1,4 @@
-"""Solutions of local problems, and their derivatives."""
+"""Faults of solutions of local problems and of their derivatives."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class DifferentiatesAllRows(ClosedKernel):
 
 
 @caught_by("check_batching")
-class LooksAtBatchMates(Closed):
+class DependsOnTheBatch(Closed):
     @classmethod
     def solve_sparsemap(cls, a, *others):
         return super().solve_sparsemap(a - a.mean(), *others)
@@ -93,7 +93,7 @@ class KeepsItsFirstFace(ClosedKernel):
 
 
 @caught_by("check_devices")
-class AnswersInNumpy(Closed):
+class ReturnsNumpyArrays(Closed):
     @classmethod
     def solve_sparsemap(cls, *problem):
         solution = super().solve_sparsemap(*problem)
@@ -101,7 +101,7 @@ class AnswersInNumpy(Closed):
 
 
 @caught_by("check_devices")
-class AsksForCopies(Closed):
+class CallsNumpysCopy(Closed):
     @classmethod
     def jvp(cls, solution, d_u, *others):
         return super().jvp(solution, d_u.copy(), *others)

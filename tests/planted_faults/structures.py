@@ -1,4 +1,4 @@
-"""What a structure is: shapes, numbers, labels and words."""
+"""Faults of structures: shapes, numbers, labels and decoded forms."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class DecodesToArrays(OneOf):
 
 
 @caught_by("check_unused")
-class CallsAllUnused(OneOf):
+class MarksAllAsUnused(OneOf):
     def unused(self):
         return np.ones(self.variables.shape, dtype=bool), None
 

@@ -206,7 +206,7 @@ def test_lengths_with_two_readings_are_refused(factor_type: type[Factor]) -> Non
     """Rows and columns of every item of two heads were read as one length a head."""
     graph, more = FactorGraph(), [np.zeros(3)] if factor_type is SequenceDistance else []
     u, lengths = graph.variable((3, 2, 4, 5)), np.array([[4, 5], [2, 3], [1, 4]])
-    with pytest.raises(ValueError, match=r"lengths has shape \(3, 2\), which has two readings"):
+    with pytest.raises(ValueError, match=r"lengths has shape \(3, 2\), which is ambiguous"):
         factor_type(u, *more, lengths=lengths)
     each = np.broadcast_to(lengths[:, None], (3, 2, 2))
     np.testing.assert_array_equal(

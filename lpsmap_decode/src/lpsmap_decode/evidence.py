@@ -18,20 +18,20 @@ AnyFactor = TypeVar("AnyFactor", bound=Factor)
 
 
 class Conditioned:
-    """A graph given evidence, and where the variables and factors of the original are in it.
+    """A graph conditioned on evidence, with counterparts of the original's variables and factors.
 
     Attributes
     ----------
     graph
-        The graph of what is left, to be solved.
+        The conditioned graph, to be solved.
 
     Notes
     -----
-    A variable that is known to be off is forbidden; one that is on is replaced by its negation,
-    which is. Each factor that looks at a known variable gets a copy of its own, so that nothing has
-    to agree on it: what is connected through known variables only falls into components, and a
-    factor that knows all its variables is one by itself. Factors that contradict the evidence are
-    named in ``solution.contradictions``. Known variables count for nothing in the objective.
+    A variable that is known to be off is forbidden. A variable that is known to be on is replaced
+    by its negation, which is forbidden. Each factor gets its own copies of its known variables, so
+    no agreement on them is needed: parts that only known variables connect become separate
+    components, and so does a factor whose variables are all known. Factors that contradict the
+    evidence are listed in ``solution.contradictions``. The objective excludes known variables.
 
     Examples
     --------
@@ -63,23 +63,23 @@ class Conditioned:
     def of(self, what: AnyFactor) -> AnyFactor: ...
 
     def of(self, what: Any) -> Any:
-        """Return a view, or a factor, of the original graph as it is in this one.
+        """Return the counterpart of a view, or of a factor, of the original graph.
 
         Parameters
         ----------
         what
-            Variables, whose ``value`` is then that given the evidence; or a factor, for its
-            additionals and structures.
+            Variables, whose counterpart has their ``value`` given the evidence; or a factor, whose
+            counterpart has its additionals and structures.
 
         Raises
         ------
         ValueError
-            If a factor is not of the original graph.
+            If a factor is not in the original graph.
         """
         if isinstance(what, Variables):
             return Variables(self.graph, what.index, what.negated ^ self._on[what.index])
         if id(what) not in self._factors:
-            raise ValueError(f"of: {what!r} is not of the original graph; pass what add returned.")
+            raise ValueError(f"of: {what!r} is not in the original graph; pass one of its factors.")
         return self._factors[id(what)][1]
 
 

@@ -79,7 +79,7 @@ class BatchExecutor:
 
     @property
     def most_batches(self) -> int:
-        """Maximum number of batches under way: two for each worker, of which one waits."""
+        """Maximum number of batches under way: two for each worker, one of them waiting."""
         return 1 if self.in_process else 2 * int(getattr(self.executor, "_max_workers", UNKNOWN))
 
     def renew(self) -> None:

@@ -25,9 +25,9 @@ class Row:
     n_additionals
         The number of its additionals, including unused ones.
     parameters
-        What ``self.per_factor`` and ``self.counts`` registered, by name: numbers, or tuples.
+        Parameters of ``self.per_factor`` and ``self.counts`` by name: numbers, or tuples.
     integer_bytes
-        What ``self.integers`` registered, see `integers`.
+        Integers of ``self.integers`` as bytes; see `integers`.
     """
 
     event_shape: tuple[int, ...]

@@ -48,7 +48,7 @@ class PBinaryVariable:
 
 
 class PMultiVariable:
-    """A multi-state variable: binary variables of which a factor switches on one.
+    """A multi-state variable: binary variables, one of which a factor switches on.
 
     Parameters
     ----------

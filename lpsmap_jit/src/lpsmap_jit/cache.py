@@ -338,7 +338,7 @@ def _outermost(folder: Path) -> Path:
 
 @functools.cache
 def _stamp(folder: Path) -> str:
-    """Return what changes with any module of a package, however deep.
+    """Return a digest that changes with any module of a package or of its subpackages.
 
     Folders that are not packages are skipped.
     """

@@ -1,7 +1,7 @@
 """Kernels as intermediate code for other kernels: optimised only in the kernel that Python calls.
 
 numba generates machine code and two wrappers for every compiled function, and optimises all its
-callees again. In a chain of a hundred kernels of which a few are called from Python, this takes
+callees again. In a chain of a hundred kernels, a few of which are called from Python, this takes
 most of the time. A part is only intermediate code; its callers link it and optimise the whole.
 """
 

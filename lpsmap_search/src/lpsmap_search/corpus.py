@@ -19,7 +19,7 @@ __all__ = ["Corpus", "Derivations"]
 class Derivations(NamedTuple):
     """The concatenated hypergraphs of all sentences.
 
-    The items of a sentence are contiguous; its first item stands for a missing tail.
+    The items of a sentence are contiguous; its first item represents a missing tail.
     """
 
     first_item: IntArray

@@ -73,7 +73,7 @@ def hypergraph_polytope(corpus: Corpus) -> Polytope:
     derivations = corpus.derivations
     n_items, n_edges = len(derivations.first_edge) - 1, len(derivations.kind)
     is_item = np.ones(n_items, dtype=np.bool_)
-    is_item[derivations.first_item[:-1]] = False  # items that stand for a missing tail
+    is_item[derivations.first_item[:-1]] = False  # items that represent a missing tail
     row = np.cumsum(is_item) - 1
     edges = np.arange(n_edges)
     heads = np.repeat(np.arange(n_items), np.diff(derivations.first_edge))

@@ -95,7 +95,7 @@ class Report:
 
 
 def certificate(found: Induced) -> str:
-    """Describe the proof in words."""
+    """Return a description of the proof."""
     certified = found.certified
     if certified is None:
         return "none: expectation maximisation ends at a local optimum"

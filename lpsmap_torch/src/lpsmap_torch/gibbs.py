@@ -168,7 +168,7 @@ class _HessianProduct(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         n = gibbs.factor.n_factors
         owners = gibbs._owner, np.repeat(np.arange(n), gibbs.factor.n_additionals)
-        lost = np.array(gibbs._wrong)  # NaN propagates, whatever it is multiplied with
+        lost = np.array(gibbs._wrong)  # NaN propagates through all products
         vectors = [np.array(on_host("backward", d)) for d in (d_u, d_v)]
         for owner, d in zip(owners, vectors, strict=True):
             lost[owner[~np.isfinite(d)]] = True

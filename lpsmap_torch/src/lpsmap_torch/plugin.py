@@ -1,4 +1,4 @@
-"""The hooks of this package; torch is imported only with what needs it."""
+"""The hooks of this package. Only hooks that need torch import it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lpsmap_backends() -> Sequence[type[Backend]]:
 
 @hookimpl
 def lpsmap_engines() -> Sequence[type[Engine]]:
-    """Return the engine in tensor operations, which looks for convergence, or does not."""
+    """Return the engines in tensor operations, with and without checks of convergence."""
     from lpsmap_torch.tensor.engine import FixedTensorEngine, TensorEngine
 
     return [TensorEngine, FixedTensorEngine]

@@ -224,7 +224,7 @@ def test_what_it_cannot_do_is_refused() -> None:
     graph, _ = matchings(normal(1, 2, 3))
     with pytest.raises(ValueError, match="needs the quadratic term"):
         graph.solve_map(engine="tensor")
-    with pytest.raises(ValueError, match="has no limit of time"):
+    with pytest.raises(ValueError, match="has no time limit"):
         graph.solve(engine="tensor", max_time=1.0)
 
 

@@ -131,7 +131,7 @@ def test_a_method_of_instances_is_refused() -> None:
 
     graph = FactorGraph()
     graph.add(Mistaken(graph.variable(3)))
-    with pytest.raises(TypeError, match="Mistaken.local_solver: got a method of instances"):
+    with pytest.raises(TypeError, match="Mistaken.local_solver: got an instance method"):
         graph.solve()
 
 

@@ -1,4 +1,4 @@
-"""Declarations: what they cover, what their rows see, and what they refuse."""
+"""Declarations: covered entries, views of rows, parameters, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class Spy(Factor):
-    """All variables off; remembers what its rows were asked."""
+    """A type whose structure has all variables off; it records the scores of its rows."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Spy(Factor):
         self.weight = self.per_factor("weight", weight)
         self.cost = self.per_link("cost", cost)
         self.seen: list[Any] = []
-        self.graph = self.variables.graph  # a declaration alone does not keep its graph
+        self.graph = self.variables.graph  # a declaration has only a weak reference to its graph
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, ...]:
         self.seen.append((eta_u.copy(), eta_v.copy(), self.weight, self.cost))
@@ -51,7 +51,7 @@ class Spy(Factor):
 
 
 class Rich(Spy):
-    """The same with a parameter of each kind."""
+    """A `Spy` with a parameter of each kind."""
 
     table: FloatArray
 
@@ -62,13 +62,13 @@ class Rich(Spy):
 
 
 class Square(Spy):
-    """The same over blocks of two axes."""
+    """A `Spy` over blocks of two axes."""
 
     variables_ndim = 2
 
 
 class Tall(Square):
-    """The same with lengths along the first event axis only."""
+    """A `Square` with lengths along the first event axis only."""
 
     length_axes = (0,)
 
@@ -79,7 +79,7 @@ def variables(*shape: int) -> Variables:
 
 
 def seen(factor: Spy) -> list[Any]:
-    """Return what each row saw first, in the order of rows."""
+    """Return the first scores of each row, in the order of rows."""
     factor.graph.add(factor)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -195,7 +195,7 @@ def test_abstract_methods_are_needed() -> None:
 
 
 def with_attributes(**attributes: Any) -> Spy:
-    """Return a factor, of two, of a type with some attributes."""
+    """Return a declaration of two factors of a type with some attributes."""
     return type("Odd", (Spy,), attributes)(variables(2, 3))  # type: ignore[no-any-return]
 
 
@@ -206,9 +206,9 @@ def with_attributes(**attributes: Any) -> Spy:
             {"weight": 3},
             r"'weight' is registered, but self.weight is 3; .*self.per_factor\('weight'",
         ),
-        ({"weight": np.ones(3)}, r"shape \(3,\) and .*; expected an array of shape \(2,\). Keep"),
+        ({"weight": np.ones(3)}, r"shape \(3,\) and .*; expected an array of shape \(2,\). Assign"),
         ({"cost": np.ones(3)}, r"self.cost is .*; expected an array of shape \(2, 3\). .*per_link"),
-        ({"table": np.ones((2, 2))}, r"'table' .*; expected an array of shape \(2, 2, 2\). Keep"),
+        ({"table": np.ones((2, 2))}, r"'table' .*; expected an array of shape \(2, 2, 2\). Assign"),
         (
             {"edges": [1, 2]},
             r"is \[1, 2\]; expected .*, or a tuple of one for each. .*self.integers",
@@ -259,22 +259,22 @@ def test_registrations_that_are_refused(register: Callable[[Any], Any], words: s
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("row_parameters", r"expected self.k = self.per_factor\(\"k\", k\) in __init__, which reg"),
+        ("row_parameters", r"expected self.k = self.per_factor\(\"k\", k\) in __init__"),
         ("link_parameter", "expected self.cost = self.per_link"),
         ("integer_parameter", "expected self.edges = self.integers"),
-        ("row_parameter", "row_parameters has left"),
+        ("row_parameter", "row_parameters was removed"),
     ],
 )
-def test_lists_of_parameters_have_left(name: str, words: str) -> None:
+def test_removed_names_are_rejected(name: str, words: str) -> None:
     factor = with_attributes(**{name: ("weight",)})
     with pytest.raises(TypeError, match=f"^Odd: .*{words}"):
         factor.graph.add(factor)  # type: ignore[attr-defined]
 
 
-def test_lists_of_parameters_have_left_instances_too() -> None:
+def test_removed_names_of_instances_are_rejected() -> None:
     factor = with_attributes()
     factor.row_parameters = ("weight",)  # type: ignore[attr-defined]
-    with pytest.raises(TypeError, match="^Odd: row_parameters has left"):
+    with pytest.raises(TypeError, match="^Odd: row_parameters was removed"):
         factor.graph.add(factor)  # type: ignore[attr-defined]
 
 
@@ -290,7 +290,7 @@ def test_declarations_of_a_type_register_the_same() -> None:
     graph = FactorGraph()
     u = graph.variable((2, 3))
     graph.add(Varies(u, "a", "b"))
-    words = r"registers the parameters {}, but .* registers a, b; expected the same of every Varies"
+    words = r"registers the parameters {}, but .* registers a, b; expected the same .* of every"
     for factor, shown in [
         (Varies(u, "b", "a"), "b, a"),
         (Varies(u, "a"), "a"),
@@ -327,20 +327,20 @@ def test_tables_broadcast_to_batch_and_shape() -> None:
 @pytest.mark.parametrize(
     "found", [np.zeros((2, 3), dtype=bool), (None,), (None, np.zeros(3)), (np.zeros(3), None)]
 )
-def test_what_is_unused_is_a_pair_of_booleans(found: Any) -> None:
+def test_unused_returns_a_pair_of_booleans(found: Any) -> None:
     factor = with_attributes(unused=lambda self: found)
-    words = r"^Odd.unused returned .*; expected a pair, of booleans of shape \(2, 3\) .*\(2, 0\)"
+    words = r"^Odd.unused returned .*; expected a pair of boolean arrays, .* \(2, 3\) .*\(2, 0\)"
     with pytest.raises(TypeError, match=words):
         unused_of(factor)
 
 
-def test_none_is_unused() -> None:
+def test_unused_may_return_none() -> None:
     assert unused_of(with_attributes(unused=lambda self: None)) == (None, None)
 
 
 def test_ragged_integers_are_named() -> None:
     factor = with_attributes()
-    with pytest.raises(TypeError, match="^Odd: table: got a list that is no array of numbers"):
+    with pytest.raises(TypeError, match="^Odd: table: got a list that is not an array of numbers"):
         factor.integers("table", [[1], [2, 3]])
 
 
@@ -425,7 +425,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refusals_name_argument_got_expected_and_mend(case: str) -> None:
+def test_errors_name_argument_got_expected_and_fix(case: str) -> None:
     make, error, words = REFUSED[case]
     with pytest.raises(error) as caught:
         make()
@@ -434,7 +434,7 @@ def test_refusals_name_argument_got_expected_and_mend(case: str) -> None:
 
 
 def test_additionals_that_are_a_list() -> None:
-    """A list has no shape: it is taken as an array, not silently for none."""
+    """A list without a shape becomes an array, instead of being ignored."""
     assert Spy(variables(2, 3), [0.0, 1.0]).n_additionals == 1
     assert Spy(variables(3), [0.0, 1.0]).n_additionals == 2
     with pytest.raises(ValueError, match="additionals"):

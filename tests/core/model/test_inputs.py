@@ -1,4 +1,4 @@
-"""What a user can pass by mistake: each is refused, in words that name the argument."""
+"""Mistaken arguments of users: errors name the argument."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "rows of different lengths": (
         lambda graph, u: graph.variable_from([[1.0, 2.0], [3.0]]),
         TypeError,
-        "variable_from: scores: got a list that is no array of numbers",
+        "variable_from: scores: got a list that is not an array of numbers",
     ),
     "masked new scores": (
         lambda graph, u: graph.rescore(u, MASKED),
@@ -200,7 +200,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_mistakes_are_refused_in_words(name: str) -> None:
+def test_mistakes_raise_errors_that_name_the_argument(name: str) -> None:
     call, error, words = REFUSED[name]
     graph, u = matching()
     graph.solve()
@@ -219,7 +219,7 @@ def test_costs_are_real_numbers(costs: Any) -> None:
         Knapsack(matching()[1], costs, 2.0)
 
 
-def test_costs_of_variables_that_take_no_part_are_not_looked_at() -> None:
+def test_costs_of_unused_variables_are_not_validated() -> None:
     from lpsmap import Knapsack
 
     def solved(costs: Any, **options: Any) -> Any:
@@ -278,14 +278,14 @@ def test_a_solution_keeps_its_factors_when_the_graph_gets_more() -> None:
     assert len(solution.vjp(np.ones(12))[1]) == 2
 
 
-def test_the_factors_of_a_graph_are_not_changed_behind_its_back() -> None:
+def test_the_factors_of_a_graph_cannot_be_modified() -> None:
     graph, u = matching()
     assert isinstance(graph.factors, tuple)
     with pytest.raises(AttributeError):
         graph.factors.append(Xor(u[0]))  # type: ignore[attr-defined]
 
 
-def test_a_factor_without_additionals_has_none_to_give() -> None:
+def test_a_factor_without_additionals_has_no_value_of_them() -> None:
     graph, _ = matching()
     graph.solve()
     assert graph.additionals_of(graph.factors[0]).shape == (0,)
@@ -321,7 +321,7 @@ def test_counts_stay_integers_of_any_size() -> None:
         2**63 - 1,
     ],
 )
-def test_integers_of_a_declaration_stay_what_they_are(numbers: Any) -> None:
+def test_integers_of_a_declaration_are_exact(numbers: Any) -> None:
     read = integer_array("edges", numbers)
     assert read.dtype == np.int64
     assert read.tolist() == np.asarray(numbers).tolist()
@@ -339,7 +339,7 @@ def test_integers_that_do_not_fit_are_refused(number: Any) -> None:
 def test_integers_are_numbers_and_as_many_in_every_row() -> None:
     with pytest.raises(TypeError, match=r"edges is \['x'\]; expected whole numbers"):
         integer_array("edges", ["x"])
-    with pytest.raises(TypeError, match="edges: got a list that is no array of numbers"):
+    with pytest.raises(TypeError, match="edges: got a list that is not an array of numbers"):
         integer_array("edges", [[1], [2, 3]])
 
 
@@ -368,13 +368,13 @@ def test_a_vertex_that_is_no_pair_is_named(answer: Any) -> None:
         graph.solve()
 
 
-def test_a_type_that_forgets_its_base_class_is_told() -> None:
+def test_a_type_that_does_not_call_its_base_class_is_an_error() -> None:
     factor = broken_factor(__init__=lambda self, u: None)(FactorGraph().variable(4))
     with pytest.raises(TypeError, match=r"the Broken has no variables; .* super\(\).__init__"):
         FactorGraph().add(factor)
 
 
-def test_what_was_got_is_called_by_its_kind() -> None:
+def test_errors_describe_the_kind_of_a_value() -> None:
     kinds = {
         "an int": 3,
         "an ndarray": np.ones(2),
@@ -385,7 +385,7 @@ def test_what_was_got_is_called_by_its_kind() -> None:
     assert [kind_of(value) for value in kinds.values()] == list(kinds)
 
 
-def test_distributions_refuse_in_words() -> None:
+def test_invalid_keys_of_distributions_are_explained() -> None:
     graph, _ = matching()
     graph.solve()
     found = graph.structures(graph.factors[0])

@@ -15,7 +15,7 @@ from lpsmap_core import FactorGraph, Variables, stack
 
 
 def made(shape: tuple[int, ...]) -> tuple[Variables, np.ndarray[Any, Any]]:
-    """Return variables after seven others, and the array of their numbers."""
+    """Return variables that follow seven others in a graph, and the array of their numbers."""
     graph = FactorGraph()
     graph.variable(7)
     size = int(np.prod(shape))
@@ -198,12 +198,12 @@ def test_masks_of_negation_are_checked(mask: Any, error: type[Exception], words:
     u, _ = made((2, 3))
     with pytest.raises(error, match=rf"^u \^ mask: {words}"):
         u ^ mask
-    with pytest.raises(TypeError, match="Variables are no numbers"):
+    with pytest.raises(TypeError, match="Variables are not numbers"):
         u ^ u
 
 
 def test_variables_have_no_truth_value() -> None:
-    """``if u[0]:`` would ask for what is not known yet, or how many there are."""
+    """``if u[0]:`` could mean an unsolved value, or the number of variables."""
     u, _ = made((2, 3))
     for view in (u, u[0, 0]):
         with pytest.raises(TypeError, match=r"neither true nor false; .* or ~u"):
@@ -213,12 +213,12 @@ def test_variables_have_no_truth_value() -> None:
 def test_numpy_makes_no_arrays_of_variables() -> None:
     u, _ = made((2, 3))
     for make in (np.asarray, np.stack, lambda v: np.array([v, v])):
-        with pytest.raises(TypeError, match="Variables are no numbers.*lpsmap.stack"):
+        with pytest.raises(TypeError, match="Variables are not numbers.*lpsmap.stack"):
             make(u)
 
 
-def test_what_layouts_are_made_of_cannot_be_written() -> None:
-    """Compiled code follows indices without looking: a wrong one would end the process."""
+def test_indices_of_views_are_read_only() -> None:
+    """Compiled code does not validate indices: a wrong one could end the process."""
     graph = FactorGraph()
     whole, mine = graph.variable((2, 3)), np.arange(2)
     for view in (whole, whole[0], whole[[1, 0]], ~whole, whole.T, stack([whole[0], whole[1]])):
@@ -226,4 +226,4 @@ def test_what_layouts_are_made_of_cannot_be_written() -> None:
             with pytest.raises(ValueError, match="read-only"):
                 array[...] = 99
     Variables(graph, mine, mine > 5)
-    mine[0] = 1  # the caller's own stays as it was
+    mine[0] = 1  # the caller's array stays writable

@@ -1,4 +1,4 @@
-"""The kit's small linear programs against HiGHS, and which constraints make counts."""
+"""The kit's small linear programs compared with HiGHS, and constraints that bound counts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_best_points_are_those_of_highs(seed: int) -> None:
 
 
 def covered(make: object, n: int = 3) -> bool:
-    """Return whether a component of a factor that is made, and an `Xor`, is one of counts."""
+    """Return whether a component of a created factor and an `Xor` has only bounds on counts."""
     graph = FactorGraph()
     u = graph.variable((2, n))
     graph.add(make(u))  # type: ignore[operator]
@@ -72,7 +72,7 @@ def test_a_component_of_counts_beside_another() -> None:
     assert (counts.low <= counts.high).all()
 
 
-def test_counts_have_rows_once_they_are_asked_for() -> None:
+def test_bounds_on_counts_have_rows_on_first_access() -> None:
     known = Budget(FactorGraph().variable((2, 3)), [1, 2], lengths=[2, 3]).linear_constraints()
     assert isinstance(known, CountBounds)
     assert "row" not in vars(known)
@@ -82,6 +82,6 @@ def test_counts_have_rows_once_they_are_asked_for() -> None:
     assert not hasattr(known, "rows")
 
 
-def test_types_say_nothing_unless_they_want_to() -> None:
+def test_types_have_no_constraints_by_default() -> None:
     factor: Factor = OneOf(FactorGraph().variable(3))
     assert factor.linear_constraints() is None

@@ -1,4 +1,4 @@
-"""The conformance kit: sound factors pass, and every planted fault is caught by a named check."""
+"""The conformance kit: sound factors pass, and a named check catches every planted fault."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_one_error_names_every_failing_check():
     assert failing(TwiceTheJacobian.examples()[0]) == {"check_jvp", "check_jvp_is_projection"}
 
 
-def test_an_authors_own_error_is_a_failure_of_the_check_that_met_it():
+def test_an_error_of_the_type_is_a_failure_of_its_check():
     class Stuck(OneOf):
         def decode(self, variables, additionals):
             raise RuntimeError("out of words")
@@ -117,7 +117,7 @@ def test_nothing_runs_after_a_kernel_that_writes_beyond_its_room():
 
 
 class Unchecked(DynamicProgram):
-    """Takes any number of additionals, but has one for every variable."""
+    """Accepts any number of additionals, but uses one per variable."""
 
     @classmethod
     def hypergraph(cls, row, build):
@@ -135,10 +135,10 @@ def test_a_size_that_init_should_have_refused_is_named():
     assert [result.check for result in failed] == ["check_larger"]
     assert "additional 3 is out of range; expected 0 to 2" in failed[0].message
     assert "declared with 6 variables and 3 additionals" in failed[0].message
-    assert "refuse such a declaration in __init__" in failed[0].message
+    assert "reject such a declaration in __init__" in failed[0].message
 
 
-def test_what_is_wrong_with_a_kernel_is_said():
+def test_faults_of_kernels_are_described():
     for cls, words in (
         (KernelWritesIntoItsScores, "Got: map_kernel wrote into eta_u"),
         (KernelOfNoNumbers, "Rule: map_kernel .*\nGot: .*nan.* of score nan"),
@@ -150,7 +150,7 @@ def test_what_is_wrong_with_a_kernel_is_said():
 
 
 @pytest.mark.compiled
-def test_a_kernel_of_too_few_arguments_is_refused_as_a_solve_refuses_it():
+def test_a_kernel_of_too_few_arguments_is_rejected_like_in_a_solve():
     class OfThree(OneOf):
         map_kernel = staticmethod(kernel(lambda rows, factors, scores: None))
 
@@ -176,26 +176,26 @@ def test_declaring_again_leaves_the_type_as_it_was():
             (check,) = (c for c in checks_of(cls.examples()[0]) if c.__name__ == name)
             check(cls.examples()[0])
         now = dict(vars(cls))
-        now.pop("__slotnames__", None)  # what copying notes down
+        now.pop("__slotnames__", None)  # written by copying
         before.pop("__slotnames__", None)
         assert now == before
 
 
 def test_draws_and_seed():
-    asked = []
+    recorded = []
 
-    class Asked(OneOf):
+    class Recording(OneOf):
         def solve_map(self, eta_u, eta_v):
-            asked.append(eta_u.copy())
+            recorded.append(eta_u.copy())
             return super().solve_map(eta_u, eta_v)
 
-    factor = Asked(FactorGraph().variable(4))
+    factor = Recording(FactorGraph().variable(4))
     (check,) = (c for c in checks_of(factor) if c.__name__ == "check_shapes")
     scores = []
     for options in ({}, {}, {"seed": 1}, {"draws": 100}):
-        asked.clear()
+        recorded.clear()
         check(factor, **options)
-        scores.append(np.array(asked))
+        scores.append(np.array(recorded))
     np.testing.assert_array_equal(scores[0], scores[1])
     assert (scores[0] != scores[2]).any()
     assert len(scores[3]) == 100
@@ -223,7 +223,7 @@ def test_an_expected_failure_that_passes_is_an_error():
 def test_expected_failures_need_a_known_name_and_a_reason(run):
     factor = OneOf.examples()[0]
     for reason in ("", "  ", None):
-        with pytest.raises(ValueError, match=r"'check_ties' has the reason .* expected words"):
+        with pytest.raises(ValueError, match=r"'check_ties' has the reason .* expected a text"):
             run(factor, expected_failures={"check_ties": reason})
     with pytest.raises(ValueError, match="check_tie.*expected .*check_ties"):
         run(factor, expected_failures={"check_tie": "a slip"})
@@ -243,12 +243,12 @@ def test_a_test_for_every_instance_and_check():
     assert xfail.kwargs == {"reason": ARRAYS["check_decode"], "strict": True}
 
 
-def test_parametrisation_refuses_what_is_no_instance():
+def test_parametrisation_rejects_other_values_than_instances():
     with pytest.raises(ValueError, match="instances: got none"):
         parametrize_with_checks([])
     with pytest.raises(TypeError, match="expected a declared factor"):
         parametrize_with_checks([OneOf])
-    with pytest.raises(ValueError, match="holds no factor"):
+    with pytest.raises(ValueError, match="has no factors"):
         check_factor(OneOf(FactorGraph().variable((0, 3))))
 
 
@@ -261,30 +261,28 @@ def test_pytest_is_imported_only_to_parametrise():
     ("cls", "words"),
     [
         (MisspeltAxes, "the class attribute 'variable_ndim' .*expected 'variables_ndim'"),
-        (EarlierParameters, "row_parameters has left .*; expected self.k = self.per_factor"),
+        (EarlierParameters, "row_parameters was removed .*; expected self.k = self.per_factor"),
         (MisspeltLengths, "the class attribute 'lenght_axes' .*expected 'length_axes'"),
         (
             HidesUnused,
             "self.unused hides the method Factor.unused, which core calls; expected",
         ),
         (HidesCounts, "the class attribute counts = 0 hides the method Factor.counts, which core"),
-        (EarlierChain, "chain_states has left .*; expected a subclass of Sequence, or a class"),
-        (EarlierCounts, "count_bounds has left .*; expected a method linear_constraints, which"),
+        (EarlierChain, "chain_states was removed .*; expected a subclass of Sequence, or a class"),
+        (EarlierCounts, "count_bounds was removed .*; expected a method linear_constraints, which"),
     ],
 )
-def test_names_that_core_would_pass_over_are_refused_where_a_factor_is_declared(cls, words):
+def test_names_that_core_would_ignore_are_rejected_by_add(cls, words):
     graph = FactorGraph()
     with pytest.raises(TypeError, match=f"{cls.__name__}: {words}"):
         graph.add(cls(graph.variable((2, 3))))
 
 
 @pytest.mark.parametrize("cls", [ReplacesKeep, ReplacesOffsets])
-def test_attributes_in_the_place_of_factors_own_are_named(cls):
+def test_overwritten_attributes_of_factor_are_named(cls):
     (result,) = list(run_checks(cls.examples()[0]))[-1:]
     assert result.check == "check_parameters"
-    words = (
-        r"Got: \w+: self.\w+ is .*, but it is Factor's own attribute, which core reads; expected"
-    )
+    words = r"Got: \w+: self.\w+ is .*, which overwrites an attribute of Factor that core reads;"
     assert re.search(words, result.message)
 
 
@@ -333,8 +331,8 @@ def test_a_compiled_kernel_far_out_of_bounds_does_not_end_the_process():
 
 def test_dropped_lengths_and_foreign_data_are_named():
     for cls, check, words in (
-        (DropsLengths, "check_lengths", "a declaration with lengths, of which DropsLengths covers"),
-        (BonusOfTheFirstRow, "check_row_alone", "as alone; register what differs by row with"),
+        (DropsLengths, "check_lengths", "a declaration with lengths of which DropsLengths covers"),
+        (BonusOfTheFirstRow, "check_row_alone", "as alone; register data that differ by row with"),
         (SameIntegersInAllExamples, "check_integers", "the same allowed in all of"),
     ):
         result = next(r for r in run_checks(cls.examples()[0]) if r.check == check)
@@ -348,7 +346,7 @@ PAGE = ROOT / "docs" / "how-to" / "conformance.md"
 
 def test_the_docs_name_every_check():
     named = re.findall(r"^\| `(check_\w+)` \|", PAGE.read_text(), flags=re.MULTILINE)
-    every = [*SOUND, *Sequence.examples()]  # which has sums besides
+    every = [*SOUND, *Sequence.examples()]  # Sequence also has sums
     known = {check.__name__: check for factor in every for check in checks_of(factor)}
     assert sorted(named) == sorted(known)
     assert all(check.__doc__ for check in known.values())

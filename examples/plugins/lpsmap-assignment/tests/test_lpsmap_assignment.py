@@ -1,4 +1,4 @@
-"""The format and the command, against all assignments."""
+"""The format and the command, compared with enumeration of all assignments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALL = "c two of each\np asn 4 3\nn 1\nn 2\n\na 1 3 7\na 1 4 2\na 2 4 1\n"
 
 @pytest.fixture(autouse=True)
 def offered() -> Iterator[types.ModuleType]:
-    """Offer the plugin, if it is not installed."""
+    """Register the plugin if it is not installed."""
     if "assign" in installed().commands:
         yield plugin
     else:
@@ -55,13 +55,13 @@ def test_the_command_prints_the_cheapest_assignment(tmp_path: Path, seed: int) -
     assert last == f"cost {best}"
 
 
-def test_arcs_that_are_not_in_the_file_are_no_choice(tmp_path: Path) -> None:
+def test_arcs_outside_the_file_are_not_used(tmp_path: Path) -> None:
     path = written(tmp_path, SMALL)
     assert run(path) == (0, "1 3\n2 4\ncost 8\n")
     assert read_graph(path).variables["arcs"].shape == (3,)
 
 
-def test_no_assignment_is_said(tmp_path: Path) -> None:
+def test_an_infeasible_problem_is_reported(tmp_path: Path) -> None:
     path = written(tmp_path, "p asn 3 2\nn 1\nn 2\na 1 3 1\na 2 3 1\n")
     assert run(path) == (3, "no assignment\n")
 

@@ -1,4 +1,4 @@
-"""CP-SAT against core's own search."""
+"""CP-SAT compared with the search of lpsmap-decode."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lpsmap_factors_logic import AtMostOne, Budget, Dense, Knapsack, Or, OrOut, 
 
 @pytest.fixture(autouse=True)
 def offered() -> Iterator[types.ModuleType]:
-    """Offer the solver, if it is not installed."""
+    """Register the solver if the plugin is not installed."""
     if "cpsat" in installed().solvers:
         yield plugin
     else:
@@ -45,7 +45,7 @@ def mixed(seed: int) -> FactorGraph:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_it_finds_what_the_own_search_finds(seed: int) -> None:
+def test_assignments_are_those_of_the_search(seed: int) -> None:
     graph = mixed(seed)
     own = graph.solve_map(exact=True, solver="lpsmap")
     found = graph.solve_map(exact=True, solver="cpsat")

@@ -1,4 +1,4 @@
-"""The conformance kit, answers known by hand, and bad input."""
+"""The conformance kit, solutions by hand, and invalid input."""
 
 from __future__ import annotations
 

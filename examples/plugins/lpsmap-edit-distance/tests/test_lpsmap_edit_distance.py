@@ -1,4 +1,4 @@
-"""The conformance kit, distances known otherwise, derivatives, samples, and bad input."""
+"""The conformance kit, distances by another method, derivatives, samples, and invalid input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_protocol(factor, check):
 
 
 def script_of(one, other, opening=-1.0, extending=-1.0):
-    """Return a graph and the scripts from a word to another, a replacement being worth -1."""
+    """Return a graph and scripts from one word to another. Replacements score -1."""
     graph = FactorGraph()
     same = np.array([[a == b for b in other] for a in one])
     u = graph.variable_from(np.where(same, 0.0, -1.0))
@@ -27,7 +27,7 @@ def script_of(one, other, opening=-1.0, extending=-1.0):
 
 
 def levenshtein(one, other):
-    """Return the distance by the textbook's recursion."""
+    """Return the distance by the textbook recursion."""
     if not one or not other:
         return len(one) + len(other)
     rest = levenshtein(one[1:], other[1:]) + (one[0] != other[0])
@@ -49,7 +49,7 @@ def test_long_gaps_are_cheaper_than_many():
 
 
 def test_scripts_are_counted_once():
-    """A script is a choice of pairs: as many from each sequence, in order."""
+    """A script is a choice of equally many elements of both sequences, paired in order."""
     graph, script = script_of("abcde", "xyz")
     assert graph.gibbs(script).count() == sum(
         len(list(itertools.combinations(range(5), k))) * len(list(itertools.combinations("xyz", k)))
@@ -91,7 +91,7 @@ def test_gradients():
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match="gaps has 4 scores a factor; expected 10"):
+    with pytest.raises(ValueError, match="gaps has 4 scores per factor; expected 10"):
         EditScript(FactorGraph().variable((2, 3)), np.zeros((2, 2)))
 
 

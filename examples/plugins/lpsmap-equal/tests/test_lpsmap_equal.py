@@ -1,4 +1,4 @@
-"""The conformance kit, and answers known by hand."""
+"""The conformance kit, and solutions by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine against core's own."""
+"""The engine compared with core's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lpsmap_rows import plugin
 
 @pytest.fixture(autouse=True)
 def offered() -> Iterator[types.ModuleType]:
-    """Offer the engine, if it is not installed."""
+    """Register the engine if the plugin is not installed."""
     if "rows" in installed().engines:
         yield plugin
     else:
@@ -56,13 +56,13 @@ def test_forbidden_variables_are_off() -> None:
     np.testing.assert_allclose(u.value, [0.6, 0.0, 0.4], atol=1e-7)
 
 
-def test_an_end_before_the_solution_is_said() -> None:
+def test_an_iteration_limit_warns() -> None:
     with pytest.warns(UserWarning):
         solution = mixed(0).solve(max_iter=2, engine="rows")
     assert Status.ITERATION_LIMIT in solution.status
 
 
-def test_what_it_cannot_do_is_refused() -> None:
+def test_unsupported_solves_are_refused() -> None:
     graph = FactorGraph()
     u = graph.variable(2)
     xor = graph.add(Xor(u))

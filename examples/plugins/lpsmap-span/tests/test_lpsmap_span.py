@@ -1,4 +1,4 @@
-"""The conformance kit, answers known by hand, and bad input."""
+"""The conformance kit, solutions by hand, and invalid input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_row_of_each_length():
     assert graph.structures(spans)[0][0].decoded == {"span": [3, 4]}
 
 
-def test_no_span_if_nothing_is_worth_it():
+def test_negative_scores_have_an_empty_span():
     graph = FactorGraph()
     u = graph.variable_from(np.array([-1.0, -2.0]))
     graph.add(Span(u, 2))

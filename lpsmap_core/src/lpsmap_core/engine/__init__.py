@@ -1,1 +1,1 @@
-"""Agreement among factors: the loop, what speeds it up, and its derivatives."""
+"""Agreement among factors: the loop, its acceleration, and its derivatives."""

@@ -78,7 +78,7 @@ _checked_plain = functools.lru_cache(maxsize=16, typed=True)(_checked)
 
 
 def threads_or_default(threads: Any) -> int:
-    """Return a validated number of threads; None stands for the default."""
+    """Return a validated number of threads; None means the default."""
     if threads is None:
         return default_threads()
     return checked_count("threads", threads, ", or None for all cores")

@@ -57,7 +57,7 @@ def set_scores(
 def _set_scores(
     handle: Any, chosen: BoolArray, eta: FloatArray, eta_v: FloatArray, step_size: float
 ) -> float:
-    """Compute `set_scores`; a `step_size` of NaN stands for the default."""
+    """Compute `set_scores`; a `step_size` of NaN means the default."""
     problem = problem_at(handle)
     progress, first = problem.progress, problem.blocks.first_variable
     largest = 1.0

@@ -65,12 +65,12 @@ class Factors(NamedTuple):
         (F + 1,) factor r has the additionals ``additional_offsets[r]`` to ``additional_offsets[r +
         1]``.
     parameters
-        (F, P) what `Factor.per_factor` and `Factor.counts` registered, in the order of their
+        (F, P) numbers that `Factor.per_factor` and `Factor.counts` registered, in the order of
         registration: a column each, or as many as there are numbers in the shape.
     link_parameter
-        What `Factor.per_link` registered, a number for every slot; else of length 0.
+        Numbers that `Factor.per_link` registered, one for every slot; or of length 0.
     integers
-        What `Factor.integers` registered in all declarations, flat; else of length 0.
+        Integers that `Factor.integers` registered in all declarations, flat; or of length 0.
     integer_ranges
         (F, 2) factor r has ``integers[integer_ranges[r, 0] : integer_ranges[r, 1]]``, which it
         may share with others.

@@ -1,4 +1,4 @@
-"""What the declarations of a bucket registered, as the arrays that kernels are handed."""
+"""Registered parameters of a bucket's declarations, as arrays for kernels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_INTEGERS = np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.int64)
 
 
 def row_parameters(declarations: list[Factor], n: int) -> FloatTable:
-    """Return the columns that the `n` factors of some declarations of a type registered."""
+    """Return the registered columns of the `n` factors of some declarations of a type."""
     rows = declarations[0]._parameters.rows
     parameters, begin = np.empty((n, sum(map(math.prod, rows.values())))), 0
     for name, shape in rows.items():
@@ -32,7 +32,7 @@ def row_parameters(declarations: list[Factor], n: int) -> FloatTable:
 
 
 def link_parameter(declarations: list[Factor]) -> FloatArray:
-    """Return the number that is registered for every slot; none where none is."""
+    """Return the registered numbers of all slots, or an empty array."""
     name = declarations[0]._parameters.link
     if name is None:
         return _NO_FLOATS
@@ -41,16 +41,14 @@ def link_parameter(declarations: list[Factor]) -> FloatArray:
 
 
 def integers(declarations: list[Factor]) -> tuple[IntArray, IntArray]:
-    """Return all integers of some declarations, and between which of them each factor's lie."""
-    arrays, between, begin = [], [], 0
+    """Return all integers of some declarations, and the range of each factor's integers."""
+    arrays, ranges, begin = [], [], 0
     for d in declarations:
-        different, which = d._kernel_integers()
-        if not len(different):
+        of_declaration, position = d._kernel_integers()
+        if not len(of_declaration):
             continue
-        ends = begin + np.cumsum([array.size for array in different], dtype=np.int64)
-        between.append(np.stack([np.append(begin, ends[:-1]), ends], axis=1)[which])
-        arrays += [array.reshape(-1) for array in different]
+        ends = begin + np.cumsum([array.size for array in of_declaration], dtype=np.int64)
+        ranges.append(np.stack([np.append(begin, ends[:-1]), ends], axis=1)[position])
+        arrays += [array.reshape(-1) for array in of_declaration]
         begin = int(ends[-1])
-    return (
-        (concatenate_rows(arrays, np.int64), np.concatenate(between)) if between else _NO_INTEGERS
-    )
+    return (concatenate_rows(arrays, np.int64), np.concatenate(ranges)) if ranges else _NO_INTEGERS

@@ -1,1 +1,1 @@
-"""What a user declares: variables, and factors over them."""
+"""Declarations: variables, and factors over them."""

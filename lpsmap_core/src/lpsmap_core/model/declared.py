@@ -1,4 +1,4 @@
-"""What a graph declares: variables with scores, and factors over them."""
+"""Declarations of a graph: variables with scores, and factors over them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ AnyFactor = TypeVar("AnyFactor", bound=Factor)
 
 
 class DeclaredGraph(abc.ABC):
-    """Variables with scores, and factors over them; what is done with it is for subclasses."""
+    """Variables with scores, and factors over them. Subclasses implement the solves."""
 
     refuses_non_finite: bool = True
-    """Whether scores that are NaN or +inf in every component are an error, instead of a warning."""
+    """Whether NaN or +inf scores in every component raise an error instead of a warning."""
 
     def __init__(self) -> None:
         self._factors: list[Factor] = []
@@ -35,8 +35,8 @@ class DeclaredGraph(abc.ABC):
 
     def __copy__(self) -> NoReturn:
         raise TypeError(
-            "copy: two graphs cannot share their variables; expected copy.deepcopy, and to copy "
-            "views and factors with the graph: copy.deepcopy((graph, u))."
+            "copy: two graphs cannot share their variables; expected copy.deepcopy. Copy views and "
+            "factors together with the graph: copy.deepcopy((graph, u))."
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class DeclaredGraph(abc.ABC):
         return self.blocks
 
     def variable_from(self, scores: Any) -> Variables:
-        """Make variables with given scores.
+        """Create variables with given scores.
 
         Parameters
         ----------
@@ -79,7 +79,7 @@ class DeclaredGraph(abc.ABC):
         Returns
         -------
         Variables
-            Of the same shape.
+            Variables of the same shape.
 
         Raises
         ------
@@ -96,14 +96,14 @@ class DeclaredGraph(abc.ABC):
         return Variables(self, index, np.zeros(shape, dtype=bool), span)
 
     def variable(self, shape: int | tuple[int, ...] = ()) -> Variables:
-        """Make variables with scores of zero, of a given shape.
+        """Create variables of a given shape with scores of zero.
 
         Raises
         ------
         TypeError
             If `shape` does not consist of integers.
         ValueError
-            If one is negative.
+            If a size is negative.
         """
         return self.variable_from(np.zeros(checked_shape("variable: shape", shape)))
 
@@ -113,11 +113,11 @@ class DeclaredGraph(abc.ABC):
         Raises
         ------
         TypeError
-            If `factor` is not a Factor, its parameters are not kept as they were registered or not
-            those of the graph's other declarations of its type, or its additionals' scores are
-            none for this graph: tensors with gradients in a graph that would lose them.
+            If `factor` is not a Factor, if its attributes differ from its registered parameters, if
+            it registers other parameters than the graph's declarations of the same type, or if this
+            graph would lose the gradients of its additionals' scores.
         ValueError
-            If it is over another graph's variables, or was added before.
+            If its variables belong to another graph, or if it was added before.
         """
         if not isinstance(factor, Factor):
             raise TypeError(f"add: got {kind_of(factor)}; expected a Factor such as Xor(u).")
@@ -148,22 +148,23 @@ class DeclaredGraph(abc.ABC):
         return factor
 
     def rescore(self, what: Variables | Factor, scores: Any) -> None:
-        """Replace scores; the next solve keeps all else that it knows of the graph.
+        """Replace scores; the next solve reuses the other state of the graph.
 
         Parameters
         ----------
         what
             Variables as `variable_from` returned them, or a factor of this graph with additionals.
         scores
-            Their new scores, or the new scores of the factor's additionals, of the same shape as
-            before (for a factor, that of its attribute ``additionals``).
+            New scores of the variables, or of the factor's additionals, in the same shape as before
+            (for a factor, the shape of its attribute ``additionals``).
 
         Raises
         ------
         TypeError
             If the scores are not real numbers, or `what` is neither variables nor a factor.
         ValueError
-            If the shape differs, or `what` is not such variables or such a factor of this graph.
+            If the shape differs, or if `what` is a part of a block, a factor without additionals,
+            or does not belong to this graph.
         """
         if not isinstance(what, (Variables, Factor)):
             raise TypeError(
@@ -172,17 +173,17 @@ class DeclaredGraph(abc.ABC):
             )
         array = self._as_scores("rescore: scores", scores)
         if isinstance(what, Variables):
-            kept, number = self._scores, self._block(what)
+            stored, number = self._scores, self._block(what)
         else:
-            kept, number = self._additionals, self._number(what, "rescore")
-        old = kept[number]
+            stored, number = self._additionals, self._number(what, "rescore")
+        old = stored[number]
         if old is None or tuple(np.shape(old)) != tuple(array.shape):
             expected = "a factor with additionals" if old is None else f"{tuple(np.shape(old))}"
             raise ValueError(
                 f"rescore: got scores of shape {tuple(array.shape)}; expected {expected}. Build "
                 "another graph for another shape."
             )
-        kept[number] = array
+        stored[number] = array
         self._scores_changed()
 
     def __repr__(self) -> str:
@@ -191,29 +192,29 @@ class DeclaredGraph(abc.ABC):
     # ---------------------------------------------------------------- for adapters
 
     def _as_scores(self, name: str, scores: Any) -> Any:
-        """Return scores as this graph keeps them: an array of real numbers."""
+        """Return scores in the form that this graph stores: an array of real numbers."""
         return real_numbers(name, scores)
 
     def _numbers(self, array: Any) -> FloatArray:
-        """Return kept scores or additionals as float64 numbers on the host."""
+        """Return stored scores or additionals as float64 numbers on the host."""
         return np.asarray(array, dtype=np.float64)
 
     def _forbid(self, scores: Any, flags: BoolArray) -> Any:
-        """Return kept scores with some of them -inf."""
+        """Return stored scores with the flagged ones set to -inf."""
         return np.where(flags, -np.inf, scores)
 
     def flat_scores(self) -> FloatArray:
-        """Return the scores of all variables, flat, a copy."""
+        """Return a flat copy of the scores of all variables."""
         blocks = [self._numbers(scores).reshape(-1) for scores in self._scores]
         return blocks[0].copy() if len(blocks) == 1 else np.concatenate([np.empty(0), *blocks])
 
     def additional_scores(self, factor: Factor) -> FloatArray:
-        """Return the (n_factors, n_additionals) scores of a declaration's additionals, a copy.
+        """Return a copy of the (n_factors, n_additionals) scores of a declaration's additionals.
 
-        Those of `rescore` if there are, and those that it was declared with if it was not added.
+        Scores of `rescore` replace those of the declaration. The declaration need not be added.
         """
-        kept = {id(f): scores for f, scores in zip(self.factors, self._additionals, strict=True)}
-        return self._flat_additionals(factor, kept.get(id(factor), factor.additionals))
+        stored = {id(f): scores for f, scores in zip(self.factors, self._additionals, strict=True)}
+        return self._flat_additionals(factor, stored.get(id(factor), factor.additionals))
 
     def _flat_additionals(self, factor: Factor, scores: Any) -> FloatArray:
         shape = factor.n_factors, factor.n_additionals
@@ -236,26 +237,26 @@ class DeclaredGraph(abc.ABC):
 
     @abc.abstractmethod
     def _declaration_changed(self) -> None:
-        """Forget all that was made of the variables and factors."""
+        """Discard all state derived from the variables and factors."""
 
     @abc.abstractmethod
     def _scores_changed(self) -> None:
-        """Forget all that was made of the scores."""
+        """Discard all state derived from the scores."""
 
     # ---------------------------------------------------------------- checks
 
     def _size(self) -> int:
-        """Return the number of all factors' variables and additionals."""
+        """Return the total number of the factors' variables and additionals."""
         return sum(int(f.offsets[-1]) + f.n_factors * f.n_additionals for f in self._factors)
 
     def _number(self, factor: Factor, verb: str) -> int:
         for number, other in enumerate(self.factors):
             if factor is other:
                 return number
-        raise ValueError(f"{verb}: {factor!r} is not of this graph; pass what add returned.")
+        raise ValueError(f"{verb}: {factor!r} is not in this graph; expected one of its factors.")
 
     def _block(self, variables: Variables) -> int:
-        """Return the number of the block of scores that variables were made with."""
+        """Return the number of the block that variables cover."""
         first = 0
         for number, block in enumerate(self._scores):
             shape = tuple(block.shape)
@@ -264,6 +265,6 @@ class DeclaredGraph(abc.ABC):
                 return number
             first = span.stop
         raise ValueError(
-            f"rescore: got variables of shape {variables.shape} that no call of variable_from of "
-            "this graph returned; pass what it returned, not a part of it."
+            f"rescore: got variables of shape {variables.shape} that are not a block of this "
+            "graph; pass the Variables that variable_from returned, not a part of them."
         )

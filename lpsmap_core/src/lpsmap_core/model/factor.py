@@ -33,7 +33,7 @@ __all__ = ["Factor"]
 
 
 class Factor(abc.ABC):
-    """One declaration that stands for one or many factors of a type.
+    """A declaration of one or many factors of a type.
 
     A factor type needs two methods, a MAP oracle and its vertices; the generic active set does the
     rest (Niculae et al. 2018, appendix A.2). Compiled oracles and closed forms for a whole bucket
@@ -49,28 +49,29 @@ class Factor(abc.ABC):
     ----------
     variables
         Variables of shape ``batch_shape + event_shape``, where the event takes the last
-        `variables_ndim` axes; or a sequence of views, which are stacked on the last axis. Every
+        `variables_ndim` axes; or a sequence of views, which are stacked on the last axis. Each
         entry of the batch is a factor.
     additionals
         Scores of the factor's additionals: an array (NumPy, torch, or of any array-API library) of
-        shape ``batch_shape + anything``, kept as it is; or None.
+        shape ``batch_shape + anything``, stored unchanged; or None.
     lengths
         Integers of shape ``batch_shape``: factor ``b`` covers the leading block ``[:lengths[b]]``
         of its event axes (all of them, or those named in `length_axes`). With a last axis added,
-        ``batch_shape + (k,)``, one for each of those `k` axes.
+        ``batch_shape + (k,)``, one length for each of those `k` axes.
     mask
         Booleans that broadcast to ``variables.shape``: the entries that take part.
 
     Raises
     ------
     TypeError
-        If `variables` are not Variables, or numbers no numbers, such as words or complex arrays.
+        If `variables` are not Variables, or if scores, lengths or mask have a wrong type, such as
+        words or complex numbers.
     ValueError
         If shapes disagree, or a length is negative or beyond the event axes.
 
     Notes
     -----
-    Factors are immutable once made: whatever a solution or a gradient needs lives on the solution.
+    Factors are immutable: the state of a solution or a gradient belongs to the solution.
     """
 
     variables_ndim: int = 1
@@ -86,20 +87,19 @@ class Factor(abc.ABC):
     """Compiled closed-form solution of many local problems (level 3)."""
 
     jvp_kernel: ClassVar[Callable[..., None] | None] = staticmethod(face_jvp_kernel)
-    """Compiled product of many local Jacobians with vectors (level 3), of faces that the codes do
-    not tell whole."""
+    """Compiled product of many local Jacobians with vectors (level 3); by default by face codes."""
 
     gibbs: ClassVar[Callable[..., Any] | None] = None
-    """What makes `FactorGraph.gibbs` of types with `log_partition`, ``lpsmap_dynamic.Gibbs``."""
+    """Class for `FactorGraph.gibbs` if there is `log_partition`: ``lpsmap_dynamic.Gibbs``."""
 
     expected_failures: ClassVar[Mapping[str, str]] = {}
-    """Checks of the conformance kit that the type cannot pass, each with the reason in words."""
+    """Checks of the conformance kit that the type cannot pass, each with a reason."""
 
     _iterates: ClassVar[bool] = False
-    """Whether the closed form iterates. ``max_inner_iter`` then asks for the active set instead."""
+    """Whether the closed form iterates. ``max_inner_iter`` then selects the active set instead."""
 
     _flipped: npt.NDArray[np.bool_] | None = None
-    """Entries of `variables` that the type has negated itself; see `slots.flipped_slots`."""
+    """Entries of `variables` that the type negated; see `slots.flipped_slots`."""
 
     def __init__(
         self,
@@ -116,8 +116,8 @@ class Factor(abc.ABC):
         if self.variables.ndim < ndim:
             raise ValueError(
                 f"{name}: variables has shape {self.variables.shape}; expected at least {ndim} "
-                f"axes, of which the last {ndim} are one factor's. Add the missing axes by "
-                "indexing or reshape."
+                f"axes; the last {ndim} belong to one factor. Add the missing axes by indexing or "
+                "reshape."
             )
         split = self.variables.ndim - ndim
         self.batch_shape: tuple[int, ...] = self.variables.shape[:split]
@@ -137,7 +137,7 @@ class Factor(abc.ABC):
     def additionals_value(self) -> Any:
         """Marginals of the additionals in the graph's latest solution, shaped like their scores.
 
-        For ``TorchFactorGraph`` a tensor with gradients. See `FactorGraph.additionals_of`.
+        In a ``TorchFactorGraph``, a tensor with gradients. See `FactorGraph.additionals_of`.
         """
         return self.variables.graph.additionals_of(self)
 
@@ -156,10 +156,10 @@ class Factor(abc.ABC):
 
         Notes
         -----
-        For a declaration of many factors, ``self`` is here the view of one: what `per_factor` and
-        `counts` registered are numbers (or arrays, if given a shape), `integers` this factor's
-        array, and what `per_link` registered has the shape of `eta_u`. So has
-        ``self.event_shape``, whatever `lengths` and `mask` leave of this row.
+        For a declaration of many factors, ``self`` is a view of one factor. An attribute that
+        `per_factor` or `counts` registered is a number (or an array, if registered with a shape),
+        that of `integers` is this factor's array, and that of `per_link` has the shape of `eta_u`.
+        ``self.event_shape`` is also the shape of `eta_u`, with `lengths` and `mask` applied.
         """
 
     @abc.abstractmethod
@@ -167,29 +167,29 @@ class Factor(abc.ABC):
         """Return the 0/1 variables and additionals of structure `y`, shaped as in `solve_map`."""
 
     def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
-        """Return a structure in the words of its field, as plain Python numbers and lists.
+        """Return a structure in the terms of its domain, as plain Python numbers and lists.
 
         Parameters
         ----------
         variables, additionals
-            0/1 numbers of one structure, in the factor's event shape as far as its `lengths` reach,
-            with zeros where a mask leaves entries out; and flat.
+            0/1 numbers of one structure: in the factor's event shape, cut to its `lengths` and with
+            zeros where a mask excludes entries; and flat.
 
         Returns
         -------
         dict
-            Such as ``{"heads": [1, -1, 1]}``; here ``{"on": [...]}``, the positions of the
-            variables that are 1, as numbers or as lists of indices.
+            For example ``{"heads": [1, -1, 1]}``. The default is ``{"on": [...]}``, the positions
+            of the variables that are 1, as numbers or as lists of indices.
         """
         places = np.argwhere(np.asarray(variables) > 0.5)
         return {"on": (places[:, 0] if places.shape[1] == 1 else places).tolist()}
 
     @classmethod
     def examples(cls) -> Sequence[Factor]:
-        """Return small declarations of the type, on which the conformance kit can hold it.
+        """Return small declarations of the type, on which the conformance kit tests it.
 
-        Such as one factor alone, a batch of different parameters, rows of different lengths, with
-        and without additionals; of at most a dozen variables a factor. Any scores will do.
+        For example a single factor, a batch with different parameters, rows of different lengths,
+        with and without additionals; at most a dozen variables per factor. The scores are free.
         """
         return []
 
@@ -197,12 +197,12 @@ class Factor(abc.ABC):
 
     @classmethod
     def vertex_sizes(cls, factors: Factors) -> IntArray:
-        """Return for each factor the largest number of nonzeros in a vertex (level 2).
+        """Return the maximum number of nonzeros in a vertex of each factor (level 2).
 
         Parameters
         ----------
         factors
-            What kernels get: offsets and parameters of all F factors.
+            The record that kernels get: offsets and parameters of all F factors.
         """
         return np.diff(factors.offsets) + np.diff(factors.additional_offsets)
 
@@ -224,9 +224,9 @@ class Factor(abc.ABC):
         eta_v
             (F, A) scores of the additionals.
         parameters
-            (F, P) what `per_factor` and `counts` registered, in the order of registration.
+            (F, P) numbers that `per_factor` and `counts` registered, in the order of registration.
         link_parameter
-            (F, K) what `per_link` registered, or None.
+            (F, K) numbers that `per_link` registered, or None.
         """
         raise NotImplementedError
 
@@ -242,14 +242,14 @@ class Factor(abc.ABC):
     ) -> tuple[Any, Any]:
         """Multiply the local Jacobians of ``(z, v)`` in ``(a, eta_v)`` with a vector (level 3).
 
-        The Jacobian on a face is symmetric, so that the same product serves both directions. This
-        one follows the codes of the faces: override it, and `jvp_kernel`, for a type with
-        additionals, or one whose slots move otherwise than these say.
+        The Jacobian on a face is symmetric, so the same product serves both directions. The default
+        computes it from the face codes: override it, and `jvp_kernel`, for a type with additionals,
+        or if the codes do not determine how its slots move.
 
         Parameters
         ----------
         solution
-            What `solve_sparsemap` returned; only its `face` and `branch` count.
+            The result of `solve_sparsemap`; only its `face` and `branch` are used.
         d_u, d_v
             (F, K) and (F, A) the vector.
         delta, parameters, link_parameter
@@ -263,54 +263,54 @@ class Factor(abc.ABC):
         Raises
         ------
         NotImplementedError
-            If there are additionals, of which face codes say nothing.
+            If there are additionals, which face codes do not describe.
         """
         if d_v.shape[1]:
-            raise NotImplementedError(f"{cls.__name__} has additionals, but no jvp of its own.")
+            raise NotImplementedError(f"{cls.__name__} has additionals; expected a jvp method.")
         return face_jvp(solution, d_u, delta, link_parameter), d_v
 
     @classmethod
     def local_solver(cls) -> type[Any] | None:
         """Return the type's own solver of local problems, a ``lpsmap_core.LocalSolver``.
 
-        None leaves it to core: the closed form if there is one, else the active set. A subclass
-        that replaces oracle or closed form does not inherit it.
+        With None, core uses the closed form if there is one, else the active set. A subclass that
+        overrides the oracle or the closed form does not inherit the solver.
         """
         return None
 
     def unused(self) -> tuple[npt.NDArray[np.bool_] | None, npt.NDArray[np.bool_] | None]:
-        """Return which entries no structure ever has on, so that their scores may be anything.
+        """Return flags of the entries that are off in all structures; their scores have no effect.
 
         Returns
         -------
         slots
-            Of ``variables.shape``, or None if there is a structure for each. As such a variable is
-            0, whatever its score, a NaN there harms nothing.
+            Of ``variables.shape``, or None if all variables are used. An unused variable is 0 for
+            every score, so its score may be NaN.
         additionals
-            (n_factors, n_additionals), or None likewise.
+            (n_factors, n_additionals), or None if all additionals are used.
         """
         return None, None
 
     def linear_constraints(self) -> LinearConstraints | None:
         """Return linear constraints that describe the structures of all factors exactly, or None.
 
-        Between 0 and 1 their solutions are the convex hull of the structures. They are about slots:
-        core applies negation. `lpsmap_core.bounded_sums` makes those on sums. Every solve asks,
-        so others that take long to make come by ``LinearConstraints.deferred``.
+        Their solutions between 0 and 1 are the convex hull of the structures. They constrain slots:
+        core applies negation. `lpsmap_core.bounded_sums` creates constraints on sums. Every solve
+        calls this method; ``LinearConstraints.deferred`` defers constraints that are slow to build.
         """
         return None
 
     def log_partition(self) -> LogPartition:
-        """Return what sums over the structures of this declaration's factors; see `inference`."""
+        """Return sums over the structures of this declaration's factors; see `inference`."""
         return self.inference()
 
     def inference(self) -> Inference:
-        """Return what sums over the structures of this declaration's factors, draws and ranks them.
+        """Return sums over the structures of this declaration's factors, samples, and k best.
 
         Raises
         ------
         TypeError
-            If the type has none: see ``lpsmap_dynamic.DynamicProgram``, which brings it.
+            If the type has no inference; ``lpsmap_dynamic.DynamicProgram`` provides it.
         """
         raise no_inference(type(self).__name__)
 
@@ -319,9 +319,9 @@ class Factor(abc.ABC):
     def per_factor(
         self, name: str, value: npt.ArrayLike, *, shape: int | tuple[int, ...] = ()
     ) -> FloatArray:
-        """Register numbers for every factor, to be kept as the attribute `name`.
+        """Register numbers for every factor, to be stored as the attribute `name`.
 
-        ``self.k = self.per_factor("k", k)`` is all it takes: row views have a number there, and
+        ``self.k = self.per_factor("k", k)`` suffices: row views get a number as this attribute, and
         kernels a column of `Factors.parameters`, in the order of registration.
 
         Parameters
@@ -331,8 +331,8 @@ class Factor(abc.ABC):
         value
             A number, or an array that broadcasts to ``batch_shape + shape``.
         shape
-            That of one factor's numbers, for a table instead of a number. Row views have an array
-            of this shape, kernels as many columns.
+            Shape of one factor's numbers, for a table instead of a number. Row views get an array
+            of this shape, and kernels a column for each of its entries.
 
         Returns
         -------
@@ -353,9 +353,9 @@ class Factor(abc.ABC):
         return numbers.reshape(self.n_factors, *own)
 
     def counts(self, name: str, value: npt.ArrayLike) -> IntArray:
-        """Register a whole number for every factor, to be kept as the attribute `name`.
+        """Register a whole number for every factor, to be stored as the attribute `name`.
 
-        Numbers beyond 2^62 are that much. Cut them to what there is to count, such as by
+        Numbers beyond 2^62 become 2^62. Clip them to a meaningful maximum, for example by
         ``self.k = np.minimum(self.counts("k", k), n)``: kernels compute with them.
 
         Parameters
@@ -378,7 +378,7 @@ class Factor(abc.ABC):
             If it does not broadcast to ``batch_shape``, or holds a fraction or a negative number.
         """
         self._parameters.add_row(type(self).__name__, name, ())
-        if type(value) is int and value >= 0:  # mostly it is one number
+        if type(value) is int and value >= 0:  # the common case
             return np.full(self.n_factors, min(value, MOST))
         name = f"{type(self).__name__}: {name}"
         numbers = broadcast(name, whole_numbers(name, value), self.batch_shape).reshape(-1)
@@ -392,9 +392,9 @@ class Factor(abc.ABC):
         return numbers.astype(np.int64)
 
     def per_link(self, name: str, value: npt.ArrayLike) -> FloatArray:
-        """Register a number for every entry of the variables, to be kept as the attribute `name`.
+        """Register a number for every entry of the variables, to be stored as the attribute `name`.
 
-        Row views have an array of their event shape there, kernels `Factors.link_parameter`.
+        Row views get an array of their event shape, and kernels `Factors.link_parameter`.
 
         Parameters
         ----------
@@ -402,7 +402,7 @@ class Factor(abc.ABC):
             The attribute's name.
         value
             A number, or an array that broadcasts to ``variables.shape``. Entries that `lengths` or
-            `mask` leaves out may hold anything.
+            `mask` excludes are not validated.
 
         Returns
         -------
@@ -423,18 +423,18 @@ class Factor(abc.ABC):
     def integers(
         self, name: str, value: Any, *, per_factor: bool = False
     ) -> IntArray | tuple[IntArray, ...]:
-        """Register an array of integers, such as a graph's edges, to be kept as attribute `name`.
+        """Register an array of integers, such as edges, to be stored as the attribute `name`.
 
-        Row views have this factor's array there, kernels find it, flat, in `Factors.integers`.
+        Row views get this factor's array, and kernels get it, flat, in `Factors.integers`.
 
         Parameters
         ----------
         name
             The attribute's name.
         value
-            Whole numbers in any shape, which all factors share.
+            Whole numbers of any shape, shared by all factors.
         per_factor
-            Whether `value` is a sequence of such, one for each factor.
+            Whether `value` is a sequence of arrays, one for each factor.
 
         Returns
         -------
@@ -444,9 +444,9 @@ class Factor(abc.ABC):
         Raises
         ------
         TypeError
-            If they are no numbers, or another parameter of this kind is registered.
+            If they are not numbers, or another parameter of this kind is registered.
         ValueError
-            If one is a fraction, or there is not an array for each factor.
+            If a number is a fraction, or if there is not an array for each factor.
         """
         self._parameters.set_integers(type(self).__name__, name)
         name = f"{type(self).__name__}: {name}"
@@ -459,15 +459,15 @@ class Factor(abc.ABC):
     # ---------------------------------------------------------------- for packs and for core
 
     def _kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:
-        """Return the different arrays of integers that kernels get, and which is each factor's."""
+        """Return the arrays of integers that kernels get, and the position of each factor's."""
         name = self._parameters.integers
-        given = () if name is None else getattr(self, name)
-        if isinstance(given, np.ndarray):
-            return [given], np.zeros(self.n_factors, dtype=np.int64)
-        return given, np.arange(len(given))
+        arrays = () if name is None else getattr(self, name)
+        if isinstance(arrays, np.ndarray):
+            return [arrays], np.zeros(self.n_factors, dtype=np.int64)
+        return arrays, np.arange(len(arrays))
 
     def _name_of(self, i: int) -> str:
-        """Return how an error calls factor `i`."""
+        """Return the name of factor `i` in errors."""
         return f"factor {i}"
 
     def __repr__(self) -> str:
@@ -480,7 +480,7 @@ class Factor(abc.ABC):
     def _covered(
         self, lengths: npt.ArrayLike | None, mask: npt.ArrayLike | None
     ) -> tuple[IntArray | None, npt.NDArray[np.bool_] | None]:
-        """Return one length for every factor and cut axis, and which entries take part."""
+        """Return one length for every factor and cut axis, and flags of the entries in use."""
         if lengths is None and mask is None:
             return None, None
         name, split, axes = type(self).__name__, len(self.batch_shape), self._cut_axes()
@@ -489,6 +489,6 @@ class Factor(abc.ABC):
             checked = checked_lengths(name, lengths, shape, split, axes, self.length_axes)
             keep = within_lengths(checked, shape, split, axes)
         if mask is not None:
-            chosen = checked_mask(name, mask, shape)
-            keep = chosen if keep is None else keep & chosen
+            flags = checked_mask(name, mask, shape)
+            keep = flags if keep is None else keep & flags
         return checked, keep

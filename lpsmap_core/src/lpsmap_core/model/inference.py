@@ -1,4 +1,4 @@
-"""What sums over all structures of factors: the protocols, and what they answer with."""
+"""Inference over all structures of factors: the protocols, and their results."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Beliefs(NamedTuple):
     ----------
     log_partition
         (F,) ``log Z``, the log of the summed exponentials; -inf if all structures are forbidden,
-        and then the rest are zeros.
+        and then all other entries are 0.
     entropy
-        (F,)
+        (F,) entropies of the distributions.
     m, n
         One per slot and one per additional: marginals, and expected counts.
     remainder
-        (F,) what is to be added to `log_partition`, which is rounded: that shows where a huge score
-        is taken off it. None for zeros.
+        (F,) rounding error to be added to `log_partition`, which matters after subtracting a huge
+        score. None for zeros.
     """
 
     log_partition: FloatArray
@@ -37,14 +37,14 @@ class Beliefs(NamedTuple):
 
 
 class Found(NamedTuple):
-    """So many structures of each of F factors, as sparse vectors.
+    """k structures of each of F factors, as sparse vectors.
 
     Attributes
     ----------
     score
-        (F * k,) their scores; those of factor r are at ``r * k`` and behind.
+        (F * k,) their scores; those of factor r start at ``r * k``.
     structures
-        What a MAP oracle writes, but for F * k rows. Of size -1 where there is none.
+        The output of a MAP oracle, with F * k rows. The size is -1 if there is no structure.
     """
 
     score: FloatArray
@@ -54,38 +54,38 @@ class Found(NamedTuple):
 class LogPartition(Protocol):
     """Sums over the structures of a declaration's F factors, with flat scores.
 
-    A score of -inf forbids; a slot's score of +inf forces it, and counts for nothing in sums.
-    Only the factors in `rows` are served: results of the others are whatever they are.
+    A score of -inf forbids a slot or additional. A score of +inf forces a slot, and sums exclude
+    it. Only factors in `rows` are computed; results of other factors are unspecified.
     """
 
     def beliefs(self, rows: IntArray, scores: Scores) -> Beliefs:
         """Return log-partition functions, entropies and marginals."""
 
     def hessian_product(self, rows: IntArray, scores: Scores, direction: Scores) -> Scores:
-        """Return how the marginals change along a `direction` of the scores, zeros for other rows.
+        """Multiply the Hessians of the log-partition functions with a `direction` of the scores.
 
-        That is the product of a vector with the symmetric Hessian of the log-partition function.
+        The product is the derivative of the marginals. Factors outside `rows` get zeros.
         """
 
 
 class Inference(LogPartition, Protocol):
-    """Sums over the structures of factors, and structures of them by their probability.
+    """Sums over the structures of factors, their samples, and the most probable of them.
 
     `rows` and `scores` are as in `LogPartition`.
     """
 
     def sample(self, rows: IntArray, scores: Scores, n: int, random: np.random.Generator) -> Found:
-        """Draw `n` structures of each factor, independently, by the numbers of `random`."""
+        """Draw `n` independent structures of each factor with the generator `random`."""
 
     def k_best(self, rows: IntArray, scores: Scores, k: int) -> Found:
         """Return the k best structures of each factor, the best first."""
 
     def count(self, scores: Scores) -> list[int]:
-        """Return how many structures of each factor are not forbidden, and have what is forced."""
+        """Return the number of each factor's structures that the scores do not exclude."""
 
 
 def no_inference(name: str) -> TypeError:
-    """Return the error about a factor type of some name that has no sums over its structures."""
+    """Return the error about a factor type, called `name`, without inference."""
     return TypeError(
         f"{name} has no inference over its structures; expected a DynamicProgram (pip install "
         "lpsmap-dynamic), or a type with log_partition() for sums, or inference() for all."

@@ -1,4 +1,4 @@
-"""What users pass as numbers and as switches, read or refused in words."""
+"""Validation of numbers and switches that users pass."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ __all__ = [
 ]
 
 MOST = 2**62
-"""More than anything that can be counted in memory, and exact as an integer and as a float."""
+"""Larger than the count of any objects in memory, and exact as an integer and as a float."""
 
 MOST_COUNTED = 2**63 - 1
-"""What kernels can count to."""
+"""Largest number that kernels can count to."""
 
 
 def check_readable(name: str, value: Any) -> None:
-    """Refuse arrays, of whatever library, without plain numbers in every entry.
+    """Reject arrays, of any library, without plain numbers in every entry.
 
     Parameters
     ----------
     name
-        What the message calls them, with the factor type or the method in front.
+        Name of the value in errors, after that of the factor type or method.
     value
-        Anything; what is no array passes.
+        Any value; values other than arrays pass.
 
     Raises
     ------
@@ -62,33 +62,33 @@ def check_readable(name: str, value: Any) -> None:
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(
             f"{name}: got a masked array; expected an array with a number in every entry. Fill it, "
-            "such as scores.filled(-np.inf), which forbids what is masked."
+            "such as scores.filled(-np.inf), which forbids the masked entries."
         )
     if getattr(value, "is_meta", False):
         raise TypeError(
-            f"{name}: got a meta tensor, which has no numbers; expected a tensor with data. Move "
-            "the model to a device that has it first."
+            f"{name}: got a meta tensor, which has no numbers; expected a tensor with data. First "
+            "move the model to a device with memory, such as 'cpu'."
         )
     if getattr(value, "is_quantized", False) or getattr(value, "is_nested", False):
         kind = "quantized" if value.is_quantized else "nested"
         raise TypeError(
-            f"{name}: got a {kind} tensor; expected a plain one. Use dequantize(), or "
+            f"{name}: got a {kind} tensor; expected a plain tensor. Use dequantize(), or "
             "to_padded_tensor() and lengths for rows of different lengths."
         )
     layout = getattr(value, "layout", None)
     if layout is not None and str(layout) != "torch.strided":
         raise TypeError(
-            f"{name}: got a tensor of layout {layout}; expected a dense one. Use to_dense()."
+            f"{name}: got a tensor of layout {layout}; expected a dense tensor. Use to_dense()."
         )
     if "complex" in str(getattr(value, "dtype", "")):
         raise TypeError(
-            f"{name} has dtype {value.dtype}; expected real numbers. Take their real part or "
+            f"{name} has dtype {value.dtype}; expected real numbers. Pass their real part or "
             "their absolute value."
         )
 
 
 def kind_of(value: Any) -> str:
-    """Return what an error calls a `value` of a type that it should not have: "an int"."""
+    """Return the name of a `value` of a wrong type in errors, such as "an int"."""
     if value is None:
         return "None"
     if isinstance(value, type):
@@ -98,12 +98,12 @@ def kind_of(value: Any) -> str:
 
 
 def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
-    """Return a shape as a tuple; one number is that of one axis.
+    """Return a shape as a tuple; one number is the size of one axis.
 
     Parameters
     ----------
     name
-        What an error calls it.
+        Name of the shape in errors.
     shape
         Sizes, or one size.
 
@@ -112,7 +112,7 @@ def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
     TypeError
         If it does not consist of integers.
     ValueError
-        If one is negative.
+        If a size is negative.
     """
     try:
         sizes = tuple(map(operator.index, shape if np.iterable(shape) else (shape,)))
@@ -129,15 +129,15 @@ def real_numbers(name: str, value: Any) -> npt.NDArray[Any]:
     Parameters
     ----------
     name
-        What an error calls them.
+        Name of the numbers in errors.
     value
         Numbers of any shape.
 
     Raises
     ------
     TypeError
-        If they are not real numbers, as `check_readable` has it or because they are words, lists of
-        different lengths, or tensors whose gradients would be lost.
+        If `check_readable` rejects them, or if they are words, lists of different lengths, or
+        tensors whose gradients would be lost.
     """
     if type(value) is np.ndarray and value.dtype.kind in "fiub":
         return value
@@ -151,7 +151,7 @@ def real_numbers(name: str, value: Any) -> npt.NDArray[Any]:
 
 
 def given_scores(name: str, value: Any) -> Any:
-    """Return arrays of scores as they are, of any library; what else holds numbers as an array.
+    """Return arrays of scores, of any library, unchanged, and other numbers as an array.
 
     Raises
     ------
@@ -167,7 +167,7 @@ def given_scores(name: str, value: Any) -> Any:
 
 
 def n_additionals(name: str, additionals: Any, batch: tuple[int, ...]) -> int:
-    """Return how many additionals each factor has, once their leading axes are the batch."""
+    """Return the number of additionals per factor, and ensure that they start with the batch."""
     if additionals is None:
         return 0
     shape = tuple(additionals.shape)
@@ -182,20 +182,20 @@ def n_additionals(name: str, additionals: Any, batch: tuple[int, ...]) -> int:
 def finite_numbers(
     name: str, value: Any, shape: tuple[int, ...], keep: npt.NDArray[np.bool_] | None = None
 ) -> FloatArray:
-    """Return finite numbers broadcast to a shape; 0 where they are not kept.
+    """Return finite numbers broadcast to a shape, and 0 where `keep` is false.
 
     Raises
     ------
     TypeError
         If they are not real numbers.
     ValueError
-        If they do not broadcast, or one that is kept is not finite.
+        If they do not broadcast, or if a number is not finite where `keep` is true.
     """
-    if isinstance(value, (int, float)) and -MOST < value < MOST:  # most parameters are one number
+    if isinstance(value, (int, float)) and -MOST < value < MOST:  # the common case
         return np.full(shape, float(value))
-    read = real_numbers(name, value).astype(np.float64)
-    numbers: FloatArray = broadcast(name, read, shape)
-    if not np.isfinite(read).all():
+    array = real_numbers(name, value).astype(np.float64)
+    numbers: FloatArray = broadcast(name, array, shape)
+    if not np.isfinite(array).all():
         numbers = numbers if keep is None else np.where(keep, numbers, 0.0)
         if not np.isfinite(numbers).all():
             raise ValueError(f"{name} holds a value that is not finite; expected finite numbers.")
@@ -208,9 +208,9 @@ def broadcast(name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt
     Parameters
     ----------
     name
-        What an error calls it.
+        Name of the array in errors.
     array, shape
-        The array, and the shape that it gets.
+        The array, and the shape of the result.
 
     Raises
     ------
@@ -226,40 +226,40 @@ def broadcast(name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt
 
 
 def whole_numbers(name: str, value: Any) -> npt.NDArray[Any]:
-    """Return numbers that count something; those beyond 2^62 as 2^62.
+    """Return whole numbers for counts; numbers beyond 2^62 become 2^62.
 
     Parameters
     ----------
     name
-        What an error calls them.
+        Name of the numbers in errors.
     value
         Whole numbers of any shape.
 
     Raises
     ------
     TypeError
-        If they are not numbers: words, truth values, complex numbers.
+        If they are not real numbers: words, truth values, complex numbers.
     ValueError
-        If one is not finite. Fractions are left to the caller, who can name their place.
+        If a number is not finite. The caller must reject fractions.
     """
     array = _array(name, value)
     _check_integral(name, value, array)
     if array.dtype.kind == "O":
-        inside = [max(-MOST, min(number, MOST)) for number in array.flat]  # beyond any dtype
-        return np.array(inside, dtype=np.int64).reshape(array.shape)
-    cut: npt.NDArray[Any] = np.minimum(array, array.dtype.type(min(MOST, _largest(array.dtype))))
-    return cut if array.dtype.kind == "f" else cut.astype(np.int64)
+        clipped = [max(-MOST, min(number, MOST)) for number in array.flat]  # beyond any dtype
+        return np.array(clipped, dtype=np.int64).reshape(array.shape)
+    counts: npt.NDArray[Any] = np.minimum(array, array.dtype.type(min(MOST, _largest(array.dtype))))
+    return counts if array.dtype.kind == "f" else counts.astype(np.int64)
 
 
 def integer_array(name: str, value: npt.ArrayLike) -> IntArray:
-    """Return whole numbers, of either sign, as an array of int64; no numbers as a flat one.
+    """Return whole numbers, of either sign, as an array of int64; an empty array becomes flat.
 
     Raises
     ------
     TypeError
-        If they are no numbers.
+        If they are not real numbers.
     ValueError
-        If one is a fraction, not finite, or beyond int64.
+        If a number is a fraction, not finite, or beyond int64.
     """
     array = _array(name, value)
     if not array.size:
@@ -277,21 +277,21 @@ def integer_array(name: str, value: npt.ArrayLike) -> IntArray:
 
 
 def booleans(name: str, value: Any, of: str) -> npt.NDArray[np.bool_]:
-    """Return booleans as an array; numbers are none.
+    """Return booleans as an array; numbers are not accepted.
 
     Parameters
     ----------
     name
-        What an error calls them.
+        Name of the booleans in errors.
     value
         Booleans of any shape.
     of
-        What is true where they are, for the error.
+        Meaning of true in errors, such as "a variable is negated".
 
     Raises
     ------
     TypeError
-        If they are anything else.
+        If they are not booleans.
     """
     array = _array(name, value)
     if array.dtype != np.bool_:
@@ -300,19 +300,19 @@ def booleans(name: str, value: Any, of: str) -> npt.NDArray[np.bool_]:
 
 
 def truth_values(name: str, value: Any) -> npt.NDArray[np.bool_]:
-    """Return truth values as an array of booleans; zeros and ones are such, words are not.
+    """Return truth values as an array of booleans; zeros and ones are accepted, words are not.
 
     Parameters
     ----------
     name
-        What an error calls them.
+        Name of the truth values in errors.
     value
         Truth values of any shape.
 
     Raises
     ------
     TypeError
-        If they are anything else.
+        If they are not truth values.
     """
     if isinstance(value, bool):
         return np.array(value)
@@ -328,14 +328,14 @@ def checked_flag(name: str, value: Any) -> bool:
     Parameters
     ----------
     name
-        What an error calls it.
+        Name of the truth value in errors.
     value
-        Anything; True, False, 0 and 1 pass, and arrays that hold one of these.
+        Any value; True, False, 0 and 1 pass, and arrays with one of these as their only entry.
 
     Raises
     ------
     TypeError
-        If it is none, or several.
+        If it is not a truth value, or is an array with axes.
     """
     if isinstance(value, bool):
         return value
@@ -345,134 +345,134 @@ def checked_flag(name: str, value: Any) -> bool:
     return bool(array)
 
 
-def checked_count(name: str, given: Any, otherwise: str = "", least: int = 1) -> int:
-    """Return one integer of at least `least`, as Python's own.
+def checked_count(name: str, value: Any, otherwise: str = "", least: int = 1) -> int:
+    """Return one integer of at least `least`, as a Python integer.
 
     Parameters
     ----------
     name
-        What an error calls it.
-    given
-        Anything; integers pass, and arrays that hold one.
+        Name of the integer in errors.
+    value
+        Any value; integers pass, and arrays with an integer as their only entry.
     otherwise
-        What else the caller accepts, for the error, such as ``", or None"``.
+        Other values that the caller accepts, for errors, such as ``", or None"``.
     least
         The smallest integer that passes.
 
     Raises
     ------
     TypeError
-        If it is none, or a truth value, which is more often a slip than a 1.
+        If it is not an integer, or is a truth value, which is more often a mistake than a 1.
     ValueError
         If it is too small, or larger than a kernel can count.
     """
     expected = f"an integer of at least {least}{otherwise}"
-    plain = _plain(given)
+    plain = _plain(value)
     whole: Any = None if isinstance(plain, bool) else plain
     try:
-        found = operator.index(whole)
+        count = operator.index(whole)
     except TypeError:
-        raise TypeError(f"{name}: got {given!r}; expected {expected}.") from None
-    if found < least:
-        raise ValueError(f"{name}: got {found}; expected {expected}.")
-    if found > MOST_COUNTED:
-        raise ValueError(f"{name}: got {found}; expected {expected}, and less than 2**63.")
-    return found
+        raise TypeError(f"{name}: got {value!r}; expected {expected}.") from None
+    if count < least:
+        raise ValueError(f"{name}: got {count}; expected {expected}.")
+    if count > MOST_COUNTED:
+        raise ValueError(f"{name}: got {count}; expected {expected}, and less than 2**63.")
+    return count
 
 
 def refuse_beyond_memory(name: str, number: int, bytes_each: int) -> None:
-    """Refuse a number of things that this machine has no memory for.
+    """Reject a number of objects that exceeds the memory of this machine.
 
     Parameters
     ----------
     name
-        What an error calls the number.
+        Name of the number in errors.
     number
-        How many there are to be.
+        Number of objects.
     bytes_each
-        How much memory one of them takes.
+        Memory of one object in bytes.
 
     Raises
     ------
     ValueError
-        If they take more than all of it.
+        If the objects do not fit into memory.
     """
     memory = _memory()
     if number * bytes_each > memory:
         raise ValueError(
-            f"{name}: got {number}, for which {number * bytes_each / 2**30:.3g} GiB of memory are "
-            f"needed; expected at most {memory // bytes_each} on this machine."
+            f"{name}: got {number}, which needs {number * bytes_each / 2**30:.3g} GiB of memory; "
+            f"expected at most {memory // bytes_each} on this machine."
         )
 
 
 def _memory() -> int:
-    """Return how many bytes of memory there are; where that is not known, a guess."""
+    """Return the number of bytes of memory, or a guess if it is unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
         return 1 << 35
 
 
-def count_or_flag(name: str, given: Any) -> int:
-    """Return one integer of at least 0, or a truth value as 0 or 1; else as `checked_count`."""
-    plain = _plain(given)
+def count_or_flag(name: str, value: Any) -> int:
+    """Return one integer of at least 0, or a truth value as 0 or 1, by `checked_count`."""
+    plain = _plain(value)
     return checked_count(name, int(plain) if isinstance(plain, bool) else plain, least=0)
 
 
-def checked_number(name: str, given: Any, expected: str, accepts: Callable[[float], bool]) -> float:
-    """Return one real number that is accepted, as Python's own.
+def checked_number(name: str, value: Any, expected: str, accepts: Callable[[float], bool]) -> float:
+    """Return one real number that is accepted, as a Python float.
 
     Parameters
     ----------
     name
-        What an error calls it.
-    given
-        Anything; real numbers pass, and arrays that hold one.
+        Name of the number in errors.
+    value
+        Any value; real numbers pass, and arrays with a real number as their only entry.
     expected
-        What is accepted, for the error, such as ``"a positive number"``.
+        Description of the accepted numbers for errors, such as ``"a positive number"``.
     accepts
         Returns whether a number is accepted.
 
     Raises
     ------
     TypeError
-        If it is none, or a truth value.
+        If it is not a real number, or is a truth value.
     ValueError
         If it is not accepted.
     """
-    plain = _plain(given)
+    plain = _plain(value)
     if isinstance(plain, bool) or not isinstance(plain, Real):
-        raise TypeError(f"{name}: got {given!r}; expected {expected}.")
+        raise TypeError(f"{name}: got {value!r}; expected {expected}.")
     try:
-        found = float(plain)
+        number = float(plain)
     except OverflowError:
-        found = np.nan
-    if not accepts(found):
-        raise ValueError(f"{name}: got {given}; expected {expected}.")
-    return found
+        number = np.nan
+    if not accepts(number):
+        raise ValueError(f"{name}: got {value}; expected {expected}.")
+    return number
 
 
 def _array(name: str, value: Any) -> npt.NDArray[Any]:
-    """Return a readable value as an array of whatever dtype."""
+    """Return a readable value as an array of any dtype."""
     check_readable(name, value)
     if getattr(value, "requires_grad", False):
         raise TypeError(
             f"{name}: got a tensor that requires gradients, which would be lost here. Scores with "
-            "gradients belong into a TorchFactorGraph (pip install lpsmap-torch); otherwise pass "
+            "gradients need a TorchFactorGraph (pip install lpsmap-torch); otherwise pass "
             "tensor.detach()."
         )
     try:
         return np.asarray(value)
     except (RuntimeError, TypeError, ValueError) as error:
         raise TypeError(
-            f"{name}: got {kind_of(value)} that is no array of numbers ({error}). Pass a "
-            "NumPy array; torch tensors of every dtype, and with gradients, are read by a "
-            "TorchFactorGraph."
+            f"{name}: got {kind_of(value)} that is not an array of numbers ({error}). Pass a "
+            "NumPy array. A TorchFactorGraph accepts torch tensors of every dtype, with or without "
+            "gradients."
         ) from error
 
 
 def _check_integral(name: str, value: Any, array: npt.NDArray[Any]) -> None:
-    """Refuse what can hold no whole numbers; Python's integers may be larger than any dtype."""
+    """Reject arrays that cannot hold whole numbers; Python integers may exceed all dtypes."""
     kind = array.dtype.kind
     if kind not in "fiu" and not (kind == "O" and all(type(x) is int for x in array.flat)):
         raise TypeError(f"{name} {_seen(value, array)}; expected whole numbers.")
@@ -481,15 +481,15 @@ def _check_integral(name: str, value: Any, array: npt.NDArray[Any]) -> None:
 
 
 def _seen(value: Any, array: npt.NDArray[Any]) -> str:
-    """Return what is wrong with a value, which is as an array of another dtype than it should."""
+    """Return the description of a value with a wrong dtype in errors."""
     return f"has dtype {array.dtype}" if hasattr(value, "dtype") else f"is {value!r:.60}"
 
 
-def _plain(given: Any) -> Any:
-    """Return a scalar of Python for one of NumPy's or an array or tensor that holds just one."""
-    if type(given) in (bool, int, float):
-        return given
-    return given.item() if hasattr(given, "item") and np.ndim(given) == 0 else given
+def _plain(value: Any) -> Any:
+    """Return the Python scalar of a NumPy scalar or of an array without axes; others unchanged."""
+    if type(value) in (bool, int, float):
+        return value
+    return value.item() if hasattr(value, "item") and np.ndim(value) == 0 else value
 
 
 def _largest(dtype: np.dtype[Any]) -> int:

@@ -1,4 +1,4 @@
-"""Which entries of its variables a declaration covers: lengths and masks."""
+"""The entries of its variables that a declaration covers: lengths and masks."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def checked_lengths(
     Parameters
     ----------
     name
-        The factor type, for messages.
+        Name of the factor type in errors.
     lengths
-        As the user gave them.
+        Lengths from the user.
     shape, split
-        Of the variables, and how many of its axes are the batch.
+        Shape of the variables, and the number of its batch axes.
     axes
-        The event axes that lengths cut.
+        Event axes that lengths cut.
     named
-        Those of them that the type names, which are cut to one length; None if it names none.
+        Axes that the type names in `length_axes`, which are cut to one length; or None.
 
     Raises
     ------
     TypeError
         If they are not numbers.
     ValueError
-        If they are not whole, do not fit the shape or an axis, or have two readings.
+        If they are not whole, do not fit the shape or an axis, or are ambiguous.
     """
     batch, longest = shape[:split], np.array([shape[split + axis] for axis in axes])
     array = whole_numbers(f"{name}: lengths", lengths)
@@ -72,25 +72,25 @@ def checked_lengths(
 
 
 def refuse_ambiguous_lengths(name: str, shape: Shape, batch: Shape, k: int) -> None:
-    """Refuse lengths of the batch's shape that could be `k` lengths for all of its last axis.
+    """Reject lengths of the batch's shape whose last axis could also be a factor's `k` lengths.
 
     Parameters
     ----------
     name
-        The factor type, for messages.
+        Name of the factor type in errors.
     shape, batch
         The shapes of the lengths and of the batch.
     k
-        How many lengths a factor can have.
+        Maximum number of lengths per factor.
 
     Raises
     ------
     ValueError
-        If they could.
+        If the lengths are ambiguous.
     """
     if len(batch) > 1 and shape == batch and batch[-1] == k > 1:
         raise ValueError(
-            f"{name}: lengths has shape {shape}, which has two readings for a batch of shape "
+            f"{name}: lengths has shape {shape}, which is ambiguous for a batch of shape "
             f"{batch}: {k} lengths for every entry of its first {len(batch) - 1} axes, or one "
             f"length for every factor. Expected {(*batch, k)}: for the first, broadcast "
             f"lengths[..., None, :] to that; for the second, stack lengths {k} times on a last "
@@ -99,7 +99,7 @@ def refuse_ambiguous_lengths(name: str, shape: Shape, batch: Shape, k: int) -> N
 
 
 def within_lengths(lengths: IntArray, shape: Shape, split: int, axes: Sequence[int]) -> BoolArray:
-    """Return which entries of the variables lie before the ends that lengths set."""
+    """Return flags of the entries of the variables that lie within the lengths."""
     keep = np.ones(shape, dtype=bool)
     for axis, ends in zip(axes, lengths.T, strict=True):
         along = [1] * len(shape)

@@ -1,4 +1,4 @@
-"""What a factor type brings besides its plain oracle."""
+"""Overrides of a factor type beyond its plain oracle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 CLASS_METHODS = ("vertex_sizes", "solve_sparsemap", "jvp", "local_solver")
-"""Overrides that serve many factors, and so are called on the type."""
+"""Overrides that serve many factors and are therefore called on the type."""
 
 
 def override_level(factor_type: type[Factor]) -> Literal[1, 2, 3]:
@@ -34,50 +34,50 @@ def override_level(factor_type: type[Factor]) -> Literal[1, 2, 3]:
 def has_kernels(factor_type: type[Factor]) -> bool:
     """Whether a factor type has a closed form as kernels.
 
-    The derivative by face codes is not taken for a type whose array code has another one.
+    The derivative by face codes is not used for a type whose array code overrides it.
     """
-    own, in_arrays = derivatives_of(factor_type)
-    derived = factor_type.jvp_kernel is not None and (own or not in_arrays)
+    in_kernels, in_arrays = derivatives_of(factor_type)
+    derived = factor_type.jvp_kernel is not None and (in_kernels or not in_arrays)
     return factor_type.projection_kernel is not None and derived
 
 
 def has_array_code(factor_type: type[Factor]) -> bool:
-    """Whether a factor type has a closed form in array-API code; likewise."""
-    in_kernels, own = derivatives_of(factor_type)
-    return overrides(factor_type, "solve_sparsemap") and (own or not in_kernels)
+    """Whether a factor type has a closed form in array-API code; see `has_kernels`."""
+    in_kernels, in_arrays = derivatives_of(factor_type)
+    return overrides(factor_type, "solve_sparsemap") and (in_arrays or not in_kernels)
 
 
 def derivatives_of(factor_type: type[Factor]) -> tuple[bool, bool]:
-    """Return whether a type has derivatives of its own, as a kernel and in array code."""
+    """Return whether a type overrides the derivative, as a kernel and in array code."""
     kernel = factor_type.jvp_kernel
     return kernel not in (None, face_jvp_kernel), overrides(factor_type, "jvp")
 
 
 def overrides(factor_type: type[Factor], name: str) -> bool:
-    """Whether a factor type replaces a class method of `Factor`."""
+    """Whether a factor type overrides a class method of `Factor`."""
     method, inherited = getattr(factor_type, name), getattr(Factor, name)
     return getattr(method, "__func__", method) is not inherited.__func__
 
 
 @functools.cache
 def check_overrides(factor_type: type[Factor]) -> None:
-    """Refuse what cannot be called as kernels and class methods are.
+    """Reject overrides that cannot be called as kernels or class methods.
 
     Raises
     ------
     TypeError
-        If a kernel is no function, or a class method one of instances.
+        If a kernel is not a function, or if an instance method overrides a class method.
     """
     for name in KERNELS:
         kernel = getattr(factor_type, name)
         if kernel is not None and not callable(kernel):
             raise TypeError(
-                f"{factor_type.__name__}.{name}: got {kernel!r}; expected a function that @kernel "
-                "or @leaf has compiled, as a staticmethod, or None."
+                f"{factor_type.__name__}.{name}: got {kernel!r}; expected a function compiled by "
+                "@kernel or @leaf, as a staticmethod, or None."
             )
     for name in CLASS_METHODS:
         if isinstance(inspect.getattr_static(factor_type, name), FunctionType):
             raise TypeError(
-                f"{factor_type.__name__}.{name}: got a method of instances; expected one of the "
-                "class, since it serves the factors of many. Put @classmethod above it."
+                f"{factor_type.__name__}.{name}: got an instance method; expected a class method, "
+                "since it serves the factors of many declarations. Put @classmethod above it."
             )

@@ -19,17 +19,16 @@ class LinearConstraints:
     """Constraints ``low <= A x <= high`` on the structures of a declaration's factors.
 
     The entries of x are the declaration's slots, in the order of `slot_values`, then its
-    additionals, factor by factor, then auxiliary numbers if the description needs some. All lie
-    between 0 and 1.
+    additionals, factor by factor, then auxiliary numbers, if any. All lie between 0 and 1.
 
     Parameters
     ----------
     row, column, coefficient
         The entries of A other than 0.
     low, high
-        A number for each row, ``-inf`` or ``inf`` for no bound; one number stands for all.
+        A number for each row, or one for all; ``-inf`` or ``inf`` for no bound.
     n_auxiliary
-        How many auxiliary numbers there are.
+        Number of auxiliary numbers.
     """
 
     def __init__(
@@ -53,15 +52,15 @@ class LinearConstraints:
 
     @staticmethod
     def deferred(make: Callable[[], LinearConstraints]) -> LinearConstraints:
-        """Return constraints that the function `make` makes when they are first read.
+        """Return constraints that the function `make` builds on first access.
 
-        Layouts ask every declaration for its constraints at every solve, and read none of them.
+        Layouts collect the constraints of all declarations for every solve, without reading them.
         """
         return _Deferred(make)
 
     @classmethod
     def together(cls, *parts: LinearConstraints) -> LinearConstraints:
-        """Return all rows of several constraints, `parts`, on the same entries."""
+        """Return the rows of several constraints, `parts`, on the same entries."""
         first = np.cumsum([0, *(len(part.low) for part in parts)])
         return cls(
             np.concatenate([part.row + at for part, at in zip(parts, first, strict=False)]),
@@ -74,7 +73,7 @@ class LinearConstraints:
 
 
 class _Deferred(LinearConstraints):
-    """Constraints that are made when they are first read."""
+    """Constraints that are built on first access."""
 
     def __init__(self, make: Callable[[], LinearConstraints]) -> None:
         self._make = make
@@ -87,7 +86,7 @@ class _Deferred(LinearConstraints):
 
 
 class CountBounds(_Deferred):
-    """Bounds on how many slots of each factor are on: a row each, all of whose entries are 1.
+    """Bounds on the number of slots of each factor that are on: one row each, with entries 1.
 
     Parameters
     ----------

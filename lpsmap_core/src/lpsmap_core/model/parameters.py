@@ -1,4 +1,4 @@
-"""The parameters that a declaration registers: which of its attributes kernels are handed."""
+"""Registered parameters of a declaration: the attributes that kernels get."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["Parameters"]
 
 @dataclass
 class Parameters:
-    """Names of the attributes that kernels are handed, in the order of their registration."""
+    """Names of the attributes that kernels get, in the order of registration."""
 
     rows: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Those of `Factor.per_factor` and `Factor.counts`, with the shape of one factor's part."""
+    """Names from `Factor.per_factor` and `Factor.counts`, with the shape for one factor."""
     link: str | None = None
-    """That of `Factor.per_link`."""
+    """The name from `Factor.per_link`."""
     integers: str | None = None
-    """That of `Factor.integers`."""
+    """The name from `Factor.integers`."""
 
     @property
     def names(self) -> list[str]:
@@ -29,16 +29,16 @@ class Parameters:
         Parameters
         ----------
         owner
-            What an error calls the factor type.
+            Name of the factor type in errors.
         name
-            Of the attribute.
+            Name of the attribute.
         shape
-            Of one factor's numbers.
+            Shape of one factor's numbers.
 
         Raises
         ------
         TypeError
-            If the name is taken.
+            If the name is already registered.
         """
         self._refuse_second(owner, name)
         self.rows[name] = shape
@@ -49,7 +49,7 @@ class Parameters:
         Raises
         ------
         TypeError
-            If the name is taken, or there is one already.
+            If the name or a parameter of this kind is already registered.
         """
         self._refuse_second(owner, name, self.link, "per_link")
         self.link = name
@@ -60,28 +60,28 @@ class Parameters:
         Raises
         ------
         TypeError
-            If the name is taken, or there is one already.
+            If the name or a parameter of this kind is already registered.
         """
         self._refuse_second(owner, name, self.integers, "integers")
         self.integers = name
 
     def _refuse_second(
-        self, owner: str, name: str, taken: str | None = None, helper: str = ""
+        self, owner: str, name: str, first: str | None = None, helper: str = ""
     ) -> None:
         if name in self.rows or name in (self.link, self.integers):
             raise TypeError(
-                f"{owner}: {name} is registered twice; expected one call for every parameter. To "
-                f"change its value, assign to self.{name}."
+                f"{owner}: {name} is registered twice; expected one call per parameter. To change "
+                f"its value, assign to self.{name}."
             )
-        if taken is not None:
+        if first is not None:
             raise TypeError(
-                f"{owner}: {name} is the second parameter of self.{helper}, after {taken}; "
-                "expected one, because kernels are handed one such array. Numbers of another shape "
-                "are for self.per_factor(name, value, shape=...)."
+                f"{owner}: {name} is the second parameter of self.{helper}, after {first}; "
+                "expected one, because kernels get one such array. Register numbers of another "
+                "shape by self.per_factor(name, value, shape=...)."
             )
 
     def same_as(self, other: Parameters) -> bool:
-        """Whether an `other` declaration registers the same, so that both can share a bucket."""
+        """Whether an `other` declaration has equal parameters, so that both can share a bucket."""
         if self is other:
             return True
         rows = list(self.rows.items()) == list(other.rows.items())

@@ -1,4 +1,4 @@
-"""Whether a declaration keeps what it registered, as arrays that buckets are built from."""
+"""Validation of a declaration's registered parameters, which buckets are built from."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["check_registered", "check_same_parameters", "parameters_of"]
 
 
 def parameters_of(factor: Factor) -> Parameters:
-    """Return what a `factor`, a declaration or the view of one of its factors, has registered."""
+    """Return the parameters of a `factor`, which is a declaration or the view of one factor."""
     return factor._parameters
 
 
 def check_registered(factor: Factor) -> None:
-    """Refuse attributes that kernels cannot be handed.
+    """Reject attributes that cannot be passed to kernels.
 
     Raises
     ------
     TypeError
-        If an attribute is misspelt or hides a method, or a registered one is missing or of another
-        kind or shape than what registered it returned.
+        If `check_names` rejects an attribute, or if a registered attribute is missing or differs
+        in kind or shape from the registered value.
     """
     check_names(factor)
     parameters = factor._parameters
@@ -34,16 +34,16 @@ def check_registered(factor: Factor) -> None:
     if parameters.link is not None:
         _check_shape(factor, parameters.link, factor.variables.shape, "per_link")
     if parameters.integers is not None:
-        given: Any = getattr(factor, parameters.integers, None)
-        own = isinstance(given, tuple) and len(given) == factor.n_factors
-        arrays: Any = given if own else (given,)
+        value: Any = getattr(factor, parameters.integers, None)
+        per_factor = isinstance(value, tuple) and len(value) == factor.n_factors
+        arrays: Any = value if per_factor else (value,)
         if not all(isinstance(x, np.ndarray) and x.dtype == np.int64 for x in arrays):
             expected = "an array of int64 for all factors, or a tuple of one for each"
-            raise _not_kept(factor, parameters.integers, given, expected, "integers")
+            raise _not_kept(factor, parameters.integers, value, expected, "integers")
 
 
 def check_same_parameters(factor: Factor, other: Factor) -> None:
-    """Refuse two declarations of a type that cannot share a bucket.
+    """Reject two declarations of a type that cannot share a bucket.
 
     Raises
     ------
@@ -53,8 +53,9 @@ def check_same_parameters(factor: Factor, other: Factor) -> None:
     if not factor._parameters.same_as(other._parameters):
         raise TypeError(
             f"{factor!r} registers the parameters {factor._parameters}, but {other!r} registers "
-            f"{other._parameters}; expected the same of every {type(factor).__name__}, in the same "
-            "order, because kernels find them by column. Register a default for what is not given."
+            f"{other._parameters}; expected the same parameters of every {type(factor).__name__}, "
+            "in the same order, because kernels find them by column. Register a default for "
+            "parameters that are not passed."
         )
 
 
@@ -65,7 +66,7 @@ def _check_shape(factor: Factor, name: str, shape: tuple[int, ...], helper: str)
 
 
 def _not_kept(factor: Factor, name: str, value: Any, expected: str, helper: str) -> TypeError:
-    """Return an error about an attribute that is not what was registered under its name."""
+    """Return the error about an attribute that differs from its registered value."""
     if not hasattr(factor, name):
         got = "is missing"
     elif hasattr(value, "shape") and value.dtype != object:
@@ -74,6 +75,6 @@ def _not_kept(factor: Factor, name: str, value: Any, expected: str, helper: str)
         got = f"is {value!r:.60}"
     return TypeError(
         f"{type(factor).__name__}: the parameter {name!r} is registered, but self.{name} {got}; "
-        f"expected {expected}. Keep what the call returns, under the same name: "
+        f"expected {expected}. Assign the returned value to the attribute of the same name: "
         f"self.{name} = self.{helper}({name!r}, value)."
     )

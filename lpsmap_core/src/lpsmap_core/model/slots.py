@@ -1,4 +1,4 @@
-"""A declaration's factors one by one: where their slots lie, and what the type's methods see.
+"""The factors of a declaration one by one: positions of their slots, and views for the methods.
 
 The slots of a declaration are the entries of its variables that take part, flat, factor by factor.
 """
@@ -27,12 +27,12 @@ __all__ = [
 
 
 def slot_values(factor: Factor, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return those of `values`, of ``factor.variables.shape``, that are of its slots, flat."""
+    """Return the entries of `values`, of shape ``factor.variables.shape``, at the slots, flat."""
     return values.reshape(-1) if factor.keep is None else values[factor.keep]
 
 
 def slots_of(factor: Factor, i: int) -> slice:
-    """Return where the slots of factor `i` lie among those of its declaration."""
+    """Return the positions of the slots of factor `i` among the slots of its declaration."""
     return slice(int(factor.offsets[i]), int(factor.offsets[i + 1]))
 
 
@@ -42,9 +42,9 @@ def row_values(factor: Factor, i: int, values: npt.NDArray[Any]) -> npt.NDArray[
 
 
 def placed_values(factor: Factor, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return `values` of slots as `row_values` does, but with a mask in the whole event shape.
+    """Return `values` of factor `i`'s slots like `row_values`, but unmasked to its event shape.
 
-    For factor `i` of a declaration `factor`, with 0 where the mask leaves entries out.
+    Entries that the mask excludes are 0.
     """
     if not factor._masked or factor.keep is None:
         return row_values(factor, i, values)
@@ -56,42 +56,42 @@ def placed_values(factor: Factor, i: int, values: npt.NDArray[Any]) -> npt.NDArr
 def row_view(factor: Factor, i: int) -> Any:
     """Return the view of factor `i` on which ``solve_map``, ``vertex`` and ``decode`` are called.
 
-    A copy of the declaration, in which the event shape and what was registered are this factor's.
+    It is a copy of the declaration with the event shape and parameters of this factor.
     """
     view = copy.copy(factor)
     view.event_shape = _row_shape(factor, i)
     for name, shape in factor._parameters.rows.items():
-        own = getattr(factor, name)[i]
-        setattr(view, name, own if shape else own.item())
+        value = getattr(factor, name)[i]
+        setattr(view, name, value if shape else value.item())
     link, integers = factor._parameters.link, factor._parameters.integers
     if link is not None:
-        own = slot_values(factor, getattr(factor, link))[slots_of(factor, i)]
-        setattr(view, link, row_values(factor, i, own))
+        values = slot_values(factor, getattr(factor, link))[slots_of(factor, i)]
+        setattr(view, link, row_values(factor, i, values))
     if integers is not None and isinstance(arrays := getattr(factor, integers), tuple):
         setattr(view, integers, arrays[i])
     return view
 
 
 def flipped_slots(factor: Factor) -> npt.NDArray[np.bool_] | None:
-    """Return which slots of a `factor` its type has negated, as ``Nand`` makes an ``Or``, or None.
+    """Return flags of the slots of a `factor` that its type negated, as ``Nand`` does, or None.
 
-    Its structures are shown in the sense of the variables that it was given.
+    The user sees structures without this negation.
     """
     return None if factor._flipped is None else slot_values(factor, factor._flipped)
 
 
 def given_variables(factor: Factor) -> Variables:
-    """Return the variables of a `factor` in the sense of its declaration; see `flipped_slots`."""
+    """Return the variables that the user passed to a `factor`; see `flipped_slots`."""
     return factor.variables if factor._flipped is None else factor.variables ^ factor._flipped
 
 
 def name_of_factor(factor: Factor, i: int) -> str:
-    """Return what an error calls factor `i`."""
+    """Return the name of factor `i` in errors."""
     return factor._name_of(i)
 
 
 def _row_shape(factor: Factor, i: int) -> tuple[int, ...]:
-    """Return the shape in which factor `i` sees its slots."""
+    """Return the shape of the slots of factor `i` in its view."""
     if factor._masked:
         return (int(factor.offsets[i + 1] - factor.offsets[i]),)
     shape = list(factor.event_shape)

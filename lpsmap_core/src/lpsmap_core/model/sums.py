@@ -1,4 +1,4 @@
-"""Linear constraints on sums of a factor's slots, and those that are known of a factor."""
+"""Linear constraints on sums of a factor's slots, and the constraints of a factor."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["PartlyConstrained", "bounded_sums", "constraints_of", "one_of_each_g
 
 @runtime_checkable
 class PartlyConstrained(Protocol):
-    """A factor type of which linear constraints describe the structures in part."""
+    """A factor type whose structures linear constraints describe incompletely."""
 
     def necessary_constraints(self) -> LinearConstraints:
-        """Return constraints that all structures meet, and other assignments may meet, too."""
+        """Return constraints that all structures meet, and that other assignments may also meet."""
 
 
 def constraints_of(factor: Factor) -> tuple[LinearConstraints | None, bool]:
@@ -30,14 +30,14 @@ def constraints_of(factor: Factor) -> tuple[LinearConstraints | None, bool]:
 
 
 def one_of_each_group(factor: Factor, group_size: npt.ArrayLike) -> LinearConstraints:
-    """Return constraints by which one slot of every group of consecutive ones is on.
+    """Return constraints that exactly one slot of every group of consecutive slots is on.
 
     Parameters
     ----------
     factor
         The declaration.
     group_size
-        The number of slots of a group, a divisor of the factor's: one for each factor.
+        Number of slots of a group for each factor, a divisor of the factor's number of slots.
     """
     arity = np.diff(factor.offsets)
     size = np.maximum(np.broadcast_to(np.asarray(group_size, dtype=np.int64), arity.shape), 1)
@@ -61,8 +61,8 @@ def bounded_sums(
     low, high
         A number for every factor, or one for all.
     weights
-        A number for every slot, for a weighted sum. Without weights solves of the graph start near
-        their solution, if all its factors bound such sums.
+        A number for every slot, for a weighted sum. Solves start near the solution if all factors
+        of the graph bound sums without weights.
     """
     if weights is None:
         return CountBounds(factor.offsets, low, high)

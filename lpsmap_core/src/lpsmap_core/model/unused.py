@@ -1,4 +1,4 @@
-"""Scores of entries that no structure has on: whatever they are, they count for nothing."""
+"""Scores of entries that are off in all structures: they have no effect."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ MAGNITUDE = np.int64(2**63 - 1)
 def forget_unused(
     factors: Sequence[Factor], scores: FloatArray, additionals: Sequence[FloatArray]
 ) -> list[FloatArray]:
-    """Write zeros for NaN and +inf where factors say that the score is not used.
+    """Replace NaN and +inf by zeros where factors declare the score unused.
 
     Parameters
     ----------
     factors
         The declarations of a graph.
     scores
-        (n_variables,) scores, written into.
+        (n_variables,) scores, modified in place.
     additionals
-        For every declaration the (n_factors, n_additionals) scores of its additionals.
+        For every declaration, the (n_factors, n_additionals) scores of its additionals.
 
     Returns
     -------
     list
-        The additionals, copies of those that changed.
+        The additionals; changed arrays are copies.
     """
-    clean, mended = are_scores(scores), list(additionals)
-    wrong = [i for i, x in enumerate(mended) if x.size and not are_scores(x.reshape(-1))]
-    for i in wrong if clean else range(len(mended)):
+    clean, fixed = are_scores(scores), list(additionals)
+    wrong = [i for i, x in enumerate(fixed) if x.size and not are_scores(x.reshape(-1))]
+    for i in wrong if clean else range(len(fixed)):
         slots, unused = unused_of(factors[i])
         if slots is not None and not clean:
             index = slot_values(factors[i], factors[i].variables.index)[
@@ -47,47 +47,47 @@ def forget_unused(
             ]
             scores[index[~(scores[index] < np.inf)]] = 0.0
         if unused is not None and i in wrong:
-            mended[i] = np.where(unused & ~(mended[i] < np.inf), 0.0, mended[i])
-    return mended
+            fixed[i] = np.where(unused & ~(fixed[i] < np.inf), 0.0, fixed[i])
+    return fixed
 
 
 def unused_of(factor: Factor) -> tuple[BoolArray | None, BoolArray | None]:
-    """Return what a factor's ``unused`` says of its slots and additionals; None is nothing.
+    """Return and validate the result of a factor's ``unused``, for its slots and additionals.
 
     Raises
     ------
     TypeError
-        If it is no pair of booleans of the right shapes, or None.
+        If it is neither None nor a pair of booleans of the right shapes.
     """
-    found = factor.unused()
-    if found is None:
+    result = factor.unused()
+    if result is None:
         return None, None
     shapes = factor.variables.shape, (factor.n_factors, factor.n_additionals)
-    proper = isinstance(found, tuple) and len(found) == 2
-    if not proper or not all(map(_are_flags, found, shapes)):
-        got = " and ".join(map(_shown, found if proper else [found]))
+    is_pair = isinstance(result, tuple) and len(result) == 2
+    if not is_pair or not all(map(_are_flags, result, shapes)):
+        got = " and ".join(map(_description, result if is_pair else [result]))
         raise TypeError(
-            f"{type(factor).__name__}.unused returned {got}; expected a pair, of booleans of shape "
-            f"{shapes[0]} for the variables and {shapes[1]} for the additionals, or None for "
-            "nothing."
+            f"{type(factor).__name__}.unused returned {got}; expected a pair of boolean arrays, of "
+            f"shape {shapes[0]} for the variables and {shapes[1]} for the additionals, or None "
+            "where all are used."
         )
-    return found
+    return result
 
 
-def _are_flags(given: object, shape: tuple[int, ...]) -> bool:
-    if given is None:
+def _are_flags(value: object, shape: tuple[int, ...]) -> bool:
+    if value is None:
         return True
-    return isinstance(given, np.ndarray) and given.dtype == np.bool_ and given.shape == shape
+    return isinstance(value, np.ndarray) and value.dtype == np.bool_ and value.shape == shape
 
 
-def _shown(given: object) -> str:
-    more = f" of {given.dtype} and shape {given.shape}" if isinstance(given, np.ndarray) else ""
-    return f"{kind_of(given)}{more}"
+def _description(value: object) -> str:
+    more = f" of {value.dtype} and shape {value.shape}" if isinstance(value, np.ndarray) else ""
+    return f"{kind_of(value)}{more}"
 
 
 @leaf
 def are_scores(values: FloatArray) -> bool:
-    """Whether none of some numbers is NaN or +inf."""
+    """Whether all values are less than +inf and not NaN."""
     wrong = 0
     for value in values:
         wrong += not value < np.inf  # a NaN is not less
@@ -96,14 +96,14 @@ def are_scores(values: FloatArray) -> bool:
 
 @leaf
 def largest_magnitude(values: FloatArray) -> float:
-    """Return the largest magnitude of some numbers, 0 for none, NaN if one is.
+    """Return the largest magnitude of some numbers: 0 for an empty array, NaN if one is NaN.
 
-    Bits, read as integers, are in the order of the magnitudes, and vector instructions compare
-    them, which for numbers that may be NaN compilers do not let them do.
+    The bits of floats, read as integers, have the order of the magnitudes. Compilers vectorize the
+    comparison of integers, but not that of floats, which may be NaN.
     """
     most = np.int64(0)
     for bits in values.view(np.int64):
         most = max(most, bits & MAGNITUDE)
-    found = np.int64(most)  # numba has views of numbers that are assigned once
-    magnitude: float = found.view(np.float64)
+    bits_of_most = np.int64(most)  # numba views only numbers that are assigned once
+    magnitude: float = bits_of_most.view(np.float64)
     return magnitude

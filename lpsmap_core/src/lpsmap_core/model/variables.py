@@ -16,32 +16,32 @@ __all__ = ["Owner", "Variables", "as_variables", "stack"]
 
 
 class Owner(Protocol):
-    """What variables and factors ask of the graph that has them."""
+    """Interface of a graph to its variables and factors."""
 
     @property
     def n_variables(self) -> int:
         """Number of variables."""
 
     def flat_scores(self) -> Any:
-        """Return the scores of all variables, as they were given."""
+        """Return the scores of all variables."""
 
     def additional_scores(self, factor: Any) -> Any:
         """Return the scores of a declaration's additionals."""
 
     def value_of(self, variables: Variables) -> Any:
-        """Return the marginals of a view, as the latest solve found them."""
+        """Return the marginals of a view in the latest solution."""
 
     def additionals_of(self, factor: Any) -> Any:
-        """Return the marginals of a declaration's additionals, likewise."""
+        """Return the marginals of a declaration's additionals in the latest solution."""
 
 
 class Variables:
     """An n-dimensional view of some of a graph's binary variables.
 
-    Views are made by `FactorGraph.variable_from` and `FactorGraph.variable`, and index like NumPy
-    arrays: ``u[:, 0]``, ``u[mask]``, ``u[[2, 0], 1]``, ``u.T``, ``u.reshape(-1)``. ``~u`` stands
-    for the negated variables, ``1 - u``, and ``u ^ mask`` for variables that are negated where a
-    mask is true, as for NumPy's booleans. No view copies scores.
+    `FactorGraph.variable_from` and `FactorGraph.variable` create views, which index like NumPy
+    arrays: ``u[:, 0]``, ``u[mask]``, ``u[[2, 0], 1]``, ``u.T``, ``u.reshape(-1)``. ``~u`` are the
+    negated variables, ``1 - u``, and ``u ^ mask`` are the variables negated where a mask is true,
+    like booleans of NumPy. Views do not copy scores.
 
     Parameters
     ----------
@@ -50,15 +50,15 @@ class Variables:
     index
         Integer array of any shape: positions in the graph's flat list of variables.
     negated
-        Boolean array of the same shape: which entries stand for ``1 - u``.
+        Boolean array of the same shape: true for the negated entries, ``1 - u``.
     span
-        The stretch of the graph's list that `index` runs through, if it is known to, in order and
-        with nothing negated: as for all that ``variable_from`` returns.
+        Range of the graph's list, if `index` is known to be that range, in order, and no entry is
+        negated. Views that ``variable_from`` returns have a span.
     """
 
     __slots__ = ("_graph", "index", "negated", "span")
 
-    __array_ufunc__ = None  # so that NumPy leaves ``mask ^ u`` to us
+    __array_ufunc__ = None  # so that NumPy leaves ``mask ^ u`` to `__rxor__`
 
     def __init__(
         self,
@@ -85,12 +85,12 @@ class Variables:
     def without_ownership(self) -> Variables:
         """Return the same view with a weak reference to the graph.
 
-        A graph holds its factors and they hold such views, so that a graph that goes out of scope
-        frees its arrays at once and not when the cycle collector comes by.
+        Factors hold such views, so a graph and its factors form no reference cycle: a graph that
+        goes out of scope frees its arrays at once, without garbage collection.
         """
         return Variables(weakref.ref(self.graph), self.index, self.negated, self.span)
 
-    # Pickled as state, since a graph's factors lead back to their variables. Weak stays weak.
+    # Pickled as state, since a graph's factors refer to their variables. Weak stays weak.
     def __getstate__(self) -> tuple[Owner, bool, IntArray, BoolArray, slice | None]:
         weak = isinstance(self._graph, weakref.ref)
         return self.graph, weak, self.index, self.negated, self.span
@@ -116,7 +116,7 @@ class Variables:
 
     @property
     def value(self) -> Any:
-        """Marginals in [0, 1] found by the graph's latest ``solve``, in this view's shape.
+        """Marginals in [0, 1] from the graph's latest ``solve``, in this view's shape.
 
         Raises
         ------
@@ -139,7 +139,7 @@ class Variables:
 
     def __getitem__(self, key: Any) -> Variables:
         index = np.asarray(self.index[key])
-        if index.size > self.size and not self.negated.any():  # to look costs less than to pick
+        if index.size > self.size and not self.negated.any():  # cheaper than indexing
             negated = np.zeros(index.shape, dtype=np.bool_)
         else:
             negated = np.asarray(self.negated[key])
@@ -184,7 +184,7 @@ class Variables:
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError(
-            "Variables are no numbers, of which NumPy could make an array; expected u.value, their "
+            "Variables are not numbers and cannot become a NumPy array; expected u.value, their "
             "marginals after a solve, or lpsmap.stack, which joins views."
         )
 
@@ -213,7 +213,7 @@ class Variables:
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a view that cannot be written to: compiled code trusts what a layout is made of."""
+    """Return a read-only view: compiled code does not validate the indices of a layout again."""
     view = np.asarray(array).view()
     view.flags.writeable = False
     return view
@@ -237,7 +237,7 @@ def stack(variables: Sequence[Variables]) -> Variables:
     TypeError
         If an entry is not a `Variables`.
     ValueError
-        If there is none, if they belong to different graphs, or if their shapes do not broadcast.
+        If `variables` is empty, if their graphs differ, or if their shapes do not broadcast.
     """
     if not len(variables):
         raise ValueError("stack: got no variables; expected at least one Variables view.")
@@ -249,8 +249,8 @@ def stack(variables: Sequence[Variables]) -> Variables:
             )
         if view.graph is not variables[0].graph:
             raise ValueError(
-                f"stack: entry {position} belongs to another graph than entry 0; a factor joins "
-                "variables of one graph. Make them with the same graph's variable_from."
+                f"stack: entry {position} belongs to another graph than entry 0; expected "
+                "variables of one graph. Create them with the same graph's variable_from."
             )
     try:
         index = np.broadcast_arrays(*(view.index for view in variables))
@@ -265,20 +265,20 @@ def stack(variables: Sequence[Variables]) -> Variables:
 
 
 def _stacked(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Stack arrays along a new last axis, in C order whatever theirs is: factors read it so."""
+    """Stack arrays along a new last axis in C order, which factors need."""
     out = np.empty((*arrays[0].shape, len(arrays)), dtype=arrays[0].dtype)
     return np.stack(arrays, axis=-1, out=out)
 
 
 def as_variables(variables: Variables | Sequence[Variables], name: str = "variables") -> Variables:
-    """Return a view as it is, and a sequence of views stacked along a new last axis.
+    """Return a view unchanged, and a sequence of views stacked along a new last axis.
 
     Parameters
     ----------
     variables
         A view, or a list or tuple of views whose shapes broadcast together.
     name
-        What messages call it.
+        Name of the variables in errors.
 
     Raises
     ------

@@ -178,7 +178,7 @@ def _numbers(value: Any, large_arrays: dict[str, npt.NDArray[Any]]) -> Any:
 
 
 def is_same_graph(graph: FactorGraph, other: FactorGraph) -> bool:
-    """Whether two graphs are equal in all that an engine sees of them."""
+    """Whether two graphs are equal for an engine: variables, scores, factors and parameters."""
     pairs = zip(graph.factors, other.factors, strict=False)
     return (
         np.array_equal(graph.flat_scores(), other.flat_scores())
@@ -188,7 +188,7 @@ def is_same_graph(graph: FactorGraph, other: FactorGraph) -> bool:
 
 
 def _same(graph: FactorGraph, factor: Factor, other_graph: FactorGraph, other: Factor) -> bool:
-    """Whether two declarations of two graphs are equal in all that an engine sees of them."""
+    """Whether two declarations of two graphs are equal for an engine."""
     if type(factor) is not type(other) or not factor._parameters.same_as(other._parameters):
         return False
     mine, theirs = factor.variables, other.variables

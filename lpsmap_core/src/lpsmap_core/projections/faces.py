@@ -17,22 +17,22 @@ def boxed_solution(
 ) -> LocalSolution:
     """Return the solution of local problems with given marginals, exactly at the bounds 0 and 1.
 
-    What `Factor.solve_sparsemap` returns for types without additionals: faces and branches are such
-    that `Factor.jvp` differentiates it.
+    `Factor.solve_sparsemap` of a type without additionals can return it: its faces and branches
+    determine the derivative, which `Factor.jvp` computes.
 
     Parameters
     ----------
     marginals
-        (F, K), or what broadcasts to it: ``delta * z``. Those below 0 or above 1 are brought to the
-        bound, and those that are within rounding of it.
+        Broadcasts to (F, K): ``delta * z``. Marginals below 0, above 1, or within rounding of these
+        bounds are moved to the bound.
     delta
         (F, K) the square roots of the degrees.
     scores
-        What broadcasts to (F, K): magnitudes of the numbers that a marginal was computed from, such
-        as ``delta * a``, which say how much it has been rounded.
+        Broadcasts to (F, K): magnitudes of the numbers from which a marginal was computed, such as
+        ``delta * a``. They determine its rounding error.
     code
-        What broadcasts to (F, K): how slots between the bounds move. `FREE`, by themselves; `TIED`,
-        all with equal marginals; `TIED + 1` and so on for more such groups.
+        Broadcasts to (F, K): how slots between the bounds move. `FREE`, independently; `TIED`, all
+        with equal marginals; `TIED + 1` and so on for more such groups.
     tight
         (F, 1), or one for all: whether the free slots lie under a constraint on the sum of
         marginals, weighted by the parameter of ``per_link`` if there is one, that holds with
@@ -41,9 +41,9 @@ def boxed_solution(
     xp = array_namespace(delta)
     m = marginals + xp.zeros_like(delta)
     face = face_codes(xp, m, bound_slack_array(xp, BOUND_LEVEL, scores + xp.zeros_like(delta)))
-    own = xp.astype(xp.zeros_like(face) + code, xp.int8)
+    codes = xp.astype(xp.zeros_like(face) + code, xp.int8)
     branch = xp.astype(xp.any((face == FREE) & tight, axis=1), xp.int8)
-    face = xp.where(face == FREE, own, face)
+    face = xp.where(face == FREE, codes, face)
     return LocalSolution(exact_at_bounds(xp, m / delta, delta, face), delta[:, :0], face, branch)
 
 

@@ -1,17 +1,17 @@
-"""The conformance kit: what plugins promise, as checks that anybody can run.
+"""The conformance kit: checks of the rules that plugins must follow.
 
 >>> from lpsmap import FactorGraph, Xor
 >>> from lpsmap_core.testing import check_factor
 >>> check_factor(Xor(FactorGraph().variable((2, 3))))
 
-In a pack's tests, one test for every instance and check::
+In the tests of a pack, a test for every instance and check::
 
     @parametrize_with_checks(Path.examples())
     def test_protocol(factor, check):
         check(factor)
 
-On the command line, for what is installed: ``lpsmap check Xor`` or ``lpsmap check PACKAGE``. File
-formats, solvers and engines have a check each.
+On the command line, for installed packages: ``lpsmap check Xor`` or ``lpsmap check PACKAGE``. File
+formats, solvers and engines have one check each.
 """
 
 from lpsmap_core.testing.checks import Check, checks_of

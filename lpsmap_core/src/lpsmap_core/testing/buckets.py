@@ -1,4 +1,4 @@
-"""A declaration many times over, as the engine's kernels see it."""
+"""Buckets of copies of a declaration, with random local problems."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["LocalProblems", "Solved", "bucket_of", "inner_problems", "local_prob
 MOST_ITERATIONS = 1000
 
 MIXED, INNER_NOISE = 6, 1e-3
-"""How many structures are mixed to a solution, and how far scores are drawn from it."""
+"""Number of structures in a mixture, and the noise of scores around it."""
 
 
 def bucket_of(factor: Factor, copies: int) -> Bucket:
-    """Return the bucket of a declaration's factors, `copies` times one after the other."""
+    """Return the bucket of `copies` copies of a declaration, one after the other."""
     n_variables = int(factor.variables.index.max(initial=-1)) + 1
     return build_layout(n_variables, [factor] * copies).buckets[0]
 
@@ -58,14 +58,14 @@ class LocalProblems(NamedTuple):
         return np.arange(self.bucket.n_factors)
 
     def solve(self, solver: LocalSolver, rows: IntArray | None = None) -> Solved:
-        """Return a solver's solutions, NaN for factors that are not in `rows`."""
+        """Return a solver's solutions, and NaN for factors that are not in `rows`."""
         z, v = np.full(len(self.a), np.nan), np.full(len(self.eta_v), np.nan)
         rows = self.everything if rows is None else rows
         solver.solve(rows, self.a.copy(), self.eta_v.copy(), z, v, MOST_ITERATIONS)
         return Solved(z, v)
 
     def moved(self, d_u: FloatArray, d_v: FloatArray) -> LocalProblems:
-        """Return the problems with other scores."""
+        """Return the problems with changed scores."""
         return self._replace(a=self.a + d_u, eta_v=self.eta_v + d_v)
 
     def select(self, rows: IntArray) -> LocalProblems:
@@ -79,7 +79,7 @@ class LocalProblems(NamedTuple):
         )
 
     def largest(self) -> FloatArray:
-        """Return for each factor 1 plus its scores' magnitudes: what rounding is relative to."""
+        """Return 1 plus the sum of the scores' magnitudes of each factor, the scale of rounding."""
         sums = np.ones(self.bucket.n_factors)
         for f in range(self.bucket.n_factors):
             slots, extra = self.slots(f), self.extra(f)
@@ -87,15 +87,15 @@ class LocalProblems(NamedTuple):
         return sums
 
     def slots(self, f: int | np.int64) -> slice:
-        """Return where factor f's slots lie."""
+        """Return the range of factor f's slots."""
         return slice(*self.bucket.offsets[f : f + 2].tolist())
 
     def extra(self, f: int | np.int64) -> slice:
-        """Return where factor f's additionals lie."""
+        """Return the range of factor f's additionals."""
         return slice(*self.bucket.additional_offsets[f : f + 2].tolist())
 
     def where(self, f: int | np.int64) -> str:
-        """Name a factor and its problem for a message."""
+        """Describe a factor and its problem for a message."""
         slots, extra = self.slots(f), self.extra(f)
         declaration, row = self.bucket.declarations[0], self.bucket.row[f]
         also = f", eta_v = {self.eta_v[extra].tolist()}" if self.eta_v[extra].size else ""
@@ -124,13 +124,13 @@ def local_problems(
 def inner_problems(factor: Factor, rng: np.random.Generator, draws: int) -> LocalProblems:
     """Draw local problems whose solutions lie on large faces: near mixtures of random structures.
 
-    Scores that are drawn slot by slot seldom leave several groups of slots free to move.
+    With independent scores of all slots, several groups of free slots are rare.
     """
     problems, oracles = local_problems(factor, rng, draws), oracles_of(factor)
     for f in problems.everything:
         slots, extra, oracle = problems.slots(f), problems.extra(f), oracles[problems.bucket.row[f]]
-        met = [oracle.of(rng.standard_normal(oracle.size)).m for _ in range(MIXED)]
-        problems.a[slots] = rng.dirichlet(np.ones(MIXED)) @ np.array(met) / problems.delta[slots]
+        vertices = np.array([oracle.of(rng.standard_normal(oracle.size)).m for _ in range(MIXED)])
+        problems.a[slots] = rng.dirichlet(np.ones(MIXED)) @ vertices / problems.delta[slots]
         problems.a[slots] += INNER_NOISE * rng.standard_normal(oracle.arity)
         problems.eta_v[extra] = INNER_NOISE * rng.standard_normal(oracle.n_additionals)
     return problems

@@ -1,4 +1,4 @@
-"""The list of all checks, and which of them hold for what a factor type offers."""
+"""All checks, and the selection of those that apply to a factor type."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ FIRST: tuple[Check, ...] = (
     check_vertex_sizes,
     check_map_kernel,
 )
-"""Checks without which the others cannot run: they see to it that kernels write where they may."""
+"""Checks that must pass before the others can run: kernels write within their room."""
 
 ORACLE: tuple[Check, ...] = (
     check_zero_one,
@@ -143,19 +143,19 @@ CLOSED_FORM: tuple[Check, ...] = (
 
 
 def checks_of(factor: Factor) -> list[Check]:
-    """Return the checks that a factor's type has to pass, the simplest first.
+    """Return the checks that a factor's type must pass, the simplest first.
 
     Raises
     ------
     TypeError
         If `factor` is not a Factor.
     ValueError
-        If the declaration holds none.
+        If the declaration has no factors.
     """
     if not isinstance(factor, Factor):
         raise TypeError(f"factor: got {factor!r}; expected a declared factor such as Xor(u).")
     if factor.n_factors == 0:
-        raise ValueError(f"factor: {factor!r} holds no factor; expected at least one to check.")
+        raise ValueError(f"factor: {factor!r} has no factors; expected at least one to check.")
     cls = type(factor)
     checks = [*FIRST, *ORACLE, *SOLUTION]
     if has_log_partition(cls):

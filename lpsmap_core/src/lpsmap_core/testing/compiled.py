@@ -1,4 +1,4 @@
-"""Checks of a compiled oracle: it agrees with the plain one, and writes where it may."""
+"""Checks of a compiled oracle: it agrees with the plain oracle, and writes within its room."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import FloatArray, IntArray
 
 __all__ = [
-    "KernelAnswers",
-    "ask_kernel",
+    "KernelResults",
     "check_map_kernel",
     "check_vertex_sizes",
-    "require_as_good",
+    "require_equal_score",
+    "run_kernel",
 ]
 
 UNTOUCHED = -7
-"""What buffers hold before a kernel writes."""
+"""Value of buffers before a kernel writes."""
 
 
 def check_vertex_sizes(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """vertex_sizes leaves room for every structure's nonzeros, because kernels write that many."""
+    """vertex_sizes is at least the number of nonzeros of every vertex."""
     rng = np.random.default_rng(seed)
     sizes = _sizes(bucket_of(factor, 1))
     if sizes.shape != (factor.n_factors,) or sizes.dtype.kind != "i":
         raise broken(
-            "vertex_sizes returns one integer for every factor, because buffers are cut by it",
+            "vertex_sizes returns one integer for every factor, because it sets buffer sizes",
             f"{sizes.dtype} of shape {sizes.shape}",
             f"integers of shape {(factor.n_factors,)}",
             repr(factor),
@@ -44,7 +44,7 @@ def check_vertex_sizes(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> 
             if np.count_nonzero(vertex) > size:
                 raise broken(
                     "vertex_sizes is at least the number of nonzeros of every vertex, because "
-                    "kernels write so many entries",
+                    "kernels write that many entries",
                     f"{size} for {vertex.tolist()}",
                     f"at least {np.count_nonzero(vertex)}",
                     oracle.name,
@@ -52,9 +52,9 @@ def check_vertex_sizes(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> 
 
 
 def check_map_kernel(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """map_kernel answers as well as solve_map, for the rows asked, within its room.
+    """map_kernel is as good as solve_map, and writes only for the given rows, within their room.
 
-    Every other factor is asked, so that writing for one that was not shows.
+    It runs on every second factor, so that a write for another factor is detected.
     """
     rng = np.random.default_rng(seed)
     problems = local_problems(factor, rng, draws, decades=4.0)
@@ -62,33 +62,34 @@ def check_map_kernel(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
     seen = [vertices_seen(oracle, rng, draws) for oracle in oracles]
     for start in (0, 1):
         rows = np.arange(start, bucket.n_factors, 2)
-        given = Scores(problems.a.copy(), problems.eta_v.copy())
-        answers = ask_kernel(bucket, rows, *given)
-        _require_unchanged(factor, given, Scores(problems.a, problems.eta_v))
-        _require_room(factor, bucket, rows, answers)
+        scores = Scores(problems.a.copy(), problems.eta_v.copy())
+        results = run_kernel(bucket, rows, *scores)
+        _require_unchanged(factor, scores, Scores(problems.a, problems.eta_v))
+        _require_room(factor, bucket, rows, results)
         for f in rows:
             oracle = oracles[bucket.row[f]]
-            scores = np.concatenate(
+            of_factor = np.concatenate(
                 [problems.a[problems.slots(f)], problems.eta_v[problems.extra(f)]]
             )
-            require_as_good(oracle, answers.vertex(f, oracle), seen[bucket.row[f]], scores)
+            vertex = results.vertex(f, oracle)
+            require_equal_score(oracle, vertex, seen[bucket.row[f]], of_factor)
 
 
-class KernelAnswers(NamedTuple):
-    """What a kernel wrote; factor f may write ``room[f]`` entries from its start on."""
+class KernelResults(NamedTuple):
+    """Output of a kernel, with room for ``room[f]`` entries from the start of factor f."""
 
     structures: Structures
     room: IntArray
 
     def vertex(self, f: int | np.int64, oracle: Oracle) -> FloatArray:
-        """Return factor f's vertex as numbers of all variables and additionals."""
+        """Return factor f's vertex as a dense array of variables and additionals."""
         start, entry, value, size = self.structures
         entries = slice(start[f], start[f] + size[f])
         index = entry[entries]
-        proper = (
+        valid = (
             len(set(index.tolist())) == len(index) and ((index >= 0) & (index < oracle.size)).all()
         )
-        if not proper:
+        if not valid:
             raise broken(
                 "map_kernel writes different positions in the factor, 0 to arity - 1 for "
                 "variables and arity + j for additionals, because a vertex is a sparse vector",
@@ -101,10 +102,10 @@ class KernelAnswers(NamedTuple):
         return vertex
 
 
-def ask_kernel(
+def run_kernel(
     bucket: Bucket, rows: IntArray, eta_u: FloatArray, eta_v: FloatArray
-) -> KernelAnswers:
-    """Run a bucket's compiled oracle with spare room after every factor's own."""
+) -> KernelResults:
+    """Run a bucket's compiled oracle with spare room after the room of every factor."""
     assert bucket.type.map_kernel is not None
     room = _sizes(bucket)
     spare = np.diff(bucket.offsets) + np.diff(bucket.additional_offsets) + 4
@@ -115,81 +116,82 @@ def ask_kernel(
         value=np.full(ends[-1], float(UNTOUCHED)),
         size=np.full(bucket.n_factors, UNTOUCHED, dtype=np.int64),
     )
-    address_of(bucket.type.map_kernel, "map_kernel")  # which refuses other arguments in words
+    address_of(bucket.type.map_kernel, "map_kernel")  # its errors explain wrong arguments
     bucket.type.map_kernel(rows, bucket.factors, Scores(eta_u, eta_v), structures)
-    return KernelAnswers(structures, room)
+    return KernelResults(structures, room)
 
 
 def _sizes(bucket: Bucket) -> IntArray:
     return np.asarray(bucket.type.vertex_sizes(bucket.factors))
 
 
-def _require_unchanged(factor: Factor, given: Scores, before: Scores) -> None:
-    """Require that scores are as they were: what was asked could not be judged otherwise."""
-    for name, now, then in zip(given._fields, given, before, strict=True):
+def _require_unchanged(factor: Factor, scores: Scores, before: Scores) -> None:
+    """Require that a kernel did not change its scores; the results could not be judged then."""
+    for name, now, then in zip(scores._fields, scores, before, strict=True):
         if not np.array_equal(now, then):
             i = int(np.flatnonzero(now != then)[0])
             raise broken(
-                "map_kernel leaves its scores as they are, because the caller goes on with them",
-                f"map_kernel wrote into {name}: {now[i]} at entry {i} of the bucket's",
-                f"{then[i]}, as it was; copy what you need to change",
+                "map_kernel does not change its scores, because the caller uses them again",
+                f"map_kernel wrote into {name}: {now[i]} at entry {i} of the bucket",
+                f"{then[i]}, as before the call; change a copy instead",
                 repr(factor),
             )
 
 
-def _require_room(factor: Factor, bucket: Bucket, rows: IntArray, answers: KernelAnswers) -> None:
-    """Require that only the rows asked were written, and they within their room."""
-    start, entry, value, size = answers.structures
-    may = np.zeros(len(entry), dtype=bool)
+def _require_room(factor: Factor, bucket: Bucket, rows: IntArray, results: KernelResults) -> None:
+    """Require that a kernel wrote only for the given rows, and within their room."""
+    start, entry, value, size = results.structures
+    in_room = np.zeros(len(entry), dtype=bool)
     for f in rows:
-        may[start[f] : start[f] + answers.room[f]] = True
-    wrote = (entry != UNTOUCHED) | (value != UNTOUCHED)
-    asked = np.isin(np.arange(bucket.n_factors), rows)
-    outside = np.flatnonzero(wrote & ~may)
-    sized = np.flatnonzero((size != UNTOUCHED) & ~asked)
+        in_room[start[f] : start[f] + results.room[f]] = True
+    written = (entry != UNTOUCHED) | (value != UNTOUCHED)
+    selected = np.isin(np.arange(bucket.n_factors), rows)
+    outside = np.flatnonzero(written & ~in_room)
+    sized = np.flatnonzero((size != UNTOUCHED) & ~selected)
     if outside.size or sized.size:
         owners = np.searchsorted(start, outside, side="right") - 1
         wrong = sorted({*owners.tolist(), *sized.tolist()})
         raise broken(
-            "map_kernel writes at most vertex_sizes entries for each of the rows it is asked for, "
-            "because the rest belongs to other factors",
+            "map_kernel writes at most vertex_sizes entries for each of the given rows, because "
+            "the other entries belong to other factors",
             f"writes beyond the room of factors {wrong[:5]} of the bucket",
             f"writes for factors {rows[:5].tolist()}, ... only, within their room",
             repr(factor),
         )
-    bad = rows[(size[rows] < 0) | (size[rows] > answers.room[rows])]
+    bad = rows[(size[rows] < 0) | (size[rows] > results.room[rows])]
     if bad.size:
         raise broken(
-            "map_kernel writes size[r], the number of entries of the vertex it found, for every "
-            "row it is asked for, because the engine reads so many",
+            "map_kernel writes size[r], the number of entries of the vertex, for every given row, "
+            "because the engine reads that many entries",
             f"{size[bad[0]]} for factor {bad[0]} of the bucket",
-            f"0 to {answers.room[bad[0]]}, what vertex_sizes says",
+            f"0 to {results.room[bad[0]]}, the result of vertex_sizes",
             repr(factor),
         )
 
 
-def require_as_good(
+def require_equal_score(
     oracle: Oracle, vertex: FloatArray, seen: FloatArray, scores: FloatArray
 ) -> None:
-    """Require that a kernel's vertex scores as the plain oracle's, and is one of its own."""
+    """Require that a kernel's vertex is a structure with the score of the plain oracle's."""
     plain = oracle.of(scores)
     allowed = 1e-10 * np.abs(scores).sum()
-    found, best = float(scores @ vertex), float(scores @ plain.vertex)
+    score, best = float(scores @ vertex), float(scores @ plain.vertex)
     least, most = (seen @ scores).max() - allowed, best + allowed
-    if not max(least, best - allowed) <= found <= most:  # nor is a NaN
+    if not max(least, best - allowed) <= score <= most:  # false for NaN, too
         raise broken(
             "map_kernel finds a structure of the same score as solve_map, because it replaces it",
-            f"{vertex.tolist()} of score {found:.10g}",
+            f"{vertex.tolist()} of score {score:.10g}",
             f"{plain.vertex.tolist()} of score {best:.10g}",
             oracle.where(scores),
         )
     if np.isin(vertex, (0.0, 1.0)).all():
-        back = oracle.of(2.0 * vertex - 1.0)
-        if (back.vertex != vertex).any():
+        again = oracle.of(2.0 * vertex - 1.0)
+        if (again.vertex != vertex).any():
             raise broken(
                 "map_kernel's vertex is a structure of the factor, which solve_map returns for the "
-                "scores that ask for it (1 where it is on, -1 elsewhere), because it replaces it",
+                "scores that select it (1 where it is on, -1 elsewhere), because map_kernel "
+                "replaces solve_map",
                 vertex.tolist(),
-                f"a structure, as {back.vertex.tolist()} is",
+                f"a structure, such as {again.vertex.tolist()}",
                 oracle.where(scores),
             )

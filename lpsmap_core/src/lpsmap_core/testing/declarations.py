@@ -1,4 +1,4 @@
-"""Checks of declarations: in the other forms that arguments have, and larger than the examples."""
+"""Checks of declarations with arguments in other forms, and with larger sizes."""
 
 from __future__ import annotations
 
@@ -25,44 +25,44 @@ __all__ = ["Call", "check_larger", "check_lengths", "check_lists", "declarations
 __all__ += ["declared_with"]
 
 Call = inspect.BoundArguments
-"""How an example was declared: the arguments of its type, by name."""
+"""Arguments with which an example was declared, by name."""
 
 MORE = 3
-"""By how much the last axes of a larger declaration are longer."""
+"""Number of entries by which a larger declaration extends its event axes."""
 
 
 def check_lengths(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Lengths are kept; for several axes they may be given as one number per factor."""
+    """Lengths are kept as given. The short form for several axes means the same."""
     for call in declarations_of(factor):
-        given, axes = call.arguments.get("lengths"), factor._cut_axes()
-        if given is None:
+        lengths, axes = call.arguments.get("lengths"), factor._cut_axes()
+        if lengths is None:
             _require_lengths(factor, call)
         elif factor.keep is None:
             raise _dropped(factor)
-        if given is None or len(axes) == 1 or factor.lengths is None:
+        if lengths is None or len(axes) == 1 or factor.lengths is None:
             continue
         shortest = factor.lengths.min(axis=1).reshape(factor.batch_shape)
         short = _declared(factor, call, "lengths in the short form", lengths=shortest)
         assert short.lengths is not None
-        whole = short.lengths.reshape(*factor.batch_shape, len(axes))
+        full = short.lengths.reshape(*factor.batch_shape, len(axes))
         _compare(
-            "lengths given as one number per factor and as one for each axis mean the same "
-            "wherever self.lengths is the same, because kernels are given what the type made of "
-            "them; use self.lengths, not the argument",
+            "lengths with one number per factor mean the same as lengths with one number per axis "
+            "if self.lengths is the same, because kernels get parameters that depend on lengths; "
+            "use self.lengths, not the argument",
             short,
-            _declared(factor, call, "lengths for each axis", lengths=whole),
+            _declared(factor, call, "lengths for each axis", lengths=full),
         )
 
 
 def _require_lengths(factor: Factor, call: Call) -> None:
-    """Require that lengths cut a declaration that was made without, if its type takes them."""
+    """Require that lengths shorten a declaration without lengths, if its type accepts them."""
     axes = factor._cut_axes()
     longest = min((factor.event_shape[axis] for axis in axes), default=0)
     if "lengths" not in call.signature.parameters or longest < 2 or factor.keep is not None:
         return
     try:
         short = declared_with(factor, call, lengths=np.full(factor.batch_shape, longest - 1))
-    except Exception:  # of arguments that go with the size, or lengths of another meaning
+    except Exception:  # other arguments depend on the size, or lengths have another meaning
         return
     if short.keep is None:
         raise _dropped(short)
@@ -70,15 +70,15 @@ def _require_lengths(factor: Factor, call: Call) -> None:
 
 def _dropped(factor: Factor) -> ConformanceError:
     return broken(
-        "lengths that are given say what takes part, because users pad batches",
-        f"a declaration with lengths, of which {type(factor).__name__} covers all entries",
+        "a declaration covers only the entries within its lengths, because users pad batches",
+        f"a declaration with lengths of which {type(factor).__name__} covers all entries",
         "super().__init__(variables, lengths=lengths), or no such argument",
         repr(factor),
     )
 
 
 def check_lists(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Lists do for arrays in every argument."""
+    """Every argument takes lists in place of arrays."""
     for call in declarations_of(factor):
         lists = {
             name: value.tolist()
@@ -86,12 +86,12 @@ def check_lists(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
             if isinstance(value, np.ndarray)
         }
         if lists:
-            rule = "lists do for arrays, because users write them"
+            rule = "every argument takes lists in place of arrays, because users pass lists"
             _compare(rule, _declared(factor, call, f"{', '.join(lists)} as lists", **lists), factor)
 
 
 def check_larger(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Declared larger, where the arguments allow it, the type is as right as in its examples."""
+    """A type is also right in sizes above its examples, where its arguments allow them."""
     for call in declarations_of(factor):
         views = [name for name, x in call.arguments.items() if isinstance(x, Variables)]
         if len(views) != 1:
@@ -105,12 +105,12 @@ def check_larger(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
         try:
             larger = declared_with(factor, call, **changed)
         except (TypeError, ValueError):
-            continue  # of arguments that go with the size
-        _hold(larger, seed, min(draws, DRAWS))
+            continue  # other arguments depend on the size
+        _check_larger(larger, seed, min(draws, DRAWS))
 
 
-def _hold(larger: Factor, seed: int, draws: int) -> None:
-    """Run the checks that the rest rests on, those of memory first."""
+def _check_larger(larger: Factor, seed: int, draws: int) -> None:
+    """Run the most important checks on a larger declaration, those of memory first."""
     cls = type(larger)
     compiled = [] if cls.map_kernel is None else [check_vertex_sizes, check_map_kernel]
     for check in (check_parameters, check_shapes, *compiled, check_map_is_best, check_certificate):
@@ -119,23 +119,23 @@ def _hold(larger: Factor, seed: int, draws: int) -> None:
         try:
             check(larger, seed=seed, draws=draws)
         except ConformanceError as error:
-            told = str(error).split("\n")
-            told[0] += f" ({check.__name__}, at a larger size than the examples have)"
-            raise ConformanceError("\n".join(told)) from error
+            lines = str(error).split("\n")
+            lines[0] += f" ({check.__name__}, at a larger size than the examples have)"
+            raise ConformanceError("\n".join(lines)) from error
         except Exception as error:
             arity, additionals = math.prod(larger.event_shape), larger.n_additionals
             raise broken(
-                "what __init__ accepts works at every size, because users declare other sizes than "
-                "the examples have",
+                "declarations that __init__ accepts work at every size, because users declare "
+                "other sizes than the examples have",
                 f"{type(error).__name__}: {error} ({check.__name__}), declared with {arity} "
                 f"variables and {additionals} additionals",
-                "no error; or refuse such a declaration in __init__",
+                "no error; or reject such a declaration in __init__",
                 repr(larger),
             ) from error
 
 
 def declarations_of(factor: Factor) -> list[Call]:
-    """Return the calls by which the type's examples declare the like of a factor."""
+    """Return the calls in the type's examples that declare a factor equal to this one."""
     calls: list[tuple[Factor, Call]] = []
     with _recorded(type(factor), calls):
         type(factor).examples()
@@ -144,30 +144,30 @@ def declarations_of(factor: Factor) -> list[Call]:
 
 @contextmanager
 def _recorded(cls: type[Factor], calls: list[tuple[Factor, Call]]) -> Iterator[None]:
-    """Note down with which arguments instances of a type are made."""
-    own, init = "__init__" in vars(cls), cls.__init__
+    """Record the arguments with which instances of a type are created."""
+    overridden, init = "__init__" in vars(cls), cls.__init__
     signature = inspect.signature(init)
 
     @functools.wraps(init)
-    def noted(self: Factor, *arguments: Any, **options: Any) -> None:
+    def recording(self: Factor, *arguments: Any, **options: Any) -> None:
         init(self, *arguments, **options)
         calls.append((self, signature.bind(self, *arguments, **options)))
 
-    cls.__init__ = noted  # type: ignore[method-assign]
+    cls.__init__ = recording  # type: ignore[method-assign]
     try:
         yield
     finally:
-        if own:
+        if overridden:
             cls.__init__ = init  # type: ignore[method-assign]
         else:
             del cls.__init__
 
 
 def declared_with(factor: Factor, call: Call, **changed: Any) -> Factor:
-    """Declare a factor again with other arguments."""
+    """Declare a factor again with some arguments changed."""
     again = inspect.BoundArguments(call.signature, call.arguments | changed)
-    make: Callable[..., Factor] = type(factor)
-    return make(*again.args[1:], **again.kwargs)
+    create: Callable[..., Factor] = type(factor)
+    return create(*again.args[1:], **again.kwargs)
 
 
 def _declared(factor: Factor, call: Call, how: str, **changed: Any) -> Factor:
@@ -175,8 +175,8 @@ def _declared(factor: Factor, call: Call, how: str, **changed: Any) -> Factor:
         return declared_with(factor, call, **changed)
     except Exception as error:
         raise broken(
-            "every form of an argument that the base class takes declares a factor, because users "
-            "write what the docs of lengths and arrays say",
+            "a type accepts every form of an argument that the base class accepts, because its "
+            "docs describe these forms",
             f"{type(error).__name__}: {error}",
             f"a declaration with {how}",
             repr(factor),
@@ -186,12 +186,12 @@ def _declared(factor: Factor, call: Call, how: str, **changed: Any) -> Factor:
 def _compare(rule: str, one: Factor, other: Factor) -> None:
     wrong = _difference(one, other)
     if wrong is not None:
-        got, expected = (np.asarray(getattr(x, wrong)).tolist() for x in (one, other))
+        got, expected = (np.asarray(getattr(each, wrong)).tolist() for each in (one, other))
         raise broken(rule, f"{wrong} = {got}", f"{wrong} = {expected}", repr(one))
 
 
 def _difference(one: Factor, other: Factor) -> str | None:
-    """Return the first attribute in which two declarations differ, other than their variables."""
+    """Return the first attribute in which two declarations differ, apart from their variables."""
     shapes = ("offsets", "keep", "lengths", "batch_shape", "event_shape", "n_additionals")
     for name in (*one._parameters.names, *shapes):
         if not _equal(getattr(one, name, None), getattr(other, name, None)):
@@ -199,10 +199,10 @@ def _difference(one: Factor, other: Factor) -> str | None:
     return None
 
 
-def _equal(mine: Any, theirs: Any) -> bool:
-    """Return whether two attributes are equal numbers: of arrays, of none, of tuples of arrays."""
-    if mine is None or theirs is None:
-        return mine is theirs
-    if isinstance(mine, tuple) and isinstance(theirs, tuple):
-        return len(mine) == len(theirs) and all(map(np.array_equal, mine, theirs))
-    return np.array_equal(mine, theirs)
+def _equal(first: Any, second: Any) -> bool:
+    """Return whether two attributes are equal: None, arrays, or tuples of arrays."""
+    if first is None or second is None:
+        return first is second
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        return len(first) == len(second) and all(map(np.array_equal, first, second))
+    return np.array_equal(first, second)

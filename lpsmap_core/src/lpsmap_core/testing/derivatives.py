@@ -20,13 +20,13 @@ STEP = 1e-6
 """Step of the central differences."""
 
 ERROR = 1e-4
-"""Their allowed error, as a multiple of 1 and the derivative's magnitude."""
+"""Allowed error of the differences, as a multiple of 1 and the derivative's magnitude."""
 
 
 def check_jvp(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Jacobians times a change of the scores are central differences of the solutions.
+    """Jacobians agree with central differences in all scores.
 
-    Factors with a kink within the step, where one-sided differences disagree, are left out.
+    Problems with a kink within the step, where one-sided differences disagree, are skipped.
     """
     rng = np.random.default_rng(seed)
     problems = local_problems(factor, rng, draws, decades=0.5)
@@ -36,7 +36,7 @@ def check_jvp(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
 
 
 def _check_products(factor: Factor, problems: LocalProblems, rng: np.random.Generator) -> None:
-    """Compare a random product of every solver with differences."""
+    """Compare a random product of every solver with central differences."""
     direction = Solved(*(rng.standard_normal(len(x)) for x in _inputs(problems)))
     for name, solver in every_solver(problems.bucket, problems.delta).items():
         product = _multiply(problems, solver, direction)
@@ -49,16 +49,16 @@ def _check_products(factor: Factor, problems: LocalProblems, rng: np.random.Gene
             if kink > ERROR * largest:
                 continue
             smooth += 1
-            found = _of_factor(problems, f, product)
-            if not np.abs(found - right).max(initial=0.0) <= 2 * ERROR * largest:
-                raise _wrong_product(name, problems, f, direction, found, (right + left) / 2)
+            got = _of_factor(problems, f, product)
+            if not np.abs(got - right).max(initial=0.0) <= 2 * ERROR * largest:
+                raise _wrong_product(name, problems, f, direction, got, (right + left) / 2)
         if not smooth:
             raise broken(
                 "solutions are piecewise affine in the scores, because they are projections onto "
                 "a polytope",
                 f"{name}: one-sided differences disagree at all of {len(problems.everything)} "
                 "random problems",
-                "agreement at nearly all of them",
+                "agreement at nearly all problems",
                 repr(factor),
             )
 
@@ -66,8 +66,8 @@ def _check_products(factor: Factor, problems: LocalProblems, rng: np.random.Gene
 def check_jvp_is_symmetric(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """Local Jacobians of (z, v) in (a, eta_v) are symmetric.
 
-    One product then serves forward and reverse mode: they are second derivatives of the largest
-    ``<a, z> + <eta_v, v> - 1/2 ||z||^2``.
+    They are second derivatives of the maximum of ``<a, z> + <eta_v, v> - 1/2 ||z||^2``. One product
+    therefore serves forward and reverse mode.
     """
     for name, problems, solver, rng in _solved(factor, seed, draws):
         first, second = (
@@ -81,7 +81,7 @@ def check_jvp_is_symmetric(factor: Factor, *, seed: int = 0, draws: int = DRAWS)
             if not abs(x @ j_y - y @ j_x) <= allowed:
                 raise broken(
                     "the Jacobian of (z, v) in (a, eta_v) is symmetric, because it is a second "
-                    "derivative; the backward pass multiplies with it as its own transpose",
+                    "derivative; the backward pass uses it as its transpose",
                     f"{name}: <x, J y> = {x @ j_y:.10g}, <y, J x> = {y @ j_x:.10g}",
                     f"equal numbers, for x = {x.tolist()}, y = {y.tolist()}",
                     problems.where(f),
@@ -91,9 +91,9 @@ def check_jvp_is_symmetric(factor: Factor, *, seed: int = 0, draws: int = DRAWS)
 def check_jvp_is_projection(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """The Jacobian of z in a projects onto the directions of the face: ``J (J d) = J d``."""
     for name, problems, solver, rng in _solved(factor, seed, draws):
-        d, nothing = rng.standard_normal(len(problems.a)), np.zeros_like(problems.eta_v)
-        once = _multiply(problems, solver, Solved(d, nothing)).z
-        twice = _multiply(problems, solver, Solved(once.copy(), nothing)).z
+        d, zeros = rng.standard_normal(len(problems.a)), np.zeros_like(problems.eta_v)
+        once = _multiply(problems, solver, Solved(d, zeros)).z
+        twice = _multiply(problems, solver, Solved(once.copy(), zeros)).z
         for f in problems.everything:
             slots = problems.slots(f)
             if not np.abs(once[slots] - twice[slots]).max(initial=0.0) <= 1e-7:
@@ -109,7 +109,7 @@ def check_jvp_is_projection(factor: Factor, *, seed: int = 0, draws: int = DRAWS
 def _solved(
     factor: Factor, seed: int, draws: int
 ) -> Iterator[tuple[str, LocalProblems, LocalSolver, np.random.Generator]]:
-    """Yield every solver with problems that it has solved."""
+    """Yield every solver with its solved problems."""
     rng = np.random.default_rng(seed)
     problems = local_problems(factor, rng, draws, decades=0.5)
     for name, solver in every_solver(problems.bucket, problems.delta).items():
@@ -118,13 +118,13 @@ def _solved(
 
 
 def _solve_with_face(problems: LocalProblems, solver: LocalSolver) -> Solved:
-    found = problems.solve(solver)
-    solver.complete_faces(problems.everything, problems.a, problems.eta_v, found.z)
-    return found
+    solved = problems.solve(solver)
+    solver.complete_faces(problems.everything, problems.a, problems.eta_v, solved.z)
+    return solved
 
 
 def _multiply(problems: LocalProblems, solver: LocalSolver, d: Solved) -> Solved:
-    """Return the product at a solver's solutions, which it finds first."""
+    """Solve the problems and return the product with the Jacobians at the solutions."""
     _solve_with_face(problems, solver)
     out = Solved(np.full_like(d.z, np.nan), np.full_like(d.v, np.nan))
     solver.jvp(problems.everything, d.z.copy(), d.v.copy(), out.z, out.v)
@@ -132,7 +132,7 @@ def _multiply(problems: LocalProblems, solver: LocalSolver, d: Solved) -> Solved
 
 
 def _slope(problems: LocalProblems, name: str, d: Solved, step: float) -> Solved:
-    """Return the central difference of a solver's solutions over a step to one side."""
+    """Return the one-sided difference of a solver's solutions over a step."""
     ends = []
     for t in (0.0, step):
         moved = problems.moved(t * d.z, t * d.v)
@@ -153,13 +153,13 @@ def _wrong_product(
     problems: LocalProblems,
     f: int,
     direction: Solved,
-    found: FloatArray,
+    got: FloatArray,
     expected: FloatArray,
 ) -> ConformanceError:
     return broken(
-        "a Jacobian's product is the derivative of (z, v) along a change of (a, eta_v), because "
-        "networks train by it",
-        f"{name}: {found.tolist()}",
+        "a product with a Jacobian is the derivative of (z, v) along a change of (a, eta_v), "
+        "because networks are trained with it",
+        f"{name}: {got.tolist()}",
         f"{expected.tolist()} by central differences, along "
         f"{_of_factor(problems, f, direction).tolist()}",
         problems.where(f),

@@ -1,4 +1,4 @@
-"""The check of closed forms in array-API code on other libraries' arrays and on their devices."""
+"""The check of closed forms in array-API code on all installed array libraries and devices."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ Array = npt.NDArray[Any]
 
 
 def check_devices(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """A closed form gives NumPy's answer on every installed array library and device.
+    """Array code agrees with NumPy on every installed array library and device.
 
-    Array-API code is written once for all; calling NumPy in it by name, or mixing in its arrays,
-    breaks it elsewhere.
+    Calls of NumPy by name, or arrays of NumPy, in array code fail with other libraries.
     """
     problems = local_problems(factor, np.random.default_rng(seed), draws)
     for backend in (registration.value() for registration in installed().backends.values()):
@@ -60,31 +59,31 @@ def _compare(
     def moved(array: Array | None) -> Any:
         return None if array is None else backend.asarray(array, device)
 
-    there = [moved(array) for array in arguments]
+    on_device = [moved(array) for array in arguments]
     a, eta_v, delta, parameters, links = arguments
     ours, theirs = cls.solve_sparsemap(a, eta_v, delta, parameters, links), None
     try:
-        theirs = cls.solve_sparsemap(*there)
-        back: list[Any] = [backend.to_numpy(array) for array in theirs]
-        products = cls.jvp(theirs, there[0], there[1], *there[2:])
+        theirs = cls.solve_sparsemap(*on_device)
+        solution: list[Any] = [backend.to_numpy(array) for array in theirs]
+        products = cls.jvp(theirs, on_device[0], on_device[1], *on_device[2:])
         vectors = [backend.to_numpy(array) for array in products]
     except Exception as error:
-        what = "solve_sparsemap" if theirs is None else "jvp"
+        method = "solve_sparsemap" if theirs is None else "jvp"
         raise broken(
-            f"{what} runs on the arrays that it is given, of any library and device, because it "
-            "takes functions from array_namespace(a) and none of NumPy by name",
+            f"{method} accepts arrays of any library and device, because it uses functions of "
+            "array_namespace(a) and not NumPy by name",
             f"{type(error).__name__}: {error}",
-            "what it returns for NumPy arrays",
+            "the result for NumPy arrays",
             f"{factor!r} on {backend.name}, {device}",
         ) from error
     expected: list[Any] = [*ours, *cls.jvp(ours, a, eta_v, delta, parameters, links)]
     names = [*LocalSolution._fields, "jvp's out_u", "jvp's out_v"]
-    for name, got, want in zip(names, [*back, *vectors], expected, strict=True):
+    for name, got, want in zip(names, [*solution, *vectors], expected, strict=True):
         scale = 1.0 + float(np.abs(a).sum(axis=1).max(initial=0.0)) if a is not None else 1.0
         if np.shape(got) != np.shape(want) or not np.allclose(got, want, 1e-9, 1e-12 * scale):
             raise broken(
-                "a closed form gives the same numbers on every library and device, because "
-                "whoever moves a graph to another means the same by it",
+                "a closed form gives the same numbers with every library and on every device, "
+                "because moving a graph does not change its meaning",
                 f"{name} = {np.asarray(got).tolist()}",
                 f"{np.asarray(want).tolist()}, as with NumPy",
                 f"{factor!r} on {backend.name}, {device}",

@@ -13,11 +13,11 @@ from lpsmap_core.testing.rules import broken
 __all__ = ["check_format"]
 
 DAMAGED = 20
-"""Files that are cut short or overwritten somewhere."""
+"""Number of positions at which files are truncated or overwritten."""
 
 
 def check_format(file_format: type[FileFormat], named: NamedGraph, folder: Path) -> None:
-    """Check a format that reads and writes: by a graph, and by damaged files.
+    """Check a format that reads and writes, with a graph and with damaged files.
 
     Parameters
     ----------
@@ -31,13 +31,13 @@ def check_format(file_format: type[FileFormat], named: NamedGraph, folder: Path)
     Raises
     ------
     ConformanceError
-        If it reads another graph than it wrote, or fails otherwise than by a `FileFormatError`.
+        If it reads another graph than it wrote, or raises an error other than `FileFormatError`.
     """
     reader, where = file_format(), file_format.__name__
     for suffix in reader.suffixes:
         if not suffix.startswith(".") or suffix != suffix.lower():
             raise broken(
-                "suffixes are the ends of names in small letters, because files are found by them",
+                "suffixes start with a dot and are in lower case, because files are found by them",
                 repr(suffix),
                 "such as '.graph'",
                 where,
@@ -47,7 +47,7 @@ def check_format(file_format: type[FileFormat], named: NamedGraph, folder: Path)
     again = reader.read(path)
     if not is_same_graph(named.graph, again.graph):
         raise broken(
-            "a format reads what it wrote, because graphs are kept in files",
+            "a format reads the graph that it wrote, because graphs are stored in files",
             f"{again.graph!r} with scores {again.graph.flat_scores()}",
             f"{named.graph!r} with scores {named.graph.flat_scores()}",
             where,
@@ -56,22 +56,22 @@ def check_format(file_format: type[FileFormat], named: NamedGraph, folder: Path)
     damaged = [b"", b"\x00\xff", b"no graph at all\n"]
     for at in rng.integers(len(content), size=DAMAGED):
         damaged += [content[:at], content[:at] + b"?" + content[at + 1 :]]
-    for wrong in damaged:
-        path.write_bytes(wrong)
-        _read_or_refuse(reader, path)
+    for data in damaged:
+        path.write_bytes(data)
+        _read_or_reject(reader, path)
 
 
-def _read_or_refuse(reader: FileFormat, path: Path) -> None:
-    """Require that a file is read or refused, whatever it holds."""
+def _read_or_reject(reader: FileFormat, path: Path) -> None:
+    """Require that a file with any content is read or rejected by a `FileFormatError`."""
     try:
         reader.read(path)
     except FileFormatError:
         return
     except Exception as error:
         raise broken(
-            "a file that does not hold what the format asks for is a FileFormatError, because "
-            "users are told in a line what to mend",
+            "a file that violates the format raises a FileFormatError, because its message tells "
+            "users what to fix",
             f"{type(error).__name__}: {error}, for a file that begins {path.read_bytes()[:60]!r}",
-            "a graph, or a FileFormatError that says where and what",
+            "a graph, or a FileFormatError with the position and the fault",
             type(reader).__name__,
         ) from error

@@ -1,4 +1,4 @@
-"""Checks of sums over structures: each structure counts once, with its weight, and no other."""
+"""Checks of sums over structures: they count each structure once, with its weight."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ __all__ = [
 ]
 
 MOST = 1000
-"""Structures of a factor that are listed; factors with more are left to checks without a list."""
+"""Maximum number of listed structures of a factor; checks with a list skip larger factors."""
 
 SAMPLES, DEVIATIONS = 400, 6.0
-"""Samples of a factor, and by how many standard deviations of their mean it may be off."""
+"""Samples of a factor, and the allowed error of their mean in standard deviations."""
 
 SMALL = 1e-9
-"""What sums may differ by, as a multiple of 1 plus the largest score of a structure."""
+"""Allowed difference of sums, as a multiple of 1 plus the largest score of a structure."""
 
 STEP = 1e-4
-"""Of central differences."""
+"""Step of central differences."""
 
 
 def has_sums(factor_type: type[Factor]) -> bool:
-    """Whether a factor type draws and ranks its structures: see `Factor.inference`."""
+    """Whether a factor type samples and ranks its structures; see `Factor.inference`."""
     return factor_type.inference is not Factor.inference
 
 
 class Listed(NamedTuple):
-    """All structures of one factor, as its own ranking lists them, and their scores."""
+    """All structures of one factor, listed by its k_best, and their scores."""
 
     oracle: Oracle
     vertices: FloatArray
@@ -51,14 +51,15 @@ class Listed(NamedTuple):
 
 
 def check_structures_once(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """The k best are all structures, each once: those that solve_map knows, as many as count()."""
+    """The k best are all structures, each once, agree with count(), and include solve_map's."""
     rng = np.random.default_rng(seed)
     counts = factor.inference().count(_scores(factor, np.random.default_rng(seed), 1.0))
     for listed, count in zip(_listed(factor, rng), counts, strict=True):
         oracle, vertices = listed.oracle, listed.vertices
         if len(vertices) != min(count, MOST):
             raise broken(
-                "k_best lists as many structures as count() says, because both are all of them",
+                "k_best lists as many structures as count() returns, because both cover all "
+                "structures",
                 len(vertices),
                 min(count, MOST),
                 oracle.name,
@@ -74,67 +75,68 @@ def check_structures_once(factor: Factor, *, seed: int = 0, draws: int = DRAWS) 
             )
         counted = vertices[:, oracle.arity :].sum(axis=1).max(initial=1.0)
         for vertex in vertices:
-            asked = 2.0 * vertex - 1.0
-            asked[oracle.arity :] /= 4.0 * counted  # slots decide, and counts among equal slots
-            if (vertex <= 1.0).all() and (oracle.of(asked).vertex != vertex).any():
+            selecting = 2.0 * vertex - 1.0
+            selecting[oracle.arity :] /= 4.0 * counted  # additionals only decide among equal slots
+            if (vertex <= 1.0).all() and (oracle.of(selecting).vertex != vertex).any():
                 raise broken(
-                    "every derivation is a structure: the answer of solve_map to the scores that "
-                    "ask for it (1 where a slot is on, -1 elsewhere, and less for additionals)",
-                    f"{oracle.of(asked).vertex.tolist()}",
+                    "every derivation is a structure, which solve_map returns for the scores that "
+                    "select it (1 where a slot is on, -1 elsewhere, and less for additionals), "
+                    "because sums and solves are over the same structures",
+                    f"{oracle.of(selecting).vertex.tolist()}",
                     f"{vertex.tolist()}",
                     oracle.name,
                 )
         for vertex in vertices_seen(oracle, rng, draws) if count <= MOST else ():
             if tuple(vertex) not in different:
                 raise broken(
-                    "every structure has a derivation, because sums leave out what has none",
-                    f"none for {vertex.tolist()}, which solve_map returns",
+                    "every structure has a derivation, because sums are over derivations",
+                    f"no derivation of {vertex.tolist()}, which solve_map returns",
                     "one",
                     oracle.name,
                 )
 
 
 def check_best_derivation(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """The best of k_best scores as solve_map's answer, whatever the scores."""
+    """The best of the k best has the score of solve_map's structure."""
     rng = np.random.default_rng(seed)
     inference, oracles = factor.inference(), oracles_of(factor)
     for decades in np.linspace(0.0, 3.0, draws):
         scores = _scores(factor, rng, 10.0 ** rng.uniform(-decades, decades))
         best = inference.k_best(np.arange(factor.n_factors), scores, 1)
         for r, oracle in enumerate(oracles):
-            own = _own(factor, scores, r)
-            answer = oracle.of(own).vertex @ own
-            if abs(best.score[r] - answer) > SMALL * np.abs(own).sum():
+            of_factor = _scores_of(factor, scores, r)
+            score = oracle.of(of_factor).vertex @ of_factor
+            if abs(best.score[r] - score) > SMALL * np.abs(of_factor).sum():
                 raise broken(
-                    "k_best and solve_map agree on the best score, because both look at the same "
-                    "structures",
+                    "k_best and solve_map agree on the best score, because their structures are "
+                    "the same",
                     float(best.score[r]),
-                    float(answer),
-                    oracle.where(own),
+                    float(score),
+                    oracle.where(of_factor),
                 )
 
 
 def check_sums(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Log-partition functions, entropies and marginals are those of a list of all structures.
+    """Log-partition functions, entropies and marginals agree with a list of all structures.
 
-    Some scores are -inf, so that some structures are forbidden.
+    Some scores are -inf, which forbids some structures.
     """
     rng = np.random.default_rng(seed)
-    sums, rows, everything = factor.log_partition(), np.arange(factor.n_factors), _listed(factor)
+    sums, rows, lists = factor.log_partition(), np.arange(factor.n_factors), _listed(factor)
     for draw in range(draws):
         scores = _scores(factor, rng, 10.0 ** rng.uniform(-2.0, 2.0))
         if draw % 3 == 2:
             scores.eta_u[rng.random(scores.eta_u.shape) < 0.2] = -np.inf
-        found = sums.beliefs(rows, scores)
-        for r, listed in enumerate(everything):
+        beliefs = sums.beliefs(rows, scores)
+        for r, listed in enumerate(lists):
             if len(listed.vertices) < MOST:
-                _require_sums(factor, listed, found, r, _own(factor, scores, r))
+                _require_sums(factor, listed, beliefs, r, _scores_of(factor, scores, r))
 
 
 def check_hessian(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Marginals are the gradient of the log-partition function, and hessian_product theirs.
+    """Marginals are the gradient of log-partition functions, and hessian_product their derivative.
 
-    By central differences along a direction.
+    The check compares them with central differences along a direction.
     """
     rng = np.random.default_rng(seed)
     sums, rows = factor.log_partition(), np.arange(factor.n_factors)
@@ -145,8 +147,8 @@ def check_hessian(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
             t: float, scores: Scores = scores, direction: Scores = direction
         ) -> tuple[FloatArray, FloatArray, FloatArray]:
             moved = (x + t * d for x, d in zip(scores, direction, strict=True))
-            found = sums.beliefs(rows, Scores(*moved))
-            return found.m, found.n, found.log_partition
+            beliefs = sums.beliefs(rows, Scores(*moved))
+            return beliefs.m, beliefs.n, beliefs.log_partition
 
         product = sums.hessian_product(rows, scores, direction)
         m, n, _ = at(0.0)
@@ -166,7 +168,7 @@ def check_hessian(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
                 i = int(np.argmax(wrong))
                 raise broken(
                     "marginals are the gradient of log-partition functions, and hessian_product is "
-                    "that of marginals, because training goes by them",
+                    "the derivative of marginals, because models are trained with them",
                     f"{got[i]} for entry {i} of all {name}",
                     f"{slope[i]}",
                     repr(factor),
@@ -174,32 +176,32 @@ def check_hessian(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
 
 
 def check_samples(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Samples are structures, have the marginals for their mean, and repeat with their seed.
+    """Samples are structures, their mean is the marginals, and they repeat with their seed.
 
-    Of `draws` times as many samples for a factor as the scale of the deviations asks.
+    Each factor gets `draws` times `SAMPLES` samples.
     """
     rng = np.random.default_rng(seed)
     inference, rows, n = factor.inference(), np.arange(factor.n_factors), SAMPLES * draws
     scores = _scores(factor, rng, 1.0)
     beliefs = inference.beliefs(rows, scores)
-    found, again = (inference.sample(rows, scores, n, np.random.default_rng(seed)) for _ in "ab")
+    samples, again = (inference.sample(rows, scores, n, np.random.default_rng(seed)) for _ in "ab")
     for r, listed in enumerate(_listed(factor)):
-        oracle, drawn = listed.oracle, _vertices(factor, found, r, n)
+        oracle, drawn = listed.oracle, _vertices(factor, samples, r, n)
         if (drawn != _vertices(factor, again, r, n)).any():
             raise broken(
                 "equal random numbers draw equal samples, because a seed repeats a run",
-                "others",
-                "the same",
+                "other samples in the second run",
+                "the same samples",
                 oracle.name,
             )
         if len(listed.vertices) < MOST:
-            known = {tuple(vertex) for vertex in listed.vertices}
-            strange = [vertex for vertex in drawn if tuple(vertex) not in known]
-            if strange:
+            structures = {tuple(vertex) for vertex in listed.vertices}
+            unlisted = [vertex for vertex in drawn if tuple(vertex) not in structures]
+            if unlisted:
                 raise broken(
-                    "samples are structures, because they are drawn among them",
-                    strange[0].tolist(),
-                    "one of k_best",
+                    "samples are structures, because they are drawn among the structures",
+                    unlisted[0].tolist(),
+                    "one of the structures that k_best lists",
                     oracle.name,
                 )
         expected = np.concatenate([_slots(factor, beliefs.m, r), _extra(factor, beliefs.n, r)])
@@ -220,18 +222,18 @@ def check_samples(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
 
 
 def _listed(factor: Factor, rng: np.random.Generator | None = None) -> list[Listed]:
-    """Return all structures of every factor, up to `MOST`."""
+    """Return the structures of every factor, up to `MOST` of each."""
     scores = _scores(factor, rng or np.random.default_rng(0), 1.0)
-    found = factor.inference().k_best(np.arange(factor.n_factors), scores, MOST)
-    listed = []
+    best = factor.inference().k_best(np.arange(factor.n_factors), scores, MOST)
+    lists = []
     for r, oracle in enumerate(oracles_of(factor)):
-        vertices = _vertices(factor, found, r, MOST)
-        listed.append(Listed(oracle, vertices, vertices @ _own(factor, scores, r)))
-    return listed
+        vertices = _vertices(factor, best, r, MOST)
+        lists.append(Listed(oracle, vertices, vertices @ _scores_of(factor, scores, r)))
+    return lists
 
 
 def _vertices(factor: Factor, found: Found, r: int, k: int) -> FloatArray:
-    """Return the structures that were found of a factor as (n, size) numbers."""
+    """Return the structures of factor r in a result of inference as (n, size) numbers."""
     start, entry, value, size = found.structures
     arity = int(np.diff(factor.offsets)[r])
     rows = []
@@ -244,28 +246,30 @@ def _vertices(factor: Factor, found: Found, r: int, k: int) -> FloatArray:
     return np.array(rows).reshape(len(rows), arity + factor.n_additionals)
 
 
-def _require_sums(factor: Factor, listed: Listed, found: Beliefs, r: int, own: FloatArray) -> None:
-    """Require the numbers of the definition."""
+def _require_sums(
+    factor: Factor, listed: Listed, beliefs: Beliefs, r: int, of_factor: FloatArray
+) -> None:
+    """Require that beliefs agree with their definition over the listed structures."""
     vertices = listed.vertices
-    scores = (vertices * np.where(vertices != 0.0, own, 0.0)).sum(axis=1)
+    scores = (vertices * np.where(vertices != 0.0, of_factor, 0.0)).sum(axis=1)
     most = scores.max(initial=-np.inf)
     weights = np.exp(scores - most) if most > -np.inf else np.zeros(len(scores))
     p = weights / max(weights.sum(), 1.0)
     log_p = np.log(p, where=p > 0.0, out=np.zeros_like(p))
     log_z = most + np.log(weights.sum()) if most > -np.inf else -np.inf
-    marginals = np.concatenate([_slots(factor, found.m, r), _extra(factor, found.n, r)])
+    marginals = np.concatenate([_slots(factor, beliefs.m, r), _extra(factor, beliefs.n, r)])
     rounding = SMALL * (1.0 + np.abs(scores[scores > -np.inf]).max(initial=0.0))
     for name, got, expected in (
-        ("log_partition is the log of the summed exponentials", found.log_partition[r], log_z),
-        ("entropy is that of exp(score) / Z", found.entropy[r], -(p * log_p).sum()),
+        ("log_partition is the log of the summed exponentials", beliefs.log_partition[r], log_z),
+        ("entropy is that of exp(score) / Z", beliefs.entropy[r], -(p * log_p).sum()),
         ("m and n are the means of structures", marginals, p @ vertices),
     ):
         if not np.allclose(got, expected, rtol=0.0, atol=rounding):
             raise broken(
-                f"{name} over all structures, because each counts with its weight",
+                f"{name} over all structures, because each structure counts with its weight",
                 np.asarray(got).tolist(),
                 np.asarray(expected).tolist(),
-                listed.oracle.where(own),
+                listed.oracle.where(of_factor),
             )
 
 
@@ -283,6 +287,6 @@ def _extra(factor: Factor, numbers: FloatArray, r: int) -> FloatArray:
     return numbers.reshape(factor.n_factors, -1)[r] if factor.n_additionals else np.empty(0)
 
 
-def _own(factor: Factor, scores: Scores, r: int) -> FloatArray:
-    """Return all scores of a factor in one array."""
+def _scores_of(factor: Factor, scores: Scores, r: int) -> FloatArray:
+    """Return all scores of factor r in one array."""
     return np.concatenate([_slots(factor, scores.eta_u, r), _extra(factor, scores.eta_v, r)])

@@ -33,14 +33,14 @@ CLOSE = 1e-7
 
 
 class Declared(NamedTuple):
-    """A declaration several times in one graph, each time over variables of its own.
+    """Copies of a declaration in one graph, each over separate variables.
 
     Attributes
     ----------
     scores
-        (draws, slots) scores of the slots, as the factors see them.
+        (draws, slots) scores of the slots.
     negated
-        (draws, slots) which slots stand for negated variables.
+        (draws, slots) flags of the slots over negated variables.
     eta_v
         (draws, factors, additionals) scores.
     """
@@ -54,13 +54,13 @@ class Declared(NamedTuple):
     def solve(self) -> tuple[Solution, FloatArray, FloatArray]:
         """Return the solution, and the (draws, ...) marginals of slots and of additionals."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a status says what a warning would
+            warnings.simplefilter("ignore")  # checks read the status instead
             try:
                 solution = self.graph.solve()
             except ValueError as error:
                 raise broken(
-                    "a solve of the type's factors finds its oracle and its vertices sound, "
-                    "because it rests on them",
+                    "a solve accepts the type's oracle and vertices, because it validates them and "
+                    "depends on them",
                     str(error),
                     "a solution",
                     repr(self.factors[0]),
@@ -69,7 +69,7 @@ class Declared(NamedTuple):
         return solution, mu, np.array(solution.additionals).reshape(self.eta_v.shape)
 
     def where(self, oracle: Oracle, draw: int) -> str:
-        """Name a factor and its scores for a message."""
+        """Describe a factor and its scores for a message."""
         slots = slots_of(oracle.factor, oracle.i)
         scores = np.append(self.scores[draw, slots], self.eta_v[draw, oracle.i])
         negated = np.flatnonzero(self.negated[draw, slots]).tolist()
@@ -84,13 +84,13 @@ def declared_again(
     Parameters
     ----------
     factor
-        A declaration. What its type negates stays negated.
+        A declaration. Negations of its type are kept.
     scores
-        (draws, slots) scores of the slots; ``inf`` forces a negated one.
+        (draws, slots) scores of the slots; ``inf`` forces a negated slot.
     eta_v
         (draws, factors, additionals) scores.
     flip
-        (draws, slots) which slots to negate besides.
+        (draws, slots) flags of slots to negate in addition.
     """
     graph = FactorGraph()
     flip = np.zeros(scores.shape, dtype=bool) if flip is None else flip
@@ -110,7 +110,7 @@ def declared_again(
 
 
 def _spread(factor: Factor, slots: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return numbers of a declaration's slots in the shape of its variables, zeros elsewhere."""
+    """Return values of a declaration's slots in the shape of its variables, and zeros elsewhere."""
     if factor.keep is None:
         return slots.reshape(factor.variables.shape)
     full = np.zeros(factor.variables.shape, dtype=slots.dtype)
@@ -128,26 +128,25 @@ def _draw(
 
 
 def check_negation(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Negated variables of score 1 - s have the marginals that plain ones of score s have, negated.
+    """Slots over ``~u`` are solved like slots over u with equivalent scores.
 
-    Negation is the core's: a type needs to do nothing, and must not do it again. Scores are tied in
-    many draws.
+    Core applies negation, and a type must not apply it again. Many draws have tied scores.
     """
     rng = np.random.default_rng(seed)
     scores, eta_v = _draw(factor, rng, draws)
     flip = rng.random(scores.shape) < 0.5
     _, plain, _ = declared_again(factor, scores, eta_v).solve()
     negated = declared_again(factor, scores, eta_v, flip)
-    _, found, _ = negated.solve()
+    _, flipped, _ = negated.solve()
     for oracle in oracles_of(factor):
         slots = slots_of(factor, oracle.i)
         for draw in range(draws):
-            x, y = found[draw, slots], plain[draw, slots]
+            x, y = flipped[draw, slots], plain[draw, slots]
             allowed = CLOSE * (1.0 + np.abs(scores[draw, slots]).sum())
             if not np.abs(x - y).max(initial=0.0) <= allowed:
                 raise broken(
-                    "slots over ~u are solved as slots over u whose scores say the same, because "
-                    "the core negates scores and solutions and the type sees neither",
+                    "slots over ~u are solved like slots over u with equivalent scores, because "
+                    "core negates scores and solutions outside the type",
                     f"marginals of the slots {x.tolist()}",
                     f"{y.tolist()}, as without negation",
                     negated.where(oracle, draw),
@@ -155,7 +154,7 @@ def check_negation(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None
 
 
 def check_forbidden_scores(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """A score of -inf switches a variable off, and the others are solved among what is left."""
+    """-inf switches a variable off, and the solution is that of the remaining structures."""
     rng = np.random.default_rng(seed)
     scores, eta_v = _draw(factor, rng, draws)
     flip = rng.random(scores.shape) < 0.5
@@ -178,19 +177,18 @@ def check_forbidden_scores(factor: Factor, *, seed: int = 0, draws: int = DRAWS)
         for draw in range(draws):
             m, free = mu[draw, slots], ~(off | on)[draw, slots]
             slope, eta = (scores[draw, slots] - m) * free, eta_v[draw, oracle.i]
-            asked = slope + huge * (1.0 * on[draw, slots] - off[draw, slots])
-            best = oracle(asked, eta).score(slope, eta)
-            here = float(slope @ m + eta @ nu[draw, oracle.i])
-            kept = not m[off[draw, slots]].any() and (m[on[draw, slots]] > 1.0 - 1e-12).all()
+            with_limits = slope + huge * (1.0 * on[draw, slots] - off[draw, slots])
+            best = oracle(with_limits, eta).score(slope, eta)
+            score = float(slope @ m + eta @ nu[draw, oracle.i])
+            obeys = not m[off[draw, slots]].any() and (m[on[draw, slots]] > 1.0 - 1e-12).all()
             allowed = CLOSE * (1.0 + np.abs(scores[draw, slots]).sum() + np.abs(eta).sum())
-            if not (kept and abs(best - here) <= allowed):
+            if not (obeys and abs(best - score) <= allowed):
                 raise broken(
                     "a variable of score -inf is off (a negated slot: on), and the others have "
-                    "the best marginals among the structures that are left, because masks are "
-                    "made so",
-                    f"marginals of the slots {m.tolist()}, of score {here:.10g} under their slope",
+                    "the best marginals among the remaining structures, because masks use -inf",
+                    f"marginals of the slots {m.tolist()}, of score {score:.10g} under their slope",
                     f"0 where eta_u is -inf, 1 where it is inf, and the score {best:.10g} of the "
-                    "best structure that is left",
+                    "best remaining structure",
                     graph.where(oracle, draw),
                 )
 
@@ -198,7 +196,7 @@ def check_forbidden_scores(factor: Factor, *, seed: int = 0, draws: int = DRAWS)
 def check_sharp_scores(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """At a large scale of the scores the marginals are the best structure: LP-MAP is MAP.
 
-    With scores ``t eta`` SparseMAP loses at most ``||m||^2 / (2 t)`` against the best structure.
+    With scores ``t eta``, SparseMAP is at most ``||m||^2 / (2 t)`` below the best structure.
     """
     rng = np.random.default_rng(seed)
     scores, eta_v = _draw(factor, rng, draws, decades=0.5)
@@ -210,13 +208,13 @@ def check_sharp_scores(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> 
         for draw in range(draws):
             eta_u, eta = scores[draw, slots], eta_v[draw, oracle.i]
             best = oracle(eta_u, eta)
-            here = float(eta_u @ mu[draw, slots] + eta @ nu[draw, oracle.i])
+            score = float(eta_u @ mu[draw, slots] + eta @ nu[draw, oracle.i])
             allowed = oracle.arity / sharpness + 1e-9 * (np.abs(eta_u).sum() + np.abs(eta).sum())
-            if not abs(best.score(eta_u, eta) - here) <= allowed:
+            if not abs(best.score(eta_u, eta) - score) <= allowed:
                 raise broken(
-                    "at a large scale of the scores the marginals of a factor alone are its best "
-                    "structure, because the quadratic term no longer counts",
-                    f"marginals {mu[draw, slots].tolist()} of score {here:.10g}",
+                    "at a large scale of the scores the marginals of a single factor are its best "
+                    "structure, because the quadratic term is negligible",
+                    f"marginals {mu[draw, slots].tolist()} of score {score:.10g}",
                     f"{best.vertex.tolist()} of score {best.score(eta_u, eta):.10g}",
                     graph.where(oracle, draw),
                 )
@@ -232,19 +230,19 @@ def check_distribution(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> 
     solution, mu, nu = graph.solve()
     oracles = oracles_of(factor)
     for draw, again in enumerate(graph.factors):
-        for oracle, found in zip(oracles, solution.structures(again), strict=True):
+        for oracle, distribution in zip(oracles, solution.structures(again), strict=True):
             if oracle.arity == 0:
-                continue  # a factor of no variables is in no component, and has no distribution
-            p, slots = found.probabilities, slots_of(factor, oracle.i)
-            m = np.array([_slots_of(again, oracle, s.variables) for s in found])
-            n = np.array([np.ravel(s.additionals) for s in found]).reshape(len(p), -1)
+                continue  # without variables a factor has neither component nor distribution
+            p, slots = distribution.probabilities, slots_of(factor, oracle.i)
+            m = np.array([_slots_of(again, oracle, s.variables) for s in distribution])
+            n = np.array([np.ravel(s.additionals) for s in distribution]).reshape(len(p), -1)
             error = np.abs(p @ m - mu[draw, slots]).max(initial=0.0)
             error_v = np.abs(p @ n - nu[draw, oracle.i]).max(initial=0.0)
             allowed = CLOSE * (1.0 + np.abs(scores[draw, slots]).sum())
             if not ((p > 0).all() and abs(p.sum() - 1.0) < 1e-9 and max(error, error_v) <= allowed):
                 raise broken(
                     "a factor's structures have positive probabilities of sum 1, and their mean is "
-                    "its marginals, because they are what the marginals are made of",
+                    "its marginals, because marginals are a mixture of structures",
                     f"probabilities {p.tolist()} of {m.tolist()}, additionals {n.tolist()}",
                     f"a mean of {mu[draw, slots].tolist()} and {nu[draw, oracle.i].tolist()}",
                     graph.where(oracle, draw),
@@ -252,7 +250,7 @@ def check_distribution(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> 
 
 
 def _slots_of(factor: Factor, oracle: Oracle, variables: FloatArray) -> FloatArray:
-    """Return a shown structure's variables as flat slots, as the type's own methods see them."""
+    """Return the variables of a structure that users see as flat slots of the type's methods."""
     if factor.keep is not None and variables.size != oracle.arity:
         keep = factor.keep.reshape(factor.n_factors, *factor.event_shape)[oracle.i]
         variables = variables[keep]

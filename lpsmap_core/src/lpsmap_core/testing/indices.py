@@ -1,6 +1,6 @@
-"""Check that kernels stay within their arrays, before any runs compiled.
+"""Check that kernels stay within their arrays, before they run compiled.
 
-Compiled code looks at no index: one far out of bounds ends the process without a word.
+Compiled code does not validate indices: one far out of bounds ends the process without a message.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import local_problems
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.oracle import oracles_of
-from lpsmap_core.testing.purity import compiled_questions
+from lpsmap_core.testing.purity import compiled_calls
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.tiers import CAN_INTERPRET, interpreted
 
 __all__ = ["check_indices"]
 
 INTERPRETED = 3
-"""Problems that kernels solve as the Python that they are, which is slow."""
+"""Number of problems for interpreted kernels, which are slow."""
 
 
 def check_indices(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Interpreted, no kernel or method asks for an entry that its arrays do not have."""
+    """Interpreted, all indices of kernels and methods are within bounds."""
     if not CAN_INTERPRET:
         return
-    for name, ask in _questions(factor, seed, min(draws, INTERPRETED)):
+    for name, call in _calls(factor, seed, min(draws, INTERPRETED)):
         try:
             with interpreted():
-                ask()
+                call()
         except IndexError as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             raise broken(
-                "kernels and methods stay within their arrays, because compiled code does not look "
-                "at indices, and ends the process or overwrites other numbers",
+                "kernels and methods stay within their arrays, because compiled code does not "
+                "validate indices, and ends the process or overwrites other numbers",
                 f"{type(factor).__name__}.{name}: IndexError: {error}, in line {last.lineno} of "
                 f"{Path(last.filename).name}: {last.line}",
-                "indices of the arrays' own entries; of factor r, offsets[r] to offsets[r + 1]",
+                "indices within the arrays; offsets[r] to offsets[r + 1] for factor r",
                 repr(factor),
             ) from error
-        except Exception:  # is for the check of what raised it, or for none: compiled code differs
+        except Exception:  # other checks report it, unless compiled code does not raise it
             continue
 
 
-def _questions(factor: Factor, seed: int, draws: int) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield calls of all that may run compiled, by the names of the attributes."""
+def _calls(factor: Factor, seed: int, draws: int) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield calls of all methods and kernels that may be compiled, with their names."""
     rng = np.random.default_rng(seed)
     for oracle in oracles_of(factor):
         for scores in random_scores(rng, draws, oracle.size):
@@ -61,8 +61,8 @@ def _questions(factor: Factor, seed: int, draws: int) -> Iterator[tuple[str, Cal
         "array closed form": "solve_sparsemap or jvp",
     }
     try:
-        asked = compiled_questions(problems)
-    except Exception:  # likewise
+        calls = compiled_calls(problems)
+    except Exception:  # other checks report it
         return
-    for name, ask in asked.items():
-        yield names.get(name, name), ask
+    for name, call in calls.items():
+        yield names.get(name, name), call

@@ -1,4 +1,4 @@
-"""Checks of what a type says about its structures by linear constraints."""
+"""Checks of linear constraints against the structures of a type."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from lpsmap_jit.arrays import FloatArray, IntArray
 __all__ = ["check_linear_constraints", "check_necessary_constraints"]
 
 ROUNDING = 1e-9
-"""By how much scores and sums may differ, as a multiple of their summed magnitudes."""
+"""Allowed difference of scores and sums, as a multiple of their summed magnitudes."""
 
 MOST_POINTS = 256
-"""Patterns of zeros and ones to try; of larger factors some are drawn."""
+"""Maximum number of 0/1 points to enumerate; for larger factors, points are drawn."""
 
 
 def check_linear_constraints(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """The best point within `linear_constraints` scores as the best structure, for any scores.
+    """For any scores, the best point within `linear_constraints` has the best structure's score.
 
-    Scores of 1 and -1 tell of each 0/1 point whether it is a structure: all are tried where they
-    are few.
+    Scores of 1 and -1 reveal whether a 0/1 point is a structure. If there are few such points, all
+    are tried.
     """
-    known = factor.linear_constraints()
-    if known is None:
+    constraints = factor.linear_constraints()
+    if constraints is None:
         return
     rng, oracles = np.random.default_rng(seed), oracles_of(factor)
     longest = max(oracle.size for oracle in oracles)
@@ -40,38 +40,38 @@ def check_linear_constraints(factor: Factor, *, seed: int = 0, draws: int = DRAW
         points = np.array(list(itertools.product([-1.0, 1.0], repeat=longest)))
     else:
         points = rng.choice([-1.0, 1.0], size=(4 * draws, longest))
-    for of_all in np.concatenate([points, random_scores(rng, draws, longest)]):
-        _hold_to_oracles(factor, known, oracles, of_all)
+    for scores in np.concatenate([points, random_scores(rng, draws, longest)]):
+        _compare_with_oracles(factor, constraints, oracles, scores)
 
 
-def _hold_to_oracles(
-    factor: Factor, known: LinearConstraints, oracles: list[Oracle], scores: FloatArray
+def _compare_with_oracles(
+    factor: Factor, constraints: LinearConstraints, oracles: list[Oracle], scores: FloatArray
 ) -> None:
     """Compare the best point for scores, the same for all factors, with the best structures."""
-    n_slots = int(factor.offsets[-1])
+    n_columns = int(factor.offsets[-1]) + factor.n_factors * factor.n_additionals
     columns = [_columns(factor, oracle) for oracle in oracles]
-    of_column = np.zeros(n_slots + factor.n_factors * factor.n_additionals + known.n_auxiliary)
-    for oracle, mine in zip(oracles, columns, strict=True):
-        of_column[mine] = scores[: oracle.size]
-    point = best_point(known, of_column)
-    for oracle, mine in zip(oracles, columns, strict=True):
-        own = scores[: oracle.size]
-        vertex = oracle.of(own).vertex
-        expected = float(own @ vertex)
-        found = -np.inf if point is None else float(own @ point[mine])
-        got = "no point" if point is None else f"{point[mine].tolist()}, score {found:.10g}"
-        if not abs(found - expected) <= ROUNDING * np.abs(scores).sum():
+    of_columns = np.zeros(n_columns + constraints.n_auxiliary)
+    for oracle, index in zip(oracles, columns, strict=True):
+        of_columns[index] = scores[: oracle.size]
+    point = best_point(constraints, of_columns)
+    for oracle, index in zip(oracles, columns, strict=True):
+        of_factor = scores[: oracle.size]
+        vertex = oracle.of(of_factor).vertex
+        expected = float(of_factor @ vertex)
+        score = -np.inf if point is None else float(of_factor @ point[index])
+        got = "no point" if point is None else f"{point[index].tolist()}, score {score:.10g}"
+        if not abs(score - expected) <= ROUNDING * np.abs(scores).sum():
             raise broken(
-                "linear_constraints have the hull of the structures for their solutions, because "
-                "solves start from them and solvers of whole graphs know nothing else",
+                "the solutions of linear_constraints are the hull of the structures, because "
+                "solves start from them and solvers of whole graphs use only them",
                 got,
                 f"{vertex.tolist()}, score {expected:.10g}",
-                oracle.where(own),
+                oracle.where(of_factor),
             )
 
 
 def _columns(factor: Factor, oracle: Oracle) -> IntArray:
-    """Return which columns a factor's slots and additionals are."""
+    """Return the columns of a factor's slots and additionals."""
     slots, n = slots_of(factor, oracle.i), factor.n_additionals
     first = int(factor.offsets[-1]) + oracle.i * n
     columns: IntArray = np.r_[slots.start : slots.stop, first : first + n]
@@ -79,29 +79,30 @@ def _columns(factor: Factor, oracle: Oracle) -> IntArray:
 
 
 def check_necessary_constraints(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Every structure meets `necessary_constraints`, as far as they are about slots alone."""
+    """Every structure meets the rows of `necessary_constraints` that are on slots alone."""
     if not isinstance(factor, PartlyConstrained):
         return
-    known = factor.necessary_constraints()
+    constraints = factor.necessary_constraints()
+    low, high, n_rows = constraints.low, constraints.high, len(constraints.low)
     rng, n_slots = np.random.default_rng(seed), int(factor.offsets[-1])
-    others = np.zeros(len(known.low), dtype=bool)
-    others[known.row[known.column >= n_slots]] = True
-    shown = ~others[known.row]
+    on_slots = np.ones(n_rows, dtype=bool)
+    on_slots[constraints.row[constraints.column >= n_slots]] = False
     for oracle in oracles_of(factor):
         slots = slots_of(factor, oracle.i)
-        mine = shown & (known.column >= slots.start) & (known.column < slots.stop)
-        rows, column = known.row[mine], known.column[mine] - slots.start
-        asked = np.isin(np.arange(len(known.low)), rows)
+        entries = (constraints.column >= slots.start) & (constraints.column < slots.stop)
+        entries &= on_slots[constraints.row]
+        rows, column = constraints.row[entries], constraints.column[entries] - slots.start
+        of_factor = np.isin(np.arange(n_rows), rows)
         for scores in random_scores(rng, draws, oracle.size):
             vertex = oracle.of(scores).vertex
-            sums = np.bincount(rows, known.coefficient[mine] * vertex[column], len(known.low))
-            fits = (sums >= known.low - ROUNDING) & (sums <= known.high + ROUNDING)
-            wrong = np.flatnonzero(asked & ~fits)
+            sums = np.bincount(rows, constraints.coefficient[entries] * vertex[column], n_rows)
+            feasible = (sums >= low - ROUNDING) & (sums <= high + ROUNDING)
+            wrong = np.flatnonzero(of_factor & ~feasible)
             if wrong.size:
                 r = wrong[0]
                 raise broken(
                     "necessary_constraints hold for every structure, because plan() relies on them",
-                    f"{vertex.tolist()}, of which row {r} has the sum {sums[r]:g}",
-                    f"{known.low[r]:g} to {known.high[r]:g}",
+                    f"{vertex.tolist()}, whose sum in row {r} is {sums[r]:g}",
+                    f"{low[r]:g} to {high[r]:g}",
                     oracle.where(scores),
                 )

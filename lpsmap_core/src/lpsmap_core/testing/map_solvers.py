@@ -11,38 +11,39 @@ from lpsmap_jit.arrays import BoolArray, FloatArray
 __all__ = ["check_map_solver"]
 
 PROGRAMS = 30
-"""Programs that are drawn; some have no assignment."""
+"""Number of random programs; some are infeasible."""
 
 EXACT = 1e-6
-"""What a score and a bound may be off by, relatively."""
+"""Allowed relative error of scores and bounds."""
 
 
 def check_map_solver(solver: type[MapSolver], *, seed: int = 0) -> None:
-    """Check a solver on small programs, against all their assignments.
+    """Compare a solver with enumeration of all assignments on small programs.
 
     Parameters
     ----------
     solver
         The solver.
     seed
-        Of the programs.
+        Seed of the programs.
 
     Raises
     ------
     ConformanceError
-        If an answer is not the best assignment, or a bound is none; or if it refuses all programs.
+        If an assignment is not the best, if a bound does not hold, or if the solver refuses all
+        programs.
     """
-    rng, taken = np.random.default_rng(seed), 0
+    rng, n_accepted = np.random.default_rng(seed), 0
     for _ in range(PROGRAMS):
         program = _draw(rng)
         if solver().refuses(program) is None:
-            taken += 1
+            n_accepted += 1
             _check(solver, program)
-    if not taken:
+    if not n_accepted:
         raise broken(
-            "a solver takes some programs, because there is nothing else to hold it to",
-            "refusals of all that were drawn, with up to 6 variables and 4 rows",
-            "answers to some of them",
+            "a solver accepts some programs, because the check needs solutions",
+            "refusals of all random programs, with up to 6 variables and 4 rows",
+            "solutions of some of them",
             solver.__name__,
         )
 
@@ -75,8 +76,8 @@ def _check(solver: type[MapSolver], program: Program) -> None:
     if wrong is not None:
         got, expected = wrong
         raise broken(
-            "an answer is the best of all assignments, with a bound that holds, because users take "
-            "it for a proof",
+            "an answer is the best of all assignments, with a bound that holds, because users rely "
+            "on it as a proof",
             got,
             expected,
             f"{solver.__name__}, for {program}",
@@ -84,36 +85,36 @@ def _check(solver: type[MapSolver], program: Program) -> None:
 
 
 def _fault(program: Program, answer: Answer, best: float) -> tuple[str, str] | None:
-    """Return what is wrong with an answer, and what is right."""
+    """Return a fault of an answer and the expected value, or None."""
     if not isinstance(answer, Answer):
         raise ConformanceError(f"solve returned a {type(answer).__name__}; expected an Answer.")
     slack = EXACT * max(1.0, abs(best)) if np.isfinite(best) else 0.0
     if answer.bound < best - slack or np.isnan(answer.bound):
-        return f"the bound {answer.bound}", f"{best} or more, what the best assignment scores"
+        return f"the bound {answer.bound}", f"at least {best}, the score of the best assignment"
     if answer.values is None:
         return None if best == -np.inf else ("no assignment", f"one that scores {best}")
     x = np.rint(np.asarray(answer.values, dtype=np.float64))
     if x.shape != program.variables.shape or np.abs(x - answer.values).max() > EXACT:
         return f"values {answer.values}", f"{len(program.variables)} numbers that are 0 or 1"
-    if not _allowed(program, x[None])[0]:
-        return f"values {x}, which break a row or a bound", "an assignment that is allowed"
+    if not _feasible(program, x[None])[0]:
+        return f"values {x}, which violate a row or a bound", "a feasible assignment"
     if x @ program.scores < best - slack:
         return f"an assignment that scores {x @ program.scores}", f"one that scores {best}"
     return None
 
 
 def _best(program: Program) -> float:
-    """Return the score of the best of all assignments; -inf if there is none."""
+    """Return the score of the best of all assignments, or -inf if none is feasible."""
     n = len(program.scores)
     x = (np.arange(2**n)[:, None] >> np.arange(n) & 1).astype(np.float64)
-    allowed = _allowed(program, x)
-    return float((x @ program.scores)[allowed].max(initial=-np.inf))
+    feasible = _feasible(program, x)
+    return float((x @ program.scores)[feasible].max(initial=-np.inf))
 
 
-def _allowed(program: Program, x: FloatArray) -> BoolArray:
-    """Return which assignments meet all rows and bounds."""
+def _feasible(program: Program, x: FloatArray) -> BoolArray:
+    """Return flags of the assignments that meet all rows and bounds."""
     matrix = np.zeros((len(program.low), len(program.scores)))
     matrix[program.row, program.column] = program.coefficient
     sums = x @ matrix.T
-    fits = [sums >= program.low, sums <= program.high, x <= program.upper]
-    return np.asarray(np.concatenate(fits, axis=1).all(axis=1))
+    met = [sums >= program.low, sums <= program.high, x <= program.upper]
+    return np.asarray(np.concatenate(met, axis=1).all(axis=1))

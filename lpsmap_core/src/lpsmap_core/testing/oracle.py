@@ -1,4 +1,4 @@
-"""One factor's plain Python oracle, asked with flat scores; and the vertices that it ever gives."""
+"""One factor's plain Python oracle on flat scores, and the vertices that it returns."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import row_values, row_view
 from lpsmap_jit.arrays import FloatArray
 
-__all__ = ["Answer", "Oracle", "oracles_of", "vertices_seen"]
+__all__ = ["BestStructure", "Oracle", "oracles_of", "vertices_seen"]
 
 
-class Answer(NamedTuple):
-    """A structure as an oracle gives it: its label, and its flat 0/1 numbers."""
+class BestStructure(NamedTuple):
+    """A result of an oracle: the label of a structure, and its flat 0/1 numbers."""
 
     label: Hashable
     m: FloatArray
@@ -40,9 +40,9 @@ class Oracle:
     row
         The view of the factor on which the methods are called.
     arity, n_additionals
-        How many scores it takes.
+        Numbers of its scores.
     name
-        What to call the factor in a message.
+        Name of the factor in messages.
     """
 
     def __init__(self, factor: Factor, i: int) -> None:
@@ -54,26 +54,26 @@ class Oracle:
 
     @property
     def size(self) -> int:
-        """Number of all scores, the variables' first."""
+        """Number of all scores: of variables, then of additionals."""
         return self.arity + self.n_additionals
 
     def shaped(self, eta_u: FloatArray) -> FloatArray:
         """Return a copy of flat scores in the shape that ``solve_map`` takes."""
         return row_values(self.factor, self.i, eta_u.copy())
 
-    def __call__(self, eta_u: FloatArray, eta_v: FloatArray) -> Answer:
+    def __call__(self, eta_u: FloatArray, eta_v: FloatArray) -> BestStructure:
         """Return the best structure."""
         label = self.row.solve_map(self.shaped(eta_u), eta_v.copy())
         m, n = self.row.vertex(label)
         m, n = (vertex_numbers(self.row, part).flatten() for part in (m, n))
-        return Answer(label, m, n)
+        return BestStructure(label, m, n)
 
-    def of(self, scores: FloatArray) -> Answer:
+    def of(self, scores: FloatArray) -> BestStructure:
         """Return the best structure for all scores in one array."""
         return self(scores[: self.arity], scores[self.arity :])
 
     def where(self, scores: FloatArray) -> str:
-        """Name the factor and the scores for a message."""
+        """Describe the factor and the scores for a message."""
         eta_u, eta_v = scores[: self.arity], scores[self.arity :]
         also = f", eta_v = {eta_v.tolist()}" if self.n_additionals else ""
         return f"{self.name}, eta_u = {eta_u.tolist()}{also}"
@@ -85,19 +85,19 @@ def oracles_of(factor: Factor) -> list[Oracle]:
 
 
 def vertices_seen(oracle: Oracle, rng: np.random.Generator, draws: int) -> FloatArray:
-    """Return (V, size) distinct vertices that an oracle gives for many different scores.
+    """Return (V, size) distinct vertices that an oracle returns for many different scores.
 
-    For a small factor these are nearly all: scores are drawn plainly, with ties, with either kind
-    of score much larger than the other, and around the vertices found so far.
+    For a small factor these are nearly all vertices. Scores are drawn from a normal distribution,
+    with ties, with small scores of variables or of additionals, and around known vertices.
     """
     scores = rng.standard_normal((4 * draws, oracle.size))
     scores[1::4] = np.sign(scores[1::4]) + 0.01 * rng.standard_normal(scores[1::4].shape)
     scores[2::4, : oracle.arity] *= 0.05
     scores[3::4, oracle.arity :] *= 0.05
-    found = {tuple(oracle.of(x).vertex) for x in scores}
-    around = np.array(sorted(found))
-    if around.shape[1] == oracle.size:
-        chosen = around[rng.integers(len(around), size=2 * draws)]
-        noise = rng.standard_normal(chosen.shape)
-        found |= {tuple(oracle.of(x).vertex) for x in 2.0 * chosen - 1.0 + 1.2 * noise}
-    return np.array(sorted(found))
+    seen = {tuple(oracle.of(x).vertex) for x in scores}
+    vertices = np.array(sorted(seen))
+    if vertices.shape[1] == oracle.size:
+        centres = vertices[rng.integers(len(vertices), size=2 * draws)]
+        noise = rng.standard_normal(centres.shape)
+        seen |= {tuple(oracle.of(x).vertex) for x in 2.0 * centres - 1.0 + 1.2 * noise}
+    return np.array(sorted(seen))

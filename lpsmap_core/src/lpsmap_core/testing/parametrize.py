@@ -1,4 +1,4 @@
-"""The checks as tests of pytest, one for every instance and check."""
+"""The checks as parametrized pytest tests, one for every instance and check."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def parametrize_with_checks(
     instances
         Declarations, such as a type's ``examples()``; see `check_factor`.
     expected_failures
-        Reasons by the names of checks that fail, for all instances that have such a check; besides
-        those of the types' own ``expected_failures``. A check that passes against expectation fails
-        its test.
+        Names of checks that fail, with reasons, for all instances to which they apply; in addition
+        to the ``expected_failures`` of the types. An expected failure that passes fails its test.
 
     Returns
     -------
     pytest.MarkDecorator
-        Tests are called ``Xor-0-check_ties``: the type, its how-manieth instance, the check.
+        Tests have names such as ``Xor-0-check_ties``: the type, the number of the instance among
+        those of the type, and the check.
 
     Raises
     ------
     TypeError
         If an instance is not a Factor.
     ValueError
-        If there is no instance or an empty one, or if `expected_failures` has a name that is no
-        check of any, or an empty reason.
+        If there are no instances, if an instance has no factors, or if `expected_failures` has an
+        unknown name or an empty reason.
 
     Examples
     --------
@@ -51,20 +51,19 @@ def parametrize_with_checks(
         def test_protocol(factor, check):
             check(factor)
     """
-    import pytest  # a pack needs it for its tests only
+    import pytest  # not a dependency of core
 
     factors = list(instances)
     if not factors:
         raise ValueError(
-            "instances: got none; expected declarations, such as those that a factor type's "
-            "examples() returns."
+            "instances: got none; expected declarations, such as the examples() of a factor type."
         )
-    given = expected_failures or {}
-    parameters, numbers, known = [], Counter[str](), set[str]()
+    failures = expected_failures or {}
+    parameters, numbers, names = [], Counter[str](), set[str]()
     for factor in factors:
         checks = {check.__name__: check for check in checks_of(factor)}
-        known |= set(checks)
-        reasons = expected_reasons(factor, {k: v for k, v in given.items() if k in checks})
+        names |= set(checks)
+        reasons = expected_reasons(factor, {k: v for k, v in failures.items() if k in checks})
         cls = type(factor).__name__
         for name, check in checks.items():
             marks = (
@@ -74,9 +73,9 @@ def parametrize_with_checks(
                 pytest.param(factor, check, id=f"{cls}-{numbers[cls]}-{name}", marks=marks)
             )
         numbers[cls] += 1
-    for name in sorted(set(given) - known):
+    for name in sorted(set(failures) - names):
         raise ValueError(
-            f"expected_failures: {name!r} is not a check of any of the instances; expected some of "
-            f"{', '.join(sorted(known))}."
+            f"expected_failures: {name!r} is not a check of the instances; expected some of "
+            f"{', '.join(sorted(names))}."
         )
     return pytest.mark.parametrize(("factor", "check"), parameters)

@@ -1,4 +1,4 @@
-"""Checks that answers depend on the question alone: no memory, no side effects, no races."""
+"""Checks that results depend only on arguments: no hidden state, no side effects, no races."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from lpsmap_core.local.solvers import every_solver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import LocalProblems, Solved, local_problems
-from lpsmap_core.testing.compiled import ask_kernel
+from lpsmap_core.testing.compiled import run_kernel
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.graphs import declared_again
 from lpsmap_core.testing.oracle import Oracle, oracles_of
@@ -31,83 +31,84 @@ __all__ = [
     "check_inputs_unchanged",
     "check_pickling",
     "check_threads",
-    "compiled_questions",
+    "compiled_calls",
 ]
 
 THREADS = 4
-"""How many threads ask at the same time."""
+"""Number of concurrent threads."""
 
 
 def check_determinism(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """The same call gives the same answer, to the last bit."""
-    problems, questions = _questions(factor, seed, draws)
-    for oracle, scores in questions:
+    problems, queries = _draw_queries(factor, seed, draws)
+    for oracle, scores in queries:
         first, again = oracle.of(scores).vertex, oracle.of(scores).vertex
-        if not np.array_equal(first, again, equal_nan=True):  # a NaN is for check_zero_one
+        if not np.array_equal(first, again, equal_nan=True):  # check_zero_one reports NaN
             raise broken(
-                "equal calls of solve_map give equal structures, because experiments are repeated",
+                "equal calls of solve_map return equal structures, because experiments are "
+                "repeated",
                 f"{first.tolist()}, then {again.tolist()}",
-                "the same twice; break ties by position, and use no random numbers",
+                "the same structure twice; break ties by position, without random numbers",
                 oracle.where(scores),
             )
-    for name, ask in compiled_questions(problems).items():
-        _require_same(factor, name, ask(), ask(), "twice in a row")
+    for name, call in compiled_calls(problems).items():
+        _require_same(factor, name, call(), call(), "twice in a row")
 
 
 def check_hidden_state(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """An answer does not depend on what was asked before.
+    """Answers do not depend on earlier calls.
 
-    Factors are shared by threads and graphs, and whatever a gradient needs lives on the solution.
+    Threads and graphs share factors. The state that a gradient needs belongs to the solution.
     """
-    problems, questions = _questions(factor, seed, draws)
-    fresh = [Oracle(factor, oracle.i).of(scores).vertex for oracle, scores in questions]
-    for (oracle, scores), expected in zip(reversed(questions), reversed(fresh), strict=True):
-        found = oracle.of(scores).vertex
-        if not np.array_equal(found, expected, equal_nan=True):
+    problems, queries = _draw_queries(factor, seed, draws)
+    fresh = [Oracle(factor, oracle.i).of(scores).vertex for oracle, scores in queries]
+    for (oracle, scores), expected in zip(reversed(queries), reversed(fresh), strict=True):
+        got = oracle.of(scores).vertex
+        if not np.array_equal(got, expected, equal_nan=True):
             raise broken(
-                "a row's answer depends on its scores and parameters alone, because the engine "
-                "asks in any order",
-                f"{found.tolist()} after other calls",
-                f"{expected.tolist()}, as asked first",
+                "the structure of a row depends only on its scores and parameters, because the "
+                "engine calls the oracle in any order",
+                f"{got.tolist()} after other calls",
+                f"{expected.tolist()}, as in the first call",
                 oracle.where(scores),
             )
-    asked = compiled_questions(problems)
-    before = {name: ask() for name, ask in asked.items()}
-    for ask in compiled_questions(problems.moved(problems.a, -problems.eta_v)).values():
-        ask()
-    for name, ask in asked.items():
-        _require_same(factor, name, before[name], ask(), "before and after other calls")
+    calls = compiled_calls(problems)
+    before = {name: call() for name, call in calls.items()}
+    for call in compiled_calls(problems.moved(problems.a, -problems.eta_v)).values():
+        call()
+    for name, call in calls.items():
+        _require_same(factor, name, before[name], call(), "before and after other calls")
 
 
 def check_inputs_unchanged(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """No method or kernel writes into the arrays that it is given."""
-    problems, questions = _questions(factor, seed, draws)
-    for oracle, scores in questions:
+    """Methods and kernels do not modify their arguments."""
+    problems, queries = _draw_queries(factor, seed, draws)
+    for oracle, scores in queries:
         eta_u, eta_v = oracle.shaped(scores[: oracle.arity]), scores[oracle.arity :].copy()
         label = oracle.row.solve_map(eta_u, eta_v)
         oracle.row.vertex(label)
-        given = np.concatenate([np.ravel(eta_u), eta_v])
-        if not np.array_equal(given, scores):
+        after = np.concatenate([np.ravel(eta_u), eta_v])
+        if not np.array_equal(after, scores):
             raise broken(
-                "solve_map leaves eta_u and eta_v as they are, because the caller goes on with "
-                "them; copy what you need to change",
-                f"scores {given.tolist()} after the call",
+                "solve_map does not modify eta_u and eta_v, because the caller uses them again; "
+                "modify a copy instead",
+                f"scores {after.tolist()} after the call",
                 scores.tolist(),
                 oracle.name,
             )
-    for name, ask in compiled_questions(problems).items():
+    for name, call in compiled_calls(problems).items():
         with _unchanged(factor, name, _arrays_of(problems)):
-            ask()
+            call()
 
 
 def check_immutable(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Answering changes no attribute of the factor, nor the arrays that they hold."""
+    """Calls change no attribute of the factor, nor the arrays in its attributes."""
     before = {name: (value, _bytes_of(value)) for name, value in vars(factor).items()}
-    problems, questions = _questions(factor, seed, draws)
-    for oracle, scores in questions:
+    problems, queries = _draw_queries(factor, seed, draws)
+    for oracle, scores in queries:
         oracle.of(scores)
-    for ask in compiled_questions(problems).values():
-        ask()
+    for call in compiled_calls(problems).values():
+        call()
     after = vars(factor)
     changed = sorted(set(after) ^ set(before)) + [
         name
@@ -116,7 +117,7 @@ def check_immutable(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> Non
     ]
     if changed:
         raise broken(
-            "a factor is immutable once made, because graphs and threads share it",
+            "a factor is immutable, because graphs and threads share it",
             f"other attributes after solve_map and vertex: {', '.join(changed)}",
             "the same attributes with the same contents",
             repr(factor),
@@ -124,7 +125,7 @@ def check_immutable(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> Non
 
 
 def check_pickling(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """A factor pickles with its graph, and its copy gives the same answers."""
+    """A factor can be pickled with its graph, and the copy gives the same answers."""
     rng = np.random.default_rng(seed)
     scores = rng.standard_normal((1, int(factor.offsets[-1])))
     eta_v = rng.standard_normal((1, factor.n_factors, factor.n_additionals))
@@ -141,83 +142,83 @@ def check_pickling(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None
             repr(factor),
         ) from error
     _, expected, _ = declared.solve()
-    _, found, _ = declared._replace(graph=graph, factors=[copied]).solve()
-    same = np.array_equal(found, expected)
+    _, got, _ = declared._replace(graph=graph, factors=[copied]).solve()
+    same = np.array_equal(got, expected)
     for i, oracle in enumerate(oracles_of(factor)):
         twin = Oracle(copied, i)
         for x in random_scores(rng, draws, oracle.size):
             same = same and np.array_equal(oracle.of(x).vertex, twin.of(x).vertex)
     if not same:
         raise broken(
-            "a factor from a pickle answers as the one that was pickled, because other processes "
-            "work with it",
-            f"other answers, such as marginals {found.tolist()}",
+            "a copy from a pickle gives the results of its original, because other processes use "
+            "the copy",
+            f"other results, such as marginals {got.tolist()}",
             expected.tolist(),
             repr(factor),
         )
 
 
 def check_threads(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Threads that ask one factor at the same time get the answers that one thread gets."""
-    problems, questions = _questions(factor, seed, draws)
+    """Concurrent calls give the answers of a single thread."""
+    problems, queries = _draw_queries(factor, seed, draws)
 
-    def ask_all(shift: int) -> list[FloatArray]:
-        order = np.roll(np.arange(len(questions)), shift)
-        answers = {k: questions[k][0].of(questions[k][1]).vertex for k in order.tolist()}
-        compiled = [part for ask in compiled_questions(problems).values() for part in ask()]
-        return [answers[k] for k in range(len(questions))] + compiled
+    def call_all(shift: int) -> list[FloatArray]:
+        order = np.roll(np.arange(len(queries)), shift)
+        vertices = {k: queries[k][0].of(queries[k][1]).vertex for k in order.tolist()}
+        compiled = [part for call in compiled_calls(problems).values() for part in call()]
+        return [vertices[k] for k in range(len(queries))] + compiled
 
-    expected = ask_all(0)
+    expected = call_all(0)
     barrier = Barrier(THREADS)
 
-    def together(thread: int) -> list[FloatArray]:
+    def run(thread: int) -> list[FloatArray]:
         barrier.wait()
-        return ask_all(thread * len(questions) // THREADS)
+        return call_all(thread * len(queries) // THREADS)
 
     with _frequent_switches(), ThreadPoolExecutor(THREADS) as pool:
-        results = list(pool.map(together, range(THREADS)))
+        results = list(pool.map(run, range(THREADS)))
     for result in results:
-        for k, (found, wanted) in enumerate(zip(result, expected, strict=True)):
-            if not np.array_equal(found, wanted, equal_nan=True):
-                oracle = f"{questions[k][0].name}" if k < len(questions) else repr(factor)
+        for k, (got, single) in enumerate(zip(result, expected, strict=True)):
+            if not np.array_equal(got, single, equal_nan=True):
+                oracle = f"{queries[k][0].name}" if k < len(queries) else repr(factor)
                 raise broken(
-                    "answers do not depend on what other threads ask, because parts of a graph "
-                    "are solved in threads; keep scratch arrays local to the call",
-                    f"{found.tolist()} among {THREADS} threads",
-                    f"{wanted.tolist()}, as in one thread",
+                    "results do not depend on other threads, because parts of a graph are solved "
+                    "in threads; keep scratch arrays local to the call",
+                    f"{got.tolist()} with {THREADS} threads",
+                    f"{single.tolist()}, as in one thread",
                     oracle,
                 )
 
 
-def _questions(
+def _draw_queries(
     factor: Factor, seed: int, draws: int
 ) -> tuple[LocalProblems, list[tuple[Oracle, FloatArray]]]:
-    """Draw local problems, and scores to ask every factor's plain oracle with."""
+    """Draw local problems, and scores for the plain oracle of every factor."""
     rng = np.random.default_rng(seed)
     problems = local_problems(factor, rng, draws, decades=1.0)
-    questions = [
+    queries = [
         (oracle, scores)
         for oracle in oracles_of(factor)
         for scores in random_scores(rng, draws, oracle.size)
     ]
-    return problems, questions
+    return problems, queries
 
 
-def compiled_questions(problems: LocalProblems) -> dict[str, Callable[[], list[Any]]]:
-    """Return calls of everything that answers for many rows at once, by name.
+def compiled_calls(problems: LocalProblems) -> dict[str, Callable[[], list[Any]]]:
+    """Return calls of all kernels and solvers for many rows at once, by name.
 
-    Every call makes its own solver: a solver may start from the faces that it found last.
+    Every call creates a new solver, since a solver may start from the faces of its last solution.
     """
     bucket, rows = problems.bucket, problems.everything
-    asked: dict[str, Callable[[], list[Any]]] = {}
+    calls: dict[str, Callable[[], list[Any]]] = {}
     if bucket.type.map_kernel is not None:
-        asked["map_kernel"] = lambda: [
-            *ask_kernel(bucket, rows, problems.a, problems.eta_v).structures
+        calls["map_kernel"] = lambda: [
+            *run_kernel(bucket, rows, problems.a, problems.eta_v).structures
         ]
     for name in every_solver(bucket, problems.delta):
         if name != "active set":
-            asked[name] = functools.partial(_solution_and_product, problems, name)
-    return asked
+            calls[name] = functools.partial(_solution_and_product, problems, name)
+    return calls
 
 
 def _solution_and_product(problems: LocalProblems, name: str) -> list[FloatArray]:
@@ -233,8 +234,8 @@ def _require_same(factor: Factor, name: str, first: Any, again: Any, when: str) 
     for one, other in zip(first, again, strict=True):
         if not np.array_equal(one, other, equal_nan=True):
             raise broken(
-                "equal calls give equal answers to the last bit, because experiments are repeated "
-                "and rows are asked in any order",
+                "equal calls give equal results to the last bit, because experiments are repeated "
+                "and rows are solved in any order",
                 f"{name}: {np.ravel(other).tolist()}",
                 f"{np.ravel(one).tolist()} {when}",
                 repr(factor),
@@ -243,8 +244,8 @@ def _require_same(factor: Factor, name: str, first: Any, again: Any, when: str) 
 
 def _arrays_of(problems: LocalProblems) -> dict[str, npt.NDArray[Any]]:
     """Return all arrays that kernels read, by the names of their arguments."""
-    asked = {"eta_u or a": problems.a, "eta_v": problems.eta_v, "delta": problems.delta}
-    return asked | problems.bucket.factors._asdict()
+    scores = {"eta_u or a": problems.a, "eta_v": problems.eta_v, "delta": problems.delta}
+    return scores | problems.bucket.factors._asdict()
 
 
 @contextmanager
@@ -254,10 +255,10 @@ def _unchanged(factor: Factor, name: str, arrays: dict[str, npt.NDArray[Any]]) -
     for argument, array in arrays.items():
         if array.tobytes() != before[argument]:
             raise broken(
-                "kernels and array code leave their inputs as they are, because the caller goes "
-                "on with them",
+                "kernels and array code do not modify their inputs, because the caller uses them "
+                "again",
                 f"{name} changed {argument} to {array.tolist()}",
-                "the array as it was",
+                "an unchanged array",
                 repr(factor),
             )
 

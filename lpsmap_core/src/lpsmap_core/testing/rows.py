@@ -1,4 +1,4 @@
-"""Checks that a row's answer comes of its own data: alone, and among other declarations."""
+"""Checks that results of a row depend only on its data: alone, and among other declarations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.variables import Variables
-from lpsmap_core.testing.compiled import ask_kernel, require_as_good
+from lpsmap_core.testing.compiled import require_equal_score, run_kernel
 from lpsmap_core.testing.declarations import Call, declarations_of, declared_with
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
@@ -20,7 +20,7 @@ __all__ = ["check_integers", "check_row_alone"]
 
 
 def check_row_alone(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """A row of a declaration answers as it does declared alone, with its own part of the data."""
+    """A row of a declaration has the answer of a separate declaration with its part of the data."""
     if factor.n_factors < 2 or factor._flipped is not None:
         return
     rng = np.random.default_rng(seed)
@@ -28,22 +28,22 @@ def check_row_alone(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> Non
         for oracle in oracles_of(factor):
             alone = _alone(factor, call, oracle)
             if alone is None:
-                break  # arguments that lie otherwise
+                break  # the arguments have another layout
             for scores in random_scores(rng, draws, oracle.size):
-                found, expected = oracle.of(scores).vertex, alone.of(scores).vertex
-                if not np.array_equal(found, expected, equal_nan=True):
+                got, expected = oracle.of(scores).vertex, alone.of(scores).vertex
+                if not np.array_equal(got, expected, equal_nan=True):
                     raise broken(
-                        "a row answers as it does declared alone, because data of its own are "
-                        "registered, and every other attribute is shared by all rows",
-                        f"{found.tolist()} in the batch",
-                        f"{expected.tolist()}, as alone; register what differs by row with "
+                        "a row has the answer of a separate declaration, because all rows share "
+                        "the attributes that are not registered",
+                        f"{got.tolist()} in the batch",
+                        f"{expected.tolist()}, as alone; register data that differ by row with "
                         "self.per_factor or self.integers",
                         oracle.where(scores),
                     )
 
 
 def _alone(factor: Factor, call: Call, oracle: Oracle) -> Oracle | None:
-    """Return the oracle of one row, declared alone; None if the arguments do not show how."""
+    """Return the oracle of a separate declaration of one row, or None if it cannot be derived."""
     batch, changed = factor.batch_shape, {}
     index = np.unravel_index(oracle.i, batch)
     for name, value in call.arguments.items():
@@ -65,19 +65,19 @@ def _alone(factor: Factor, call: Call, oracle: Oracle) -> Oracle | None:
         return None
     if alone.n_factors != 1 or alone.n_additionals != factor.n_additionals:
         return None
-    found = Oracle(alone, 0)
-    return found if found.arity == oracle.arity else None
+    separate = Oracle(alone, 0)
+    return separate if separate.arity == oracle.arity else None
 
 
 def _of_row(factor: Factor, name: str, i: int, value: Any) -> Any:
-    """Return a factor's own part of an argument that its type keeps under the argument's name."""
-    kept, parameters = getattr(factor, name), factor._parameters
+    """Return factor i's part of an argument that is registered under the argument's name."""
+    registered, parameters = getattr(factor, name), factor._parameters
     if name == parameters.integers:
-        return value[i] if isinstance(kept, tuple) else value
+        return value[i] if isinstance(registered, tuple) else value
     if name == parameters.link:
-        return kept[np.unravel_index(i, factor.batch_shape)]
-    own = kept[i] if parameters.rows[name] else kept[i].item()
-    return bool(own) if np.asarray(value).dtype == np.bool_ else own
+        return registered[np.unravel_index(i, factor.batch_shape)]
+    of_row = registered[i] if parameters.rows[name] else registered[i].item()
+    return bool(of_row) if np.asarray(value).dtype == np.bool_ else of_row
 
 
 def check_integers(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
@@ -89,11 +89,11 @@ def check_integers(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None
     different = {array.tobytes() for each in declared for array in each._kernel_integers()[0]}
     if len(different) < 2:
         raise broken(
-            "examples() hold factors of different integers, because a kernel that reads the first "
-            "factor's for all would not be noticed otherwise",
+            "examples() have factors of different integers, because otherwise the check cannot "
+            "detect a kernel that reads the first factor's integers for all",
             f"the same {name} in all of {declared[1:]}",
-            f"two examples or rows whose {name} differ; a type that has one array only says so in "
-            "expected_failures",
+            f"two examples or rows with different {name}; if the type has only one array, add this "
+            "check to expected_failures",
             repr(factor),
         )
     rng = np.random.default_rng(seed)
@@ -101,7 +101,7 @@ def check_integers(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None
     for bucket in build_layout(n_variables, declared).buckets:
         sizes = np.diff(bucket.offsets), np.diff(bucket.additional_offsets)
         eta_u, eta_v = (rng.standard_normal(int(size.sum())) for size in sizes)
-        answers = ask_kernel(bucket, np.arange(bucket.n_factors), eta_u, eta_v)
+        results = run_kernel(bucket, np.arange(bucket.n_factors), eta_u, eta_v)
         for f in range(bucket.n_factors):
             oracle = Oracle(bucket.declarations[bucket.declaration[f]], int(bucket.row[f]))
             scores: FloatArray = np.concatenate(
@@ -111,4 +111,4 @@ def check_integers(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None
                 ]
             )
             seen = vertices_seen(oracle, rng, draws)
-            require_as_good(oracle, answers.vertex(f, oracle), seen, scores)
+            require_equal_score(oracle, results.vertex(f, oracle), seen, scores)

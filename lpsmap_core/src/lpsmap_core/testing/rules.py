@@ -1,4 +1,4 @@
-"""How a check says which rule of the protocol is broken."""
+"""Errors of checks, which state the broken rule of the protocol."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def broken(rule: str, got: Any, expected: Any, where: str = "") -> ConformanceEr
     Parameters
     ----------
     rule
-        The rule and why it is one, in a sentence.
+        The rule and its reason, in a sentence.
     got, expected
-        What was found, and what the rule asks for.
+        The value that was found, and the value that the rule requires.
     where
-        For which factor and scores.
+        The factor and its scores.
     """
     lines = [f"Rule: {rule}", f"Got: {got}", f"Expected: {expected}"]
     return ConformanceError("\n".join([*lines, f"Where: {where}"] if where else lines))

@@ -1,4 +1,4 @@
-"""Run the checks on an instance, and judge their results against the failures that are expected."""
+"""Run the checks on an instance, and compare their results with the expected failures."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["Result", "check_factor", "expected_reasons", "run_checks"]
 
 
 class Result(NamedTuple):
-    """What came of one check.
+    """The result of one check.
 
     Attributes
     ----------
     check
-        Its name.
+        Name of the check.
     error
-        What it raised, or None.
+        The error that it raised, or None.
     expected
-        The reason for which it was expected to fail, or None.
+        The reason of an expected failure, or None.
     """
 
     check: str
@@ -34,16 +34,16 @@ class Result(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether it passed, or failed as expected."""
+        """Whether the check passed, or failed as expected."""
         return (self.error is None) == (self.expected is None)
 
     @property
     def message(self) -> str:
-        """What is wrong, in words."""
+        """Description of the failure."""
         if self.error is None:
             return (
                 "passes, though it was expected to fail: "
-                f"{self.expected}. Take it from expected_failures."
+                f"{self.expected}. Remove it from expected_failures."
             )
         if isinstance(self.error, ConformanceError):
             return str(self.error)
@@ -61,9 +61,9 @@ def run_checks(
 
     `factor`, `seed`, `draws` and `expected_failures` are as in `check_factor`.
 
-    Ends after a failure of a check that the rest rests on, such as that of where kernels write.
+    The generator ends after a failure of a check that the others depend on; see `checks.FIRST`.
     """
-    compile_now()  # what is checked is what users will run
+    compile_now()  # check the compiled code, which users run
     expected = expected_reasons(factor, expected_failures)
     first = {check.__name__ for check in FIRST}
     for check in checks_of(factor):
@@ -84,20 +84,19 @@ def check_factor(
     draws: int = DRAWS,
     expected_failures: Mapping[str, str] | None = None,
 ) -> None:
-    """Hold one instance of a factor type against the whole protocol.
+    """Check one instance of a factor type against the whole protocol.
 
     Parameters
     ----------
     factor
-        A declaration of one or many factors, each of at most a dozen variables or so. Its scores
-        do not matter: the checks draw their own, and declare the factor again in graphs of theirs.
+        A declaration of one or many factors, each with at most about a dozen variables. Its scores
+        are not used: the checks draw scores, and declare the factor again in new graphs.
     seed
-        Of the random problems: the same seed draws the same.
+        Seed of the random problems.
     draws
-        Random problems for every check.
+        Number of random problems for every check.
     expected_failures
-        Reasons by the names of checks that fail; besides those of the type's own
-        ``expected_failures``.
+        Names of checks that fail, with reasons, in addition to the type's ``expected_failures``.
 
     Raises
     ------
@@ -116,9 +115,9 @@ def check_factor(
     results = run_checks(factor, seed=seed, draws=draws, expected_failures=expected_failures)
     failed = [result for result in results if not result.ok]
     if failed:
-        told = "\n\n".join(f"{result.check}\n{result.message}" for result in failed)
+        messages = "\n\n".join(f"{result.check}\n{result.message}" for result in failed)
         raise ConformanceError(
-            f"{factor!r} fails {len(failed)} of the checks:\n\n{told}"
+            f"{factor!r} fails {len(failed)} of the checks:\n\n{messages}"
         ) from failed[0].error
 
 
@@ -128,19 +127,19 @@ def expected_reasons(factor: Factor, more: Mapping[str, str] | None = None) -> d
     Raises
     ------
     ValueError
-        If a name is that of no check, or a reason is empty.
+        If a name is not that of a check of the type, or if a reason is empty.
     """
     reasons = {**type(factor).expected_failures, **(more or {})}
-    known = {check.__name__ for check in checks_of(factor)}
+    names = {check.__name__ for check in checks_of(factor)}
     for name, reason in reasons.items():
-        if name not in known:
+        if name not in names:
             raise ValueError(
                 f"expected_failures: {name!r} is not a check of {type(factor).__name__}; expected "
-                f"some of {', '.join(sorted(known))}."
+                f"some of {', '.join(sorted(names))}."
             )
         if not isinstance(reason, str) or not reason.strip():
             raise ValueError(
-                f"expected_failures: {name!r} has the reason {reason!r}; expected words that say "
+                f"expected_failures: {name!r} has the reason {reason!r}; expected a text that says "
                 "why the type cannot pass it."
             )
     return reasons

@@ -1,4 +1,4 @@
-"""Checks of one structure: its shapes, its numbers, its label, its words."""
+"""Checks of one structure: its shapes, its numbers, its label, its decoded form."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ __all__ = [
 
 
 def check_parameters(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Parameters are kept as they were registered, finite, and the same in every declaration.
+    """Parameters are kept under their registered names, finite, and the same in all declarations.
 
-    The engine turns them into columns of arrays for whole buckets.
+    Buckets have a column of an array for each of them.
     """
     try:
         check_names(factor)
         check_own_attributes(factor)
     except TypeError as error:
         raise broken(
-            "attributes of the protocol's names are the protocol's, because core looks for them "
-            "by name, and passes over others",
+            "names of the protocol are used only for the protocol, and are spelt correctly, "
+            "because core looks up attributes by name and ignores others",
             error,
-            "the protocol's spelling, and other names for what is the type's own",
+            "the names of the protocol, and other names for other attributes",
             repr(factor),
         ) from None
     try:
@@ -49,8 +49,8 @@ def check_parameters(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
                 check_same_parameters(factor, other)
     except TypeError as error:
         raise broken(
-            "a parameter is kept under the name that it was registered with, and is registered by "
-            "every declaration, because buckets are built from these attributes",
+            "a parameter is kept under its registered name, and every declaration registers it, "
+            "because buckets are built from these attributes",
             error,
             "self.k = self.per_factor('k', k), or self.counts, self.per_link or self.integers",
             repr(factor),
@@ -68,7 +68,7 @@ def check_parameters(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
 
 
 def check_shapes(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """A vertex has as many numbers as solve_map got scores, variables in the same shape."""
+    """A vertex has variables shaped like eta_u, and as many additionals as eta_v."""
     rng = np.random.default_rng(seed)
     for oracle in oracles_of(factor):
         for scores in random_scores(rng, draws, oracle.size):
@@ -77,8 +77,7 @@ def check_shapes(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
             if np.shape(m) != eta_u.shape or np.size(n) != eta_v.size:
                 raise broken(
                     "vertex returns variables shaped like eta_u, of this row and not of the "
-                    "longest, and as many additionals as eta_v, because core lays them side by "
-                    "side",
+                    "longest, and as many additionals as eta_v, because core concatenates them",
                     f"variables of shape {np.shape(m)} and {np.size(n)} additionals",
                     f"shape {eta_u.shape} and {eta_v.size} additionals",
                     oracle.where(scores),
@@ -86,24 +85,25 @@ def check_shapes(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
 
 
 def check_zero_one(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """A vertex's variables are 0 or 1, and its additionals 0, 1 or larger counts."""
+    """Variables of a vertex are 0 or 1, and additionals are 0, 1 or larger counts."""
     rng = np.random.default_rng(seed)
     for oracle in oracles_of(factor):
         for scores in random_scores(rng, draws, oracle.size):
-            answer = oracle.of(scores)
-            counts = (answer.n >= 0.0) & (answer.n == np.rint(answer.n))
-            if not (np.isin(answer.m, (0.0, 1.0)).all() and counts.all()):
+            best = oracle.of(scores)
+            counts = (best.n >= 0.0) & (best.n == np.rint(best.n))
+            if not (np.isin(best.m, (0.0, 1.0)).all() and counts.all()):
                 raise broken(
                     "a structure switches binary variables on or off, because marginals are "
-                    "probabilities; an additional counts what has its score, mostly 0 or 1 times",
-                    f"m = {answer.m.tolist()}, n = {answer.n.tolist()}",
+                    "probabilities; an additional is the count, mostly 0 or 1, of parts with its "
+                    "score",
+                    f"m = {best.m.tolist()}, n = {best.n.tolist()}",
                     "variables that are 0 or 1, additionals that are 0, 1, 2, ...",
                     oracle.where(scores),
                 )
 
 
 def check_labels(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Labels are hashable, equal for equal calls, and tell different vertices apart."""
+    """Labels are hashable, equal for equal calls, and different for different structures."""
     rng = np.random.default_rng(seed)
     for oracle in oracles_of(factor):
         vertices: dict[object, FloatArray] = {}
@@ -126,50 +126,50 @@ def check_labels(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
                     "equal labels of equal hash",
                     oracle.where(scores),
                 )
-            known = vertices.setdefault(first.label, first.vertex)
-            if not np.array_equal(known, first.vertex, equal_nan=True):
+            earlier = vertices.setdefault(first.label, first.vertex)
+            if not np.array_equal(earlier, first.vertex, equal_nan=True):
                 raise broken(
-                    "a label stands for one structure, because structures are found again by it",
-                    f"label {first.label!r} for {known.tolist()} and for {first.vertex.tolist()}",
+                    "a label identifies one structure, because structures are looked up by label",
+                    f"label {first.label!r} for {earlier.tolist()} and for {first.vertex.tolist()}",
                     "different labels",
                     oracle.where(scores),
                 )
 
 
 def check_decode(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Decoding gives plain Python numbers and lists by name."""
+    """`decode` returns plain Python numbers and lists by name."""
     rng = np.random.default_rng(seed)
     for oracle in oracles_of(factor):
         for scores in random_scores(rng, draws, oracle.size):
-            answer = oracle.of(scores)
-            words = oracle.row.decode(placed_values(factor, oracle.i, answer.m), answer.n)
+            best = oracle.of(scores)
+            decoded = oracle.row.decode(placed_values(factor, oracle.i, best.m), best.n)
             try:
-                named = isinstance(words, dict) and all(isinstance(key, str) for key in words)
-                plain = named and bool(json.dumps(words))
+                named = isinstance(decoded, dict) and all(isinstance(key, str) for key in decoded)
+                plain = named and bool(json.dumps(decoded))
             except TypeError:
                 plain = False
             if not plain:
                 raise broken(
                     "decode returns a dictionary of plain Python numbers and lists, because it is "
                     "printed and written as JSON",
-                    repr(words),
+                    repr(decoded),
                     'such as {"heads": [1, -1, 1]}; convert arrays with .tolist()',
                     oracle.where(scores),
                 )
 
 
 def check_unused(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """What is said to be unused is off in every structure.
+    """Entries marked by `unused` are off in every structure.
 
-    Scores there may be anything, such as the NaN of an average over nothing. That `unused` tells
-    all such entries is for the author to see to: what a budget rules out need not be told.
+    Their scores may be anything, such as NaN from an empty mean. `unused` need not mark all such
+    entries, for example those that a budget rules out.
     """
     try:
         slots, extra = unused_of(factor)
     except TypeError as error:
         raise broken(
             "unused() returns booleans for the variables and for the additionals, or None, because "
-            "the engine looks scores up by them",
+            "core indexes scores with them",
             error,
             "a pair of such booleans, or None",
             repr(factor),
@@ -180,16 +180,16 @@ def check_unused(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
         extra = np.zeros((factor.n_factors, factor.n_additionals), dtype=np.bool_)
     of_slots = slot_values(factor, slots)
     for oracle in oracles_of(factor):
-        mine = of_slots[factor.offsets[oracle.i] : factor.offsets[oracle.i + 1]]
-        for entry in np.flatnonzero(np.concatenate([mine, extra[oracle.i]])):
+        of_factor = of_slots[factor.offsets[oracle.i] : factor.offsets[oracle.i + 1]]
+        for entry in np.flatnonzero(np.concatenate([of_factor, extra[oracle.i]])):
             scores = np.zeros(oracle.size)
-            scores[entry] = 1.0  # the best structure has it on, if there is one that has
+            scores[entry] = 1.0  # the entry is on in the best structure if it is on in any
             if oracle.of(scores).vertex[entry] > 0.0:
                 raise broken(
-                    "what unused() marks is off in every structure, because the engine puts zeros "
-                    "in the place of scores there",
+                    "entries that unused() marks are off in every structure, because core may "
+                    "replace their scores by zeros",
                     f"entry {entry} of {oracle.size}, variables first, is marked, and on in the "
                     "best structure",
-                    "marks of nothing that a structure has on",
+                    "marks only of entries that are off in all structures",
                     oracle.where(scores),
                 )

@@ -65,8 +65,8 @@ def solve_many(
     build
         Builds the graph of a problem, in the worker, so that little is sent to it.
     extract
-        Called in the worker with the solved graph and the result of the solve. What it returns,
-        such as structures as words, is sent back as `Outcome.extracted`.
+        Called in the worker with the solved graph and the result of the solve. Its result, such as
+        decoded structures, is sent back as `Outcome.extracted`.
     ordered
         Whether to yield outcomes in the order of the problems, rather than of completion.
     batch_size

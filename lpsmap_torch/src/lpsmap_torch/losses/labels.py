@@ -90,7 +90,7 @@ def _one_of_each_row(chosen: Any, u: Variables) -> FloatArray:
         raise ValueError(
             f"target holds {chosen[at]} at {[int(i) for i in at]}; expected positions on the last "
             f"axis of the scores, 0 to {shape[-1] - 1}, or {IGNORED} for unlabelled rows; {ROOT} "
-            "stands for the root only in rows of dependency trees."
+            "means the root only in rows of dependency trees."
         )
     values: FloatArray = on.astype(np.float64)
     values[unknown] = np.nan

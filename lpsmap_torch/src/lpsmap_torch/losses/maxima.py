@@ -123,7 +123,7 @@ class SparseMAPLoss(MaximumLoss):
         Called with the variables, and with the keyword arguments of the call; returns a factor or
         several. Every factor type is such a function: ``DepTree``.
     reduction
-        What becomes of the items' losses: ``"mean"``, ``"sum"``, or ``"none"``.
+        Reduction of the items' losses: ``"mean"``, ``"sum"``, or ``"none"``.
     options
         Options of `TorchFactorGraph.solve`, such as ``max_iter``.
 

@@ -56,7 +56,7 @@ class StructuredLoss(nn.Module, abc.ABC):
         Called with the variables, and with the keyword arguments of the call; returns a factor or
         several. Every factor type is such a function: ``DepTree``.
     reduction
-        What becomes of the items' losses: ``"mean"``, ``"sum"``, or ``"none"``.
+        Reduction of the items' losses: ``"mean"``, ``"sum"``, or ``"none"``.
     """
 
     def __init__(self, factors: Factors, *, reduction: str = "mean") -> None:
@@ -121,7 +121,7 @@ class StructuredLoss(nn.Module, abc.ABC):
         """Return the losses of the items."""
 
     def extra_repr(self) -> str:
-        """Return what `repr` shows."""
+        """Return the arguments for `repr`."""
         made = getattr(self.factors, "__name__", type(self.factors).__name__)
         return f"{made}, reduction={self.reduction!r}"
 

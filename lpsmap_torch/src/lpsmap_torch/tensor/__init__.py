@@ -1,6 +1,6 @@
 """An engine in tensor operations: mini-batches that stay on their device.
 
-Factors whose polytopes are a few linear constraints make of LP-SparseMAP one projection for each
+If a few linear constraints describe the polytope of each factor, LP-SparseMAP is one projection per
 component::
 
     min 1/2 ||mu - eta||^2   s.t.   0 <= mu <= 1,   low <= A mu <= high

@@ -15,37 +15,37 @@ from lpsmap_torch.tensor.rows import Rows
 __all__ = ["Batch", "batches_of"]
 
 MOST_ENTRIES = 2**26
-"""Entries of all matrices of a batch: half a gigabyte of numbers."""
+"""Maximum number of entries of all matrices of a batch: half a gigabyte of numbers."""
 
 MOST_PRODUCTS = 2**23
-"""Entries of a table of the products of a matrix's columns, which all components share."""
+"""Maximum number of entries of a shared table of the products of a matrix's columns."""
 
 
 class Batch(NamedTuple):
     """The constraints ``low <= A mu <= high`` of some components, in tensors on a device.
 
-    What pads a component to the size of the others is forbidden, and a row without bounds.
+    Components are padded to equal size with forbidden variables and with rows without bounds.
     """
 
     components: IntArray
-    """(n,) their numbers in the part."""
+    """(n,) numbers of the components in the part."""
     variables: Tensor
-    """(n, n_variables) their variables' numbers in the part; the part's size for padding."""
+    """(n, n_variables) numbers of their variables in the part; the part's size for padding."""
     rows: IntArray
-    """(n, n_rows) their rows' numbers in `Rows`; -1 for padding."""
+    """(n, n_rows) numbers of their rows in `Rows`; -1 for padding."""
     matrix: Tensor
-    """(n, n_rows, n_variables) A; of one matrix only, if it is the same for all."""
+    """(n, n_rows, n_variables) A; or (1, n_rows, n_variables) if it is the same for all."""
     low: Tensor
     high: Tensor
     products: Tensor | None
-    """(n_variables, n_rows ** 2) the outer products of the columns of the same matrix."""
+    """(n_variables, n_rows ** 2) outer products of the columns of a shared matrix, or None."""
 
     def sums(self, u: Tensor) -> Tensor:
-        """Return A u for numbers `u` of the variables."""
+        """Return A u for values `u` of the variables."""
         return _times(self.matrix.mT, u)
 
     def pull(self, y: Tensor) -> Tensor:
-        """Return A' y for numbers `y` of the rows."""
+        """Return A' y for multipliers `y` of the rows."""
         return _times(self.matrix, y)
 
     def gram(self, d: Tensor) -> Tensor:
@@ -66,16 +66,16 @@ class Batch(NamedTuple):
 
 
 def _times(matrix: Tensor, x: Tensor) -> Tensor:
-    """Return the product of every instance's row of numbers with its matrix from the right."""
+    """Return the product of every instance's row vector with its matrix."""
     if len(matrix) == 1:
         return x @ matrix[0]
     return (x.unsqueeze(-2) @ matrix).squeeze(-2)
 
 
-def batches_of(part: Part, rows: Rows, chosen: BoolArray) -> Iterator[Batch]:
-    """Yield the batches of chosen components, on the host.
+def batches_of(part: Part, rows: Rows, selected: BoolArray) -> Iterator[Batch]:
+    """Yield the batches of the selected components, on the host.
 
-    Sizes are padded within a power of two, so that there are few batches.
+    A batch has sizes up to the same power of two, so that there are few batches.
 
     Parameters
     ----------
@@ -83,32 +83,33 @@ def batches_of(part: Part, rows: Rows, chosen: BoolArray) -> Iterator[Batch]:
         The part.
     rows
         The rows of the components.
-    chosen
-        Which components.
+    selected
+        (n_components,) flags of the components.
     """
     n_rows = np.bincount(rows.component, minlength=part.n_components)
     n_variables = np.diff(part.first_variable)
-    components = np.flatnonzero(chosen)
+    components = np.flatnonzero(selected)
     size = np.stack([n_rows, n_variables])[:, components]
     _, group = np.unique(np.ceil(np.log2(np.maximum(size, 1))), axis=1, return_inverse=True)
     group = group.reshape(-1)
     for number in range(group.max(initial=-1) + 1):
-        mine = components[group == number]
-        shape = max(int(n_rows[mine].max()), 1), int(n_variables[mine].max())
-        for some in np.array_split(mine, -(-len(mine) * shape[0] * shape[1] // MOST_ENTRIES)):
-            yield _batch(part, rows, some, shape)
+        members = components[group == number]
+        shape = max(int(n_rows[members].max()), 1), int(n_variables[members].max())
+        n_batches = -(-len(members) * shape[0] * shape[1] // MOST_ENTRIES)
+        for of_batch in np.array_split(members, n_batches):
+            yield _batch(part, rows, of_batch, shape)
 
 
 def _batch(part: Part, rows: Rows, components: IntArray, shape: tuple[int, int]) -> Batch:
     n, (n_rows, n_variables) = len(components), shape
     first_row = np.searchsorted(rows.component, np.arange(part.n_components + 1))
-    mine = ranges(first_row, components)
+    selected = ranges(first_row, components)
     instance = np.repeat(np.arange(n), np.diff(first_row)[components])
-    place = mine - first_row[components][instance]
+    place = selected - first_row[components][instance]
     variables = _padded(part.first_variable, components, n_variables, part.n_variables)
     low, high = np.full((n, n_rows), -np.inf), np.full((n, n_rows), np.inf)
-    low[instance, place], high[instance, place] = rows.low[mine], rows.high[mine]
-    matrix = _matrices(part, rows, components, (mine, instance, place), shape)
+    low[instance, place], high[instance, place] = rows.low[selected], rows.high[selected]
+    matrix = _matrices(part, rows, components, (selected, instance, place), shape)
     products = None
     if len(matrix) == 1 < n and n_variables * n_rows**2 <= MOST_PRODUCTS:
         products = np.einsum("iv,jv->vij", matrix[0], matrix[0]).reshape(n_variables, -1)
@@ -124,7 +125,7 @@ def _batch(part: Part, rows: Rows, components: IntArray, shape: tuple[int, int])
 
 
 def _padded(offsets: IntArray, rows: IntArray, width: int, padding: int) -> IntArray:
-    """Return the positions of the entries of some rows, a row of the same width for each."""
+    """Return the positions of the entries of some rows, padded to the same width."""
     table = offsets[rows][:, None] + np.arange(width)
     return np.where(table < offsets[rows + 1][:, None], table, padding)
 
@@ -133,14 +134,17 @@ def _matrices(
     part: Part,
     rows: Rows,
     components: IntArray,
-    chosen: tuple[IntArray, IntArray, IntArray],
+    placement: tuple[IntArray, IntArray, IntArray],
     shape: tuple[int, int],
 ) -> FloatArray:
-    """Return the components' matrices, or one for all if they are equal."""
-    mine, instance, place = chosen
+    """Return the components' matrices, or one for all if they are equal.
+
+    `placement` has the numbers of the rows, their instances, and their places in the instances.
+    """
+    selected, instance, place = placement
     n = len(components)
-    entries = ranges(rows.offsets, mine)
-    of_row = np.repeat(np.arange(len(mine)), np.diff(rows.offsets)[mine])
+    entries = ranges(rows.offsets, selected)
+    of_row = np.repeat(np.arange(len(selected)), np.diff(rows.offsets)[selected])
     variable = rows.variable[entries] - part.first_variable[components][instance[of_row]]
     local = np.stack([place[of_row], variable])
     coefficient, counts = rows.coefficient[entries], np.bincount(instance[of_row], minlength=n)

@@ -1,4 +1,4 @@
-"""The engine in tensor operations, without torch until it solves."""
+"""The engine in tensor operations. Only a solve imports torch."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ __all__ = ["FixedTensorEngine", "TensorEngine"]
 
 
 class TensorEngine(Engine):
-    """Projections of whole batches in operations of PyTorch, on the device of the scores.
+    """Projects whole batches with operations of PyTorch, on the device of the scores.
 
-    It serves components whose factors are described by linear constraints on their slots, unless
-    they are too large for dense matrices. All is done in float64. Two runs on one CPU have the same
-    bits.
+    It solves components in which linear constraints on slots describe all factors, unless they are
+    too large for dense matrices. All computations are in float64. Two runs on one CPU agree to the
+    last bit.
     """
 
     name = "tensor"
     backend = TorchBackend
     needs_no_start = True
     check_every: ClassVar[int | None] = 5
-    """Iterations after which it looks whether all components are done, and waits for the device;
-    None for never."""
+    """Number of iterations between checks of convergence, which wait for the device; None for no
+    checks."""
 
     def refuses(self, part: Part, options: Options) -> str | None:
-        """Refuse LP-MAP, and limits of time."""
+        """Refuse LP-MAP and time limits."""
         if not options.quadratic:
             return f"engine: {self.name!r} needs the quadratic term; expected 'auto' for LP-MAP."
         if options.max_time is not None or options.within is not None:
-            return f"max_time: engine {self.name!r} has no limit of time; leave it at None."
+            return f"max_time: engine {self.name!r} has no time limit; expected None."
         return None
 
     def serves(self, part: Part) -> BoolArray:
-        """Return which components are described by few enough linear constraints."""
+        """Return flags of the components that few enough linear constraints describe."""
         return part.derived(served_components)
 
     def solve(
@@ -53,14 +53,14 @@ class TensorEngine(Engine):
         options: Options,
         warm: WarmStart | None = None,
     ) -> SolvedOnTensors:
-        """Solve the components that it serves, see `Engine.solve`; a warm start is not used."""
+        """Solve the components that it serves; see `Engine.solve`. Warm starts are not used."""
         from lpsmap_torch.tensor.solution import solve_on_tensors
 
         return solve_on_tensors(part, eta, skip, options, self.check_every)
 
 
 class FixedTensorEngine(TensorEngine):
-    """The same with a fixed number of iterations, so that no number is read from the device."""
+    """The same engine with a fixed number of iterations, so that nothing waits for the device."""
 
     name = "tensor-fixed"
     check_every = None

@@ -1,4 +1,4 @@
-"""Positive semidefinite equations, solved for many instances at once."""
+"""Positive semidefinite equations for many instances at once."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from torch import Tensor
 __all__ = ["Equations"]
 
 DAMPING = 1e-10
-"""Added to a diagonal of ones: rows that are redundant make matrices singular."""
+"""Added to a diagonal of ones, since redundant rows make matrices singular."""
 
 LEAST_DIAGONAL = 1e-200
-"""Rows with less are taken for zero."""
+"""Rows with a smaller diagonal entry are treated as zero."""
 
 REFINEMENTS = 2
-"""How often what the damping leaves is solved again."""
+"""Number of refinements, each of which solves for the residual that damping leaves."""
 
 
 class Equations:
     """Equations with one matrix for each instance, which may be singular.
 
-    The factor is that of a damped matrix (Rockafellar's proximal point method in one variable:
-    refinement takes the damping back wherever the matrix is not singular).
+    The factored matrix is damped. Refinement removes the effect of damping where the matrix is not
+    singular (the proximal point method, Rockafellar 1976).
 
     Parameters
     ----------
@@ -40,17 +40,17 @@ class Equations:
 
     def solve(self, right: Tensor) -> Tensor:
         """Return the solutions for (..., n) right-hand sides."""
-        wanted = self._scale * right
-        found = self._divided(wanted)
+        scaled = self._scale * right
+        x = self._solve_damped(scaled)
         for _ in range(REFINEMENTS):
-            found = found + self._divided(wanted - self._times(found))
-        return self._scale * found
+            x = x + self._solve_damped(scaled - self._times(x))
+        return self._scale * x
 
-    def _divided(self, x: Tensor) -> Tensor:
-        # not cholesky_solve, which reads a number of the device to report errors
-        half = torch.linalg.solve_triangular(self._factor, x.unsqueeze(-1), upper=False)
-        whole: Tensor = torch.linalg.solve_triangular(self._factor.mT, half, upper=True)
-        return whole.squeeze(-1)
+    def _solve_damped(self, right: Tensor) -> Tensor:
+        # not cholesky_solve, which waits for the device to report errors
+        half = torch.linalg.solve_triangular(self._factor, right.unsqueeze(-1), upper=False)
+        x: Tensor = torch.linalg.solve_triangular(self._factor.mT, half, upper=True)
+        return x.squeeze(-1)
 
     def _times(self, x: Tensor) -> Tensor:
         return (self._matrix @ x.unsqueeze(-1)).squeeze(-1)

@@ -1,41 +1,41 @@
-"""Variables that the constraints leave no choice, and constraints that hold whatever these are.
+"""Presolve: variables that the constraints fix, and constraints that always hold.
 
-Where they have none, nothing lies strictly within the bounds, and an interior point method has no
-path to follow.
+With fixed variables there is no strictly feasible point, and an interior point method has no
+central path to follow.
 """
 
 from __future__ import annotations
 
 import torch
 
-from lpsmap_torch.tensor.given import Projections
+from lpsmap_torch.tensor.projection_problem import Projections
 
 __all__ = ["with_forced_variables"]
 
 ROUNDS = 8
-"""How often what was found is used to find more."""
+"""Number of rounds of propagation."""
 
 SLACK = 1e-12
-"""Sums that can move by less than this cannot move."""
+"""Sums whose range is smaller than this are treated as fixed."""
 
 
-def with_forced_variables(of: Projections) -> Projections:
-    """Return what is left to project where some variables have no choice.
+def with_forced_variables(problems: Projections) -> Projections:
+    """Return the projections with forced variables fixed and redundant bounds removed.
 
-    A sum whose least value is all that its bound allows holds its variables where they are then,
-    and likewise for the largest. Bounds that no sum can pass are left out. Instances that
-    contradict themselves stay as they are given.
+    If the least value of a sum is the largest that its bound allows, the sum fixes its variables at
+    that value; likewise for its largest value. Bounds that a sum cannot violate are removed.
+    Infeasible instances are returned unchanged.
 
     Parameters
     ----------
-    of
-        What is to be projected.
+    problems
+        The projections.
     """
-    batch = of.batch
+    batch = problems.batch
     raises = batch._replace(matrix=batch.matrix.clamp(min=0.0), products=None)
     lowers = batch._replace(matrix=batch.matrix.clamp(max=0.0), products=None)
-    most = of.open.to(batch.matrix.dtype)
-    least, consistent = torch.zeros_like(most), torch.ones_like(of.open[:, :1])
+    most = problems.open.to(batch.matrix.dtype)
+    least, consistent = torch.zeros_like(most), torch.ones_like(problems.open[:, :1])
     for _ in range(ROUNDS):
         smallest = raises.sums(least) + lowers.sums(most)
         largest = raises.sums(most) + lowers.sums(least)
@@ -43,15 +43,15 @@ def with_forced_variables(of: Projections) -> Projections:
         at_least, at_most = smallest >= batch.high - SLACK, largest <= batch.low + SLACK
         possible = (smallest <= batch.high + SLACK) & (largest >= batch.low - SLACK)
         consistent = consistent & possible.all(-1, keepdim=True)
-        pressed, lifted = at_least.to(most.dtype), at_most.to(most.dtype)
-        down = raises.pull(pressed) - lowers.pull(lifted) > 0.0
-        up = raises.pull(lifted) - lowers.pull(pressed) > 0.0
+        fixed_low, fixed_high = at_least.to(most.dtype), at_most.to(most.dtype)
+        down = raises.pull(fixed_low) - lowers.pull(fixed_high) > 0.0
+        up = raises.pull(fixed_high) - lowers.pull(fixed_low) > 0.0
         least, most = torch.where(up, most, least), torch.where(down, least, most)
     low = torch.where(consistent & low_holds, -torch.inf, batch.low)
     high = torch.where(consistent & high_holds, torch.inf, batch.high)
     return Projections(
         batch._replace(low=low, high=high),
-        of.eta,
-        torch.where(consistent, least < most, of.open),
-        torch.where(consistent, least, of.fixed),
+        problems.eta,
+        torch.where(consistent, least < most, problems.open),
+        torch.where(consistent, least, problems.fixed),
     )

@@ -39,9 +39,9 @@ def tensor_engine(
         return None
     engine = ENGINES[name]()
     if is_transformed(scores[0]):
-        engine = FixedTensorEngine()  # a transform of functions has no numbers to look at
+        engine = FixedTensorEngine()  # function transforms have no concrete numbers to check
     if not engine.serves(part).all() or engine.refuses(part, options) is not None:
-        return None  # core divides the graph, or gives the reason
+        return None  # core splits the graph, or reports the reason
     return engine
 
 
@@ -66,11 +66,13 @@ def solve_on_device(
     marginals, solved = _differentiable(layout, scores.double(), options, engine)
 
     def gather() -> Solution:
-        none = [np.zeros((factor.n_factors, factor.n_additionals)) for factor in factors]
-        return solve_laid_out(_Known(solved), layout, factors, numbers(scores), none, options)
+        empty = [np.zeros((factor.n_factors, factor.n_additionals)) for factor in factors]
+        return solve_laid_out(
+            _SolvedEngine(solved), layout, factors, numbers(scores), empty, options
+        )
 
-    looks = engine.check_every is not None
-    return DeviceSolution(marginals.to(scores.dtype), solved, looks, gather)
+    may_wait = engine.check_every is not None
+    return DeviceSolution(marginals.to(scores.dtype), solved, may_wait, gather)
 
 
 def _differentiable(
@@ -81,67 +83,67 @@ def _differentiable(
     variables = torch.from_numpy(part.variables).to(scores.device)
     eta = scores if part.whole else scores[variables]
     solved = solve_on_tensors(part, eta, None, options, engine.check_every)
-    found = solved.differentiable(eta)
+    marginals = solved.differentiable(eta)
     if part.whole:
-        return found, solved
-    free = torch.where((scores > 0.0) & (scores < 1.0), scores, scores.detach().clamp(0.0, 1.0))
-    free = torch.where(scores == torch.inf, torch.nan, free)
-    return free.index_put((variables,), found), solved
+        return marginals, solved
+    outside = torch.where((scores > 0.0) & (scores < 1.0), scores, scores.detach().clamp(0.0, 1.0))
+    outside = torch.where(scores == torch.inf, torch.nan, outside)
+    return outside.index_put((variables,), marginals), solved
 
 
-class _Known(TensorEngine):
-    """An engine that returns what was solved before.
+class _SolvedEngine(TensorEngine):
+    """An engine that returns an existing solution.
 
     Parameters
     ----------
     solved
-        What that is.
+        The solution.
     """
 
     def __init__(self, solved: SolvedOnTensors) -> None:
         self._solved = solved
 
-    def solve(self, *given: Any) -> SolvedOnTensors:
-        """Return the solution, whatever is given."""
+    def solve(self, *arguments: Any) -> SolvedOnTensors:
+        """Return the solution for any arguments."""
         return self._solved
 
 
 class DeviceSolution(Solution):
-    """A solution whose arrays come to the host when one is first read.
+    """A solution whose arrays are copied to the host on first access.
 
     Parameters
     ----------
     marginals
         (n_variables,) the graph's marginals, with gradients.
     on_tensors
-        What was solved.
-    looks
+        The solution on the device.
+    may_wait
         Whether `has_failed` may wait for the device.
     gather
-        Returns the solution with its arrays.
+        Returns the solution with its arrays on the host.
     """
 
     def __init__(
         self,
         marginals: Tensor,
         on_tensors: SolvedOnTensors,
-        looks: bool,
+        may_wait: bool,
         gather: Callable[[], Solution],
     ) -> None:
         self.marginals, self.on_tensors = marginals, on_tensors
-        self._looks, self._gather = looks, gather
+        self._may_wait, self._gather = may_wait, gather
 
     def has_failed(self) -> bool:
-        """Return whether a component is not solved, unless nothing may wait for the device."""
-        return self._looks and not self.on_tensors.all_solved()
+        """Return whether a component is not solved; False if it must not wait for the device."""
+        return self._may_wait and not self.on_tensors.all_solved()
 
     def infeasible(self) -> Tensor:
-        """Return (n_variables,) whether a variable is in a component that nothing satisfies."""
-        found, part = self.on_tensors.infeasible_variables(), self.on_tensors.part
+        """Return (n_variables,) flags of the variables in infeasible components."""
+        flags, part = self.on_tensors.infeasible_variables(), self.on_tensors.part
         if part.whole:
-            return found
-        variables = torch.from_numpy(part.variables).to(found.device)
-        return torch.zeros_like(self.marginals, dtype=torch.bool).index_put((variables,), found)
+            return flags
+        variables = torch.from_numpy(part.variables).to(flags.device)
+        return torch.zeros_like(self.marginals, dtype=torch.bool).index_put((variables,), flags)
 
     def __getattr__(self, name: str) -> Any:
         if name not in FIELDS:

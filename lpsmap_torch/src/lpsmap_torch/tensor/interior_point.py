@@ -1,9 +1,9 @@
 """A primal-dual interior point method for many projections at once.
 
-Mehrotra's predictor and corrector (1992) with one step length for all unknowns. Sums of variables
-``w = A u`` have bounds of their own, with multipliers ``y``; at the solution ``u - eta - A' y`` is
-zero wherever u is inside its bounds. Each iteration solves two right-hand sides with the matrix
-``A D A' + S``, where D and S say how easily variables and sums move.
+It is Mehrotra's predictor-corrector method (1992) with one step length for all unknowns. Sums of
+variables ``w = A u`` have bounds with multipliers ``y``. At the solution, ``u - eta - A' y`` is 0
+where u is inside its bounds. Each iteration solves two right-hand sides with the matrix ``A D A' +
+S``, where D and S are the inverse stiffnesses of variables and sums.
 """
 
 from __future__ import annotations
@@ -14,67 +14,68 @@ import torch
 from torch import Tensor
 
 from lpsmap_torch.tensor.equations import Equations
-from lpsmap_torch.tensor.given import Projections, proves_infeasible
+from lpsmap_torch.tensor.projection_problem import Projections, proves_infeasible
 
 __all__ = ["Interior", "first_point", "next_point"]
 
 FIRST_PRODUCT = 0.1
-"""What a slack and its multiplier multiply to at the start, relative to the usual score."""
+"""Product of a slack and its multiplier at the start, relative to the typical score."""
 
 FIRST_SLACK = 0.5
-"""How far sums begin from their bounds, if these are far enough from each other."""
+"""Distance of sums from their bounds at the start, if the bounds are far enough apart."""
 
 MOST_CORRECTED = 10.0
-"""How large products may be that a step aims at, relative to their mean."""
+"""Maximum correction of a product, relative to the mean product."""
 
 TO_BOUNDARY = 0.995
-"""How much of the way to the nearest bound a step may go."""
+"""Fraction of the way to the nearest bound that a step may go."""
 
 CLOSE, SMALL_PRODUCT = 1e-9, 1e-12
-"""Residuals, and mean product of slacks and multipliers, at which a point is close."""
+"""Residuals, and mean product of slacks and multipliers, at which a point has converged."""
 
 LOST, WITHIN_REACH = 1e3, 1e7
-"""A point is lost to rounding if its distance is so many times the least, and that was small."""
+"""A point is lost to rounding if its distance is `LOST` times the least, and the least is below
+`WITHIN_REACH`."""
 
 EASE_WITHOUT_BOUNDS = 1e30
-"""How easily a sum moves that has no bounds, so that its multiplier stays zero."""
+"""Inverse stiffness of a sum without bounds, so that its multiplier stays zero."""
 
 PROXIMAL = 1e-9
-"""How much multipliers are held where they are: without interior points nothing else does."""
+"""Proximal term of multipliers, which are not unique if there are no interior points."""
 
 LEAST_PRODUCT = 1e-300
-"""What a mean product is divided by where it is zero."""
+"""Minimum divisor in place of a mean product of zero."""
 
 Change = tuple[Tensor, Tensor]
-"""Of slacks and of multipliers."""
+"""Changes of slacks and of multipliers."""
 
 
 class Pairs(NamedTuple):
-    """Slacks of bounds and their multipliers, both above zero; 1 and 0 where there is no bound."""
+    """Slacks of bounds and their multipliers, both positive; 1 and 0 where there is no bound."""
 
     slack: Tensor
     multiplier: Tensor
-    there: Tensor
+    present: Tensor
 
     def change(self, d_slack: Tensor, product: Tensor | float) -> Change:
-        """Return the change that makes the products what they should be, to first order."""
-        d_slack = torch.where(self.there, d_slack, 0.0)
+        """Return the change after which the products are `product`, to first order."""
+        d_slack = torch.where(self.present, d_slack, 0.0)
         change = (product - self.multiplier * d_slack) / self.slack - self.multiplier
-        return d_slack, torch.where(self.there, change, 0.0)
+        return d_slack, torch.where(self.present, change, 0.0)
 
     def reach(self, change: Change) -> Tensor:
-        """Return the inverse of the longest step within the bounds, of every instance."""
-        divisor = torch.where(self.there, self.multiplier, 1.0)
+        """Return the inverse of the longest step within the bounds, for every instance."""
+        divisor = torch.where(self.present, self.multiplier, 1.0)
         return -torch.minimum(change[0] / self.slack, change[1] / divisor).amin(-1, keepdim=True)
 
     def moved(self, change: Change, length: Tensor) -> Pairs:
-        """Return where a step leads."""
+        """Return the pairs after a step."""
         slack, multiplier = self.slack + length * change[0], self.multiplier + length * change[1]
-        return Pairs(slack, multiplier, self.there)
+        return Pairs(slack, multiplier, self.present)
 
     @property
     def product(self) -> Tensor:
-        """The sum of all products, of every instance."""
+        """The sum of all products, for every instance."""
         return (self.slack * self.multiplier).sum(-1, keepdim=True)
 
 
@@ -83,33 +84,33 @@ class Interior(NamedTuple):
 
     u: Tensor
     w: Tensor
-    """The sums, as far from A u as the point is from being feasible."""
+    """The sums; they differ from A u by the infeasibility of the point."""
     y: Tensor
     bounds: tuple[Pairs, Pairs, Pairs, Pairs]
-    """Of the variables below and above, and of the sums below and above."""
+    """Lower and upper bounds of the variables, and lower and upper bounds of the sums."""
     best: Tensor
-    """The multipliers `y` of the point so far that is closest to the solution."""
+    """Multipliers `y` of the point with the least distance so far."""
     distance: Tensor
-    """(n, 1) what is left there of residuals and products."""
+    """(n, 1) least distance so far: residuals and products relative to the tolerances."""
     done: Tensor
-    """(n, 1) whether that is close, or does not get closer; or `y` proves that nothing will."""
+    """(n, 1) whether the point has converged, is lost to rounding, or proves infeasibility."""
     iterations: Tensor
-    """(n, 1)"""
+    """(n, 1) numbers of iterations."""
 
 
-def first_point(of: Projections) -> Interior:
+def first_point(problems: Projections) -> Interior:
     """Return a point near the central path without the constraints on sums."""
-    batch, open_ = of.batch, of.open
-    product = FIRST_PRODUCT * _usual_score(of)
-    lower = _one_sided(of.eta, product).clamp(max=0.5)
-    upper = _one_sided(1.0 - of.eta, product).clamp(max=0.5)
+    batch, open_ = problems.batch, problems.open
+    product = FIRST_PRODUCT * _typical_score(problems)
+    lower = _one_sided(problems.eta, product).clamp(max=0.5)
+    upper = _one_sided(1.0 - problems.eta, product).clamp(max=0.5)
     low_half = lower <= upper
     u = torch.where(low_half, lower, 1.0 - upper)
     rest = torch.where(low_half, 1.0 - lower, upper)
     # the smaller multiplier follows from the product, the other from stationarity
-    above = torch.where(low_half, product / rest, of.eta - u + product / u)
-    below = torch.where(low_half, u - of.eta + above, product / u)
-    u = torch.where(open_, u, of.fixed)
+    above = torch.where(low_half, product / rest, problems.eta - u + product / u)
+    below = torch.where(low_half, u - problems.eta + above, product / u)
+    u = torch.where(open_, u, problems.fixed)
     variables = _pairs(u, below, open_), _pairs(rest, above, open_)
     equal = batch.low == batch.high
     has_low, has_high = (batch.low > -torch.inf) & ~equal, (batch.high < torch.inf) & ~equal
@@ -121,15 +122,15 @@ def first_point(of: Projections) -> Interior:
     multipliers = (torch.where(s < torch.inf, product / s, 0.0) for s in slacks)
     low, high = map(_pairs, slacks, multipliers, (has_low, has_high))
     y = low.multiplier - high.multiplier
-    nothing = torch.zeros_like(of.eta[:, :1])
+    zeros = torch.zeros_like(problems.eta[:, :1])
     bounds = (*variables, low, high)
-    return Interior(u, w, y, bounds, y, nothing + torch.inf, nothing > 0.0, nothing)
+    return Interior(u, w, y, bounds, y, zeros + torch.inf, zeros > 0.0, zeros)
 
 
-def _usual_score(of: Projections) -> Tensor:
-    """Return (n, 1) magnitudes of scores, which a few large ones do not count much in."""
-    size = torch.where(of.open, of.eta.abs().log1p(), 0.0).sum(-1, keepdim=True)
-    return (size / of.open.sum(-1, keepdim=True).clamp(min=1)).expm1().clamp(min=1.0)
+def _typical_score(problems: Projections) -> Tensor:
+    """Return (n, 1) typical magnitudes of scores. A few large scores have little effect."""
+    size = torch.where(problems.open, problems.eta.abs().log1p(), 0.0).sum(-1, keepdim=True)
+    return (size / problems.open.sum(-1, keepdim=True).clamp(min=1)).expm1().clamp(min=1.0)
 
 
 def _one_sided(eta: Tensor, product: Tensor) -> Tensor:
@@ -138,36 +139,36 @@ def _one_sided(eta: Tensor, product: Tensor) -> Tensor:
     return torch.where(eta > 0.0, 0.5 * (eta + root), 2.0 * product / (root - eta))
 
 
-def _pairs(slack: Tensor, multiplier: Tensor, there: Tensor) -> Pairs:
-    return Pairs(torch.where(there, slack, 1.0), torch.where(there, multiplier, 0.0), there)
+def _pairs(slack: Tensor, multiplier: Tensor, present: Tensor) -> Pairs:
+    return Pairs(torch.where(present, slack, 1.0), torch.where(present, multiplier, 0.0), present)
 
 
-def next_point(of: Projections, at: Interior) -> Interior:
-    """Return where an iteration leads; points that are done stay."""
-    directions = _Directions(of, at)
-    there = torch.cat([pairs.there for pairs in at.bounds], dim=-1)
-    count = there.sum(-1, keepdim=True).clamp(min=1)
-    mean = _product(at.bounds) / count
-    predicted = directions.towards((0.0,) * 4)
-    ahead = _moved(at.bounds, predicted.bounds, _length(at.bounds, predicted, 1.0))
-    left = _product(ahead) / count / mean.clamp(min=LEAST_PRODUCT)
-    target, most = mean * left.clamp(0.0, 1.0) ** 3, MOST_CORRECTED * mean
-    step = directions.towards(
+def next_point(problems: Projections, point: Interior) -> Interior:
+    """Return the point after an iteration. Multipliers of finished points do not change."""
+    directions = _Directions(problems, point)
+    present = torch.cat([pairs.present for pairs in point.bounds], dim=-1)
+    count = present.sum(-1, keepdim=True).clamp(min=1)
+    mean = _product(point.bounds) / count
+    predicted = directions.step_to((0.0,) * 4)
+    ahead = _moved(point.bounds, predicted.bounds, _length(point.bounds, predicted, 1.0))
+    ratio = _product(ahead) / count / mean.clamp(min=LEAST_PRODUCT)
+    target, most = mean * ratio.clamp(0.0, 1.0) ** 3, MOST_CORRECTED * mean
+    step = directions.step_to(
         tuple((target - s * m).clamp(-most, most) for s, m in predicted.bounds)
     )
-    length = _length(at.bounds, step, TO_BOUNDARY)
-    y = torch.where(at.done, at.y, at.y + length * step.dy)
-    u, w = at.u + length * step.du, at.w + length * step.dw
-    found = at._replace(u=u, w=w, y=y, bounds=_moved(at.bounds, step.bounds, length))
-    distance = _distance(of, found, count)
-    closer = (distance < at.distance) & ~at.done
-    least = torch.where(closer, distance, at.distance)
+    length = _length(point.bounds, step, TO_BOUNDARY)
+    y = torch.where(point.done, point.y, point.y + length * step.dy)
+    u, w = point.u + length * step.du, point.w + length * step.dw
+    moved = point._replace(u=u, w=w, y=y, bounds=_moved(point.bounds, step.bounds, length))
+    distance = _distance(problems, moved, count)
+    closer = (distance < point.distance) & ~point.done
+    least = torch.where(closer, distance, point.distance)
     lost = ~(distance < LOST * least) & (least < WITHIN_REACH)
-    return found._replace(
-        best=torch.where(closer, y, at.best),
+    return moved._replace(
+        best=torch.where(closer, y, point.best),
         distance=least,
-        done=at.done | (least <= 1.0) | lost | proves_infeasible(of, y),
-        iterations=at.iterations + ~at.done,
+        done=point.done | (least <= 1.0) | lost | proves_infeasible(problems, y),
+        iterations=point.iterations + ~point.done,
     )
 
 
@@ -181,62 +182,62 @@ class Step(NamedTuple):
 
 
 class _Directions:
-    """The steps from a point, by what products of slacks and multipliers they aim at.
+    """The steps from a point to given products of slacks and multipliers.
 
     Parameters
     ----------
-    of
-        What is projected.
-    at
+    problems
+        The projections.
+    point
         The point.
     """
 
-    def __init__(self, of: Projections, at: Interior) -> None:
-        self._of, self._at, (below, above, low, high) = of, at, at.bounds
-        self._pull, self._off = of.batch.pull(at.y), _off(of, at)
+    def __init__(self, problems: Projections, point: Interior) -> None:
+        self._problems, self._point, (below, above, low, high) = problems, point, point.bounds
+        self._pull, self._off = problems.batch.pull(point.y), _off(problems, point)
         stiffness = 1.0 + below.multiplier / below.slack + above.multiplier / above.slack
-        self._ease = torch.where(of.open, 1.0 / stiffness, 0.0)
-        self._bounded = low.there | high.there
+        self._ease = torch.where(problems.open, 1.0 / stiffness, 0.0)
+        self._bounded = low.present | high.present
         held = low.multiplier / low.slack + high.multiplier / high.slack
         ease = torch.where(self._bounded, 1.0 / torch.where(self._bounded, held, 1.0), 0.0)
-        self._ease_of_sums = torch.where(_is_unbounded(of), EASE_WITHOUT_BOUNDS, ease)
+        self._ease_of_sums = torch.where(_is_unbounded(problems), EASE_WITHOUT_BOUNDS, ease)
         diagonal = torch.diag_embed(self._ease_of_sums + PROXIMAL)
-        self._equations = Equations(of.batch.gram(self._ease) + diagonal)
+        self._equations = Equations(problems.batch.gram(self._ease) + diagonal)
 
-    def towards(self, products: tuple[Tensor | float, ...]) -> Step:
-        """Return the step after which the products are what is given, to first order."""
-        batch, at, ease = self._of.batch, self._at, self._ease_of_sums
-        given = [p / pairs.slack for p, pairs in zip(products, at.bounds, strict=True)]
-        force = self._of.eta + self._pull - at.u + given[0] - given[1]
-        of_sums = torch.where(self._bounded, given[2] - given[3] - at.y, 0.0)
+    def step_to(self, products: tuple[Tensor | float, ...]) -> Step:
+        """Return the step after which the products have given values, to first order."""
+        batch, point, ease = self._problems.batch, self._point, self._ease_of_sums
+        ratios = [p / pairs.slack for p, pairs in zip(products, point.bounds, strict=True)]
+        force = self._problems.eta + self._pull - point.u + ratios[0] - ratios[1]
+        of_sums = torch.where(self._bounded, ratios[2] - ratios[3] - point.y, 0.0)
         right = ease * of_sums - self._off - batch.sums(self._ease * force)
         dy = self._equations.solve(right)
         du = self._ease * (force + batch.pull(dy))
-        # of two formulas the one that rounding errors shrink in
+        # use the formula that does not amplify rounding errors
         dw = torch.where(ease < 1.0, ease * (of_sums - dy), batch.sums(du) + self._off)
         dw = torch.where(self._bounded, dw, 0.0)
-        changes = map(Pairs.change, at.bounds, (du, -du, dw, -dw), products)
+        changes = map(Pairs.change, point.bounds, (du, -du, dw, -dw), products)
         return Step(du, dw, dy, tuple(changes))
 
 
-def _off(of: Projections, at: Interior) -> Tensor:
-    """Return how far the sums of the variables are from those that stand for them."""
-    return torch.where(_is_unbounded(of), 0.0, of.batch.sums(at.u) - at.w)
+def _off(problems: Projections, point: Interior) -> Tensor:
+    """Return the differences A u - w, and 0 for sums without bounds."""
+    return torch.where(_is_unbounded(problems), 0.0, problems.batch.sums(point.u) - point.w)
 
 
-def _is_unbounded(of: Projections) -> Tensor:
-    return (of.batch.low == -torch.inf) & (of.batch.high == torch.inf)
+def _is_unbounded(problems: Projections) -> Tensor:
+    return (problems.batch.low == -torch.inf) & (problems.batch.high == torch.inf)
 
 
-def _distance(of: Projections, at: Interior, count: Tensor) -> Tensor:
-    """Return the largest of residuals and the mean product, in multiples of what is close."""
-    below, above, _, _ = at.bounds
-    pull = of.batch.pull(at.y)
-    off = _off(of, at).abs().amax(-1, keepdim=True)
-    force = at.u - of.eta - pull - below.multiplier + above.multiplier
-    size = 1.0 + of.eta.abs() + pull.abs()
-    force = torch.where(of.open, force.abs() / size, 0.0).amax(-1, keepdim=True)
-    mean = _product(at.bounds) / count
+def _distance(problems: Projections, point: Interior, count: Tensor) -> Tensor:
+    """Return the maximum of residuals and mean product, in multiples of their tolerances."""
+    below, above, _, _ = point.bounds
+    pull = problems.batch.pull(point.y)
+    off = _off(problems, point).abs().amax(-1, keepdim=True)
+    force = point.u - problems.eta - pull - below.multiplier + above.multiplier
+    size = 1.0 + problems.eta.abs() + pull.abs()
+    force = torch.where(problems.open, force.abs() / size, 0.0).amax(-1, keepdim=True)
+    mean = _product(point.bounds) / count
     return torch.maximum(torch.maximum(off, force) / CLOSE, mean / SMALL_PRODUCT)
 
 
@@ -255,6 +256,6 @@ def _moved(
 
 
 def _length(bounds: tuple[Pairs, ...], step: Step, most: float) -> Tensor:
-    """Return the length of a step that goes at most so far towards the nearest bound."""
+    """Return the step length with a fraction of at most `most` of the way to the nearest bound."""
     inverse = torch.cat([p.reach(c) for p, c in zip(bounds, step.bounds, strict=True)], dim=-1)
     return 1.0 / (inverse.amax(-1, keepdim=True) / most).clamp(min=1.0)

@@ -1,11 +1,12 @@
 """Newton's method on the multipliers, which ends at the face of a solution.
 
-With ``u(y) = clip(eta + A' y, 0, 1)`` the multipliers of a projection satisfy
+With ``u(y) = clip(eta + A' y, 0, 1)`` the multipliers of a projection satisfy the piecewise linear
+equations
 
-    y_k = max(0, y_k + low_k - A_k u) + min(0, y_k + high_k - A_k u),
+    y_k = max(0, y_k + low_k - A_k u) + min(0, y_k + high_k - A_k u).
 
-piecewise linear equations. A step solves those of the pieces at hand (Qi & Sun 1993). From near the
-solution it finds the pieces there in a step or two, and the solution to rounding.
+A step solves the linear equations of the current pieces (Qi & Sun 1993). Close to the solution, it
+finds the pieces of the solution in a step or two, and then the solution up to rounding.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from torch import Tensor
 
 from lpsmap_torch.tensor.batches import Batch
 from lpsmap_torch.tensor.equations import Equations
-from lpsmap_torch.tensor.given import Projections
+from lpsmap_torch.tensor.projection_problem import Projections
 
-__all__ = ["Face", "Pieces", "chosen", "newton_step", "on_face", "pieces_at"]
+__all__ = ["Face", "Pieces", "newton_step", "on_face", "pieces_at", "select"]
 
 
 class Pieces(NamedTuple):
@@ -29,32 +30,33 @@ class Pieces(NamedTuple):
     free: Tensor
     """(n, n_variables) whether a variable is inside its bounds."""
     tight: Tensor
-    """(n, n_rows) whether a sum has to be at a bound, which `off` is the distance from."""
+    """(n, n_rows) whether a sum must be at a bound."""
     off: Tensor
+    """(n, n_rows) the bound of a tight sum minus the sum, and 0 for other sums."""
     y: Tensor
 
     @property
     def residual(self) -> Tensor:
-        """(n, 1) how far the equations are from being satisfied."""
+        """(n, 1) maximum residual of the equations."""
         return torch.where(self.tight, self.off, self.y).abs().amax(-1, keepdim=True)
 
 
-def pieces_at(of: Projections, y: Tensor, margin: Tensor | float = 0.0) -> Pieces:
+def pieces_at(problems: Projections, y: Tensor, margin: Tensor | float = 0.0) -> Pieces:
     """Return the pieces at multipliers `y`.
 
     Parameters
     ----------
-    of
-        What is projected.
+    problems
+        The projections.
     y
         The multipliers.
     margin
-        How far from a bound variables still count as free, and sums as tight.
+        Distance from a bound up to which variables are free, and sums are tight.
     """
-    batch = of.batch
-    x = of.eta + batch.pull(y)
-    free = of.open & (x > -margin) & (x < 1.0 + margin)
-    u = torch.where(free, x, torch.where(of.open, x.clamp(0.0, 1.0), of.fixed))
+    batch = problems.batch
+    x = problems.eta + batch.pull(y)
+    free = problems.open & (x > -margin) & (x < 1.0 + margin)
+    u = torch.where(free, x, torch.where(problems.open, x.clamp(0.0, 1.0), problems.fixed))
     sums = batch.sums(u)
     at_low, at_high = y + (batch.low - sums) > -margin, y + (batch.high - sums) < margin
     tight = at_low | at_high | (batch.low == batch.high)
@@ -62,29 +64,31 @@ def pieces_at(of: Projections, y: Tensor, margin: Tensor | float = 0.0) -> Piece
     return Pieces(u, free, tight, torch.where(tight, bound - sums, 0.0), y)
 
 
-def newton_step(of: Projections, at: Pieces) -> Tensor:
-    """Return the multipliers that solve the equations of the pieces at hand."""
-    dropped = torch.where(at.tight, 0.0, at.y)
-    moved = of.batch.sums(at.free * of.batch.pull(dropped))
-    right = torch.where(at.tight, at.off + moved, 0.0)
-    return at.y - dropped + Face(of.batch, at.free, at.tight).equations.solve(right)
+def newton_step(problems: Projections, pieces: Pieces) -> Tensor:
+    """Return the multipliers that solve the equations of the current pieces."""
+    dropped = torch.where(pieces.tight, 0.0, pieces.y)
+    moved = problems.batch.sums(pieces.free * problems.batch.pull(dropped))
+    right = torch.where(pieces.tight, pieces.off + moved, 0.0)
+    face = Face(problems.batch, pieces.free, pieces.tight)
+    return pieces.y - dropped + face.equations.solve(right)
 
 
-def chosen(which: Tensor, new: Pieces, old: Pieces) -> Pieces:
-    """Return the pieces of new instances where `which` is true, and of old ones elsewhere."""
-    return Pieces(*(torch.where(which, *both) for both in zip(new, old, strict=True)))
+def select(condition: Tensor, new: Pieces, old: Pieces) -> Pieces:
+    """Return new pieces for instances where `condition` is true, and old pieces for the others."""
+    return Pieces(*(torch.where(condition, *both) for both in zip(new, old, strict=True)))
 
 
-def on_face(of: Projections, at: Pieces, face: Face) -> Pieces:
-    """Return the pieces with variables moved to the face, as far as their bounds allow.
+def on_face(problems: Projections, pieces: Pieces, face: Face) -> Pieces:
+    """Return the pieces with variables moved onto the face, within their bounds.
 
-    Multipliers of a variable that is free despite a mask of -1e9 are as large as the mask, and
-    rounding errors in them move variables off the sums.
+    If a variable is free despite a mask of -1e9, multipliers are as large as the mask, and their
+    rounding errors move the sums off their bounds.
     """
-    moved = at.u + torch.where(at.free, of.batch.pull(face.equations.solve(at.off)), 0.0)
-    u = torch.where(at.free, moved.clamp(0.0, 1.0), at.u)
-    off = torch.where(at.tight, at.off + of.batch.sums(at.u - u), 0.0)
-    return at._replace(u=u, off=off)
+    change = problems.batch.pull(face.equations.solve(pieces.off))
+    moved = pieces.u + torch.where(pieces.free, change, 0.0)
+    u = torch.where(pieces.free, moved.clamp(0.0, 1.0), pieces.u)
+    off = torch.where(pieces.tight, pieces.off + problems.batch.sums(pieces.u - u), 0.0)
+    return pieces._replace(u=u, off=off)
 
 
 class Face:
@@ -95,7 +99,7 @@ class Face:
     batch
         The constraints.
     free, tight
-        Which variables are inside their bounds, and which sums at theirs.
+        Flags of the variables inside their bounds, and of the sums at a bound.
     """
 
     def __init__(self, batch: Batch, free: Tensor, tight: Tensor) -> None:
@@ -105,10 +109,10 @@ class Face:
         self.equations = Equations(matrix)
 
     def multiply(self, d: Tensor) -> Tensor:
-        """Multiply the symmetric Jacobian with (n, n_variables) vectors, in operations of autograd.
+        """Multiply the symmetric Jacobian with (n, n_variables) vectors; autograd can follow.
 
-        The Jacobian projects onto the directions along which no tight sum changes. A vector that is
-        not finite has a product of NaN.
+        The Jacobian projects onto the directions that do not change tight sums. The product of a
+        vector that is not finite is NaN.
         """
         inside = torch.where(self._free, d, 0.0)
         sums = torch.where(self._tight, self._batch.sums(inside), 0.0)

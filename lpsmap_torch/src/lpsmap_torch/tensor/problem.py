@@ -1,4 +1,4 @@
-"""A part as batches of projections: numbers go from its variables to batches, and back."""
+"""A part as batches of projections, and the conversion of values between part and batches."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class TensorProblem:
     batches
         The batches.
     position
-        (n_variables,) where each variable lies in the batches, one after the other and flat; behind
-        all of them if in none.
+        (n_variables,) position of each variable in the concatenated, flat batches; their total size
+        for variables outside all batches.
     """
 
     def __init__(self, rows: Rows, batches: Sequence[Batch], position: Tensor) -> None:
@@ -38,22 +38,22 @@ class TensorProblem:
         return TensorProblem(self.rows, batches, self._position.to(device))
 
     def split(self, numbers: Tensor, padding: float) -> list[Tensor]:
-        """Return numbers of the part's variables by batches, with a number for what pads them."""
+        """Return values of the part's variables by batches, with a value for padding."""
         padded = torch.cat([numbers, numbers.new_full((1,), padding)])
         return [padded[batch.variables] for batch in self.batches]
 
     def joined(self, numbers: Sequence[Tensor], like: Tensor) -> Tensor:
-        """Return the numbers of the part's variables; zeros, `like` a tensor, for those in none."""
+        """Return values of the part's variables from those of batches, and zeros for the others."""
         flat = [x.reshape(-1) for x in numbers]
         return torch.cat([*flat, like.new_zeros(1)])[self._position]
 
 
 def problem_of(part: Part, device: torch.device) -> TensorProblem:
-    """Return the problem of a part on a device; it is made once."""
-    known = part.derived(_by_device)
-    if device not in known:
-        known[device] = part.derived(_on_host).to(device)
-    return known[device]
+    """Return the problem of a part on a device, and cache it."""
+    cached = part.derived(_by_device)
+    if device not in cached:
+        cached[device] = part.derived(_on_host).to(device)
+    return cached[device]
 
 
 def _by_device(part: Part) -> dict[torch.device, TensorProblem]:

@@ -12,7 +12,7 @@ from lpsmap_core.api import BoolArray, Bucket, FloatArray, IntArray, Part, offse
 __all__ = ["Rows", "rows_of", "served_components"]
 
 MOST_ROWS, MOST_ENTRIES = 1024, 2**24
-"""Rows of a component, and entries of its dense matrix; larger ones are left to sparse methods."""
+"""Maximum number of rows of a component, and of entries of its dense matrix."""
 
 
 class Rows(NamedTuple):
@@ -21,104 +21,107 @@ class Rows(NamedTuple):
     offsets: IntArray
     """Row r has the entries ``offsets[r]:offsets[r + 1]``."""
     variable: IntArray
-    """For each entry its variable. A variable can have several entries in a row."""
+    """Variable of each entry. A variable can have several entries in a row."""
     coefficient: FloatArray
-    """For each entry; the largest magnitude of a row is 1."""
+    """Coefficient of each entry; the largest magnitude of a row is 1."""
     low: FloatArray
     high: FloatArray
     component: IntArray
-    """For each row; likewise the bucket and the number in it of the factor that it is of."""
+    """Component of each row."""
     bucket: IntArray
+    """Bucket of the factor of each row."""
     factor: IntArray
+    """Number of the factor of each row in its bucket."""
 
 
 def _covered_components(part: Part) -> BoolArray:
     """Return for each component whether linear constraints describe all its factors."""
     covered = np.ones(part.n_components, dtype=bool)
     for bucket in part.buckets:
-        known = np.array([_is_described(declaration) for declaration in bucket.declarations])
-        covered[bucket.component[~known[bucket.declaration]]] = False
+        described = np.array([_is_described(declaration) for declaration in bucket.declarations])
+        covered[bucket.component[~described[bucket.declaration]]] = False
     return covered
 
 
 def served_components(part: Part) -> BoolArray:
-    """Return for each component whether `Rows` describe it, and a dense matrix of them is small."""
+    """Return for each component whether `Rows` describe it and fit into a dense matrix."""
     n_rows = np.bincount(part.derived(rows_of).component, minlength=part.n_components)
     small = (n_rows <= MOST_ROWS) & (n_rows * np.diff(part.first_variable) <= MOST_ENTRIES)
-    found: BoolArray = part.derived(_covered_components) & small
-    return found
+    served: BoolArray = part.derived(_covered_components) & small
+    return served
 
 
 def _is_described(factor: Factor) -> bool:
-    """Return whether linear constraints on slots are all there is of a declaration's factors."""
+    """Return whether linear constraints on slots alone describe a declaration's factors."""
     if factor.n_additionals:
         return False
-    known = factor.linear_constraints()
-    return known is not None and not known.n_auxiliary
+    constraints = factor.linear_constraints()
+    return constraints is not None and not constraints.n_auxiliary
 
 
 def rows_of(part: Part) -> Rows:
-    """Return the rows of all components that `_covered_components` names."""
+    """Return the rows of all covered components."""
     covered = part.derived(_covered_components)
-    found = [
+    blocks = [
         _rows_of_declaration(bucket, b, number, covered)
         for b, bucket in enumerate(part.buckets)
         for number in range(len(bucket.declarations))
     ]
-    found = [rows for rows in found if len(rows.low)] or [_NO_ROWS]
-    counts = np.concatenate([np.diff(rows.offsets) for rows in found])
-    others = [np.concatenate(arrays) for arrays in list(zip(*found, strict=True))[1:]]
+    blocks = [rows for rows in blocks if len(rows.low)] or [_NO_ROWS]
+    counts = np.concatenate([np.diff(rows.offsets) for rows in blocks])
+    others = [np.concatenate(arrays) for arrays in list(zip(*blocks, strict=True))[1:]]
     joined = Rows._make([offsets_of(counts), *others])
-    return _chosen(joined, np.argsort(joined.component, kind="stable"))
+    return _select(joined, np.argsort(joined.component, kind="stable"))
 
 
-_NONE = np.empty(0, dtype=np.int64)
-_NO_ROWS = Rows._make([offsets_of(_NONE), _NONE, *np.empty((3, 0)), _NONE, _NONE, _NONE])
+_EMPTY = np.empty(0, dtype=np.int64)
+_NO_ROWS = Rows._make([offsets_of(_EMPTY), _EMPTY, *np.empty((3, 0)), _EMPTY, _EMPTY, _EMPTY])
 
 
 def _rows_of_declaration(bucket: Bucket, b: int, number: int, covered: BoolArray) -> Rows:
-    """Return the rows of a declaration's factors, as far as their components are covered.
+    """Return the rows of a declaration's factors whose components are covered.
 
-    A negated slot is 1 less its variable, which changes the sign of entries and moves the bounds.
+    A negated slot is 1 minus its variable, which changes the sign of entries and shifts the bounds.
     """
     declaration = bucket.declarations[number]
-    mine = np.flatnonzero(bucket.declaration == number)
-    mine = mine[covered[bucket.component[mine]]]
-    if not mine.size:
+    factors = np.flatnonzero(bucket.declaration == number)
+    factors = factors[covered[bucket.component[factors]]]
+    if not factors.size:
         return _NO_ROWS
-    known = declaration.linear_constraints()
-    assert known is not None
-    here, there = ranges(bucket.offsets, mine), ranges(declaration.offsets, bucket.row[mine])
+    constraints = declaration.linear_constraints()
+    assert constraints is not None
+    slots = ranges(declaration.offsets, bucket.row[factors])
     place, owner = np.full((2, declaration.offsets[-1]), -1)
-    place[there], owner[there] = here, np.repeat(mine, np.diff(bucket.offsets)[mine])
-    kept = np.flatnonzero((place[known.column] >= 0) & (known.coefficient != 0.0))
-    kept = kept[np.argsort(known.row[kept], kind="stable")]
-    row, slot = known.row[kept], place[known.column[kept]]
-    negated, entry = bucket.negated[slot], known.coefficient[kept]
-    n = len(known.low)
-    moved = np.bincount(row, np.where(negated, entry, 0.0), n).astype(np.float64)
+    place[slots] = ranges(bucket.offsets, factors)
+    owner[slots] = np.repeat(factors, np.diff(bucket.offsets)[factors])
+    entries = np.flatnonzero((place[constraints.column] >= 0) & (constraints.coefficient != 0.0))
+    entries = entries[np.argsort(constraints.row[entries], kind="stable")]
+    row, column = constraints.row[entries], constraints.column[entries]
+    slot, coefficient = place[column], constraints.coefficient[entries]
+    negated, n = bucket.negated[slot], len(constraints.low)
+    shift = np.bincount(row, np.where(negated, coefficient, 0.0), n).astype(np.float64)
     counts = np.bincount(row, minlength=n)
-    low, high = known.low - moved, known.high - moved
+    low, high = constraints.low - shift, constraints.high - shift
     used = np.flatnonzero((counts > 0) & ((low > -np.inf) | (high < np.inf)))
     offsets = offsets_of(counts)
-    first = owner[known.column[kept]][offsets[used]]
+    first = owner[column][offsets[used]]
     component, factor = np.full((2, n), -1)
     component[used], factor[used] = bucket.component[first], first
-    signed = np.where(negated, -entry, entry)
-    places = component, np.full(n, b), factor
-    rows = Rows(offsets, bucket.variable[slot], signed, low, high, *places)
-    return _normalised(_chosen(rows, used))
+    signed = np.where(negated, -coefficient, coefficient)
+    owners = component, np.full(n, b), factor
+    rows = Rows(offsets, bucket.variable[slot], signed, low, high, *owners)
+    return _normalised(_select(rows, used))
 
 
-def _chosen(rows: Rows, which: IntArray) -> Rows:
-    """Return some rows, in the order given."""
-    entries, offsets = ranges(rows.offsets, which), offsets_of(np.diff(rows.offsets)[which])
+def _select(rows: Rows, index: IntArray) -> Rows:
+    """Return the rows at some positions, in the given order."""
+    entries, offsets = ranges(rows.offsets, index), offsets_of(np.diff(rows.offsets)[index])
     of_entries = rows.variable[entries], rows.coefficient[entries]
-    return Rows._make([offsets, *of_entries, *(array[which] for array in rows[3:])])
+    return Rows._make([offsets, *of_entries, *(array[index] for array in rows[3:])])
 
 
 def _normalised(rows: Rows) -> Rows:
-    """Return rows whose largest magnitude is 1; none of them is empty."""
+    """Return rows scaled to a largest magnitude of 1. No row may be empty."""
     scale = np.maximum.reduceat(np.abs(rows.coefficient), rows.offsets[:-1])
     return rows._replace(
         coefficient=rows.coefficient / np.repeat(scale, np.diff(rows.offsets)),

@@ -20,15 +20,15 @@ __all__ = ["assign"]
 def assign(file: Path) -> None:
     """Print the cheapest assignment.
 
-    FILE ends in .asn. A line has a source and its sink; the last one has the summed cost. The exit
-    code is 3 if there is no assignment, and 1 if the file cannot be read.
+    FILE ends in .asn. Each line has a source and its sink, and the last line the total cost. The
+    exit code is 3 if there is no assignment, and 1 if the file cannot be read.
     """
     try:
         arcs, named = read_arcs(file), read_graph(file)
     except (OSError, FileFormatError) as error:
         raise click.ClickException(str(error)) from error
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the exit code says it
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the exit code reports it
         solution = named.graph.solve_map()
     if not solution.ok:
         click.echo("no assignment", err=True)

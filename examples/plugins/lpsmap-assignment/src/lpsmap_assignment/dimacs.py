@@ -22,9 +22,9 @@ class Arcs(NamedTuple):
     Attributes
     ----------
     source, sink
-        For each arc, the numbers of the nodes that it joins, as in the file.
+        For each arc, the numbers of its nodes, as in the file.
     cost
-        Likewise what it costs.
+        For each arc, its cost.
     """
 
     source: IntArray
@@ -33,20 +33,20 @@ class Arcs(NamedTuple):
 
 
 class AssignmentFormat(FileFormat):
-    """Sources and sinks, to be joined in pairs by the cheapest arcs.
+    """Sources and sinks, to be paired by the cheapest arcs.
 
     ::
 
         c a comment
         p asn 4 3        nodes and arcs
-        n 1              node 1 is a source; those that no line names are sinks
+        n 1              node 1 is a source; nodes without such a line are sinks
         n 2
         a 1 3 7          an arc from 1 to 3, of cost 7
         a 1 4 2
         a 2 4 1
 
     The variables are the block ``arcs``; their scores are the negated costs. Every source and every
-    sink is an `Xor` over its arcs.
+    sink has an `Xor` over its arcs.
     """
 
     name: ClassVar[str] = "DIMACS assignment"
@@ -75,7 +75,7 @@ def read_arcs(path: Path) -> Arcs:
     OSError
         If the file cannot be read.
     FileFormatError
-        If it does not hold what the format asks for.
+        If its content violates the format.
     """
     n_nodes, n_arcs, sources, arcs = None, 0, set(), []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -98,12 +98,12 @@ def read_arcs(path: Path) -> Arcs:
                 "'a SOURCE SINK COST'."
             ) from None
     if len(arcs) != n_arcs or not arcs:
-        raise FileFormatError(f"{path}: it has {len(arcs)} arcs; expected {n_arcs}, 1 or more.")
-    found = Arcs(*np.array(arcs, dtype=np.int64).T)
-    joined = {int(node) for node in np.concatenate([found.source, found.sink])}
-    if joined != set(range(1, int(n_nodes or 0) + 1)) or set(found.source.tolist()) != sources:
+        raise FileFormatError(f"{path}: got {len(arcs)} arcs; expected {n_arcs}, at least 1.")
+    table = Arcs(*np.array(arcs, dtype=np.int64).T)
+    joined = {int(node) for node in np.concatenate([table.source, table.sink])}
+    if joined != set(range(1, int(n_nodes or 0) + 1)) or set(table.source.tolist()) != sources:
         raise FileFormatError(
             f"{path}: the arcs do not join the sources {sorted(sources)} to all other nodes up to "
             f"{n_nodes}; expected an arc at every node, from a source to a sink."
         )
-    return found
+    return table

@@ -1,4 +1,4 @@
-"""CP-SAT: clause learning and linear relaxations over whole numbers (Perron & Didier)."""
+"""CP-SAT: clause learning and linear relaxations over integers (Perron & Didier)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lpsmap_core import Answer, MapSolver, Program, SolverLimits
 __all__ = ["CpSatSolver", "model_of", "solver_for"]
 
 SCORE_BITS = 40
-"""Scores are multiples of 2^-40 of the largest: sums of 2^20 of them fit into 64 bits."""
+"""Scores are rounded to multiples of 2^-40 of the largest: sums of 2^20 scores fit into 64 bits."""
 
 SMALLEST_COEFFICIENT = 1e-6
 
@@ -25,19 +25,19 @@ class CpSatSolver(MapSolver):
     name: ClassVar[str] = "cpsat"
 
     def refuses(self, program: Program) -> str | None:
-        """Return that a program has fractions, if it has."""
+        """Return a reason if a program has fractions, and None otherwise."""
         if program.n_auxiliary:
-            return "CP-SAT knows whole numbers only, and a factor type has auxiliary ones."
+            return "CP-SAT supports only integers, but a factor type has auxiliary real numbers."
         scaled = program.coefficient / SMALLEST_COEFFICIENT
         if np.abs(scaled - np.rint(scaled)).max(initial=0.0) > 1e-3:
             return (
-                "CP-SAT knows whole numbers only; expected costs that are multiples of "
+                "CP-SAT supports only integers; expected coefficients that are multiples of "
                 f"{SMALLEST_COEFFICIENT:g}. Round them, or use another solver."
             )
         return None
 
     def solve(self, program: Program, limits: SolverLimits) -> Answer:
-        """Solve a program, all of whose columns are whole where its variables are."""
+        """Solve a program whose columns are all integers."""
         from ortools.sat.python import cp_model
 
         (model, columns, unit), solver = model_of(program), solver_for(limits)
@@ -53,7 +53,7 @@ class CpSatSolver(MapSolver):
 
 
 def model_of(program: Program) -> tuple[Any, list[Any], float]:
-    """Return a program as CP-SAT reads it, its columns, and what a unit of its objective is."""
+    """Return a program as a CP-SAT model, its columns, and the unit of its objective."""
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
@@ -66,7 +66,7 @@ def model_of(program: Program) -> tuple[Any, list[Any], float]:
 
 
 def solver_for(limits: SolverLimits) -> Any:
-    """Return CP-SAT, told when to stop."""
+    """Return a CP-SAT solver with limits."""
     from ortools.sat.python import cp_model
 
     solver = cp_model.CpSolver()
@@ -79,16 +79,17 @@ def solver_for(limits: SolverLimits) -> Any:
 
 
 def _add_rows(model: Any, columns: list[Any], program: Program) -> None:
-    """Add the constraints, in units that make their coefficients whole."""
+    """Add the constraints, scaled to integer coefficients."""
     from ortools.sat.python import cp_model
 
     ends = np.searchsorted(program.row, np.arange(len(program.low) + 1))
     for r, (begin, end) in enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)):
         weights = program.coefficient[begin:end]
-        whole = bool((weights == np.rint(weights)).all())
-        unit = 1.0 if whole else SMALLEST_COEFFICIENT
-        some = [columns[j] for j in program.column[begin:end].tolist()]
-        total = cp_model.LinearExpr.weighted_sum(some, np.rint(weights / unit).astype(int).tolist())
+        integral = bool((weights == np.rint(weights)).all())
+        unit = 1.0 if integral else SMALLEST_COEFFICIENT
+        of_row = [columns[j] for j in program.column[begin:end].tolist()]
+        scaled = np.rint(weights / unit).astype(int).tolist()
+        total = cp_model.LinearExpr.weighted_sum(of_row, scaled)
         if np.isfinite(program.high[r]):
             model.add(total <= int(np.floor(program.high[r] / unit + 1e-6)))
         if np.isfinite(program.low[r]):

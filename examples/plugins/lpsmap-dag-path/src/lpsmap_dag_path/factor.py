@@ -1,4 +1,4 @@
-"""Paths through a directed acyclic graph: one found by networkx, many by a kernel."""
+"""Paths through a directed acyclic graph: MAP oracles by networkx and as a kernel."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class DagPath(Factor):
     edges
         The graph's edges, pairs of nodes, in the order of the variables' last axis.
     source, target
-        Where every path starts and ends.
+        The first and the last node of every path.
 
     Raises
     ------
     ValueError
-        If edges and variables differ in number, an edge stands twice, the graph has a cycle, or no
+        If edges and variables differ in number, an edge is repeated, the graph has a cycle, or no
         path leads from source to target.
     """
 
@@ -47,12 +47,10 @@ class DagPath(Factor):
         if self.event_shape != (self.dag.number_of_edges(),):
             raise ValueError(
                 f"DagPath: edges has {self.dag.number_of_edges()} different edges for "
-                f"{self.event_shape[0]} variables; expected one for each. Name every edge once."
+                f"{self.event_shape[0]} variables; expected one for each. List every edge once."
             )
         if not nx.is_directed_acyclic_graph(self.dag):
-            raise ValueError(
-                "DagPath: edges has a cycle; expected none. Take one of its edges out."
-            )
+            raise ValueError("DagPath: edges has a cycle; expected none. Remove one of its edges.")
         if not (source in self.dag and target in nx.descendants(self.dag, source)):
             raise ValueError(
                 f"DagPath: no path leads from {source!r} to {target!r}; expected one. Add edges."
@@ -61,7 +59,7 @@ class DagPath(Factor):
         self.steps = self.integers("steps", self._sorted_edges())
 
     def _sorted_edges(self) -> list[tuple[int, int, int]]:
-        """Return tail, head and number of every edge on a path, nodes numbered along paths."""
+        """Return tail, head and number of every edge on a path, with nodes in topological order."""
         nodes = {*nx.descendants(self.dag, self.source), self.source}
         nodes &= {*nx.ancestors(self.dag, self.target), self.target}
         order = {n: i for i, n in enumerate(nx.topological_sort(self.dag.subgraph(nodes)))}
@@ -69,10 +67,10 @@ class DagPath(Factor):
         return sorted((order[tail], order[head], number) for tail, head, number in edges)
 
     def solve_map(self, eta_u: Any, eta_v: Any) -> tuple[int, ...]:
-        """Return the numbers of the best path's edges, first to last."""
+        """Return the numbers of the best path's edges, from first to last."""
 
         def length(tail: Node, head: Node, data: dict[str, int]) -> float:
-            return -float(eta_u[data["number"]])  # the best path is the shortest by minus the score
+            return -float(eta_u[data["number"]])  # so that the best path is the shortest
 
         nodes = nx.bellman_ford_path(self.dag, self.source, self.target, weight=length)
         return tuple(self.dag.edges[edge]["number"] for edge in nx.utils.pairwise(nodes))
@@ -121,7 +119,7 @@ def _best_paths(rows: IntArray, factors: Factors, scores: Scores, structures: St
             if score > best[head]:
                 best[head], last_step[head] = score, step
         node, at = integers[end - 2], start[r]
-        while node > 0:  # backwards: the order of entries does not count
+        while node > 0:  # backwards, since entries may have any order
             entry[at], value[at] = integers[last_step[node] + 2], 1.0
             node = integers[last_step[node]]
             at += 1

@@ -14,31 +14,31 @@ __all__ = ["EditScript"]
 
 ANY = ("pair", "drop", "insert")
 MOVES = (("pair", 1, 1, ANY), ("drop", 1, 0, ("pair", "drop")), ("insert", 0, 1, ANY))
-"""What a script does next, by how much it goes on in both sequences, and after what it may come. In
-a gap all that is dropped comes before all that is inserted, so that equal scripts are one."""
+"""Moves of a script: their name, their steps in both sequences, and the moves they may follow. In a
+gap, all drops come before all insertions, so that each alignment has one script."""
 
 
 class EditScript(DynamicProgram):
     """Scripts that turn one sequence into another: pair elements, drop some, insert others.
 
     A variable is on if its two elements are paired, kept or replaced. Additionals score gaps, with
-    one price to open a gap and another to extend it (Gotoh 1982).
+    one cost to open a gap and another to extend it (Gotoh 1982).
 
     Parameters
     ----------
     variables
         Variables of shape (..., m, n): the pairs of m elements and n others.
     gaps
-        Scores of shape (..., 2, m + n): of opening a gap with an element, and of extending one by
-        it. The first m of each are of dropping, the others of inserting.
+        Scores of shape (..., 2, m + n): for opening a gap with an element, and for extending a gap
+        by it. The first m of each are for dropping, the others for inserting.
     lengths
         Integers of the leading axes' shape, or with a last axis of two for both lengths. If one
-        sequence is empty there is nothing to decide, and gaps have no scores.
+        sequence is empty there is only one script, and gaps have no scores.
 
     Raises
     ------
     ValueError
-        If the number of gap scores does not fit.
+        If the number of gap scores differs from 2 (m + n) per factor.
     """
 
     variables_ndim = 2
@@ -50,14 +50,14 @@ class EditScript(DynamicProgram):
         m, n = self.event_shape
         if self.n_additionals != 2 * (m + n):
             raise ValueError(
-                f"EditScript: gaps has {self.n_additionals} scores a factor; expected "
+                f"EditScript: gaps has {self.n_additionals} scores per factor; expected "
                 f"{2 * (m + n)}: opening and extending a gap, by each of {m} + {n} elements."
             )
         self.longest = self.per_factor("longest", m)
 
     @classmethod
     def hypergraph(cls, row: Row, build: HypergraphBuilder) -> str:
-        """Return the end: an item says what was done last, and how far both sequences are done."""
+        """Return the goal. Items are the last move and the positions in both sequences."""
         (m, n), extending = row.event_shape, row.n_additionals // 2
         if m * n == 0:
             build.edge("end")

@@ -1,4 +1,4 @@
-"""What this package adds to lpsmap; its entry point names this module."""
+"""The hooks of this package; its entry point names this module."""
 
 from __future__ import annotations
 

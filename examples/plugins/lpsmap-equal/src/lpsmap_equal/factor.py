@@ -25,7 +25,7 @@ class Equal(Factor):
         Variables of shape (..., n), or a sequence of views to stack: a factor for every entry of
         the leading axes.
     lengths, mask
-        Which of them take part; see `lpsmap_core.Factor`.
+        The variables that take part; see `lpsmap_core.Factor`.
     """
 
     def solve_map(self, eta_u: Any, eta_v: Any) -> bool:
@@ -44,7 +44,7 @@ class Equal(Factor):
         xp = array_namespace(a)
         w = 1 / delta
         norm = xp.sum(w * w, axis=1, keepdims=True)
-        norm = xp.where(norm > 0, norm, 1.0)  # a row of no variables has the norm 0
+        norm = xp.where(norm > 0, norm, 1.0)  # an empty row has norm 0
         t = xp.sum(w * a, axis=1, keepdims=True) / norm
         size = xp.sum(xp.abs(w * a), axis=1, keepdims=True) / norm
         return boxed_solution(t, delta, size, code=TIED)

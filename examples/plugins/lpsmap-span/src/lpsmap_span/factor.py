@@ -1,4 +1,4 @@
-"""Spans: runs of neighbouring variables, found by a compiled search."""
+"""Spans of consecutive variables, with a compiled MAP oracle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IntArray = npt.NDArray[np.int64]
 
 @kernel
 def _best_spans(rows: IntArray, factors: Factors, scores: Scores, structures: Structures) -> None:
-    """Find the best span of every factor in `rows`, among those no longer than its parameter."""
+    """Find the best span of every factor in `rows`, with at most as many slots as its parameter."""
     offsets, eta_u = factors.offsets, scores.eta_u
     start, entry, value, size = structures
     for r in rows:
@@ -35,16 +35,16 @@ def _best_spans(rows: IntArray, factors: Factors, scores: Scores, structures: St
 
 
 class Span(Factor):
-    """The variables that are on are neighbours, and no more than a given number; or none is on.
+    """The variables that are on are consecutive, at most `longest` of them; or all are off.
 
     Parameters
     ----------
     variables
         Variables of shape (..., n): a span for every entry of the leading axes.
     longest
-        The largest length, or an array of them that broadcasts to the leading axes.
+        The maximum length of a span: a number, or an array that broadcasts to the leading axes.
     lengths
-        Integers of the leading axes' shape: row b has variables ``[b, :lengths[b]]``.
+        Integers of the leading axes' shape: row b has the variables ``[b, :lengths[b]]``.
 
     Raises
     ------
@@ -66,11 +66,11 @@ class Span(Factor):
         super().__init__(variables, lengths=lengths)
         counts = self.counts("longest", longest)
         if (counts < 1).any():
-            raise ValueError(f"Span: longest is {longest!r}; expected whole numbers, 1 or more.")
+            raise ValueError(f"Span: longest is {longest!r}; expected whole numbers of at least 1.")
         self.longest = np.minimum(counts, self.event_shape[0])
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[int, int]:
-        """Return where the best span starts and ends; ``(0, 0)`` for none."""
+        """Return start and end of the best span, or ``(0, 0)`` if all variables are off."""
         n = len(eta_u)
         ends = ((i, j) for i in range(n) for j in range(i + 1, min(i + int(self.longest), n) + 1))
         return max([(0, 0), *ends], key=lambda span: float(eta_u[slice(*span)].sum()))
@@ -81,7 +81,7 @@ class Span(Factor):
         return (y[0] <= place) & (place < y[1]), np.empty(0)
 
     def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
-        """Return where the span starts and ends, ``{"span": [start, end]}``."""
+        """Return start and end of the span, ``{"span": [start, end]}``."""
         on = np.flatnonzero(variables)
         return {"span": [int(on[0]), int(on[-1]) + 1] if on.size else [0, 0]}
 

@@ -32,12 +32,12 @@ next ones. A component converges only once its local problems are solved."""
 
 
 @leaf
-def iteration_limit(asked: int, sets: Any, rows: IntArray, problem: LocalProblem) -> int:
-    """Return the limit that `asked` stands for."""
-    if asked == A_FEW:
+def iteration_limit(limit: int, sets: Any, rows: IntArray, problem: LocalProblem) -> int:
+    """Return the number of iterations for a limit, which may be `AS_NEEDED` or `A_FEW`."""
+    if limit == A_FEW:
         return max(FEWEST_OF_A_START, ROUNDS_OF_A_START * n_newcomers(largest_count(sets, rows)))
-    if asked != AS_NEEDED:
-        return asked
+    if limit != AS_NEEDED:
+        return limit
     offsets, additional_offsets, most, extra = problem.offsets, problem.additional_offsets, 0, 0
     for f in rows:
         n_additionals = additional_offsets[f + 1] - additional_offsets[f]
