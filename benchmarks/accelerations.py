@@ -35,7 +35,7 @@ from lpsmap_core.engine.polish import make_loop_workspace
 from lpsmap_core.engine.state import initial_state
 from lpsmap_core.engine.step_size import BALANCE_PERIOD, BALANCE_RATIO, balanced_step_size
 from lpsmap_core.layout.layout import build_layout
-from lpsmap_core.local.active.limits import A_FEW
+from lpsmap_core.local.active.limits import SHORT_RUN
 
 sys.path.insert(0, str(Path(__file__).parent))
 from workloads import WORKLOADS
@@ -125,7 +125,7 @@ class Loop:
         self.progress, self.iterate = state.problem.progress, state.problem.iterate
         self._degree = np.diff(part.variable_offsets)
         self._owner = np.repeat(np.arange(part.n_variables), self._degree)
-        limits = Limits(0, 0, A_FEW, tol, False, method.relaxation)
+        limits = Limits(0, 0, SHORT_RUN, tol, False, method.relaxation)
         tools = make_loop_workspace(state, False)
         self._advance = lambda stop: advance_components(
             state, np.zeros(1, dtype=np.int64), tools, limits._replace(stop=stop)

@@ -8,7 +8,7 @@ import pytest
 import judges
 import lpsmap
 from lpsmap_core import FactorGraph, Status
-from lpsmap_core.api import given_variables
+from lpsmap_core.api import declared_variables
 from random_graphs import KINDS, random_graph
 
 
@@ -63,7 +63,7 @@ def test_marginals_are_those_of_what_evidence_leaves(rng):
         np.testing.assert_allclose(given.of(u).value, restricted(problem, known), atol=1e-6)
         for factor in factors:
             again, view = given.of(factor), factor.variables
-            view = given_variables(factor)
+            view = declared_variables(factor)
             values = given.of(view).value
             for distribution in solution.structures(again):
                 mean = sum(

@@ -37,22 +37,23 @@ from lpsmap_core.kernels.entries import reader_of
 from lpsmap_core.layout.copies import copies_of
 from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout
 from lpsmap_core.layout.ragged import offsets_of, ranges
-from lpsmap_core.local.active.limits import AS_NEEDED, iteration_limit
+from lpsmap_core.local.active.limits import UNTIL_SOLVED, iteration_limit
 from lpsmap_core.local.active.record_access import LocalProblem, problem_of, set_of, status_of
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.active.steps import multiply_active_sets, solve_active_sets
-from lpsmap_core.local.oracles import best_obeying
+from lpsmap_core.local.oracles import best_feasible
 from lpsmap_core.local.protocol import (
     OPTIMAL,
     RUNNING,
     SolverDescription,
-    ask_solver,
+    call_oracle,
     multiply_by,
     solve_by,
 )
 from lpsmap_core.local.vertices import Vertices, join_vertices
 from lpsmap_core.model.inputs import (
     broadcast,
+    check_fits_memory,
     check_readable,
     checked_count,
     checked_flag,
@@ -60,16 +61,15 @@ from lpsmap_core.model.inputs import (
     checked_shape,
     kind_of,
     real_numbers,
-    refuse_beyond_memory,
     truth_values,
     whole_numbers,
 )
-from lpsmap_core.model.lengths import checked_lengths, refuse_ambiguous_lengths
+from lpsmap_core.model.lengths import check_unambiguous_lengths, checked_lengths
 from lpsmap_core.model.parameters import Parameters
-from lpsmap_core.model.registered import parameters_of
+from lpsmap_core.model.registration import parameters_of
 from lpsmap_core.model.slots import (
+    declared_variables,
     flipped_slots,
-    given_variables,
     name_of_factor,
     placed_values,
     row_values,
@@ -78,7 +78,7 @@ from lpsmap_core.model.slots import (
     slots_of,
 )
 from lpsmap_core.model.sums import PartlyConstrained, one_of_each_group
-from lpsmap_core.model.unused import forget_unused
+from lpsmap_core.model.unused import zero_unused_scores
 from lpsmap_core.plugins.compressed_text import file_bytes, write_text
 from lpsmap_core.plugins.error_origin import error_with_origin, raised_by_core
 from lpsmap_core.plugins.factor_types import factor_named
@@ -109,7 +109,7 @@ from lpsmap_core.solution.assignment_score import (
     CompletedAssignment,
     best_additionals,
     complete_assignment,
-    scored_assignment,
+    score_assignment,
 )
 from lpsmap_core.solution.decoder import (
     DEFAULT_GAP,
@@ -118,7 +118,7 @@ from lpsmap_core.solution.decoder import (
     SearchLimits,
     check_search_options,
 )
-from lpsmap_core.solution.dominant_scores import bring_near
+from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
 from lpsmap_core.solution.report import report_unsolved, warn_unsolved
 from lpsmap_core.solution.solve import solve_laid_out
 from lpsmap_core.solution.table_rendering import text_table
@@ -143,11 +143,11 @@ __all__ += [
     "checked_lengths",
     "checked_number",
     "checked_shape",
-    "forget_unused",
+    "zero_unused_scores",
     "kind_of",
     "real_numbers",
-    "refuse_ambiguous_lengths",
-    "refuse_beyond_memory",
+    "check_unambiguous_lengths",
+    "check_fits_memory",
     "truth_values",
     "whole_numbers",
 ]
@@ -156,7 +156,7 @@ __all__ += [
 __all__ += [
     "Parameters",
     "flipped_slots",
-    "given_variables",
+    "declared_variables",
     "name_of_factor",
     "parameters_of",
     "placed_values",
@@ -201,11 +201,11 @@ __all__ += [
 
 # Local solvers: how a factor type solves its local problems itself.
 __all__ += [
-    "AS_NEEDED",
+    "UNTIL_SOLVED",
     "OPTIMAL",
     "RUNNING",
     "SolverDescription",
-    "ask_solver",
+    "call_oracle",
     "multiply_by",
     "reader_of",
     "solve_by",
@@ -237,14 +237,14 @@ __all__ += [
     "Layout",
     "Part",
     "best_additionals",
-    "best_obeying",
-    "bring_near",
+    "best_feasible",
+    "reduce_dominant_scores",
     "build_layout",
     "complete_assignment",
     "copies_of",
     "offsets_of",
     "ranges",
-    "scored_assignment",
+    "score_assignment",
 ]
 
 # Engines: what `Engine` and `SolvedGraph` are handed and return.

@@ -15,7 +15,7 @@ from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.declared import DeclaredGraph
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import checked_count, checked_flag, count_or_flag, kind_of
-from lpsmap_core.model.unused import forget_unused
+from lpsmap_core.model.unused import zero_unused_scores
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.decoder import (
@@ -258,7 +258,7 @@ class FactorGraph(DeclaredGraph):
         searched = options_for_search(options, limits)
         with ended_by_ctrl_c(limits.deadline):
             flat = self._flat()
-            flat[1][:] = forget_unused(self.factors, *flat)
+            flat[1][:] = zero_unused_scores(self.factors, *flat)
 
             def relax() -> Solution:
                 return self._run(searched, verbose, warm_start, engine, flat)

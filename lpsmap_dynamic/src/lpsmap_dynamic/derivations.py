@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lpsmap_core import Beliefs, Factors, Found, Scores, Structures
-from lpsmap_core.api import FloatArray, IntArray, interruptible, refuse_beyond_memory
+from lpsmap_core.api import FloatArray, IntArray, check_fits_memory, interruptible
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.edges import DEPTH, ITEMS, NONZEROS
 from lpsmap_dynamic.inside_outside import beliefs_of, hessian_products
@@ -86,7 +86,7 @@ class HypergraphInference:
     def sample(self, rows: IntArray, scores: Scores, n: int, random: np.random.Generator) -> Found:
         """Sample structures of each factor."""
         deepest, number = int(self._header(rows, DEPTH).max(initial=0)), len(self._which)
-        refuse_beyond_memory("sample: n", n, self._nonzeros() * NONZERO + number * deepest * 8)
+        check_fits_memory("sample: n", n, self._nonzeros() * NONZERO + number * deepest * 8)
         decided, _, _ = self._decided(rows, scores)
         room = self._room(n)
         uniform = random.random(number * n * deepest)
@@ -97,7 +97,7 @@ class HypergraphInference:
     def k_best(self, rows: IntArray, scores: Scores, k: int) -> Found:
         """Return the k best structures of each factor."""
         items = int(self._header(rows, ITEMS).max(initial=0))
-        refuse_beyond_memory("k_best: k", k, self._nonzeros() * NONZERO + (items + 2) * RANKED)
+        check_fits_memory("k_best: k", k, self._nonzeros() * NONZERO + (items + 2) * RANKED)
         decided, _, _ = self._decided(rows, scores)
         room = self._room(k)
         k_best_of(rows, self._factors, decided, k, room)

@@ -15,13 +15,13 @@ from lpsmap_core.api import (
     FloatArray,
     IntArray,
     Vertices,
+    check_fits_memory,
     checked_count,
     flipped_slots,
-    forget_unused,
     name_of_factor,
     real_numbers,
-    refuse_beyond_memory,
     slot_values,
+    zero_unused_scores,
 )
 from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly
 
@@ -78,7 +78,7 @@ class Gibbs:
         if factor.variables.span is None:  # a whole block contains each variable once
             _check_distinct(factor, self._owner, self._index)
         scores = scores.copy()
-        (additionals,) = forget_unused([factor], scores, [additionals])
+        (additionals,) = zero_unused_scores([factor], scores, [additionals])
         of_slots = scores[self._index]
         wrong = np.bincount(self._owner, ~(of_slots < np.inf), minlength=factor.n_factors)
         wrong += (~(additionals < np.inf)).sum(axis=1)
@@ -165,7 +165,7 @@ class Gibbs:
             `n` structures with probability ``1 / n`` each.
         """
         n = checked_count("sample: n", n)
-        refuse_beyond_memory("sample: n", n, STRUCTURE * self.factor.n_factors)
+        check_fits_memory("sample: n", n, STRUCTURE * self.factor.n_factors)
         random = np.random.default_rng(seed)
         found = self.factor.inference().sample(self._rows, self._scores, n, random)
         return self._distributions(found, 1.0 / n)
@@ -179,7 +179,7 @@ class Gibbs:
             The structures with their probabilities; fewer than `k` if no more exist.
         """
         k = checked_count("k_best: k", k)
-        refuse_beyond_memory("k_best: k", k, STRUCTURE * self.factor.n_factors)
+        check_fits_memory("k_best: k", k, STRUCTURE * self.factor.n_factors)
         inference = self.factor.inference()
         if k > MANY:
             everything = Scores(*map(np.zeros_like, self._scores))

@@ -21,7 +21,7 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, refuse_ambiguous_lengths
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, check_unambiguous_lengths
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL
 from lpsmap_factors_struct.scores import as_array, flat_scores
@@ -372,5 +372,5 @@ def _with_states(variables: Variables, lengths: npt.ArrayLike | None) -> npt.Arr
     if lengths is None or np.ndim(lengths) != variables.ndim - 2:
         return lengths
     array = np.asarray(lengths)
-    refuse_ambiguous_lengths("SequenceDistance", array.shape, variables.shape[:-2], 2)
+    check_unambiguous_lengths("SequenceDistance", array.shape, variables.shape[:-2], 2)
     return np.stack([array, np.full_like(array, variables.shape[-1])], axis=-1)

@@ -30,7 +30,7 @@ __all__ = [
     "array_at",
     "by_address",
     "by_value",
-    "handed_on",
+    "forwarded",
     "in_leaf",
     "read_field",
     "record_at",
@@ -43,7 +43,7 @@ address_type_of: Any
 array_at: Any
 read_field: Any
 words_of: Any
-handed_on: Any
+forwarded: Any
 in_leaf: Any
 type_of: Any
 
@@ -71,7 +71,7 @@ if COMPILED:
         def __call__(self, value: Any) -> Any:
             return self.interpreted(value)
 
-    def handed_on(definition: Any, interpreted: Callable[[Any], Any] = _same) -> Any:
+    def forwarded(definition: Any, interpreted: Callable[[Any], Any] = _same) -> Any:
         """Return an intrinsic, by default the identity when interpreted."""
         found = extending.intrinsic(definition)
         found.__class__, found.interpreted = _HandedOn, interpreted
@@ -182,7 +182,7 @@ if COMPILED:
             return all(map(_is_plain, kind.types))
         return kind in _NUMBERS or (isinstance(kind, types.Array) and kind.layout == "C")
 
-    @handed_on  # type: ignore[untyped-decorator]
+    @forwarded  # type: ignore[untyped-decorator]
     def by_address(typing_context: Any, value: Any) -> Any:
         """Return the address of a record, valid until the leaf returns."""
         named = isinstance(value, (types.NamedTuple, types.NamedUniTuple))
@@ -222,7 +222,7 @@ if COMPILED:
             return kind.copy(readonly=False) == wanted  # type: ignore[no-any-return]
         return kind == wanted  # type: ignore[no-any-return]
 
-    @handed_on  # type: ignore[untyped-decorator]
+    @forwarded  # type: ignore[untyped-decorator]
     def by_value(typing_context: Any, record: Any) -> Any:
         """Return the record at an address as a named tuple, for kernels that expect one."""
         if not isinstance(record, ByAddress):
@@ -260,7 +260,7 @@ if COMPILED:
         def read(typing_context: Any, words: Any) -> Any:
             return found(_WORDS), generate
 
-        return handed_on(read)
+        return forwarded(read)
 
     def referred_record(header: type, field: str, record: type) -> Any:
         """Return a function that returns the record that another record refers to.
@@ -286,11 +286,11 @@ if COMPILED:
         def read(typing_context: Any, handle: Any) -> Any:
             return found(_WORDS), generate
 
-        return handed_on(read, operator.attrgetter(f"_{field}"))
+        return forwarded(read, operator.attrgetter(f"_{field}"))
 
 else:
     # never called: without compilation there are no types
-    address_type_of = array_at = handed_on = in_leaf = read_field = type_of = words_of = None
+    address_type_of = array_at = forwarded = in_leaf = read_field = type_of = words_of = None
     by_address = by_value = _same
 
     def record_at(record: type) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lpsmap_jit.arrays import IntArray
-from lpsmap_jit.by_address import array_at, handed_on, in_leaf, words_of
+from lpsmap_jit.by_address import array_at, forwarded, in_leaf, words_of
 from lpsmap_jit.compile import COMPILED, leaf
 
 __all__ = [
@@ -149,7 +149,7 @@ if COMPILED:
         address: int = words.ctypes.data
         return address
 
-    @handed_on  # type: ignore[untyped-decorator]
+    @forwarded  # type: ignore[untyped-decorator]
     def borrowed(typing_context: Any, value: Any) -> Any:
         """Return an array, or a tuple of arrays, without reference counts.
 

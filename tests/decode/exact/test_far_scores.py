@@ -10,7 +10,7 @@ import pytest
 
 from lpsmap import FactorGraph, Matching, Nand, Pair, Xor
 from lpsmap_core.layout.layout import build_layout
-from lpsmap_core.solution.dominant_scores import bring_near
+from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
 
 MASKS = [-1e15, -3.4e38, float(np.finfo(np.float32).min), float(np.finfo(np.float64).min)]
 ROWS = ((0, 1, 2), (2, 3, 4))
@@ -68,7 +68,7 @@ def test_nothing_is_done_to_scores_that_can_be_added(rng: np.random.Generator) -
     graph = graph_of(1e9 * rng.normal(size=5))
     part = graph._laid_out().part
     given = graph.flat_scores(), np.array([1e-2])
-    eta, eta_v, far = bring_near(part, *given)
+    eta, eta_v, far = reduce_dominant_scores(part, *given)
     assert eta is given[0]
     assert eta_v is given[1]
     assert not far.any()
@@ -107,12 +107,12 @@ def test_a_batch_comes_near_as_its_components_do() -> None:
     graph = FactorGraph()
     graph.add(Xor(graph.variable_from(scores)))
     part = build_layout(graph.n_variables, graph.factors).part
-    near, _, far = bring_near(part, scores.reshape(-1), np.empty(0))
+    near, _, far = reduce_dominant_scores(part, scores.reshape(-1), np.empty(0))
     assert far.any()
     for c, row in enumerate(scores):
         one = FactorGraph()
         one.add(Xor(one.variable_from(row)))
         alone = build_layout(5, one.factors).part
-        wanted, _, changed = bring_near(alone, row, np.empty(0))
+        wanted, _, changed = reduce_dominant_scores(alone, row, np.empty(0))
         np.testing.assert_allclose(near.reshape(6, 5)[c], wanted, rtol=1e-14)
         assert changed[0] == far[c]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import lpsmap
 from damages import check_damaged
 from lpsmap_core import FactorGraph, FileFormatError, NamedGraph
-from lpsmap_core.api import given_variables, read_graph, write_graph
+from lpsmap_core.api import declared_variables, read_graph, write_graph
 
 GOOD = """7
 9
@@ -76,7 +76,7 @@ def graphs(draw):
 def declared(graph):
     """Return the factors of a graph as a file has them, by what their declarations hold."""
     for factor in graph.factors:
-        view = given_variables(factor)
+        view = declared_variables(factor)
         literals = np.where(view.negated, -1 - view.index, view.index + 1)
         for i, row in enumerate(literals.tolist()):
             behind = ()

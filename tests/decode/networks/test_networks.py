@@ -11,7 +11,7 @@ import pytest
 import judges
 from lpsmap import AtMostOne, Dense, FactorGraph, Imply, Nand, Or, Pair, Xor
 from lpsmap_core import ConvergenceWarning
-from lpsmap_core.api import scored_assignment
+from lpsmap_core.api import score_assignment
 from lpsmap_core.layout.layout import Part
 from lpsmap_decode.exact import network_search as of_states
 from lpsmap_decode.exact.network_search import NetworkSpace
@@ -65,7 +65,7 @@ def scores_of(graph: FactorGraph) -> tuple[Part, FloatArray, FloatArray]:
 
 def score_of(part: Part, eta: FloatArray, eta_v: FloatArray, on: npt.NDArray[np.bool_]) -> float:
     with np.errstate(invalid="ignore"):
-        return float(scored_assignment(part, eta, eta_v, on)[0][0])
+        return float(score_assignment(part, eta, eta_v, on)[0][0])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -83,7 +83,7 @@ def test_a_network_scores_every_assignment_as_its_factors_do(draw, seed: int) ->
         found[tuple(on)] = _total(network, given, chosen)
     for on in judges.binary_vectors(part.n_variables) > 0.5:
         eta_on = np.where(on, eta, 0.0).sum()
-        true = scored_assignment(part, np.zeros(len(eta)), eta_v, on)[0].sum() + eta_on
+        true = score_assignment(part, np.zeros(len(eta)), eta_v, on)[0].sum() + eta_on
         assert found.get(tuple(on), -np.inf) == pytest.approx(true), on
 
 

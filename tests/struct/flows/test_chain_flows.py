@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from chain_solvers import flows_of, forests_of, make_bucket
-from lpsmap_core.api import AS_NEEDED, ActiveSets
+from lpsmap_core.api import UNTIL_SOLVED, ActiveSets
 
 FloatArray = npt.NDArray[np.float64]
 Way = Callable[..., ActiveSets]
@@ -21,7 +21,7 @@ Way = Callable[..., ActiveSets]
 def solved(solver: ActiveSets, a: FloatArray, eta_v: FloatArray) -> FloatArray:
     """Return the local solution, and a product with its Jacobian, of the slots."""
     rows, z, v = np.arange(1), np.full(len(a), np.nan), np.full(len(eta_v), np.nan)
-    solver.solve(rows, a.copy(), eta_v.copy(), z, v, AS_NEEDED)
+    solver.solve(rows, a.copy(), eta_v.copy(), z, v, UNTIL_SOLVED)
     assert not solver.unsolved().size
     solver.complete_faces(rows, a.copy(), eta_v.copy(), z)
     directions = np.cos(np.arange(len(a))), np.sin(np.arange(len(v)))

@@ -14,7 +14,7 @@ import judges
 from chain_solvers import flows_of, forests_of, make_bucket
 from checks import SLOW
 from lpsmap_core import FactorGraph, Status
-from lpsmap_core.api import AS_NEEDED, ActiveSets, Bucket, build_layout
+from lpsmap_core.api import UNTIL_SOLVED, ActiveSets, Bucket, build_layout
 from lpsmap_core.local.solvers import choose_solver
 from lpsmap_factors_logic import AtMostOne
 from lpsmap_factors_struct import Sequence, SequenceBudget
@@ -41,7 +41,7 @@ ways = pytest.mark.parametrize("way", [FLOW, FOREST], ids=["flow", "forest"])
 def solved(solver: ActiveSets, a: FloatArray, eta_v: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The local solution, for scores that the solver may change."""
     z, v = np.full(len(a), np.nan), np.full(len(eta_v), np.nan)
-    solver.solve(np.arange(solver.bucket.n_factors), a.copy(), eta_v.copy(), z, v, AS_NEEDED)
+    solver.solve(np.arange(solver.bucket.n_factors), a.copy(), eta_v.copy(), z, v, UNTIL_SOLVED)
     assert not solver.unsolved().size
     return z, v
 

@@ -17,7 +17,7 @@ from lpsmap_core.plugins.registry import DuplicateNameError, Registration, Regis
 from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_core.testing.run import Result, run_checks
 
-__all__ = ["check_registered", "misspelt_groups", "registrations_of"]
+__all__ = ["check_types", "misspelt_groups", "registrations_of"]
 
 TYPO_SIMILARITY = 0.6
 """Similarity above which the name of a group counts as a misspelling; 1 is equality."""
@@ -99,7 +99,7 @@ def misspelt_groups() -> list[tuple[str, str]]:
     )
 
 
-def check_registered(registrations: Sequence[Registration], seed: int, draws: int) -> bool:
+def check_types(registrations: Sequence[Registration], seed: int, draws: int) -> bool:
     """Run the kit on the examples of factor types, print the results; return if all passed."""
     reports = [
         report for registration in registrations for report in _reports(registration, seed, draws)

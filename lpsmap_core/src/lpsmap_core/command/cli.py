@@ -14,7 +14,7 @@ from click.shell_completion import get_completion_class
 
 import lpsmap_core
 from lpsmap_core.command import new_plugin
-from lpsmap_core.command.check import check_registered, misspelt_groups, registrations_of
+from lpsmap_core.command.check import check_types, misspelt_groups, registrations_of
 from lpsmap_core.command.compile_types import compile_types
 from lpsmap_core.model.levels import override_level
 from lpsmap_core.plugins.error_origin import error_with_origin
@@ -180,7 +180,7 @@ def check(names: tuple[str, ...], seed: int, draws: int) -> None:
     PACKAGE_OR_FACTOR is the name of an installed factor type, or of a distribution that has some.
     Types are checked on their own examples. The exit code is 1 if a check fails.
     """
-    if not check_registered(_chosen(names), seed, draws):
+    if not check_types(_chosen(names), seed, draws):
         raise SystemExit(1)
 
 

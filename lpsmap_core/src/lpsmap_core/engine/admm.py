@@ -30,7 +30,7 @@ from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.soundness import check_local_solutions
 from lpsmap_core.engine.state import PartState, initial_state
 from lpsmap_core.layout.layout import Part
-from lpsmap_core.local.active.limits import A_FEW, AS_NEEDED
+from lpsmap_core.local.active.limits import SHORT_RUN, UNTIL_SOLVED
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.interrupts import out_of_time
 from lpsmap_jit.lazy_kernels import raise_late
@@ -66,11 +66,11 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     polished = options.adapt and len(coupled) > 0 and state.problem.quadratic > 0.0
     workspace = make_loop_workspace(state, polished)
     if len(direct):
-        inner = options.max_inner_iter or AS_NEEDED
+        inner = options.max_inner_iter or UNTIL_SOLVED
         limits = Limits(1, 1, inner, options.tol, False, 1.0)
         advance_components(state, direct, workspace, limits, options.threads)
         state.out_of_time = out_of_time()
-    inner = options.max_inner_iter or A_FEW
+    inner = options.max_inner_iter or SHORT_RUN
     test, stop = InfeasibilityTest(state), 0
     while len(coupled) and stop < options.max_iter and not state.out_of_time:
         last, stop = stop, min(test.next_iteration, options.max_iter)

@@ -25,7 +25,7 @@ from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import EXACT_RESIDUAL, PartState, sums
 from lpsmap_core.layout.layout import Bucket
-from lpsmap_core.local.active.limits import AS_NEEDED
+from lpsmap_core.local.active.limits import UNTIL_SOLVED
 from lpsmap_core.local.oracles import best_structures, with_finite_scores
 from lpsmap_core.local.solvers import local_solver
 from lpsmap_core.projections.tolerance import EPSILON
@@ -180,7 +180,7 @@ def _project_again(
     barred = problem.extras.barred[additionals] if state.forbids else None
     solver = local_solver(bucket, part.delta[links], barred=barred)
     rows = np.arange(bucket.n_factors)
-    solver.solve(rows, a, eta_v, best, best_v, AS_NEEDED)
+    solver.solve(rows, a, eta_v, best, best_v, UNTIL_SOLVED)
     solver.raise_error()
     move = best - z
     mean_slope = np.where(move != 0.0, a - 0.5 * (best + z), 0.0)  # infinite in forced slots

@@ -22,7 +22,7 @@ from lpsmap_core.engine.state import PartState
 from lpsmap_core.engine.status import Status
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.ragged import ranges
-from lpsmap_core.local.active.limits import AS_NEEDED
+from lpsmap_core.local.active.limits import UNTIL_SOLVED
 from lpsmap_core.local.solvers import local_solver
 from lpsmap_core.local.vertices import Vertices, join_vertices
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
@@ -119,7 +119,7 @@ class SolvedPart(SolvedGraph):
         everything = np.arange(len(rows))
         eta_v = problem.extras.scaled[part.additionals_of(b)][extra]
         a = problem.iterate.a[links]
-        sets.solve(everything, a, eta_v, z, v, AS_NEEDED)
+        sets.solve(everything, a, eta_v, z, v, UNTIL_SOLVED)
         found = sets.structures(everything)
         return found._replace(owner=rows[found.owner])
 

@@ -39,7 +39,7 @@ from lpsmap_core.engine.scores import set_scores
 from lpsmap_core.engine.state import PartState, initial_state
 from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.layout.layout import Part
-from lpsmap_core.local.active.limits import AS_NEEDED
+from lpsmap_core.local.active.limits import UNTIL_SOLVED
 from lpsmap_core.local.finite_scores import ORACLE_MULTIPLE
 from lpsmap_core.local.oracles import HELD, best_structures
 from lpsmap_core.local.solvers import local_solver
@@ -249,7 +249,7 @@ def _best_structures(
         delta, z = part.delta[links], problem.iterate.z[links]
         best, best_v = z.copy(), problem.extras.v[additionals].copy()
         a, eta_v = slots[links] * delta + z, scores_v[additionals].copy()
-        local_solver(bucket, delta).solve(rows, a, eta_v, best, best_v, AS_NEEDED)
+        local_solver(bucket, delta).solve(rows, a, eta_v, best, best_v, UNTIL_SOLVED)
         w[links], n[additionals] = best * delta, best_v
     return w, n
 

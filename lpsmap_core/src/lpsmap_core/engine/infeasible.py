@@ -15,7 +15,7 @@ from lpsmap_core.engine.soundness import check_local_solutions
 from lpsmap_core.engine.state import PartState, sums
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.layout.ragged import ranges
-from lpsmap_core.local.active.limits import AS_NEEDED
+from lpsmap_core.local.active.limits import UNTIL_SOLVED
 from lpsmap_core.local.oracles import best_structures, with_finite_scores
 from lpsmap_core.local.solvers import local_solver
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
@@ -186,7 +186,7 @@ class InfeasibilityTest:
         solver = local_solver(factors, state.part.delta[links], barred=barred)
         found, found_v = np.empty(len(links)), np.empty(len(extra))
         everything = np.arange(factors.n_factors)
-        solver.solve(everything, scores[links], scores_v[extra], found, found_v, AS_NEEDED)
+        solver.solve(everything, scores[links], scores_v[extra], found, found_v, UNTIL_SOLVED)
         solver.raise_error()
         return found, found_v, factors.component[solver.unsolved()]
 

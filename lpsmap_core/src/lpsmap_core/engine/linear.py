@@ -15,7 +15,7 @@ from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.scores import set_scores
 from lpsmap_core.engine.state import PartState, initial_state, sums
 from lpsmap_core.layout.layout import Part
-from lpsmap_core.local.active.limits import AS_NEEDED
+from lpsmap_core.local.active.limits import UNTIL_SOLVED
 from lpsmap_core.local.oracles import HELD, best_structures, with_finite_scores
 from lpsmap_core.projections.tolerance import EPSILON
 from lpsmap_jit.arrays import BoolArray, FloatArray
@@ -137,7 +137,7 @@ def _take_best_structures(state: PartState, alone: BoolArray) -> None:
         a[chosen] = np.where(w <= 0.0, -reach, np.where(w >= 1.0, 1.0 + reach, w))[chosen]
         extras.scaled[additionals][chosen_v] = eta_v[chosen_v]
         if solver.lists_structures:
-            solver.solve(rows, a.copy(), eta_v, z.copy(), v.copy(), AS_NEEDED)
+            solver.solve(rows, a.copy(), eta_v, z.copy(), v.copy(), UNTIL_SOLVED)
     iterate.u[alone[part.component]] = state.marginals()[alone[part.component]]
     progress.primal_residual[alone] = progress.dual_residual[alone] = 0.0
     progress.iterations[alone], progress.converged[alone] = 1, True

@@ -15,7 +15,7 @@ from lpsmap_core.engine.magnitudes import PRECISION_LIMIT
 from lpsmap_core.engine.problem import problem_at
 from lpsmap_core.engine.scores import RESIDUAL_ROUNDING
 from lpsmap_core.engine.state import PartState
-from lpsmap_core.local.active.limits import AS_NEEDED
+from lpsmap_core.local.active.limits import UNTIL_SOLVED
 from lpsmap_core.local.protocol import LocalSolver
 from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import leaf
@@ -57,7 +57,7 @@ def _fails_alone(state: PartState, b: int, solver: LocalSolver, f: int) -> bool:
     eta_v = problem.extras.eta[part.additionals_of(b)][extra].copy()
     z, v = np.zeros(len(eta)), np.zeros(len(eta_v))
     again = type(solver)(solver.bucket.select(np.array([f])), solver.delta[slots])
-    again.solve(np.arange(1), eta, eta_v, z, v, AS_NEEDED)
+    again.solve(np.arange(1), eta, eta_v, z, v, UNTIL_SOLVED)
     return not np.isfinite(z).all()
 
 

@@ -17,7 +17,7 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import raise_interrupt
 
-__all__ = ["HELD", "best_obeying", "best_structures", "which_obey", "with_finite_scores"]
+__all__ = ["HELD", "best_feasible", "best_structures", "which_are_feasible", "with_finite_scores"]
 
 HELD = 1e-9
 """Value of an entry above which a structure holds it."""
@@ -50,12 +50,12 @@ def best_structures(
     return w, n
 
 
-def best_obeying(
+def best_feasible(
     bucket: Bucket, scores: FloatArray, eta_v: FloatArray, barred: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the best structure of every factor, dense, under infinite scores that decide.
 
-    A factor without a structure that obeys them gets another one; see `which_obey`.
+    A factor without a structure that obeys them gets another one; see `which_are_feasible`.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def with_finite_scores(
     return finite, finite_v
 
 
-def which_obey(
+def which_are_feasible(
     bucket: Bucket, scores: FloatArray, barred: BoolArray, w: FloatArray, n: FloatArray
 ) -> BoolArray:
     """Return for every factor whether its structure obeys infinite scores.
@@ -170,7 +170,7 @@ def _compare(
     n: FloatArray,
     found: BoolArray,
 ) -> None:
-    """Compute `which_obey`."""
+    """Compute `which_are_feasible`."""
     for f in range(len(offsets) - 1):
         wrong = 0.0
         for i in range(offsets[f], offsets[f + 1]):

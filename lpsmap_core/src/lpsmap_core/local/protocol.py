@@ -33,7 +33,7 @@ __all__ = [
     "CallArguments",
     "LocalSolver",
     "SolverDescription",
-    "ask_solver",
+    "call_oracle",
     "call_solver",
     "has_failed",
     "multiply_by",
@@ -219,7 +219,7 @@ class LocalSolver:
         return None
 
     def answer(self, rows: IntArray) -> None:
-        """Run Python code for compiled kernels, which call it by `ask_solver`."""
+        """Run Python code for compiled kernels, which call it by `call_oracle`."""
 
     def make_finite(self, rows: IntArray, a: FloatArray, eta_v: FloatArray) -> None:
         """Replace the infinite scores of forced slots in `a` by finite ones that decide.
@@ -330,7 +330,7 @@ def has_failed(solver: Any) -> bool:
 
 @interpreted_by(_answer)
 @kernel
-def ask_solver(solver: Any, rows: IntArray) -> bool:
+def call_oracle(solver: Any, rows: IntArray) -> bool:
     """Call a solver's method `answer` for some rows; return false if it raised.
 
     The kernel then has to return at once.

@@ -10,7 +10,7 @@ import numpy as np
 
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import checked_shape, kind_of, real_numbers
-from lpsmap_core.model.registered import check_registered, check_same_parameters
+from lpsmap_core.model.registration import check_registered, check_same_parameters
 from lpsmap_core.model.variables import Variables
 from lpsmap_jit.arrays import BoolArray, FloatArray
 

@@ -30,7 +30,7 @@ __all__ = [
     "kind_of",
     "n_additionals",
     "real_numbers",
-    "refuse_beyond_memory",
+    "check_fits_memory",
     "truth_values",
     "whole_numbers",
 ]
@@ -380,7 +380,7 @@ def checked_count(name: str, value: Any, otherwise: str = "", least: int = 1) ->
     return count
 
 
-def refuse_beyond_memory(name: str, number: int, bytes_each: int) -> None:
+def check_fits_memory(name: str, number: int, bytes_each: int) -> None:
     """Reject a number of objects that exceeds the memory of this machine.
 
     Parameters

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from lpsmap_core.model.inputs import broadcast, real_numbers, whole_numbers
 from lpsmap_jit.arrays import BoolArray, IntArray
 
-__all__ = ["checked_lengths", "checked_mask", "refuse_ambiguous_lengths", "within_lengths"]
+__all__ = ["checked_lengths", "checked_mask", "check_unambiguous_lengths", "within_lengths"]
 
 Shape = tuple[int, ...]
 
@@ -57,7 +57,7 @@ def checked_lengths(
             f"the declaration{f', or {(*batch, len(axes))}' if len(axes) > 1 else ''}."
         )
     if named is None:
-        refuse_ambiguous_lengths(name, array.shape, batch, len(axes))
+        check_unambiguous_lengths(name, array.shape, batch, len(axes))
     if array.shape == batch:
         array = np.stack([array] * len(axes), axis=-1)
     array = array.reshape(-1, len(axes))
@@ -71,7 +71,7 @@ def checked_lengths(
     return np.ascontiguousarray(array)
 
 
-def refuse_ambiguous_lengths(name: str, shape: Shape, batch: Shape, k: int) -> None:
+def check_unambiguous_lengths(name: str, shape: Shape, batch: Shape, k: int) -> None:
     """Reject lengths of the batch's shape whose last axis could also be a factor's `k` lengths.
 
     Parameters

@@ -16,7 +16,7 @@ from lpsmap_core.model.variables import Variables
 
 __all__ = [
     "flipped_slots",
-    "given_variables",
+    "declared_variables",
     "name_of_factor",
     "placed_values",
     "row_values",
@@ -80,7 +80,7 @@ def flipped_slots(factor: Factor) -> npt.NDArray[np.bool_] | None:
     return None if factor._flipped is None else slot_values(factor, factor._flipped)
 
 
-def given_variables(factor: Factor) -> Variables:
+def declared_variables(factor: Factor) -> Variables:
     """Return the variables that the user passed to a `factor`; see `flipped_slots`."""
     return factor.variables if factor._flipped is None else factor.variables ^ factor._flipped
 

@@ -12,13 +12,13 @@ from lpsmap_core.model.slots import slot_values
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.compile import leaf
 
-__all__ = ["MAGNITUDE", "are_scores", "forget_unused", "largest_magnitude", "unused_of"]
+__all__ = ["MAGNITUDE", "are_scores", "zero_unused_scores", "largest_magnitude", "unused_of"]
 
 MAGNITUDE = np.int64(2**63 - 1)
 """All bits of a number but its sign."""
 
 
-def forget_unused(
+def zero_unused_scores(
     factors: Sequence[Factor], scores: FloatArray, additionals: Sequence[FloatArray]
 ) -> list[FloatArray]:
     """Replace NaN and +inf by zeros where factors declare the score unused.

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.slots import given_variables, slot_values
+from lpsmap_core.model.slots import declared_variables, slot_values
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.plugins.array_files import Arrays
 from lpsmap_core.plugins.compressed_text import write_text
@@ -136,7 +136,7 @@ def _attribute(factor: Factor, parameter: inspect.Parameter) -> Any:
     """Return the argument of a factor's constructor, as stored in its attributes, or None."""
     name = parameter.name
     if name == "variables":
-        return given_variables(factor)
+        return declared_variables(factor)
     if name == "mask":
         return factor.keep if factor.lengths is None else None
     value = getattr(factor, name, None)

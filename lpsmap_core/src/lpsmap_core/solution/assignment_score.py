@@ -9,7 +9,7 @@ import numpy as np
 
 from lpsmap_core.engine.state import sums
 from lpsmap_core.layout.layout import Layout, Part
-from lpsmap_core.local.oracles import best_obeying, which_obey
+from lpsmap_core.local.oracles import best_feasible, which_are_feasible
 from lpsmap_core.model.factor import Factor
 from lpsmap_jit.arrays import BoolArray, FloatArray
 
@@ -17,7 +17,7 @@ __all__ = [
     "CompletedAssignment",
     "best_additionals",
     "complete_assignment",
-    "scored_assignment",
+    "score_assignment",
 ]
 
 
@@ -87,13 +87,13 @@ def best_additionals(
     for b, bucket in enumerate(part.buckets):
         own, barred = eta_v[part.additionals_of(b)], np.isneginf(eta_v[part.additionals_of(b)])
         scores = np.where(chosen[bucket.variable] != bucket.negated, np.inf, -np.inf)
-        w, n = best_obeying(bucket, scores, own, barred)
-        allowed.append(which_obey(bucket, scores, barred, w, n))
+        w, n = best_feasible(bucket, scores, own, barred)
+        allowed.append(which_are_feasible(bucket, scores, barred, w, n))
         found.append(n)
     return np.concatenate(allowed), np.concatenate(found)
 
 
-def scored_assignment(
+def score_assignment(
     part: Part, eta: FloatArray, eta_v: FloatArray, chosen: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the score of every component's assignment, and the best additionals.

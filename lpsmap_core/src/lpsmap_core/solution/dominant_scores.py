@@ -15,7 +15,7 @@ from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["bring_near"]
+__all__ = ["reduce_dominant_scores"]
 
 DOMINANT = 1e12
 """A score is dominant if it exceeds this multiple of the sum of all smaller scores."""
@@ -28,7 +28,7 @@ MAX_MAGNITUDE = 1e100
 gaps and tolerances."""
 
 
-def bring_near(
+def reduce_dominant_scores(
     part: Part, eta: FloatArray, eta_v: FloatArray
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
     """Return scores with the same best assignments but without dominant ones.

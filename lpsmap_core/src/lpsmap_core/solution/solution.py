@@ -33,7 +33,7 @@ from lpsmap_core.solution.decoder import (
     search_limits,
 )
 from lpsmap_core.solution.distribution import Distributions
-from lpsmap_core.solution.dominant_scores import bring_near
+from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.ctrl_c import ended_by_ctrl_c
 
@@ -164,7 +164,7 @@ class Solution:
         part = self.layout.part
         eta = self.scores[part.variables]
         eta_v = part.by_bucket(self.additional_scores, self.factors)
-        near, near_v, _ = bring_near(part, eta, eta_v)
+        near, near_v, _ = reduce_dominant_scores(part, eta, eta_v)
         mu, nu = self.values[part.variables], part.by_bucket(self.additionals, self.factors)
         found = np.zeros(part.n_components, dtype=bool)
         found[part.component[(near != eta) & ((mu != 0.0) | (eta > 0.0))]] = True

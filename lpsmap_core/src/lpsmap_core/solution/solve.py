@@ -16,10 +16,10 @@ from lpsmap_core.engine.validation import validate_solved
 from lpsmap_core.engine.warm_start import GraphStart
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.unused import are_scores, forget_unused
+from lpsmap_core.model.unused import are_scores, zero_unused_scores
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.decoder import Decoder, ScoredGraph, SearchLimits
-from lpsmap_core.solution.dominant_scores import bring_near
+from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
 from lpsmap_core.solution.solution import Solution
 from lpsmap_jit.arrays import BoolArray, FloatArray
 
@@ -47,7 +47,7 @@ def solve_laid_out(
         The declarations of the layout.
     scores
         (n_variables,) scores; ``-inf`` forbids a variable. NaN and +inf are replaced by zeros where
-        factors do not use them, see `forget_unused`.
+        factors do not use them, see `zero_unused_scores`.
     additionals
         For every declaration the (n_factors, n_additionals) scores of its additionals; ``-inf``
         forbids.
@@ -66,13 +66,13 @@ def solve_laid_out(
     bad = np.zeros(layout.n_components, dtype=np.bool_)
     finite = are_scores(scores) and all(are_scores(x.reshape(-1)) for x in additionals if x.size)
     if not finite:
-        additionals = forget_unused(factors, scores, additionals)
+        additionals = zero_unused_scores(factors, scores, additionals)
         eta, eta_v = part.of_graph(scores), part.by_bucket(additionals, factors)
         bad = _non_finite_components(layout, factors, scores, additionals)
         eta = np.where(bad[part.component], 0.0, eta)
         eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
     if not options.quadratic:
-        eta, eta_v, _ = bring_near(part, eta, eta_v)
+        eta, eta_v, _ = reduce_dominant_scores(part, eta, eta_v)
     start = None if warm is None else warm.of_part(layout)
     solved = solve_in_numpy(engine, part, eta, eta_v, bad, options, start)
     if not isinstance(engine, CompiledEngine | SharedEngine):

@@ -8,7 +8,7 @@ import numpy as np
 
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.names import check_names, check_own_attributes
-from lpsmap_core.model.registered import check_registered, check_same_parameters
+from lpsmap_core.model.registration import check_registered, check_same_parameters
 from lpsmap_core.model.slots import placed_values, slot_values
 from lpsmap_core.model.unused import unused_of
 from lpsmap_core.testing.draws import DRAWS, random_scores

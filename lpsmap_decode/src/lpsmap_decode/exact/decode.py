@@ -11,8 +11,8 @@ from lpsmap_core.api import (
     Relaxation,
     SearchLimits,
     Watch,
-    bring_near,
-    scored_assignment,
+    reduce_dominant_scores,
+    score_assignment,
 )
 from lpsmap_decode.exact.component_search import decode_part
 from lpsmap_decode.exact.far_scores import in_given_scale
@@ -28,7 +28,7 @@ def decode(relaxation: Relaxation, limits: SearchLimits) -> Assignment:
     graph, values, solved = relaxation
     part, bad = graph.layout.part, graph.non_finite
     given = eta, eta_v = graph.of_part()
-    eta, eta_v, far = bring_near(part, eta, eta_v)
+    eta, eta_v, far = reduce_dominant_scores(part, eta, eta_v)
     means = np.where(bad[part.component], 0.0, values[part.variables])
     chosen = (means > 0.5) & ~np.isneginf(eta)
     linear = solved.quadratic == 0.0
@@ -36,14 +36,14 @@ def decode(relaxation: Relaxation, limits: SearchLimits) -> Assignment:
         bound = np.where(bad, np.nan, _bounds_of(solved, bad))
         if not linear:  # LP-MAP solved the scores as given
             bound[far] = np.inf
-        score, v = scored_assignment(part, eta, eta_v, chosen)
+        score, v = score_assignment(part, eta, eta_v, chosen)
     until = Deadline(ROUNDING_GRACE) if limits.deadline.left < ROUNDING_GRACE else limits.deadline
     with Watch(within=until):
         start = solved.end if linear else lambda: None
         found = decode_part(part, eta, eta_v, chosen, score, bound, limits, start)
     if (found.chosen != chosen).any():
         with Watch():  # the oracles of the factors decide the final scores
-            score, v = scored_assignment(part, eta, eta_v, found.chosen)
+            score, v = score_assignment(part, eta, eta_v, found.chosen)
     score = np.where(bad | np.isneginf(found.score), -np.inf, score)
     score, bound = in_given_scale(part, given, far, found.chosen, v, score, found.bound, limits.gap)
     assigned = np.where(graph.scores > 0.0, 1.0, 0.0)  # of variables in no factor

@@ -29,9 +29,9 @@ def in_given_scale(
     Parameters
     ----------
     part, given
-        The part, and the scores of its variables and additionals before `bring_near`.
+        The part, and the scores of its variables and additionals before `reduce_dominant_scores`.
     far
-        For each component, whether `bring_near` rescaled it.
+        For each component, whether `reduce_dominant_scores` rescaled it.
     chosen, v
         An assignment of the part's variables, and of its additionals.
     score, bound

@@ -17,7 +17,7 @@ from lpsmap_core.api import (
     SearchLimits,
     Watch,
     best_additionals,
-    bring_near,
+    reduce_dominant_scores,
 )
 from lpsmap_decode.exact.far_scores import in_given_scale
 from lpsmap_decode.exact.k_best import KBestResult, k_best
@@ -67,7 +67,7 @@ def ranked_assignments(relaxation: Relaxation, k: int, limits: SearchLimits) -> 
     graph = relaxation.graph
     part, bad = graph.layout.part, graph.non_finite
     given = graph.of_part()
-    eta, eta_v, far = bring_near(part, *given)
+    eta, eta_v, far = reduce_dominant_scores(part, *given)
     start = relaxation.solved.end()
     ranked: list[KBestResult] = []
     with Watch(within=limits.deadline):

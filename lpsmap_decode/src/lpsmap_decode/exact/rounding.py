@@ -20,8 +20,8 @@ from lpsmap_core.api import (
     FloatArray,
     Part,
     best_additionals,
-    best_obeying,
-    scored_assignment,
+    best_feasible,
+    score_assignment,
 )
 from lpsmap_decode.counts.simplex import FOUND, CountProgram, best_vertex
 
@@ -53,7 +53,7 @@ def round_towards(
         Seconds to continue while no assignment is allowed.
     """
     best, begin = towards > 0.0, time.monotonic()
-    best_scores, _ = scored_assignment(part, eta, eta_v, best)
+    best_scores, _ = score_assignment(part, eta, eta_v, best)
     for b, bucket in enumerate(part.buckets):
         count = np.bincount(bucket.variable)
         if 2 * bucket.n_links < towards.size or (count > 1).any():
@@ -62,7 +62,7 @@ def round_towards(
         for _ in range(REPAIRS):
             near = best.copy()
             near.reshape(-1)[bucket.variable] = _nearest(part, b, eta_v, pushed) != bucket.negated
-            scores, _ = scored_assignment(part, eta, eta_v, near)
+            scores, _ = score_assignment(part, eta, eta_v, near)
             better = scores > best_scores
             best = np.where(better[:, None], near, best)
             best_scores = np.where(better, scores, best_scores)
@@ -71,7 +71,7 @@ def round_towards(
             pushed = pushed + STEP * _repair_direction(part, b, eta_v, near, pushed)
     if patience > 0.0 and not (best_scores > -np.inf).any():
         best[0] = _nearest_count_vertex(part, towards)
-        best_scores, _ = scored_assignment(part, eta, eta_v, best)
+        best_scores, _ = score_assignment(part, eta, eta_v, best)
     return best, best_scores
 
 
@@ -81,7 +81,7 @@ def _nearest(part: Part, b: int, eta_v: FloatArray, towards: FloatArray) -> Bool
     slots = np.where(bucket.negated, -1.0, 1.0) * towards.reshape(-1)[bucket.variable]
     barred = np.isneginf(eta_v[part.additionals_of(b)])
     none = np.zeros(bucket.n_additionals)
-    w, _ = best_obeying(bucket, slots, none, barred)
+    w, _ = best_feasible(bucket, slots, none, barred)
     found: BoolArray = w > 0.5
     return found
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core import Factor, FactorGraph, FileFormatError
-from lpsmap_core.api import given_variables, slot_values, slots_of, write_text
+from lpsmap_core.api import declared_variables, slot_values, slots_of, write_text
 
 __all__ = ["PLAIN", "write_fg"]
 
@@ -69,7 +69,7 @@ def _lines(path: Path, graph: FactorGraph, factor: Factor) -> Iterator[str]:
         )
     view = factor.variables
     if type(factor).__name__ != "Nand":
-        view = given_variables(factor)
+        view = declared_variables(factor)
     literals = slot_values(factor, np.where(view.negated, -1 - view.index, view.index + 1))
     scores = _finite(path, graph.additional_scores(factor))
     for i, (begin, end) in enumerate(zip(factor.offsets[:-1], factor.offsets[1:], strict=True)):

@@ -16,7 +16,7 @@ from lpsmap_core.api import (
     Watch,
     best_additionals,
     raised_by_ctrl_c,
-    scored_assignment,
+    score_assignment,
 )
 from lpsmap_decode.solvers.program import masked_bound, programs, with_masks
 from lpsmap_decode.solvers.validation import check_answer
@@ -160,7 +160,7 @@ def _scores(found: Assignment, chosen: BoolArray) -> FloatArray:
     part, bad = found.layout.part, np.isnan(found.bound)
     eta, eta_v = _graph_of(found).of_part()
     with Watch():
-        scores, _ = scored_assignment(part, eta, eta_v, chosen)
+        scores, _ = score_assignment(part, eta, eta_v, chosen)
     return np.where(bad, -np.inf, scores)
 
 

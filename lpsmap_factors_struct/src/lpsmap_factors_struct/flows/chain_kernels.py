@@ -8,14 +8,14 @@ import numpy as np
 
 from lpsmap_core import kernel, leaf
 from lpsmap_core.api import (
-    AS_NEEDED,
     OPTIMAL,
     RUNNING,
+    UNTIL_SOLVED,
     FloatArray,
     IntArray,
     LocalProblem,
-    ask_solver,
     by_address,
+    call_oracle,
     iteration_limit,
     multiply_active_sets,
     multiply_by,
@@ -92,12 +92,12 @@ def solve_chains(
 ) -> None:
     """Solve the local problems of `rows`; the limit of iterations only applies to active sets."""
     problem = problem_of(chains, a, eta_v)
-    alone = max_iterations == AS_NEEDED
+    alone = max_iterations == UNTIL_SOLVED
     if alone:
         chains_at(chains).methods[_forest_candidates(chains, rows, problem)] = FOREST
     forests = _solved_by(chains, rows, FOREST)
     if len(forests) > 0:
-        solve_by(chains, FOREST_KERNELS, forests, a, eta_v, z, v, AS_NEEDED)
+        solve_by(chains, FOREST_KERNELS, forests, a, eta_v, z, v, UNTIL_SOLVED)
     small = _solved_by(chains, rows, SMALL)
     if len(small) > 0:
         longest, n_states = largest_chain(chains, small, problem)
@@ -108,13 +108,13 @@ def solve_chains(
         untried = _small_rows(grown, problem)
         if alone and len(untried) > 0 and not stopped():
             chains_at(chains).methods[untried] = FOREST
-            solve_by(chains, FOREST_KERNELS, untried, a, eta_v, z, v, AS_NEEDED)
+            solve_by(chains, FOREST_KERNELS, untried, a, eta_v, z, v, UNTIL_SOLVED)
             grown = _solved_by(chains, grown, SMALL)
-        if len(grown) > 0 and (stopped() or not ask_solver(chains, grown)):
+        if len(grown) > 0 and (stopped() or not call_oracle(chains, grown)):
             return
     flows = _solved_by(chains, rows, FLOW)
     if len(flows) > 0:
-        solve_by(chains, FLOW_KERNELS, flows, a, eta_v, z, v, AS_NEEDED)
+        solve_by(chains, FLOW_KERNELS, flows, a, eta_v, z, v, UNTIL_SOLVED)
     others = _solved_by(chains, rows, NO_CHAIN)
     if len(others) > 0:
         solve_active_sets(chains, others, a, eta_v, z, v, max_iterations)

@@ -9,9 +9,9 @@ from lpsmap_core.local.active.record_access import LocalProblem, largest_count
 from lpsmap_jit.arrays import IntArray
 from lpsmap_jit.compile import leaf
 
-__all__ = ["AS_NEEDED", "A_FEW", "iteration_limit"]
+__all__ = ["UNTIL_SOLVED", "SHORT_RUN", "iteration_limit"]
 
-AS_NEEDED, A_FEW = 0, -1
+UNTIL_SOLVED, SHORT_RUN = 0, -1
 """Limits that depend on the factors: as many iterations as a solution needs, or a few, for problems
 that are followed by similar ones soon."""
 
@@ -33,10 +33,10 @@ next ones. A component converges only once its local problems are solved."""
 
 @leaf
 def iteration_limit(limit: int, sets: Any, rows: IntArray, problem: LocalProblem) -> int:
-    """Return the number of iterations for a limit, which may be `AS_NEEDED` or `A_FEW`."""
-    if limit == A_FEW:
+    """Return the number of iterations for a limit, which may be `UNTIL_SOLVED` or `SHORT_RUN`."""
+    if limit == SHORT_RUN:
         return max(FEWEST_OF_A_START, ROUNDS_OF_A_START * n_newcomers(largest_count(sets, rows)))
-    if limit != AS_NEEDED:
+    if limit != UNTIL_SOLVED:
         return limit
     offsets, additional_offsets, most, extra = problem.offsets, problem.additional_offsets, 0, 0
     for f in rows:
