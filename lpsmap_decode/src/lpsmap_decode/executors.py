@@ -79,7 +79,7 @@ class BatchExecutor:
 
     @property
     def most_batches(self) -> int:
-        """Maximum number of batches under way: two for each worker, one of them waiting."""
+        """Maximum number of batches under way. Of two for each worker, one waits."""
         return 1 if self.in_process else 2 * int(getattr(self.executor, "_max_workers", UNKNOWN))
 
     def renew(self) -> None:

@@ -46,7 +46,7 @@ class Trained:
     """The objective of the method.
 
     - Viterbi EM: the likelihood of the structures under the optimal parameters for their counts,
-    without smoothing.
+      without smoothing.
     - Soft EM: the marginal likelihood of the sentences under the parameters.
     - SparseMAP-EM: the value of `sparse_counts` for the logarithms of the parameters.
 

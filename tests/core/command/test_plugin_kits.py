@@ -72,9 +72,9 @@ def test_a_sound_format_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cls", "words"),
     [
-        (Rounds, "a format reads what it wrote"),
-        (RaisesWhatItMeets, "is a FileFormatError, because"),
-        (Shouts, "suffixes are the ends of names in small letters"),
+        (Rounds, "a format reads the graph that it wrote"),
+        (RaisesWhatItMeets, "raises a FileFormatError, because"),
+        (Shouts, "suffixes start with a dot and are in lower case"),
     ],
 )
 def test_faulty_formats_are_caught(tmp_path: Path, cls: type[FileFormat], words: str) -> None:
@@ -139,10 +139,10 @@ def test_a_sound_solver_passes() -> None:
     ("cls", "words"),
     [
         (NoBound, "Got: the bound nan"),
-        (BoundTooLow, "Got: the bound .*or more, what the best assignment scores"),
-        (AllOff, "Got: (an assignment that scores|values .* which break)"),
+        (BoundTooLow, "Got: the bound .*at least .*, the score of the best assignment"),
+        (AllOff, "Got: (an assignment that scores|values .* which violate)"),
         (NothingFound, "Got: no assignment"),
-        (RefusesAll, "a solver takes some programs"),
+        (RefusesAll, "a solver accepts some programs"),
     ],
 )
 def test_faulty_solvers_are_caught(cls: type[MapSolver], words: str) -> None:
@@ -189,7 +189,7 @@ def test_cores_engine_passes() -> None:
 @pytest.mark.parametrize(
     ("cls", "words"),
     [
-        (OfHalves, "marginals are those of the problem's one solution"),
+        (OfHalves, "marginals agree with core's engine, because the solution is unique"),
         (GivesUp, "Got: components whose status is .*ITERATION_LIMIT"),
         (Refuses, "Got: refuses takes no OneOf"),
     ],

@@ -90,7 +90,7 @@ class Factor(abc.ABC):
     """Compiled product of many local Jacobians with vectors (level 3); by default by face codes."""
 
     gibbs: ClassVar[Callable[..., Any] | None] = None
-    """Class for `FactorGraph.gibbs` if there is `log_partition`: ``lpsmap_dynamic.Gibbs``."""
+    """Class for `FactorGraph.gibbs`, such as ``lpsmap_dynamic.Gibbs``; needs `log_partition`."""
 
     expected_failures: ClassVar[Mapping[str, str]] = {}
     """Checks of the conformance kit that the type cannot pass, each with a reason."""
