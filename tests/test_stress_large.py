@@ -19,7 +19,7 @@ CASES = [
     ("Budget", 9, 12),
     ("Matching", 8, 21),
     ("Pair", 7, 8),
-    ("Imply", 6, 1239),
+    ("Imply", 5, 1239),
     ("XorOut", 6, 819),
 ]
 """Of all companies, with scores that are normal, rounded, equal and masked; also negated slots."""
