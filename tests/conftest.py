@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import signal
@@ -52,6 +53,12 @@ def pytest_configure(config: pytest.Config) -> None:
             f"`pip install {' '.join(f'-e ./{folder}' for folder in missing)}`.",
             returncode=4,
         )
+
+
+def pytest_collection_finish() -> None:
+    """Keep collections of garbage, which some tests ask for, from what modules hold for good."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
