@@ -20,6 +20,7 @@ CASES = [
     ("Matching", 8, 21),
     ("Pair", 7, 8),
     ("Imply", 5, 1239),
+    ("Or", 7, 8),
     ("XorOut", 6, 819),
 ]
 """Of all companies, with scores that are normal, rounded, equal and masked; also negated slots."""
