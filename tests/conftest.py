@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import signal
@@ -26,6 +27,9 @@ UNCOMPILED = os.environ.get("LPSMAP_DISABLE_JIT", "0") not in ("", "0")
 # Tests are of compiled kernels; interpreted ones are tested where a test asks for them.
 os.environ.setdefault("LPSMAP_COMPILE_AFTER", "0")
 
+# Tensors of tests are small: torch's other threads would do little but wait, and use processors so.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Workers and the children of tests import numba and torch: seconds each, where no bytecode is kept.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -49,6 +53,12 @@ def pytest_configure(config: pytest.Config) -> None:
             f"`pip install {' '.join(f'-e ./{folder}' for folder in missing)}`.",
             returncode=4,
         )
+
+
+def pytest_collection_finish() -> None:
+    """Keep collections of garbage, which some tests ask for, from what modules hold for good."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -146,8 +147,19 @@ def test_classes_are_learned(data: Path, variant: tuple[Architecture, Alignment,
     assert (measured["nonzero"] == 100.0) == (variant[1] is Alignment.SOFTMAX)
 
 
+def rows() -> list[Any]:
+    """Return the rows of toy size; one of the second corpus is enough for a quick run."""
+    found, seen = [], set[str]()
+    for row in EXPERIMENT.rows("toy", None):
+        quick = row.settings.corpus == "snli" or row.settings.corpus not in seen
+        seen.add(row.settings.corpus)
+        marks = () if quick else pytest.mark.slow
+        found.append(pytest.param(row, id=row.name, marks=marks))
+    return found
+
+
 @pytest.mark.compiled
-@pytest.mark.parametrize("row", EXPERIMENT.rows("toy", None), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", rows())
 def test_rows_run(runner: Runner, row: Row) -> None:
     result = runner.result_of(row)
     settings: Settings = row.settings

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -14,6 +13,7 @@ import pytest
 
 import lpsmap_core
 import lpsmap_jit
+from forks import Program, Server
 
 pytestmark = pytest.mark.compiled
 
@@ -54,8 +54,8 @@ FILES = {
 class Package:
     """A package with a kernel, in a folder of its own; so are its compiled files."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, server: Server) -> None:
+        self.folder, self.server = folder, server
         self.environment = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
         for name, text in FILES.items():
             self.write(name, text)
@@ -71,16 +71,11 @@ class Package:
         shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
         return copy
 
-    def begin(self, first: str = "", module: str = "tiny.loops.total") -> subprocess.Popen[str]:
+    def begin(
+        self, first: str = "", module: str = "tiny.loops.total"
+    ) -> Program | subprocess.Popen[str]:
         """Start a process that runs some code and then imports a module."""
-        return subprocess.Popen(
-            [sys.executable, "-W", "always", "-c", f"{first}\nimport {module}"],
-            cwd=self.folder,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return self.server.begin(f"{first}\nimport {module}", self.folder, self.environment)
 
     def run(self, first: str = "", module: str = "tiny.loops.total") -> tuple[str, str]:
         """Return what such a process prints, and its notices."""
@@ -95,8 +90,8 @@ class Package:
 
 
 @pytest.fixture
-def package(tmp_path: Path) -> Package:
-    return Package(tmp_path)
+def package(tmp_path: Path, server: Server) -> Package:
+    return Package(tmp_path, server)
 
 
 # -------------------------------------------------------------------- damage
@@ -336,7 +331,7 @@ at_once = compile.locked
 @contextlib.contextmanager
 def slowly(dispatcher):
     with at_once(dispatcher):
-        time.sleep(1.0)
+        time.sleep(0.3)
         yield
 
 compile.locked = slowly

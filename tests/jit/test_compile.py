@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from forks import Server
 from lpsmap_core import kernel, leaf
 
 pytestmark = pytest.mark.compiled
@@ -88,13 +88,13 @@ print(total({name}(np.ones(3))))
 """
 
 
-def test_a_cache_that_names_what_is_gone_is_forgotten(tmp_path: Path) -> None:
+def test_a_cache_that_names_what_is_gone_is_forgotten(tmp_path: Path, server: Server) -> None:
     """As after an upgrade in place: the folder keeps what an older version compiled."""
     for name in ("Before", "After"):
         (tmp_path / "module.py").write_text(MODULE.format(name=name), encoding="utf-8")
-        run = [sys.executable, "-W", "ignore", "-c", "import module"]
-        found = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert (found.returncode, found.stdout) == (0, "3.0\n"), found.stderr
+        program = server.begin("import module", tmp_path, os.environ)
+        printed, errors = program.communicate()
+        assert (program.returncode, printed) == (0, "3.0\n"), errors
 
 
 ANNOUNCED = """
@@ -118,18 +118,14 @@ print(*[warning.filename for warning in caught])
     ],
 )
 def test_a_minute_is_announced_only_where_it_is_taken(
-    tmp_path: Path, code: str, words: str
+    tmp_path: Path, code: str, words: str, server: Server
 ) -> None:
     (tmp_path / "module.py").write_text(MODULE.format(name="Any"), encoding="utf-8")
-    (tmp_path / "script.py").write_text(ANNOUNCED.format(code=code), encoding="utf-8")
-    found = subprocess.run(
-        [sys.executable, "script.py"],
-        cwd=tmp_path,
-        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert found.returncode == 0, found.stderr
-    assert words in found.stdout
-    assert str(tmp_path) in found.stdout.splitlines()[-1]
+    script = tmp_path / "script.py"
+    script.write_text(ANNOUNCED.format(code=code), encoding="utf-8")
+    kept = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    program = server.begin(f"import runpy; runpy.run_path({str(script)!r})", tmp_path, kept)
+    printed, errors = program.communicate()
+    assert program.returncode == 0, errors
+    assert words in printed
+    assert str(tmp_path) in printed.splitlines()[-1]

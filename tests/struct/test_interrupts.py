@@ -112,7 +112,7 @@ def run(
 
 @pytest.mark.compiled
 def test_hard_solves_are_interrupted() -> None:
-    said = run("".join(make + AGAIN for make in HARD.values()), *[0.7] * len(HARD))
+    said = run("".join(make + AGAIN for make in HARD.values()), *[0.3] * len(HARD))
     for name, (word, seconds, same) in zip(HARD, said, strict=True):
         assert word == "interrupted", name
         assert float(seconds) < GENEROUS, name
@@ -145,7 +145,7 @@ def train():
 for _ in range(3):
     interrupted(train)
 """
-    assert run(code, 0.5, 1.0, 1.5) == [["interrupted"]] * 3
+    assert run(code, 0.5, 0.2, 0.4) == [["interrupted"]] * 3
 
 
 def test_python_oracles_are_interrupted() -> None:
@@ -167,7 +167,7 @@ def solve():
 interrupted(solve)
 interrupted(solve)
 """
-    assert run(code, 1.0, 1.3) == [["interrupted"]] * 2
+    assert run(code, 0.5, 0.7) == [["interrupted"]] * 2
 
 
 @pytest.mark.compiled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,51 +25,55 @@ FAULTS = {
 """For each kind a wrong line that its tests have to find."""
 
 
-def write(into: Path, kind: str) -> Path:
+def write(into: Path, kind: str, name: str = "new") -> Path:
     """Write a package, and what an installer writes of it beside its module."""
-    arguments = ["new-plugin", f"lpsmap-new-{kind}", "--kind", kind, "--into", str(into)]
+    arguments = ["new-plugin", f"lpsmap-{name}-{kind}", "--kind", kind, "--into", str(into)]
     result = CliRunner().invoke(cli.main, arguments)
     assert result.exit_code == 0, result.output
-    folder, module = into / f"lpsmap-new-{kind}", f"lpsmap_new_{kind}"
+    folder, module = into / f"lpsmap-{name}-{kind}", f"lpsmap_{name}_{kind}"
     installed = folder / "src" / f"{module}-0.1.0.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: lpsmap-new-{kind}\nVersion: 0.1.0\n"
+        f"Metadata-Version: 2.1\nName: lpsmap-{name}-{kind}\nVersion: 0.1.0\n"
     )
     (installed / "entry_points.txt").write_text(f"[lpsmap]\n{module} = {module}.plugin\n")
     return folder
 
 
-def run_tests(folder: Path) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(folder / "src"), *filter(None, sys.path)])
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": path, "LPSMAP_DISABLE_PLUGINS": ""},
-        capture_output=True,
-        text=True,
-    )
-
-
-@pytest.mark.parametrize("kind", new_plugin.KINDS)
-def test_a_package_passes_its_tests(tmp_path: Path, kind: str) -> None:
-    folder = write(tmp_path, kind)
-    result = run_tests(folder)
-    assert result.returncode == 0, result.stdout
-    assert " passed" in result.stdout
-
-
-@pytest.mark.parametrize("kind", new_plugin.KINDS)
-def test_its_tests_find_a_fault(tmp_path: Path, kind: str) -> None:
-    folder = write(tmp_path, kind)
-    path = folder / "src" / f"lpsmap_new_{kind}" / f"{kind}.py"
+@pytest.fixture(scope="module", params=new_plugin.KINDS)
+def said(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What pytest says of a package as it is written, and of another one with a fault."""
+    kind, top = request.param, tmp_path_factory.mktemp(request.param)
+    folders = [write(top, kind, name) for name in ("new", "wrong")]
+    path = folders[1] / "src" / f"lpsmap_wrong_{kind}" / f"{kind}.py"
     right, wrong = FAULTS[kind]
     text = path.read_text()
     assert right in text
     path.write_text(text.replace(right, wrong))
-    result = run_tests(folder)
-    assert result.returncode == 1, result.stdout
-    assert "ConformanceError" in result.stdout
+    sources = [str(folder / "src") for folder in folders]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "--rootdir", top]
+        + folders,
+        cwd=top,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([*sources, *filter(None, sys.path)]),
+            "LPSMAP_DISABLE_PLUGINS": "",
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1, done.stdout
+    return done.stdout
+
+
+def test_a_package_passes_its_tests(said: str) -> None:
+    assert set(re.findall("^([A-Z]+) lpsmap-new-", said, re.MULTILINE)) == {"PASSED"}, said
+
+
+def test_its_tests_find_a_fault(said: str) -> None:
+    assert re.search("^FAILED lpsmap-wrong-", said, re.MULTILINE), said
+    assert "ConformanceError" in said
 
 
 @pytest.mark.parametrize("kind", new_plugin.KINDS)
