@@ -305,7 +305,8 @@ def test_a_full_disk_below_the_grammar_keeps_the_answer(corpus: Path) -> None:
 def test_full_disks_and_closed_streams(corpus: Path) -> None:
     arguments = [*LPSMAP, "induce", str(corpus), "--method", "em"]
     with open("/dev/full", "w") as full:
-        ended = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE)
+        buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+        ended = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, env=buffered)
     assert ended.returncode == 1
     assert ended.stderr.decode().strip() == "Error: [Errno 28] No space left on device"
     for closed in (">&-", "2>&-"):

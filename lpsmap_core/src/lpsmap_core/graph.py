@@ -26,7 +26,6 @@ from lpsmap_core.solution.decoder import (
     search_limits,
 )
 from lpsmap_core.solution.distribution import Distributions
-from lpsmap_core.solution.gibbs import gibbs_of
 from lpsmap_core.solution.plan import Plan, make_plan
 from lpsmap_core.solution.report import log, report_unproved, report_unsolved
 from lpsmap_core.solution.solution import Solution, checked_start
@@ -453,7 +452,15 @@ class FactorGraph(DeclaredGraph):
             If the factor belongs to another graph, or has a variable twice.
         """
         self._number(factor, "gibbs")
-        return gibbs_of(factor, self.flat_scores(), self.additional_scores(factor))
+        make = type(factor).gibbs
+        if make is None:
+            factor.log_partition()  # raises an error for a type without sums
+            raise TypeError(
+                f"{type(factor).__name__} has sums over its structures, but its attribute gibbs is "
+                "None; expected a class of distributions. Run pip install lpsmap-dynamic, and set "
+                "gibbs = lpsmap_dynamic.Gibbs in the class."
+            )
+        return make(factor, self.flat_scores(), self.additional_scores(factor))
 
     # ---------------------------------------------------------------- invalidation by changes
 

@@ -134,3 +134,12 @@ def test_no_form_is_differentiated_by_what_another_replaces(
 ) -> None:
     assert has_kernels(cls) is kernels
     assert has_array_code(cls) is arrays
+
+
+def test_codes_beyond_a_byte_are_rejected() -> None:
+    m, delta = np.full((1, 3), 0.5), np.ones((1, 3))
+    assert boxed_solution(m, delta, m, code=np.array([TIED, 126, 127])).face.tolist() == [
+        [TIED, 126, 127]
+    ]
+    with pytest.raises(ValueError, match="code: got 128; expected at most 127"):
+        boxed_solution(m, delta, m, code=np.array([TIED, 127, 128]))

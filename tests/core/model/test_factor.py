@@ -446,3 +446,31 @@ def test_repr_counts_factors() -> None:
     assert repr(Spy(u)) == "Spy(2 factors over variables of shape (2, 3))"
     assert repr(Spy(u[0])) == "Spy(over variables of shape (3,))"
     assert repr(Spy(stack([u[0], u[1]]))) == "Spy(3 factors over variables of shape (3, 2))"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n_factors", 7),
+        ("offsets", None),
+        ("batch_shape", (9,)),
+        ("event_shape", 3),
+        ("lengths", np.array([1])),
+        ("keep", np.ones(2, dtype=bool)),
+    ],
+)
+def test_a_graph_rejects_overwritten_attributes(name: str, value: Any) -> None:
+    """Kernels would read beyond their arrays."""
+    graph = FactorGraph()
+    factor = Spy(graph.variable((2, 3)))
+    setattr(factor, name, value)
+    with pytest.raises(TypeError, match=rf"Spy: self.{name} is .* expected another name"):
+        graph.add(factor)
+
+
+def test_a_graph_rejects_a_factor_without_variables() -> None:
+    graph = FactorGraph()
+    factor = Spy(graph.variable((2, 3)))
+    factor.variables = 3  # type: ignore[assignment]
+    with pytest.raises(TypeError, match="the Spy has no variables"):
+        graph.add(factor)

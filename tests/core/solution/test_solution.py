@@ -60,7 +60,7 @@ def test_additionals_have_the_shape_of_their_scores() -> None:
         graph.additionals_of(factor)
     graph.solve()
     assert graph.additionals_of(factor).shape == (2, 3)
-    with pytest.raises(ValueError, match="not of this graph"):
+    with pytest.raises(ValueError, match="not in this graph"):
         graph.additionals_of(Or(u))
 
 

@@ -290,8 +290,11 @@ def test_a_picture_that_may_not_be_written_is_told_before_the_solve(
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux has /dev/full")
 @pytest.mark.parametrize("command", ["solve", "info"])
 def test_a_full_disk_below_the_output_is_told_in_a_line(model: Path, command: str) -> None:
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
     with open("/dev/full", "w") as full:
-        ended = subprocess.run([*LPSMAP, command, model], stdout=full, stderr=subprocess.PIPE)
+        ended = subprocess.run(
+            [*LPSMAP, command, model], stdout=full, stderr=subprocess.PIPE, env=buffered
+        )
     assert ended.returncode == 1
     assert ended.stderr.decode().strip() == "Error: [Errno 28] No space left on device"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
+import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -51,6 +53,7 @@ class _Commands(click.Group):
         except (BrokenPipeError, click.ClickException, click.exceptions.Exit, click.Abort):
             raise  # the reader of a pipe has closed it, or click reports the error
         except OSError as error:
+            _discard_output()
             raise click.ClickException(str(error)) from error
         except Exception as error:
             name = context.invoked_subcommand
@@ -81,6 +84,14 @@ class _Commands(click.Group):
         if pack and not context.resilient_parsing and not self.get_command(context, arguments[0]):
             context.fail(f"No such command {arguments[0]!r}; {missing_pack_advice(pack)}.")
         return super().resolve_command(context, arguments)
+
+
+def _discard_output() -> None:
+    """Discard output that cannot be written, which Python would try to write again at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

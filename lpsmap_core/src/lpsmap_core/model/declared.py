@@ -10,6 +10,7 @@ import numpy as np
 
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import checked_shape, kind_of, real_numbers
+from lpsmap_core.model.names import check_own_attributes
 from lpsmap_core.model.registration import check_registered, check_same_parameters
 from lpsmap_core.model.variables import Variables
 from lpsmap_jit.arrays import BoolArray, FloatArray
@@ -121,7 +122,7 @@ class DeclaredGraph(abc.ABC):
         """
         if not isinstance(factor, Factor):
             raise TypeError(f"add: got {kind_of(factor)}; expected a Factor such as Xor(u).")
-        if "variables" not in vars(factor):
+        if not isinstance(vars(factor).get("variables"), Variables):
             raise TypeError(
                 f"add: the {type(factor).__name__} has no variables; expected its __init__ to call "
                 "super().__init__(variables)."
@@ -135,6 +136,7 @@ class DeclaredGraph(abc.ABC):
             self._ids = {id(other) for other in self._factors}
         if id(factor) in self._ids:
             raise ValueError(f"add: {factor!r} was added before; declare it once.")
+        check_own_attributes(factor)
         check_registered(factor)
         check_same_parameters(factor, self._first_of.get(type(factor), factor))
         scores = factor.additionals

@@ -11,6 +11,9 @@ from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack_array
 
 __all__ = ["boxed_solution", "exact_at_bounds", "face_codes"]
 
+MAX_CODE = 127
+"""Largest face code."""
+
 
 def boxed_solution(
     marginals: Any, delta: Any, scores: Any, *, code: Any = FREE, tight: Any = False
@@ -39,6 +42,8 @@ def boxed_solution(
         equality.
     """
     xp = array_namespace(delta)
+    if not isinstance(code, int) and 0 not in xp.asarray(code).shape and xp.max(code) > MAX_CODE:
+        raise ValueError(f"code: got {int(xp.max(code))}; expected at most {MAX_CODE}, as in int8.")
     m = marginals + xp.zeros_like(delta)
     face = face_codes(xp, m, bound_slack_array(xp, BOUND_LEVEL, scores + xp.zeros_like(delta)))
     codes = xp.astype(xp.zeros_like(face) + code, xp.int8)
