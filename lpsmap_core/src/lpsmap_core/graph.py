@@ -14,6 +14,7 @@ from lpsmap_core.engine.warm_start import CachedStart
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.declared import DeclaredGraph
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.gibbs import gibbs_class
 from lpsmap_core.model.inputs import checked_count, checked_flag, count_or_flag, kind_of
 from lpsmap_core.model.unused import zero_unused_scores
 from lpsmap_core.model.variables import Variables
@@ -452,14 +453,7 @@ class FactorGraph(DeclaredGraph):
             If the factor belongs to another graph, or has a variable twice.
         """
         self._number(factor, "gibbs")
-        make = type(factor).gibbs
-        if make is None:
-            factor.log_partition()  # raises an error for a type without sums
-            raise TypeError(
-                f"{type(factor).__name__} has sums over its structures, but its attribute gibbs is "
-                "None; expected a class of distributions. Run pip install lpsmap-dynamic, and set "
-                "gibbs = lpsmap_dynamic.Gibbs in the class."
-            )
+        make = gibbs_class(factor)
         return make(factor, self.flat_scores(), self.additional_scores(factor))
 
     # ---------------------------------------------------------------- invalidation by changes

@@ -40,6 +40,11 @@ def boxed_solution(
         (F, 1), or one for all: whether the free slots lie under a constraint on the sum of
         marginals, weighted by the parameter of ``per_link`` if there is one, that holds with
         equality.
+
+    Raises
+    ------
+    ValueError
+        If a code exceeds `MAX_CODE`.
     """
     xp = array_namespace(delta)
     if not isinstance(code, int) and 0 not in xp.asarray(code).shape and xp.max(code) > MAX_CODE:
