@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import re
 import time
@@ -26,6 +27,12 @@ WRONG = [
 """What takes the place of a word."""
 
 
+@functools.cache
+def compressed(n: int) -> bytes:
+    """Return n ones, compressed."""
+    return gzip.compress(b"1 " * n)
+
+
 def damaged(rng: np.random.Generator, good: bytes, n: int) -> Iterator[bytes]:
     """Yield n damaged forms of a file."""
     words = [m.span() for m in re.finditer(rb"[^\s,:\[\]{}]+", good)]
@@ -33,8 +40,8 @@ def damaged(rng: np.random.Generator, good: bytes, n: int) -> Iterator[bytes]:
     yield from (b"[" * 100_000, b'{"a":' * 100_000, b"(" * 100_000, good + good, good + b" 1")
     yield b"\x1f\x8b" + rng.bytes(1000)
     yield gzip.compress(good)[:-6]
-    yield gzip.compress(b"1 " * 2**25)  # 64 MiB in 64 KiB
-    yield gzip.compress(b"1 " * (2**18 - 100))  # as much as a small file may become
+    yield compressed(2**25)  # 64 MiB in 64 KiB
+    yield compressed(2**18 - 100)  # as much as a small file may become
     for i in range(n - 14):
         begin, end = words[rng.integers(len(words))]
         match i % 4:
@@ -49,7 +56,7 @@ def damaged(rng: np.random.Generator, good: bytes, n: int) -> Iterator[bytes]:
                 yield good[:begin] + WRONG[rng.integers(len(WRONG))] + good[end:]
 
 
-def check_damaged(folder: Path, suffix: str, good: str, n: int = 200) -> None:
+def check_damaged(folder: Path, suffix: str, good: str, n: int = 150) -> None:
     """Hold that damaged files are refused in a line, in no time, and with little memory.
 
     Some damages leave a file that is as good as before.

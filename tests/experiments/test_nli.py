@@ -124,7 +124,13 @@ def test_padding_does_not_change_a_pair(variant: tuple[Architecture, Alignment, 
 
 
 @pytest.mark.compiled
-@every_variant
+@pytest.mark.parametrize(
+    "variant",
+    [
+        pytest.param(variant, id="-".join(variant), marks=[pytest.mark.slow] if i % 3 else [])
+        for i, variant in enumerate(VARIANTS)
+    ],
+)
 def test_classes_are_learned(data: Path, variant: tuple[Architecture, Alignment, Regime]) -> None:
     torch.manual_seed(0)
     corpus = Corpus.read(data, "snli")

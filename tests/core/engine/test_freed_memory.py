@@ -59,7 +59,10 @@ def test_matchings_are_solved() -> None:
 
 @pytest.mark.parametrize(
     "shape",
-    [(10, 12), *(pytest.param(shape, marks=pytest.mark.slow) for shape in ((20, 24), (48, 52)))],
+    [
+        (6, 8),
+        *(pytest.param(shape, marks=pytest.mark.slow) for shape in ((10, 12), (20, 24), (48, 52))),
+    ],
     ids=lambda shape: f"{shape[0]}x{shape[1]}",
 )
 def test_rows_of_every_type_beside_columns(shape: tuple[int, int]) -> None:

@@ -236,7 +236,7 @@ def test_the_time_is_that_of_all_components(rng: np.random.Generator) -> None:
     graph.add(DepTree(u))
     graph.add(Budget(u, 1, axis=1))
     graph.add(Knapsack(u.reshape(n, 49), rng.uniform(size=(n, 49)), np.full(n, 0.9)))
-    for max_time in (1.0, 0.1):  # the first compiles
+    for max_time in (0.2, 0.1):  # the first compiles
         begin = time.monotonic()
         with pytest.warns(ConvergenceWarning, match="no assignment yet"):
             found = graph.solve_map(exact=True, max_time=max_time)
