@@ -84,7 +84,7 @@ def test_solutions_are_exact_at_bounds(dtype: Any) -> None:
     m = np.array([[-0.1, epsilon, 1.0 - epsilon, 0.5, 2.0]], dtype=dtype)
     found = boxed_solution(m, delta, np.ones_like(m), tight=True)
     assert found.face.tolist() == [[LOWER, LOWER, UPPER, FREE, UPPER]]
-    assert found.z.tolist() == [[0.0, 0.0, 1 / delta[0, 2], m[0, 3] / delta[0, 3], 1.0]]
+    assert found.z.tolist() == [[0.0, 0.0, (1 / delta)[0, 2], (m / delta)[0, 3], 1.0]]
     assert found.branch.tolist() == [TIGHT]
     assert found.v.shape == (1, 0)
     assert found.face.dtype == found.branch.dtype == np.int8

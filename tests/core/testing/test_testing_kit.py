@@ -21,6 +21,7 @@ from lpsmap_core.testing import (
 )
 from lpsmap_dynamic import DynamicProgram
 from lpsmap_factors_logic import Knapsack
+from lpsmap_jit.tiers import CAN_INTERPRET
 from planted_faults import (
     FAULTS,
     BonusOfTheFirstRow,
@@ -53,9 +54,20 @@ def test_sound_factors_pass(factor, check):
     check(factor)
 
 
+interprets = pytest.mark.skipif(
+    not CAN_INTERPRET, reason="interpreted kernels, which validate indices, need NumPy 2"
+)
+
+
 @pytest.mark.parametrize(
     ("check", "cls"),
-    [pytest.param(check, cls, id=cls.__name__) for check in FAULTS for cls in FAULTS[check]],
+    [
+        pytest.param(
+            check, cls, id=cls.__name__, marks=interprets if check == "check_indices" else []
+        )
+        for check in FAULTS
+        for cls in FAULTS[check]
+    ],
 )
 def test_planted_faults_are_caught_by_the_named_check(check, cls):
     errors = {}
@@ -286,6 +298,7 @@ def test_overwritten_attributes_of_factor_are_named(cls):
     assert re.search(words, result.message)
 
 
+@interprets
 def test_a_kernel_far_out_of_bounds_is_named_and_its_line():
     factor = KernelFarBeyondItsArrays.examples()[0]
     results = list(run_checks(factor))
@@ -319,6 +332,7 @@ check_factor(FarOut(FactorGraph().variable((2, 3))))
 """
 
 
+@interprets
 @pytest.mark.compiled
 def test_a_compiled_kernel_far_out_of_bounds_does_not_end_the_process():
     done = subprocess.run(
