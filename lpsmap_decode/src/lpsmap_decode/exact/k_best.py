@@ -58,7 +58,8 @@ def k_best(space: RelaxationSpace, root: Node, k: int, limits: SearchLimits) -> 
         batch = [heapq.heappop(nodes) for _ in range(min(space.batch, len(nodes)))]
         evaluations: Sequence[Evaluation[Node, BoolArray]] | Unfinished[BoolArray]
         try:
-            evaluations = space.evaluate([node for _, _, node in batch], -math.inf)
+            batch_nodes = [node for _, _, node in batch]
+            evaluations = space.evaluate(batch_nodes, -math.inf, known=bool(met))
         except KeyboardInterrupt:
             evaluations, interrupted = Unfinished(), True
         if isinstance(evaluations, Unfinished):  # keep the nodes open

@@ -189,22 +189,29 @@ class RelaxationSpace(Space[Node, BoolArray]):
         return Node(decided, start.u[first:end].copy(), start.duals[links].copy(), step_size)
 
     def evaluate(
-        self, nodes: Sequence[Node], score: float
+        self, nodes: Sequence[Node], score: float, known: bool = False
     ) -> list[Evaluation[Node, BoolArray]] | Unfinished[BoolArray]:
-        """Bound nodes by their relaxations, round, and branch."""
+        """Bound nodes by their relaxations, round, and branch.
+
+        At the time limit, the relaxations are only rounded if no assignment is `known` yet. One is
+        known if there is a finite `score`.
+        """
+        known = known or score > -np.inf
         n, n_variables = len(nodes), len(self._eta)
         decided = np.full((self.batch, n_variables), OPEN, dtype=np.int8)
         decided[:n] = [node.decided for node in nodes]
         solved = self._relax(nodes, self._fixed_scores(decided), _iterations(nodes, score))
         on = np.where((decided == 1) & np.isfinite(self._eta), self._eta, 0.0).sum(axis=1)
-        means, unknown = solved.marginals().reshape(self.batch, n_variables), score == -np.inf
+        means = solved.marginals().reshape(self.batch, n_variables)
         if not out_of_time():
             bounds, status = solved.assignment_bound() + on + self._rounding, solved.status()
             bounds[status == Status.INFEASIBLE] = -np.inf
-            rounded, scores = self._round(means, decided, np.inf if unknown else 0.0)
+            rounded, scores = self._round(means, decided, 0.0 if known else np.inf)
         if out_of_time():  # bounds that were cut short are invalid
+            if known:
+                return Unfinished()
             with Watch():
-                rounded, scores = self._round(means, decided, SHORTLY if unknown else 0.0)
+                rounded, scores = self._round(means, decided, SHORTLY)
             best = int(scores[:n].argmax())
             return Unfinished(rounded[best], float(scores[best]))
         end = solved.end()
@@ -213,7 +220,7 @@ class RelaxationSpace(Space[Node, BoolArray]):
         self._n_looked += n
         i = int(bounds[:n].argmax())
         due = self._n_looked > PLAIN_NODES and not self._perturbed
-        if due and bounds[i] > max(score, scores[i]):
+        if due and bounds[i] > max(score, scores[i]) and not out_of_time():
             self._perturbed = True
             kept = Node(decided[i], u[i], duals[i], float(end.step_size[i]))
             near, of_near = self._perturb(kept, means[i])
