@@ -127,7 +127,14 @@ from lpsmap_jit.by_address import by_address
 from lpsmap_jit.callers import stacklevel
 from lpsmap_jit.compile import COMPILED, general_position, interpreted_by, summing_leaf
 from lpsmap_jit.ctrl_c import raised_by_ctrl_c
-from lpsmap_jit.interrupts import Watch, interruptible, out_of_time, raise_interrupt, stopped
+from lpsmap_jit.interrupts import (
+    Watch,
+    deadline_passed,
+    interruptible,
+    out_of_time,
+    raise_interrupt,
+    stopped,
+)
 from lpsmap_jit.native import floats as floats_at_address
 from lpsmap_jit.threads import in_shares
 
@@ -178,7 +185,8 @@ __all__ += [
 ]
 
 # Ctrl-C and limits of time, in Python code that calls kernels.
-__all__ += ["Watch", "interruptible", "out_of_time", "raise_interrupt", "raised_by_ctrl_c"]
+__all__ += ["Watch", "deadline_passed", "interruptible", "out_of_time", "raise_interrupt"]
+__all__ += ["raised_by_ctrl_c"]
 
 # Closed forms: solutions and derivatives by face codes.
 __all__ += [

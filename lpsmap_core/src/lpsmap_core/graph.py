@@ -14,8 +14,8 @@ from lpsmap_core.engine.warm_start import CachedStart
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.declared import DeclaredGraph
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.gibbs import gibbs_class
 from lpsmap_core.model.inputs import checked_count, checked_flag, count_or_flag, kind_of
+from lpsmap_core.model.levels import gibbs_class
 from lpsmap_core.model.unused import zero_unused_scores
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment

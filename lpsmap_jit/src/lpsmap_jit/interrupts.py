@@ -28,6 +28,7 @@ from lpsmap_jit.native import integers, keep_error, raise_kept
 
 __all__ = [
     "Watch",
+    "deadline_passed",
     "halt",
     "interrupted",
     "interruptible",
@@ -143,6 +144,12 @@ def raise_interrupt() -> None:
 def out_of_time() -> bool:
     """Return whether kernels returned early because of the time limit."""
     return _state().value == _TIMED_OUT
+
+
+def deadline_passed() -> bool:
+    """Return whether the time limit of this thread has passed, noticed by kernels or not."""
+    deadline = thread_record().deadline
+    return deadline is not None and deadline.passed
 
 
 def thread_record() -> Record:

@@ -21,6 +21,7 @@ from lpsmap_core.api import (
     WarmStart,
     Watch,
     copies_of,
+    deadline_passed,
     out_of_time,
 )
 from lpsmap_decode.exact.rounding import round_towards
@@ -220,7 +221,7 @@ class RelaxationSpace(Space[Node, BoolArray]):
         self._n_looked += n
         i = int(bounds[:n].argmax())
         due = self._n_looked > PLAIN_NODES and not self._perturbed
-        if due and bounds[i] > max(score, scores[i]) and not out_of_time():
+        if due and bounds[i] > max(score, scores[i]) and not deadline_passed():
             self._perturbed = True
             kept = Node(decided[i], u[i], duals[i], float(end.step_size[i]))
             near, of_near = self._perturb(kept, means[i])
