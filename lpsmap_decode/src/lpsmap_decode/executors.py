@@ -18,6 +18,10 @@ UNKNOWN = 32
 """Assumed number of workers of an executor that does not report it."""
 
 
+PATIENCE = 1.0
+"""Seconds in which the thread of an executor ends after its processes, unless it waits for them."""
+
+
 class BatchExecutor:
     """An executor, and how to replace it if it breaks.
 
@@ -114,9 +118,11 @@ def _end_of(executor: Executor) -> Callable[[], None]:
 
     A process may end while it sends a result, or before it receives its work. The threads of the
     executor then wait for the rest, and Python waits for these threads at exit. Hence the other
-    ends of their pipes are closed.
+    ends of their pipes are closed, but only while the executor's own thread waits: it closes pipes,
+    too, and a new pipe may have the number of one that was closed.
     """
     processes = list((getattr(executor, "_processes", None) or {}).values())
+    thread: threading.Thread | None = getattr(executor, "_executor_manager_thread", None)
     queues = (("_result_queue", "_writer"), ("_call_queue", "_reader"))
     ends = [getattr(getattr(executor, queue, None), end, None) for queue, end in queues]
 
@@ -126,7 +132,9 @@ def _end_of(executor: Executor) -> Callable[[], None]:
         for process in processes:
             process.join()
         for end in ends:
-            if end is not None:
+            if thread is not None:
+                thread.join(PATIENCE)
+            if thread is not None and thread.is_alive() and end is not None:
                 end.close()
 
     return end_processes
