@@ -377,6 +377,7 @@ class Factor(abc.ABC):
             If it does not broadcast to ``batch_shape``, or holds a fraction or a negative number.
         """
         self._parameters.add_row(type(self).__name__, name, ())
+        self._parameters.counts.add(name)
         if type(value) is int and value >= 0:  # the common case
             return np.full(self.n_factors, min(value, MOST))
         name = f"{type(self).__name__}: {name}"
