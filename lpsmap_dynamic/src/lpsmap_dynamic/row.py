@@ -63,7 +63,7 @@ class Row:
 
 def _hashable(value: Any) -> Any:
     """Return a row's number as it is, and an array of them as nested tuples."""
-    return tuple(map(_hashable, value)) if np.ndim(value) else float(value)
+    return tuple(map(_hashable, value)) if np.ndim(value) else np.asarray(value).item()
 
 
 def different_rows(factor: Factor) -> tuple[list[Row], IntArray]:
