@@ -46,7 +46,7 @@ class Result(NamedTuple):
 
     @property
     def message(self) -> str:
-        """Description of the failure, or ``"skipped: "`` and the reason."""
+        """Description of the failure, or of why the check was skipped."""
         if self.skipped is not None:
             return f"skipped: {self.skipped}"
         if self.error is None:
