@@ -29,7 +29,7 @@ def as_definitions(
 def skip_fields(
     app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object
 ) -> bool | None:
-    """Leave out the fields of named tuples that have no docstring of their own: the list has them."""
+    """Leave out the fields of named tuples without docstrings of their own, which the list has."""
     if type(obj).__name__ != "_tuplegetter":
         return None
     page = app.env.current_document
