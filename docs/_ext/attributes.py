@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from typing import Any
 
 from sphinx.application import Sphinx
+from sphinx.pycode import ModuleAnalyzer
 
 
 def as_definitions(
@@ -27,8 +29,13 @@ def as_definitions(
 def skip_fields(
     app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object
 ) -> bool | None:
-    """Leave out the fields of named tuples, which the list has."""
-    return True if type(obj).__name__ == "_tuplegetter" else None
+    """Leave out the fields of named tuples without docstrings of their own, which the list has."""
+    if type(obj).__name__ != "_tuplegetter":
+        return None
+    page = app.env.current_document
+    owner = getattr(importlib.import_module(page.autodoc_module), page.autodoc_class)
+    documented = ModuleAnalyzer.for_module(owner.__module__).find_attr_docs()
+    return None if (owner.__name__, name) in documented else True
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -1,34 +1,42 @@
 """Faulty factor types, each of which a check of the conformance kit must catch."""
 
 from planted_faults.declarations import (
+    ArrayOfAllRows,
     BonusOfTheFirstRow,
     DropsLengths,
+    DropsMask,
     EarlierChain,
     EarlierCounts,
     EarlierParameters,
     HidesCounts,
     HidesUnused,
+    Masked,
     MisspeltAxes,
     MisspeltLengths,
     NegatesAgain,
     ReplacesKeep,
     ReplacesOffsets,
     SameIntegersInAllExamples,
+    TableOfAllRows,
 )
 from planted_faults.kernels import (
     KernelFarBeyondItsArrays,
     KernelOfNoNumbers,
+    KernelOfTheFirstIntegers,
+    KernelOfTheFirstParameters,
     KernelWritesIntoItsScores,
     KernelWritesTooMuch,
 )
 from planted_faults.registry import FAULTS
-from planted_faults.solutions import TwiceTheJacobian
+from planted_faults.solutions import NoCodes, TwiceTheJacobian
 from planted_faults.structures import DecodesToArrays, Halves, NotANumber
 
 __all__ = [
+    "ArrayOfAllRows",
     "BonusOfTheFirstRow",
     "DecodesToArrays",
     "DropsLengths",
+    "DropsMask",
     "EarlierChain",
     "EarlierCounts",
     "EarlierParameters",
@@ -38,14 +46,19 @@ __all__ = [
     "HidesUnused",
     "KernelFarBeyondItsArrays",
     "KernelOfNoNumbers",
+    "KernelOfTheFirstIntegers",
+    "KernelOfTheFirstParameters",
     "KernelWritesIntoItsScores",
     "KernelWritesTooMuch",
+    "Masked",
     "MisspeltAxes",
     "MisspeltLengths",
     "NegatesAgain",
+    "NoCodes",
     "NotANumber",
     "ReplacesKeep",
     "ReplacesOffsets",
     "SameIntegersInAllExamples",
+    "TableOfAllRows",
     "TwiceTheJacobian",
 ]

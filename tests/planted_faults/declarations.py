@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core import FactorGraph
+from lpsmap_core import Factor, FactorGraph
 from planted_faults.oracles import AllOfTheTied
 from planted_faults.registry import caught_by
 from sound_types import Allowed, Block, Closed, OneOf
@@ -139,6 +139,72 @@ class DropsLengths(OneOf):
 
 @caught_by("check_lengths")
 class DropsLengthsThatNoExampleHas(DropsLengths):
+    @classmethod
+    def examples(cls):
+        return [cls(FactorGraph().variable((3, 4)))]
+
+
+class Masked(OneOf):
+    """One of the variables that a mask selects is on."""
+
+    def __init__(self, variables, *, lengths=None, mask=None):
+        Factor.__init__(self, variables, lengths=lengths, mask=mask)
+        self.prize = self.per_factor("prize", 0.0)
+
+    @classmethod
+    def examples(cls):
+        u = FactorGraph().variable((2, 3))
+        return [cls(u), cls(u, mask=[True, True, False]), cls(u, lengths=[3, 2])]
+
+
+@caught_by("check_lengths")
+class DropsMask(Masked):
+    @classmethod
+    def examples(cls):
+        return [cls(FactorGraph().variable((2, 3)), mask=[True, True, False])]
+
+    def __init__(self, variables, *, lengths=None, mask=None):
+        super().__init__(variables, lengths=lengths)
+
+
+@caught_by("check_lengths")
+class DropsMaskThatNoExampleHas(DropsMask):
+    @classmethod
+    def examples(cls):
+        return [cls(FactorGraph().variable((2, 3)))]
+
+
+@caught_by("check_lengths")
+class DropsMaskBesideLengths(DropsMask):
+    @classmethod
+    def examples(cls):
+        u = FactorGraph().variable((2, 3))
+        return [cls(u, lengths=[3, 2], mask=[True, True, False])]
+
+
+@caught_by("check_shapes")
+class ArrayOfAllRows(OneOf):
+    def __init__(self, variables, *args, **options):
+        super().__init__(variables, *args, **options)
+        self.bonus = np.zeros(self.n_factors)
+
+    def solve_map(self, eta_u, eta_v):
+        return super().solve_map(eta_u + self.bonus, eta_v)
+
+    @classmethod
+    def examples(cls):
+        return [cls(FactorGraph().variable((3, 4)))]
+
+
+@caught_by("check_indices")
+class TableOfAllRows(OneOf):
+    def __init__(self, variables, *args, **options):
+        super().__init__(variables, *args, **options)
+        self.bonus = np.zeros(self.variables.shape) + np.arange(self.n_factors)[:, None]
+
+    def solve_map(self, eta_u, eta_v):
+        return int(np.argmax(eta_u + self.bonus))
+
     @classmethod
     def examples(cls):
         return [cls(FactorGraph().variable((3, 4)))]

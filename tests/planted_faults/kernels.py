@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from lpsmap_core import FactorGraph
 from lpsmap_core.model.sums import bounded_sums, one_of_each_group
 from lpsmap_factors_logic import AtMostOne
 from planted_faults.registry import caught_by
@@ -91,6 +92,26 @@ class KernelOfTheFirstIntegers(Allowed):
     def map_kernel(rows, factors, *records):
         first = np.zeros_like(factors.integer_ranges) + factors.integer_ranges[0]
         Allowed.map_kernel(rows, factors._replace(integer_ranges=first), *records)
+
+
+@caught_by("check_map_kernel")
+class KernelOfTheFirstParameters(OneOf):
+    """Whether the first or the last variable is on, as a parameter says."""
+
+    @classmethod
+    def examples(cls):
+        return [cls(FactorGraph().variable((3, 4)), prize=[0.0, 1.0, 0.0])]
+
+    def solve_map(self, eta_u, eta_v):
+        return len(eta_u) - 1 if self.prize else 0
+
+    @staticmethod
+    def map_kernel(rows, factors, scores, structures):
+        for r in rows:
+            last = factors.offsets[r + 1] - factors.offsets[r] - 1
+            at = structures.start[r]
+            structures.entry[at] = last if factors.parameters[0, 0] else 0
+            structures.value[at], structures.size[r] = 1.0, 1
 
 
 @caught_by("check_map_kernel")

@@ -115,6 +115,16 @@ class IdentityForJacobian(Closed):
 
 
 @caught_by("check_jvp")
+class NoCodes(Closed):
+    """All slots count as free, and the sum of none stays constant."""
+
+    @classmethod
+    def solve_sparsemap(cls, *problem):
+        solution = super().solve_sparsemap(*problem)
+        return solution._replace(branch=0 * solution.branch)
+
+
+@caught_by("check_jvp")
 class JacobianWithoutDegrees(Closed):
     @classmethod
     def jvp(cls, solution, d_u, d_v, delta, *others):

@@ -224,6 +224,13 @@ def test_parameters_that_are_replaced(attributes: Any, words: str) -> None:
         factor.graph.add(factor)
 
 
+def test_a_count_that_is_replaced_names_the_method_that_registered_it() -> None:
+    factor = Spy(variables(2, 3))
+    factor.most = factor.counts("most", 2) + 0 * np.ones((3, 1), dtype=np.int64)  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match=r"self\.most = self\.counts\('most', value\)"):
+        factor.graph.add(factor)
+
+
 @pytest.mark.parametrize("name", ["weight", "cost", "table", "edges"])
 def test_parameters_that_are_not_kept_under_their_names(name: str) -> None:
     factor = Rich(variables(2, 3))

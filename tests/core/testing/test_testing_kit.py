@@ -24,9 +24,11 @@ from lpsmap_factors_logic import Knapsack
 from lpsmap_jit.tiers import CAN_INTERPRET
 from planted_faults import (
     FAULTS,
+    ArrayOfAllRows,
     BonusOfTheFirstRow,
     DecodesToArrays,
     DropsLengths,
+    DropsMask,
     EarlierChain,
     EarlierCounts,
     EarlierParameters,
@@ -35,15 +37,20 @@ from planted_faults import (
     HidesUnused,
     KernelFarBeyondItsArrays,
     KernelOfNoNumbers,
+    KernelOfTheFirstIntegers,
+    KernelOfTheFirstParameters,
     KernelWritesIntoItsScores,
     KernelWritesTooMuch,
+    Masked,
     MisspeltAxes,
     MisspeltLengths,
     NegatesAgain,
+    NoCodes,
     NotANumber,
     ReplacesKeep,
     ReplacesOffsets,
     SameIntegersInAllExamples,
+    TableOfAllRows,
     TwiceTheJacobian,
 )
 from sound_types import SOUND, Block, OneOf
@@ -148,6 +155,39 @@ def test_a_size_that_init_should_have_refused_is_named():
     assert "additional 3 is out of range; expected 0 to 2" in failed[0].message
     assert "declared with 6 variables and 3 additionals" in failed[0].message
     assert "reject such a declaration in __init__" in failed[0].message
+
+
+def test_a_kernel_that_reads_the_data_of_factor_0_gets_a_hint():
+    for cls, words in (
+        (KernelOfTheFirstIntegers, "factor 0's integers: read integer_ranges[r]"),
+        (KernelOfTheFirstParameters, "factor 0's parameters: read parameters[r]"),
+    ):
+        results = {r.check: r for r in run_checks(cls.examples()[-1])}
+        assert results["check_map_kernel"].message.endswith(
+            f"Hint: this is the answer with {words}"
+        )
+
+
+def test_a_mask_is_kept():
+    for factor in Masked.examples():
+        assert not failing(factor)
+
+
+def test_checks_of_examples_are_skipped_for_other_instances():
+    factor, reason = (
+        OneOf(FactorGraph().variable((2, 5))),
+        "resembles none of the type's examples()",
+    )
+    skipped = {r.check: r for r in run_checks(factor) if r.skipped}
+    of_examples = {"check_row_alone", "check_lengths", "check_lists", "check_larger"}
+    assert set(skipped) == of_examples
+    assert all(
+        r.ok and re.match(f"skipped: .*{re.escape(reason)}", r.message) for r in skipped.values()
+    )
+    assert not any(r.skipped for r in run_checks(OneOf.examples()[0]))
+    _, parameters = parametrize_with_checks([factor, OneOf.examples()[0]]).mark.args
+    marked = {parameter.id for parameter in parameters if parameter.marks}
+    assert marked == {f"OneOf-0-{check}" for check in of_examples}
 
 
 def test_faults_of_kernels_are_described():
@@ -348,6 +388,10 @@ def test_dropped_lengths_and_foreign_data_are_named():
         (DropsLengths, "check_lengths", "a declaration with lengths of which DropsLengths covers"),
         (BonusOfTheFirstRow, "check_row_alone", "as alone; register data that differ by row with"),
         (SameIntegersInAllExamples, "check_integers", "the same allowed in all of"),
+        (DropsMask, "check_lengths", "a declaration with mask of which DropsMask covers"),
+        (ArrayOfAllRows, "check_shapes", "by row with self.per_factor, such as self.bonus"),
+        (TableOfAllRows, "check_indices", "by row with self.per_factor, such as self.bonus"),
+        (NoCodes, "check_jvp", "derivative follows from face codes: use TIED, or define jvp"),
     ):
         result = next(r for r in run_checks(cls.examples()[0]) if r.check == check)
         assert words in result.message

@@ -301,8 +301,8 @@ def test_highs_prints_nothing() -> None:
     "answer",
     [
         Answer(None, -np.inf),  # nothing on is allowed
-        Answer(np.array([1.0, 1.0, 0.0]), 3.0),  # not allowed
-        Answer(np.array([0.0, 1.0, 0.0]), 1.0),  # scores more than its bound
+        Answer(np.array([0.0, 1.0, 0.0]), np.inf),
+        Answer([0.0, 1.0, 0.0], np.inf),  # type: ignore[arg-type]
         Answer(None, np.inf),
     ],
 )
@@ -313,6 +313,26 @@ def test_answers_are_judged_by_the_oracles(answer: Answer) -> None:
     found = best(knapsack([1.0, 2.0, 2.5]), solver="wrong")
     assert found.total <= truth + 1e-12
     assert found.bound[0] >= truth - 1e-12
+
+
+def test_an_infeasible_answer_is_ignored_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    truth = best(knapsack([1.0, 2.0, 2.5]), solver="lpsmap").total
+    monkeypatch.setattr(WrongSolver, "answer", Answer(np.array([1.0, 1.0, 0.0]), 3.0))
+    words = (
+        "solver 'wrong' returned values that violate the constraints of a factor in component 0;"
+    )
+    with pytest.warns(UserWarning, match=words) as caught:
+        found = best(knapsack([1.0, 2.0, 2.5]), solver="wrong")
+    assert {warning.filename for warning in caught} == {__file__}
+    assert found.total <= truth + 1e-12
+    assert found.bound[0] >= truth - 1e-12
+
+
+def test_a_bound_below_its_own_answer_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WrongSolver, "answer", Answer(np.array([0.0, 1.0, 0.0]), 1.0))
+    words = "solver 'wrong' returned bound 1 with values that score 2, in component 0; expected an"
+    with pytest.raises(RuntimeError, match=words):
+        best(knapsack([1.0, 2.0, 2.5]), solver="wrong")
 
 
 def test_no_bound_is_weaker_than_that_of_the_relaxation() -> None:

@@ -154,7 +154,7 @@ def _cells(report: ExampleReport) -> dict[str, str]:
     return {
         "FACTOR": report.registration.name,
         "EXAMPLE": report.example or "none",
-        "PASSED": str(len(report.results) - len(report.failed) - expected),
+        "PASSED": str(sum(r.ok and not (r.expected or r.skipped) for r in report.results)),
         "EXPECTED": str(expected) if expected else "",
         "FAILED": str(len(report.failed) + (report.error is not None)) if not report.ok else "",
     }

@@ -1,7 +1,7 @@
 """Options of a solve: their validation and conversion to Python's own numbers.
 
-Kernels are compiled for the types of their arguments, and the engine's kernels take many seconds to
-compile. Where they expect an ``int``, neither ``np.int32`` nor ``bool`` may reach them.
+Kernels compile for many seconds for each type of argument: neither ``np.int32`` nor ``bool`` may
+reach one that expects an ``int``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ iterations at step size 0.5, and 10 iterations of the active set in each (Append
 
 
 class Options(NamedTuple):
-    """Limits and settings of a solve; `FactorGraph.solve` documents those that users set."""
+    """Limits and settings of a solve. `FactorGraph.solve` documents those without a text here."""
 
     max_iter: int = 1000
     max_inner_iter: int | None = None

@@ -1,4 +1,4 @@
-"""Validation of the results of engines: a fault of a plugin is not reported as the user's."""
+"""Validation of the results of engines: a bug of a plugin is not reported as the user's."""
 
 from __future__ import annotations
 
@@ -38,13 +38,12 @@ def validate_solved(engine: Engine, part: Part, solved: object, bad: BoolArray) 
     if not isinstance(solved, SolvedGraph):
         raise _wrong_solution(engine, f"an object of type {type(solved).__name__}", "a SolvedGraph")
     n_components = part.n_components
-    status = np.asarray(solved.status(), dtype=object)
-    if status.shape != (n_components,) or not set(map(type, status.tolist())) <= {Status}:
-        raise _wrong_solution(
-            engine,
-            f"status {status!r:.80}",
-            f"an array of {n_components} Status, one per component",
-        )
+    given = solved.status()
+    status = np.asarray(given, dtype=object)
+    shape = getattr(given, "shape", None)
+    if shape != (n_components,) or not set(map(type, status.tolist())) <= {Status}:
+        expected = f"an array of {n_components} Status, one per component"
+        raise _wrong_solution(engine, f"status {given!r:.80}", expected)
     for name in ("iterations", "primal_residual", "dual_residual"):
         shape = getattr(getattr(solved, name, None), "shape", None)
         if shape != (n_components,):
@@ -56,9 +55,9 @@ def validate_solved(engine: Engine, part: Part, solved: object, bad: BoolArray) 
     )
     for name, found, component, most in arrays:
         values = np.asarray(found)
-        if values.shape != component.shape or values.dtype.kind != "f":
-            got = f"{name} of shape {values.shape} and dtype {values.dtype}"
-            raise _wrong_solution(engine, got, f"floats of shape {component.shape}")
+        if getattr(found, "shape", None) != component.shape or values.dtype.kind != "f":
+            got = f"{name} of shape {values.shape} and {values.dtype}, in a {type(found).__name__}"
+            raise _wrong_solution(engine, got, f"an array of floats of shape {component.shape}")
         mine = trusted[component]
         wrong = np.flatnonzero(
             mine & ~((values >= -ENGINE_TOLERANCE) & (values <= most + ENGINE_TOLERANCE))
@@ -74,7 +73,7 @@ def validate_solved(engine: Engine, part: Part, solved: object, bad: BoolArray) 
 def _wrong_solution(engine: Engine, got: str, expected: str) -> RuntimeError:
     cls = type(engine)
     return RuntimeError(
-        f"engine {engine.name!r} returned {got}; expected {expected}. This is a fault of "
+        f"engine {engine.name!r} returned {got}; expected {expected}. This is a bug of "
         f"{cls.__module__}.{cls.__qualname__}, not of the scores: report it to its author, and "
         "solve with engine='auto'."
     )

@@ -64,8 +64,7 @@ class Factor(abc.ABC):
     Raises
     ------
     TypeError
-        If `variables` are not Variables, or if scores, lengths or mask have a wrong type, such as
-        words or complex numbers.
+        If `variables` are not Variables, or an argument that must be numeric is not.
     ValueError
         If shapes disagree, or a length is negative or beyond the event axes.
 
@@ -186,7 +185,7 @@ class Factor(abc.ABC):
 
     @classmethod
     def examples(cls) -> Sequence[Factor]:
-        """Return small declarations of the type, on which the conformance kit tests it.
+        """Return small declarations of the type, on which the kit tests it.
 
         For example a single factor, a batch with different parameters, rows of different lengths,
         with and without additionals; at most a dozen variables per factor. The scores are free.
@@ -263,7 +262,7 @@ class Factor(abc.ABC):
         Raises
         ------
         NotImplementedError
-            If there are additionals, which face codes do not describe.
+            If there are additionals, which face codes do not cover.
         """
         if d_v.shape[1]:
             raise NotImplementedError(f"{cls.__name__} has additionals; expected a jvp method.")
@@ -355,7 +354,7 @@ class Factor(abc.ABC):
     def counts(self, name: str, value: npt.ArrayLike) -> IntArray:
         """Register a whole number for every factor, to be stored as the attribute `name`.
 
-        Numbers beyond 2^62 become 2^62. Clip them to a meaningful maximum, for example by
+        Larger numbers than 2^62 are capped there. Clip them to a meaningful maximum, for example by
         ``self.k = np.minimum(self.counts("k", k), n)``: kernels compute with them.
 
         Parameters
@@ -378,6 +377,7 @@ class Factor(abc.ABC):
             If it does not broadcast to ``batch_shape``, or holds a fraction or a negative number.
         """
         self._parameters.add_row(type(self).__name__, name, ())
+        self._parameters.counts.add(name)
         if type(value) is int and value >= 0:  # the common case
             return np.full(self.n_factors, min(value, MOST))
         name = f"{type(self).__name__}: {name}"

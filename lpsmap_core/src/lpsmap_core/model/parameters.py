@@ -13,6 +13,8 @@ class Parameters:
 
     rows: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Names from `Factor.per_factor` and `Factor.counts`, with the shape for one factor."""
+    counts: set[str] = field(default_factory=set)
+    """Those of them from `Factor.counts`."""
     link: str | None = None
     """The name from `Factor.per_link`."""
     integers: str | None = None

@@ -30,7 +30,8 @@ def check_registered(factor: Factor) -> None:
     check_names(factor)
     parameters = factor._parameters
     for name, shape in parameters.rows.items():
-        _check_shape(factor, name, (factor.n_factors, *shape), "per_factor")
+        helper = "counts" if name in parameters.counts else "per_factor"
+        _check_shape(factor, name, (factor.n_factors, *shape), helper)
     if parameters.link is not None:
         _check_shape(factor, parameters.link, factor.variables.shape, "per_link")
     if parameters.integers is not None:

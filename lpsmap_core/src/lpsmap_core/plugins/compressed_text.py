@@ -33,10 +33,10 @@ MAX_EXPANSION = 100
 
 
 def file_bytes(path: Path) -> bytes:
-    """Return the text in the file at `path`, decompressed if it is compressed by gzip.
+    """Return the bytes of the text in the file at `path`, decompressed if their content is gzip's.
 
-    Compression is detected by the content. Pipes such as ``/dev/stdin`` are supported. A byte order
-    mark of UTF-8 is removed.
+    Decode them inside the ``try`` that raises `FileFormatError`: they need not be UTF-8. Pipes such
+    as ``/dev/stdin`` are supported. A byte order mark of UTF-8 is removed.
 
     Raises
     ------

@@ -21,7 +21,7 @@ from lpsmap_core.plugins.compressed_text import write_text
 from lpsmap_core.plugins.formats import FileFormatError, NamedGraph
 from lpsmap_core.plugins.registry import installed
 
-__all__ = ["is_same_graph", "write_json"]
+__all__ = ["write_json"]
 
 LARGE = 1000
 """Size above which an array is written to the separate file."""
@@ -175,16 +175,6 @@ def _numbers(value: Any, large_arrays: dict[str, npt.NDArray[Any]]) -> Any:
     name = f"a{len(large_arrays)}"
     large_arrays[name] = array
     return {"array": name}
-
-
-def is_same_graph(graph: FactorGraph, other: FactorGraph) -> bool:
-    """Whether two graphs are equal for an engine: variables, scores, factors and parameters."""
-    pairs = zip(graph.factors, other.factors, strict=False)
-    return (
-        np.array_equal(graph.flat_scores(), other.flat_scores())
-        and len(graph.factors) == len(other.factors)
-        and all(_same(graph, mine, other, theirs) for mine, theirs in pairs)
-    )
 
 
 def _same(graph: FactorGraph, factor: Factor, other_graph: FactorGraph, other: Factor) -> bool:

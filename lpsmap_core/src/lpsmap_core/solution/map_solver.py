@@ -20,15 +20,12 @@ class Program:
     variables
         The component's variables, by their numbers in the graph. They are the first columns, and
         are 0 or 1.
-    scores, upper
-        For each column. The variables are followed by the additionals of their factors, which are 0
-        or 1 if the variables are, and by auxiliary columns.
-    n_auxiliary
-        Number of auxiliary columns.
-    row, column, coefficient
-        The nonzeros of A, row by row, without duplicates.
-    low, high
-        For each row.
+    scores, upper, n_auxiliary
+        For each column, and the number of auxiliary columns. The variables are followed by the
+        additionals of their factors, which are 0 or 1 if the variables are, and by the auxiliary
+        columns, which are continuous.
+    row, column, coefficient, low, high
+        The nonzeros of A, row by row, without duplicates, and the bounds of each row.
     masks
         For each column, its score if the column was excluded as a mask, or 0.
     """
@@ -51,7 +48,9 @@ class SolverLimits(NamedTuple):
     gap: float
     """A bound within ``gap * max(1, abs(score))`` of the score is a proof."""
     seconds: float | None
+    """Time limit, or None."""
     threads: int
+    """Number of threads that may be used."""
 
 
 class Answer(NamedTuple):
@@ -62,7 +61,9 @@ class Answer(NamedTuple):
     bound: float
     """Upper bound of the score; ``-inf`` if infeasible, ``inf`` if no bound is known."""
     n_nodes: int = 0
+    """Number of nodes of the search."""
     interrupted: bool = False
+    """Whether Ctrl-C ended the search."""
 
 
 class MapSolver(abc.ABC):

@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core.kernels.entries import address_of
-from lpsmap_core.kernels.records import Scores, Structures
+from lpsmap_core.kernels.records import Factors, Scores, Structures
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import bucket_of, local_problems
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
-from lpsmap_core.testing.rules import broken
+from lpsmap_core.testing.rules import ConformanceError, broken
 from lpsmap_jit.arrays import FloatArray, IntArray
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "check_vertex_sizes",
     "require_equal_score",
     "run_kernel",
+    "with_hint",
 ]
 
 UNTOUCHED = -7
@@ -71,8 +72,12 @@ def check_map_kernel(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
             of_factor = np.concatenate(
                 [problems.a[problems.slots(f)], problems.eta_v[problems.extra(f)]]
             )
-            vertex = results.vertex(f, oracle)
-            require_equal_score(oracle, vertex, seen[bucket.row[f]], of_factor)
+            try:
+                vertex = results.vertex(f, oracle)
+                require_equal_score(oracle, vertex, seen[bucket.row[f]], of_factor)
+            except ConformanceError as error:
+                given = Scores(problems.a, problems.eta_v)
+                raise with_hint(error, bucket, f, oracle, seen[bucket.row[f]], given) from error
 
 
 class KernelResults(NamedTuple):
@@ -102,10 +107,54 @@ class KernelResults(NamedTuple):
         return vertex
 
 
+def with_hint(
+    error: ConformanceError,
+    bucket: Bucket,
+    f: int | np.int64,
+    oracle: Oracle,
+    seen: FloatArray,
+    scores: Scores,
+) -> ConformanceError:
+    """Return the error about factor f's vertex, with a hint if the kernel reads factor 0's data.
+
+    It does if its vertex is right once factor 0 has the data of factor f.
+    """
+    of_factor = np.concatenate(
+        [
+            scores.eta_u[slice(*bucket.offsets[f : f + 2])],
+            scores.eta_v[slice(*bucket.additional_offsets[f : f + 2])],
+        ]
+    )
+    names = {"integer_ranges": "integers", "parameters": "parameters"}
+    for name, what in names.items():
+        data = getattr(bucket.factors, name).copy()
+        if data.size == 0 or (data[0] == data[f]).all():
+            continue
+        data[0] = data[f]
+        factors = bucket.factors._replace(**{name: data})
+        eta_u, eta_v = (numbers.copy() for numbers in scores)
+        results = run_kernel(bucket, np.array([f]), eta_u, eta_v, factors)
+        try:
+            require_equal_score(oracle, results.vertex(f, oracle), seen, of_factor)
+        except ConformanceError:
+            continue
+        return ConformanceError(
+            f"{error}\nHint: this is the answer with factor 0's {what}: read {name}[r]"
+        )
+    return error
+
+
 def run_kernel(
-    bucket: Bucket, rows: IntArray, eta_u: FloatArray, eta_v: FloatArray
+    bucket: Bucket,
+    rows: IntArray,
+    eta_u: FloatArray,
+    eta_v: FloatArray,
+    factors: Factors | None = None,
 ) -> KernelResults:
-    """Run a bucket's compiled oracle with spare room after the room of every factor."""
+    """Run a bucket's compiled oracle with spare room after the room of every factor.
+
+    It gets `factors` in place of those of the bucket.
+    """
     assert bucket.type.map_kernel is not None
     room = _sizes(bucket)
     spare = np.diff(bucket.offsets) + np.diff(bucket.additional_offsets) + 4
@@ -117,7 +166,8 @@ def run_kernel(
         size=np.full(bucket.n_factors, UNTOUCHED, dtype=np.int64),
     )
     address_of(bucket.type.map_kernel, "map_kernel")  # its errors explain wrong arguments
-    bucket.type.map_kernel(rows, bucket.factors, Scores(eta_u, eta_v), structures)
+    records = factors or bucket.factors, Scores(eta_u, eta_v), structures
+    bucket.type.map_kernel(rows, *records)
     return KernelResults(structures, room)
 
 

@@ -32,13 +32,16 @@ MORE = 3
 
 
 def check_lengths(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Lengths are kept as given. The short form for several axes means the same."""
+    """Lengths and masks are kept as given. The short form for several axes means the same."""
     for call in declarations_of(factor):
         lengths, axes = call.arguments.get("lengths"), factor._cut_axes()
-        if lengths is None:
-            _require_lengths(factor, call)
-        elif factor.keep is None:
-            raise _dropped(factor)
+        if lengths is not None and factor.keep is None:
+            raise _dropped(factor, "lengths")
+        by_lengths = lengths is not None and not factor._masked
+        if call.arguments.get("mask") is not None and (factor.keep is None or by_lengths):
+            raise _dropped(factor, "mask")
+        _require_lengths(factor, call)
+        _require_mask(factor, call)
         if lengths is None or len(axes) == 1 or factor.lengths is None:
             continue
         shortest = factor.lengths.min(axis=1).reshape(factor.batch_shape)
@@ -65,14 +68,30 @@ def _require_lengths(factor: Factor, call: Call) -> None:
     except Exception:  # other arguments depend on the size, or lengths have another meaning
         return
     if short.keep is None:
-        raise _dropped(short)
+        raise _dropped(short, "lengths")
 
 
-def _dropped(factor: Factor) -> ConformanceError:
+def _require_mask(factor: Factor, call: Call) -> None:
+    """Require that a mask excludes entries of a declaration without one, if its type accepts it."""
+    if "mask" not in call.signature.parameters or factor._masked:
+        return
+    mask = np.ones(factor.variables.shape, dtype=np.bool_)
+    mask[..., -1:] = False
+    others = {"lengths": None} if "lengths" in call.signature.parameters else {}
+    try:
+        masked = declared_with(factor, call, mask=mask, **others)
+    except Exception:  # other arguments depend on the size, or a mask has another form
+        return
+    if masked.keep is None:
+        raise _dropped(masked, "mask")
+
+
+def _dropped(factor: Factor, argument: str) -> ConformanceError:
+    what = {"lengths": "within its lengths", "mask": "that its mask selects"}[argument]
     return broken(
-        "a declaration covers only the entries within its lengths, because users pad batches",
-        f"a declaration with lengths of which {type(factor).__name__} covers all entries",
-        "super().__init__(variables, lengths=lengths), or no such argument",
+        f"a declaration covers only the entries {what}, because users pad batches",
+        f"a declaration with {argument} of which {type(factor).__name__} covers all entries",
+        f"super().__init__(variables, {argument}={argument}), or no such argument",
         repr(factor),
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 from lpsmap_core.local.protocol import LocalSolver
 from lpsmap_core.local.solvers import every_solver
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.levels import derivatives_of, override_level
 from lpsmap_core.testing.buckets import LocalProblems, Solved, inner_problems, local_problems
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.rules import ConformanceError, broken
@@ -156,11 +157,14 @@ def _wrong_product(
     got: FloatArray,
     expected: FloatArray,
 ) -> ConformanceError:
+    cls, advice = problems.bucket.type, ""
+    if override_level(cls) == 3 and not any(derivatives_of(cls)) and "closed form" in name:
+        advice = "; the derivative follows from face codes: use TIED, or define jvp"
     return broken(
         "a product with a Jacobian is the derivative of (z, v) along a change of (a, eta_v), "
         "because networks are trained with it",
         f"{name}: {got.tolist()}",
         f"{expected.tolist()} by central differences, along "
-        f"{_of_factor(problems, f, direction).tolist()}",
+        f"{_of_factor(problems, f, direction).tolist()}{advice}",
         problems.where(f),
     )

@@ -39,10 +39,12 @@ def check_engine(engine: type[Engine], graph: FactorGraph, *, seed: int = 0) -> 
     Raises
     ------
     ConformanceError
-        If it refuses the graph, does not solve a component, or returns other marginals, additionals
-        or products with the Jacobian.
+        If it refuses the graph, does not solve a component, returns other marginals, additionals
+        or products with the Jacobian, or if a residual or a bound is NaN.
     RuntimeError
         If its result is not a valid solved graph.
+    ValueError
+        If all products with the graph's Jacobian are zero.
     """
     name, options = engine.__name__, Options(tol=1e-7, max_iter=100_000)
     part = build_layout(graph.n_variables, graph.factors).part
@@ -67,13 +69,20 @@ def check_engine(engine: type[Engine], graph: FactorGraph, *, seed: int = 0) -> 
             "CONVERGED or another status of a solution",
             name,
         )
+    _require_bounds(name, got, part.n_components)
     _compare("marginals", name, got.marginals(), expected.marginals())
     _compare("additionals", name, got.additionals(), expected.additionals())
-    rng = np.random.default_rng(seed)
+    rng, largest = np.random.default_rng(seed), 0.0
     for _ in range(DIRECTIONS):
         d, d_v = rng.normal(size=part.n_variables), rng.normal(size=part.n_additionals)
-        products = [solved.multiply(d.copy(), d_v.copy(), None, 1) for solved in (got, expected)]
-        _compare("products with the Jacobian", name, *(np.concatenate(x) for x in products))
+        products = [_product(name, solved, d, d_v) for solved in (got, expected)]
+        _compare("products with the Jacobian", name, *products)
+        largest = max(largest, np.abs(products[1]).max(initial=0.0))
+    if largest <= CLOSE:
+        raise ValueError(
+            "graph: its products with the Jacobian are all zero; expected marginals between 0 and "
+            "1, at which wrong products can be detected. Choose smaller scores."
+        )
     _solved(engine(), graph, part, options, ~skip)  # without components
 
 
@@ -87,8 +96,52 @@ def _solved(
     )
 
 
+def _require_bounds(name: str, solved: SolvedGraph, n_components: int) -> None:
+    """Require that residuals and bounds are numbers, one for each component."""
+    numbers = {
+        "primal_residual": solved.primal_residual,
+        "dual_residual": solved.dual_residual,
+        "gap": solved.gap(),
+        "error_bound": solved.error_bound(1),
+        "assignment_bound": solved.assignment_bound(),
+    }
+    for what, values in numbers.items():
+        if np.shape(values) != (n_components,) or np.isnan(values).any():
+            raise broken(
+                "residuals and bounds are numbers, one for each component, because users decide "
+                "by them whether a solution is good enough",
+                f"{what} {values!r}",
+                f"{n_components} numbers; inf for an unknown bound",
+                name,
+            )
+
+
+def _product(name: str, solved: SolvedGraph, d: FloatArray, d_v: FloatArray) -> FloatArray:
+    """Return a product with the Jacobian, its variables and then its additionals."""
+    cause: Exception | None = None
+    try:
+        result: object = solved.multiply(d.copy(), d_v.copy(), None, 1)
+    except (TypeError, ValueError) as error:  # the adapter of another library unpacks the pair
+        result, cause = error, error
+    if isinstance(result, tuple):
+        shapes = [np.shape(array) for array in result]
+        if shapes == [d.shape, d_v.shape]:
+            return np.concatenate(result)
+        got = f"a tuple of arrays of shapes {shapes}"
+    else:
+        got = f"{type(result).__name__}: {result}"
+    raise broken(
+        "multiply returns two arrays, the product's entries for the variables and for the "
+        "additionals, because the Jacobian has rows for both",
+        got,
+        f"a tuple of two arrays, of shapes {d.shape} and {d_v.shape}",
+        name,
+    ) from cause
+
+
 def _compare(what: str, name: str, got: FloatArray, expected: FloatArray) -> None:
-    if np.shape(got) != np.shape(expected) or np.abs(got - expected).max(initial=0.0) > CLOSE:
+    same = np.shape(got) == np.shape(expected)
+    if not (same and np.abs(got - expected).max(initial=0.0) <= CLOSE):  # false for NaN, too
         raise broken(
             f"{what} agree with core's engine, because the solution is unique",
             np.round(got, 6).tolist(),

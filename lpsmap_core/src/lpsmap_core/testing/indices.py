@@ -16,7 +16,7 @@ import numpy as np
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import local_problems
 from lpsmap_core.testing.draws import DRAWS, random_scores
-from lpsmap_core.testing.oracle import oracles_of
+from lpsmap_core.testing.oracle import oracles_of, shared_arrays
 from lpsmap_core.testing.purity import compiled_calls
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.tiers import CAN_INTERPRET, interpreted
@@ -37,12 +37,15 @@ def check_indices(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
                 call()
         except IndexError as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
+            expected = "indices within the arrays; offsets[r] to offsets[r + 1] for factor r"
+            if name == "solve_map" and shared_arrays(factor):
+                expected = f"indices within the arrays; {shared_arrays(factor)}"
             raise broken(
                 "kernels and methods stay within their arrays, because compiled code does not "
                 "validate indices, and ends the process or overwrites other numbers",
                 f"{type(factor).__name__}.{name}: IndexError: {error}, in line {last.lineno} of "
                 f"{Path(last.filename).name}: {last.line}",
-                "indices within the arrays; offsets[r] to offsets[r + 1] for factor r",
+                expected,
                 repr(factor),
             ) from error
         except Exception:  # other checks report it, unless compiled code does not raise it

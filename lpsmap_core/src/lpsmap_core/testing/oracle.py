@@ -6,13 +6,18 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from lpsmap_core.local.active.oracle_results import vertex_numbers
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import row_values, row_view
+from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import FloatArray
 
-__all__ = ["BestStructure", "Oracle", "oracles_of", "vertices_seen"]
+__all__ = ["BestStructure", "Oracle", "oracles_of", "shared_arrays", "vertices_seen"]
+
+OWN_ARRAYS = {"additionals", "keep", "lengths", "offsets"}
+"""Arrays of `Factor` itself."""
 
 
 class BestStructure(NamedTuple):
@@ -61,11 +66,30 @@ class Oracle:
         """Return a copy of flat scores in the shape that ``solve_map`` takes."""
         return row_values(self.factor, self.i, eta_u.copy())
 
+    def answer(
+        self, eta_u: FloatArray, eta_v: FloatArray
+    ) -> tuple[Hashable, npt.ArrayLike, npt.ArrayLike]:
+        """Return a label, variables and additionals as ``solve_map`` and ``vertex`` return them."""
+        try:
+            label = self.row.solve_map(self.shaped(eta_u), eta_v.copy())
+            m, n = self.row.vertex(label)
+            return label, m, n
+        except ValueError as error:
+            advice = shared_arrays(self.factor)
+            if not advice or "shape" not in str(error):
+                raise
+            raise broken(
+                "solve_map and vertex get one row, because all rows share the attributes that are "
+                "not registered",
+                f"ValueError: {error}",
+                advice,
+                self.name,
+            ) from error
+
     def __call__(self, eta_u: FloatArray, eta_v: FloatArray) -> BestStructure:
         """Return the best structure."""
-        label = self.row.solve_map(self.shaped(eta_u), eta_v.copy())
-        m, n = self.row.vertex(label)
-        m, n = (vertex_numbers(self.row, part).flatten() for part in (m, n))
+        label, *vertex = self.answer(eta_u, eta_v)
+        m, n = (vertex_numbers(self.row, part).flatten() for part in vertex)
         return BestStructure(label, m, n)
 
     def of(self, scores: FloatArray) -> BestStructure:
@@ -77,6 +101,20 @@ class Oracle:
         eta_u, eta_v = scores[: self.arity], scores[self.arity :]
         also = f", eta_v = {eta_v.tolist()}" if self.n_additionals else ""
         return f"{self.name}, eta_u = {eta_u.tolist()}{also}"
+
+
+def shared_arrays(factor: Factor) -> str:
+    """Return advice about plain attributes that are arrays of all rows; empty if there are none."""
+    own, batch = {*OWN_ARRAYS, *factor._parameters.names}, factor.batch_shape
+    names = [
+        f"self.{name}"
+        for name, value in vars(factor).items()
+        if name not in own and isinstance(value, np.ndarray) and value.ndim and batch
+        if batch == value.shape[: len(batch)] or len(value) == factor.n_factors
+    ]
+    if not names:
+        return ""
+    return f"register data that differ by row with self.per_factor, such as {', '.join(names)}"
 
 
 def oracles_of(factor: Factor) -> list[Oracle]:

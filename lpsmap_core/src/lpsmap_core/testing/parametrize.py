@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.checks import checks_of
-from lpsmap_core.testing.run import expected_reasons
+from lpsmap_core.testing.run import expected_reasons, reasons_to_skip
 
 if TYPE_CHECKING:
     import pytest
@@ -28,6 +28,7 @@ def parametrize_with_checks(
     expected_failures
         Names of checks that fail, with reasons, for all instances to which they apply; in addition
         to the ``expected_failures`` of the types. An expected failure that passes fails its test.
+        Checks that `run_checks` skips are skipped.
 
     Returns
     -------
@@ -65,10 +66,13 @@ def parametrize_with_checks(
         names |= set(checks)
         reasons = expected_reasons(factor, {k: v for k, v in failures.items() if k in checks})
         cls = type(factor).__name__
+        skipped = reasons_to_skip(factor)
         for name, check in checks.items():
-            marks = (
-                [pytest.mark.xfail(reason=reasons[name], strict=True)] if name in reasons else []
-            )
+            marks = []
+            if name in skipped:
+                marks = [pytest.mark.skip(reason=skipped[name])]
+            elif name in reasons:
+                marks = [pytest.mark.xfail(reason=reasons[name], strict=True)]
             parameters.append(
                 pytest.param(factor, check, id=f"{cls}-{numbers[cls]}-{name}", marks=marks)
             )

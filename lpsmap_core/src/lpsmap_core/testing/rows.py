@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from lpsmap_core.kernels.records import Scores
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.variables import Variables
-from lpsmap_core.testing.compiled import require_equal_score, run_kernel
+from lpsmap_core.testing.compiled import require_equal_score, run_kernel, with_hint
 from lpsmap_core.testing.declarations import Call, declarations_of, declared_with
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
-from lpsmap_core.testing.rules import broken
+from lpsmap_core.testing.rules import ConformanceError, broken
 from lpsmap_jit.arrays import FloatArray
 
 __all__ = ["check_integers", "check_row_alone"]
@@ -111,4 +112,7 @@ def check_integers(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None
                 ]
             )
             seen = vertices_seen(oracle, rng, draws)
-            require_equal_score(oracle, results.vertex(f, oracle), seen, scores)
+            try:
+                require_equal_score(oracle, results.vertex(f, oracle), seen, scores)
+            except ConformanceError as error:
+                raise with_hint(error, bucket, f, oracle, seen, Scores(eta_u, eta_v)) from error

@@ -8,11 +8,15 @@ from typing import NamedTuple
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins.error_origin import error_with_origin
 from lpsmap_core.testing.checks import FIRST, checks_of
+from lpsmap_core.testing.declarations import declarations_of
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.rules import ConformanceError
 from lpsmap_jit.tiers import compile_now
 
-__all__ = ["Result", "check_factor", "expected_reasons", "run_checks"]
+__all__ = ["Result", "check_factor", "expected_reasons", "reasons_to_skip", "run_checks"]
+
+OF_EXAMPLES = ("check_row_alone", "check_lengths", "check_lists", "check_larger")
+"""Checks that declare a type's examples again, with other arguments."""
 
 
 class Result(NamedTuple):
@@ -26,20 +30,25 @@ class Result(NamedTuple):
         The error that it raised, or None.
     expected
         The reason of an expected failure, or None.
+    skipped
+        The reason why the check did not run, or None.
     """
 
     check: str
     error: Exception | None
     expected: str | None
+    skipped: str | None = None
 
     @property
     def ok(self) -> bool:
-        """Whether the check passed, or failed as expected."""
-        return (self.error is None) == (self.expected is None)
+        """Whether the check passed, failed as expected, or did not run."""
+        return self.skipped is not None or (self.error is None) == (self.expected is None)
 
     @property
     def message(self) -> str:
-        """Description of the failure."""
+        """Description of the failure, or of why the check was skipped."""
+        if self.skipped is not None:
+            return f"skipped: {self.skipped}"
         if self.error is None:
             return (
                 "passes, though it was expected to fail: "
@@ -61,13 +70,19 @@ def run_checks(
 
     `factor`, `seed`, `draws` and `expected_failures` are as in `check_factor`.
 
-    The generator ends after a failure of a check that the others depend on; see `checks.FIRST`.
+    Checks that declare the type's ``examples()`` again are skipped for an instance that resembles
+    none of them. The generator ends after a failure of a check that the others depend on; see
+    `checks.FIRST`.
     """
     compile_now()  # check the compiled code, which users run
     expected = expected_reasons(factor, expected_failures)
     first = {check.__name__ for check in FIRST}
+    skipped = reasons_to_skip(factor)
     for check in checks_of(factor):
         name, error = check.__name__, None
+        if name in skipped:
+            yield Result(name, None, expected.get(name), skipped[name])
+            continue
         try:
             check(factor, seed=seed, draws=draws)
         except Exception as caught:
@@ -119,6 +134,17 @@ def check_factor(
         raise ConformanceError(
             f"{factor!r} fails {len(failed)} of the checks:\n\n{messages}"
         ) from failed[0].error
+
+
+def reasons_to_skip(factor: Factor) -> dict[str, str]:
+    """Return the names of checks that cannot run on an instance, with reasons."""
+    try:
+        if declarations_of(factor):
+            return {}
+    except Exception:  # the checks report it
+        return {}
+    reason = "the instance resembles none of the type's examples(), so it cannot be declared again"
+    return dict.fromkeys(OF_EXAMPLES, reason)
 
 
 def expected_reasons(factor: Factor, more: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -73,7 +73,7 @@ def check_shapes(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     for oracle in oracles_of(factor):
         for scores in random_scores(rng, draws, oracle.size):
             eta_u, eta_v = oracle.shaped(scores[: oracle.arity]), scores[oracle.arity :]
-            m, n = oracle.row.vertex(oracle.row.solve_map(eta_u.copy(), eta_v.copy()))
+            _, m, n = oracle.answer(scores[: oracle.arity], eta_v)
             if np.shape(m) != eta_u.shape or np.size(n) != eta_v.size:
                 raise broken(
                     "vertex returns variables shaped like eta_u, of this row and not of the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 
 import numpy as np
 
@@ -17,9 +18,10 @@ from lpsmap_core.api import (
     best_additionals,
     raised_by_ctrl_c,
     score_assignment,
+    stacklevel,
 )
 from lpsmap_decode.solvers.program import masked_bound, programs, with_masks
-from lpsmap_decode.solvers.validation import check_answer
+from lpsmap_decode.solvers.validation import check_answer, wrong_answer
 
 __all__ = ["improve_with_solver", "unsolved_assignment", "merge_better"]
 
@@ -67,6 +69,13 @@ def improve_with_solver(
     ------
     ValueError
         If the solver does not support a component.
+    RuntimeError
+        If an answer is invalid, or scores more than its bound.
+
+    Warns
+    -----
+    UserWarning
+        If an answer violates the constraints of a factor; it is ignored.
     """
     found, left = _copied(assignment), limits.deadline.left
     own = limits._replace(deadline=Deadline(share * left, within=limits.deadline))
@@ -75,6 +84,7 @@ def improve_with_solver(
     given = found.layout, found.factors, found.scores, found.additional_scores
     candidate = np.nan_to_num(found.values[part.variables]) > 0.5
     chosen, bound = candidate.copy(), found.bound.copy()
+    answered = np.zeros(len(bound), dtype=bool)
     for c, program in zip(components.tolist(), programs(*given, components), strict=True):
         refusal = solver.refuses(program)
         if refusal:
@@ -90,17 +100,47 @@ def improve_with_solver(
             on = np.zeros(found.layout.n_variables, dtype=bool)
             on[program.variables] = answer.values > 0.5
             mine = slice(*part.first_variable[c : c + 2].tolist())
-            candidate[mine] = on[part.variables[mine]]
+            candidate[mine], answered[c] = on[part.variables[mine]], True
     score = _scores(found, candidate)
+    _judge_answers(solver, answered, score, bound)
     better = score > found.score
     chosen = np.where(better[part.component], candidate, chosen)
     found.score = np.where(better, score, found.score)
-    # a bound below a feasible score is wrong: discard it
+    # a bound below a feasible score is wrong, or rounded: discard it
     found.bound = np.where(bound < found.score, found.bound, np.minimum(bound, found.bound))
     _write(found, chosen)
     found.interrupted = limits.deadline.cut
     found.gap, found.solver = max(found.gap, SMALLEST_GAP), solver.name
     return found
+
+
+def _judge_answers(
+    solver: MapSolver, answered: BoolArray, score: FloatArray, bound: FloatArray
+) -> None:
+    """Raise for a bound below the score of the same answer, and warn of infeasible answers.
+
+    Parameters
+    ----------
+    solver
+        The solver.
+    answered
+        Components with an answer.
+    score, bound
+        For each component, the score of the answer by the oracles, and its bound.
+    """
+    allowed = SMALLEST_GAP * np.maximum(1.0, np.abs(np.where(np.isfinite(score), score, 0.0)))
+    for c in np.flatnonzero(answered & (bound < score - allowed)).tolist():
+        got = f"bound {bound[c]:g} with values that score {score[c]:g}, in component {c}"
+        raise wrong_answer(solver, got, "an upper bound of the score of all assignments")
+    infeasible = np.flatnonzero(answered & np.isneginf(score)).tolist()
+    if infeasible:
+        more = f" and {len(infeasible) - 1} more" if len(infeasible) > 1 else ""
+        warnings.warn(
+            f"solver {solver.name!r} returned values that violate the constraints of a factor in "
+            f"component {infeasible[0]}{more}; they are ignored. Report it to the author of the "
+            "solver, or solve with solver='lpsmap'.",
+            stacklevel=stacklevel(),
+        )
 
 
 def _answer(program: Program, solver: MapSolver, limits: SearchLimits) -> Answer:

@@ -9,14 +9,14 @@ import numpy as np
 
 from lpsmap_core import Answer, MapSolver, Program
 
-__all__ = ["check_answer"]
+__all__ = ["check_answer", "wrong_answer"]
 
 OUTSIDE = 1e-3
 """Maximum distance of values beyond 0 and 1, to allow for the tolerances of solvers."""
 
 
 def check_answer(solver: MapSolver, program: Program, answer: object) -> Answer:
-    """Validate and return the answer of an external solver.
+    """Validate and return the answer of an external solver, with its values in an array.
 
     Raises
     ------
@@ -25,25 +25,27 @@ def check_answer(solver: MapSolver, program: Program, answer: object) -> Answer:
     """
     n = len(program.variables)
     if not isinstance(answer, Answer):
-        raise _wrong_answer(solver, f"an object of type {type(answer).__name__}", "an Answer")
+        raise wrong_answer(solver, f"an object of type {type(answer).__name__}", "an Answer")
     if not isinstance(answer.bound, Real) or math.isnan(answer.bound):
-        raise _wrong_answer(
+        raise wrong_answer(
             solver, f"bound {answer.bound!r}", "a number: inf if unknown, -inf if infeasible"
         )
     if not isinstance(answer.n_nodes, (int, np.integer)) or answer.n_nodes < 0:
-        raise _wrong_answer(solver, f"n_nodes {answer.n_nodes!r}", "a whole number, 0 or more")
+        raise wrong_answer(solver, f"n_nodes {answer.n_nodes!r}", "a whole number, 0 or more")
     if answer.values is not None:
         values = np.asarray(answer.values)
+        answer = answer._replace(values=values)
         if values.shape != (n,) or values.dtype.kind not in "fiub":
             got = f"values of shape {values.shape} and dtype {values.dtype}"
-            raise _wrong_answer(solver, got, f"numbers of shape {(n,)}")
+            raise wrong_answer(solver, got, f"numbers of shape {(n,)}")
         if not ((values >= -OUTSIDE) & (values <= 1.0 + OUTSIDE)).all():
             worst = values[~((values >= -OUTSIDE) & (values <= 1.0 + OUTSIDE))][0]
-            raise _wrong_answer(solver, f"a value of {worst:g}", "values of 0 and 1")
+            raise wrong_answer(solver, f"a value of {worst:g}", "values of 0 and 1")
     return answer
 
 
-def _wrong_answer(solver: MapSolver, got: str, expected: str) -> RuntimeError:
+def wrong_answer(solver: MapSolver, got: str, expected: str) -> RuntimeError:
+    """Return the error for an invalid answer, which names the solver."""
     cls = type(solver)
     return RuntimeError(
         f"solver {solver.name!r} returned {got}; expected {expected}. This is a bug of "

@@ -33,8 +33,8 @@ class DagPath(Factor):
     Raises
     ------
     ValueError
-        If edges and variables differ in number, an edge is repeated, the graph has a cycle, or no
-        path leads from source to target.
+        If edges and variables differ in number, an edge is listed twice, the graph has a cycle, or
+        no path leads from source to target.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ def _best_paths(rows: IntArray, factors: Factors, scores: Scores, structures: St
             if score > best[head]:
                 best[head], last_step[head] = score, step
         node, at = integers[end - 2], start[r]
-        while node > 0:  # backwards, since entries may have any order
+        while node > 0:  # backwards: the order of entries does not matter
             entry[at], value[at] = integers[last_step[node] + 2], 1.0
             node = integers[last_step[node]]
             at += 1
