@@ -13,7 +13,7 @@ __all__ = [
     "DEPTH",
     "HEADER",
     "ITEMS",
-    "LOOK_PERIOD",
+    "POLL_PERIOD",
     "NONZEROS",
     "Edges",
     "edges_of",
@@ -24,11 +24,12 @@ __all__ = [
 ]
 
 ITEMS, NONZEROS, DEPTH, HEADER = 0, 3, 4, 5
-"""Positions in the header: the numbers of items, hyperedges and entries, the maximum number of
-nonzeros of a structure and of hyperedges of a derivation; the arrays follow."""
+"""Positions in the header, and its length. The header has the numbers of items, hyperedges and
+entries, and the maximum numbers of nonzeros of a structure and of hyperedges of a derivation. The
+arrays follow it."""
 
-LOOK_PERIOD = 10_000
-"""A pass checks for interrupts every this many hyperedges."""
+POLL_PERIOD = 10_000
+"""Number of hyperedges that a pass processes between two checks for interrupts."""
 
 
 class Edges(NamedTuple):
@@ -38,9 +39,10 @@ class Edges(NamedTuple):
     ----------
     first_edge
         (I + 1,) item i, counted from 1, is the head of the hyperedges ``first_edge[i - 1]`` to
-        ``first_edge[i]``. The last item is the goal.
+        ``first_edge[i] - 1``. The last item is the goal.
     tails
-        (2 E,) two for every hyperedge: items, or 0 for none; tables have a neutral value there.
+        (2 E,) two items for every hyperedge, 0 for a missing tail; arrays over items have a neutral
+        value at 0.
     first_entry
         (E + 1,) hyperedge e switches on ``entries[first_entry[e] : first_entry[e + 1]]``.
     entries
@@ -74,7 +76,7 @@ def edges_of(integers: IntArray, begin: int) -> Edges:
 
 @leaf
 def largest_of(rows: IntArray, factors: Factors, word: int) -> int:
-    """Return the maximum of a header entry over factors, 0 for no factors."""
+    """Return the maximum of a number of the header over factors, 0 for no factors."""
     largest = 0
     for r in rows:
         largest = max(largest, factors.integers[factors.integer_ranges[r, 0] + word])
@@ -95,7 +97,7 @@ def own_score(edges: Edges, e: int, arity: int, eta_u: FloatArray, eta_v: FloatA
 def switch_on(
     edges: Edges, e: int, place: IntArray, at: int, entry: IndexArray, value: FloatArray
 ) -> int:
-    """Add the entries of a hyperedge to a sparse vector, and return its end.
+    """Add the entries of a hyperedge to a sparse vector, and return the new end of the vector.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Deadlines: time limits, without compilation, and Ctrl-C."""
+"""Deadlines: time limits that exclude compilation, and that Ctrl-C can bring forward."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ __all__ = ["Deadline", "compiling", "when_compiled"]
 
 
 class Deadline:
-    """The end of a computation that starts with the construction of this object.
+    """A deadline for a computation that starts when this object is constructed.
 
     Parameters
     ----------
     seconds
-        Time limit, without the time for compilation; None for no limit.
+        Time limit, excluding the time for compilation; None for no limit.
     within
         Another deadline that also applies.
     """
 
     def __init__(self, seconds: float | None = None, within: Deadline | None = None) -> None:
         self._seconds = math.inf if seconds is None else seconds
-        self._begin, self._compiled = time.monotonic(), _compiled.seconds
+        self._begin, self._compiled_before = time.monotonic(), _compilation.seconds
         self._within = within
         self.cut = False
-        """Whether it was brought forward by `end`."""
+        """Whether `end` was called."""
 
     @property
     def left(self) -> float:
@@ -36,7 +36,7 @@ class Deadline:
         left = math.inf if self._within is None else self._within.left
         if self._seconds < math.inf:
             spent = time.monotonic() - self._begin
-            spent -= min(spent, _compiled.seconds - self._compiled)
+            spent -= min(spent, _compilation.seconds - self._compiled_before)
             left = min(left, max(self._seconds - spent, 0.0))
         return left
 
@@ -46,12 +46,12 @@ class Deadline:
         return self.left == 0.0
 
     def end(self) -> None:
-        """End the deadline now."""
+        """Make the deadline pass now."""
         self.cut = True
 
 
 class _Stopwatch:
-    """The total seconds of compilation in this process."""
+    """A stopwatch for all compilation in this process, which may be nested."""
 
     def __init__(self) -> None:
         self.seconds, self._depth, self._begin = 0.0, 0, 0.0
@@ -67,22 +67,25 @@ class _Stopwatch:
             self.seconds += time.monotonic() - self._begin
 
 
-_compiled = _Stopwatch()
+_compilation = _Stopwatch()
 _listeners: list[Callable[[], None]] = []
 
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Count a block as compilation; for one thread at a time, re-entrant."""
-    _compiled.start()
+    """Count the time of a block as compilation.
+
+    Blocks may be nested, but only one thread at a time may be in one.
+    """
+    _compilation.start()
     try:
         yield
     finally:
-        _compiled.stop()
+        _compilation.stop()
         for listener in _listeners:
             listener()
 
 
 def when_compiled(listener: Callable[[], None]) -> None:
-    """Register a function to be called after every compilation, in its thread."""
+    """Register a function to be called after every compilation, in the thread that compiled."""
     _listeners.append(listener)

@@ -25,8 +25,8 @@ class BoxSpace(Space[Node, FloatArray]):
     """A space whose answers are counts, (M,), scored by their likelihood.
 
     Its constructor takes ``(corpus, gap, *, constraint=None)``. It can be pickled, and several
-    threads may call `look` at once. The result of `look` depends only on its arguments, so that a
-    resumed search takes the same course.
+    threads may call `evaluate` at once. Its result depends only on its arguments, so that a resumed
+    search takes the same course.
     """
 
     @abc.abstractmethod

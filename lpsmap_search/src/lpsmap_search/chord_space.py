@@ -23,14 +23,15 @@ from lpsmap_search.viterbi import viterbi
 __all__ = ["ChordBox", "ChordSpace"]
 
 MOST_BOXES = 16
-"""Maximum number of boxes evaluated together by one solver; of two or more, half have the highest
-bounds."""
+"""Maximum number of boxes evaluated together by one solver. The minimum is two, since half of a
+batch are the boxes with the highest bounds."""
 
 MOST_ENTRIES = 50_000
-"""Maximum total entries of the programs of boxes evaluated together: a tenth of a second."""
+"""Maximum total number of coefficients of the programs evaluated together, for batches of more than
+two boxes. They take about a tenth of a second."""
 
 LEAST = 1e-10
-"""The share that replaces zero when structures are decoded: a rare mixture may have it."""
+"""The share that replaces zero when structures are decoded: zero would forbid the parameter."""
 
 
 class ChordBox(NamedTuple):
@@ -54,8 +55,8 @@ class ChordSpace(BoxSpace[ChordBox]):
     gap
         The gap of the search.
     constraint
-        A constraint on the counts, or None. The bounds include different structures for equal
-        sentences.
+        A constraint on the counts, or None. The bounds hold even if equal sentences have different
+        structures.
 
     Raises
     ------
@@ -89,12 +90,14 @@ class ChordSpace(BoxSpace[ChordBox]):
 
     def unpack(self, arrays: Mapping[str, npt.NDArray[Any]]) -> list[ChordBox]:
         """Return the boxes that `pack` packed."""
-        like = self.pack([self.root()])
-        for name, one in like.items():
+        root = self.pack([self.root()])
+        for name, expected in root.items():
             rows = arrays[name]
-            if rows.shape[1:] != one.shape[1:] or rows.dtype != one.dtype:
-                raise ValueError(f"{name}: got rows {rows.shape[1:]}; expected {one.shape[1:]}.")
-        boxes = zip(*(arrays[name] for name in like), strict=True)
+            if rows.shape[1:] != expected.shape[1:] or rows.dtype != expected.dtype:
+                raise ValueError(
+                    f"{name}: got rows {rows.shape[1:]}; expected {expected.shape[1:]}."
+                )
+        boxes = zip(*(arrays[name] for name in root), strict=True)
         return [
             ChordBox(bounds.copy(), Basis(columns.tobytes(), rows.tobytes()))
             for bounds, columns, rows in boxes

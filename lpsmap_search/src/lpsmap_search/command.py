@@ -191,7 +191,7 @@ def induce(corpus: Path, **given: Any) -> None:
     A search ends when the gap between objective and bound is small enough: then no parameters and
     trees are more likely. After a time limit or Ctrl-C, the best result so far and its bound are
     printed. A bound of 0 is void: it says only that probabilities are at most one. Proofs are
-    possible for corpora of a few short sentences over few tags.
+    possible for short sentences over few tags.
 
     JSON contains the status (PROVED, or FOUND without a proof), the objective, the bound, the gap
     relative to the objective, nodes and seconds; null marks values that the method does not have.

@@ -4,9 +4,9 @@
 delta_v``, with opposite sign for a negated slot) and ``J`` holds the local Jacobians on the current
 faces. ``J`` is an orthogonal projection, so ``I - S`` is symmetric with eigenvalues in [0, 1].
 
-Most copies cannot move at all: their rows and columns of ``J`` are zero. A variable whose copies
-all cannot move is left out of the conjugate gradients; in a 30x40 matching this is nine variables
-in ten. One product of ``J`` with numbers in general position identifies them.
+Most copies cannot move at all: their rows and columns of ``J`` are zero. A variable none of
+whose copies can move is left out of the conjugate gradients; in a 30x40 matching these are nine
+variables in ten. One product of ``J`` with numbers in general position identifies them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 FLAT = 1e-14
-"""Curvature of ``I - S`` along a unit direction up to which it is rounding."""
+"""Curvatures of ``I - S`` along a unit direction up to this are rounding."""
 
 
 class FaceWorkspace(NamedTuple):
@@ -72,10 +72,11 @@ class FaceWorkspace(NamedTuple):
     size: FloatArray
     """Squared norm of the current residual."""
     next_size: FloatArray
-    """Squared norm of the next residual."""
+    """Squared norm of the next residual; at the start of a step, of the direction."""
     curvature: FloatArray
-    """Curvature along the direction."""
+    """Curvature along the direction; then the step length, then the weight of the old direction."""
     running: BoolArray
+    """Whether the component has not reached its target."""
 
 
 face_workspace_at = record_at(FaceWorkspace)
@@ -93,10 +94,10 @@ def make_face_workspace(part: Part, outputs_v: FloatArray) -> Memory[FaceWorkspa
 def face_workspace_sizes(part: Part) -> tuple[int, int, int, int]:
     """Return the sizes that `plan_face_workspace` takes for a part.
 
-    A part of direct components only needs no conjugate gradients.
+    A part whose components are all direct needs no conjugate gradients.
     """
-    agree = 0 if part.all_direct else 1
-    return part.n_links, part.n_additionals, agree * part.n_variables, agree * part.n_components
+    coupled = 0 if part.all_direct else 1
+    return part.n_links, part.n_additionals, coupled * part.n_variables, coupled * part.n_components
 
 
 def plan_face_workspace(
@@ -156,7 +157,8 @@ def order_moving_first(
 ) -> int:
     """Write the selected variables to ``work.order``; return how many can move.
 
-    `products` are the products of the local Jacobians with numbers of `draw_general_position`.
+    They are written from position ``selection.variables[0]`` on. `products` are the products of the
+    local Jacobians with numbers of `draw_general_position`.
     """
     if len(selection.variables) == 0:
         return 0

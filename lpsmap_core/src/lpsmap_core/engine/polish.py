@@ -6,14 +6,15 @@ loop tests the faces: it reproduces the polished point if they are right, and ot
 returns to its earlier iterate. A component is polished once its faces are the same in two
 consecutive probes. A probe is one product of the local Jacobians with numbers in general position.
 
-Every local solution is ``z = J a + B eta_N + c`` on its face, with ``c`` orthogonal to the
-directions of the face. In local signs, where the copies of mu are ``C mu + shift``::
+Every local solution is ``z = J a + B eta_N + c`` on its face, with ``B`` the Jacobian in the scores
+of the additionals, and ``c`` orthogonal to the directions of the face. With the signs of the slots,
+where the copies of mu are ``C mu + shift``::
 
     mu      = eta' - y,     (I - S) y = C^T (I - J) (C eta' + shift - c),   eta' = eta + C^T B eta_N
     e       = C mu + shift - c - J (C eta + lambda + shift) - B eta_N
     lambda += e - (I - J) C t,    (I - S) t = C^T e
 
-With the new duals, which still sum to zero, ``J`` reproduces the copies of mu.
+With the new duals, which still sum to zero, the local solutions are the copies of mu.
 """
 
 from __future__ import annotations
@@ -68,10 +69,10 @@ CALM = 0.05
 """Faces are probed once the marginals move by less than this in an iteration."""
 
 EARLY = 2
-"""Number of first iterations that also probe the faces, for components with a warm start."""
+"""Number of initial iterations that also probe the faces of components with a warm start."""
 
 LARGEST_SCORE = 1e100
-"""Scores whose squares overflow are left to the plain loop."""
+"""Components with larger scores, whose squares could overflow, are left to the plain loop."""
 
 MOST_POLISHED_LINKS = 1_000_000
 """Largest component that is polished. In larger ones the faces do not all settle before the loop
@@ -122,22 +123,24 @@ class Polish(NamedTuple):
     rests_until: IntArray
     """The iteration before which the component is not polished again."""
     last_tries: IntArray
-    """Number of last polishes of the component after it converged."""
+    """Number of polishes of the component after it converged."""
     waits: BoolArray
     """Whether the component has converged and waits for a last polish."""
     numbers: FloatArray
-    """Numbers in general position on the links."""
+    """Numbers in general position, one per link in the order of the factors."""
     looks: IntArray
     """Number of times that a probe was considered."""
     probed_at: IntArray
     """Value of `looks` at the latest probe; 0 without one."""
     probed: FloatTable
-    """(2, links) products of the latest two probes, in alternating rows; the correction of the
-    duals overwrites the earlier one."""
+    """(2, links) products of the latest two probes, in alternating rows, in the order of the
+    factors; the correction of the duals overwrites the earlier one."""
     offset: FloatArray
-    """``shift - c`` on the links."""
+    """``shift - c``, one number per link in the order of the variables."""
     mu: FloatArray
+    """Polished means."""
     t: FloatArray
+    """``t`` of the system for the duals."""
     u: FloatArray
     """Means before the polish."""
     duals: FloatArray
@@ -241,7 +244,7 @@ def polish_settled(
 
 @leaf
 def needs_last_polish(c: int, progress: Progress, polish: Polish, tol: float) -> bool:
-    """Return whether a component that has converged to `tol` needs a last polish.
+    """Return whether a component that converged to `tol` needs a last polish; count the polish.
 
     It is tried a few times, also on faces that have not settled. After many iterations this costs
     little, and a polish that succeeds is exact.
@@ -265,7 +268,7 @@ def _postpone(c: int, iteration: int, polish: Polish) -> None:
 
 @leaf
 def revert_failed_polishes(selection: Selection, problem: LoopProblem, polish: Polish) -> None:
-    """Revert polishes that did not reduce the residuals; the local scores become stale."""
+    """Revert polishes that did not halve the residuals; the local scores become stale."""
     links, iterate, progress = problem.links, problem.iterate, problem.progress
     any_worse = False
     for c in selection.components:
@@ -294,7 +297,7 @@ def _find_settled(
     polish: Polish,
     work: FaceWorkspace,
 ) -> bool:
-    """Keep the components selected whose faces equal the last probe's and are not tried yet."""
+    """Keep components selected if the last probe found the same faces, and these were not tried."""
     links, selected, look = problem.links, polish.selected, polish.looks[selection.components[0]]
     latest, before = polish.probed[look % 2], polish.probed[1 - look % 2]
     multiply_locally(

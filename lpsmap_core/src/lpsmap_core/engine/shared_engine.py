@@ -1,4 +1,4 @@
-"""Several engines that share a part: each solves its preferred components, core's the rest."""
+"""Several engines sharing a part: each solves its preferred components, core's engine the rest."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class MergedGraph(SolvedGraph):
         """Merge the numbers of components, or of entries whose components are given."""
         (first, _), *others = self._shares
         merged = numbers(first).copy()
-        for solved, mine in others:
-            chosen = mine if component is None else mine[component]
+        for solved, taken in others:
+            chosen = taken if component is None else taken[component]
             merged[chosen] = numbers(solved)[chosen]
         return merged
 
@@ -75,20 +75,20 @@ class MergedGraph(SolvedGraph):
     ) -> tuple[FloatArray, FloatArray]:
         """Multiply with the Jacobian, whose blocks are the components."""
         products = [
-            solved.multiply(d.copy(), d_v, mine if chosen is None else mine & chosen, threads)
-            for solved, mine in self._shares
+            solved.multiply(d.copy(), d_v, taken if chosen is None else taken & chosen, threads)
+            for solved, taken in self._shares
         ]
         out, out_v = zip(*products, strict=True)
         return np.sum(out, axis=0), np.sum(out_v, axis=0)
 
     def takes(self, d: FloatArray) -> bool:
-        """Return whether all engines take a vector without scaling."""
+        """Return whether all solved graphs accept a vector without scaling."""
         return all(solved.takes(d) for solved, _ in self._shares)
 
     def structures(self, b: int, rows: IntArray) -> Vertices:
         """Return the structures of some factors, from the engines that solved their components."""
         component = self.part.buckets[b].component[rows]
-        groups = [solved.structures(b, rows[mine[component]]) for solved, mine in self._shares]
+        groups = [solved.structures(b, rows[taken[component]]) for solved, taken in self._shares]
         return join_vertices(groups)
 
     def forbidden(self) -> tuple[BoolArray, BoolArray]:
@@ -113,32 +113,35 @@ class MergedGraph(SolvedGraph):
     def contradictions(self) -> dict[int, list[tuple[int, int]]]:
         """Return the (bucket, row) pairs of contradicting factors of each infeasible component."""
         return {
-            component: which
-            for solved, mine in self._shares
-            for component, which in solved.contradictions().items()
-            if mine[component]
+            component: factors
+            for solved, taken in self._shares
+            for component, factors in solved.contradictions().items()
+            if taken[component]
         }
 
     def trace(self) -> FloatArray | None:
-        """Return the residuals of all iterations; without a trace, the last ones are repeated."""
+        """Return the residuals of all iterations.
+
+        Components with a shorter trace, or without one, repeat their last residuals.
+        """
         traces = [solved.trace() for solved, _ in self._shares]
         length = max((len(trace) for trace in traces if trace is not None), default=0)
         if not length:
             return None
         last = np.stack([self.primal_residual, self.dual_residual])
         merged = np.tile(last, (length, 1, 1))
-        for trace, (_, mine) in zip(traces, self._shares, strict=True):
+        for trace, (_, taken) in zip(traces, self._shares, strict=True):
             if trace is not None:
-                merged[: len(trace), :, mine] = trace[:, :, mine]
+                merged[: len(trace), :, taken] = trace[:, :, taken]
         return merged
 
     def end(self) -> WarmStart | None:
-        """Return the ends of the engines as one warm start."""
+        """Return the final iterates of the engines as one warm start."""
         return merge_ends(self.part, self._shares)
 
 
 def merge_ends(part: Part, shares: Sequence[Share]) -> WarmStart | None:
-    """Merge the ends of several engines into one warm start; None if no engine gives one.
+    """Merge the final iterates of engines into one warm start; None if no engine returns one.
 
     Parameters
     ----------
@@ -150,22 +153,22 @@ def merge_ends(part: Part, shares: Sequence[Share]) -> WarmStart | None:
     n_variables, n_links, n = part.n_variables, part.n_links, part.n_components
     start = WarmStart(np.zeros(n_variables), np.zeros(n_links), np.zeros(n), np.zeros(n, bool))
     of_link = np.repeat(part.component, np.diff(part.variable_offsets))
-    for solved, mine in shares:
+    for solved, taken in shares:
         end = solved.end()
         if end is not None:
-            chosen = mine[part.component], mine[of_link], mine, mine
-            for ours, theirs, which in zip(start[:4], end[:4], chosen, strict=True):
-                ours[which] = theirs[which]
+            chosen = taken[part.component], taken[of_link], taken, taken
+            for merged, final, entries in zip(start[:4], end[:4], chosen, strict=True):
+                merged[entries] = final[entries]
     return start if start.known.any() else None
 
 
 class SharedEngine(Engine):
-    """Engines for their preferred components, and core's engine for all others.
+    """Solves components by the engines that prefer them, and all others by core's engine.
 
     Parameters
     ----------
     preferences
-        The engines, in the order in which they choose.
+        The engines and their preferred components, in order of priority.
     """
 
     name = "shared"
@@ -175,7 +178,7 @@ class SharedEngine(Engine):
         self.core = CompiledEngine()
 
     def refuses(self, part: Part, options: Options) -> str | None:
-        """Return why core's engine, which may have to continue, cannot solve a part, or None."""
+        """Return why core's engine, which continues unfinished components, cannot solve a part."""
         return self.core.refuses(part, options)
 
     def solve(
@@ -187,26 +190,29 @@ class SharedEngine(Engine):
         options: Options,
         warm: WarmStart | None = None,
     ) -> SolvedGraph:
-        """Solve a part; see `Engine.solve`. Core's engine continues from a warm start."""
-        left = ~skip
+        """Solve a part; see `Engine.solve`.
+
+        With a warm start, only engines with `needs_no_start` get their preferred components.
+        """
+        remaining = ~skip
         shares: list[Share] = []
         ends: list[Share] = []
         for engine, components in self.preferences:
-            mine = components & left
-            if not mine.any() or not (warm is None or engine.needs_no_start):
+            assigned = components & remaining
+            if not assigned.any() or not (warm is None or engine.needs_no_start):
                 continue
-            solved = solve_in_numpy(engine, part, eta, eta_v, ~mine, options)
+            solved = solve_in_numpy(engine, part, eta, eta_v, ~assigned, options)
             if not isinstance(solved, SolvedPart):
-                validate_solved(engine, part, solved, ~mine)
-            unfinished = mine & solved.unfinished()
-            shares.append((solved, mine & ~unfinished))
+                validate_solved(engine, part, solved, ~assigned)
+            unfinished = assigned & solved.unfinished()
+            shares.append((solved, assigned & ~unfinished))
             if unfinished.any():
                 ends.append((solved, unfinished))
-            left &= ~mine | unfinished
-        finished = ~skip & ~left
-        if not finished.any() or left.any():
+            remaining &= ~assigned | unfinished
+        finished = ~skip & ~remaining
+        if not finished.any() or remaining.any():
             start = merge_ends(part, ends) if warm is None else warm
-            rest = self.core.solve(part, eta, eta_v, ~left, options, start)
+            rest = self.core.solve(part, eta, eta_v, ~remaining, options, start)
             if not finished.any():
                 return rest
             shares.insert(0, (rest, ~finished))

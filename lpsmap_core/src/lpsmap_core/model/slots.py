@@ -1,4 +1,4 @@
-"""The factors of a declaration one by one: positions of their slots, and views for the methods.
+"""Single factors of a declaration: the positions of their slots, and views for their methods.
 
 The slots of a declaration are the entries of its variables that take part, flat, factor by factor.
 """
@@ -42,9 +42,9 @@ def row_values(factor: Factor, i: int, values: npt.NDArray[Any]) -> npt.NDArray[
 
 
 def placed_values(factor: Factor, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return `values` of factor `i`'s slots like `row_values`, but unmasked to its event shape.
+    """Return `values` of factor `i`'s slots in its event shape, also if a mask is used.
 
-    Entries that the mask excludes are 0.
+    Then excluded entries are 0, and `lengths` do not cut the shape.
     """
     if not factor._masked or factor.keep is None:
         return row_values(factor, i, values)

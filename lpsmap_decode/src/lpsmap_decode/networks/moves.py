@@ -1,4 +1,4 @@
-"""Local search on a network by tabu moves: one node changes its state, and not soon back.
+"""Local search on a network by tabu moves: one node changes its state, and may not soon return.
 
 Tabu search (Glover 1989): the best move is made even if it lowers the score, but a state that was
 left is not entered again for a while, unless that gives a new best score. The score of every state,
@@ -18,8 +18,8 @@ from lpsmap_decode.networks.rounding import assignment_score
 __all__ = ["improve"]
 
 SHORTEST = 5
-"""Minimum number of moves before a state that was left may be entered again; up to as many more at
-random."""
+"""Minimum number of moves before a state that was left may be entered again. A random number below
+this is added."""
 
 POLL_PERIOD = 1_000_000
 """Number of states that are compared between two checks for interrupts."""
@@ -30,64 +30,67 @@ def _add_table(
     f: int,
     sign: float,
     network: TableNetwork,
-    given: Potentials,
-    chosen: IntArray,
-    gains: FloatArray,
+    potentials: Potentials,
+    assignment: IntArray,
+    state_scores: FloatArray,
 ) -> None:
-    """Add to each state of a table's nodes its entry, given the states of the others."""
+    """Add `sign` times a table to the scores of its nodes' states, given the other states."""
     lo, hi = network.scope_offsets[f], network.scope_offsets[f + 1]
     entry, stride = network.table_offsets[f], 1
     for p in range(hi - 1, lo - 1, -1):
-        entry += stride * chosen[network.scope[p]]
+        entry += stride * assignment[network.scope[p]]
         stride *= network.n_states[network.scope[p]]
     stride = 1
     for p in range(hi - 1, lo - 1, -1):
         i = network.scope[p]
-        at, base = network.first_state[i], entry - stride * chosen[i]
+        at, base = network.first_state[i], entry - stride * assignment[i]
         for x in range(network.n_states[i]):
-            gains[at + x] += sign * given.entries[base + stride * x]
+            state_scores[at + x] += sign * potentials.entries[base + stride * x]
         stride *= network.n_states[i]
 
 
 @kernel
-def improve(network: TableNetwork, given: Potentials, chosen: IntArray, n_moves: int) -> float:
-    """Make moves from an assignment; write the best one to `chosen`, and return its score.
+def improve(
+    network: TableNetwork, potentials: Potentials, assignment: IntArray, n_moves: int
+) -> float:
+    """Make moves from an assignment; overwrite it with the best one, and return the best score.
 
     Only open states are entered.
     """
-    n, now = len(network.n_states), chosen.copy()
-    gains, owner = given.states.copy(), np.empty(len(given.states), dtype=np.int64)
+    n, current = len(network.n_states), assignment.copy()
+    state_scores, owner = potentials.states.copy(), np.empty(len(potentials.states), dtype=np.int64)
     for i in range(n):
         owner[network.first_state[i] : network.first_state[i + 1]] = i
     for f in range(len(network.scope_offsets) - 1):
-        _add_table(f, 1.0, network, given, now, gains)
-    score = assignment_score(0, n, network, given, now)
-    best, barred, chance = score, np.zeros(len(owner), dtype=np.int64), 1
+        _add_table(f, 1.0, network, potentials, current, state_scores)
+    score = assignment_score(0, n, network, potentials, current)
+    highest, tabu_until, random = score, np.zeros(len(owner), dtype=np.int64), 1
     period = 1 + POLL_PERIOD // max(1, len(owner))
     for t in range(n_moves):
-        most, move = -np.inf, -1
+        best_gain, move = -np.inf, -1
         for u in range(len(owner)):
             i = owner[u]
-            here = network.first_state[i] + now[i]
-            gain = gains[u] - gains[here] + given.closed[u]
-            allowed = barred[u] <= t or score + gain > best + 1e-9 * (1.0 + abs(best))
-            if u != here and allowed and gain > most:
-                most, move = gain, u
+            here = network.first_state[i] + current[i]
+            gain = state_scores[u] - state_scores[here] + potentials.closed[u]
+            allowed = tabu_until[u] <= t or score + gain > highest + 1e-9 * (1.0 + abs(highest))
+            if u != here and allowed and gain > best_gain:
+                best_gain, move = gain, u
         if move < 0:
             break
         i = owner[move]
         places = network.places[network.place_offsets[i] : network.place_offsets[i + 1]]
         for place in places:
-            _add_table(network.table[place], -1.0, network, given, now, gains)
-        chance = (1103515245 * chance + 12345) % (1 << 31)
-        barred[network.first_state[i] + now[i]] = t + 1 + SHORTEST + (chance >> 16) % SHORTEST
-        now[i] = move - network.first_state[i]
+            _add_table(network.table[place], -1.0, network, potentials, current, state_scores)
+        random = (1103515245 * random + 12345) % (1 << 31)
+        old_state = network.first_state[i] + current[i]
+        tabu_until[old_state] = t + 1 + SHORTEST + (random >> 16) % SHORTEST
+        current[i] = move - network.first_state[i]
         for place in places:
-            _add_table(network.table[place], 1.0, network, given, now, gains)
-        score += most
-        if score > best:
-            best = score
-            chosen[:] = now
+            _add_table(network.table[place], 1.0, network, potentials, current, state_scores)
+        score += best_gain
+        if score > highest:
+            highest = score
+            assignment[:] = current
         if t % period == 0 and interrupted():
             break
-    return assignment_score(0, n, network, given, chosen)
+    return assignment_score(0, n, network, potentials, assignment)

@@ -33,7 +33,7 @@ SMALLEST_GAP = 1e-6
 
 
 def unsolved_assignment(graph: ScoredGraph, gap: float) -> Assignment:
-    """Return an assignment without values, with infinite bounds."""
+    """Return an assignment without values; its bounds are infinite, or NaN for invalid scores."""
     layout, factors, n = graph.layout, graph.factors, graph.layout.n_components
     values = np.where(graph.scores > 0.0, 1.0, 0.0)  # of variables in no factor
     values[layout.component >= 0] = np.nan
@@ -77,41 +77,41 @@ def improve_with_solver(
     UserWarning
         If an answer violates the constraints of a factor; it is ignored.
     """
-    found, left = _copied(assignment), limits.deadline.left
-    own = limits._replace(deadline=Deadline(share * left, within=limits.deadline))
-    part = found.layout.part
-    components = np.flatnonzero(~found.proved & ~np.isnan(found.bound))
-    given = found.layout, found.factors, found.scores, found.additional_scores
-    candidate = np.nan_to_num(found.values[part.variables]) > 0.5
-    chosen, bound = candidate.copy(), found.bound.copy()
+    result, deadline = _copied(assignment), limits.deadline
+    solver_limits = limits._replace(deadline=Deadline(share * deadline.left, within=deadline))
+    part = result.layout.part
+    components = np.flatnonzero(~result.proved & ~np.isnan(result.bound))
+    graph = result.layout, result.factors, result.scores, result.additional_scores
+    candidate = np.nan_to_num(result.values[part.variables]) > 0.5
+    chosen, bound = candidate.copy(), result.bound.copy()
     answered = np.zeros(len(bound), dtype=bool)
-    for c, program in zip(components.tolist(), programs(*given, components), strict=True):
+    for c, program in zip(components.tolist(), programs(*graph, components), strict=True):
         refusal = solver.refuses(program)
         if refusal:
             raise ValueError(f"solver: {refusal}")
-        if own.deadline.passed:
+        if solver_limits.deadline.passed:
             break
-        answer = _answer(program, solver, own)
+        answer = _answer(program, solver, solver_limits)
         if answer.interrupted:
             limits.deadline.end()
-        found.n_nodes[c] += answer.n_nodes
+        result.n_nodes[c] += answer.n_nodes
         bound[c] = answer.bound
         if answer.values is not None:
-            on = np.zeros(found.layout.n_variables, dtype=bool)
+            on = np.zeros(result.layout.n_variables, dtype=bool)
             on[program.variables] = answer.values > 0.5
-            mine = slice(*part.first_variable[c : c + 2].tolist())
-            candidate[mine], answered[c] = on[part.variables[mine]], True
-    score = _scores(found, candidate)
+            block = slice(*part.first_variable[c : c + 2].tolist())
+            candidate[block], answered[c] = on[part.variables[block]], True
+    score = _scores(result, candidate)
     _judge_answers(solver, answered, score, bound)
-    better = score > found.score
+    better = score > result.score
     chosen = np.where(better[part.component], candidate, chosen)
-    found.score = np.where(better, score, found.score)
+    result.score = np.where(better, score, result.score)
     # a bound below a feasible score is wrong, or rounded: discard it
-    found.bound = np.where(bound < found.score, found.bound, np.minimum(bound, found.bound))
-    _write(found, chosen)
-    found.interrupted = limits.deadline.cut
-    found.gap, found.solver = max(found.gap, SMALLEST_GAP), solver.name
-    return found
+    result.bound = np.where(bound < result.score, result.bound, np.minimum(bound, result.bound))
+    _write(result, chosen)
+    result.interrupted = limits.deadline.cut
+    result.gap, result.solver = max(result.gap, SMALLEST_GAP), solver.name
+    return result
 
 
 def _judge_answers(
@@ -128,8 +128,8 @@ def _judge_answers(
     score, bound
         For each component, the score of the answer by the oracles, and its bound.
     """
-    allowed = SMALLEST_GAP * np.maximum(1.0, np.abs(np.where(np.isfinite(score), score, 0.0)))
-    for c in np.flatnonzero(answered & (bound < score - allowed)).tolist():
+    tolerance = SMALLEST_GAP * np.maximum(1.0, np.abs(np.where(np.isfinite(score), score, 0.0)))
+    for c in np.flatnonzero(answered & (bound < score - tolerance)).tolist():
         got = f"bound {bound[c]:g} with values that score {score[c]:g}, in component {c}"
         raise wrong_answer(solver, got, "an upper bound of the score of all assignments")
     infeasible = np.flatnonzero(answered & np.isneginf(score)).tolist()
@@ -144,7 +144,10 @@ def _judge_answers(
 
 
 def _answer(program: Program, solver: MapSolver, limits: SearchLimits) -> Answer:
-    """Return the answer of a solver; masked variables are allowed if it is infeasible without."""
+    """Return the answer of a solver.
+
+    A program that is infeasible without its masked variables is solved again with them.
+    """
     answer = _solved(program, solver, limits)
     masked = masked_bound(program)
     if answer.bound == -math.inf and masked > -math.inf:
@@ -161,31 +164,38 @@ def _answer(program: Program, solver: MapSolver, limits: SearchLimits) -> Answer
 
 def _solved(program: Program, solver: MapSolver, limits: SearchLimits) -> Answer:
     """Return the answer of a solver, with a safety margin on its bound."""
-    left = limits.deadline.left
-    given = SolverLimits(limits.gap, left if left < math.inf else None, limits.threads)
+    seconds = limits.deadline.left
+    solver_limits = SolverLimits(
+        limits.gap, seconds if seconds < math.inf else None, limits.threads
+    )
     try:
         with raised_by_ctrl_c():
-            answer = check_answer(solver, program, solver.solve(program, given))
+            answer = check_answer(solver, program, solver.solve(program, solver_limits))
     except KeyboardInterrupt:
         return Answer(None, math.inf, interrupted=True)
     slack = SOLVER_MARGIN * (1.0 + float(np.abs(program.scores).sum()))
     return answer._replace(bound=answer.bound + slack)
 
 
-def merge_better(found: Assignment, other: Assignment) -> None:
-    """Merge the better components and bounds of another assignment of the same graph."""
-    part, better = found.layout.part, other.score > found.score
-    values = np.where(better[part.component], *(a.values[part.variables] for a in (other, found)))
-    found.score = np.where(better, other.score, found.score)
-    found.bound = np.maximum(np.minimum(found.bound, other.bound), found.score)
-    found.interrupted |= other.interrupted
-    _write(found, np.nan_to_num(values) > 0.0)
+def merge_better(target: Assignment, other: Assignment) -> None:
+    """Merge the better components and bounds of the second assignment into the first."""
+    part, better = target.layout.part, other.score > target.score
+    values = np.where(better[part.component], *(a.values[part.variables] for a in (other, target)))
+    target.score = np.where(better, other.score, target.score)
+    target.bound = np.maximum(np.minimum(target.bound, other.bound), target.score)
+    target.interrupted |= other.interrupted
+    _write(target, np.nan_to_num(values) > 0.0)
 
 
-def _graph_of(found: Assignment) -> ScoredGraph:
+def _graph_of(assignment: Assignment) -> ScoredGraph:
     """Return the graph of an assignment; NaN bounds mark components with invalid scores."""
-    given = found.scores, found.additional_scores, np.isnan(found.bound)
-    return ScoredGraph(found.layout, found.factors, *given)
+    return ScoredGraph(
+        assignment.layout,
+        assignment.factors,
+        assignment.scores,
+        assignment.additional_scores,
+        np.isnan(assignment.bound),
+    )
 
 
 def _copied(assignment: Assignment) -> Assignment:
@@ -195,20 +205,20 @@ def _copied(assignment: Assignment) -> Assignment:
     return dataclasses.replace(assignment, **arrays)
 
 
-def _scores(found: Assignment, chosen: BoolArray) -> FloatArray:
+def _scores(assignment: Assignment, chosen: BoolArray) -> FloatArray:
     """Return the score of the assignment of every component, by the oracles of the factors."""
-    part, bad = found.layout.part, np.isnan(found.bound)
-    eta, eta_v = _graph_of(found).of_part()
+    part, invalid = assignment.layout.part, np.isnan(assignment.bound)
+    eta, eta_v = _graph_of(assignment).of_part()
     with Watch():
         scores, _ = score_assignment(part, eta, eta_v, chosen)
-    return np.where(bad, -np.inf, scores)
+    return np.where(invalid, -np.inf, scores)
 
 
-def _write(found: Assignment, chosen: BoolArray) -> None:
+def _write(assignment: Assignment, chosen: BoolArray) -> None:
     """Write the values and additionals of an assignment."""
-    part = found.layout.part
-    _, eta_v = _graph_of(found).of_part()
+    part = assignment.layout.part
+    _, eta_v = _graph_of(assignment).of_part()
     with Watch():
         _, v = best_additionals(part, eta_v, chosen)
-    found.values[part.variables] = np.where(found.found[part.component], chosen, np.nan)
-    found.additionals = part.by_declaration(v, found.factors)
+    assignment.values[part.variables] = np.where(assignment.found[part.component], chosen, np.nan)
+    assignment.additionals = part.by_declaration(v, assignment.factors)

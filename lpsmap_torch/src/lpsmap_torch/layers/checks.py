@@ -66,11 +66,11 @@ def check_parameters(name: str, parameters: Tensor, scores: Tensor) -> None:
 
 
 def checked_lengths(
-    name: str, lengths: Any, batch: tuple[int, ...], most: int = 1, one_will_do: bool = True
+    name: str, lengths: Any, batch: tuple[int, ...], n_lengths: int = 1, allows_one: bool = True
 ) -> Tensor | None:
     """Validate lengths and expand them to all instances, on any device.
 
-    The axes of lengths are the first axes of the batch, each of its size or 1: lengths of shape
+    Lengths have the first axes of the batch, each with the same size or 1. So lengths of shape
     ``(B,)`` or ``(B, 1)`` apply to all heads of a batch of shape ``(B, H)``.
 
     Parameters
@@ -81,9 +81,9 @@ def checked_lengths(
         The lengths given by the user.
     batch
         The shape of the batch.
-    most
+    n_lengths
         The number of lengths that an instance can have, on an additional last axis.
-    one_will_do
+    allows_one
         Whether an instance can have a single length instead.
 
     Returns
@@ -106,26 +106,26 @@ def checked_lengths(
             f"{name}: lengths is {got}; expected a tensor of integers. Use torch.tensor(lengths)."
         )
     shape = tuple(lengths.shape)
-    of_all = len(shape) == 1 and len(batch) > 0  # one row of lengths for the whole batch
-    one = _leads(shape, batch)
-    many = most > 1 and shape[-1:] == (most,) and _leads(shape[:-1], batch)
-    many = many and not (of_all and one_will_do)
-    if many and (one or of_all):
-        whole = (*shape[:-1], *(1,) * (len(batch) - len(shape) + 1), most)
+    one_per_entry = len(shape) == 1 and len(batch) > 0  # one row of lengths for the whole batch
+    is_single = _leads(shape, batch)
+    is_multiple = n_lengths > 1 and shape[-1:] == (n_lengths,) and _leads(shape[:-1], batch)
+    is_multiple = is_multiple and not (one_per_entry and allows_one)
+    if is_multiple and (is_single or one_per_entry):
+        full_shape = (*shape[:-1], *(1,) * (len(batch) - len(shape) + 1), n_lengths)
         raise ValueError(
             f"{name}: lengths has shape {shape}, which is ambiguous for a batch of shape {batch}: "
-            f"{most} lengths for every entry of its first {len(shape) - 1} axes, or one length for "
-            f"every entry. Use lengths.reshape{whole} for the first, and torch.stack([lengths, "
-            "lengths], -1) for the second."
+            f"{n_lengths} lengths for every entry of its first {len(shape) - 1} axes, or one "
+            f"length for every entry. Use lengths.reshape{full_shape} for the first, and "
+            "torch.stack([lengths, lengths], -1) for the second."
         )
-    if many:
-        return _expanded(lengths, batch, (most,))
-    if one and (most == 1 or one_will_do):
+    if is_multiple:
+        return _expanded(lengths, batch, (n_lengths,))
+    if is_single and (n_lengths == 1 or allows_one):
         return _expanded(lengths, batch, ())
-    expected = [f"{batch}, one for every instance of the batch"] if one_will_do else []
-    if most > 1:
-        what = "rows and columns" if most == 2 else f"{most} axes"
-        expected.append(f"{(*batch, most)} for {what}")
+    expected = [f"{batch}, one for every instance of the batch"] if allows_one else []
+    if n_lengths > 1:
+        axes = "rows and columns" if n_lengths == 2 else f"{n_lengths} axes"
+        expected.append(f"{(*batch, n_lengths)} for {axes}")
     raise ValueError(
         f"{name}: lengths has shape {shape}; expected {', or '.join(expected)}; axes of the batch "
         "may be 1, and its last axes may be omitted."
@@ -137,11 +137,11 @@ def _leads(shape: tuple[int, ...], batch: tuple[int, ...]) -> bool:
     return len(shape) <= len(batch) and all(a in (1, b) for a, b in zip(shape, batch, strict=False))
 
 
-def _expanded(lengths: Tensor, batch: tuple[int, ...], own: tuple[int, ...]) -> Tensor:
-    """Return lengths expanded to the whole batch, followed by their own axes."""
-    given = lengths.shape[: lengths.ndim - len(own)]
-    left_out = (1,) * (len(batch) - len(given))
-    return lengths.reshape(*given, *left_out, *own).expand(*batch, *own)
+def _expanded(lengths: Tensor, batch: tuple[int, ...], trailing: tuple[int, ...]) -> Tensor:
+    """Return lengths expanded to the whole batch, followed by the trailing axes."""
+    leading_axes = lengths.shape[: lengths.ndim - len(trailing)]
+    omitted_axes = (1,) * (len(batch) - len(leading_axes))
+    return lengths.reshape(*leading_axes, *omitted_axes, *trailing).expand(*batch, *trailing)
 
 
 def checked_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Tensor | None:
@@ -162,14 +162,14 @@ def checked_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Tensor | None:
             f"{name}: mask is {got}; expected a tensor of booleans, true for scores that take "
             "part. Use mask.bool()."
         )
-    given = tuple(mask.shape)
-    fits = len(given) <= len(shape) and all(
-        a in (1, b) for a, b in zip(given[::-1], shape[::-1], strict=False)
+    mask_shape = tuple(mask.shape)
+    fits = len(mask_shape) <= len(shape) and all(
+        a in (1, b) for a, b in zip(mask_shape[::-1], shape[::-1], strict=False)
     )
     if not fits:
         raise ValueError(
-            f"{name}: mask has shape {given}; expected one that broadcasts to {shape}, true for "
-            "scores that take part."
+            f"{name}: mask has shape {mask_shape}; expected one that broadcasts to {shape}, true "
+            "for scores that take part."
         )
     return mask.expand(shape)
 
@@ -206,7 +206,7 @@ def leading(name: str, on: NDArray[np.bool_], what: str) -> NDArray[np.int64]:
 
 
 def check_ends(name: str, lengths: NDArray[np.int64], longest: tuple[int, ...]) -> None:
-    """Validate that lengths do not exceed their axes.
+    """Validate that lengths are not negative and do not exceed their axes.
 
     Parameters
     ----------
@@ -215,22 +215,22 @@ def check_ends(name: str, lengths: NDArray[np.int64], longest: tuple[int, ...]) 
     lengths
         (..., axes) the lengths.
     longest
-        The lengths of the axes.
+        The sizes of the axes.
 
     Raises
     ------
     ValueError
-        If a length does.
+        If a length is negative or exceeds its axis.
     """
     wrong = np.argwhere(((lengths < 0) | (lengths > np.array(longest))).any(axis=-1))
     if wrong.size:
         where = tuple(wrong[0].tolist())
         which = f" of instance {where[0] if len(where) == 1 else where}" if where else ""
         got = tuple(lengths[where].tolist())
-        one = len(got) == 1
+        single = len(got) == 1
         raise ValueError(
-            f"{name}: lengths{which} {'is' if one else 'are'} {got[0] if one else got}; expected 0 "
-            f"to {longest[0] if one else longest}."
+            f"{name}: lengths{which} {'is' if single else 'are'} {got[0] if single else got}; "
+            f"expected 0 to {longest[0] if single else longest}."
         )
 
 
@@ -251,10 +251,10 @@ def present(
     Raises
     ------
     ValueError
-        If a length exceeds the axis.
+        If a length is negative or exceeds the axis.
     """
-    there = np.ones(shape, dtype=bool) if mask is None else mask
+    entries = np.ones(shape, dtype=bool) if mask is None else mask
     if lengths is None:
-        return there
+        return entries
     check_ends(name, lengths[..., None], shape[-1:])
-    return there & (np.arange(shape[-1]) < lengths[..., None])
+    return entries & (np.arange(shape[-1]) < lengths[..., None])
