@@ -11,7 +11,7 @@ import numpy as np
 
 from lpsmap_core import Factors, Scores, interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
-from lpsmap_dynamic.edges import LOOK_PERIOD, Edges, edges_of, largest_of, own_score
+from lpsmap_dynamic.edges import POLL_PERIOD, Edges, edges_of, largest_of, own_score
 
 __all__ = [
     "beliefs_of",
@@ -57,7 +57,7 @@ def inside(
     """
     first_edge, tails = edges.first_edge, edges.tails
     total[0] = rest[0] = 0.0
-    look_at, n_items = LOOK_PERIOD, len(first_edge) - 1
+    poll_at, n_items = POLL_PERIOD, len(first_edge) - 1
     exact = has_large(eta_u) or has_large(eta_v)
     for i in range(n_items):
         first, last, most = first_edge[i], first_edge[i + 1], -np.inf
@@ -73,8 +73,8 @@ def inside(
                 most = max(most, local[e])
             total[i + 1] = most + _normalise(local, first, last, most, doubt, i + 1)
             rest[i + 1] = 0.0
-        if last > look_at:
-            look_at += LOOK_PERIOD
+        if last > poll_at:
+            poll_at += POLL_PERIOD
             if interrupted():
                 local[:] = 0.0
                 return -np.inf
@@ -97,7 +97,7 @@ def local_scores(
     """
     first_edge = edges.first_edge
     total[0] = rest[0] = 0.0
-    look_at = LOOK_PERIOD
+    poll_at = POLL_PERIOD
     for i in range(len(first_edge) - 1):
         first, last = first_edge[i], first_edge[i + 1]
         most, low = _compare(edges, i, arity, eta_u, eta_v, total, rest, local)
@@ -109,8 +109,8 @@ def local_scores(
             local[e] -= more
         total[i + 1], more = two_sum(most, more)
         rest[i + 1] = low + more
-        if last > look_at:
-            look_at += LOOK_PERIOD
+        if last > poll_at:
+            poll_at += POLL_PERIOD
             if interrupted():
                 local[:] = -np.inf
                 return

@@ -9,7 +9,7 @@ import numpy as np
 from lpsmap_core import Factors, Scores, Structures, interrupted, kernel, largest_arity, leaf
 from lpsmap_core.api import FloatArray, IndexArray, IntArray
 from lpsmap_dynamic.edges import (
-    LOOK_PERIOD,
+    POLL_PERIOD,
     Edges,
     edges_of,
     largest_of,
@@ -118,7 +118,7 @@ def _rank(
     first_edge, tails = edges.first_edge, edges.tails
     score, length = ranked.score, ranked.length
     score[0], length[0] = 0.0, 1
-    look_at = LOOK_PERIOD
+    poll_at = POLL_PERIOD
     for i in range(1, len(first_edge)):
         size, found = 0, 0
         for e in range(first_edge[i - 1], first_edge[i]):
@@ -140,8 +140,8 @@ def _rank(
                 more = own + score[a * k + left + 1] + score[b * k]
                 size = _push(heap, size, more, e, left + 1, 0)
         length[i] = found
-        if first_edge[i] > look_at:
-            look_at += LOOK_PERIOD
+        if first_edge[i] > poll_at:
+            poll_at += POLL_PERIOD
             if interrupted():
                 length[len(first_edge) - 1] = 0
                 return

@@ -7,7 +7,7 @@ import numpy as np
 from lpsmap_core import Factors, Scores, Structures, interrupted, kernel, largest_arity, leaf
 from lpsmap_core.api import FloatArray, IndexArray, IntArray
 from lpsmap_dynamic.edges import (
-    LOOK_PERIOD,
+    POLL_PERIOD,
     Edges,
     edges_of,
     largest_of,
@@ -43,7 +43,7 @@ def best_derivation(
     """
     first_edge, tails = edges.first_edge, edges.tails
     best[0] = 0.0
-    look_at, n_items = LOOK_PERIOD, len(first_edge) - 1
+    poll_at, n_items = POLL_PERIOD, len(first_edge) - 1
     for i in range(n_items):
         most, chosen = -np.inf, first_edge[i]
         for e in range(first_edge[i], first_edge[i + 1]):
@@ -52,8 +52,8 @@ def best_derivation(
             if score > most:
                 most, chosen = score, e
         best[i + 1], choice[i + 1] = most, chosen
-        if first_edge[i + 1] > look_at:
-            look_at += LOOK_PERIOD
+        if first_edge[i + 1] > poll_at:
+            poll_at += POLL_PERIOD
             if interrupted():
                 for j in range(i, n_items):
                     choice[j + 1] = first_edge[j]
