@@ -61,7 +61,7 @@ def kernel(function: Function) -> Function:
 
     Returns
     -------
-    function
+    callable
         The compiled dispatcher, or ``function`` itself if `COMPILED` is false.
 
     See Also
@@ -86,7 +86,7 @@ def leaf(function: Function) -> Function:
 
     Returns
     -------
-    function
+    callable
         As in `kernel`.
 
     Raises
@@ -111,7 +111,7 @@ def summing_leaf(function: Function) -> Function:
 
     Returns
     -------
-    function
+    callable
         As in `kernel`.
     """
     return _compiled(function, counts=False, fastmath={"reassoc", "contract"})
@@ -128,7 +128,7 @@ def interpreted_by(python: Callable[..., Any]) -> Callable[[Function], Function]
 
     Returns
     -------
-    function
+    callable
         A decorator, to be placed above `kernel` or `leaf`.
     """
 

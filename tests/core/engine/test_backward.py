@@ -107,6 +107,7 @@ def test_products_with_tiny_and_huge_vectors_are_scaled_ones(scale: float) -> No
         np.testing.assert_allclose(got[1] / scale, wanted[1], **slack)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_limit_of_the_solve_is_that_of_a_product(threads: int) -> None:
     """A grid of Potts factors asks for thousands of products; what is not reached is zero."""

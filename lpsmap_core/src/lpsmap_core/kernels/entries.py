@@ -58,7 +58,7 @@ def reader_of(record: type, field: str = "own") -> Any:
 
     Returns
     -------
-    function
+    callable
         Takes the first argument of a solver's kernels and returns the record.
     """
     return referred_record(SolverRecord, field, record)
