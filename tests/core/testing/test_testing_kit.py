@@ -393,6 +393,8 @@ def test_dropped_lengths_and_foreign_data_are_named():
         (TableOfAllRows, "check_indices", "by row with self.per_factor, such as self.bonus"),
         (NoCodes, "check_jvp", "derivative follows from face codes: use TIED, or define jvp"),
     ):
+        if check == "check_indices" and not CAN_INTERPRET:
+            continue
         result = next(r for r in run_checks(cls.examples()[0]) if r.check == check)
         assert words in result.message
 
