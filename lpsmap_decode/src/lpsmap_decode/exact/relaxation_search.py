@@ -167,7 +167,7 @@ class RelaxationSpace(Space[Node, BoolArray]):
         self._rounding = BOUND_ROUNDING * (1.0 + float(finite[np.isfinite(finite)].sum()))
         self._spread = float(np.sqrt(np.square(finite[np.isfinite(finite)]).mean()))
         self._n_links, self._threads = n_links, threads
-        self._n_looked, self._perturbed, self._gains = 0, False, Gains(len(eta))
+        self._n_evaluated, self._perturbed, self._gains = 0, False, Gains(len(eta))
 
     def _tiled(self, own: FloatArray) -> FloatArray:
         """Return the scores of one copy's additionals for all copies, bucket by bucket."""
@@ -218,9 +218,9 @@ class RelaxationSpace(Space[Node, BoolArray]):
         end = solved.end()
         assert end is not None  # core's engine always returns its final state
         u, duals = end.u.reshape(self.batch, -1), end.duals.reshape(self.batch, -1)
-        self._n_looked += n
+        self._n_evaluated += n
         i = int(bounds[:n].argmax())
-        due = self._n_looked > PLAIN_NODES and not self._perturbed
+        due = self._n_evaluated > PLAIN_NODES and not self._perturbed
         if due and bounds[i] > max(score, scores[i]) and not deadline_passed():
             self._perturbed = True
             kept = Node(decided[i], u[i], duals[i], float(end.step_size[i]))
