@@ -50,12 +50,18 @@ def skip_without_torch(path: Path) -> None:
         pytest.skip("needs torch")
 
 
+@pytest.fixture(autouse=True)
+def close_figures() -> Iterator[None]:
+    """A test that fails leaves no figure to the next one."""
+    yield
+    plt.close("all")
+
+
 @pytest.mark.parametrize("page", [p for p in PAGES if p != REPLAYED and blocks(p)], ids=name_of)
 def test_code_runs_as_printed(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_without_torch(page)
     monkeypatch.chdir(page.parent)
     execute(page)
-    plt.close("all")
 
 
 def stem_of(path: Path) -> str:
@@ -67,7 +73,6 @@ def test_gallery_runs(example: Path) -> None:
     skip_without_torch(example)
     runpy.run_path(str(example))
     assert plt.get_fignums(), "an example of the gallery shows a figure"
-    plt.close("all")
 
 
 def has_learned(curve: np.ndarray) -> bool:
@@ -86,7 +91,6 @@ def test_pages_that_train_a_network(example: Path) -> None:
     curves, *others = [ax for n in plt.get_fignums() for ax in plt.figure(n).axes]
     assert has_learned(np.asarray(curves.lines[-1].get_ydata(), dtype=float)), example.stem
     assert any(ax.has_data() for ax in others), "an axes for the structures"
-    plt.close("all")
 
 
 @pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
