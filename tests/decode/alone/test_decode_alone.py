@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from lpsmap_core import Factor, FactorGraph, installed
+from lpsmap_core import Factor, FactorGraph
+from lpsmap_core.command import cli
 from lpsmap_decode import solve_many
 
 
@@ -53,6 +54,6 @@ def test_many_graphs_are_solved_by_threads() -> None:
 def test_a_file_is_solved_by_the_command(tmp_path: Path) -> None:
     model = tmp_path / "model.json"
     model.write_text('{"variables": {"u": [1.0, -1.0]}, "factors": []}', encoding="utf-8")
-    ended = CliRunner().invoke(installed().commands["solve"].value, [str(model)])
+    ended = CliRunner().invoke(cli.main, ["solve", str(model)])
     assert ended.exit_code == 0
     assert json.loads(ended.output)["variables"]["u"] == [1.0, 0.0]
