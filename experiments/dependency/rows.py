@@ -64,11 +64,11 @@ class Settings:
     structure: Structure = Structure.ARCS
     seed: int = 0
     epochs: int = 20
-    batch_size: int = 32
+    batch_size: int = 8
     rates: tuple[float, ...] = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3)
     sentences: tuple[int | None, int | None, int | None] = (None, None, None)
     trial_sentences: int = 2000
-    trial_epochs: int = 5
+    trial_epochs: int = 10
     sizes: Sizes = Sizes()
     single_root: bool = False
     trial_rate: float | None = None
