@@ -53,7 +53,7 @@ class Probe:
     def __call__(self, *components: int) -> list[int]:
         """Probe some components; return those whose faces are found settled."""
         polish, problem = self.polish, self.problem
-        polish.probe_round[:] += 1
+        polish.rounds[:] += 1
         polish.selected[:] = np.isin(np.arange(len(polish.selected)), components)
         some = keep_chosen(self.everything, problem.links, problem.spans, polish.selected)
         _find_settled(some, self.state.solver_table, problem, polish, self.work)
