@@ -35,7 +35,7 @@ def as_tuple(kind: Any, record: Any) -> Any:
 
 
 class Probe:
-    """Looks at the components of a solved graph, one after the other."""
+    """Probes of the components of a solved graph, one after the other."""
 
     def __init__(self, scores: npt.NDArray[np.float64]) -> None:
         graph = FactorGraph()
