@@ -23,8 +23,8 @@ from lpsmap import Budget
 from lpsmap_torch.layers import MatchingAttention, SparseMAP
 from lpsmap_torch.layers.layer import Layer
 from lpsmap_torch.tensor.batches import batches_of
+from lpsmap_torch.tensor.constraint_rows import constraint_rows_of, served_components
 from lpsmap_torch.tensor.projection import Limits, project
-from lpsmap_torch.tensor.rows import rows_of, served_components
 
 BATCHES = (64, 1024, 8192)
 REPEATS = 5
@@ -94,7 +94,7 @@ def counted(workload: Workload, batch: int) -> list[str]:
     eta = torch.cat([scores.double().reshape(-1), torch.tensor([-torch.inf], dtype=torch.float64)])
     found = [
         project(of, eta[of.variables], Limits()).iterations
-        for of in batches_of(part, rows_of(part), served_components(part))
+        for of in batches_of(part, constraint_rows_of(part), served_components(part))
     ]
     iterations = torch.cat(found).double()
     layer(scores)

@@ -55,14 +55,14 @@ def tabulate(part: Part, forbidden: BoolArray, barred: BoolArray) -> Table:
             found = structures_of(Oracle(declaration, int(bucket.row[f])), ASKED)
             assert found is not None, "too many structures for a dense engine"
             links = part.first_link[b] + np.arange(bucket.offsets[f], bucket.offsets[f + 1])
-            extra = bucket.additional_offsets[f : f + 2] + part.blocks.first_additional[b]
+            extra = bucket.additional_offsets[f : f + 2] + part.spans.first_additional[b]
             copies = np.zeros((part.n_links, len(found[0])))
             copies[links] = np.where(part.negated[links], 1.0 - found[0], found[0]).T
             additionals = np.zeros((len(barred), len(found[0])))
             additionals[slice(*extra)] = found[1].T
             m.append(copies)
             n.append(additionals)
-            place += [(part.blocks.first_factor[b] + f, b, f)] * len(found[0])
+            place += [(part.spans.first_factor[b] + f, b, f)] * len(found[0])
     table = Table(np.hstack(m), np.hstack(n), *np.array(place).T)
     off = (table.m > 0.0)[forbidden[part.link_variable]].any(axis=0)
     off |= (table.n != 0.0)[barred].any(axis=0)
@@ -97,7 +97,7 @@ class DenseSolution(SolvedGraph):
         self.duals, self.step_size = np.zeros_like(self.weights), 1.0 + float(np.abs(eta).mean())
         self.basis = null_space(np.hstack([self.copies, -table.m]))
         self.linear = self.basis.T @ np.concatenate([eta, table.n.T @ eta_v])
-        self.component = part.blocks.component[table.factor]
+        self.component = part.spans.component[table.factor]
 
     def run(self, options: Options) -> None:
         """Iterate until both residuals of all components are small."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from lpsmap_core.api import BoolArray, IntArray
-from lpsmap_dynamic.edges import Edges, edges_of, encoded
+from lpsmap_dynamic.edges import N_EDGES, N_ITEMS, Edges, edges_of, encoded
 from lpsmap_dynamic.order import (
     CYCLE,
     FOUND,
@@ -114,12 +114,12 @@ class Hypergraph:
     @property
     def n_items(self) -> int:
         """Number of items below the goal, including the goal."""
-        return int(self.code[0])
+        return int(self.code[N_ITEMS])
 
     @property
     def n_edges(self) -> int:
         """Number of hyperedges below the goal."""
-        return int(self.code[1])
+        return int(self.code[N_EDGES])
 
     @functools.cached_property
     def used(self) -> BoolArray:

@@ -16,7 +16,7 @@ from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_dynamic.builder import HypergraphBuilder
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.derivations import HypergraphInference
-from lpsmap_dynamic.edges import NONZEROS
+from lpsmap_dynamic.edges import MOST_NONZEROS
 from lpsmap_dynamic.gibbs import Gibbs
 from lpsmap_dynamic.max_plus import best_derivations
 from lpsmap_dynamic.row import Row, different_rows
@@ -85,8 +85,8 @@ class DynamicProgram(Factor):
         factors = Factors(u, v, np.empty((1, 0)), np.empty(0), code, place)
         found = Structures(
             np.zeros(1, dtype=np.int64),
-            np.empty(code[NONZEROS], dtype=np.int32),
-            np.empty(code[NONZEROS]),
+            np.empty(code[MOST_NONZEROS], dtype=np.int32),
+            np.empty(code[MOST_NONZEROS]),
             np.empty(1, dtype=np.int64),
         )
         flat = [np.array(x, dtype=np.float64).reshape(-1) for x in (eta_u, eta_v)]
@@ -118,7 +118,7 @@ class DynamicProgram(Factor):
     @classmethod
     def vertex_sizes(cls, factors: Factors) -> IntArray:
         """Return the maximum numbers of nonzeros of derivations."""
-        sizes: IntArray = factors.integers[factors.integer_ranges[:, 0] + NONZEROS]
+        sizes: IntArray = factors.integers[factors.integer_ranges[:, 0] + MOST_NONZEROS]
         return sizes
 
 

@@ -10,23 +10,25 @@ from lpsmap_core import Factors, kernel, leaf
 from lpsmap_core.api import FloatArray, IndexArray, IntArray
 
 __all__ = [
-    "DEPTH",
-    "HEADER",
-    "ITEMS",
+    "MOST_EDGES",
+    "MOST_NONZEROS",
+    "N_EDGES",
+    "N_ITEMS",
     "POLL_PERIOD",
-    "NONZEROS",
     "Edges",
+    "edge_score",
     "edges_of",
     "encoded",
     "largest_of",
-    "own_score",
     "switch_on",
 ]
 
-ITEMS, NONZEROS, DEPTH, HEADER = 0, 3, 4, 5
-"""Positions in the header, and its length. The header has the numbers of items, hyperedges and
-entries, and the maximum numbers of nonzeros of a structure and of hyperedges of a derivation. The
-arrays follow it."""
+N_ITEMS, N_EDGES, N_ENTRIES, MOST_NONZEROS, MOST_EDGES = range(5)
+"""Positions in the header: the numbers of items, hyperedges and entries, and the maximum numbers of
+nonzeros of a structure and of hyperedges of a derivation."""
+
+HEADER_LENGTH = 5
+"""The arrays follow the header."""
 
 POLL_PERIOD = 10_000
 """Number of hyperedges that a pass processes between two checks for interrupts."""
@@ -66,8 +68,9 @@ def encoded(edges: Edges, most_nonzeros: int, most_edges: int) -> IntArray:
 @kernel
 def edges_of(integers: IntArray, begin: int) -> Edges:
     """Return views of the hypergraph that begins at a position of an array."""
-    n_items, n_edges, n_entries = integers[begin], integers[begin + 1], integers[begin + 2]
-    a = begin + HEADER
+    n_items, n_edges = integers[begin + N_ITEMS], integers[begin + N_EDGES]
+    n_entries = integers[begin + N_ENTRIES]
+    a = begin + HEADER_LENGTH
     b = a + n_items + 1
     c = b + 2 * n_edges
     d = c + n_edges + 1
@@ -84,7 +87,7 @@ def largest_of(rows: IntArray, factors: Factors, word: int) -> int:
 
 
 @leaf
-def own_score(edges: Edges, e: int, arity: int, eta_u: FloatArray, eta_v: FloatArray) -> float:
+def edge_score(edges: Edges, e: int, arity: int, eta_u: FloatArray, eta_v: FloatArray) -> float:
     """Return the total score of the entries of a hyperedge."""
     score = 0.0
     for k in range(edges.first_entry[e], edges.first_entry[e + 1]):

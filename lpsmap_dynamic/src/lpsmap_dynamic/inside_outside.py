@@ -11,7 +11,7 @@ import numpy as np
 
 from lpsmap_core import Factors, Scores, interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
-from lpsmap_dynamic.edges import POLL_PERIOD, Edges, edges_of, largest_of, own_score
+from lpsmap_dynamic.edges import POLL_PERIOD, Edges, edge_score, edges_of, largest_of
 
 __all__ = [
     "beliefs_of",
@@ -68,7 +68,7 @@ def inside(
             rest[i + 1] = low + more
         else:
             for e in range(first, last):
-                score = own_score(edges, e, arity, eta_u, eta_v)
+                score = edge_score(edges, e, arity, eta_u, eta_v)
                 local[e] = score + total[tails[2 * e]] + total[tails[2 * e + 1]]
                 most = max(most, local[e])
             total[i + 1] = most + _normalise(local, first, last, most, doubt, i + 1)
@@ -284,7 +284,7 @@ def _tangent(
         first, last, mean = first_edge[i], first_edge[i + 1], 0.0
         for e in range(first, last):
             if local[e] > 0.0:
-                change = own_score(edges, e, arity, d_u, d_v)
+                change = edge_score(edges, e, arity, d_u, d_v)
                 d_local[e] = change + d_total[tails[2 * e]] + d_total[tails[2 * e + 1]]
                 mean += local[e] * d_local[e]
         d_total[i + 1] = mean

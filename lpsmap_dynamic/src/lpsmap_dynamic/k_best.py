@@ -11,9 +11,9 @@ from lpsmap_core.api import FloatArray, IndexArray, IntArray
 from lpsmap_dynamic.edges import (
     POLL_PERIOD,
     Edges,
+    edge_score,
     edges_of,
     largest_of,
-    own_score,
     switch_on,
 )
 from lpsmap_dynamic.inside_outside import has_large, local_scores
@@ -229,7 +229,7 @@ def k_best_of(
             local_scores(edges, len(eta_u), eta_u, eta_v, total, rest, weight)
         else:
             for e in range(len(edges.first_entry) - 1):
-                weight[e] = own_score(edges, e, len(eta_u), eta_u, eta_v)
+                weight[e] = edge_score(edges, e, len(eta_u), eta_u, eta_v)
         _rank(edges, k, weight, ranked, heap)
         goal = len(edges.first_edge) - 1
         for j in range(k):

@@ -9,9 +9,9 @@ from lpsmap_core.api import FloatArray, IndexArray, IntArray
 from lpsmap_dynamic.edges import (
     POLL_PERIOD,
     Edges,
+    edge_score,
     edges_of,
     largest_of,
-    own_score,
     switch_on,
 )
 
@@ -47,7 +47,7 @@ def best_derivation(
     for i in range(n_items):
         most, chosen = -np.inf, first_edge[i]
         for e in range(first_edge[i], first_edge[i + 1]):
-            score = own_score(edges, e, arity, eta_u, eta_v)
+            score = edge_score(edges, e, arity, eta_u, eta_v)
             score += best[tails[2 * e]] + best[tails[2 * e + 1]]
             if score > most:
                 most, chosen = score, e

@@ -6,9 +6,9 @@ import numpy as np
 
 from lpsmap_core import leaf
 
-__all__ = ["PARTS", "arc_slot", "n_words", "part_of_row"]
+__all__ = ["ARC_RANGES", "arc_slot", "n_words", "arc_range"]
 
-PARTS = 3
+ARC_RANGES = 3
 """Contiguous ranges of a word's arcs, in each of which slots and heads increase together."""
 
 
@@ -30,12 +30,12 @@ def arc_slot(word: int, head: int, n: int, packed: bool) -> int:
 
 
 @leaf
-def part_of_row(part: int, word: int, n: int, packed: bool) -> tuple[int, int, int]:
-    """Return the first slot and the first head of a part of a word's arcs, and its size."""
+def arc_range(piece: int, word: int, n: int, packed: bool) -> tuple[int, int, int]:
+    """Return the first slot and first head of a range (`piece`) of a word's arcs, and its size."""
     if packed:
-        return word * n, 0, n if part == 0 else 0
-    if part == 0:
+        return word * n, 0, n if piece == 0 else 0
+    if piece == 0:
         return word * n, word, 1
-    if part == 1:
+    if piece == 1:
         return word * n + 1, 0, word
     return word * n + word + 1, word + 1, n - word - 1

@@ -82,7 +82,7 @@ def in_shares(
 
     def work() -> None:
         try:
-            for share in waiting:  # all threads share this iterator: each share goes to one thread
+            for share in waiting:  # one iterator for all threads: each share goes to one of them
                 results.append(function(share))
         except BaseException as error:
             errors.append(error)

@@ -147,8 +147,8 @@ class Incumbent:
             number += 1
             rng, best = np.random.default_rng([self._seed, 1, number]), self._best
             assert best.answer is not None
-            score, share = best.score, rng.uniform()
-            self._improve((1.0 - share) * best.answer + share * _drawn(self._corpus, rng))
+            score, weight = best.score, rng.uniform()
+            self._improve((1.0 - weight) * best.answer + weight * _drawn(self._corpus, rng))
             if best.score > score:
                 last = number
 

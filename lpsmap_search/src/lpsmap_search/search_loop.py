@@ -25,7 +25,8 @@ LOST = (BrokenExecutor, CancelledError, KeyboardInterrupt)
 """Errors of the executor, rather than of an evaluation."""
 
 MOST_DEATHS = 3
-"""Maximum number of deaths of workers before one of them returns a result."""
+"""Maximum number of deaths of workers before one of them returns a result: then workers probably
+cannot start."""
 
 
 class SearchLoop:

@@ -34,8 +34,8 @@ def as_tuple(kind: Any, record: Any) -> Any:
     return kind(*(as_tuple(field, getattr(record, x)) for x, field in kinds_of(kind).items()))
 
 
-class Looks:
-    """Looks at the components of a solved graph, one after the other."""
+class Probe:
+    """Probes of the components of a solved graph, one after the other."""
 
     def __init__(self, scores: npt.NDArray[np.float64]) -> None:
         graph = FactorGraph()
@@ -47,58 +47,58 @@ class Looks:
         self.polish, self.work = as_tuple(
             LoopWorkspace, make_loop_workspace(self.state, True).record
         )
-        self.everything = select_components(self.problem.blocks, 0, part.n_components)
+        self.everything = select_components(self.problem.spans, 0, part.n_components)
         draw_general_position(self.everything, self.problem, self.polish.numbers)
 
     def __call__(self, *components: int) -> list[int]:
-        """Look at some components; return those whose faces are found settled."""
+        """Probe some components; return those whose faces are found settled."""
         polish, problem = self.polish, self.problem
-        polish.looks[:] += 1
+        polish.rounds[:] += 1
         polish.selected[:] = np.isin(np.arange(len(polish.selected)), components)
-        some = keep_chosen(self.everything, problem.links, problem.blocks, polish.selected)
+        some = keep_chosen(self.everything, problem.links, problem.spans, polish.selected)
         _find_settled(some, self.state.solver_table, problem, polish, self.work)
         return np.flatnonzero(polish.selected).tolist()
 
 
 @pytest.fixture
-def looks(rng: np.random.Generator) -> Looks:
-    return Looks(rng.normal(size=(N_COMPONENTS, 4, 5)))
+def probe(rng: np.random.Generator) -> Probe:
+    return Probe(rng.normal(size=(N_COMPONENTS, 4, 5)))
 
 
-def test_faces_are_settled_at_the_second_look_and_tried_once(looks: Looks) -> None:
-    assert looks(0, 1, 2) == []
-    assert looks(0, 1, 2) == [0, 1, 2]
-    assert looks(0, 1, 2) == []
+def test_faces_are_settled_at_the_second_probe_and_tried_once(probe: Probe) -> None:
+    assert probe(0, 1, 2) == []
+    assert probe(0, 1, 2) == [0, 1, 2]
+    assert probe(0, 1, 2) == []
 
 
-def test_only_the_look_right_before_counts(looks: Looks) -> None:
-    looks(0, 1, 2)
-    assert looks(0, 2) == [0, 2]
-    assert looks(0, 1, 2) == []  # where 1's products of two looks ago would be compared
-    assert looks(0, 1, 2) == [1]
+def test_only_the_probe_right_before_counts(probe: Probe) -> None:
+    probe(0, 1, 2)
+    assert probe(0, 2) == [0, 2]
+    assert probe(0, 1, 2) == []  # where 1's products of two probes ago would be compared
+    assert probe(0, 1, 2) == [1]
 
 
-def test_other_faces_are_not_settled(looks: Looks) -> None:
-    looks(0, 1, 2)
-    for solver in looks.state.solvers:
+def test_other_faces_are_not_settled(probe: Probe) -> None:
+    probe(0, 1, 2)
+    for solver in probe.state.solvers:
         face = solver.face  # type: ignore[attr-defined]
         face[: len(face) // N_COMPONENTS] = 2 - face[: len(face) // N_COMPONENTS]
-    assert looks(0, 1, 2) == [1, 2]
+    assert probe(0, 1, 2) == [1, 2]
 
 
-def test_marginals_far_outside_show_wrong_faces(looks: Looks) -> None:
+def test_marginals_far_outside_show_wrong_faces(probe: Probe) -> None:
     """On faces of all slots, and no constraint, the marginals would be the scores."""
-    problem, polish, work = looks.problem, looks.polish, looks.work
+    problem, polish, work = probe.problem, probe.polish, probe.work
     scores = problem.iterate.eta.reshape(N_COMPONENTS, -1)
     scores[:] = 0.5
     scores[1, 3], scores[2, 3] = 1.0 + 2 * FACE_TOLERANCE, 1.0 + 0.5 * FACE_TOLERANCE
-    for solver in looks.state.solvers:
+    for solver in probe.state.solvers:
         solver.face[:] = FREE  # type: ignore[attr-defined]
         solver.branch[:] = 0  # type: ignore[attr-defined]
     problem.iterate.z[:] = problem.iterate.a
     polish.selected[:] = True
-    looks.work.order[:] = np.arange(scores.size)
-    _find_mu(looks.everything, scores.size, looks.state.solver_table, problem, polish, work, 1e-6)
+    probe.work.order[:] = np.arange(scores.size)
+    _find_mu(probe.everything, scores.size, probe.state.solver_table, problem, polish, work, 1e-6)
     np.testing.assert_allclose(polish.mu.reshape(scores.shape), scores, rtol=0, atol=1e-12)
     assert polish.selected.tolist() == [True, False, True]
 

@@ -16,9 +16,9 @@ def anything(rng: np.random.Generator) -> FactorGraph:
     Some of its variables are in no factor, and some of its factors cover no variable.
     """
     graph, batch, n = FactorGraph(), int(rng.integers(1, 4)), int(rng.integers(2, 5))
-    blocks = [graph.variable_from(rng.standard_normal((batch, n, n))) for _ in range(2)]
+    spans = [graph.variable_from(rng.standard_normal((batch, n, n))) for _ in range(2)]
     for kind in rng.integers(9, size=rng.integers(6)):
-        u = blocks[rng.integers(2)]
+        u = spans[rng.integers(2)]
         if kind == 0:
             graph.add(Xor(u, lengths=rng.integers(1, n + 1, (batch, n))))
         elif kind == 1:
@@ -28,7 +28,7 @@ def anything(rng: np.random.Generator) -> FactorGraph:
         elif kind == 3:
             graph.add(Budget(u.reshape(batch, -1), rng.integers(1, 4, batch)))
         elif kind == 4:
-            graph.add(Pair(u[:, 0, 0], blocks[0][:, -1, -1], rng.standard_normal(batch)))
+            graph.add(Pair(u[:, 0, 0], spans[0][:, -1, -1], rng.standard_normal(batch)))
         elif kind == 5:
             graph.add(DepTree(u, lengths=rng.integers(1, n + 1, batch)))
         elif kind == 6:
@@ -113,7 +113,7 @@ def test_the_part_to_be_solved_is_in_the_order_of_components(graph: FactorGraph)
 
 def test_links_and_blocks_say_where_everything_lies(graph: FactorGraph) -> None:
     part: Part = build_layout(graph.n_variables, graph.factors).part
-    blocks, links, buckets = part.blocks, part.links, part.buckets
+    spans, links, buckets = part.spans, part.links, part.buckets
     variable = [int(v) for bucket in buckets for v in bucket.variable]
     negated = [bool(x) for bucket in buckets for x in bucket.negated]
     assert part.link_variable.tolist() == variable
@@ -128,20 +128,20 @@ def test_links_and_blocks_say_where_everything_lies(graph: FactorGraph) -> None:
     totals = [(b.n_factors, b.n_links, b.n_additionals) for b in buckets]
     starts = np.array([(0, 0, 0), *totals]).cumsum(axis=0)
     assert (
-        np.stack([blocks.first_factor, blocks.first_link, blocks.first_additional], 1).tolist()
+        np.stack([spans.first_factor, spans.first_link, spans.first_additional], 1).tolist()
         == starts.tolist()
     )
     owner = [int(c) for bucket in buckets for c in bucket.component]
-    assert blocks.component.tolist() == owner
+    assert spans.component.tolist() == owner
     each = [int(n) for bucket in buckets for n in np.diff(bucket.additional_offsets)]
-    assert blocks.additional_offsets.tolist() == np.cumsum([0, *each]).tolist()
+    assert spans.additional_offsets.tolist() == np.cumsum([0, *each]).tolist()
     for c in range(part.n_components):
-        mine = slice(blocks.first_variable[c], blocks.first_variable[c + 1])
+        mine = slice(spans.first_variable[c], spans.first_variable[c + 1])
         assert (part.component[mine] == c).all()
         assert part.sizes[c] == degree[mine].sum()
         assert part.direct[c] == (owner.count(c) == 1 and (degree[mine] == 1).all())
         for b, bucket in enumerate(buckets):
-            rows = np.arange(blocks.first_row[c, b], blocks.first_row[c + 1, b])
+            rows = np.arange(spans.first_row[c, b], spans.first_row[c + 1, b])
             assert rows.tolist() == np.flatnonzero(bucket.component == c).tolist()
 
 

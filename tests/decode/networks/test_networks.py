@@ -19,7 +19,7 @@ from lpsmap_decode.networks.bounds import tighten
 from lpsmap_decode.networks.cycles import no_triplets, triplets_of
 from lpsmap_decode.networks.elimination import MOST_NODES, eliminate, elimination_order
 from lpsmap_decode.networks.messages import Potentials, finite_scores, new_shares
-from lpsmap_decode.networks.moves import improve
+from lpsmap_decode.networks.moves import tabu_search
 from lpsmap_decode.networks.network import networks_of
 from lpsmap_decode.search import Search
 
@@ -176,7 +176,7 @@ def test_elimination_and_bounds(n: int, k: int, forbidding: float, seed: int) ->
     if best > -np.inf:
         given = Potentials(states, entries, np.zeros(len(states)))
         chosen[:] = 0
-        assert improve(network, given, chosen, 2000) <= best + 1e-9
+        assert tabu_search(network, given, chosen, 2000) <= best + 1e-9
     # a bound tells what is not allowed at all from what scores little
     assert (bounds[1] < -0.5 * decisive) == (best == -np.inf)
 

@@ -121,7 +121,7 @@ def begin_history(c: int, problem: LoopProblem, history: History) -> None:
 @leaf
 def _size(c: int, problem: LoopProblem) -> int:
     """Return the number of links of a component."""
-    first, offsets = problem.blocks.first_variable, problem.links.offsets
+    first, offsets = problem.spans.first_variable, problem.links.offsets
     return int(np.int64(offsets[first[c + 1]] - offsets[first[c]]))  # signed, as any int
 
 
@@ -156,8 +156,8 @@ def review_acceleration(c: int, iteration: int, problem: LoopProblem, history: H
 @leaf
 def _record_point(c: int, problem: LoopProblem, history: History) -> None:
     """Write ``lambda + gamma u``."""
-    links, blocks, iterate = problem.links, problem.blocks, problem.iterate
-    variables = blocks.variable_counting[blocks.first_variable[c] : blocks.first_variable[c + 1]]
+    links, spans, iterate = problem.links, problem.spans, problem.iterate
+    variables = spans.variable_counting[spans.first_variable[c] : spans.first_variable[c + 1]]
     gamma, i = problem.progress.step_size[c], 0
     for v in variables:
         base = gamma * iterate.u[v]
@@ -201,8 +201,8 @@ def _difference(c: int, problem: LoopProblem, history: History, count: int) -> f
 
     A move that is too long leaves the history unchanged.
     """
-    links, blocks, iterate = problem.links, problem.blocks, problem.iterate
-    variables = blocks.variable_counting[blocks.first_variable[c] : blocks.first_variable[c + 1]]
+    links, spans, iterate = problem.links, problem.spans, problem.iterate
+    variables = spans.variable_counting[spans.first_variable[c] : spans.first_variable[c + 1]]
     gamma, square, i = float(problem.progress.step_size[c]), 0.0, 0
     for v in variables:
         base = gamma * iterate.u[v]
@@ -296,9 +296,9 @@ def _combine(history: History, n: int) -> None:
 @leaf
 def _set(c: int, problem: LoopProblem, w: FloatArray) -> None:
     """Set means and duals of component `c` from ``lambda + gamma u``."""
-    links, blocks, iterate = problem.links, problem.blocks, problem.iterate
+    links, spans, iterate = problem.links, problem.spans, problem.iterate
     gamma, i = problem.progress.step_size[c], 0
-    for v in blocks.variable_counting[blocks.first_variable[c] : blocks.first_variable[c + 1]]:
+    for v in spans.variable_counting[spans.first_variable[c] : spans.first_variable[c + 1]]:
         lo, hi, total = links.offsets[v], links.offsets[v + ONE], 0.0
         for k in range(int(hi - lo)):
             total += w[i + k]

@@ -169,24 +169,24 @@ def _run_records(
     product: FloatArray,
 ) -> int:
     """Multiply like `_run`, with records passed by address."""
-    links, blocks = problem.links, problem.blocks
+    links, spans = problem.links, problem.spans
     if batched:
         chosen = np.zeros(len(problem.progress.step_size), dtype=np.bool_)
         for c in components:
             chosen[c] = True
-        everything = select_components(blocks, 0, len(chosen))
-        selection = keep_chosen(everything, links, blocks, chosen)
+        everything = select_components(spans, 0, len(chosen))
+        selection = keep_chosen(everything, links, spans, chosen)
         return _multiply(selection, solver_table, problem, work, d_v, product)
     n_unfinished, n_variables, i = 0, 0, 0
     while i < len(components):
         first = components[i]
         last = first + batch_length(components, i, problem)
         i += last - first
-        n_variables += blocks.first_variable[last] - blocks.first_variable[first]
+        n_variables += spans.first_variable[last] - spans.first_variable[first]
         if n_variables > POLL_PERIOD:
             n_variables = 0
             interrupted()  # if so, each remaining component takes one product
-        selection = select_components(blocks, first, last)
+        selection = select_components(spans, first, last)
         n_unfinished += _multiply(selection, solver_table, problem, work, d_v, product)
     return n_unfinished
 
@@ -201,13 +201,13 @@ def _multiply(
     product: FloatArray,
 ) -> int:
     """Overwrite a selection's part of `product`; return the number of failed components."""
-    links, blocks = problem.links, problem.blocks
+    links, spans = problem.links, problem.spans
     if problem.direct[selection.components[0]]:
         # the Jacobian of a single factor is exact: iterations would only add rounding
         inputs_v = d_v if len(d_v) > 0 else work.no_v
         scatter_direct(selection, problem, product, 0.0, work.inputs)
         multiply_locally(
-            selection, solver_table, blocks, work.inputs, inputs_v, work.outputs, work.outputs_v
+            selection, solver_table, spans, work.inputs, inputs_v, work.outputs, work.outputs_v
         )
         gather_direct(selection, problem, work.outputs, 0.0, product)
         return 0
@@ -221,7 +221,7 @@ def _multiply(
     if len(work.outputs_v) > 0:
         scatter_to_links(selection, links, product, work.inputs)
         multiply_locally(
-            selection, solver_table, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+            selection, solver_table, spans, work.inputs, work.no_v, work.outputs, work.outputs_v
         )
     n_unfinished = 0
     for c in selection.components:
@@ -239,20 +239,20 @@ def _project(
     product: FloatArray,
 ) -> None:
     """Project onto the directions that all faces share; ``work.running`` marks failures."""
-    links, blocks = problem.links, problem.blocks
+    links, spans = problem.links, problem.spans
     if len(d_v) > 0:
         for v in selection.variables:
             for e in range(links.offsets[v], links.offsets[v + ONE]):
                 work.inputs[links.order[e]] = 0.0
         multiply_locally(
-            selection, solver_table, blocks, work.inputs, d_v, work.outputs, work.outputs_v
+            selection, solver_table, spans, work.inputs, d_v, work.outputs, work.outputs_v
         )
         gather_from_links(selection, links, work.outputs, work.image)
         for v in selection.variables:
             product[v] += work.image[v]
     draw_general_position(selection, problem, work.inputs)
     multiply_locally(
-        selection, solver_table, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+        selection, solver_table, spans, work.inputs, work.no_v, work.outputs, work.outputs_v
     )
     n_moving = order_moving_first(selection, links, work.outputs, work)
     apply_operator(selection, solver_table, problem, work, product, work.residual)
@@ -274,12 +274,12 @@ def _set_targets(
 
     ``||J J y - J y||`` is zero for exact projections J.
     """
-    links, blocks, component = problem.links, problem.blocks, problem.links.component
+    links, spans, component = problem.links, problem.spans, problem.links.component
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             work.inputs[links.order[e]] = work.outputs[links.order[e]]
     multiply_locally(
-        selection, solver_table, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+        selection, solver_table, spans, work.inputs, work.no_v, work.outputs, work.outputs_v
     )
     for c in selection.components:
         work.target[c] = work.size[c] = 0.0

@@ -129,10 +129,10 @@ def apply_operator(
     out: FloatArray,
 ) -> None:
     """Write ``(I - S) x`` for the selected components."""
-    links, blocks = problem.links, problem.blocks
+    links, spans = problem.links, problem.spans
     scatter_to_links(selection, links, x, work.inputs)
     multiply_locally(
-        selection, solver_table, blocks, work.inputs, work.no_v, work.outputs, work.outputs_v
+        selection, solver_table, spans, work.inputs, work.no_v, work.outputs, work.outputs_v
     )
     subtract_gathered(selection, links, work.outputs, x, out)
 
@@ -144,9 +144,9 @@ def draw_general_position(selection: Selection, problem: LoopProblem, out: Float
     Products of the local Jacobians with them distinguish faces, and are zero only for copies that
     cannot move.
     """
-    links, blocks = problem.links, problem.blocks
+    links, spans = problem.links, problem.spans
     for v in selection.variables:
-        first = links.offsets[blocks.first_variable[links.component[v]]]
+        first = links.offsets[spans.first_variable[links.component[v]]]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             out[links.order[e]] = general_position(int(e - first), 0)
 

@@ -176,7 +176,7 @@ def _revise(state: PartState, split: Split, solved: BoolArray, options: Options)
     withheld, released = split.components_of(split.withheld), split.components_of(split.released)
     needing = violating_factors(state, state.problem.iterate.z, state.problem.extras.v)
     lacking = np.zeros(len(solved), dtype=bool)
-    lacking[state.problem.blocks.component[needing]] = True
+    lacking[state.problem.spans.component[needing]] = True
     lacking = solved & withheld & (progress.infeasible | lacking)
     judged = solved & progress.converged & ~lacking
     unjustified = _profitable_entries(state, split, judged & withheld)
@@ -202,7 +202,7 @@ def _blocked_factors(state: PartState, chosen: BoolArray) -> BoolArray:
     slots = part.sign * np.where(state.forbidden, -np.inf, 0.0)[part.link_variable]
     scores_v = np.where(state.problem.extras.barred, -np.inf, 0.0)
     w, n = _best_structures(state, chosen, slots, scores_v)
-    return violating_factors(state, w / part.delta, n) & chosen[state.problem.blocks.component]
+    return violating_factors(state, w / part.delta, n) & chosen[state.problem.spans.component]
 
 
 def _profitable_entries(state: PartState, split: Split, chosen: BoolArray) -> BoolArray:
@@ -258,9 +258,9 @@ def _clip_forbidden(
     state: PartState, slots: FloatArray, scores_v: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return scores whose forbidden entries are only as large as is needed to decide."""
-    blocks = state.problem.blocks
-    factor, n_factors = factor_of_links(state), len(blocks.component)
-    factor_v = np.repeat(np.arange(n_factors), np.diff(blocks.additional_offsets))
+    spans = state.problem.spans
+    factor, n_factors = factor_of_links(state), len(spans.component)
+    factor_v = np.repeat(np.arange(n_factors), np.diff(spans.additional_offsets))
     forced, barred = state.forbidden[state.part.link_variable], state.problem.extras.barred != 0
     total = 1.0 + np.bincount(factor, np.where(forced, 0.0, np.abs(slots)), n_factors)
     total += np.bincount(factor_v, np.where(barred, 0.0, np.abs(scores_v)), n_factors)
@@ -276,7 +276,7 @@ def _entries_of(state: PartState, factors: BoolArray) -> BoolArray:
     part = state.part
     variables = np.zeros(part.n_variables, dtype=bool)
     variables[part.link_variable[factors[factor_of_links(state)]]] = True
-    n_additionals = np.diff(state.problem.blocks.additional_offsets)
+    n_additionals = np.diff(state.problem.spans.additional_offsets)
     return np.concatenate([variables, np.repeat(factors, n_additionals)])
 
 

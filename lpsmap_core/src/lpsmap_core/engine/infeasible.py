@@ -79,12 +79,12 @@ class InfeasibilityTest:
 
     def _record_proof(self, found: BoolArray, gap: FloatArray) -> None:
         """Record the factors of the proofs, leaving out those that the proofs do not need."""
-        part, blocks = self.state.part, self.state.problem.blocks
-        factor, n_factors = factor_of_links(self.state), len(blocks.component)
+        part, spans = self.state.part, self.state.problem.spans
+        factor, n_factors = factor_of_links(self.state), len(spans.component)
         if self.state.forbids:
             bound, needs = self._support(found, np.zeros(part.n_links))
             single = found & (bound < 0.0)  # where a single factor needs a forbidden entry
-            _record(self.state, single[blocks.component] & needs)
+            _record(self.state, single[spans.component] & needs)
             found = found & ~single
         largest = np.zeros(n_factors)
         np.maximum.at(largest, factor, np.abs(gap))
@@ -94,8 +94,8 @@ class InfeasibilityTest:
         excess = sums(part.link_variable, core, part.n_variables) / np.maximum(degree, 1.0)
         core -= np.where(involved[factor], excess[part.link_variable], 0.0)
         proven = found & (self._support(found, core)[0] < 0.0)
-        named = np.where(proven[blocks.component], involved, largest > 0.0)
-        _record(self.state, named & found[blocks.component])
+        named = np.where(proven[spans.component], involved, largest > 0.0)
+        _record(self.state, named & found[spans.component])
 
     def _violate_masks(self) -> BoolArray:
         """Return for each component whether one of its factors holds a forbidden entry."""
@@ -136,7 +136,7 @@ class InfeasibilityTest:
             if not rows.size:
                 continue
             links = part.first_link[b] + ranges(bucket.offsets, rows)
-            extra = problem.blocks.first_additional[b] + ranges(bucket.additional_offsets, rows)
+            extra = problem.spans.first_additional[b] + ranges(bucket.additional_offsets, rows)
             of_bucket = bucket.select(rows), links, extra
             if state.solvers[b].lists_structures:
                 z[links], v[extra] = self._best(*of_bucket, scores, scores_v)
@@ -201,18 +201,18 @@ def find_violations(state: PartState) -> None:
     finished = progress.converged | (problem.direct & progress.unsolved)
     found = _components_of(state, held_by) & finished
     progress.infeasible[found] = True
-    _record(state, held_by & found[problem.blocks.component])
+    _record(state, held_by & found[problem.spans.component])
 
 
 def violating_factors(state: PartState, z: FloatArray, v: FloatArray) -> BoolArray:
     """Return for each factor whether its local solution violates a score of ``-inf`` or ``inf``."""
     part, problem = state.part, state.problem
-    n_factors = len(problem.blocks.component)
+    n_factors = len(problem.spans.component)
     held = part.delta * (part.sign * z + part.shift)
     decided = state.decided[part.link_variable]
     held = np.where(decided > 0.0, 1.0 - held, held)
     held[decided == 0.0] = 0.0
-    of_additional = np.repeat(np.arange(n_factors), np.diff(problem.blocks.additional_offsets))
+    of_additional = np.repeat(np.arange(n_factors), np.diff(problem.spans.additional_offsets))
     by_factor = sums(factor_of_links(state), held, n_factors)
     by_factor += sums(of_additional, np.where(problem.extras.barred, v, 0.0), n_factors)
     return by_factor > VIOLATION
@@ -221,7 +221,7 @@ def violating_factors(state: PartState, z: FloatArray, v: FloatArray) -> BoolArr
 def _components_of(state: PartState, factors: BoolArray) -> BoolArray:
     """Return the components of some factors."""
     chosen = np.zeros(state.part.n_components, dtype=bool)
-    chosen[state.problem.blocks.component[factors]] = True
+    chosen[state.problem.spans.component[factors]] = True
     return chosen
 
 
@@ -233,8 +233,8 @@ def factor_of_links(state: PartState) -> IntArray:
 
 def _record(state: PartState, named: BoolArray) -> None:
     """Record contradicting factors by their components."""
-    blocks = state.problem.blocks
+    spans = state.problem.spans
     for f in np.flatnonzero(named):
-        b = int(np.searchsorted(blocks.first_factor, f, side="right")) - 1
-        which = state.contradicting.setdefault(int(blocks.component[f]), [])
-        which.append((b, int(f - blocks.first_factor[b])))
+        b = int(np.searchsorted(spans.first_factor, f, side="right")) - 1
+        which = state.contradicting.setdefault(int(spans.component[f]), [])
+        which.append((b, int(f - spans.first_factor[b])))

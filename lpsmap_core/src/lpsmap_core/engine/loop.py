@@ -110,13 +110,13 @@ def _run(
     trace: FloatArray,
 ) -> None:
     """Run the loop like `loop`, with records passed by address."""
-    links, blocks, history = problem.links, problem.blocks, make_history(0)
+    links, spans, history = problem.links, problem.spans, make_history(0)
     if batched:
         chosen = np.zeros(len(problem.progress.step_size), dtype=np.bool_)
         for c in components:
             chosen[c] = True
-        everything = select_components(blocks, 0, len(chosen))
-        selection = keep_chosen(everything, links, blocks, chosen)
+        everything = select_components(spans, 0, len(chosen))
+        selection = keep_chosen(everything, links, spans, chosen)
         _iterate(selection, solver_table, problem, workspace, history, places, limits, trace)
         return
     n_variables, i = 0, 0
@@ -124,12 +124,12 @@ def _run(
         first = components[i]
         last = first + batch_length(components, i, problem)
         i += last - first
-        n_variables += blocks.first_variable[last] - blocks.first_variable[first]
+        n_variables += spans.first_variable[last] - spans.first_variable[first]
         if n_variables > POLL_PERIOD:
             n_variables = 0
             if interrupted():
                 break
-        selection = select_components(blocks, first, last)
+        selection = select_components(spans, first, last)
         begin_history(first, problem, history)
         if not _iterate(
             selection, solver_table, problem, workspace, history, places, limits, trace
@@ -154,7 +154,7 @@ def _iterate(
     incomplete.
     """
     progress, polish = problem.progress, workspace.polish
-    iteration, any_waits = progress.iterations[selection.components[0]], False
+    iteration, any_awaiting = progress.iterations[selection.components[0]], False
     if iteration == 0 and limits.adapt and not _begin(selection, problem, polish, places):
         return False
     while len(selection.components) > 0 and iteration < limits.stop:
@@ -169,13 +169,13 @@ def _iterate(
         for c in selection.components:
             polish.selected[c] = False
             progress.iterations[c] = iteration
-        probes = limits.adapt and (iteration % PERIOD == 0 or any_waits or iteration <= EARLY)
+        probes = limits.adapt and (iteration % PERIOD == 0 or any_awaiting or iteration <= EARLY)
         if probes and not _polish(selection, solver_table, problem, workspace, places, limits.tol):
             return False
         _average(selection, problem, polish.selected, limits.relaxation)
         ratio = balance_ratio(iteration, problem.quadratic, accelerated) if limits.adapt else np.inf
         may_wait = limits.adapt and iteration + POLISH_ITERATIONS <= limits.last
-        n_finished, any_waits = _judge(
+        n_finished, any_awaiting = _judge(
             selection.components, progress, polish, limits.tol, ratio, may_wait
         )
         if limits.adapt:
@@ -186,7 +186,7 @@ def _iterate(
             break
         if interrupted():
             return False
-        if accelerated and not any_waits:
+        if accelerated and not any_awaiting:
             if not call_acceleration(places, only, problem, history):
                 return False
             review_acceleration(only, iteration, problem, history)
@@ -201,7 +201,7 @@ def _drop_finished(selection: Selection, problem: LoopProblem) -> Selection:
     running = np.empty(len(problem.progress.converged), dtype=np.bool_)
     for c in selection.components:
         running[c] = not problem.progress.converged[c]
-    return keep_chosen(selection, problem.links, problem.blocks, running)
+    return keep_chosen(selection, problem.links, problem.spans, running)
 
 
 @leaf
@@ -246,7 +246,7 @@ def _write_stale(selection: Selection, problem: LoopProblem) -> None:
         n_stale += progress.stale[c]
     if n_stale == 0:
         return
-    chosen = keep_chosen(selection, problem.links, problem.blocks, progress.stale)
+    chosen = keep_chosen(selection, problem.links, problem.spans, progress.stale)
     if problem.direct[chosen.components[0]]:
         scatter_direct(chosen, problem, problem.iterate.score, 1.0, problem.iterate.a)
     else:
@@ -280,7 +280,7 @@ def _average(
     Skips components that the polish has `moved`: their local solutions belong to an older iterate.
     """
     links, iterate, progress = problem.links, problem.iterate, problem.progress
-    begin = problem.blocks.first_variable
+    begin = problem.spans.first_variable
     if problem.direct[selection.components[0]]:
         adopt_local_solutions(selection, problem)
         return
@@ -398,16 +398,16 @@ def _judge(
 
     Also returns whether other converged components wait for a last polish.
     """
-    n_finished, any_waits = 0, False
+    n_finished, any_awaiting = 0, False
     for c in components:
-        polish.waits[c] = False
+        polish.awaits_last_polish[c] = False
         if polish.selected[c]:
             continue
         primal, dual = progress.primal_residual[c], progress.dual_residual[c]
         changed_little = dual <= max(tol, progress.rounding[c])
         if primal <= tol and changed_little and not progress.unsolved[c]:
             if may_wait and needs_last_polish(c, progress, polish, tol):
-                polish.waits[c] = any_waits = True
+                polish.awaits_last_polish[c] = any_awaiting = True
             else:
                 progress.converged[c] = True
                 n_finished += 1
@@ -417,4 +417,4 @@ def _judge(
             step_size = balanced_step_size(before, first, primal, dual, ratio)
             progress.step_size[c] = step_size
             progress.stale[c] |= step_size != before
-    return n_finished, any_waits
+    return n_finished, any_awaiting

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.layout.arrangement import Blocks
+from lpsmap_core.layout.arrangement import Spans
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.model.unused import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
@@ -47,7 +47,7 @@ LARGEST_FLOAT = float(np.finfo(np.float64).max)
 def largest_magnitudes(part: Part, eta: FloatArray, eta_v: FloatArray) -> FloatArray:
     """Return the largest finite magnitude of the scores of every component."""
     largest = np.empty(part.n_components)
-    _largest_finite(part.blocks, eta, eta_v, largest)
+    _largest_finite(part.spans, eta, eta_v, largest)
     return largest
 
 
@@ -93,7 +93,7 @@ class Split:
         cut, base = self.cut.copy(), np.ones(len(self.cut))
         n_variables = self.part.n_variables
         eta, eta_v = self.scores[:n_variables], self.scores[n_variables:]
-        _next_gap(self.part.blocks, eta, eta_v, chosen, cut, base)
+        _next_gap(self.part.spans, eta, eta_v, chosen, cut, base)
         # without a gap above base scores of moderate size, no score is base
         too_large = np.isinf(cut) | (base > PRECISION_LIMIT)
         cut[chosen & (self.cut == 0.0) & (self.largest > PRECISION_LIMIT) & too_large] = SMALLEST
@@ -190,20 +190,20 @@ class Split:
 
 @leaf
 def _largest_up_to(
-    c: int, limit: float, blocks: Blocks, eta: FloatArray, eta_v: FloatArray
+    c: int, limit: float, spans: Spans, eta: FloatArray, eta_v: FloatArray
 ) -> tuple[float, float]:
     """Return a component's largest magnitude up to a limit, and its smallest finite one above."""
     largest, beyond = 0.0, np.inf
-    for v in range(blocks.first_variable[c], blocks.first_variable[c + 1]):
+    for v in range(spans.first_variable[c], spans.first_variable[c + 1]):
         if abs(eta[v]) <= limit:
             largest = max(largest, abs(eta[v]))
         else:
             beyond = min(beyond, abs(eta[v]))
     if len(eta_v) > 0:
-        for b in range(len(blocks.first_factor) - 1):
-            first = blocks.first_factor[b] + blocks.first_row[c, b]
-            last = blocks.first_factor[b] + blocks.first_row[c + 1, b]
-            for i in range(blocks.additional_offsets[first], blocks.additional_offsets[last]):
+        for b in range(len(spans.first_factor) - 1):
+            first = spans.first_factor[b] + spans.first_row[c, b]
+            last = spans.first_factor[b] + spans.first_row[c + 1, b]
+            for i in range(spans.additional_offsets[first], spans.additional_offsets[last]):
                 if abs(eta_v[i]) <= limit:
                     largest = max(largest, abs(eta_v[i]))
                 else:
@@ -223,15 +223,15 @@ def any_large(scores: FloatArray) -> bool:
 
 
 @leaf
-def _largest_finite(blocks: Blocks, eta: FloatArray, eta_v: FloatArray, out: FloatArray) -> None:
+def _largest_finite(spans: Spans, eta: FloatArray, eta_v: FloatArray, out: FloatArray) -> None:
     """Write the largest finite magnitude of the scores of every component."""
     for c in range(len(out)):
-        out[c], _ = _largest_up_to(c, LARGEST_FLOAT, blocks, eta, eta_v)
+        out[c], _ = _largest_up_to(c, LARGEST_FLOAT, spans, eta, eta_v)
 
 
 @leaf
 def _next_gap(
-    blocks: Blocks,
+    spans: Spans,
     eta: FloatArray,
     eta_v: FloatArray,
     chosen: BoolArray,
@@ -249,6 +249,6 @@ def _next_gap(
         while next_below > below:
             below = next_below
             most = HUGE_RATIO * min(below, LARGEST_FLOAT / HUGE_RATIO)  # which stays finite
-            largest, beyond = _largest_up_to(c, most, blocks, eta, eta_v)
+            largest, beyond = _largest_up_to(c, most, spans, eta, eta_v)
             next_below = max(below, largest)
         cut[c], base[c] = beyond, below

@@ -101,7 +101,7 @@ def start_from_multipliers(selection: Selection, problem: LoopProblem) -> None:
     If multipliers are found, they replace a warm start.
     """
     counts, progress = problem.counts, problem.progress
-    first, variables = counts.first, problem.blocks.first_variable
+    first, variables = counts.first, problem.spans.first_variable
     most, longest = 0, 0
     for c in selection.components:
         if _is_served(c, counts):

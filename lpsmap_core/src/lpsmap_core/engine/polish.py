@@ -63,10 +63,12 @@ __all__ = [
 ]
 
 PERIOD = 2
-"""Iterations between two probes of the faces."""
+"""Iterations between two probes of the faces. At 5 instead of 3, settled faces were found two to
+four iterations later."""
 
 CALM = 0.05
-"""Faces are probed once the marginals move by less than this in an iteration."""
+"""Faces are probed once the marginals move by less than this in an iteration. Probes at larger
+moves found no settled faces."""
 
 EARLY = 2
 """Number of initial iterations that also probe the faces of components with a warm start."""
@@ -85,7 +87,7 @@ ROUGH = 0.05
 """A successful polish leaves smaller residuals than this, relative to the tolerance."""
 
 COARSE = 1e-4
-"""For tolerances above this, a component that has converged is not polished."""
+"""Larger tolerances ask for a quick result: components that have converged are not polished."""
 
 MOST_LAST_TRIES = 3
 """Limit of the polishes of a component that has converged."""
@@ -120,18 +122,18 @@ class Polish(NamedTuple):
     """Whether the polish is reverted in this iteration."""
     failures: IntArray
     """Number of failed polishes."""
-    rests_until: IntArray
+    postponed_until: IntArray
     """The iteration before which the component is not polished again."""
     last_tries: IntArray
     """Number of polishes of the component after it converged."""
-    waits: BoolArray
+    awaits_last_polish: BoolArray
     """Whether the component has converged and waits for a last polish."""
     numbers: FloatArray
     """Numbers in general position, one per link in the order of the factors."""
-    looks: IntArray
-    """Number of times that a probe was considered."""
+    rounds: IntArray
+    """Number of rounds of probes, including those in which the component was not due."""
     probed_at: IntArray
-    """Value of `looks` at the latest probe; 0 without one."""
+    """Value of `rounds` at the latest probe; 0 without one."""
     probed: FloatTable
     """(2, links) products of the latest two probes, in alternating rows, in the order of the
     factors; the correction of the duals overwrites the earlier one."""
@@ -198,11 +200,11 @@ def find_due(selection: Selection, progress: Progress, polish: Polish, regular: 
     selected, n_due = polish.selected, 0
     for c in selection.components:
         calm = regular and progress.dual_residual[c] <= CALM * progress.step_size[c]
-        due = (calm or progress.warm[c]) and progress.iterations[c] >= polish.rests_until[c]
-        due |= polish.waits[c]
+        due = (calm or progress.warm[c]) and progress.iterations[c] >= polish.postponed_until[c]
+        due |= polish.awaits_last_polish[c]
         selected[c] = polish.allowed[c] and due and not progress.unsolved[c]
         n_due += selected[c]
-        polish.looks[c] += 1
+        polish.rounds[c] += 1
     return n_due > 0
 
 
@@ -220,19 +222,19 @@ def polish_settled(
     Afterwards ``polish.selected`` marks the components that moved, and their local scores are
     stale.
     """
-    links, blocks, progress = problem.links, problem.blocks, problem.progress
+    links, spans, progress = problem.links, problem.spans, problem.progress
     selected = polish.selected
-    probed = keep_chosen(selection, links, blocks, selected)
-    turn = polish.looks[probed.components[0]] % 2
+    probed = keep_chosen(selection, links, spans, selected)
+    turn = polish.rounds[probed.components[0]] % 2
     products, error = polish.probed[turn], polish.probed[1 - turn]
     if not _find_settled(probed, solver_table, problem, polish, work):
         return
-    settled = keep_chosen(probed, links, blocks, selected)
+    settled = keep_chosen(probed, links, spans, selected)
     for c in settled.components:
         polish.before[c] = max(progress.primal_residual[c], progress.dual_residual[c])
     n_moving = order_moving_first(settled, links, products, work)
     _find_mu(settled, n_moving, solver_table, problem, polish, work, tol)
-    plausible = keep_chosen(settled, links, blocks, selected)
+    plausible = keep_chosen(settled, links, spans, selected)
     if len(plausible.components) < len(settled.components):
         n_moving = order_moving_first(plausible, links, products, work)
     _find_duals(plausible, n_moving, solver_table, problem, polish, work, error)
@@ -262,7 +264,7 @@ def _postpone(c: int, iteration: int, polish: Polish) -> None:
 
     Otherwise a loop that cycles through wrong faces would be interrupted at each of them.
     """
-    polish.rests_until[c] = iteration + PERIOD * 2 ** min(polish.failures[c], MOST_DOUBLINGS)
+    polish.postponed_until[c] = iteration + PERIOD * 2 ** min(polish.failures[c], MOST_DOUBLINGS)
     polish.failures[c] += 1
 
 
@@ -298,15 +300,15 @@ def _find_settled(
     work: FaceWorkspace,
 ) -> bool:
     """Keep components selected if the last probe found the same faces, and these were not tried."""
-    links, selected, look = problem.links, polish.selected, polish.looks[selection.components[0]]
-    latest, before = polish.probed[look % 2], polish.probed[1 - look % 2]
+    links, selected, now = problem.links, polish.selected, polish.rounds[selection.components[0]]
+    latest, before = polish.probed[now % 2], polish.probed[1 - now % 2]
     multiply_locally(
-        selection, solver_table, problem.blocks, polish.numbers, work.no_v, latest, work.outputs_v
+        selection, solver_table, problem.spans, polish.numbers, work.no_v, latest, work.outputs_v
     )
     for c in selection.components:
-        selected[c] = 0 < polish.probed_at[c] == look - 1
+        selected[c] = 0 < polish.probed_at[c] == now - 1
         polish.tried[c] &= selected[c]
-        polish.probed_at[c] = look
+        polish.probed_at[c] = now
     for v in selection.variables:
         c = links.component[v]
         if not selected[c]:
@@ -316,7 +318,7 @@ def _find_settled(
         polish.tried[c] &= selected[c]
     any_settled = False
     for c in selection.components:
-        selected[c] = (selected[c] or polish.waits[c]) and not polish.tried[c]
+        selected[c] = (selected[c] or polish.awaits_last_polish[c]) and not polish.tried[c]
         polish.tried[c] |= selected[c]
         any_settled |= selected[c]
     return any_settled
@@ -336,14 +338,12 @@ def _find_mu(
 
     Components whose faces prove to be wrong need neither duals nor a reversal.
     """
-    links, blocks, iterate, extras = problem.links, problem.blocks, problem.iterate, problem.extras
+    links, spans, iterate, extras = problem.links, problem.spans, problem.iterate, problem.extras
     inputs, outputs, offset, mu = work.inputs, work.outputs, polish.offset, polish.mu
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             inputs[links.order[e]] = iterate.a[links.order[e]]
-    multiply_locally(
-        selection, solver_table, blocks, inputs, extras.scaled, outputs, work.outputs_v
-    )
+    multiply_locally(selection, solver_table, spans, inputs, extras.scaled, outputs, work.outputs_v)
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             link = links.order[e]
@@ -352,7 +352,7 @@ def _find_mu(
         mu[v] = iterate.eta[v]
     if len(extras.eta) > 0:
         multiply_locally(
-            selection, solver_table, blocks, inputs, extras.eta, outputs, work.outputs_v
+            selection, solver_table, spans, inputs, extras.eta, outputs, work.outputs_v
         )
         gather_from_links(selection, links, outputs, work.image)
         for v in selection.variables:
@@ -362,7 +362,7 @@ def _find_mu(
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             inputs[links.order[e]] += offset[e]
-    multiply_locally(selection, solver_table, blocks, inputs, work.no_v, outputs, work.outputs_v)
+    multiply_locally(selection, solver_table, spans, inputs, work.no_v, outputs, work.outputs_v)
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             outputs[links.order[e]] = inputs[links.order[e]] - outputs[links.order[e]]
@@ -413,13 +413,13 @@ def _find_duals(
     error: FloatArray,
 ) -> None:
     """Write the correction of the duals, in local signs, to `error`."""
-    links, blocks, iterate, extras = problem.links, problem.blocks, problem.iterate, problem.extras
+    links, spans, iterate, extras = problem.links, problem.spans, problem.iterate, problem.extras
     inputs, outputs = work.inputs, work.outputs
     scatter_to_links(selection, links, iterate.eta, inputs)
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             inputs[links.order[e]] += _sign(e, links) * iterate.duals[e] + _shift(v, e, links)
-    multiply_locally(selection, solver_table, blocks, inputs, extras.eta, outputs, work.outputs_v)
+    multiply_locally(selection, solver_table, spans, inputs, extras.eta, outputs, work.outputs_v)
     for v in selection.variables:
         polish.t[v] = 0.0
         copy = polish.mu[v] / links.root_degree[v]
@@ -432,7 +432,7 @@ def _find_duals(
     for c in selection.components:
         polish.selected[c] = polish.selected[c] and not work.running[c]
     scatter_to_links(selection, links, polish.t, inputs)
-    multiply_locally(selection, solver_table, blocks, inputs, work.no_v, outputs, work.outputs_v)
+    multiply_locally(selection, solver_table, spans, inputs, work.no_v, outputs, work.outputs_v)
     for v in selection.variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             link = links.order[e]

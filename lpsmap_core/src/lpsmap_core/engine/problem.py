@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.layout.arrangement import Blocks, Links
+from lpsmap_core.layout.arrangement import Links, Spans
 from lpsmap_core.layout.counts import Counts
 from lpsmap_core.layout.layout import Part
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
@@ -17,7 +17,7 @@ from lpsmap_jit.memory import Blueprint, Memory, Unset
 __all__ = ["ONE", "Extras", "Iterate", "LoopProblem", "Progress", "new_problem", "problem_at"]
 
 ONE = np.uint64(1)
-"""Unsigned 1, to add to a variable's number; see `Blocks.variable_counting`."""
+"""Unsigned 1, to add to a variable's number; see `Spans.variable_counting`."""
 
 
 class Iterate(NamedTuple):
@@ -75,7 +75,7 @@ class LoopProblem(NamedTuple):
     """The records of a problem and of its loop."""
 
     links: Links
-    blocks: Blocks
+    spans: Spans
     iterate: Iterate
     extras: Extras
     progress: Progress

@@ -131,7 +131,7 @@ class SolvedGraph(abc.ABC):
 
     def forbidden(self) -> tuple[BoolArray, BoolArray]:
         """Return which variables and additionals a score of ``-inf`` forbids."""
-        n_additionals = int(self.part.blocks.first_additional[-1])
+        n_additionals = int(self.part.spans.first_additional[-1])
         return np.zeros(self.part.n_variables, dtype=bool), np.zeros(n_additionals, dtype=bool)
 
     def gap(self) -> FloatArray:

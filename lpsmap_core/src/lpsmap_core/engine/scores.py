@@ -59,7 +59,7 @@ def _set_scores(
 ) -> float:
     """Compute `set_scores`; a `step_size` of NaN means the default."""
     problem = problem_at(handle)
-    progress, first = problem.progress, problem.blocks.first_variable
+    progress, first = problem.progress, problem.spans.first_variable
     largest = 1.0
     for c in range(len(first) - 1):
         if len(chosen) > 0 and not chosen[c]:
@@ -103,10 +103,10 @@ def _set_additionals(chosen: BoolArray, eta_v: FloatArray, problem: LoopProblem)
 
     Forbidden additionals get scores so low that no other scores outweigh them.
     """
-    blocks, extras, rounding = problem.blocks, problem.extras, problem.progress.rounding
-    offsets, largest = blocks.additional_offsets, 1.0
-    for f in range(len(blocks.component)):
-        c, lo, hi = blocks.component[f], offsets[f], offsets[f + 1]
+    spans, extras, rounding = problem.spans, problem.extras, problem.progress.rounding
+    offsets, largest = spans.additional_offsets, 1.0
+    for f in range(len(spans.component)):
+        c, lo, hi = spans.component[f], offsets[f], offsets[f + 1]
         if len(chosen) == 0 or chosen[c]:
             most = _copy(eta_v[lo:hi], extras.eta[lo:hi])
             extras.barred[lo:hi] = 0
@@ -115,8 +115,8 @@ def _set_additionals(chosen: BoolArray, eta_v: FloatArray, problem: LoopProblem)
                 most = _largest_finite(eta_v[lo:hi])
             rounding[c] = max(rounding[c], RESIDUAL_ROUNDING * most)
     twice = extras.eta.ctypes.data != extras.scaled.ctypes.data
-    for f in range(len(blocks.component)):
-        c, lo, hi = blocks.component[f], offsets[f], offsets[f + 1]
+    for f in range(len(spans.component)):
+        c, lo, hi = spans.component[f], offsets[f], offsets[f + 1]
         if len(chosen) == 0 or chosen[c]:
             if largest == np.inf:
                 forbidden = -FORBIDDEN_MULTIPLE * rounding[c] / RESIDUAL_ROUNDING

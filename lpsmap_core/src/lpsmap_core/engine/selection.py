@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.engine.problem import ONE, LoopProblem
-from lpsmap_core.layout.arrangement import Blocks, Links
+from lpsmap_core.layout.arrangement import Links, Spans
 from lpsmap_core.local.solvers import mark_unsolved, multiply_rows, solve_rows
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import kernel, leaf
@@ -54,7 +54,7 @@ def batch_length(components: IntArray, i: int, problem: LoopProblem) -> int:
     A direct component is batched with its small direct neighbours, because the overhead of a
     component exceeds the time of a small factor. Every other component is a batch of its own.
     """
-    first_variable, iterations = problem.blocks.first_variable, problem.progress.iterations
+    first_variable, iterations = problem.spans.first_variable, problem.progress.iterations
     first, n = components[i], 1
     while (
         i + n < len(components)
@@ -69,20 +69,20 @@ def batch_length(components: IntArray, i: int, problem: LoopProblem) -> int:
 
 
 @kernel
-def select_components(blocks: Blocks, begin: int, end: int) -> Selection:
+def select_components(spans: Spans, begin: int, end: int) -> Selection:
     """Return the selection of the components ``begin`` to ``end - 1``."""
-    numbers = blocks.counting
+    numbers = spans.counting
     return Selection(
         numbers[begin:end],
-        blocks.variable_counting[blocks.first_variable[begin] : blocks.first_variable[end]],
+        spans.variable_counting[spans.first_variable[begin] : spans.first_variable[end]],
         numbers,
-        blocks.first_row[begin],
-        blocks.first_row[end],
+        spans.first_row[begin],
+        spans.first_row[end],
     )
 
 
 @kernel
-def keep_chosen(selection: Selection, links: Links, blocks: Blocks, chosen: BoolArray) -> Selection:
+def keep_chosen(selection: Selection, links: Links, spans: Spans, chosen: BoolArray) -> Selection:
     """Return the chosen components of a selection."""
     n = 0
     for c in selection.components:
@@ -110,7 +110,7 @@ def keep_chosen(selection: Selection, links: Links, blocks: Blocks, chosen: Bool
     for b in range(n_buckets):
         first[b] = n
         for row in selection.rows[selection.first[b] : selection.last[b]]:
-            if chosen[blocks.component[blocks.first_factor[b] + row]]:
+            if chosen[spans.component[spans.first_factor[b] + row]]:
                 rows[n] = row
                 n += 1
         last[b] = n
@@ -125,7 +125,7 @@ def solve_locally(
 
     Marks the components with a factor that ran out of iterations.
     """
-    blocks, iterate, extras = problem.blocks, problem.iterate, problem.extras
+    spans, iterate, extras = problem.spans, problem.iterate, problem.extras
     unsolved = problem.progress.unsolved
     for c in selection.components:
         unsolved[c] = False
@@ -133,8 +133,8 @@ def solve_locally(
         rows = selection.rows[selection.first[b] : selection.last[b]]
         if len(rows) == 0:
             continue
-        lo, hi = blocks.first_link[b], blocks.first_link[b + 1]
-        first, last = blocks.first_additional[b], blocks.first_additional[b + 1]
+        lo, hi = spans.first_link[b], spans.first_link[b + 1]
+        first, last = spans.first_additional[b], spans.first_additional[b + 1]
         if not solve_rows(
             solver_table,
             b,
@@ -146,7 +146,7 @@ def solve_locally(
             max_iterations,
         ):
             return False
-        owners = blocks.component[blocks.first_factor[b] : blocks.first_factor[b + 1]]
+        owners = spans.component[spans.first_factor[b] : spans.first_factor[b + 1]]
         mark_unsolved(solver_table, b, rows, owners, unsolved)
     return True
 
@@ -155,7 +155,7 @@ def solve_locally(
 def multiply_locally(
     selection: Selection,
     solver_table: Any,
-    blocks: Blocks,
+    spans: Spans,
     inputs: FloatArray,
     inputs_v: FloatArray,
     outputs: FloatArray,
@@ -165,8 +165,8 @@ def multiply_locally(
     for b in range(len(selection.first)):
         rows = selection.rows[selection.first[b] : selection.last[b]]
         if len(rows) > 0:
-            lo, hi = blocks.first_link[b], blocks.first_link[b + 1]
-            first, last = blocks.first_additional[b], blocks.first_additional[b + 1]
+            lo, hi = spans.first_link[b], spans.first_link[b + 1]
+            first, last = spans.first_additional[b], spans.first_additional[b + 1]
             multiply_rows(
                 solver_table,
                 b,
@@ -213,7 +213,7 @@ def scatter_direct(
     There each variable has one copy, on the same scale. For a `one` of 0 this is
     `scatter_to_links`.
     """
-    links, begin = problem.links, problem.blocks.first_variable
+    links, begin = problem.links, problem.spans.first_variable
     order, negated = links.order, links.negated
     for c in selection.components:
         first, last = np.uint64(begin[c]), np.uint64(begin[c + 1])
@@ -231,7 +231,7 @@ def gather_direct(
 
     This is the inverse of `scatter_direct`.
     """
-    links, begin = problem.links, problem.blocks.first_variable
+    links, begin = problem.links, problem.spans.first_variable
     order, negated = links.order, links.negated
     for c in selection.components:
         first, last = np.uint64(begin[c]), np.uint64(begin[c + 1])
@@ -244,7 +244,7 @@ def gather_direct(
 @leaf
 def adopt_local_solutions(selection: Selection, problem: LoopProblem) -> None:
     """Set the means of direct components to their local solutions."""
-    iterate, progress, begin = problem.iterate, problem.progress, problem.blocks.first_variable
+    iterate, progress, begin = problem.iterate, problem.progress, problem.spans.first_variable
     gather_direct(selection, problem, iterate.z, 1.0, iterate.u)
     n_decided = 0
     for c in selection.components:

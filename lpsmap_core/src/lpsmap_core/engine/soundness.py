@@ -87,10 +87,10 @@ def first_invalid_solution(handle: Any, b: int, offsets: IntArray, delta: FloatA
     that sums can overflow.
     """
     problem = problem_at(handle)
-    blocks, progress, z, v = problem.blocks, problem.progress, problem.iterate.z, problem.extras.v
-    link, factor = blocks.first_link[b], blocks.first_factor[b]
+    spans, progress, z, v = problem.spans, problem.progress, problem.iterate.z, problem.extras.v
+    link, factor = spans.first_link[b], spans.first_factor[b]
     for f in range(len(offsets) - 1):
-        c = blocks.component[factor + f]
+        c = spans.component[factor + f]
         large = progress.rounding[c] > PRECISION_LIMIT * RESIDUAL_ROUNDING
         if progress.iterations[c] == 0 or progress.infeasible[c] or large:
             continue
@@ -100,7 +100,7 @@ def first_invalid_solution(handle: Any, b: int, offsets: IntArray, delta: FloatA
             n_wrong += not (distance <= most and distance < np.inf)
         if progress.converged[c]:  # otherwise they may not be written yet
             for i in range(
-                blocks.additional_offsets[factor + f], blocks.additional_offsets[factor + f + 1]
+                spans.additional_offsets[factor + f], spans.additional_offsets[factor + f + 1]
             ):
                 n_wrong += not abs(v[i]) < np.inf
         if n_wrong > 0:

@@ -229,14 +229,14 @@ def scale_additionals(rows: IntArray, b: int, problem: LoopProblem) -> None:
 
     In direct components the local scores equal the scores and are written already.
     """
-    blocks, extras = problem.blocks, problem.extras
+    spans, extras = problem.spans, problem.extras
     for row in rows:
-        f = blocks.first_factor[b] + row
-        c = blocks.component[f]
+        f = spans.first_factor[b] + row
+        c = spans.component[f]
         if problem.direct[c]:
             continue
         factor = 1.0 / (problem.quadratic + problem.progress.step_size[c])
-        for i in range(blocks.additional_offsets[f], blocks.additional_offsets[f + 1]):
+        for i in range(spans.additional_offsets[f], spans.additional_offsets[f + 1]):
             extras.scaled[i] = extras.eta[i] * factor
 
 

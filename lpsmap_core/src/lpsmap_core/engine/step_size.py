@@ -27,8 +27,9 @@ BALANCE_PERIOD = 6
 """Number of iterations between two adjustments of a step size."""
 
 BALANCE_RATIO, BALANCE_RATIO_ACCELERATED = 10.0, 50.0
-"""Ratio of the residuals from which a step size is adjusted. An adjustment restarts acceleration,
-so the ratio is larger there."""
+"""Ratio of the residuals from which a step size is adjusted. With 5, and a period of 10, the step
+sizes of large matchings fell too soon. An adjustment restarts acceleration, so the ratio is larger
+there."""
 
 BALANCE_FACTOR = 2.0
 """Factor of an adjustment."""

@@ -1,4 +1,4 @@
-"""Compiled passes that lay out a graph: components, blocks of factors, links by variable."""
+"""Compiled passes that lay out a graph: components, spans of factors, links by variable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray, IntTable
 from lpsmap_jit.compile import kernel, leaf
 from lpsmap_jit.memory import Memory, hold
 
-__all__ = ["Arrangement", "Blocks", "FactorTable", "Links", "arrange", "tabulate"]
+__all__ = ["Arrangement", "Spans", "FactorTable", "Links", "arrange", "tabulate"]
 
 
 class Links(NamedTuple):
@@ -33,8 +33,8 @@ class Links(NamedTuple):
     """For each link in the order of the variables, whether its slot is negated."""
 
 
-class Blocks(NamedTuple):
-    """The positions of buckets and components in the flat arrays."""
+class Spans(NamedTuple):
+    """The spans of buckets and components in the flat arrays."""
 
     first_link: IntArray
     """For each bucket, its first link; then the number of links."""
@@ -210,13 +210,13 @@ def _label_factors(
 class Arrangement(NamedTuple):
     """The fields of a `Part` that take a pass over its factors, links or variables."""
 
-    blocks: Blocks
+    spans: Spans
     links: Links
     delta: FloatArray
     sizes: IntArray
     direct: BoolArray
-    records: tuple[Memory[Links], Memory[Blocks]]
-    """The links and the blocks in the form that kernels take."""
+    records: tuple[Memory[Links], Memory[Spans]]
+    """The links and the spans in the form that kernels take."""
 
 
 def arrange(
@@ -235,7 +235,7 @@ def arrange(
     """
     n_variables, n_links, n_factors = len(component), len(link_variable), len(of_factor)
     counting = np.arange(max(n_variables, n_components, n_factors))
-    blocks = Blocks(
+    spans = Spans(
         starts[1],
         starts[2],
         starts[0],
@@ -255,17 +255,17 @@ def arrange(
     )
     delta, sizes = np.empty(n_links), np.empty(n_components, dtype=np.int64)
     direct = np.empty(n_components, dtype=np.bool_)
-    _fill_blocks(starts, component, of_factor, bucket_offsets, blocks)
+    _fill_spans(starts, component, of_factor, bucket_offsets, spans)
     _fill_links(link_variable, component, negated, links.offsets.view(np.int64), links)
-    _fill_sizes(starts, link_variable, blocks, links, delta, sizes, direct)
-    return Arrangement(blocks, links, delta, sizes, direct, (hold(links), hold(blocks)))
+    _fill_sizes(starts, link_variable, spans, links, delta, sizes, direct)
+    return Arrangement(spans, links, delta, sizes, direct, (hold(links), hold(spans)))
 
 
 @leaf
 def _fill_sizes(
     starts: IntArray,
     link_variable: IntArray,
-    blocks: Blocks,
+    spans: Spans,
     links: Links,
     delta: FloatArray,
     sizes: IntArray,
@@ -275,11 +275,11 @@ def _fill_sizes(
     for link in range(len(link_variable)):
         delta[link] = links.root_degree[link_variable[link]]
     for c in range(len(sizes)):
-        first, last = blocks.first_variable[c], blocks.first_variable[c + 1]
+        first, last = spans.first_variable[c], spans.first_variable[c + 1]
         sizes[c] = links.offsets[last] - links.offsets[first]
         n_factors = 0
         for b in range(starts.shape[1] - 1):
-            n_factors += blocks.first_row[c + 1, b] - blocks.first_row[c, b]
+            n_factors += spans.first_row[c + 1, b] - spans.first_row[c, b]
         direct[c] = n_factors == 1 and sizes[c] == last - first
 
 
@@ -308,16 +308,16 @@ def _fill_links(
 
 
 @leaf
-def _fill_blocks(
+def _fill_spans(
     starts: IntArray,
     component: IntArray,
     of_factor: IntArray,
     bucket_offsets: IntArray,
-    blocks: Blocks,
+    spans: Spans,
 ) -> None:
     """Write the positions of buckets and components; see `arrange` for the other arguments."""
-    additional_offsets, first_row = blocks.additional_offsets, blocks.first_row
-    n_components = len(blocks.first_variable) - 1
+    additional_offsets, first_row = spans.additional_offsets, spans.first_row
+    n_components = len(spans.first_variable) - 1
     for b in range(starts.shape[1] - 1):
         begin, end = starts[0, b], starts[0, b + 1]
         c = 0
@@ -328,6 +328,6 @@ def _fill_blocks(
                 c += 1
         for later in range(c, n_components + 1):
             first_row[later, b] = end - begin
-    blocks.first_variable[n_components] = len(component)
+    spans.first_variable[n_components] = len(component)
     for v in range(len(component) - 1, -1, -1):
-        blocks.first_variable[component[v]] = v
+        spans.first_variable[component[v]] = v

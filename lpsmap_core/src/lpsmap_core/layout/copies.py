@@ -54,7 +54,7 @@ def copies_of(part: Part, component: int, n_copies: int) -> Part:
     )
     return Part(
         buckets=buckets,
-        blocks=arrangement.blocks,
+        spans=arrangement.spans,
         links=arrangement.links,
         variables=np.arange(n_copies * n_variables),
         whole=True,

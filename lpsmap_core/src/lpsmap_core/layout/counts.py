@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.layout.arrangement import Blocks, Links
+from lpsmap_core.layout.arrangement import Links, Spans
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.linear import CountBounds
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
@@ -50,29 +50,29 @@ class Counts(NamedTuple):
 def find_counts(
     bounds: Iterable[FloatTable | None],
     offsets: Sequence[IntArray],
-    blocks: Blocks,
+    spans: Spans,
     links: Links,
     variable: IntArray,
     negated: BoolArray,
     direct: BoolArray,
 ) -> Memory[Counts]:
     """Return the bounds on counts of a part's components, from its buckets and other fields."""
-    covered, n = ~direct, len(blocks.component)
+    covered, n = ~direct, len(spans.component)
     of_all, first_link = np.zeros((2, n)), np.empty(n, dtype=np.int64)
     for b, found in enumerate(bounds):
-        mine = slice(*blocks.first_factor[b : b + 2])
-        np.add(offsets[b][:-1], blocks.first_link[b], out=first_link[mine])
+        mine = slice(*spans.first_factor[b : b + 2])
+        np.add(offsets[b][:-1], spans.first_link[b], out=first_link[mine])
         if found is not None:
             of_all[:, mine] = found
             continue
-        covered[blocks.component[mine]] = False
+        covered[spans.component[mine]] = False
         if not covered.any():
             return no_counts(len(direct))
     first, (begin, end) = np.empty(len(direct) + 1, np.int64), np.empty((2, n), np.int64)
     number, (low, high) = np.empty(len(variable), np.uint32), np.empty((2, n))
     counts = Counts(covered, first, begin, end, low, high, number, variable, negated)
     order = np.argsort([-len(some) for some in offsets], kind="stable")
-    _fill(order, first_link, of_all, blocks, links, counts)
+    _fill(order, first_link, of_all, spans, links, counts)
     return hold(counts)
 
 
@@ -112,7 +112,7 @@ def _fill(
     bucket_order: IntArray,
     first_link: IntArray,
     bounds: FloatTable,
-    blocks: Blocks,
+    spans: Spans,
     links: Links,
     counts: Counts,
 ) -> None:
@@ -122,8 +122,8 @@ def _fill(
     for c in range(len(counts.covered)):
         first[c] = i
         for b in bucket_order:
-            for row in range(blocks.first_row[c, b], blocks.first_row[c + 1, b]):
-                f, n_negated = blocks.first_factor[b] + row, 0
+            for row in range(spans.first_row[c, b], spans.first_row[c + 1, b]):
+                f, n_negated = spans.first_factor[b] + row, 0
                 begin = first_link[f]
                 end = first_link[f + 1] if f + 1 < len(first_link) else n_links
                 for link in range(begin, end):

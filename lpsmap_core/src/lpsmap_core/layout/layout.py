@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lpsmap_core.kernels.records import Factors
-from lpsmap_core.layout.arrangement import Arrangement, Blocks, FactorTable, Links, arrange
+from lpsmap_core.layout.arrangement import Arrangement, FactorTable, Links, Spans, arrange
 from lpsmap_core.layout.counts import Counts, count_bounds, find_counts, no_counts
 from lpsmap_core.layout.layout_cache import cached_arrangement
 from lpsmap_core.layout.parameters import integers, link_parameter, row_parameters
@@ -150,7 +150,7 @@ class Part:
     """
 
     buckets: list[Bucket]
-    blocks: Blocks
+    spans: Spans
     links: Links
     variables: IntArray
     """For each variable of the part, its id in the graph."""
@@ -165,8 +165,8 @@ class Part:
     """For each component, its number of links."""
     direct: BoolArray
     """For each component, whether it is one factor of distinct variables, solved without ADMM."""
-    records: tuple[Memory[Links], Memory[Blocks]]
-    """`links` and `blocks` in the form that kernels take."""
+    records: tuple[Memory[Links], Memory[Spans]]
+    """`links` and `spans` in the form that kernels take."""
 
     @functools.cached_property
     def counts(self) -> Memory[Counts]:
@@ -176,7 +176,7 @@ class Part:
         bounds = (bucket.count_bounds() for bucket in self.buckets)
         offsets = [bucket.offsets for bucket in self.buckets]
         links = self.links, self.link_variable, self.negated
-        return find_counts(bounds, offsets, self.blocks, *links, self.direct)
+        return find_counts(bounds, offsets, self.spans, *links, self.direct)
 
     def derived(self, make: Callable[[Part], Derived]) -> Derived:
         """Return ``make(self)``, computed once; the arrays of a part do not change."""
@@ -212,7 +212,7 @@ class Part:
     @functools.cached_property
     def n_additionals(self) -> int:
         """Number of additionals of all factors."""
-        return int(self.blocks.first_additional[-1])
+        return int(self.spans.first_additional[-1])
 
     @property
     def n_components(self) -> int:
@@ -225,11 +225,11 @@ class Part:
 
     def links_of(self, b: int) -> slice:
         """Return the slice of bucket `b` in arrays of links."""
-        return slice(*self.blocks.first_link[b : b + 2])
+        return slice(*self.spans.first_link[b : b + 2])
 
     def additionals_of(self, b: int) -> slice:
         """Return the slice of bucket `b` in arrays of additionals."""
-        return slice(*self.blocks.first_additional[b : b + 2])
+        return slice(*self.spans.first_additional[b : b + 2])
 
     def by_declaration(self, values: FloatArray, factors: Sequence[Factor]) -> list[FloatArray]:
         """Split numbers on all additionals into (n_factors, n_additionals) arrays by declaration.
@@ -254,7 +254,7 @@ class Part:
 
         There is one array per declaration. The result is a copy unless `own` is false.
         """
-        if not self.blocks.first_additional[-1]:
+        if not self.spans.first_additional[-1]:
             return _NO_FLOATS
         position = {id(factor): i for i, factor in enumerate(factors)}
         if not own and len(self.buckets) == 1 and self.buckets[0].is_declaration:
@@ -271,12 +271,12 @@ class Part:
     @property
     def first_link(self) -> IntArray:
         """For each bucket, its first link; then the number of links."""
-        return self.blocks.first_link
+        return self.spans.first_link
 
     @property
     def first_variable(self) -> IntArray:
         """For each component, its first variable; then the number of variables."""
-        return self.blocks.first_variable
+        return self.spans.first_variable
 
     @property
     def component(self) -> IntArray:
@@ -286,7 +286,7 @@ class Part:
     @functools.cached_property
     def additional_component(self) -> IntArray:
         """For each additional, its component."""
-        return np.repeat(self.blocks.component, np.diff(self.blocks.additional_offsets))
+        return np.repeat(self.spans.component, np.diff(self.spans.additional_offsets))
 
     @property
     def root_degree(self) -> FloatArray:
@@ -440,10 +440,10 @@ def _part(
             starts, component, of_factor, additional_offsets, variable, negated, table.n_components
         )
     else:
-        variables = arrangement.blocks.counting[: len(component)]
+        variables = arrangement.spans.counting[: len(component)]
     return Part(
         buckets=buckets,
-        blocks=arrangement.blocks,
+        spans=arrangement.spans,
         links=arrangement.links,
         variables=variables,
         whole=table.in_order,

@@ -26,76 +26,77 @@ __all__ = [
 ]
 
 
-def slot_values(factor: Factor, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the entries of `values`, of shape ``factor.variables.shape``, at the slots, flat."""
-    return values.reshape(-1) if factor.keep is None else values[factor.keep]
+def slot_values(declaration: Factor, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the entries of `values`, shaped as ``declaration.variables``, at the slots, flat."""
+    return values.reshape(-1) if declaration.keep is None else values[declaration.keep]
 
 
-def slots_of(factor: Factor, i: int) -> slice:
-    """Return the positions of the slots of factor `i` among the slots of its declaration."""
-    return slice(int(factor.offsets[i]), int(factor.offsets[i + 1]))
+def slots_of(declaration: Factor, i: int) -> slice:
+    """Return the positions of the slots of factor `i` among the slots of its `declaration`."""
+    return slice(int(declaration.offsets[i]), int(declaration.offsets[i + 1]))
 
 
-def row_values(factor: Factor, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return `values` of factor `i`'s slots in its event shape (flat if a mask is used)."""
-    return values.reshape(_row_shape(factor, i))
+def row_values(declaration: Factor, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return `values` of factor `i` of `declaration` in its event shape; flat with a mask."""
+    return values.reshape(_row_shape(declaration, i))
 
 
-def placed_values(factor: Factor, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return `values` of factor `i`'s slots in its event shape, also if a mask is used.
+def placed_values(declaration: Factor, i: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return `values` of factor `i` of `declaration` in its event shape, also if a mask is used.
 
     Then excluded entries are 0, and `lengths` do not cut the shape.
     """
-    if not factor._masked or factor.keep is None:
-        return row_values(factor, i, values)
-    event = np.zeros(factor.event_shape, dtype=values.dtype)
-    event[factor.keep.reshape(factor.n_factors, *factor.event_shape)[i]] = values
+    if not declaration._masked or declaration.keep is None:
+        return row_values(declaration, i, values)
+    event = np.zeros(declaration.event_shape, dtype=values.dtype)
+    event[declaration.keep.reshape(declaration.n_factors, *declaration.event_shape)[i]] = values
     return event
 
 
-def row_view(factor: Factor, i: int) -> Any:
+def row_view(declaration: Factor, i: int) -> Any:
     """Return the view of factor `i` on which ``solve_map``, ``vertex`` and ``decode`` are called.
 
     It is a copy of the declaration with the event shape and parameters of this factor.
     """
-    view = copy.copy(factor)
-    view.event_shape = _row_shape(factor, i)
-    for name, shape in factor._parameters.rows.items():
-        value = getattr(factor, name)[i]
+    view = copy.copy(declaration)
+    view.event_shape = _row_shape(declaration, i)
+    for name, shape in declaration._parameters.rows.items():
+        value = getattr(declaration, name)[i]
         setattr(view, name, value if shape else value.item())
-    link, integers = factor._parameters.link, factor._parameters.integers
+    link, integers = declaration._parameters.link, declaration._parameters.integers
     if link is not None:
-        values = slot_values(factor, getattr(factor, link))[slots_of(factor, i)]
-        setattr(view, link, row_values(factor, i, values))
-    if integers is not None and isinstance(arrays := getattr(factor, integers), tuple):
+        values = slot_values(declaration, getattr(declaration, link))[slots_of(declaration, i)]
+        setattr(view, link, row_values(declaration, i, values))
+    if integers is not None and isinstance(arrays := getattr(declaration, integers), tuple):
         setattr(view, integers, arrays[i])
     return view
 
 
-def flipped_slots(factor: Factor) -> npt.NDArray[np.bool_] | None:
-    """Return flags of the slots of a `factor` that its type negated, as ``Nand`` does, or None.
+def flipped_slots(declaration: Factor) -> npt.NDArray[np.bool_] | None:
+    """Return flags of the slots of `declaration` that its type negated, as ``Nand`` does, or None.
 
     The user sees structures without this negation.
     """
-    return None if factor._flipped is None else slot_values(factor, factor._flipped)
+    return None if declaration._flipped is None else slot_values(declaration, declaration._flipped)
 
 
-def declared_variables(factor: Factor) -> Variables:
-    """Return the variables that the user passed to a `factor`; see `flipped_slots`."""
-    return factor.variables if factor._flipped is None else factor.variables ^ factor._flipped
+def declared_variables(declaration: Factor) -> Variables:
+    """Return the variables that the user passed to `declaration`; see `flipped_slots`."""
+    u, flipped = declaration.variables, declaration._flipped
+    return u if flipped is None else u ^ flipped
 
 
-def name_of_factor(factor: Factor, i: int) -> str:
-    """Return the name of factor `i` in errors."""
-    return factor._name_of(i)
+def name_of_factor(declaration: Factor, i: int) -> str:
+    """Return the name of factor `i` of `declaration` in errors."""
+    return declaration._name_of(i)
 
 
-def _row_shape(factor: Factor, i: int) -> tuple[int, ...]:
+def _row_shape(declaration: Factor, i: int) -> tuple[int, ...]:
     """Return the shape of the slots of factor `i` in its view."""
-    if factor._masked:
-        return (int(factor.offsets[i + 1] - factor.offsets[i]),)
-    shape = list(factor.event_shape)
-    if factor.lengths is not None:
-        for axis, length in zip(factor._cut_axes(), factor.lengths[i], strict=True):
+    if declaration._masked:
+        return (int(declaration.offsets[i + 1] - declaration.offsets[i]),)
+    shape = list(declaration.event_shape)
+    if declaration.lengths is not None:
+        for axis, length in zip(declaration._cut_axes(), declaration.lengths[i], strict=True):
             shape[axis] = int(length)
     return tuple(shape)

@@ -53,7 +53,7 @@ def complete_assignment(
     allowed, v = best_additionals(part, eta_v, chosen[part.variables])
     by_declaration = {id(factor): np.ones(factor.n_factors, dtype=bool) for factor in factors}
     for b, bucket in enumerate(part.buckets):
-        of_bucket = allowed[slice(*part.blocks.first_factor[b : b + 2])]
+        of_bucket = allowed[slice(*part.spans.first_factor[b : b + 2])]
         for d, declaration in enumerate(bucket.declarations):
             own = bucket.declaration == d
             by_declaration[id(declaration)][bucket.row[own]] = of_bucket[own]
@@ -119,5 +119,5 @@ def score_assignment(
     scores = sums(part.component, gains, part.n_components)
     gains_v = np.where(v != 0.0, eta_v, 0.0) * v
     scores += sums(part.additional_component, gains_v, part.n_components)
-    scores[part.blocks.component[~allowed]] = -np.inf
+    scores[part.spans.component[~allowed]] = -np.inf
     return scores, v

@@ -113,13 +113,13 @@ class Distribution:
 
     def __getitem__(self, i: int) -> Structure:
         i = range(len(self))[i]
-        row = row_view(self._whole.factor, self._number)
+        view = row_view(self._whole.factor, self._number)
         return Structure(
             probability=float(self._whole.vertices.probability[self._range][i]),
             score=float(self.scores[i]),
             variables=self.variables[i],
             additionals=self.additionals[i],
-            decoded=row.decode(self.variables[i], np.ravel(self.additionals[i])),
+            decoded=view.decode(self.variables[i], np.ravel(self.additionals[i])),
         )
 
     def __iter__(self) -> Iterator[Structure]:

@@ -331,19 +331,19 @@ def _memory(layout: Layout, found: list[BucketSolver], threads: int) -> MemoryPl
 
 def _active_set_bytes(bucket: Bucket) -> int:
     width = np.maximum(vertex_sizes(bucket), 1)
-    blocks, results = block_size(width, first_capacity(bucket)), 1.5 * width
-    return int(FLOAT * (blocks.sum() + results.sum() + 8 * bucket.n_factors + 2 * bucket.n_links))
+    sets, results = block_size(width, first_capacity(bucket)), 1.5 * width
+    return int(FLOAT * (sets.sum() + results.sum() + 8 * bucket.n_factors + 2 * bucket.n_links))
 
 
 def _array_bytes(layout: Layout) -> int:
     """Return the bytes of a layout's arrays, without those of its declarations."""
     part = layout.part
     buckets = (*layout.buckets, *part.buckets)
-    records = (layout, part, *buckets)
-    arrays = [x for record in records for x in vars(record).values() if isinstance(x, np.ndarray)]
+    holders = (layout, part, *buckets)
+    arrays = [x for holder in holders for x in vars(holder).values() if isinstance(x, np.ndarray)]
     arrays += [x for bucket in buckets for x in bucket.factors]
     owners = {}
-    for array in (*arrays, *part.blocks, *part.links):
+    for array in (*arrays, *part.spans, *part.links):
         owner = array.base if isinstance(array.base, np.ndarray) else array
         owners[owner.ctypes.data] = owner.nbytes
     return sum(owners.values())

@@ -114,7 +114,7 @@ def _implied(rows: _Rows, asked: IntArray) -> tuple[IntArray, IntArray]:
     return row[implied], by[implied]
 
 
-# -------------------------------------------------------------------- rows of a declaration
+# -------------------------------------------------------------------- constraints of a declaration
 
 
 def _rows(factor: Factor, first_factor: int, known: LinearConstraints | None) -> _Rows:

@@ -79,7 +79,7 @@ def _columns(factor: Factor, oracle: Oracle) -> IntArray:
 
 
 def check_necessary_constraints(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
-    """Every structure meets the rows of `necessary_constraints` that are on slots alone."""
+    """Every structure meets those `necessary_constraints` that are on slots alone."""
     if not isinstance(factor, PartlyConstrained):
         return
     constraints = factor.necessary_constraints()
@@ -102,7 +102,7 @@ def check_necessary_constraints(factor: Factor, *, seed: int = 0, draws: int = D
                 r = wrong[0]
                 raise broken(
                     "necessary_constraints hold for every structure, because plan() relies on them",
-                    f"{vertex.tolist()}, whose sum in row {r} is {sums[r]:g}",
+                    f"{vertex.tolist()}, whose sum in constraint {r} is {sums[r]:g}",
                     f"{low[r]:g} to {high[r]:g}",
                     oracle.where(scores),
                 )

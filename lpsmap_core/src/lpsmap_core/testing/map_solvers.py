@@ -107,7 +107,7 @@ def _fault(program: Program, answer: Answer, best: float) -> tuple[str, str] | N
     if not np.abs(x - values).max() <= EXACT:
         return f"values {answer.values}", f"{n} numbers that are 0 or 1"
     if not _feasible(program, x[None])[0]:
-        return f"values {x}, which violate a row or a bound", "a feasible assignment"
+        return f"values {x}, which violate a constraint or a bound", "a feasible assignment"
     score = float(x @ program.scores[:n])
     if score < best - slack:
         return f"an assignment that scores {score}", f"one that scores {best}"

@@ -29,7 +29,7 @@ from lpsmap_decode.networks.elimination import (
     elimination_order,
 )
 from lpsmap_decode.networks.messages import Potentials, finite_scores, new_shares
-from lpsmap_decode.networks.moves import improve
+from lpsmap_decode.networks.moves import tabu_search
 from lpsmap_decode.networks.network import TableNetwork, networks_of
 from lpsmap_decode.search import Evaluation, Space, Unfinished
 from lpsmap_decode.tolerances import BOUND_ROUNDING, LARGEST_SUM
@@ -174,7 +174,7 @@ class NetworkSpace(Space[BoolArray, BoolArray]):
 
     def _improved(self, chosen: IntArray, n_moves: int) -> tuple[float, BoolArray | None]:
         """Return the score and answer of an assignment after local search."""
-        score = improve(self._network, self._given, chosen, n_moves * len(self._given.states))
+        score = tabu_search(self._network, self._given, chosen, n_moves * len(self._given.states))
         if score < -0.5 * self._decisive:
             return -np.inf, None
         return score, self._answer(chosen)

@@ -30,10 +30,8 @@ from lpsmap_decode.tolerances import BOUND_ROUNDING, INTEGRAL
 
 __all__ = ["RelaxationSpace", "Node"]
 
-MOST_COPIES = 32
-"""Nodes evaluated together, unless their copies would have more links than `MOST_LINKS`."""
-
-MOST_LINKS = 50_000
+MOST_COPIES, MOST_LINKS = 32, 50_000
+"""Maximum number of nodes evaluated together, and of links of their copies."""
 
 ROOT_ITERATIONS, ITERATIONS, CLOSE_ITERATIONS = 2000, 30, 300
 """Iterations of the relaxation for the root; for other nodes, which start close to a solution; and

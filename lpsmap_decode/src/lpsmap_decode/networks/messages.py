@@ -241,10 +241,10 @@ def pass_messages(
             for x in range(np.uint64(k)):
                 if beliefs[at + x] < most - spare:
                     given.closed[at + x] = -np.inf
-        share = 1.0 / max(n_in, n_out, 1)
-        bound += (1.0 - share * n_out) * most
+        fraction = 1.0 / max(n_in, n_out, 1)
+        bound += (1.0 - fraction * n_out) * most
         for place in places:
-            given_on = share if ending[network.table[place]] != i else 0.0
+            given_on = fraction if ending[network.table[place]] != i else 0.0
             m = np.uint64(network.message_offsets[place])
             for x in range(np.uint64(k)):
                 messages[m + x] = given_on * beliefs[at + x] - marginals[m + x]
@@ -288,12 +288,12 @@ def _visit_binary(
     if on < most - spare:
         closed[at + ONE] = -np.inf
     shares.beliefs[at], shares.beliefs[at + ONE] = off, on
-    share = 1.0 / max(n_in, n_out, 1)
-    off, on = share * off, share * on
+    fraction = 1.0 / max(n_in, n_out, 1)
+    off, on = fraction * off, fraction * on
     for n in range(first, last):
         place = network.places[n]
         m, given_on = np.uint64(network.message_offsets[place]), ending[network.table[place]] != i
         shares.messages[m] = (off if given_on else 0.0) - marginals[m]
         shares.messages[m + ONE] = (on if given_on else 0.0) - marginals[m + ONE]
-    kept: float = (1.0 - share * n_out) * most
+    kept: float = (1.0 - fraction * n_out) * most
     return kept

@@ -15,7 +15,7 @@ from lpsmap_decode.networks.messages import Potentials
 from lpsmap_decode.networks.network import TableNetwork
 from lpsmap_decode.networks.rounding import assignment_score
 
-__all__ = ["improve"]
+__all__ = ["tabu_search"]
 
 SHORTEST = 5
 """Minimum number of moves before a state that was left may be entered again. A random number below
@@ -50,7 +50,7 @@ def _add_table(
 
 
 @kernel
-def improve(
+def tabu_search(
     network: TableNetwork, potentials: Potentials, assignment: IntArray, n_moves: int
 ) -> float:
     """Make moves from an assignment; overwrite it with the best one, and return the best score.

@@ -263,7 +263,7 @@ def _build_networks(part: Part) -> Networks:
             continue
         first_slot = offsets_of(tables.block_sizes)
         factor = np.repeat(np.arange(bucket.n_factors), tables.n_blocks)
-        first_link, first = int(part.first_link[b]), int(part.blocks.first_additional[b])
+        first_link, first = int(part.links_of(b).start), int(part.additionals_of(b).start)
         head = bucket.variable[first_slot[:-1]]
         found.append(_Blocks(tables, bucket, first_link, first, first_slot, factor, head))
     size, always, turned = _agree_on_blocks(part, found, covered)

@@ -21,7 +21,7 @@ from lpsmap_factors_struct.arborescence_polytope.dual import (
     second_derivatives,
 )
 from lpsmap_factors_struct.arborescence_polytope.pivoted_cholesky import factorise, solve
-from lpsmap_factors_struct.arc_layout import PARTS, part_of_row
+from lpsmap_factors_struct.arc_layout import ARC_RANGES, arc_range
 
 __all__ = [
     "MEMBER",
@@ -50,8 +50,8 @@ def read_face(
     x, on = dual.x, dual.on
     for word in range(n):
         begin, n_on = np.uint64(word * n * n_labels), np.uint64(0)
-        for part in range(PARTS):
-            slot, head, count = part_of_row(part, word, n, packed)
+        for piece in range(ARC_RANGES):
+            slot, head, count = arc_range(piece, word, n, packed)
             arc = np.uint64((word * n + head) * n_labels)
             for code in face[slot * n_labels : (slot + count) * n_labels]:
                 moves = code & CODES == FREE or (whole and code & CODES == UPPER)
@@ -136,8 +136,8 @@ def write_z(
     """Write z, computed from y, and the codes of the face."""
     for word in range(n):
         single = dual.n_on[word] == 1
-        for part in range(PARTS):
-            slot, head, count = part_of_row(part, word, n, packed)
+        for piece in range(ARC_RANGES):
+            slot, head, count = arc_range(piece, word, n, packed)
             _write_arcs(
                 count * n_labels,
                 single,

@@ -50,7 +50,7 @@ from lpsmap_factors_struct.arborescence_polytope.face import (
     write_z,
 )
 from lpsmap_factors_struct.arborescence_polytope.simplex_threshold import MAX_GUESS_SUM, threshold
-from lpsmap_factors_struct.arc_layout import PARTS, n_words, part_of_row
+from lpsmap_factors_struct.arc_layout import ARC_RANGES, arc_range, n_words
 from lpsmap_factors_struct.arrays import copy
 from lpsmap_factors_struct.chu_liu_edmonds import (
     ArborescenceWorkspace,
@@ -109,8 +109,8 @@ def _project_trees(
         read_face(face[lo:hi], n, n_labels, packed, True, dual)
         if count > free:
             _guess_multipliers(dual, n, width, count, free)
-            _project_rows(dual, n, width, count)
-        elif _project_rows(dual, n, width, 0) < SHARP_ARCS_PER_WORD * n:
+            _project_words(dual, n, width, count)
+        elif _project_words(dual, n, width, 0) < SHARP_ARCS_PER_WORD * n:
             count = _edmonds_cuts(dual, n, width, free, capacity, trees)
         count = _add_cuts(dual, n, width, count, free, capacity, flows)
         _clear_rounding(dual, n, width)
@@ -150,8 +150,8 @@ def _multiply_jacobians(
         rank = factorise_face(dual, n, width, count)
         project_on_face(dual, n, width, count, rank, 0.0)
         for word in range(n):
-            for part in range(PARTS):
-                slot, head, count = part_of_row(part, word, n, packed)
+            for piece in range(ARC_RANGES):
+                slot, head, count = arc_range(piece, word, n, packed)
                 _write_moved(
                     count * n_labels,
                     dual.x[(word * n + head) * n_labels :],
@@ -186,8 +186,8 @@ def _gather(
 ) -> None:
     """Write ``y = delta a`` and ``q = delta^2``, by word and head."""
     for word in range(n):
-        for part in range(PARTS):
-            slot, head, count = part_of_row(part, word, n, packed)
+        for piece in range(ARC_RANGES):
+            slot, head, count = arc_range(piece, word, n, packed)
             _scale(
                 count * n_labels,
                 a[slot * n_labels :],
@@ -209,7 +209,7 @@ def _scale(count: int, a: FloatArray, delta: FloatArray, y: FloatArray, q: Float
 
 
 @leaf
-def _project_rows(dual: TreeDual, n: int, width: int, count: int) -> int:
+def _project_words(dual: TreeDual, n: int, width: int, count: int) -> int:
     """Subtract about its threshold from each row of scores, and project the rows without cuts.
 
     Large scores thus become numbers around 1. The thresholds of the supports in ``on`` are the
@@ -229,7 +229,7 @@ def _project_rows(dual: TreeDual, n: int, width: int, count: int) -> int:
             _lower(begin, end, guess, y, q, dual.x)
         else:
             guess = threshold(y[begin:end], q[begin:end], width, guess, near, scale)
-            n_on[word] = _project_row(begin, end, guess, y, q, dual.x, on)
+            n_on[word] = _project_word(begin, end, guess, y, q, dual.x, on)
         dual.tau[word], dual.margin[word] = 0.0, -np.inf
         support += n_on[word]
     return support
@@ -254,7 +254,7 @@ def _lower(
 
 
 @leaf
-def _project_row(
+def _project_word(
     begin: np.uint64,
     end: np.uint64,
     level: float,

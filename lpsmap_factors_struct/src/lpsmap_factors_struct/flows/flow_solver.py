@@ -23,6 +23,7 @@ TOLERANCE_FACTOR = 30.0
 """Reduction of the tolerance if that face was not the right one."""
 
 MAX_ATTEMPTS = 5
+"""Maximum number of tolerances that are tried."""
 
 MAX_WARM_ROUNDS, MAX_ROUNDS = 20, 20
 """Maximum number of faces, after a warm start and after the interior-point method."""

@@ -20,6 +20,7 @@ __all__ = ["follow_path"]
 ZERO = np.uint64(0)
 
 MAX_ITERATIONS = 60
+"""Maximum number of iterations of the interior-point method."""
 RELATIVE_IMBALANCE = 1e-6
 """Largest final imbalance of the flows, relative to the initial one."""
 STEP_FRACTION = 0.995

@@ -71,7 +71,7 @@ def most_fractional(values: FloatArray, whole: FloatArray) -> int | None:
     int or None
         None if all are integral.
     """
-    shares = np.divide(values, whole, out=np.zeros_like(values), where=whole > 0.0)
-    distance = np.minimum(shares, 1.0 - shares)
+    fractions = np.divide(values, whole, out=np.zeros_like(values), where=whole > 0.0)
+    distance = np.minimum(fractions, 1.0 - fractions)
     found = int(distance.argmax())
     return found if distance[found] > INTEGRAL else None

@@ -17,7 +17,7 @@ __all__ = [
     "check_scores",
     "checked_lengths",
     "checked_mask",
-    "leading",
+    "prefix_lengths",
     "present",
 ]
 
@@ -177,7 +177,7 @@ def checked_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Tensor | None:
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
-def leading(name: str, on: NDArray[np.bool_], what: str) -> NDArray[np.int64]:
+def prefix_lengths(name: str, on: NDArray[np.bool_], what: str) -> NDArray[np.int64]:
     """Return how many entries of the last axis are on; these must be the first ones.
 
     Parameters

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from lpsmap_core import Factor, Variables
 from lpsmap_core.api import checked_count
-from lpsmap_torch.layers.checks import leading, present
+from lpsmap_torch.layers.checks import prefix_lengths, present
 from lpsmap_torch.layers.layer import Layer, Lengths, Mask, factor_type
 from lpsmap_torch.layers.layer_graph import Declarations
 
@@ -70,7 +70,7 @@ class LatentTree(Layer):
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
         """Return the trees, and the budgets of their heads."""
         words = present(type(self).__name__, u.shape[:-1], lengths, mask)
-        own = None if words.all() else leading(type(self).__name__, words, "words")
+        own = None if words.all() else prefix_lengths(type(self).__name__, words, "words")
         trees = factor_type("DepTree")(
             u,
             projective=self.projective,

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_torch.layers.checks import check_ends, leading
+from lpsmap_torch.layers.checks import check_ends, prefix_lengths
 from lpsmap_torch.layers.layer import Layer, Lengths, Mask
 
 __all__ = ["PairLayer", "RelaxedPairLayer", "rescaled"]
@@ -42,8 +42,8 @@ class PairLayer(Layer):
             If rows or columns without pairs come before others with pairs.
         """
         name = type(self).__name__
-        rows = leading(name, np.any(allowed, axis=-1), "rows")
-        columns = leading(name, np.any(allowed, axis=-2), "columns")
+        rows = prefix_lengths(name, np.any(allowed, axis=-1), "rows")
+        columns = prefix_lengths(name, np.any(allowed, axis=-2), "columns")
         inside = (np.arange(allowed.shape[-2])[:, None] < rows[..., None, None]) & (
             np.arange(allowed.shape[-1]) < columns[..., None, None]
         )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lpsmap_core import Variables
 from lpsmap_core.api import checked_count
-from lpsmap_torch.layers.checks import leading, present
+from lpsmap_torch.layers.checks import prefix_lengths, present
 from lpsmap_torch.layers.layer import Layer, Lengths, Mask, factor_type
 from lpsmap_torch.layers.layer_graph import Declarations, Tied
 
@@ -64,7 +64,7 @@ class Rationale(Layer):
         """Return one sequence per instance; state 0 means that a word is selected."""
         n = u.shape[-2]
         words = present(type(self).__name__, u.shape[:-1], lengths, mask)
-        own = None if words.all() else leading(type(self).__name__, words, "words")
+        own = None if words.all() else prefix_lengths(type(self).__name__, words, "words")
         steps = np.zeros((*u.shape[:-2], max(n - 1, 0), 2, 2))
         sequence = factor_type("SequenceBudget")(u, steps, self.budget, lengths=own)
         both_chosen = np.full((max(n - 1, 0), 2, 2), -1)

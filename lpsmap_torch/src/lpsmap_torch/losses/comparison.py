@@ -147,7 +147,7 @@ def _objective_difference(best: SolveResult, a: Point, b: Point, items: Items) -
         best.factors, best.additional_scores, a.nu, b.nu, strict=True
     ):
         if factor.n_additionals:
-            owner = np.repeat(items.of_rows(factor), factor.n_additionals)
+            owner = np.repeat(items.of_factors(factor), factor.n_additionals)
             terms.append((owner, _products(eta_v, nu - other).reshape(-1)))
     total = sum((items.sums(*term) for term in terms), np.zeros(items.n_items))
     if (total < 0.0).any():

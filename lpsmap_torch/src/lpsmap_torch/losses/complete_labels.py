@@ -39,7 +39,7 @@ def structure_additionals(
     eta_v = [np.where(scores < np.inf, scores, 0.0) for scores in additional_scores]
     completed = complete_assignment(layout, factors, eta_v, known > 0.5)
     for factor, allowed in zip(factors, completed.allowed, strict=True):
-        item = items.of_rows(factor)
+        item = items.of_factors(factor)
         wrong = np.flatnonzero(~allowed & (item >= 0))
         if wrong.size:
             raise ValueError(

@@ -103,9 +103,9 @@ def _sums(
     for factor, original in zip(own, originals, strict=True):
         gibbs = graph.gibbs(factor)
         # before rounding to the dtype of the scores
-        rows, (high, low) = items.of_rows(original), gibbs._log_partition
-        worth, lost = add_exactly(worth, items.sums(rows, high))
-        rest += lost + items.sums(rows, low)
+        item, (high, low) = items.of_factors(original), gibbs._log_partition
+        worth, lost = add_exactly(worth, items.sums(item, high))
+        rest += lost + items.sums(item, low)
         marginals.append(_links(factor, gibbs.marginals))
         additionals.append(gibbs.additionals)
     return Sums(worth, rest, marginals, additionals)
@@ -147,7 +147,7 @@ def _structure(
         )
         marginals.append(torch.from_numpy(slots).to(m))
         additionals.append(torch.from_numpy(n).to(like_n).reshape(like_n.shape))
-        owner = np.repeat(items.of_rows(factor), factor.n_additionals)
+        owner = np.repeat(items.of_factors(factor), factor.n_additionals)
         high, low = items.sum_exactly(owner, (np.where(n != 0.0, eta, 0.0) * n).reshape(-1))
         worth, lost = add_exactly(worth, high)
         rest = rest + low + lost

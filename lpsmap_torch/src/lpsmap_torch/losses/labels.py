@@ -173,7 +173,7 @@ class Items:
         self.n_items = labels.n_items
         self.of_variable: IntArray = np.append(self.of_component, -1)[layout.component]
 
-    def of_rows(self, factor: Factor) -> IntArray:
+    def of_factors(self, factor: Factor) -> IntArray:
         """Return the items of a declaration's factors; -1 for those without variables."""
         index = np.append(slot_values(factor, factor.variables.index), -1)
         first, last = factor.offsets[:-1], factor.offsets[1:]

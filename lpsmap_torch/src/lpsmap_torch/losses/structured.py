@@ -138,7 +138,7 @@ def differentiable(graph: TorchFactorGraph, compared: Comparison) -> Tensor:
         if given is not None and given.numel():
             inputs.append(given.reshape(-1))
             slopes.append(difference.reshape(-1))
-            item.append(np.repeat(items.of_rows(factor), factor.n_additionals))
+            item.append(np.repeat(items.of_factors(factor), factor.n_additionals))
     dtype = torch.promote_types(like.dtype, torch.float32)  # sums may overflow float16
     values = torch.from_numpy(compared.values).to(dtype=dtype, device=like.device)
     where = [torch.from_numpy(x).to(like.device) for x in item]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, ranges
-from lpsmap_torch.tensor.rows import Rows
+from lpsmap_torch.tensor.constraint_rows import ConstraintRows
 
 __all__ = ["Batch", "batches_of"]
 
@@ -32,7 +32,7 @@ class Batch(NamedTuple):
     variables: Tensor
     """(n, n_variables) numbers of their variables in the part; the part's size for padding."""
     rows: IntArray
-    """(n, n_rows) numbers of their rows in `Rows`; -1 for padding."""
+    """(n, n_rows) numbers of their rows in `ConstraintRows`; -1 for padding."""
     matrix: Tensor
     """(n, n_rows, n_variables) A; or (1, n_rows, n_variables) if it is the same for all."""
     low: Tensor
@@ -72,7 +72,7 @@ def _times(matrix: Tensor, x: Tensor) -> Tensor:
     return (x.unsqueeze(-2) @ matrix).squeeze(-2)
 
 
-def batches_of(part: Part, rows: Rows, selected: BoolArray) -> Iterator[Batch]:
+def batches_of(part: Part, rows: ConstraintRows, selected: BoolArray) -> Iterator[Batch]:
     """Yield the batches of the selected components, on the host.
 
     A batch has sizes up to the same power of two, so that there are few batches.
@@ -100,7 +100,7 @@ def batches_of(part: Part, rows: Rows, selected: BoolArray) -> Iterator[Batch]:
             yield _batch(part, rows, of_batch, shape)
 
 
-def _batch(part: Part, rows: Rows, components: IntArray, shape: tuple[int, int]) -> Batch:
+def _batch(part: Part, rows: ConstraintRows, components: IntArray, shape: tuple[int, int]) -> Batch:
     n, (n_rows, n_variables) = len(components), shape
     first_row = np.searchsorted(rows.component, np.arange(part.n_components + 1))
     selected = ranges(first_row, components)
@@ -132,7 +132,7 @@ def _padded(offsets: IntArray, rows: IntArray, width: int, padding: int) -> IntA
 
 def _matrices(
     part: Part,
-    rows: Rows,
+    rows: ConstraintRows,
     components: IntArray,
     placement: tuple[IntArray, IntArray, IntArray],
     shape: tuple[int, int],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from lpsmap_core import Engine, Options
 from lpsmap_core.api import BoolArray, Part, WarmStart
 from lpsmap_torch.backend import TorchBackend
-from lpsmap_torch.tensor.rows import served_components
+from lpsmap_torch.tensor.constraint_rows import served_components
 
 if TYPE_CHECKING:
     from torch import Tensor

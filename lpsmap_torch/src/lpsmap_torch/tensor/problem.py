@@ -10,7 +10,11 @@ from torch import Tensor
 
 from lpsmap_core.api import Part
 from lpsmap_torch.tensor.batches import Batch, batches_of
-from lpsmap_torch.tensor.rows import Rows, rows_of, served_components
+from lpsmap_torch.tensor.constraint_rows import (
+    ConstraintRows,
+    constraint_rows_of,
+    served_components,
+)
 
 __all__ = ["TensorProblem", "problem_of"]
 
@@ -20,8 +24,8 @@ class TensorProblem:
 
     Parameters
     ----------
-    rows
-        The constraints.
+    constraints
+        The rows of the components' linear constraints.
     batches
         The batches.
     position
@@ -29,13 +33,15 @@ class TensorProblem:
         for variables outside all batches.
     """
 
-    def __init__(self, rows: Rows, batches: Sequence[Batch], position: Tensor) -> None:
-        self.rows, self.batches, self._position = rows, batches, position
+    def __init__(
+        self, constraints: ConstraintRows, batches: Sequence[Batch], position: Tensor
+    ) -> None:
+        self.constraints, self.batches, self._position = constraints, batches, position
 
     def to(self, device: torch.device) -> TensorProblem:
         """Return the problem on a device."""
         batches = [batch.to(device) for batch in self.batches]
-        return TensorProblem(self.rows, batches, self._position.to(device))
+        return TensorProblem(self.constraints, batches, self._position.to(device))
 
     def split(self, numbers: Tensor, padding: float) -> list[Tensor]:
         """Return values of the part's variables by batches, with a value for padding."""
@@ -61,12 +67,12 @@ def _by_device(part: Part) -> dict[torch.device, TensorProblem]:
 
 
 def _on_host(part: Part) -> TensorProblem:
-    rows = part.derived(rows_of)
-    batches = list(batches_of(part, rows, part.derived(served_components)))
+    constraints = part.derived(constraint_rows_of)
+    batches = list(batches_of(part, constraints, part.derived(served_components)))
     n, position = part.n_variables, 0
     positions = np.full(n + 1, sum(batch.variables.numel() for batch in batches))
     for batch in batches:
         flat = batch.variables.numpy().reshape(-1)
         positions[flat] = np.arange(position, position + len(flat))
         position += len(flat)
-    return TensorProblem(rows, batches, torch.from_numpy(positions[:n]))
+    return TensorProblem(constraints, batches, torch.from_numpy(positions[:n]))

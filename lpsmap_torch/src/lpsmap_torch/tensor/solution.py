@@ -148,15 +148,15 @@ class SolvedOnTensors(SolvedGraph):
         return (self._eta == -torch.inf).cpu().numpy(), np.zeros(self.part.n_additionals, bool)
 
     def contradictions(self) -> dict[int, list[tuple[int, int]]]:
-        """Return (bucket, row) of the factors whose constraints contradict each other."""
-        rows, by_component = self.problem.rows, dict[int, list[tuple[int, int]]]()
+        """Return (bucket, factor) of the factors whose constraints contradict each other."""
+        constraints, by_component = self.problem.constraints, dict[int, list[tuple[int, int]]]()
         for projected in self.projected:
             size = projected.y.abs().cpu().numpy()
             infeasible = projected.infeasible.cpu().numpy()
             involved = (size > INVOLVED * size.max(axis=1, keepdims=True)) & infeasible[:, None]
             for row in np.unique(projected.batch.rows[involved]).tolist():
-                factors = by_component.setdefault(int(rows.component[row]), [])
-                factor = int(rows.bucket[row]), int(rows.factor[row])
+                factors = by_component.setdefault(int(constraints.component[row]), [])
+                factor = int(constraints.bucket[row]), int(constraints.factor[row])
                 if factor not in factors:
                     factors.append(factor)
         return by_component

@@ -18,14 +18,12 @@ from lpsmap_jit.interrupts import interrupted
 from lpsmap_jit.native import floats, invoke
 
 __all__ = [
-    "CALL_ORACLE",
     "GROW",
     "LARGE_SET",
     "REJECT",
     "RELEASE",
     "LocalProblem",
     "SetsRecord",
-    "call_sets",
     "find_candidates",
     "grow_sets",
     "largest_capacity",

@@ -1,4 +1,4 @@
-"""The linear constraints of a part, as rows over its variables."""
+"""The linear constraints of a part, as the rows of a sparse matrix over its variables."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from lpsmap_core import Factor
 from lpsmap_core.api import BoolArray, Bucket, FloatArray, IntArray, Part, offsets_of, ranges
 
-__all__ = ["Rows", "rows_of", "served_components"]
+__all__ = ["ConstraintRows", "constraint_rows_of", "served_components"]
 
 MOST_ROWS, MOST_ENTRIES = 1024, 2**24
 """Maximum number of rows of a component, and of entries of its dense matrix."""
 
 
-class Rows(NamedTuple):
+class ConstraintRows(NamedTuple):
     """Constraints ``low <= A mu <= high``, in the order of their components."""
 
     offsets: IntArray
@@ -44,8 +44,8 @@ def _covered_components(part: Part) -> BoolArray:
 
 
 def served_components(part: Part) -> BoolArray:
-    """Return for each component whether `Rows` describe it and fit into a dense matrix."""
-    n_rows = np.bincount(part.derived(rows_of).component, minlength=part.n_components)
+    """Return for each component whether `ConstraintRows` describe it, as a small dense matrix."""
+    n_rows = np.bincount(part.derived(constraint_rows_of).component, minlength=part.n_components)
     small = (n_rows <= MOST_ROWS) & (n_rows * np.diff(part.first_variable) <= MOST_ENTRIES)
     served: BoolArray = part.derived(_covered_components) & small
     return served
@@ -59,26 +59,28 @@ def _is_described(factor: Factor) -> bool:
     return constraints is not None and not constraints.n_auxiliary
 
 
-def rows_of(part: Part) -> Rows:
+def constraint_rows_of(part: Part) -> ConstraintRows:
     """Return the rows of all covered components."""
     covered = part.derived(_covered_components)
-    blocks = [
+    pieces = [
         _rows_of_declaration(bucket, b, number, covered)
         for b, bucket in enumerate(part.buckets)
         for number in range(len(bucket.declarations))
     ]
-    blocks = [rows for rows in blocks if len(rows.low)] or [_NO_ROWS]
-    counts = np.concatenate([np.diff(rows.offsets) for rows in blocks])
-    others = [np.concatenate(arrays) for arrays in list(zip(*blocks, strict=True))[1:]]
-    joined = Rows._make([offsets_of(counts), *others])
+    pieces = [rows for rows in pieces if len(rows.low)] or [_NO_ROWS]
+    counts = np.concatenate([np.diff(rows.offsets) for rows in pieces])
+    others = [np.concatenate(arrays) for arrays in list(zip(*pieces, strict=True))[1:]]
+    joined = ConstraintRows._make([offsets_of(counts), *others])
     return _select(joined, np.argsort(joined.component, kind="stable"))
 
 
 _EMPTY = np.empty(0, dtype=np.int64)
-_NO_ROWS = Rows._make([offsets_of(_EMPTY), _EMPTY, *np.empty((3, 0)), _EMPTY, _EMPTY, _EMPTY])
+_NO_ROWS = ConstraintRows._make(
+    [offsets_of(_EMPTY), _EMPTY, *np.empty((3, 0)), _EMPTY, _EMPTY, _EMPTY]
+)
 
 
-def _rows_of_declaration(bucket: Bucket, b: int, number: int, covered: BoolArray) -> Rows:
+def _rows_of_declaration(bucket: Bucket, b: int, number: int, covered: BoolArray) -> ConstraintRows:
     """Return the rows of a declaration's factors whose components are covered.
 
     A negated slot is 1 minus its variable, which changes the sign of entries and shifts the bounds.
@@ -109,18 +111,18 @@ def _rows_of_declaration(bucket: Bucket, b: int, number: int, covered: BoolArray
     component[used], factor[used] = bucket.component[first], first
     signed = np.where(negated, -coefficient, coefficient)
     owners = component, np.full(n, b), factor
-    rows = Rows(offsets, bucket.variable[slot], signed, low, high, *owners)
+    rows = ConstraintRows(offsets, bucket.variable[slot], signed, low, high, *owners)
     return _normalised(_select(rows, used))
 
 
-def _select(rows: Rows, index: IntArray) -> Rows:
+def _select(rows: ConstraintRows, index: IntArray) -> ConstraintRows:
     """Return the rows at some positions, in the given order."""
     entries, offsets = ranges(rows.offsets, index), offsets_of(np.diff(rows.offsets)[index])
     of_entries = rows.variable[entries], rows.coefficient[entries]
-    return Rows._make([offsets, *of_entries, *(array[index] for array in rows[3:])])
+    return ConstraintRows._make([offsets, *of_entries, *(array[index] for array in rows[3:])])
 
 
-def _normalised(rows: Rows) -> Rows:
+def _normalised(rows: ConstraintRows) -> ConstraintRows:
     """Return rows scaled to a largest magnitude of 1. No row may be empty."""
     scale = np.maximum.reduceat(np.abs(rows.coefficient), rows.offsets[:-1])
     return rows._replace(
