@@ -61,7 +61,7 @@ class Sizes:
     """Sizes of the networks."""
 
     word: int = 100
-    deviation: float = 0.35
+    deviation: float = 0.6
     """Standard deviation of initial embeddings. With larger values, alignments are sparse from the
     start and learn more slowly."""
     hidden: int = 100

@@ -78,7 +78,7 @@ class Settings:
     alignment: Alignment
     regime: Regime
     seed: int = 0
-    epochs: int = 10
+    epochs: int = 20
     batch_size: int = 128
     learning_rate: float = 2e-3
     pairs: tuple[int | None, int | None, int | None] = (None, None, None)
@@ -93,7 +93,7 @@ SMALL = replace(FULL, epochs=3, batch_size=64, pairs=(2000, 300, 300))
 
 OF_SIZE = {"toy": TOY, "small": SMALL, "full": FULL}
 
-ESIM_EPOCHS = {"toy": 1, "small": 2, "full": 6}
+ESIM_EPOCHS = {"toy": 1, "small": 2, "full": 8}
 
 FEW = {"toy": 1, "small": 1, "full": 2}
 """Seeds of LP-sequence and ESIM."""
