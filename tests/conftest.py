@@ -6,6 +6,7 @@ import gc
 import importlib.util
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from environments import PLUGINS, ROOT, WHEELS, build
+from forks import Server
 
 FOLDERS = dict(WHEELS)
 collect_ignore = []
@@ -71,6 +73,22 @@ def rng() -> np.random.Generator:
 def draws() -> int:
     """How many random draws a test makes: fewer where kernels are not compiled."""
     return 20 if UNCOMPILED else 200
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """A server of Python programs that import our packages."""
+    server = Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def warm_server() -> Iterator[Server]:
+    """A server of Python programs that have solved a graph."""
+    server = Server(warm=True)
+    yield server
+    server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -75,10 +75,11 @@ def check_damaged(folder: Path, suffix: str, good: str, n: int = 150) -> None:
             n_refused += 1
             assert str(error).startswith(str(path)), error
             assert len(str(error)) < 1000 + 2 * len(str(path)), error
-            result = CliRunner().invoke(cli.main, ["info", str(path)])
-            assert result.exit_code == 1, result.output
-            assert isinstance(result.exception, SystemExit)
-            assert result.output.startswith("Error: ")
+            if n_refused % 8 == 1:  # the command says what is raised, whatever the damage
+                result = CliRunner().invoke(cli.main, ["info", str(path)])
+                assert result.exit_code == 1, result.output
+                assert isinstance(result.exception, SystemExit)
+                assert result.output.startswith("Error: ")
         assert time.process_time() - begin < 2.0  # twice a second
     assert n_refused > n / 2, n_refused
     for data in damaged(rng, good.encode(), 40):

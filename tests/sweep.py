@@ -27,6 +27,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, NamedTuple
@@ -235,7 +236,8 @@ class Child:
         """End it, and return what it wrote of where it was."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGUSR1)
-            time.sleep(0.5)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.5)
             self.process.kill()
             self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):

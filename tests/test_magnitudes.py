@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,6 +13,7 @@ import pytest
 
 import judges
 import stress_judging
+from forks import Server
 from lpsmap import (
     AndOut,
     AtMostOne,
@@ -415,7 +414,7 @@ for name, seed in itertools.product(PAIRS, range(30)):
 
 
 @pytest.mark.compiled
-def test_the_largest_finite_numbers_do_not_end_the_process() -> None:
+def test_the_largest_finite_numbers_do_not_end_the_process(warm_server: Server) -> None:
     """Overflows became indices: SIGSEGV, and a heap that was written over."""
-    done = subprocess.run([sys.executable, "-c", CRASHES], capture_output=True, text=True)
+    done = warm_server.run(CRASHES)
     assert done.returncode == 0, f"{done.stdout.splitlines()[-1:]}\n{done.stderr[-2000:]}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -26,8 +27,11 @@ def test_scores_in_tensors_are_decoded_without_gradients(workers: str) -> None:
     network = torch.nn.Linear(4, 4, dtype=torch.float32)
     torch.manual_seed(0)
     problems = [network(torch.randn(3, 4)) for _ in range(6)]
-    executor: Executor | int | None = {"none": None, "threads": ThreadPoolExecutor(2)}.get(workers)
-    executor = 1 if workers == "processes" else executor
+    executor: Executor | None = {
+        "none": lambda: None,
+        "threads": lambda: ThreadPoolExecutor(2),
+        "processes": lambda: ProcessPoolExecutor(1, mp_context=get_context("fork")),
+    }[workers]()
     for outcome in solve_many(problems, executor, task="map", build=alignment):
         assert outcome.error is None, outcome.traceback
         values, scores = outcome.values[0], problems[outcome.index].detach().double().numpy()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ import numpy.typing as npt
 import pytest
 
 import judges
+from forks import Server
 from lpsmap import AtMostOne, FactorGraph, Pair, Xor
 from lpsmap_core import stack
 from lpsmap_jit.threads import default_threads
@@ -96,15 +95,15 @@ def test_verbose_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
     assert any("residuals" in record.getMessage() for record in caplog.records)
 
 
-def test_verbose_shows_on_standard_error_where_logging_is_not_set_up() -> None:
+def test_verbose_shows_on_standard_error_where_logging_is_not_set_up(warm_server: Server) -> None:
     code = (
         "from lpsmap_core import FactorGraph; import logging; graph = FactorGraph(); "
         "graph.variable((2,)); graph.solve(verbose=True); "
         "logger = logging.getLogger('lpsmap'); assert not logger.handlers and not logger.level; "
         "logging.basicConfig(level=logging.WARNING); graph.solve(verbose=1)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == ""
+    done = warm_server.run(code)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert done.stderr.count("lpsmap: Solution(2 variables") == 1
 
 

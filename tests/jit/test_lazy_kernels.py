@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 
 import numpy as np
 import pytest
 
+from forks import Server
 from lpsmap import FactorGraph, Xor
 from lpsmap_core import FREE, kernel, leaf
 from lpsmap_jit import lazy_kernels
@@ -143,10 +142,9 @@ print(graph.solve().ok, compiled())
 """
 
 
-def test_a_solve_compiles_no_units_that_it_does_without() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SOLVES], capture_output=True, text=True, check=True
-    )
+def test_a_solve_compiles_no_units_that_it_does_without(server: Server) -> None:
+    done = server.run(SOLVES)
+    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "False",
         "[False, False, False]",

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
-import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from corpora import EIGHT
 from lpsmap_core import SearchProgress
 from lpsmap_decode import Evaluation
 from lpsmap_search import Certified, Corpus, DependencyModelWithValence, global_search
 from lpsmap_search.lagrangian_space import Box, LagrangianSpace
+
+if TYPE_CHECKING:
+    from forks import Server
 
 __all__ = ["AtOnce", "Deadly", "Failing", "Searching", "eight"]
 
@@ -38,32 +40,32 @@ class Searching:
 
     Parameters
     ----------
+    server
+        What starts it.
     options
         Of the search.
     """
 
-    def __init__(self, **options: Any) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, json.dumps(options)],
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,
-        )
+    def __init__(self, server: Server, **options: Any) -> None:
+        code = f"import os, runpy; os.setsid(); runpy.run_path({__file__!r}, run_name='__main__')"
+        folder = Path(__file__).parent
+        self.process = server.begin(code, folder, os.environ, [json.dumps(options)])
 
     def __enter__(self) -> Searching:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self.process.poll() is None:
+        with self.process:
             self.kill()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
 
     def word(self, seconds: float = 120.0) -> str:
         """Return the next line; nothing if it does not come in time, or there is none."""
         assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], seconds)
-        return self.process.stdout.readline().decode().strip() if ready else ""
+        watchdog = threading.Timer(seconds, self.process.kill)
+        watchdog.start()
+        found: str = self.process.stdout.readline().strip()
+        watchdog.cancel()
+        return found
 
     def searched(self, least: int) -> int:
         """Return the number of boxes as soon as it says that there are so many."""
@@ -76,7 +78,7 @@ class Searching:
     def result(self) -> dict[str, Any]:
         """Return what came of it, once it has ended."""
         assert self.process.stdout is not None
-        last = self.process.stdout.read().decode().strip().splitlines()[-1]
+        last = self.process.stdout.read().strip().splitlines()[-1]
         assert self.process.wait() == 0
         found: dict[str, Any] = json.loads(last)
         return found

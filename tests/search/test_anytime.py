@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from corpora import FIVE, OPTIMUM, OPTIMUM_OF_EIGHT
+from forks import Server
 from lpsmap_core import Deadline, SearchProgress
 from lpsmap_search import Certified, Corpus, DependencyModelWithValence, global_search, restarts
 from lpsmap_search.progress import status_text
@@ -89,8 +90,8 @@ def test_exits(options: dict[str, object], n_nodes: tuple[int, int], interrupts:
 
 
 @pytest.mark.compiled
-def test_ctrl_c_in_the_search() -> None:
-    with Searching(sleep=0.02) as child:
+def test_ctrl_c_in_the_search(warm_server: Server) -> None:
+    with Searching(warm_server, sleep=0.02) as child:
         child.searched(320)
         child.process.send_signal(signal.SIGINT)
         found = child.result()
@@ -100,8 +101,8 @@ def test_ctrl_c_in_the_search() -> None:
 
 
 @pytest.mark.compiled
-def test_ctrl_c_in_the_restarts() -> None:
-    with Searching(n_restarts=10**6) as child:
+def test_ctrl_c_in_the_restarts(warm_server: Server) -> None:
+    with Searching(warm_server, n_restarts=10**6) as child:
         assert child.word() == "ready"
         time.sleep(0.3)
         child.process.send_signal(signal.SIGINT)

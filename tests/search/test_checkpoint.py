@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from corpora import FIVE, OPTIMUM
+from forks import Server
 from lpsmap_core import SearchProgress
 from lpsmap_decode import Search
 from lpsmap_search import (
@@ -68,29 +69,29 @@ def test_a_search_in_pieces_is_the_search_in_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.compiled
-def test_killed_and_resumed(tmp_path: Path) -> None:
-    check_kills(tmp_path, 1, 3_000)
+def test_killed_and_resumed(tmp_path: Path, warm_server: Server) -> None:
+    check_kills(warm_server, tmp_path, 1, 1_000)
 
 
 @pytest.mark.slow
 @pytest.mark.compiled
-def test_killed_20_times_and_resumed(tmp_path: Path) -> None:
-    check_kills(tmp_path, 20, 1_500)
+def test_killed_20_times_and_resumed(tmp_path: Path, warm_server: Server) -> None:
+    check_kills(warm_server, tmp_path, 20, 1_500)
 
 
-def check_kills(folder: Path, n: int, most: int) -> None:
+def check_kills(server: Server, folder: Path, n: int, most: int) -> None:
     """Kill searches after up to `most` boxes each; the last ends as if there had been no other."""
     rng, path, whole = np.random.default_rng(n), folder / "eight", global_search(eight())
     options: dict[str, Any] = {"checkpoint": str(path), "checkpoint_interval": 0.0}
     first, seconds = [], []
     for _ in range(n):
-        with Searching(**options, sleep=0.01) as child:
+        with Searching(server, **options, sleep=0.01) as child:
             first.append(child.searched(0))
             child.searched(first[-1] + int(rng.integers(1, most)))
             time.sleep(0.03 * rng.random())
             child.kill()
         seconds.append(saved(path)["seconds"])
-    with Searching(**options) as child:
+    with Searching(server, **options) as child:
         first.append(child.searched(0))
         found = child.result()
     assert first == sorted(first) and first[0] == 0 < first[-1]

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from corpora import FIVE, OPTIMUM, OPTIMUM_OF_EIGHT
+from forks import Server
 from lpsmap_core import SearchProgress
 from lpsmap_decode import Search, Unfinished
 from lpsmap_search import Certified, Corpus, DependencyModelWithValence, global_search
@@ -225,9 +226,9 @@ def test_boxes_that_are_out_are_open_in_a_checkpoint(tmp_path: Path) -> None:
         check(global_search(CORPUS, **POOR, checkpoint=one))
 
 
-def interrupted_with_its_group(tmp_path: Path, number: int) -> dict[str, Any]:
+def interrupted_with_its_group(server: Server, tmp_path: Path, number: int) -> dict[str, Any]:
     path = tmp_path / "eight"
-    with Searching(executor=2, checkpoint=str(path), sleep=0.02) as child:
+    with Searching(server, executor=2, checkpoint=str(path), sleep=0.02) as child:
         child.searched(500)
         os.killpg(child.process.pid, number)
         found = child.result() if number == signal.SIGINT else {}
@@ -235,16 +236,16 @@ def interrupted_with_its_group(tmp_path: Path, number: int) -> dict[str, Any]:
     return found
 
 
-def test_ctrl_c_leaves_no_processes(tmp_path: Path) -> None:
-    found = interrupted_with_its_group(tmp_path, signal.SIGINT)
+def test_ctrl_c_leaves_no_processes(tmp_path: Path, warm_server: Server) -> None:
+    found = interrupted_with_its_group(warm_server, tmp_path, signal.SIGINT)
     assert found["interrupted"] and not found["proved"]
     assert found["n_nodes"] >= 500
     assert found["objective"] <= OPTIMUM_OF_EIGHT + 1e-9 <= found["bound"]
 
 
 @pytest.mark.slow
-def test_processes_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
-    with Searching(executor=2, sleep=0.02) as child:
+def test_processes_end_with_a_parent_that_is_killed(warm_server: Server) -> None:
+    with Searching(warm_server, executor=2, sleep=0.02) as child:
         child.searched(500)
         child.kill()
         assert child.leaves_nothing()

@@ -6,8 +6,6 @@ import gzip
 import json
 import os
 import re
-import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from brute_force import best_likelihood
+from forks import Server, without
 from lpsmap_core.command.cli import main
 from lpsmap_search import Corpus, DependencyModelWithValence, read_conllu
 from lpsmap_search import command as command_module
@@ -24,7 +23,7 @@ from lpsmap_search.global_search import Certified
 from lpsmap_search.induction import Induced
 from lpsmap_search.reports import certificate
 
-LPSMAP = [sys.executable, "-c", "from lpsmap_core.command.cli import main; main()"]
+MAIN = "from lpsmap_core.command.cli import main; main()"
 
 TREES = [
     ["the DET 2", "dog NOUN 3", "barks VERB 0", ". PUNCT 3"],
@@ -302,19 +301,17 @@ def test_a_full_disk_below_the_grammar_keeps_the_answer(corpus: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux has /dev/full")
-def test_full_disks_and_closed_streams(corpus: Path) -> None:
-    arguments = [*LPSMAP, "induce", str(corpus), "--method", "em"]
+def test_full_disks_and_closed_streams(corpus: Path, warm_server: Server) -> None:
+    arguments = "induce", corpus, "--method", "em"
     with open("/dev/full", "w") as full:
-        buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
-        ended = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, env=buffered)
-    assert ended.returncode == 1
-    assert ended.stderr.decode().strip() == "Error: [Errno 28] No space left on device"
-    for closed in (">&-", "2>&-"):
-        command = f"exec {shlex.join(arguments)} {closed}"
-        ended = subprocess.run(["sh", "-c", command], capture_output=True)
-        assert ended.returncode == 0, ended
-        assert not ended.stderr
-        assert bool(ended.stdout) == (closed == "2>&-")
+        done = warm_server.run(MAIN, *arguments, stdout=full)
+    assert done.returncode == 1
+    assert done.stderr.strip() == "Error: [Errno 28] No space left on device"
+    for closed in ("stdout", "stderr"):
+        done = warm_server.run(without(closed) + MAIN, *arguments)
+        assert done.returncode == 0, done.stderr
+        assert not done.stderr
+        assert bool(done.stdout) == (closed == "stderr")
 
 
 def test_a_terminal_is_told_of_the_progress(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tracemalloc
 from typing import Any
@@ -15,6 +13,7 @@ import test_dmv_tree
 import test_gibbs
 import test_matrix_tree
 from exact_gibbs import MASKS, check_draw, check_scores
+from forks import Server
 from lpsmap import DepTree, FactorGraph, Sequence
 from test_interrupts import run
 
@@ -162,19 +161,17 @@ print(peak(2), peak(500))
 
 @pytest.mark.compiled
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no /proc elsewhere")
-def test_memory_is_that_of_a_few_tables() -> None:
+def test_memory_is_that_of_a_few_tables(warm_server: Server) -> None:
     """Tables of 500 words take 2 MB; n^3 / 3 numbers take 330."""
-    environment = {**os.environ, "LPSMAP_COMPILE_AFTER": "0"}
-    said = subprocess.run(
-        [sys.executable, "-c", MEMORY], check=True, capture_output=True, text=True, env=environment
-    ).stdout
-    small, large = map(int, said.split())
+    done = warm_server.run(MEMORY, LPSMAP_COMPILE_AFTER="0")
+    assert done.returncode == 0, done.stderr
+    small, large = map(int, done.stdout.split())
     assert large - small < 60_000
 
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("scale", ["1.0", "1e6"])
-def test_sums_over_trees_are_interrupted(scale: str) -> None:
+def test_sums_over_trees_are_interrupted(scale: str, warm_server: Server) -> None:
     code = f"""
 graph, u = near_uniform(1500, 1500)
 few = graph.add(DepTree(graph.variable((2, 2))))
@@ -189,7 +186,7 @@ def sums():
 interrupted(sums)
 print(time.perf_counter() - begin)
 """
-    ((word, seconds),) = run(code, 0.4)
+    ((word, seconds),) = run(warm_server, code, 0.4)
     assert word == "interrupted"
     assert float(seconds) < 4.0  # a second after the first, and head-room for other work
 
@@ -283,9 +280,9 @@ except ValueError as error:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits memory as Linux does")
-def test_a_billion_samples_are_refused() -> None:
+def test_a_billion_samples_are_refused(warm_server: Server) -> None:
     """Of 50 positions they take hundreds of gigabytes."""
-    done = subprocess.run([sys.executable, "-c", BILLION], capture_output=True, text=True)
+    done = warm_server.run(BILLION)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("sample: n: got 1000000000, which needs "), done.stdout
 

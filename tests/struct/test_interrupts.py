@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forks import Server
 from lpsmap import BinaryTree, ConvergenceWarning, DepTree, FactorGraph, Status, Xor
 
 GENEROUS = 10.0
@@ -77,18 +76,18 @@ print(time.perf_counter() - begin, briefly(graph) == fresh, flush=True)
 
 
 def run(
-    code: str, *delays: float, patience: float = GENEROUS * 6, **environment: str
+    server: Server,
+    code: str,
+    *delays: float,
+    patience: float = GENEROUS * 6,
+    **environment: str,
 ) -> list[list[str]]:
     """Run code in a child, which says "ready" as often as there are delays.
 
     Send it SIGINT so many seconds after each; return what else it says after each.
     """
-    child = subprocess.Popen(
-        [sys.executable, "-c", HEAD + code],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "LPSMAP_THREADS": "2", **environment},
-        text=True,
-    )
+    threads = {"LPSMAP_THREADS": "2"}
+    child = server.begin(HEAD + code, Path.cwd(), {**os.environ, **threads, **environment})
     watchdog = threading.Timer(patience, child.kill)
     said: list[list[str]] = []
     with child:
@@ -103,7 +102,7 @@ def run(
                     said.append([])
                 else:
                     said[-1] += line.split()
-            assert child.wait() == 0
+            assert child.wait() == 0, child.stderr and child.stderr.read()
         finally:
             watchdog.cancel()
             child.kill()
@@ -111,8 +110,8 @@ def run(
 
 
 @pytest.mark.compiled
-def test_hard_solves_are_interrupted() -> None:
-    said = run("".join(make + AGAIN for make in HARD.values()), *[0.3] * len(HARD))
+def test_hard_solves_are_interrupted(warm_server: Server) -> None:
+    said = run(warm_server, "".join(make + AGAIN for make in HARD.values()), *[0.2] * len(HARD))
     for name, (word, seconds, same) in zip(HARD, said, strict=True):
         assert word == "interrupted", name
         assert float(seconds) < GENEROUS, name
@@ -120,7 +119,7 @@ def test_hard_solves_are_interrupted() -> None:
 
 
 @pytest.mark.compiled
-def test_a_graph_of_millions_of_links_is_interrupted() -> None:
+def test_a_graph_of_millions_of_links_is_interrupted(warm_server: Server) -> None:
     code = """
 def solve():
     graph, u = near_uniform(1000, 2500)
@@ -131,10 +130,10 @@ near_uniform(3, 4)[0].solve()
 interrupted(solve)
 interrupted(solve)
 """
-    assert run(code, 0.2, 1.5) == [["interrupted"]] * 2
+    assert run(warm_server, code, 0.2, 1.5) == [["interrupted"]] * 2
 
 
-def test_backward_passes_and_small_solves_are_interrupted() -> None:
+def test_backward_passes_and_small_solves_are_interrupted(warm_server: Server) -> None:
     code = """
 def train():
     while True:
@@ -145,10 +144,10 @@ def train():
 for _ in range(3):
     interrupted(train)
 """
-    assert run(code, 0.5, 0.2, 0.4) == [["interrupted"]] * 3
+    assert run(warm_server, code, 0.5, 0.2, 0.4) == [["interrupted"]] * 3
 
 
-def test_python_oracles_are_interrupted() -> None:
+def test_python_oracles_are_interrupted(warm_server: Server) -> None:
     code = """
 class Slow(Factor):
     def solve_map(self, eta_u, eta_v):
@@ -167,13 +166,13 @@ def solve():
 interrupted(solve)
 interrupted(solve)
 """
-    assert run(code, 0.5, 0.7) == [["interrupted"]] * 2
+    assert run(warm_server, code, 0.5, 0.7) == [["interrupted"]] * 2
 
 
 @pytest.mark.compiled
 @pytest.mark.slow
 @pytest.mark.parametrize("delay", [2.0, 7.0, 15.0])
-def test_compiling_is_interrupted(tmp_path: Path, delay: float) -> None:
+def test_compiling_is_interrupted(tmp_path: Path, delay: float, server: Server) -> None:
     code = """
 def solve():
     graph, u = near_uniform(5, 6)
@@ -187,8 +186,8 @@ interrupted(solve_and_wait)
 print(solve().sum() > 0)
 """
     options: dict[str, Any] = {"patience": COMPILING, "NUMBA_CACHE_DIR": str(tmp_path)}
-    assert run(code, delay, **options) == [["interrupted", "True"]]
-    assert run(code, delay, **options)[0][-1] == "True"
+    assert run(server, code, delay, **options) == [["interrupted", "True"]]
+    assert run(server, code, delay, **options)[0][-1] == "True"
 
 
 @pytest.mark.compiled

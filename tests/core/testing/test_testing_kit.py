@@ -374,10 +374,8 @@ check_factor(FarOut(FactorGraph().variable((2, 3))))
 
 @interprets
 @pytest.mark.compiled
-def test_a_compiled_kernel_far_out_of_bounds_does_not_end_the_process():
-    done = subprocess.run(
-        [sys.executable, "-c", FAR_OUT], capture_output=True, text=True, check=False
-    )
+def test_a_compiled_kernel_far_out_of_bounds_does_not_end_the_process(warm_server):
+    done = warm_server.run(FAR_OUT)
     assert done.returncode == 1, done
     assert "check_indices\nRule: kernels and methods stay within their arrays" in done.stderr
     assert "Got: FarOut.map_kernel: IndexError" in done.stderr

@@ -150,7 +150,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
-def test_an_interrupted_run_is_gone_on_with(tmp_path: Path) -> None:
+def test_an_interrupted_run_is_gone_on_with(tmp_path: Path, here: None) -> None:
     for i in range(8):
         (tmp_path / f"m{i}.uai").write_text(coin(i % 2))
     (tmp_path / "slow.py").write_text(SLOW)

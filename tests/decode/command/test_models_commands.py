@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from forks import Server, without
 from lpsmap import FactorGraph, Xor
 from lpsmap_core import SearchProgress, installed
 from lpsmap_core.api import read_graph
@@ -23,7 +23,8 @@ from lpsmap_decode.command.progress_log import ProgressLog
 from lpsmap_decode.command.solve_file import UNSOLVED
 
 MODEL = "MARKOV 3 2 3 2 3 1 0 2 0 1 2 1 2\n2 1 2\n6 1 2 3 4 5 6\n6 1 2 0 4 5 6\n"
-LPSMAP = [sys.executable, "-c", "from lpsmap_core.command.cli import main; main()"]
+MAIN = "from lpsmap_core.command.cli import main; main()"
+LPSMAP = [sys.executable, "-c", MAIN]
 FORMULA = "h 1 2 0\n3 -1 -2 0\n5 3 0\n"
 
 
@@ -138,16 +139,15 @@ def test_what_cannot_be_converted_is_told_in_a_line(model: Path) -> None:
     assert lpsmap("convert", model.with_name("missing.uai"), "a.json").exit_code == 2
 
 
-def test_a_pipe_that_closes_early_is_no_traceback(model: Path) -> None:
+def test_a_pipe_that_closes_early_is_no_traceback(model: Path, warm_server: Server) -> None:
     big = model.with_name("big.wcnf")
     big.write_text("".join(f"{i + 1} {i + 1} 0\n" for i in range(20_000)))
-    command = [*LPSMAP, "solve", str(big)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with warm_server.begin(MAIN, model.parent, os.environ, ["solve", big]) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.read(10) == b'{"status":'
+        assert process.stdout.read(10) == '{"status":'
         process.stdout.close()
-        assert b"Traceback" not in process.stderr.read()
+        assert "Traceback" not in process.stderr.read()
 
 
 def test_an_answer_goes_through_a_pipe(model: Path) -> None:
@@ -289,27 +289,34 @@ def test_a_picture_that_may_not_be_written_is_told_before_the_solve(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux has /dev/full")
 @pytest.mark.parametrize("command", ["solve", "info"])
-def test_a_full_disk_below_the_output_is_told_in_a_line(model: Path, command: str) -> None:
-    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+def test_a_full_disk_below_the_output_is_told_in_a_line(
+    model: Path, command: str, warm_server: Server
+) -> None:
     with open("/dev/full", "w") as full:
-        ended = subprocess.run(
-            [*LPSMAP, command, model], stdout=full, stderr=subprocess.PIPE, env=buffered
-        )
-    assert ended.returncode == 1
-    assert ended.stderr.decode().strip() == "Error: [Errno 28] No space left on device"
+        done = warm_server.run(MAIN, command, model, stdout=full)
+    assert done.returncode == 1
+    assert done.stderr.strip() == "Error: [Errno 28] No space left on device"
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the shell is POSIX's")
-def test_streams_may_be_closed(model: Path) -> None:
-    for closed in (">&-", "2>&-"):
-        command = f"exec {shlex.join(LPSMAP)} solve {shlex.quote(str(model))} {closed}"
-        ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
-        assert ended.returncode == 0, ended
-        assert not ended.stderr
-        assert bool(ended.stdout) == (closed == "2>&-")
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_streams_may_be_closed(model: Path, closed: str, warm_server: Server) -> None:
+    done = warm_server.run(without(closed) + MAIN, "solve", model)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    assert bool(done.stdout) == (closed == "stderr")
 
 
 TERMINAL = """
+import os, signal, sys
+os.setsid()
+end = os.open(sys.argv.pop(1), os.O_RDWR)  # it becomes the terminal of the session
+print("opened", flush=True)
+for stream in range(3):
+    os.dup2(end, stream)
+os.close(end)
+"""
+
+COMMAND = """
 import signal
 from lpsmap_core.command.cli import main
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -335,13 +342,12 @@ MessageEngine.solve = wait_and_solve
 class Terminal:
     """A command on a terminal of its own."""
 
-    def __init__(self, *arguments: object, before: str = "") -> None:
-        import pty
-
-        self.process, self._end = pty.fork()
-        if self.process == 0:
-            code = [sys.executable, "-c", before + TERMINAL]
-            os.execv(sys.executable, [*code, *map(str, arguments)])
+    def __init__(self, server: Server, *arguments: object, before: str = "") -> None:
+        self._end, theirs = os.openpty()
+        code, words = TERMINAL + before + COMMAND, [os.ttyname(theirs), *arguments]
+        self.program = server.begin(code, Path.cwd(), os.environ, words)
+        self.program.stdout.readline()  # a terminal that nobody has opened is at its end
+        os.close(theirs)
         self.said = ""
 
     def read_until(self, words: str) -> None:
@@ -356,13 +362,12 @@ class Terminal:
         while self._read():
             pass
         os.close(self._end)
-        _, status, usage = os.wait4(self.process, 0)
-        self.processor_time = usage.ru_utime + usage.ru_stime
-        return os.waitstatus_to_exitcode(status)
+        self.program.communicate()
+        return self.program.returncode
 
     def processor_time_so_far(self) -> float:
         """Return what the command has worked; of the clock's seconds others may take most."""
-        fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{self.program.pid}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
     def _read(self) -> bool:
@@ -378,10 +383,10 @@ TERMINALS = pytest.mark.skipif(sys.platform == "win32", reason="there are no pse
 
 
 @TERMINALS
-def test_a_terminal_is_told_of_the_search(tmp_path: Path) -> None:
+def test_a_terminal_is_told_of_the_search(tmp_path: Path, warm_server: Server) -> None:
     path = tmp_path / "a.uai"
     path.write_text(hard_grid(11))
-    terminal = Terminal("solve", path, "--task", "map", "--solver", "lpsmap")
+    terminal = Terminal(warm_server, "solve", path, "--task", "map", "--solver", "lpsmap")
     assert terminal.finish() == 0
     lines = terminal.said.splitlines()
     assert lines[0].startswith("lpsmap ")
@@ -406,11 +411,13 @@ def hard_grid(n: int) -> str:
 
 
 @TERMINALS
-def test_control_c_in_the_relaxation_gives_what_there_is(tmp_path: Path) -> None:
+def test_control_c_in_the_relaxation_gives_what_there_is(
+    tmp_path: Path, warm_server: Server
+) -> None:
     path = tmp_path / "grid.uai"
     path.write_text(hard_grid(30))
     arguments = "solve", path, "--task", "map", "--solver", "lpsmap", "--output", "json"
-    terminal = Terminal(*arguments, before=LONG_RELAXATION)
+    terminal = Terminal(warm_server, *arguments, before=LONG_RELAXATION)
     terminal.read_until("relaxing")
     terminal.press_control_c()
     assert terminal.finish() == UNSOLVED, terminal.said
@@ -422,15 +429,18 @@ def test_control_c_in_the_relaxation_gives_what_there_is(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_control_c_ends_a_search_within_a_second_with_the_best_so_far(tmp_path: Path) -> None:
+def test_control_c_ends_a_search_within_a_second_with_the_best_so_far(
+    tmp_path: Path, warm_server: Server
+) -> None:
     path = tmp_path / "grid.uai"
     path.write_text(hard_grid(26))  # not proved after 25 s; one of 14 is after 0.3 s
-    terminal = Terminal("solve", path, "--task", "map", "--solver", "lpsmap", "--output", "json")
+    arguments = "solve", path, "--task", "map", "--solver", "lpsmap", "--output", "json"
+    terminal = Terminal(warm_server, *arguments)
     terminal.read_until(" %, ")  # there is a best so far
     terminal.press_control_c()
     begin = terminal.processor_time_so_far()
     code = terminal.finish()
-    assert terminal.processor_time - begin < 1.0
+    assert terminal.program.processor_time - begin < 1.0
     assert code == UNSOLVED, terminal.said
     assert "stopped: best " in terminal.said
     assert "Traceback" not in terminal.said

@@ -231,7 +231,7 @@ def test_however_short_the_time_there_is_an_assignment(rng: np.random.Generator)
 @pytest.mark.compiled
 def test_the_time_is_that_of_all_components(rng: np.random.Generator) -> None:
     """Also where nothing that is allowed can be found for any of them."""
-    graph, n = FactorGraph(), 100
+    graph, n = FactorGraph(), 60
     u = graph.variable_from(rng.normal(size=(n, 7, 7)))
     graph.add(DepTree(u))
     graph.add(Budget(u, 1, axis=1))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
 import time
 import types
 import warnings
@@ -16,6 +14,7 @@ from scipy.optimize import Bounds, LinearConstraint, linear_sum_assignment, milp
 from scipy.sparse import coo_array
 
 import lpsmap_core
+from forks import Server
 from lpsmap import AtMostOne, Budget, Dense, DepTree, FactorGraph, Knapsack, Pair, Xor
 from lpsmap_core import (
     Answer,
@@ -290,11 +289,10 @@ print("[1]")
 
 
 @HIGHS
-def test_highs_prints_nothing() -> None:
+def test_highs_prints_nothing(warm_server: Server) -> None:
     """Its banner comes from C, and once a process: so it is looked for in a process of its own."""
-    command = [sys.executable, "-W", "ignore", "-c", PRINTS]
-    said = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert said.stdout == "[1]\n"
+    done = warm_server.run(PRINTS)
+    assert (done.returncode, done.stdout) == (0, "[1]\n"), done.stderr
 
 
 @pytest.mark.parametrize(
