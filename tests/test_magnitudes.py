@@ -137,7 +137,8 @@ class Masked(NamedTuple):
                 graph.add(p.template.declare(u, p.variables + b * n, p.negated, eta_v))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            return graph.solve(tol=1e-9, max_iter=5000)
+            # two graphs of 2,000, contradictory under -inf, take 5,900 iterations for -1e6
+            return graph.solve(tol=1e-9, max_iter=10_000)
 
 
 def check_masks(seeds: Iterator[int]) -> None:

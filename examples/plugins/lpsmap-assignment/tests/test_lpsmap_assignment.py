@@ -70,9 +70,9 @@ def test_an_infeasible_problem_is_reported(tmp_path: Path) -> None:
     ("text", "words"),
     [
         (SMALL.replace("a 2 4 1", "a 2 4"), "line 8: got 'a 2 4'; expected"),
-        (SMALL.replace("asn 4 3", "asn 4 4"), "it has 3 arcs; expected 4"),
+        (SMALL.replace("asn 4 3", "asn 4 4"), "got 3 arcs; expected 4"),
         (SMALL.replace("n 2\n", ""), "expected an arc at every node, from a source to a sink"),
-        ("", "it has 0 arcs; expected 0, 1 or more"),
+        ("", "got 0 arcs; expected 1 or more"),
     ],
 )
 def test_files_of_another_kind_are_refused(tmp_path: Path, text: str, words: str) -> None:

@@ -97,10 +97,10 @@ class CountBounds(_Deferred):
     """
 
     def __init__(self, offsets: IntArray, least: npt.ArrayLike, most: npt.ArrayLike) -> None:
-        super().__init__(self._rows)
+        # without a reference to a method of its own, which would be a cycle of references
         self.offsets, self.least, self.most = offsets, least, most
 
-    def _rows(self) -> LinearConstraints:
+    def _make(self) -> LinearConstraints:
         n, arity = len(self.offsets) - 1, np.diff(self.offsets)
         low = np.broadcast_to(np.asarray(self.least, dtype=np.float64), n)
         slots = np.arange(self.offsets[-1])

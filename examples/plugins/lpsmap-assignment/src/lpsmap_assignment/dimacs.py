@@ -98,7 +98,8 @@ def read_arcs(path: Path) -> Arcs:
                 "'a SOURCE SINK COST'."
             ) from None
     if len(arcs) != n_arcs or not arcs:
-        raise FileFormatError(f"{path}: got {len(arcs)} arcs; expected {n_arcs}, at least 1.")
+        expected = f"{n_arcs}, as in the problem line" if n_arcs else "1 or more"
+        raise FileFormatError(f"{path}: got {len(arcs)} arcs; expected {expected}.")
     table = Arcs(*np.array(arcs, dtype=np.int64).T)
     joined = {int(node) for node in np.concatenate([table.source, table.sink])}
     if joined != set(range(1, int(n_nodes or 0) + 1)) or set(table.source.tolist()) != sources:
