@@ -50,8 +50,8 @@ class Options(NamedTuple):
     trace: bool = False
     threads: int = 1
     quadratic: float = 1.0
-    """Weight of the quadratic term. For LP-SparseMAP it is the temperature, for LP-MAP 0 (Martins et
-    al. 2015). Engines get 1 or 0."""
+    """Weight of the quadratic term. For LP-SparseMAP it is the temperature, for LP-MAP it is 0
+    (Martins et al. 2015). Engines get 1 or 0."""
     within: Deadline | None = None
     """Deadline of the task that this solve belongs to."""
     exact: bool = False
