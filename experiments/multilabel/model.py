@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -71,11 +72,12 @@ class Tagger(nn.Module):
         self._first, self._second = np.triu_indices(n_labels, k=1)
         n_pairs = 0 if loss is Loss.UNSTRUCTURED else len(self._first)
         self.pairs = nn.Parameter(torch.zeros(n_pairs))
-        made = {
+        criteria: dict[Loss, Callable[..., nn.Module]] = {
             Loss.HINGE: StructuredHingeLoss,
             Loss.SPARSEMAP: SparseMAPLoss,
             Loss.MARGIN_SPARSEMAP: MarginSparseMAPLoss,
-        }.get(loss)
+        }
+        made = criteria.get(loss)
         self._criterion = made(self._factors, **regime.options) if made else None
 
     def _factors(self, u: Variables, *, pairs: Any) -> Pair:

@@ -14,7 +14,7 @@ from lpsmap_core.engine.warm_start import CachedStart
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.declared import DeclaredGraph
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inputs import checked_count, checked_flag, count_or_flag, kind_of
+from lpsmap_core.model.inputs import checked_count, checked_flag, count_or_flag
 from lpsmap_core.model.levels import gibbs_class
 from lpsmap_core.model.unused import zero_unused_scores
 from lpsmap_core.model.variables import Variables
@@ -92,6 +92,7 @@ class FactorGraph(DeclaredGraph):
         max_time: float | None = None,
         warm_start: Solution | CachedStart | None = None,
         engine: str = AUTO,
+        temperature: float = 1.0,
     ) -> Solution:
         """Solve the graph; afterwards ``u.value`` holds the marginals of its variables.
 
@@ -133,6 +134,10 @@ class FactorGraph(DeclaredGraph):
         engine
             Name of the engine that solves; ``"auto"`` leaves the choice to the library, see `plan`.
             Plugins can add engines.
+        temperature
+            Weight T > 0 of the quadratic term ``T/2 ||mu||^2``. The solution is that for all scores
+            divided by T, to which `tol` refers. It becomes sparser and tends to that of LP-MAP as T
+            tends to 0. `solution.objective` and derivatives refer to the scores as given.
 
         Returns
         -------
@@ -163,6 +168,7 @@ class FactorGraph(DeclaredGraph):
             trace=trace,
             max_time=max_time,
             threads=threads,
+            temperature=temperature,
         )
         return self._run(options, verbose, warm_start, engine)
 
@@ -475,14 +481,6 @@ class FactorGraph(DeclaredGraph):
                 f"{verb}: the graph was not solved since its last change; call graph.solve() first."
             )
         return self.solution
-
-    def _check_own(self, variables: Variables) -> None:
-        if not isinstance(variables, Variables):
-            raise TypeError(f"value_of: got {kind_of(variables)}; expected Variables.")
-        if variables.graph is not self:
-            raise ValueError(
-                f"value_of: {variables!r} belong to another graph; use Variables.value instead."
-            )
 
     def _own_start(self, warm_start: Any) -> Solution | CachedStart:
         start = checked_start(warm_start)

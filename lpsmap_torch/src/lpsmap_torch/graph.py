@@ -13,6 +13,7 @@ from lpsmap_core import Assignment, Distributions, Factor, FactorGraph, Options,
 from lpsmap_core.api import checked_shape, report_unsolved, slot_values
 from lpsmap_torch.function import attach, attach_probabilities
 from lpsmap_torch.gibbs import TorchGibbs
+from lpsmap_torch.temperature import Temperature, checked_temperature, divided
 from lpsmap_torch.tensor.graphs import DeviceSolution, solve_on_device, tensor_engine
 from lpsmap_torch.tensors import as_tensor, check_not_compiled, numbers
 
@@ -54,26 +55,58 @@ class TorchFactorGraph(FactorGraph):
         super().__init__()
         self._values = torch.empty(0)
         self._nu: list[Tensor | None] = []
+        self._temperature: Temperature = 1.0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_values": torch.empty(0), "_nu": []}
+        unsolved = {"_values": torch.empty(0), "_nu": [], "_temperature": 1.0}
+        return {**super().__getstate__(), **unsolved}
 
     def variable(self, shape: int | tuple[int, ...] = ()) -> Variables:
         """Create variables of a given shape with zero scores, in the default dtype of torch."""
         return self.variable_from(torch.zeros(checked_shape("variable: shape", shape)))
 
-    def solve(self, *args: Any, **kwargs: Any) -> Solution:
+    def solve(self, *args: Any, temperature: Any = 1.0, **kwargs: Any) -> Solution:
         """Solve the graph; the arguments `args` are those of `lpsmap_core.FactorGraph.solve`.
 
         Afterwards ``u.value`` is a tensor, differentiable in the scores.
+
+        Parameters
+        ----------
+        temperature
+            As in `lpsmap_core.FactorGraph.solve`; or a floating-point tensor of one element, in
+            which ``u.value`` is differentiable, too.
         """
         check_not_compiled("solve")
-        solution = super().solve(*args, **kwargs)
+        before, given = self._temperature, checked_temperature("temperature", temperature)
+        if isinstance(given, Tensor):
+            given = as_tensor("temperature", given)
+            if given.numel() != 1:
+                raise ValueError(
+                    f"temperature has shape {tuple(given.shape)}; expected one element. Layers "
+                    "take a temperature for every instance."
+                )
+            given, temperature = given.reshape(()), given.item()
+        self._temperature = given
+        try:
+            solution = super().solve(*args, temperature=temperature, **kwargs)
+        except BaseException:
+            self._temperature = before  # that of the latest solution
+            raise
         if isinstance(solution, DeviceSolution):
             self._values, self._nu = solution.marginals, [None] * len(self.factors)
         elif self._scores:
-            self._values, self._nu = attach(solution, self._scores, self._additionals)
+            self._values, self._nu = attach(solution, *self._inputs())
         return solution
+
+    def _inputs(self) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Return the scores of variables and additionals as functions of the temperature, too."""
+        scores, additionals = self._scores, self._additionals
+        if not isinstance(self._temperature, Tensor) or not self._temperature.requires_grad:
+            return scores, additionals
+        change = self._temperature.detach() / self._temperature  # 1, with a derivative
+        return [_times(x, change) for x in scores], [
+            None if x is None else _times(x, change) for x in additionals
+        ]
 
     def _run(
         self,
@@ -92,7 +125,7 @@ class TorchFactorGraph(FactorGraph):
             chosen = tensor_engine(engine, self._scores, self._laid_out().part, options)
         if chosen is None:
             return super()._run(options, verbose, warm_start, engine, to_decode)
-        scores = torch.cat([block.reshape(-1) for block in self._scores])
+        scores = torch.cat([block.reshape(-1) for block in self._inputs()[0]])
         solution = solve_on_device(self._laid_out(), self.factors, scores, options, chosen)
         self.solution = solution
         if solution.has_failed():
@@ -158,6 +191,14 @@ class TorchFactorGraph(FactorGraph):
         check_not_compiled("gibbs")
         return TorchGibbs(factor, self._scores, self._additionals[self._number(factor, "gibbs")])
 
+    def divide_scores(self, temperature: Temperature) -> None:
+        """Divide the scores of all variables and additionals by a temperature."""
+        self._scores = [divided(x, temperature) for x in self._scores]
+        self._additionals = [
+            None if x is None else divided(x, temperature) for x in self._additionals
+        ]
+        self._scores_changed()
+
     def _as_scores(self, name: str, scores: Any) -> Tensor:
         return as_tensor(name, scores)
 
@@ -166,6 +207,13 @@ class TorchFactorGraph(FactorGraph):
 
     def _forbid(self, scores: Tensor, flags: NDArray[np.bool_]) -> Tensor:
         return scores.masked_fill(torch.from_numpy(flags).to(scores.device), -torch.inf)
+
+
+def _times(scores: Tensor, change: Tensor) -> Tensor:
+    """Return scores times a change of 1; infinite scores and NaN do not change."""
+    finite = torch.isfinite(scores)
+    product = scores.masked_fill(~finite, 0.0) * change.to(scores)
+    return torch.where(finite, product, scores)
 
 
 def in_factors(graph: FactorGraph) -> NDArray[np.bool_]:

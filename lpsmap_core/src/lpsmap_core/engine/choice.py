@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
 from lpsmap_core.engine.compiled import CompiledEngine, run_in_tiers
-from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.options import Options, options_of_engine
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.engine.shared_engine import Preference, SharedEngine
 from lpsmap_core.layout.layout import Part
@@ -61,6 +61,7 @@ def choose_engine(name: str, part: Part, options: Options) -> EngineChoice:
     ValueError
         If there is no engine of this name, or if it refuses the graph or the options.
     """
+    options = options_of_engine(options)
     choice = _automatic(part, options) if name == AUTO else _requested(name, part, options)
     return _not_refused(choice, part, options)
 

@@ -164,11 +164,8 @@ def linear_bounds(state: PartState) -> FloatArray:
     bound, size = np.zeros((2, part.n_components))
     for b, bucket in enumerate(part.buckets):
         additionals = part.additionals_of(b)
-        own, eta_v, barred = (
-            slots[part.links_of(b)],
-            eta_of_all[additionals],
-            barred_of_all[additionals],
-        )
+        own = slots[part.links_of(b)]
+        eta_v, barred = eta_of_all[additionals], barred_of_all[additionals]
         w, n = best_structures(bucket, *with_finite_scores(bucket, own, eta_v, barred))
         forced = decided[part.links_of(b)]
         missed = np.where(forced, np.abs(w - (own > 0.0)), 0.0)

@@ -1,20 +1,20 @@
-"""The NumPy adapter of engines that use other array libraries."""
+"""The adapter of engines: for other array libraries, and for temperatures."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.engine.backends import Backend, NumpyBackend
-from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.options import Options, options_of_engine
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
 from lpsmap_core.layout.layout import Part
-from lpsmap_core.local.vertices import Vertices
-from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.arrays import BoolArray, FloatArray
 
-__all__ = ["NumpySolvedGraph", "solve_in_numpy"]
+__all__ = ["AdaptedSolvedGraph", "solve_in_numpy"]
 
 
 def solve_in_numpy(
@@ -28,27 +28,54 @@ def solve_in_numpy(
 ) -> SolvedGraph:
     """Solve a part by any engine, with NumPy arrays as inputs and results.
 
-    An engine of another library computes on the first device of its backend.
+    An engine of another library computes on the first device of its backend. With a temperature T
+    the objective is T times that of scores divided by T, for which the engine solves.
 
     Parameters
     ----------
     engine
         The engine.
     part, eta, eta_v, skip, options, warm
-        As for `Engine.solve`.
+        As for `Engine.solve`; the weight of the quadratic term is the temperature.
     """
-    if engine.backend is NumpyBackend:
+    temperature = options.quadratic or 1.0
+    if engine.backend is NumpyBackend and temperature == 1.0:
         return engine.solve(part, eta, eta_v, skip, options, warm)
     backend = engine.backend()
     device = backend.devices()[0]
-    theirs, theirs_v = (backend.asarray(scores, device) for scores in (eta, eta_v))
-    solved = engine.solve(part, theirs, theirs_v, skip, options, warm)
-    # `validate_solved` reports any other result
-    return NumpySolvedGraph(solved, backend, device) if isinstance(solved, SolvedGraph) else solved
+    scaled = (_divided(scores, temperature) for scores in (eta, eta_v))
+    theirs, theirs_v = (backend.asarray(scores, device) for scores in scaled)
+    solved = engine.solve(part, theirs, theirs_v, skip, options_of_engine(options), warm)
+    if not isinstance(solved, SolvedGraph):
+        return solved  # `validate_solved` reports it
+    return AdaptedSolvedGraph(solved, backend, device, temperature)
 
 
-class NumpySolvedGraph(SolvedGraph):
-    """A solved graph of another array library that takes and returns NumPy arrays.
+def _divided(scores: FloatArray, temperature: float) -> FloatArray:
+    """Return scores divided by a temperature, unless that overflows."""
+    with np.errstate(over="ignore"):
+        quotient = scores / temperature
+    over = np.isinf(quotient) & np.isfinite(scores)
+    if over.any():
+        raise ValueError(
+            f"temperature: got {temperature:g}, by which a score of {scores[over][0]:g} is not "
+            "divisible without an overflow; expected a higher one, or smaller scores."
+        )
+    return quotient
+
+
+def _of_solved(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that calls that of the engine's result."""
+
+    @functools.wraps(method, updated=())  # abstract methods are marked in their dictionary
+    def own(self: AdaptedSolvedGraph, *arguments: Any) -> Any:
+        return getattr(self.solved, method.__name__)(*arguments)
+
+    return own
+
+
+class AdaptedSolvedGraph(SolvedGraph):
+    """A solved graph that takes and returns NumPy arrays, for scores before their division.
 
     Parameters
     ----------
@@ -56,11 +83,16 @@ class NumpySolvedGraph(SolvedGraph):
         The result of the engine.
     backend, device
         The library and the device of its arrays.
+    temperature
+        The temperature by which the scores were divided.
     """
 
-    def __init__(self, solved: SolvedGraph, backend: Backend, device: str) -> None:
+    def __init__(
+        self, solved: SolvedGraph, backend: Backend, device: str, temperature: float
+    ) -> None:
         self.solved, self._backend, self._device = solved, backend, device
-        self.part, self.quadratic = solved.part, solved.quadratic
+        self.part, self.quadratic = solved.part, solved.quadratic * temperature
+        self._temperature = temperature
         self.iterations = solved.iterations
         self.primal_residual, self.dual_residual = solved.primal_residual, solved.dual_residual
 
@@ -78,50 +110,27 @@ class NumpySolvedGraph(SolvedGraph):
         """Multiply with the Jacobian; see `SolvedGraph.multiply`."""
         theirs, theirs_v = (self._backend.asarray(x, self._device) for x in (d, d_v))
         out, out_v = self.solved.multiply(theirs, theirs_v, chosen, threads)
-        return self._numbers(out), self._numbers(out_v)
+        t = self._temperature
+        return self._numbers(out) / t, self._numbers(out_v) / t
 
     def _numbers(self, array: Any) -> FloatArray:
         """Convert an array of the library to a new float64 array."""
         return np.array(self._backend.to_numpy(array), dtype=np.float64)
 
-    # ---------------------------------------------------------------- results that are in NumPy
-
-    def status(self) -> npt.NDArray[np.object_]:
-        """Return the status of every component."""
-        return self.solved.status()
-
-    def unfinished(self) -> BoolArray:
-        """Return which components core's engine has to continue."""
-        return self.solved.unfinished()
-
-    def structures(self, b: int, rows: IntArray) -> Vertices:
-        """Return the weighted structures of some factors."""
-        return self.solved.structures(b, rows)
-
-    def forbidden(self) -> tuple[BoolArray, BoolArray]:
-        """Return which variables and additionals were forbidden."""
-        return self.solved.forbidden()
-
     def gap(self) -> FloatArray:
         """Return a bound on the gap between the maximum and the objective."""
-        return self.solved.gap()
-
-    def error_bound(self, threads: int) -> FloatArray:
-        """Return a bound on the error of every component."""
-        return self.solved.error_bound(threads)
+        return self._temperature * self.solved.gap()
 
     def assignment_bound(self) -> FloatArray:
         """Return an upper bound on the score of any assignment, for every component."""
-        return self.solved.assignment_bound()
+        return self._temperature * self.solved.assignment_bound()
 
-    def contradictions(self) -> dict[int, list[tuple[int, int]]]:
-        """Return the (bucket, row) pairs of contradicting factors of each infeasible component."""
-        return self.solved.contradictions()
-
-    def trace(self) -> FloatArray | None:
-        """Return the residuals of all iterations, or None if the engine did not keep them."""
-        return self.solved.trace()
-
-    def end(self) -> WarmStart | None:
-        """Return the end of the solve as a warm start, or None."""
-        return self.solved.end()
+    # results that are in NumPy, and do not depend on the scale of the scores
+    status = _of_solved(SolvedGraph.status)
+    unfinished = _of_solved(SolvedGraph.unfinished)
+    structures = _of_solved(SolvedGraph.structures)
+    forbidden = _of_solved(SolvedGraph.forbidden)
+    error_bound = _of_solved(SolvedGraph.error_bound)
+    contradictions = _of_solved(SolvedGraph.contradictions)
+    trace = _of_solved(SolvedGraph.trace)
+    end = _of_solved(SolvedGraph.end)

@@ -17,7 +17,14 @@ from lpsmap_core.model.inputs import checked_count, checked_flag, checked_number
 from lpsmap_jit.deadlines import Deadline
 from lpsmap_jit.threads import default_threads
 
-__all__ = ["ALGORITHM_1", "RELAXATION", "Options", "checked_options", "threads_or_default"]
+__all__ = [
+    "ALGORITHM_1",
+    "RELAXATION",
+    "Options",
+    "checked_options",
+    "options_of_engine",
+    "threads_or_default",
+]
 
 RELAXATION = 1.6
 """Default over-relaxation: of 1, 1.6 and 1.8 it takes the fewest iterations on most workloads."""
@@ -43,7 +50,8 @@ class Options(NamedTuple):
     trace: bool = False
     threads: int = 1
     quadratic: float = 1.0
-    """Weight of the quadratic term, 1 for LP-SparseMAP and 0 for LP-MAP (Martins et al. 2015)."""
+    """Weight of the quadratic term. For LP-SparseMAP it is the temperature, for LP-MAP it is 0
+    (Martins et al. 2015). Engines get 1 or 0."""
     within: Deadline | None = None
     """Deadline of the task that this solve belongs to."""
     exact: bool = False
@@ -69,7 +77,13 @@ def checked_options(**options: Any) -> Options:
 
 
 def _checked(**options: Any) -> Options:
-    return Options(**{name: CONVERTERS[name](value) for name, value in options.items()})
+    found = {name: CONVERTERS[name](value) for name, value in options.items()}
+    return Options(quadratic=found.pop("temperature", 1.0), **found)
+
+
+def options_of_engine(options: Options) -> Options:
+    """Return the options that engines get: the temperature divides the scores instead."""
+    return options if options.quadratic in (0.0, 1.0) else options._replace(quadratic=1.0)
 
 
 PLAIN_TYPES = {int, float, bool, type(None)}
@@ -84,47 +98,41 @@ def threads_or_default(threads: Any) -> int:
     return checked_count("threads", threads, ", or None for all cores")
 
 
-def _tolerance(tol: Any) -> float:
-    return checked_number("tol", tol, "a number that is not negative", _is_finite_and_not_negative)
+def _number(
+    name: str, expected: str, accepts: Callable[[float], bool], without: str = ""
+) -> Callable[[Any], float | None]:
+    """Return a function that validates a number, or None if `without` says what that means."""
+
+    def convert(value: Any) -> float | None:
+        if without and value is None:
+            return None
+        return checked_number(name, value, expected + without, accepts)
+
+    return convert
 
 
 def _inner_iterations(limit: Any) -> int | None:
-    return (
-        None if limit is None else checked_count("max_inner_iter", limit, ", or None for no limit")
-    )
-
-
-def _step_size(step_size: Any) -> float | None:
-    if step_size is None:
-        return None
-    expected = "a number that is not negative, or None for the default"
-    return checked_number("step_size", step_size, expected, _is_finite_and_not_negative)
-
-
-def _relaxation(relaxation: Any) -> float:
-    expected = "a number between 0 and 2, beyond which the iterations may diverge"
-    return checked_number("relaxation", relaxation, expected, lambda by: 0.0 < by < 2.0)
-
-
-def _seconds(limit: Any) -> float | None:
-    if limit is None:
-        return None
-    expected = "a positive number of seconds, or None for no limit"
-    return checked_number("max_time", limit, expected, lambda seconds: seconds > 0.0)
+    return None if limit is None else checked_count("max_inner_iter", limit, NO_LIMIT)
 
 
 def _is_finite_and_not_negative(x: float) -> bool:
     return 0.0 <= x < np.inf
 
 
+NOT_NEGATIVE = "a number that is not negative"
+SECONDS, NO_LIMIT = "a positive number of seconds", ", or None for no limit"
+BELOW_2 = "a number between 0 and 2, beyond which the iterations may diverge"
 CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "max_iter": lambda limit: checked_count("max_iter", limit),
     "max_inner_iter": _inner_iterations,
-    "tol": _tolerance,
-    "max_time": _seconds,
-    "step_size": _step_size,
+    "tol": _number("tol", NOT_NEGATIVE, _is_finite_and_not_negative),
+    "max_time": _number("max_time", SECONDS, lambda limit: limit > 0.0, NO_LIMIT),
+    "step_size": _number(
+        "step_size", NOT_NEGATIVE, _is_finite_and_not_negative, ", or None for the default"
+    ),
     "adapt": lambda adapt: checked_flag("adapt", adapt),
-    "relaxation": _relaxation,
+    "relaxation": _number("relaxation", BELOW_2, lambda by: 0.0 < by < 2.0),
+    "temperature": _number("temperature", "a positive number", lambda t: 0.0 < t < np.inf),
     "trace": lambda trace: checked_flag("trace", trace),
     "threads": threads_or_default,
 }

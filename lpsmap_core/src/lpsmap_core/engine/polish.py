@@ -170,10 +170,8 @@ def make_loop_workspace(state: PartState, polished: bool) -> Memory[LoopWorkspac
     allowed = np.zeros(part.n_components, dtype=np.bool_)
     if polished:
         small = state.problem.progress.rounding < RESIDUAL_ROUNDING * LARGEST_SCORE
-        allowed, work = (
-            ~part.direct & (part.sizes <= MOST_POLISHED_LINKS) & small,
-            face_workspace_sizes(part),
-        )
+        allowed = ~part.direct & (part.sizes <= MOST_POLISHED_LINKS) & small
+        work = face_workspace_sizes(part)
     sizes = (part.n_variables, part.n_links) if allowed.any() else (0, 0)
     return _blueprint(*sizes, part.n_components, work).make(allowed, np.empty(work[1]))
 

@@ -214,10 +214,8 @@ def _solve_closed_form(
     factors = by_value(form.factors)
     if form.forbids != 0:
         make_rows_finite(rows, factors, a, eta_v, form.barred)
-    scores, solution = (
-        LocalScores(a, form.delta, eta_v),
-        LocalSolution(z, v, form.face, form.branch),
-    )
+    scores = LocalScores(a, form.delta, eta_v)
+    solution = LocalSolution(z, v, form.face, form.branch)
     invoke(form.project, (rows, factors, scores, solution))
 
 

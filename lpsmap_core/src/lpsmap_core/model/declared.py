@@ -257,6 +257,14 @@ class DeclaredGraph(abc.ABC):
                 return number
         raise ValueError(f"{verb}: {factor!r} is not in this graph; expected one of its factors.")
 
+    def _check_own(self, variables: Variables) -> None:
+        if not isinstance(variables, Variables):
+            raise TypeError(f"value_of: got {kind_of(variables)}; expected Variables.")
+        if variables.graph is not self:
+            raise ValueError(
+                f"value_of: {variables!r} belong to another graph; use Variables.value instead."
+            )
+
     def _block(self, variables: Variables) -> int:
         """Return the number of the block that variables cover."""
         first = 0

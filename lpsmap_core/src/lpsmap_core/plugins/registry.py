@@ -120,6 +120,11 @@ KINDS = {
 """The results of each hook."""
 
 
+def _by_hook(hook: str) -> Any:
+    """Return a property of a registry: the contributions through a hook."""
+    return property(lambda registry: registry._contributions_of(hook))
+
+
 class Registry:
     """The contributions of a set of plugins."""
 
@@ -169,45 +174,22 @@ class Registry:
         self.plugins.remove(plugin)
         self._contributions.clear()
 
-    @property
-    def factors(self) -> Contributions:
-        """Factor types by class name."""
-        return self._contributions_of("lpsmap_factors")
-
-    @property
-    def graphs(self) -> Contributions:
-        """Factor graphs of adapters by class name."""
-        return self._contributions_of("lpsmap_graphs")
-
-    @property
-    def formats(self) -> Contributions:
-        """File formats by suffix."""
-        return self._contributions_of("lpsmap_formats")
-
-    @property
-    def commands(self) -> Contributions:
-        """Subcommands of the command line by name."""
-        return self._contributions_of("lpsmap_commands")
-
-    @property
-    def backends(self) -> Contributions:
-        """Array libraries by name."""
-        return self._contributions_of("lpsmap_backends")
-
-    @property
-    def engines(self) -> Contributions:
-        """Engines by name."""
-        return self._contributions_of("lpsmap_engines")
-
-    @property
-    def decoders(self) -> Contributions:
-        """Decoders by name. A decoder can only be used if it is the only one."""
-        return self._contributions_of("lpsmap_decoders")
-
-    @property
-    def solvers(self) -> Contributions:
-        """Solvers of whole graphs by name."""
-        return self._contributions_of("lpsmap_solvers")
+    factors: Contributions = _by_hook("lpsmap_factors")
+    """Factor types by class name."""
+    graphs: Contributions = _by_hook("lpsmap_graphs")
+    """Factor graphs of adapters by class name."""
+    formats: Contributions = _by_hook("lpsmap_formats")
+    """File formats by suffix."""
+    commands: Contributions = _by_hook("lpsmap_commands")
+    """Subcommands of the command line by name."""
+    backends: Contributions = _by_hook("lpsmap_backends")
+    """Array libraries by name."""
+    engines: Contributions = _by_hook("lpsmap_engines")
+    """Engines by name."""
+    decoders: Contributions = _by_hook("lpsmap_decoders")
+    """Decoders by name. A decoder can only be used if it is the only one."""
+    solvers: Contributions = _by_hook("lpsmap_solvers")
+    """Solvers of whole graphs by name."""
 
     def _contributions_of(self, hook: str) -> Contributions:
         if hook not in self._contributions:

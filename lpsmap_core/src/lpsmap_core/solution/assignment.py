@@ -122,10 +122,8 @@ class Assignment:
                 f"structures: {factor!r} is not a factor of the decoded graph; expected a factor "
                 "that graph.add returned."
             )
-        index, negated = (
-            slot_values(factor, factor.variables.index),
-            slot_values(factor, factor.variables.negated),
-        )
+        index = slot_values(factor, factor.variables.index)
+        negated = slot_values(factor, factor.variables.negated)
         slots = np.where(negated, 1.0 - self.values[index], self.values[index])
         vertices = _one_structure_each(factor, slots, self.additionals[position])
         scores = structure_scores(

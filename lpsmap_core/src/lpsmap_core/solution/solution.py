@@ -107,7 +107,7 @@ class Solution:
 
     @functools.cached_property
     def free(self) -> IntArray:
-        """Numbers of the variables in no factor, whose values are their clipped scores."""
+        """Numbers of the variables in no factor, with the values ``clip(score / T, 0, 1)``."""
         if self.layout.part.n_variables == len(self.values):
             return np.empty(0, dtype=np.int64)
         return np.flatnonzero(self.layout.component < 0)
@@ -116,7 +116,7 @@ class Solution:
     def objective(self) -> FloatArray:
         """The maximum of each component (Niculae & Martins 2020, Eq. 10).
 
-        (n_components,) ``<eta, mu> + <eta_N, nu> - 1/2 ||mu||^2``.
+        (n_components,) ``<eta, mu> + <eta_N, nu> - T/2 ||mu||^2`` at temperature T, 1 by default.
         """
         n = self.layout.n_components
         inside = self.layout.component >= 0
@@ -323,8 +323,8 @@ class Solution:
         """Return the product for all variables, including those in no factor."""
         out = np.zeros(len(d))
         if self.free.size:
-            scores, moved = self.scores[self.free], d[self.free]
-            slope = (scores > 0.0) & (scores < 1.0) & (self.solved.quadratic > 0.0)
+            scores, moved, t = self.scores[self.free], d[self.free], self.solved.quadratic
+            slope = ((scores > 0.0) & (scores < t)) / (t or 1.0)
             slope = np.where(np.isnan(self.values[self.free]), np.nan, slope)
             # a NaN that is not used, such as one in padding, must not affect a gradient
             with np.errstate(invalid="ignore"):

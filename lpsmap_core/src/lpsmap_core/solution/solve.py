@@ -162,7 +162,8 @@ def _gather(
     values = solved.marginals()
     if not part.whole:
         # variables in no factor
-        best = np.clip(scores, 0.0, 1.0) if solved.quadratic else np.where(scores > 0.0, 1.0, 0.0)
+        t = solved.quadratic
+        best = np.clip(scores, 0.0, t) / t if t else np.where(scores > 0.0, 1.0, 0.0)
         best = np.where((scores == np.inf) | np.isnan(scores), np.nan, best)
         best[part.variables] = values
         values = best

@@ -31,6 +31,10 @@ class LatentTree(Layer):
         Whether the budget also applies to the root.
     max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
         As in `FactorGraph.solve`.
+    temperature
+        A positive number by which all scores are divided, or a tensor or parameter, with a
+        gradient: one element, or a shape that broadcasts to the batch. Also an attribute, which can
+        change between calls.
 
     Raises
     ------

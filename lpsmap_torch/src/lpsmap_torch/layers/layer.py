@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from lpsmap_core import Distributions, Factor, FactorGraph, Status, Variables, installed
@@ -26,6 +26,7 @@ from lpsmap_torch.layers.layer_graph import Declarations, LayerGraph, LayerSolut
 from lpsmap_torch.layers.operators import marginals
 from lpsmap_torch.layers.solvers import LayOut, local_solver, solver_of
 from lpsmap_torch.layers.specifications import NotSpecifiable, specification
+from lpsmap_torch.temperature import Temperature, Tempered, divided, is_one, of_batch
 from lpsmap_torch.tensor.graphs import ENGINES, DeviceSolution, solve_on_device, tensor_engine
 
 __all__ = ["Layer", "Lengths", "Mask", "factor_type"]
@@ -47,7 +48,7 @@ OPTIONS = {
 _is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 
 
-class Layer(nn.Module):
+class Layer(Tempered):
     """A module whose output is the solution of a factor graph for its input.
 
     Scores have any number of leading batch axes, and marginals have their shape, dtype and device.
@@ -61,6 +62,11 @@ class Layer(nn.Module):
     engine
         As in `FactorGraph.solve`. ``"tensor"`` solves on the device of the scores, if linear
         constraints describe the factors.
+    temperature
+        As in `FactorGraph.solve`: a positive number by which all scores are divided, those of
+        parameters included. Or a tensor, which becomes a buffer, or a parameter, with a gradient:
+        one element, or a shape that broadcasts to the batch. Also an attribute, which can change
+        between calls.
     """
 
     engine: str
@@ -86,8 +92,10 @@ class Layer(nn.Module):
         relaxation: float = 1.6,
         threads: int | None = None,
         engine: str = AUTO,
+        temperature: Temperature = 1.0,
     ) -> None:
         super().__init__()
+        self.temperature = temperature
         options = {
             "max_iter": max_iter,
             "max_inner_iter": max_inner_iter,
@@ -155,7 +163,8 @@ class Layer(nn.Module):
         """Return the options that differ from the defaults."""
         given = self._options()
         changed = {name: given[name] for name, value in OPTIONS.items() if given[name] != value}
-        return ", ".join(f"{k}={v!r}" for k, v in {**self._own_repr(), **changed}.items())
+        words = [f"{k}={v!r}" for k, v in {**self._own_repr(), **changed}.items()]
+        return ", ".join(filter(None, [*words, self._temperature_repr()]))
 
     # ---------------------------------------------------------------- for subclasses
 
@@ -194,9 +203,26 @@ class Layer(nn.Module):
                 "Export layers of lpsmap_torch.layers with factor types of installed plugins, and "
                 "options that are numbers, strings, booleans or NumPy arrays."
             )
-        given = self._checked(scores, weights, lengths, mask)
-        found = None if torch.compiler.is_compiling() else self._on_device(scores, *given)
-        return marginals(scores, *given, self._name) if found is None else found
+        weights, lengths, mask = self._checked(scores, weights, lengths, mask)
+        scaled, weights = self._divided(scores, weights)
+        given = scaled, weights, lengths, mask
+        found = None if torch.compiler.is_compiling() else self._on_device(*given)
+        found = marginals(*given, self._name) if found is None else found
+        return found if scaled is scores else found.to(scores.dtype)
+
+    def _divided(self, scores: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return scores and parameters of every instance divided by the temperature."""
+        if is_one(self.temperature):
+            return scores, weights
+        name, n_event = f"{type(self).__name__}: temperature", self.event_ndim
+        temperature = of_batch(name, self.temperature, tuple(scores.shape[: scores.ndim - n_event]))
+        of_scores = of_weights = temperature
+        if isinstance(temperature, Tensor):
+            check_parameters(type(self).__name__, temperature, scores)
+            of_scores = temperature.reshape(*temperature.shape, *(1,) * n_event)
+            of_weights = temperature.unsqueeze(-1)
+        weights = None if weights is None else divided(weights, of_weights)
+        return divided(scores, of_scores), weights
 
     def _on_device(
         self, scores: Tensor, weights: Tensor | None, lengths: Tensor | None, mask: Tensor | None
@@ -225,16 +251,16 @@ class Layer(nn.Module):
         graph = TorchFactorGraph()
         n_weights = 0 if weights is None else weights.shape[-1]
         layout = self._laid_out(graph, tuple(scores.shape), ends, kept, n_weights)
-        graph.rescore(layout.variables, _placed(layout, scores))
-        for tied in layout.declared.tied:
-            assert weights is not None
-            table = functional.pad(weights.reshape(-1, weights.shape[-1]), (0, 1)).reshape(-1)
-            entries = torch.from_numpy(tied.entries(weights.shape[-1])).to(table.device)
-            graph.rescore(tied.factor, table[entries].reshape(np.shape(tied.factor.additionals)))
         shown = layout.declared.factors[:1] or [graph.add(_no_factor(layout.variables))]
+        _rescore(graph, layout, *self._divided(scores, weights))
         solution = graph.solve(**self._options())
+        values = graph.value_of(layout.variables).reshape(-1).to(scores.dtype)
+        if not is_one(self.temperature):  # the scores of structures are not divided
+            _rescore(graph, layout, scores, weights)
+            solution.scores = graph.flat_scores()
+            solution.additional_scores = [graph.additional_scores(f) for f in graph.factors]
         found = solution.structures(shown[0], without=(Status.NON_FINITE, Status.INFEASIBLE))
-        return attach_probabilities(found, graph.value_of(layout.variables).reshape(-1))
+        return attach_probabilities(found, values)
 
     def _checked(
         self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
@@ -358,6 +384,18 @@ def _shown_marginals(layout: LayerGraph, solution: DeviceSolution) -> Tensor:
     if layout.keep is not None:
         nothing = nothing | ~torch.from_numpy(layout.keep).to(nothing.device)
     return solution.marginals.reshape(shape)[shown].masked_fill(nothing, 0.0)
+
+
+def _rescore(
+    graph: TorchFactorGraph, layout: LayerGraph, scores: Tensor, weights: Tensor | None
+) -> None:
+    """Set the scores of the graph of a layer, and the parameters of every instance."""
+    graph.rescore(layout.variables, _placed(layout, scores))
+    for tied in layout.declared.tied:
+        assert weights is not None
+        table = functional.pad(weights.reshape(-1, weights.shape[-1]), (0, 1)).reshape(-1)
+        entries = torch.from_numpy(tied.entries(weights.shape[-1])).to(table.device)
+        graph.rescore(tied.factor, table[entries].reshape(np.shape(tied.factor.additionals)))
 
 
 def _placed(layout: LayerGraph, scores: Tensor) -> Tensor:

@@ -30,6 +30,10 @@ class SparseMAP(Layer):
         The number of axes of the scores of an instance; None for the default of the type.
     max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
         As in `FactorGraph.solve`.
+    temperature
+        A positive number by which all scores are divided, or a tensor or parameter, with a
+        gradient: one element, or a shape that broadcasts to the batch. Also an attribute, which can
+        change between calls.
     options
         Further arguments of the type, the same for all instances.
 
@@ -60,7 +64,8 @@ class SparseMAP(Layer):
         event_ndim: int | None = None,
         **options: Any,
     ) -> None:
-        of_solves = {name: options.pop(name) for name in OPTIONS if name in options}
+        names = *OPTIONS, "temperature"
+        of_solves = {name: options.pop(name) for name in names if name in options}
         super().__init__(**of_solves)
         if not (isinstance(factor_type, type) and issubclass(factor_type, Factor)):
             raise TypeError(

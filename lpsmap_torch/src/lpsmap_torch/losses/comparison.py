@@ -66,11 +66,16 @@ def compare_maxima(
     else:
         given = _structure(best, labels, items, found)
     counted = torch.from_numpy(items.of_variable >= 0).to(found.variables.device)
+    squares = None
+    if isinstance(graph._temperature, Tensor):
+        squares = 0.5 * (given.variables**2 - found.variables**2)
+        squares = torch.where(counted, squares, 0.0)
     return Comparison(
         _objective_difference(best, found, given, items),
         torch.where(counted, found.variables - given.variables, 0.0),
         [a - b for a, b in zip(found.additionals, given.additionals, strict=True)],
         items,
+        squares,
     )
 
 

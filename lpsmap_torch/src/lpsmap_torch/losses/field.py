@@ -15,12 +15,13 @@ from lpsmap_dynamic import add_exactly
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.losses.complete_labels import check_not_forbidden, structure_additionals
 from lpsmap_torch.losses.labels import Items, Labels, all_variables
-from lpsmap_torch.losses.structured import Comparison, StructuredLoss, differentiable
+from lpsmap_torch.losses.structured import Comparison, Factors, StructuredLoss, differentiable
+from lpsmap_torch.temperature import Temperature, Tempered, is_one, of_batch
 
 __all__ = ["CRFLoss"]
 
 
-class CRFLoss(StructuredLoss):
+class CRFLoss(Tempered, StructuredLoss):
     """The negative log-likelihood of a conditional random field (Lafferty et al. 2001).
 
     Structures have probability ``exp(score) / Z``, and the loss of y is ``log Z - score(y)``. It is
@@ -38,6 +39,10 @@ class CRFLoss(StructuredLoss):
     factors
         A function of the variables and the keyword arguments of the call that returns one or
         several factors. Every factor type is such a function: ``Sequence``.
+    temperature
+        The strength T of the regularisation: structures have probability ``exp(score / T) / Z``,
+        and the loss is T times that of scores divided by T. A positive number, or a tensor or
+        parameter of one element, with a gradient; also an attribute.
     reduction
         The reduction of the losses of items: ``"mean"``, ``"sum"``, or ``"none"``.
 
@@ -52,33 +57,54 @@ class CRFLoss(StructuredLoss):
     tensor(9.)
     """
 
+    def __init__(
+        self, factors: Factors, *, temperature: Temperature = 1.0, reduction: str = "mean"
+    ) -> None:
+        super().__init__(factors, reduction=reduction)
+        self.temperature = temperature
+
     def _items_losses(self, u: Variables, labels: Labels) -> Tensor:
         graph: Any = u.graph
-        layout = build_layout(graph.n_variables, graph.factors)
-        _check_not_shared(layout)
-        items, scores = Items(layout, labels), graph.flat_scores()
-        check_not_forbidden(scores, labels.known == 1.0, items)
-        everything = _sums(graph, graph.factors, graph.factors, items)
-        if np.isnan(labels.known[layout.component >= 0]).any():
-            given = _completions(graph, scores, labels, items)
-        else:
-            given = _structure(graph, layout, labels, items, everything)
-        slopes = torch.zeros(len(scores)).to(everything.marginals[0] if graph.factors else scores)
-        for factor, m, m_given in zip(
-            graph.factors, everything.marginals, given.marginals, strict=True
-        ):
-            sense = torch.from_numpy(
-                np.where(slot_values(factor, factor.variables.negated), -1.0, 1.0)
-            )
-            where = torch.tensor(slot_values(factor, factor.variables.index), device=slopes.device)
-            slopes = slopes.index_add(0, where, (m - m_given) * sense.to(m))
-        compared = Comparison(
-            np.maximum((everything.worth - given.worth) + (everything.rest - given.rest), 0.0),
-            slopes,
-            [a - b for a, b in zip(everything.additionals, given.additionals, strict=True)],
-            items,
-        )
-        return differentiable(graph, compared)
+        if is_one(self.temperature):
+            return _losses(graph, labels)
+        dtype = graph._scores[0].dtype
+        temperature = of_batch("CRFLoss: temperature", self.temperature, ())
+        graph.divide_scores(temperature)
+        losses = _losses(graph, labels)
+        weight = temperature.to(losses) if isinstance(temperature, Tensor) else temperature
+        return (losses * weight).to(dtype)
+
+    def extra_repr(self) -> str:
+        """Return the arguments for `repr`."""
+        return ", ".join(filter(None, [super().extra_repr(), self._temperature_repr()]))
+
+
+def _losses(graph: TorchFactorGraph, labels: Labels) -> Tensor:
+    """Return the losses of the items of a graph."""
+    layout = build_layout(graph.n_variables, graph.factors)
+    _check_not_shared(layout)
+    items, scores = Items(layout, labels), graph.flat_scores()
+    check_not_forbidden(scores, labels.known == 1.0, items)
+    everything = _sums(graph, graph.factors, graph.factors, items)
+    if np.isnan(labels.known[layout.component >= 0]).any():
+        given = _completions(graph, scores, labels, items)
+    else:
+        given = _structure(graph, layout, labels, items, everything)
+    slopes = torch.zeros(len(scores))
+    slopes = slopes.to(everything.marginals[0] if graph.factors else graph._scores[0])
+    for factor, m, m_given in zip(
+        graph.factors, everything.marginals, given.marginals, strict=True
+    ):
+        sense = torch.from_numpy(np.where(slot_values(factor, factor.variables.negated), -1.0, 1.0))
+        where = torch.tensor(slot_values(factor, factor.variables.index), device=slopes.device)
+        slopes = slopes.index_add(0, where, (m - m_given) * sense.to(m))
+    compared = Comparison(
+        np.maximum((everything.worth - given.worth) + (everything.rest - given.rest), 0.0),
+        slopes,
+        [a - b for a, b in zip(everything.additionals, given.additionals, strict=True)],
+        items,
+    )
+    return differentiable(graph, compared)
 
 
 class Sums(NamedTuple):

@@ -21,6 +21,7 @@ from lpsmap_torch.losses.structured import (
     differentiable,
     reduced,
 )
+from lpsmap_torch.temperature import Temperature, Tempered
 from lpsmap_torch.tensors import is_compiled
 
 __all__ = [
@@ -98,7 +99,7 @@ class MarginLoss(MaximumLoss):
         return f"{super().extra_repr()}, cost={self.cost:g}"
 
 
-class SparseMAPLoss(MaximumLoss):
+class SparseMAPLoss(Tempered, MaximumLoss):
     r"""The SparseMAP loss (Niculae et al. 2018, section 4; Niculae & Martins 2020, Eq. 16).
 
     This is a Fenchel-Young loss (Blondel et al. 2020). With scores eta, structure y, and the
@@ -122,6 +123,11 @@ class SparseMAPLoss(MaximumLoss):
     factors
         Called with the variables, and with the keyword arguments of the call; returns a factor or
         several. Every factor type is such a function: ``DepTree``.
+    temperature
+        The strength of the regularisation: the weight T of ``T/2 ||mu||^2`` instead of ``1/2
+        ||mu||^2``. The loss is T times that of scores divided by T, and tends to `PerceptronLoss`
+        as T tends to 0. A positive number, or a tensor or parameter of one element, with a
+        gradient; also an attribute.
     reduction
         Reduction of the items' losses: ``"mean"``, ``"sum"``, or ``"none"``.
     options
@@ -142,8 +148,26 @@ class SparseMAPLoss(MaximumLoss):
             [ 0.0000,  0.0000,  0.0000]])
     """
 
+    def __init__(
+        self,
+        factors: Factors,
+        *,
+        temperature: Temperature = 1.0,
+        reduction: str = "mean",
+        **options: Any,
+    ) -> None:
+        super().__init__(factors, reduction=reduction, **options)
+        self.temperature = temperature
+
+    def _check_options(self) -> None:
+        TorchFactorGraph().solve(**self.options)
+
     def _solve(self, graph: TorchFactorGraph) -> Solution:
-        return graph.solve(**self.options)
+        return graph.solve(temperature=self.temperature, **self.options)
+
+    def extra_repr(self) -> str:
+        """Return the arguments for `repr`."""
+        return ", ".join(filter(None, [super().extra_repr(), self._temperature_repr()]))
 
 
 class MarginSparseMAPLoss(MarginLoss, SparseMAPLoss):
@@ -154,7 +178,7 @@ class MarginSparseMAPLoss(MarginLoss, SparseMAPLoss):
 
     Parameters
     ----------
-    factors, reduction, options
+    factors, temperature, reduction, options
         As in `SparseMAPLoss`.
     cost
         The cost of a wrong variable. A wrong head of a word is two wrong arcs.
@@ -180,6 +204,12 @@ class PerceptronLoss(MaximumLoss):
     """
 
     def _check_options(self) -> None:
+        if "temperature" in self.options:
+            raise TypeError(
+                f"{type(self).__name__}: temperature: the loss has no quadratic term whose weight "
+                "it could be. Multiply the scores by a constant, or use SparseMAPLoss or "
+                "MarginSparseMAPLoss."
+            )
         options = dict(self.options)
         if checked_flag("exact", options.pop("exact", False)):
             check_search_options(**{name: options[name] for name in SEARCH if name in options})
@@ -213,6 +243,8 @@ class StructuredHingeLoss(MarginLoss, PerceptronLoss):
 def sparsemap_loss(u: Variables, target: Any, *, reduction: str = "mean") -> Tensor:
     """Return the `SparseMAPLoss` of a graph that is already solved, such as that of a hidden layer.
 
+    Its temperature is that of the solve.
+
     Parameters
     ----------
     u
@@ -239,5 +271,9 @@ def sparsemap_loss(u: Variables, target: Any, *, reduction: str = "mean") -> Ten
             "first."
         )
     labels = labels_of(u, read_target(u, u.value, target))
-    losses = compare_maxima(graph, graph.solution, labels, TorchFactorGraph.solve)
+
+    def solve(inner: TorchFactorGraph) -> Solution:
+        return inner.solve(temperature=graph._temperature)
+
+    losses = compare_maxima(graph, graph.solution, labels, solve)
     return reduced(differentiable(graph, losses), reduction)

@@ -45,6 +45,9 @@ class Comparison(NamedTuple):
     additionals: list[Tensor]
     """For every declaration, the (n_factors, n_additionals) difference of its additionals."""
     items: Items
+    squares: Tensor | None = None
+    """(n_variables,) minus half the difference of the squared marginals: the derivative in the
+    temperature, if it is a tensor."""
 
 
 class StructuredLoss(nn.Module, abc.ABC):
@@ -139,6 +142,11 @@ def differentiable(graph: TorchFactorGraph, compared: Comparison) -> Tensor:
             inputs.append(given.reshape(-1))
             slopes.append(difference.reshape(-1))
             item.append(np.repeat(items.of_factors(factor), factor.n_additionals))
+    temperature = graph._temperature
+    if compared.squares is not None and isinstance(temperature, Tensor):
+        inputs.append(temperature.to(compared.squares).expand(len(compared.squares)))
+        slopes.append(compared.squares)
+        item.append(items.of_variable)
     dtype = torch.promote_types(like.dtype, torch.float32)  # sums may overflow float16
     values = torch.from_numpy(compared.values).to(dtype=dtype, device=like.device)
     where = [torch.from_numpy(x).to(like.device) for x in item]

@@ -63,7 +63,9 @@ def solve_on_device(
     options, engine
         The options of the solve, and the engine.
     """
-    marginals, solved = _differentiable(layout, scores.double(), options, engine)
+    temperature, exact = options.quadratic, scores.double()
+    eta = exact if temperature == 1.0 else exact / temperature
+    marginals, solved = _differentiable(layout, eta, options._replace(quadratic=1.0), engine)
 
     def gather() -> Solution:
         empty = [np.zeros((factor.n_factors, factor.n_additionals)) for factor in factors]
@@ -148,7 +150,7 @@ class DeviceSolution(Solution):
     def __getattr__(self, name: str) -> Any:
         if name not in FIELDS:
             raise AttributeError(name)
-        vars(self).update(vars(self._gather()))
+        vars(self).update({**vars(self._gather()), **vars(self)})
         return vars(self)[name]
 
 
