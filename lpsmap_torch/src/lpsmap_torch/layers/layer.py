@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch.nn import functional
 
 from lpsmap_core import Distributions, Factor, FactorGraph, Status, Variables, installed
 from lpsmap_core.api import AUTO, checked_options, kind_of, missing_name_advice, report_unsolved
+from lpsmap_torch.built_graph import BuiltGraph
 from lpsmap_torch.function import attach_probabilities
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.checks import (
@@ -151,6 +153,43 @@ class Layer(nn.Module):
         """
         return self._structures(scores, self._weights(), lengths, mask)
 
+    def build(
+        self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
+    ) -> BuiltGraph:
+        """Return the factor graph of the layer for given scores, to be solved in any way.
+
+        Losses take a layer in place of factors, and call this.
+
+        Parameters
+        ----------
+        scores, lengths, mask
+            As in `forward`.
+        """
+        return self._built(scores, self._weights(), lengths, mask)[0]
+
+    def decode(
+        self, scores: Tensor, options: dict[str, Any] | None = None, **arguments: Any
+    ) -> Tensor:
+        """Return the best structures as zeros and ones like the scores, without gradients.
+
+        Parameters
+        ----------
+        scores
+            The scores, batch first.
+        options
+            Options of `FactorGraph.solve_map`, by name. With ``exact=False`` the result is that of
+            the relaxation LP-MAP, which can be fractional if factors interact, and needs no
+            ``lpsmap-decode``.
+        arguments
+            The other arguments of `forward`.
+
+        Returns
+        -------
+        Tensor
+            Like the scores; zeros in the padding, and in items without a structure.
+        """
+        return self.build(scores, **arguments).decode(options or {})
+
     def extra_repr(self) -> str:
         """Return the options that differ from the defaults."""
         given = self._options()
@@ -188,15 +227,18 @@ class Layer(nn.Module):
     # ---------------------------------------------------------------- solving
 
     def _marginals(self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any) -> Tensor:
+        self._check_exportable()
+        given = self._checked(scores, weights, lengths, mask)
+        found = None if torch.compiler.is_compiling() else self._on_device(scores, *given)
+        return marginals(scores, *given, self._name) if found is None else found
+
+    def _check_exportable(self) -> None:
         if self._unspecified and _is_exporting():
             raise RuntimeError(
                 f"{type(self).__name__}: torch.export cannot save this layer: {self._unspecified}. "
                 "Export layers of lpsmap_torch.layers with factor types of installed plugins, and "
                 "options that are numbers, strings, booleans or NumPy arrays."
             )
-        given = self._checked(scores, weights, lengths, mask)
-        found = None if torch.compiler.is_compiling() else self._on_device(scores, *given)
-        return marginals(scores, *given, self._name) if found is None else found
 
     def _on_device(
         self, scores: Tensor, weights: Tensor | None, lengths: Tensor | None, mask: Tensor | None
@@ -217,20 +259,30 @@ class Layer(nn.Module):
             report_unsolved(solution, lambda: [layout.variables.shape], False)
         return _shown_marginals(layout, solution)
 
-    def _structures(
+    def _built(
         self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
-    ) -> Distributions:
+    ) -> tuple[BuiltGraph, LayerGraph]:
         weights, lengths, mask = self._checked(scores, weights, lengths, mask)
         ends, kept = _arrays(lengths, mask)
-        graph = TorchFactorGraph()
-        n_weights = 0 if weights is None else weights.shape[-1]
-        layout = self._laid_out(graph, tuple(scores.shape), ends, kept, n_weights)
+        graph, shape = TorchFactorGraph(), tuple(scores.shape)
+        layout = self._laid_out(
+            graph, shape, ends, kept, 0 if weights is None else weights.shape[-1]
+        )
         graph.rescore(layout.variables, _placed(layout, scores))
         for tied in layout.declared.tied:
             assert weights is not None
             table = functional.pad(weights.reshape(-1, weights.shape[-1]), (0, 1)).reshape(-1)
             entries = torch.from_numpy(tied.entries(weights.shape[-1])).to(table.device)
             graph.rescore(tied.factor, table[entries].reshape(np.shape(tied.factor.additionals)))
+        n_items = math.prod(shape[: len(shape) - self.event_ndim])
+        shown = layout.variables[layout.declared.shown]
+        return BuiltGraph(graph, shown, partial(_placed, layout), n_items), layout
+
+    def _structures(
+        self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
+    ) -> Distributions:
+        built, layout = self._built(scores, weights, lengths, mask)
+        graph = built.graph
         shown = layout.declared.factors[:1] or [graph.add(_no_factor(layout.variables))]
         solution = graph.solve(**self._options())
         found = solution.structures(shown[0], without=(Status.NON_FINITE, Status.INFEASIBLE))
