@@ -43,11 +43,23 @@ class BuiltGraph(NamedTuple):
     n_items: int
 
     def rescore(self, scores: Tensor) -> None:
-        """Replace the scores, such as by those with a margin."""
+        """Replace the scores, such as by those with a margin.
+
+        Parameters
+        ----------
+        scores
+            In the shape of `variables`.
+        """
         self.graph.rescore(self.graph.blocks[0], self.place(scores))
 
     def values(self, found: Solution | Assignment) -> Tensor:
-        """Return the values of a result for the scores; zeros in padding and infeasible items."""
+        """Return the values of a result for the scores; zeros in padding and infeasible items.
+
+        Parameters
+        ----------
+        found
+            The latest result of `graph`.
+        """
         rows = _infeasible(found)[self.variables.index].reshape(self.n_items, -1)
         infeasible = np.broadcast_to(rows.any(axis=1, keepdims=True), rows.shape)
         nothing = self.padding | infeasible.reshape(self.variables.shape)
