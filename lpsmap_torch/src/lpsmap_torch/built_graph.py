@@ -60,9 +60,10 @@ class BuiltGraph(NamedTuple):
         found
             The latest result of `graph`.
         """
-        rows = _infeasible(found)[self.variables.index].reshape(self.n_items, -1)
-        infeasible = np.broadcast_to(rows.any(axis=1, keepdims=True), rows.shape)
-        nothing = self.padding | infeasible.reshape(self.variables.shape)
+        nothing, infeasible = self.padding, _infeasible(found)[self.variables.index]
+        if infeasible.any():
+            of_item = infeasible.reshape(self.n_items, -1).any(axis=1)
+            nothing |= np.repeat(of_item, nothing.size // self.n_items).reshape(nothing.shape)
         values = self.graph.value_of(self.variables)
         if not nothing.any():
             return values

@@ -95,6 +95,15 @@ def test_infeasible_items_of_functions_have_no_weight() -> None:
     assert not found[1].any()
 
 
+@pytest.mark.parametrize("shape", [(0, 2, 3), (2, 0, 3)])
+def test_empty_batches_of_functions(shape: tuple[int, ...]) -> None:
+    scores = normal(*shape)
+    found = SparseMAP(both_ways)(scores)
+    found.sum().backward()
+    assert found.shape == shape
+    assert SparseMAP(both_ways).decode(scores).shape == shape
+
+
 def test_functions_are_compiled_around_and_refused_by_export() -> None:
     layer, scores = SparseMAP(both_ways), normal(1, 2, 3)
     with warnings.catch_warnings():  # of the compiler, which looks at gradients of all tensors
