@@ -55,7 +55,7 @@ def test_layers_have_the_defaults_of_solves() -> None:
 def test_layers_show_the_options_of_the_papers() -> None:
     expected = "max_iter=10, max_inner_iter=10, step_size=0.5, adapt=False, relaxation=1.0"
     assert repr(LatentTree(**ALGORITHM_1)) == f"LatentTree({expected})"
-    assert repr(SparseMAP(Xor, **ALGORITHM_1)) == f"SparseMAP(factor_type=Xor, {expected})"
+    assert repr(SparseMAP(Xor, **ALGORITHM_1)) == f"SparseMAP(factors=Xor, {expected})"
 
 
 @pytest.mark.parametrize(

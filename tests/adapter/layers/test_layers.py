@@ -234,7 +234,7 @@ def test_copies(case: Case) -> None:
 def test_reprs_say_what_was_chosen() -> None:
     assert repr(trained(CASES["LatentTree"])) == "LatentTree(budget=1, budget_root=True)"
     assert repr(TopK(3, tol=1e-4, threads=2)) == "TopK(k=3, exact=True, tol=0.0001, threads=2)"
-    assert repr(CASES["SparseMAP"].make()) == "SparseMAP(factor_type=Xor)"
+    assert repr(CASES["SparseMAP"].make()) == "SparseMAP(factors=Xor)"
 
 
 def test_additionals_of_any_type() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch.nn import functional
 
 from lpsmap_core import Distributions, Factor, FactorGraph, Status, Variables, installed
 from lpsmap_core.api import AUTO, checked_options, kind_of, missing_name_advice, report_unsolved
+from lpsmap_torch.built_graph import BuiltGraph
 from lpsmap_torch.function import attach_probabilities
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.checks import (
@@ -159,6 +161,43 @@ class Layer(Tempered):
         """
         return self._structures(scores, self._weights(), lengths, mask)
 
+    def build(
+        self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
+    ) -> BuiltGraph:
+        """Return the factor graph of the layer for given scores, to be solved in any way.
+
+        Losses take a layer in place of factors, and call this.
+
+        Parameters
+        ----------
+        scores, lengths, mask
+            As in `forward`.
+        """
+        return self._built(scores, self._weights(), lengths, mask)[0]
+
+    def decode(
+        self, scores: Tensor, options: dict[str, Any] | None = None, **arguments: Any
+    ) -> Tensor:
+        """Return the best structures as zeros and ones like the scores, without gradients.
+
+        Parameters
+        ----------
+        scores
+            The scores, batch first.
+        options
+            Options of `FactorGraph.solve_map`, by name. With ``exact=False`` the result is that of
+            the relaxation LP-MAP, which can be fractional if factors interact, and needs no
+            ``lpsmap-decode``.
+        arguments
+            The other arguments of `forward`.
+
+        Returns
+        -------
+        Tensor
+            Like the scores; zeros in the padding, and in items without a structure.
+        """
+        return self.build(scores, **arguments).decode(options or {})
+
     def extra_repr(self) -> str:
         """Return the options that differ from the defaults."""
         given = self._options()
@@ -197,18 +236,21 @@ class Layer(Tempered):
     # ---------------------------------------------------------------- solving
 
     def _marginals(self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any) -> Tensor:
-        if self._unspecified and _is_exporting():
-            raise RuntimeError(
-                f"{type(self).__name__}: torch.export cannot save this layer: {self._unspecified}. "
-                "Export layers of lpsmap_torch.layers with factor types of installed plugins, and "
-                "options that are numbers, strings, booleans or NumPy arrays."
-            )
+        self._check_exportable()
         weights, lengths, mask = self._checked(scores, weights, lengths, mask)
         scaled, weights = self._divided(scores, weights)
         given = scaled, weights, lengths, mask
         found = None if torch.compiler.is_compiling() else self._on_device(*given)
         found = marginals(*given, self._name) if found is None else found
         return found if scaled is scores else found.to(scores.dtype)
+
+    def _check_exportable(self) -> None:
+        if self._unspecified and _is_exporting():
+            raise RuntimeError(
+                f"{type(self).__name__}: torch.export cannot save this layer: {self._unspecified}. "
+                "Export layers of lpsmap_torch.layers with factor types of installed plugins, and "
+                "options that are numbers, strings, booleans or NumPy arrays."
+            )
 
     def _divided(self, scores: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return scores and parameters of every instance divided by the temperature."""
@@ -243,16 +285,27 @@ class Layer(Tempered):
             report_unsolved(solution, lambda: [layout.variables.shape], False)
         return _shown_marginals(layout, solution)
 
+    def _built(
+        self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
+    ) -> tuple[BuiltGraph, LayerGraph, Tensor | None]:
+        """Return the graph, its layout, and the parameters of every instance."""
+        weights, lengths, mask = self._checked(scores, weights, lengths, mask)
+        ends, kept = _arrays(lengths, mask)
+        graph, shape = TorchFactorGraph(), tuple(scores.shape)
+        n_weights = 0 if weights is None else weights.shape[-1]
+        layout = self._laid_out(graph, shape, ends, kept, n_weights)
+        _rescore(graph, layout, scores, weights)
+        n_items = math.prod(shape[: len(shape) - self.event_ndim])
+        shown = layout.variables[layout.declared.shown]
+        return BuiltGraph(graph, shown, partial(_placed, layout), n_items), layout, weights
+
     def _structures(
         self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
     ) -> Distributions:
-        weights, lengths, mask = self._checked(scores, weights, lengths, mask)
-        ends, kept = _arrays(lengths, mask)
-        graph = TorchFactorGraph()
-        n_weights = 0 if weights is None else weights.shape[-1]
-        layout = self._laid_out(graph, tuple(scores.shape), ends, kept, n_weights)
+        (graph, *_), layout, weights = self._built(scores, weights, lengths, mask)
         shown = layout.declared.factors[:1] or [graph.add(_no_factor(layout.variables))]
-        _rescore(graph, layout, *self._divided(scores, weights))
+        if not is_one(self.temperature):
+            _rescore(graph, layout, *self._divided(scores, weights))
         solution = graph.solve(**self._options())
         values = graph.value_of(layout.variables).reshape(-1).to(scores.dtype)
         if not is_one(self.temperature):  # the scores of structures are not divided

@@ -1,31 +1,41 @@
-"""A layer for any factor type."""
+"""A layer for any factor type, or for the factors that a function returns."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Distributions, Factor, Variables
+from lpsmap_torch.built_graph import BuiltGraph, Factors, built_by
+from lpsmap_torch.layers.checks import check_scores
 from lpsmap_torch.layers.layer import OPTIONS, Layer, Lengths, Mask
 from lpsmap_torch.layers.layer_graph import Declarations, Tied
+from lpsmap_torch.tensors import is_compiled
 
 __all__ = ["SparseMAP"]
 
 
 class SparseMAP(Layer):
-    """SparseMAP with a factor type of your choice (Niculae et al. 2018).
+    """SparseMAP with a factor type of your choice, or LP-SparseMAP with factors from a function.
 
     The marginals are ``argmax_mu <scores, mu> - 1/2 ||mu||^2`` over the convex hull of the
-    structures of the type, with one factor per instance of the batch.
+    structures of the type, with one factor per instance of the batch (Niculae et al. 2018); or over
+    the local polytope of the factors of a function (Niculae & Martins 2020).
 
     Parameters
     ----------
-    factor_type
+    factors
         The type, such as ``lpsmap.DepTree``. A type with additionals must accept their flat scores
-        as the argument ``additionals``, like `Sequence`.
+        as the argument ``additionals``, like `Sequence`. Or a function that is called with the
+        variables, in the shape of the scores, and with the keyword arguments of the call; it
+        returns a factor or several, which may interact. Tensors among the arguments, such as
+        scores of additionals, get gradients. The graph of a function is built in every call, cannot
+        be exported, and breaks the graph of torch.compile.
     event_ndim
         The number of axes of the scores of an instance; None for the default of the type.
     max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
@@ -40,7 +50,7 @@ class SparseMAP(Layer):
     Raises
     ------
     TypeError
-        If `factor_type` is not a factor type.
+        If `factors` is neither a factor type nor a function.
     ValueError
         If an ``axis`` among the options is not negative, or an option is out of range.
 
@@ -53,13 +63,22 @@ class SparseMAP(Layer):
     >>> sparsemax(torch.tensor([[0.3, 0.1, -1.0], [0.0, 2.0, 0.0]]))
     tensor([[0.6000, 0.4000, 0.0000],
             [0.0000, 1.0000, 0.0000]])
+
+    A matching in which the first row takes at least one column:
+
+    >>> from lpsmap import AtMostOne, Or
+    >>> def build(u):
+    ...     return [AtMostOne(u), AtMostOne(u, axis=-2), Or(u[:, 0])]
+    >>> SparseMAP(build)(torch.tensor([[[-2.0, -1.0], [0.5, 0.2]]]))
+    tensor([[[0.0667, 0.9333],
+             [0.5000, 0.0667]]])
     """
 
-    solved_by: ClassVar[tuple[str, ...]] = ("factor_type", "event_ndim", "options")
+    solved_by: ClassVar[tuple[str, ...]] = ("factors", "event_ndim", "options")
 
     def __init__(
         self,
-        factor_type: type[Factor],
+        factors: type[Factor] | Factors,
         *,
         event_ndim: int | None = None,
         **options: Any,
@@ -67,21 +86,26 @@ class SparseMAP(Layer):
         names = *OPTIONS, "temperature"
         of_solves = {name: options.pop(name) for name in names if name in options}
         super().__init__(**of_solves)
-        if not (isinstance(factor_type, type) and issubclass(factor_type, Factor)):
+        if not callable(factors):
             raise TypeError(
-                f"SparseMAP: factor_type is {factor_type!r}; expected a factor type, such as "
-                "lpsmap.DepTree."
+                f"SparseMAP: factors is {factors!r}; expected a factor type, such as "
+                "lpsmap.DepTree, or a function of variables that returns factors."
             )
+        self.factors, self.options = factors, options
+        self.is_function = not (isinstance(factors, type) and issubclass(factors, Factor))
+        if self.is_function:
+            self.event_ndim = 0 if event_ndim is None else event_ndim
+            return
         if options.get("axis", -1) >= 0:
             raise ValueError(
                 f"SparseMAP: axis is {options['axis']}; expected a negative one, since the batch "
                 "comes first."
             )
-        self.factor_type, self.options = factor_type, options
-        self.event_ndim = factor_type.variables_ndim if event_ndim is None else event_ndim
+        kind: Any = factors
+        self.event_ndim = kind.variables_ndim if event_ndim is None else event_ndim
         self.mask_ndim = self.event_ndim
         # types with length_axes have one length for all of these axes
-        self.most_lengths = self.event_ndim if factor_type.length_axes is None else 1
+        self.most_lengths = self.event_ndim if kind.length_axes is None else 1
 
     def forward(
         self,
@@ -90,6 +114,7 @@ class SparseMAP(Layer):
         *,
         lengths: Tensor | None = None,
         mask: Tensor | None = None,
+        **arguments: Any,
     ) -> Tensor:
         """Return the marginals.
 
@@ -103,13 +128,23 @@ class SparseMAP(Layer):
         lengths, mask
             As in the factor type, as tensors. In lengths, axes of the batch may be 1, and the last
             ones may be omitted; lengths then apply to all entries.
+        arguments
+            Arguments of a function, which gets those above, too, if they are given.
 
         Returns
         -------
         Tensor
             Like the scores; zeros in the padding.
         """
-        return self._marginals(scores, additionals, lengths, mask)
+        if not self.is_function:
+            self._check_no_arguments(arguments)
+            return self._marginals(scores, additionals, lengths, mask)
+        self._check_exportable()
+        given = _given(arguments, additionals=additionals, lengths=lengths, mask=mask)
+        if not is_compiled():
+            return self._solve_function(scores, given)
+        eager: Callable[..., Tensor] = torch.compiler.disable(self._solve_function)  # type: ignore[no-untyped-call]
+        return eager(scores, given)
 
     def structures(
         self,
@@ -118,15 +153,70 @@ class SparseMAP(Layer):
         *,
         lengths: Tensor | None = None,
         mask: Tensor | None = None,
+        **arguments: Any,
     ) -> Distributions:
         """Return a sparse distribution over structures whose mean is the marginals.
 
+        For a function, the structures are those of its first factor.
+
         Parameters
         ----------
-        scores, additionals, lengths, mask
+        scores, additionals, lengths, mask, arguments
             As in `forward`.
         """
-        return self._structures(scores, additionals, lengths, mask)
+        if not self.is_function:
+            self._check_no_arguments(arguments)
+            return self._structures(scores, additionals, lengths, mask)
+        given = _given(arguments, additionals=additionals, lengths=lengths, mask=mask)
+        graph = self._build_function(scores, given).graph
+        graph.solve(temperature=self.temperature, **self._options())
+        return graph.structures(graph.factors[0])
+
+    def build(
+        self,
+        scores: Tensor,
+        additionals: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+        **arguments: Any,
+    ) -> BuiltGraph:
+        """Return the factor graph for given scores; see `Layer.build`.
+
+        Parameters
+        ----------
+        scores, additionals, lengths, mask, arguments
+            As in `forward`.
+        """
+        if not self.is_function:
+            self._check_no_arguments(arguments)
+            return self._built(scores, additionals, lengths, mask)[0]
+        given = _given(arguments, additionals=additionals, lengths=lengths, mask=mask)
+        return self._build_function(scores, given)
+
+    def _solve_function(self, scores: Tensor, given: dict[str, Any]) -> Tensor:
+        built = self._build_function(scores, given)
+        return built.values(built.graph.solve(temperature=self.temperature, **self._options()))
+
+    def _build_function(self, scores: Tensor, given: dict[str, Any]) -> BuiltGraph:
+        check_scores(type(self).__name__, scores, self.event_ndim)
+        return built_by(self.factors, scores, {**self.options, **given})
+
+    def _check_no_arguments(self, arguments: dict[str, Any]) -> None:
+        """Validate that a factor type gets no arguments of functions.
+
+        Raises
+        ------
+        TypeError
+            If it does.
+        """
+        if arguments:
+            name = self.factors.__name__
+            raise TypeError(
+                f"SparseMAP: unexpected arguments {', '.join(map(repr, arguments))}; expected "
+                f"additionals, lengths or mask. Pass other arguments of {name} to SparseMAP, or a "
+                "function in its place."
+            )
 
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
         """Return the factors, one per instance."""
@@ -148,13 +238,13 @@ class SparseMAP(Layer):
         given = {name: value for name, value in given.items() if value is not None}
         if n_weights:
             given["additionals"] = np.zeros((*view.shape[: view.ndim - self.event_ndim], n_weights))
-        factor = self.factor_type(view, **self.options, **given)
+        factor: Any = self.factors(view, **self.options, **given)
         tied = (Tied(factor, np.arange(n_weights), rows),) if n_weights else ()
         return Declarations([factor], tied=tied)
 
     def _own_repr(self) -> dict[str, Any]:
-        name = self.factor_type.__name__
-        return {"factor_type": _Name(name), **self.options}
+        name = getattr(self.factors, "__name__", type(self.factors).__name__)
+        return {"factors": _Name(name), **self.options}
 
 
 def _there(batch: tuple[int, ...], lengths: Lengths, mask: Mask) -> NDArray[np.bool_]:
@@ -165,6 +255,11 @@ def _there(batch: tuple[int, ...], lengths: Lengths, mask: Mask) -> NDArray[np.b
     if mask is not None:
         there &= mask.any(axis=tuple(range(len(batch), mask.ndim)))
     return there
+
+
+def _given(arguments: dict[str, Any], **named: Any) -> dict[str, Any]:
+    """Return arguments, and the named ones that are not None."""
+    return {**arguments, **{name: value for name, value in named.items() if value is not None}}
 
 
 class _Name(str):

@@ -12,10 +12,12 @@ from torch import Tensor
 from lpsmap_core import Factor, Variables
 from lpsmap_core.api import FloatArray, Layout, build_layout, slot_values
 from lpsmap_dynamic import add_exactly
+from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.graph import TorchFactorGraph
+from lpsmap_torch.layers.layer import Layer
 from lpsmap_torch.losses.complete_labels import check_not_forbidden, structure_additionals
 from lpsmap_torch.losses.labels import Items, Labels, all_variables
-from lpsmap_torch.losses.structured import Comparison, Factors, StructuredLoss, differentiable
+from lpsmap_torch.losses.structured import Comparison, StructuredLoss, differentiable
 from lpsmap_torch.temperature import Temperature, Tempered, is_one, of_batch
 
 __all__ = ["CRFLoss"]
@@ -58,7 +60,7 @@ class CRFLoss(Tempered, StructuredLoss):
     """
 
     def __init__(
-        self, factors: Factors, *, temperature: Temperature = 1.0, reduction: str = "mean"
+        self, factors: Factors | Layer, *, temperature: Temperature = 1.0, reduction: str = "mean"
     ) -> None:
         super().__init__(factors, reduction=reduction)
         self.temperature = temperature

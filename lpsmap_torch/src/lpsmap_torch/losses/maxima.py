@@ -10,11 +10,12 @@ from torch import Tensor
 
 from lpsmap_core import Assignment, Solution, Variables
 from lpsmap_core.api import FloatArray, check_search_options, checked_flag
+from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.graph import TorchFactorGraph
+from lpsmap_torch.layers.layer import Layer
 from lpsmap_torch.losses.comparison import compare_maxima
 from lpsmap_torch.losses.labels import Labels, labels_of, read_target
 from lpsmap_torch.losses.structured import (
-    Factors,
     StructuredLoss,
     checked_cost,
     checked_reduction,
@@ -48,7 +49,9 @@ class MaximumLoss(StructuredLoss):
         Options of the solver, such as ``max_iter``.
     """
 
-    def __init__(self, factors: Factors, *, reduction: str = "mean", **options: Any) -> None:
+    def __init__(
+        self, factors: Factors | Layer, *, reduction: str = "mean", **options: Any
+    ) -> None:
         super().__init__(factors, reduction=reduction)
         self.options = options
         if not is_compiled():
@@ -81,7 +84,12 @@ class MarginLoss(MaximumLoss):
     """
 
     def __init__(
-        self, factors: Factors, *, cost: float = 1.0, reduction: str = "mean", **options: Any
+        self,
+        factors: Factors | Layer,
+        *,
+        cost: float = 1.0,
+        reduction: str = "mean",
+        **options: Any,
     ) -> None:
         super().__init__(factors, reduction=reduction, **options)
         self.cost = checked_cost(type(self).__name__, cost)
@@ -150,7 +158,7 @@ class SparseMAPLoss(Tempered, MaximumLoss):
 
     def __init__(
         self,
-        factors: Factors,
+        factors: Factors | Layer,
         *,
         temperature: Temperature = 1.0,
         reduction: str = "mean",

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lpsmap_core import Factor, Variables
+from lpsmap_core import Variables
 from lpsmap_core.api import FloatArray, kind_of
-from lpsmap_torch.graph import TorchFactorGraph, in_factors
+from lpsmap_torch.built_graph import BuiltGraph, Factors, built_by
+from lpsmap_torch.graph import TorchFactorGraph
+from lpsmap_torch.layers.layer import Layer
 from lpsmap_torch.losses.envelope import with_slopes
 from lpsmap_torch.losses.labels import Items, Labels, labels_of, read_target
+from lpsmap_torch.temperature import is_one
 from lpsmap_torch.tensors import as_tensor, is_compiled
 
 __all__ = [
     "Comparison",
-    "Factors",
     "StructuredLoss",
     "checked_cost",
     "checked_reduction",
     "differentiable",
     "reduced",
 ]
-
-Factors: TypeAlias = Callable[..., Factor | Sequence[Factor]]
-"""A function that returns factors over variables, like a factor type: ``factors(u,
-**arguments)``."""
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -57,17 +55,18 @@ class StructuredLoss(nn.Module, abc.ABC):
     ----------
     factors
         Called with the variables, and with the keyword arguments of the call; returns a factor or
-        several. Every factor type is such a function: ``DepTree``.
+        several. Every factor type is such a function: ``DepTree``. Or a layer, such as
+        ``LatentTree(budget=2)``, whose factors, parameters, lengths and masks then apply.
     reduction
         Reduction of the items' losses: ``"mean"``, ``"sum"``, or ``"none"``.
     """
 
-    def __init__(self, factors: Factors, *, reduction: str = "mean") -> None:
+    def __init__(self, factors: Factors | Layer, *, reduction: str = "mean") -> None:
         super().__init__()
         if not callable(factors):
             raise TypeError(
                 f"{type(self).__name__}: factors is a {type(factors).__name__}; expected a factor "
-                "type such as DepTree, or a function of variables that returns factors."
+                "type such as DepTree, a function of variables that returns factors, or a layer."
             )
         self.factors = factors
         self.reduction = checked_reduction(type(self).__name__, reduction)
@@ -101,19 +100,39 @@ class StructuredLoss(nn.Module, abc.ABC):
 
     def _loss(self, scores: Tensor, target: Any, arguments: dict[str, Any]) -> Tensor:
         scores = checked_scores(type(self).__name__, scores)
-        graph = TorchFactorGraph()
-        u = graph.variable_from(scores)
-        made = self.factors(u, **arguments)
-        for factor in made if isinstance(made, (list, tuple)) else [made]:
-            graph.add(factor)  # type: ignore[type-var]
+        built = self._built(scores, arguments)
+        u = built.variables
         known = read_target(u, scores, target)
         compared = self._augmented(scores, known)
-        padding = ~in_factors(graph)[u.index]
-        if padding.any():
-            compared = compared.masked_fill(torch.from_numpy(padding).to(scores.device), 0.0)
         if compared is not scores:
-            graph.rescore(u, compared)
+            built.rescore(compared)
         return reduced(self._items_losses(u, labels_of(u, known)), self.reduction)
+
+    def _built(self, scores: Tensor, arguments: dict[str, Any]) -> BuiltGraph:
+        if isinstance(self.factors, Layer):
+            if not is_one(self.factors.temperature):
+                name = type(self).__name__
+                raise ValueError(
+                    f"{name}: the layer has a temperature of its own; expected 1. Give it to the "
+                    f"loss instead, by {name}(layer, temperature=...)."
+                )
+            return self.factors.build(scores, **arguments)
+        return built_by(self.factors, scores, arguments)
+
+    def decode(
+        self, scores: Tensor, options: dict[str, Any] | None = None, **arguments: Any
+    ) -> Tensor:
+        """Return the best structures as zeros and ones like the scores, without gradients.
+
+        Parameters
+        ----------
+        scores, arguments
+            As in `forward`.
+        options
+            Options of `FactorGraph.solve_map`, as in `Layer.decode`.
+        """
+        scores = checked_scores(type(self).__name__, scores)
+        return self._built(scores, arguments).decode(options or {})
 
     def _augmented(self, scores: Tensor, known: FloatArray) -> Tensor:
         """Return the scores, with a margin if the loss has one."""
@@ -126,7 +145,8 @@ class StructuredLoss(nn.Module, abc.ABC):
     def extra_repr(self) -> str:
         """Return the arguments for `repr`."""
         made = getattr(self.factors, "__name__", type(self.factors).__name__)
-        return f"{made}, reduction={self.reduction!r}"
+        made = "" if isinstance(self.factors, Layer) else f"{made}, "  # shown as a submodule
+        return f"{made}reduction={self.reduction!r}"
 
 
 def differentiable(graph: TorchFactorGraph, compared: Comparison) -> Tensor:

@@ -1,0 +1,125 @@
+"""Graphs over the scores of a batch, built by a function or a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lpsmap_core import Assignment, Factor, Solution, Status, Variables
+from lpsmap_core.api import BoolArray
+from lpsmap_torch.graph import TorchFactorGraph, in_factors
+
+__all__ = ["BuiltGraph", "Factors", "built_by"]
+
+Factors: TypeAlias = Callable[..., Factor | Sequence[Factor]]
+"""A function that returns factors over variables, like a factor type: ``factors(u,
+**arguments)``."""
+
+
+class BuiltGraph(NamedTuple):
+    """A graph over the scores of a batch.
+
+    Attributes
+    ----------
+    graph
+        The graph, with scores that carry gradients.
+    variables
+        The variables of the scores, in their shape.
+    place
+        Returns scores of the whole block of variables, given those of `variables`; padding has
+        zeros.
+    n_items
+        The number of items of the batch, which have no weights if one of their components is
+        infeasible.
+    """
+
+    graph: TorchFactorGraph
+    variables: Variables
+    place: Callable[[Tensor], Tensor]
+    n_items: int
+
+    def rescore(self, scores: Tensor) -> None:
+        """Replace the scores, such as by those with a margin.
+
+        Parameters
+        ----------
+        scores
+            In the shape of `variables`.
+        """
+        self.graph.rescore(self.graph.blocks[0], self.place(scores))
+
+    def values(self, found: Solution | Assignment) -> Tensor:
+        """Return the values of a result for the scores; zeros in padding and infeasible items.
+
+        Parameters
+        ----------
+        found
+            The latest result of `graph`.
+        """
+        nothing, infeasible = self.padding, _infeasible(found)[self.variables.index]
+        if infeasible.any():
+            of_item = infeasible.reshape(self.n_items, -1).any(axis=1)
+            nothing |= np.repeat(of_item, nothing.size // self.n_items).reshape(nothing.shape)
+        values = self.graph.value_of(self.variables)
+        if not nothing.any():
+            return values
+        return values.masked_fill(torch.from_numpy(nothing).to(values.device), 0.0)
+
+    def decode(self, options: Mapping[str, Any]) -> Tensor:
+        """Return the values of the best assignment, or of LP-MAP with ``exact=False``.
+
+        Parameters
+        ----------
+        options
+            Options of `FactorGraph.solve_map`; `exact` is True by default.
+        """
+        return self.values(self.graph.solve_map(**{"exact": True, **options}))
+
+    @property
+    def padding(self) -> BoolArray:
+        """Flags of the scores in no factor."""
+        return ~in_factors(self.graph)[self.variables.index]
+
+
+def built_by(function: Factors, scores: Tensor, arguments: Mapping[str, Any]) -> BuiltGraph:
+    """Return the graph of the factors that a function returns for variables with scores.
+
+    Parameters
+    ----------
+    function
+        Called with the variables and the arguments; returns a factor or several.
+    scores
+        Scores of the variables.
+    arguments
+        Keyword arguments of the function.
+    """
+    graph = TorchFactorGraph()
+    u = graph.variable_from(scores)
+    made = function(u, **arguments)
+    for factor in made if isinstance(made, (list, tuple)) else [made]:
+        graph.add(factor)  # type: ignore[type-var]
+    padding, n_items = ~in_factors(graph)[u.index], len(u) if u.ndim else 1
+    if not padding.any():
+        return BuiltGraph(graph, u, lambda scores: scores, n_items)
+    flags = torch.from_numpy(padding).to(scores.device)
+
+    def place(scores: Tensor) -> Tensor:
+        return scores.masked_fill(flags, 0.0)
+
+    graph.rescore(u, place(scores))
+    return BuiltGraph(graph, u, place, n_items)
+
+
+def _infeasible(found: Solution | Assignment) -> BoolArray:
+    """Return (n_variables,) flags of variables of infeasible components."""
+    if isinstance(found, Assignment):
+        wrong = np.isneginf(found.bound)
+    else:
+        wrong = found.status == Status.INFEASIBLE
+    # component -1: variables in no factor
+    flags: BoolArray = np.append(wrong, False)[found.layout.component]
+    return flags
