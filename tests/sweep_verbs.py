@@ -28,6 +28,10 @@ BEST_SO_FAR = ("exact", "decode", "k_best")
 """Verbs that answer Ctrl-C with what they have; the others raise KeyboardInterrupt."""
 
 
+TEMPERATURES = 0.1, 20.0
+"""Temperatures at which solves are timed, the first, and judged."""
+
+
 def _solve(case: Case, seconds: float) -> Call:
     return lambda: case.graph.solve(max_time=seconds)
 
@@ -89,6 +93,10 @@ def _warm_start(case: Case, seconds: float) -> Call:
     return lambda: case.graph.solve(max_time=seconds, warm_start=solution)
 
 
+def _temperature(case: Case, seconds: float) -> Call:
+    return lambda: case.graph.solve(max_time=seconds, temperature=TEMPERATURES[0])
+
+
 VERBS: dict[str, Callable[[Case, float], Call]] = {
     "solve": _solve,
     "gradient": _gradient,
@@ -99,6 +107,7 @@ VERBS: dict[str, Callable[[Case, float], Call]] = {
     "gibbs": _gibbs,
     "rescore": _rescore,
     "warm_start": _warm_start,
+    "temperature": _temperature,
 }
 """For every verb a function that gets all ready, and returns the call that is timed."""
 
@@ -176,6 +185,27 @@ def judge_again(case: Case) -> Iterator[str]:
     yield from _differs("rescore", case, fresh.solve(tol=1e-9, max_iter=20_000), again)
 
 
+def judge_temperature(case: Case) -> Iterator[str]:
+    """Hold solves at temperatures against solves of scores that are divided by them."""
+    d = np.random.default_rng(case.seed).normal(size=case.eta.size)
+    for t in TEMPERATURES:
+        found = case.graph.solve(tol=1e-9, max_iter=20_000, temperature=t)
+        divided: FactorGraph = Case(case.kind, case.size, case.seed).graph
+        divided.rescore(divided.blocks[0], case.eta / t)
+        for factor in divided.factors:
+            if factor.additionals is not None:
+                divided.rescore(factor, np.asarray(factor.additionals) / t)
+        expected = divided.solve(tol=1e-9, max_iter=20_000)
+        yield from _differs(f"temperature {t:g}", case, expected, found)
+        if not (expected.ok and found.ok):
+            continue
+        gradients = t * found.vjp(d)[0], expected.vjp(d)[0]
+        if not np.allclose(*gradients, rtol=1e-9, atol=1e-9):
+            yield f"temperature {t:g}: the gradient differs"
+        if not np.allclose(found.objective, t * expected.objective, rtol=1e-9, atol=1e-9):
+            yield f"temperature {t:g}: the objective differs"
+
+
 def _differs(what: str, case: Case, expected: Any, found: Any) -> Iterator[str]:
     if (expected.status != found.status).any() and not (expected.ok and found.ok):
         yield f"{what}: status {found.status.tolist()}, expected {expected.status.tolist()}"
@@ -191,5 +221,6 @@ JUDGES: dict[str, Callable[[Case], Iterator[str]]] = {
     "judge_assignments": judge_assignments,
     "judge_gibbs": judge_gibbs,
     "judge_again": judge_again,
+    "judge_temperature": judge_temperature,
 }
 """What yields all that is wrong about a small graph."""
