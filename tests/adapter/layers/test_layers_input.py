@@ -112,7 +112,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "no type": (
         lambda: layers.SparseMAP("Xor"),
         TypeError,
-        "factor_type is 'Xor'; expected a factor",
+        "factors is 'Xor'; expected a factor",
     ),  # type: ignore[arg-type]
     "axis": (
         lambda: layers.SparseMAP(Xor, axis=0),

@@ -15,6 +15,7 @@ from torch import Tensor
 from layer_cases import normal
 from loss_cases import ALL, PROBLEMS, TREES, held, limited, losses, matching
 from lpsmap import ConvergenceWarning, DepTree, Sequence, TorchFactorGraph, Xor
+from lpsmap_torch import built_graph
 from lpsmap_torch.losses import (
     CRFLoss,
     MarginSparseMAPLoss,
@@ -22,7 +23,6 @@ from lpsmap_torch.losses import (
     SparseMAPLoss,
     StructuredHingeLoss,
     sparsemap_loss,
-    structured,
 )
 
 
@@ -158,7 +158,7 @@ def test_graphs_go_with_their_values(loss: type, monkeypatch: pytest.MonkeyPatch
     """Nothing that a loss has solved waits for the collector of cycles, nor outlives its value."""
     made: list[weakref.ref[TorchFactorGraph]] = []
     monkeypatch.setattr(
-        structured,
+        built_graph,
         "TorchFactorGraph",
         lambda: made.append(weakref.ref(g := TorchFactorGraph())) or g,
     )
