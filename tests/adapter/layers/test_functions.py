@@ -77,6 +77,11 @@ def test_functions_have_a_temperature() -> None:
     assert temperature.grad is not None and temperature.grad != 0.0
 
 
+def test_the_class_of_a_layer_is_no_layer() -> None:
+    with pytest.raises(TypeError, match=r"the class LatentTree; expected a layer: LatentTree\("):
+        SparseMAPLoss(LatentTree)
+
+
 def test_the_temperature_of_a_layer_in_a_loss_is_refused() -> None:
     with pytest.raises(ValueError, match="temperature of its own"):
         SparseMAPLoss(LatentTree(temperature=2.0))(normal(2, 4, 4), HEADS, lengths=WORDS)

@@ -68,6 +68,12 @@ class StructuredLoss(nn.Module, abc.ABC):
                 f"{type(self).__name__}: factors is a {type(factors).__name__}; expected a factor "
                 "type such as DepTree, a function of variables that returns factors, or a layer."
             )
+        given: Any = factors
+        if isinstance(given, type) and issubclass(given, Layer):
+            raise TypeError(
+                f"{type(self).__name__}: factors is the class {given.__name__}; expected a "
+                f"layer: {given.__name__}(...)."
+            )
         self.factors = factors
         self.reduction = checked_reduction(type(self).__name__, reduction)
 
