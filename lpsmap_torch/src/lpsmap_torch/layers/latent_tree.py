@@ -32,9 +32,7 @@ class LatentTree(Layer):
     max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
         As in `FactorGraph.solve`.
     temperature
-        A positive number by which all scores are divided, or a tensor or parameter, with a
-        gradient: one element, or a shape that broadcasts to the batch. Also an attribute, which can
-        change between calls.
+        As in `SparseMAP`.
 
     Raises
     ------

@@ -92,8 +92,7 @@ class SparseMAP(Layer):
                 "lpsmap.DepTree, or a function of variables that returns factors."
             )
         self.factors, self.options = factors, options
-        self.is_function = not (isinstance(factors, type) and issubclass(factors, Factor))
-        if self.is_function:
+        if self._is_function:
             self.event_ndim = 0 if event_ndim is None else event_ndim
             return
         if options.get("axis", -1) >= 0:
@@ -136,7 +135,7 @@ class SparseMAP(Layer):
         Tensor
             Like the scores; zeros in the padding.
         """
-        if not self.is_function:
+        if not self._is_function:
             self._check_no_arguments(arguments)
             return self._marginals(scores, additionals, lengths, mask)
         self._check_exportable()
@@ -164,7 +163,7 @@ class SparseMAP(Layer):
         scores, additionals, lengths, mask, arguments
             As in `forward`.
         """
-        if not self.is_function:
+        if not self._is_function:
             self._check_no_arguments(arguments)
             return self._structures(scores, additionals, lengths, mask)
         given = _given(arguments, additionals=additionals, lengths=lengths, mask=mask)
@@ -188,11 +187,15 @@ class SparseMAP(Layer):
         scores, additionals, lengths, mask, arguments
             As in `forward`.
         """
-        if not self.is_function:
+        if not self._is_function:
             self._check_no_arguments(arguments)
             return self._built(scores, additionals, lengths, mask)[0]
         given = _given(arguments, additionals=additionals, lengths=lengths, mask=mask)
         return self._build_function(scores, given)
+
+    @property
+    def _is_function(self) -> bool:
+        return not (isinstance(self.factors, type) and issubclass(self.factors, Factor))
 
     def _solve_function(self, scores: Tensor, given: dict[str, Any]) -> Tensor:
         built = self._build_function(scores, given)
