@@ -191,7 +191,7 @@ class TorchFactorGraph(FactorGraph):
         check_not_compiled("gibbs")
         return TorchGibbs(factor, self._scores, self._additionals[self._number(factor, "gibbs")])
 
-    def divide_scores(self, temperature: Temperature) -> None:
+    def _divide_scores(self, temperature: Temperature) -> None:
         """Divide the scores of all variables and additionals by a temperature."""
         self._scores = [divided(x, temperature) for x in self._scores]
         self._additionals = [

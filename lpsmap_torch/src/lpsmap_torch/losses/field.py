@@ -71,7 +71,7 @@ class CRFLoss(Tempered, StructuredLoss):
             return _losses(graph, labels)
         dtype = graph._scores[0].dtype
         temperature = of_batch("CRFLoss: temperature", self.temperature, ())
-        graph.divide_scores(temperature)
+        graph._divide_scores(temperature)
         losses = _losses(graph, labels)
         weight = temperature.to(losses) if isinstance(temperature, Tensor) else temperature
         return (losses * weight).to(dtype)
