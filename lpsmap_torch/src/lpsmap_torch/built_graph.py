@@ -9,9 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lpsmap_core import Assignment, Factor, Solution, Status, Variables
-from lpsmap_core.api import BoolArray
-from lpsmap_torch.graph import TorchFactorGraph, in_factors
+from lpsmap_core import Factor, Variables
+from lpsmap_core.api import BoolArray, Layout
+from lpsmap_torch.estimators.estimator import Estimate, SolvedEstimate
+from lpsmap_torch.graph import TorchFactorGraph, in_factors, values_of
+from lpsmap_torch.items import Items, Labels
 
 __all__ = ["BuiltGraph", "Factors", "built_by"]
 
@@ -52,19 +54,28 @@ class BuiltGraph(NamedTuple):
         """
         self.graph.rescore(self.graph.blocks[0], self.place(scores))
 
-    def values(self, found: Solution | Assignment) -> Tensor:
-        """Return the values of a result for the scores; zeros in padding and infeasible items.
+    def shown(self, estimate: Estimate) -> Tensor:
+        """Return the values of the scores; zeros in padding and infeasible items.
 
         Parameters
         ----------
-        found
-            The latest result of `graph`.
+        estimate
+            Values of all variables of the graph.
         """
-        nothing, infeasible = self.padding, _infeasible(found)[self.variables.index]
+        nothing, infeasible = self.padding, estimate.infeasible[self.variables.index]
         if infeasible.any():
             of_item = infeasible.reshape(self.n_items, -1).any(axis=1)
             nothing |= np.repeat(of_item, nothing.size // self.n_items).reshape(nothing.shape)
-        values = self.graph.value_of(self.variables)
+        return self._without(nothing, estimate.values)
+
+    def shown_samples(self, samples: Tensor) -> Tensor:
+        """Return (n, n_variables) samples in the shape of the scores; zeros in padding."""
+        each = [self._without(self.padding, values) for values in samples]
+        return torch.stack(each) if each else samples.new_zeros(0, *self.variables.shape)
+
+    def _without(self, nothing: BoolArray, values: Tensor) -> Tensor:
+        """Return the values of the scores, with zeros at flags."""
+        values = values_of(values, self.variables)
         if not nothing.any():
             return values
         return values.masked_fill(torch.from_numpy(nothing).to(values.device), 0.0)
@@ -77,7 +88,21 @@ class BuiltGraph(NamedTuple):
         options
             Options of `FactorGraph.solve_map`; `exact` is True by default.
         """
-        return self.values(self.graph.solve_map(**{"exact": True, **options}))
+        found = self.graph.solve_map(**{"exact": True, **options})
+        return self.shown(SolvedEstimate(self.graph._values, self.graph._nu, found))
+
+    def items(self, layout: Layout) -> Items:
+        """Return the items of the batch for a layout of the graph.
+
+        Raises
+        ------
+        ValueError
+            If factors connect variables of different items.
+        """
+        item = np.full(self.graph.n_variables, -1)
+        numbers = np.repeat(np.arange(self.n_items), self.variables.size // max(self.n_items, 1))
+        item[self.variables.index.reshape(-1)] = numbers
+        return Items(layout, Labels(np.full(len(item), np.nan), item, self.n_items))
 
     @property
     def padding(self) -> BoolArray:
@@ -112,14 +137,3 @@ def built_by(function: Factors, scores: Tensor, arguments: Mapping[str, Any]) ->
 
     graph.rescore(u, place(scores))
     return BuiltGraph(graph, u, place, n_items)
-
-
-def _infeasible(found: Solution | Assignment) -> BoolArray:
-    """Return (n_variables,) flags of variables of infeasible components."""
-    if isinstance(found, Assignment):
-        wrong = np.isneginf(found.bound)
-    else:
-        wrong = found.status == Status.INFEASIBLE
-    # component -1: variables in no factor
-    flags: BoolArray = np.append(wrong, False)[found.layout.component]
-    return flags

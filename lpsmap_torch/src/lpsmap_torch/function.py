@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_core import Assignment, Distributions, Solution
+from lpsmap_core import Assignment, Distributions, Factor, Solution
 from lpsmap_torch.tensors import converted, on_host, tensor_of
 
-__all__ = ["attach", "attach_probabilities"]
+__all__ = ["Differentiable", "attach", "attach_probabilities"]
+
+
+class Differentiable(NamedTuple):
+    """Values of variables and additionals with the derivative of a surrogate."""
+
+    values: NDArray[np.float64]
+    """(n_variables,)"""
+    additionals: Sequence[NDArray[np.float64]]
+    """For every declaration, (n_factors, n_additionals)."""
+    factors: Sequence[Factor]
+    vjp: Callable[..., tuple[NDArray[np.float64], list[NDArray[np.float64]]]]
+    """Maps gradients with respect to values and additionals to those with respect to scores."""
+    linear: bool = True
+    """Whether `vjp` is linear and symmetric, so that it has a derivative."""
 
 
 def attach(
-    solution: Solution | Assignment, scores: list[Tensor], additionals: list[Tensor | None]
+    solution: Solution | Assignment | Differentiable,
+    scores: list[Tensor],
+    additionals: list[Tensor | None],
 ) -> tuple[Tensor, list[Tensor | None]]:
     """Return the marginals of a solution as tensors with gradients with respect to its scores.
 
     Parameters
     ----------
     solution
-        The solution; an assignment has no gradients.
+        The solution, or values with the derivative of a surrogate; an assignment has no gradients.
     scores
         The scores of each block of variables, in the order of the graph.
     additionals
@@ -81,7 +97,7 @@ class _Attach(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        solution: Solution,
+        solution: Solution | Differentiable,
         declared: list[int],
         outputs: list[Tensor],
         n_blocks: int,
@@ -120,19 +136,24 @@ class _Multiply(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, solution: Solution, declared: list[int], *vectors: Tensor
+        ctx: Any, solution: Solution | Differentiable, declared: list[int], *vectors: Tensor
     ) -> tuple[Tensor, ...]:
         ctx.solution, ctx.declared = solution, declared
         return _product(solution, declared, vectors)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        if isinstance(ctx.solution, Differentiable) and not ctx.solution.linear:
+            raise RuntimeError(
+                "estimator: the gradient has no derivative of its own; expected a single backward "
+                'pass. Use the gradient "straight-through" for second derivatives.'
+            )
         products = _Multiply.apply(ctx.solution, ctx.declared, *gradients)  # type: ignore[no-untyped-call]
         return (None, None, *products)
 
 
 def _product(
-    solution: Solution, declared: list[int], vectors: tuple[Tensor, ...]
+    solution: Solution | Differentiable, declared: list[int], vectors: tuple[Tensor, ...]
 ) -> tuple[Tensor, ...]:
     """Multiply vectors on the variables and on declared additionals with the Jacobian."""
     arrays = [on_host("backward", x) for x in vectors]

@@ -17,7 +17,7 @@ from lpsmap_torch.temperature import Temperature, checked_temperature, divided
 from lpsmap_torch.tensor.graphs import DeviceSolution, solve_on_device, tensor_engine
 from lpsmap_torch.tensors import as_tensor, check_not_compiled, numbers
 
-__all__ = ["TorchFactorGraph", "in_factors"]
+__all__ = ["TorchFactorGraph", "in_factors", "values_of"]
 
 
 class TorchFactorGraph(FactorGraph):
@@ -149,17 +149,7 @@ class TorchFactorGraph(FactorGraph):
         """Return the marginals of a view as a tensor; see `Variables.value`."""
         self._check_own(variables)
         self._solved("value")
-        values = self._values
-        if variables.span is not None:
-            span = variables.span
-            whole = span.stop - span.start == len(values)
-            return torch.view_copy(values if whole else values[span], variables.shape)
-        index = torch.from_numpy(np.array(variables.index)).to(values.device)
-        chosen = values[index]
-        if not variables.negated.any():
-            return chosen
-        negated = torch.from_numpy(np.array(variables.negated)).to(values.device)
-        return torch.where(negated, 1.0 - chosen, chosen)
+        return values_of(self._values, variables)
 
     def additionals_of(self, factor: Factor) -> Tensor:
         """Return the marginals of a declaration's additionals, in the shape of their scores."""
@@ -214,6 +204,20 @@ def _times(scores: Tensor, change: Tensor) -> Tensor:
     finite = torch.isfinite(scores)
     product = scores.masked_fill(~finite, 0.0) * change.to(scores)
     return torch.where(finite, product, scores)
+
+
+def values_of(values: Tensor, variables: Variables) -> Tensor:
+    """Return the values of a view, given the (n_variables,) values of a graph."""
+    if variables.span is not None:
+        span = variables.span
+        whole = span.stop - span.start == len(values)
+        return torch.view_copy(values if whole else values[span], variables.shape)
+    index = torch.from_numpy(np.array(variables.index)).to(values.device)
+    chosen = values[index]
+    if not variables.negated.any():
+        return chosen
+    negated = torch.from_numpy(np.array(variables.negated)).to(values.device)
+    return torch.where(negated, 1.0 - chosen, chosen)
 
 
 def in_factors(graph: FactorGraph) -> NDArray[np.bool_]:

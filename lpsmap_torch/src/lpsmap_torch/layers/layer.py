@@ -13,10 +13,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from lpsmap_core import Distributions, Factor, FactorGraph, Status, Variables, installed
-from lpsmap_core.api import AUTO, checked_options, kind_of, missing_name_advice, report_unsolved
+from lpsmap_core import Distributions, Factor, FactorGraph, Variables, installed
+from lpsmap_core.api import (
+    AUTO,
+    checked_count,
+    checked_options,
+    kind_of,
+    missing_name_advice,
+    report_unsolved,
+)
 from lpsmap_torch.built_graph import BuiltGraph
-from lpsmap_torch.function import attach_probabilities
+from lpsmap_torch.estimators import Estimator, SparseMarginals
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.checks import (
     check_parameters,
@@ -24,12 +31,15 @@ from lpsmap_torch.layers.checks import (
     checked_lengths,
     checked_mask,
 )
-from lpsmap_torch.layers.layer_graph import Declarations, LayerGraph, LayerSolution
+from lpsmap_torch.layers.estimates import Problem, Samples, checked_estimator
+from lpsmap_torch.layers.layer_graph import Declarations, LayerGraph, LayoutSolution
+from lpsmap_torch.layers.layer_solution import solution_of
 from lpsmap_torch.layers.operators import marginals
 from lpsmap_torch.layers.solvers import LayOut, local_solver, solver_of
 from lpsmap_torch.layers.specifications import NotSpecifiable, specification
 from lpsmap_torch.temperature import Temperature, Tempered, divided, is_one, of_batch
 from lpsmap_torch.tensor.graphs import ENGINES, DeviceSolution, solve_on_device, tensor_engine
+from lpsmap_torch.tensors import is_compiled
 
 __all__ = ["Layer", "Lengths", "Mask", "factor_type"]
 
@@ -95,9 +105,11 @@ class Layer(Tempered):
         threads: int | None = None,
         engine: str = AUTO,
         temperature: Temperature = 1.0,
+        estimator: str | Estimator = "sparsemap",
     ) -> None:
         super().__init__()
         self.temperature = temperature
+        self.estimator = checked_estimator(f"{type(self).__name__}: estimator", estimator)
         options = {
             "max_iter": max_iter,
             "max_inner_iter": max_inner_iter,
@@ -115,9 +127,14 @@ class Layer(Tempered):
             setattr(self, name, value)
 
     def forward(
-        self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
-    ) -> Tensor:
-        """Return the marginals.
+        self,
+        scores: Tensor,
+        *,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+        return_solution: bool = False,
+    ) -> Any:
+        """Return the marginals, or the values of another estimator.
 
         Parameters
         ----------
@@ -128,11 +145,13 @@ class Layer(Tempered):
             omitted; lengths then apply to all entries.
         mask
             True for entries that take part.
+        return_solution
+            Whether to return all results of the solve; it breaks the graph of torch.compile.
 
         Returns
         -------
-        Tensor
-            Marginals like the scores, with zeros in the padding.
+        Tensor or LayerSolution
+            Marginals like the scores, with zeros in the padding; or the solution that has them.
 
         Raises
         ------
@@ -142,7 +161,7 @@ class Layer(Tempered):
         ValueError
             If a shape or device does not match.
         """
-        return self._marginals(scores, self._weights(), lengths, mask)
+        return self._output(return_solution, scores, self._weights(), lengths, mask)
 
     def structures(
         self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
@@ -160,6 +179,44 @@ class Layer(Tempered):
             The distributions of every instance, as tensors; the probabilities carry gradients.
         """
         return self._structures(scores, self._weights(), lengths, mask)
+
+    def sample(
+        self,
+        scores: Tensor,
+        n: int = 1,
+        *,
+        generator: torch.Generator | None = None,
+        **arguments: Any,
+    ) -> Samples:
+        """Return samples from the Gibbs distribution, with their log-probabilities.
+
+        Parameters
+        ----------
+        scores
+            The scores, batch first.
+        n
+            The number of independent samples of every instance.
+        generator
+            The random number generator; None for that of torch.
+        arguments
+            The other arguments of `forward`.
+
+        Returns
+        -------
+        Samples
+            ``values`` of shape ``(n, *scores.shape)``, zeros and ones without gradients; and
+            ``log_probabilities`` of shape ``(n, *batch)``, with gradients, for
+            `lpsmap_torch.estimators.score_function_loss`.
+
+        Raises
+        ------
+        TypeError
+            If a factor type has no inference.
+        ValueError
+            If factors share variables.
+        """
+        problem = self._problem(scores, *self._given(**arguments))
+        return problem.sample(checked_count("sample: n", n), generator, scores.dtype)
 
     def build(
         self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
@@ -203,6 +260,8 @@ class Layer(Tempered):
         given = self._options()
         changed = {name: given[name] for name, value in OPTIONS.items() if given[name] != value}
         words = [f"{k}={v!r}" for k, v in {**self._own_repr(), **changed}.items()]
+        if not isinstance(self.estimator, SparseMarginals):
+            words.append(f"estimator={self.estimator!r}")
         return ", ".join(filter(None, [*words, self._temperature_repr()]))
 
     # ---------------------------------------------------------------- for subclasses
@@ -229,11 +288,41 @@ class Layer(Tempered):
         """Return the flat parameters that score additionals, or None."""
         return None
 
+    def _given(
+        self, *, lengths: Tensor | None = None, mask: Tensor | None = None
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Return parameters, lengths and mask of a call."""
+        return self._weights(), lengths, mask
+
     def _own_repr(self) -> dict[str, Any]:
         """Return the constructor arguments for `repr`."""
         return {}
 
     # ---------------------------------------------------------------- solving
+
+    def _output(self, return_solution: bool, scores: Tensor, *given: Any) -> Any:
+        """Return the marginals or the solution; `given` are parameters, lengths and mask."""
+        if isinstance(self.estimator, SparseMarginals) and not return_solution:
+            return self._marginals(scores, *given)
+        self._check_exportable()
+        if _is_exporting():
+            raise RuntimeError(
+                f"{type(self).__name__}: torch.export can only save marginals of the estimator "
+                '"sparsemap"; expected it, without return_solution.'
+            )
+        return self._eagerly(return_solution, scores, *given)
+
+    def _eagerly(self, *given: Any) -> Any:
+        """Return `_estimated`, which torch.compile does not trace."""
+        run: Any = torch.compiler.disable(self._estimated) if is_compiled() else self._estimated  # type: ignore[no-untyped-call]
+        return run(*given)
+
+    def _estimated(self, return_solution: bool, scores: Tensor, *given: Any) -> Any:
+        options = self._options()
+        if options["engine"] in ENGINES and not isinstance(self.estimator, SparseMarginals):
+            options["engine"] = AUTO  # engines on tensors have no best structures
+        found = self._problem(scores, *given).estimated(self.estimator, options)
+        return solution_of(found, scores) if return_solution else found.marginals.to(scores.dtype)
 
     def _marginals(self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any) -> Tensor:
         self._check_exportable()
@@ -299,21 +388,24 @@ class Layer(Tempered):
         shown = layout.variables[layout.declared.shown]
         return BuiltGraph(graph, shown, partial(_placed, layout), n_items), layout, weights
 
-    def _structures(
-        self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
-    ) -> Distributions:
-        (graph, *_), layout, weights = self._built(scores, weights, lengths, mask)
+    def _structures(self, scores: Tensor, *given: Any) -> Distributions:
+        problem = self._problem(scores, *given)
+        found = problem.estimated(SparseMarginals(), self._options())
+        return found.structures(scores.dtype)
+
+    def _problem(self, scores: Tensor, *given: Any) -> Problem:
+        """Return the graph with scores divided by the temperature."""
+        built, layout, weights = self._built(scores, *given)
+        graph, before = built.graph, None
+        temperature: Temperature = 1.0
         shown = layout.declared.factors[:1] or [graph.add(_no_factor(layout.variables))]
+        batch = tuple(scores.shape[: scores.ndim - self.event_ndim])
         if not is_one(self.temperature):
+            before = graph.flat_scores(), [graph.additional_scores(f) for f in graph.factors]
             _rescore(graph, layout, *self._divided(scores, weights))
-        solution = graph.solve(**self._options())
-        values = graph.value_of(layout.variables).reshape(-1).to(scores.dtype)
-        if not is_one(self.temperature):  # the scores of structures are not divided
-            _rescore(graph, layout, scores, weights)
-            solution.scores = graph.flat_scores()
-            solution.additional_scores = [graph.additional_scores(f) for f in graph.factors]
-        found = solution.structures(shown[0], without=(Status.NON_FINITE, Status.INFEASIBLE))
-        return attach_probabilities(found, values)
+            temperature = of_batch("temperature", self.temperature, batch)
+        n_weights = 0 if weights is None else weights.shape[-1]
+        return Problem(built, batch, temperature, layout, n_weights, shown[0], before)
 
     def _checked(
         self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
@@ -336,7 +428,7 @@ class Layer(Tempered):
 
     def solved(
         self, scores: NDArray[Any], weights: NDArray[Any] | None, lengths: Lengths, mask: Mask
-    ) -> LayerSolution:
+    ) -> LayoutSolution:
         """Return the solution for checked arrays."""
         return self._solver.solved(scores, weights, lengths, mask)
 
@@ -366,6 +458,8 @@ class Layer(Tempered):
     # ---------------------------------------------------------------- the solver
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == "estimator":
+            value = checked_estimator(f"{type(self).__name__}: estimator", value)
         super().__setattr__(name, value)
         if name in OPTIONS or name in self.solved_by:
             self._find_solver()

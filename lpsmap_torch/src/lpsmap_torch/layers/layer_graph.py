@@ -12,7 +12,7 @@ from lpsmap_core import Factor, FactorGraph, Solution, Status, Variables
 from lpsmap_core.api import Layout, build_layout
 from lpsmap_torch.graph import in_factors
 
-__all__ = ["Declarations", "LayerGraph", "LayerSolution", "Tied"]
+__all__ = ["Declarations", "LayerGraph", "LayoutSolution", "Tied"]
 
 FloatArray = NDArray[np.float64]
 
@@ -81,7 +81,7 @@ class LayerGraph:
 
     def solve(
         self, scores: FloatArray, parameters: FloatArray, options: dict[str, Any]
-    ) -> LayerSolution:
+    ) -> LayoutSolution:
         """Solve the graph without keeping a reference to the arguments.
 
         Parameters
@@ -98,7 +98,7 @@ class LayerGraph:
             rows = with_zeros(parameters)[tied.entries(parameters.shape[1])]
             self.graph.rescore(tied.factor, rows.reshape(np.shape(tied.factor.additionals)))
         try:
-            return LayerSolution(self, self.graph.solve(**options), parameters.shape)
+            return LayoutSolution(self, self.graph.solve(**options), parameters.shape)
         finally:
             self.graph.rescore(self.variables, np.broadcast_to(0.0, self.variables.shape))
 
@@ -136,7 +136,7 @@ class LayerGraph:
         return inside if forbidden is None else np.where(forbidden, -np.inf, inside)
 
 
-class LayerSolution:
+class LayoutSolution:
     """A solution as a function of the scores and parameters of a layer.
 
     Parameters

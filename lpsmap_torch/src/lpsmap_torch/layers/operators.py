@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_torch.layers.layer_graph import LayerSolution
+from lpsmap_torch.layers.layer_graph import LayoutSolution
 from lpsmap_torch.layers.solvers import solver_named
 from lpsmap_torch.layers.tickets import solution_of, ticket_for
 from lpsmap_torch.tensors import numbers
@@ -79,7 +79,7 @@ def _push_forward(
     return _like(given[0], solved.push_forward(numbers(d_scores), along))
 
 
-def _solved(given: Any) -> LayerSolution:
+def _solved(given: Any) -> LayoutSolution:
     *tensors, name = given
     scores, parameters, lengths, mask = tensors
     return solver_named(name).solved(
@@ -89,9 +89,9 @@ def _solved(given: Any) -> LayerSolution:
     )
 
 
-def _solution(ticket: Tensor, given: Any) -> LayerSolution:
+def _solution(ticket: Tensor, given: Any) -> LayoutSolution:
     """Return the solution that a ticket owns; for a copy of a ticket, solve again."""
-    owned: LayerSolution | None = solution_of(ticket)
+    owned: LayoutSolution | None = solution_of(ticket)
     return _solved(given) if owned is None else owned
 
 

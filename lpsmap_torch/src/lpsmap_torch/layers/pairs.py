@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,13 @@ class RelaxedPairLayer(PairLayer):
         self.rescale = rescale
 
     def forward(
-        self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
-    ) -> Tensor:
+        self,
+        scores: Tensor,
+        *,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+        return_solution: bool = False,
+    ) -> Any:
         """Return the weights.
 
         Parameters
@@ -82,16 +88,21 @@ class RelaxedPairLayer(PairLayer):
             may be omitted: ``(B, 1, 2)`` or ``(B, 2)`` for scores ``(B, H, m, n)``.
         mask
             Which pairs are allowed.
+        return_solution
+            As in `SparseMAP`.
 
         Returns
         -------
-        Tensor
+        Tensor or LayerSolution
             Like the scores; zeros in the padding.
         """
-        weights = super().forward(scores, lengths=lengths, mask=mask)
+        found = super().forward(scores, lengths=lengths, mask=mask, return_solution=return_solution)
         if not self.rescale:
-            return weights
-        return rescaled(weights, self._checked_lengths(lengths, tuple(scores.shape[:-2])), mask)
+            return found
+        lengths = self._checked_lengths(lengths, tuple(scores.shape[:-2]))
+        if not return_solution:
+            return rescaled(found, lengths, mask)
+        return dataclasses.replace(found, marginals=rescaled(found.marginals, lengths, mask))
 
     def _own_repr(self) -> dict[str, Any]:
         return {"rescale": self.rescale} if self.rescale else {}

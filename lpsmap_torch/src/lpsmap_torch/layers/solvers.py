@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lpsmap_torch.layers.graph_cache import GraphCache
-from lpsmap_torch.layers.layer_graph import LayerGraph, LayerSolution
+from lpsmap_torch.layers.layer_graph import LayerGraph, LayoutSolution
 from lpsmap_torch.layers.specifications import layer_of
 
 __all__ = ["Solver", "local_solver", "solver_named", "solver_of"]
@@ -56,7 +56,7 @@ class Solver:
         parameters: NDArray[Any] | None,
         lengths: NDArray[Any] | None,
         mask: NDArray[Any] | None,
-    ) -> LayerSolution:
+    ) -> LayoutSolution:
         """Return the solution for checked arrays."""
         shape = (1, 0) if parameters is None else parameters.shape
         table = np.empty((1, 0)) if parameters is None else parameters

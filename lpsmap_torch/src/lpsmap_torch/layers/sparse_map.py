@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Distributions, Factor, Variables
 from lpsmap_torch.built_graph import BuiltGraph, Factors, built_by
 from lpsmap_torch.layers.checks import check_scores
+from lpsmap_torch.layers.estimates import Problem
 from lpsmap_torch.layers.layer import OPTIONS, Layer, Lengths, Mask
 from lpsmap_torch.layers.layer_graph import Declarations, Tied
-from lpsmap_torch.tensors import is_compiled
+from lpsmap_torch.temperature import is_one, of_batch
 
 __all__ = ["SparseMAP"]
 
@@ -83,7 +82,7 @@ class SparseMAP(Layer):
         event_ndim: int | None = None,
         **options: Any,
     ) -> None:
-        names = *OPTIONS, "temperature"
+        names = *OPTIONS, "temperature", "estimator"
         of_solves = {name: options.pop(name) for name in names if name in options}
         super().__init__(**of_solves)
         if not callable(factors):
@@ -113,9 +112,10 @@ class SparseMAP(Layer):
         *,
         lengths: Tensor | None = None,
         mask: Tensor | None = None,
+        return_solution: bool = False,
         **arguments: Any,
-    ) -> Tensor:
-        """Return the marginals.
+    ) -> Any:
+        """Return the marginals, or the values of another estimator.
 
         Parameters
         ----------
@@ -127,23 +127,18 @@ class SparseMAP(Layer):
         lengths, mask
             As in the factor type, as tensors. In lengths, axes of the batch may be 1, and the last
             ones may be omitted; lengths then apply to all entries.
+        return_solution
+            Whether to return all results of the solve; it breaks the graph of torch.compile.
         arguments
             Arguments of a function, which gets those above, too, if they are given.
 
         Returns
         -------
-        Tensor
-            Like the scores; zeros in the padding.
+        Tensor or LayerSolution
+            Like the scores, zeros in the padding; or the solution that has them.
         """
-        if not self._is_function:
-            self._check_no_arguments(arguments)
-            return self._marginals(scores, additionals, lengths, mask)
-        self._check_exportable()
-        given = _given(arguments, additionals=additionals, lengths=lengths, mask=mask)
-        if not is_compiled():
-            return self._solve_function(scores, given)
-        eager: Callable[..., Tensor] = torch.compiler.disable(self._solve_function)  # type: ignore[no-untyped-call]
-        return eager(scores, given)
+        given = self._given(additionals, lengths=lengths, mask=mask, **arguments)
+        return self._output(return_solution, scores, *given)
 
     def structures(
         self,
@@ -163,13 +158,8 @@ class SparseMAP(Layer):
         scores, additionals, lengths, mask, arguments
             As in `forward`.
         """
-        if not self._is_function:
-            self._check_no_arguments(arguments)
-            return self._structures(scores, additionals, lengths, mask)
-        given = _given(arguments, additionals=additionals, lengths=lengths, mask=mask)
-        graph = self._build_function(scores, given).graph
-        graph.solve(temperature=self.temperature, **self._options())
-        return graph.structures(graph.factors[0])
+        given = self._given(additionals, lengths=lengths, mask=mask, **arguments)
+        return self._structures(scores, *given)
 
     def build(
         self,
@@ -187,19 +177,41 @@ class SparseMAP(Layer):
         scores, additionals, lengths, mask, arguments
             As in `forward`.
         """
-        if not self._is_function:
-            self._check_no_arguments(arguments)
-            return self._built(scores, additionals, lengths, mask)[0]
-        given = _given(arguments, additionals=additionals, lengths=lengths, mask=mask)
-        return self._build_function(scores, given)
+        given = self._given(additionals, lengths=lengths, mask=mask, **arguments)
+        if self._is_function:
+            return self._build_function(scores, *given)
+        return self._built(scores, *given)[0]
 
     @property
     def _is_function(self) -> bool:
         return not (isinstance(self.factors, type) and issubclass(self.factors, Factor))
 
-    def _solve_function(self, scores: Tensor, given: dict[str, Any]) -> Tensor:
-        built = self._build_function(scores, given)
-        return built.values(built.graph.solve(temperature=self.temperature, **self._options()))
+    def _given(self, additionals: Tensor | None = None, **arguments: Any) -> tuple[Any, ...]:
+        """Return parameters, lengths and mask of a call; of a function, its arguments."""
+        if self._is_function:
+            given = {"additionals": additionals, **arguments}
+            named = "additionals", "lengths", "mask"
+            return ({k: x for k, x in given.items() if k not in named or x is not None},)
+        own = {name: arguments.pop(name, None) for name in ("lengths", "mask")}
+        self._check_no_arguments(arguments)
+        return additionals, own["lengths"], own["mask"]
+
+    def _output(self, return_solution: bool, scores: Tensor, *given: Any) -> Any:
+        if not self._is_function:
+            return super()._output(return_solution, scores, *given)
+        self._check_exportable()
+        return self._eagerly(return_solution, scores, *given)
+
+    def _problem(self, scores: Tensor, *given: Any) -> Problem:
+        if not self._is_function:
+            return super()._problem(scores, *given)
+        built = self._build_function(scores, *given)
+        graph, before, batch = built.graph, None, tuple(scores.shape[:1])
+        temperature = of_batch("SparseMAP: temperature", self.temperature, ())
+        if not is_one(temperature):
+            before = graph.flat_scores(), [graph.additional_scores(f) for f in graph.factors]
+            graph._divide_scores(temperature)
+        return Problem(built, batch, temperature, None, 0, graph.factors[0], before)
 
     def _build_function(self, scores: Tensor, given: dict[str, Any]) -> BuiltGraph:
         check_scores(type(self).__name__, scores, self.event_ndim)
@@ -258,11 +270,6 @@ def _there(batch: tuple[int, ...], lengths: Lengths, mask: Mask) -> NDArray[np.b
     if mask is not None:
         there &= mask.any(axis=tuple(range(len(batch), mask.ndim)))
     return there
-
-
-def _given(arguments: dict[str, Any], **named: Any) -> dict[str, Any]:
-    """Return arguments, and the named ones that are not None."""
-    return {**arguments, **{name: value for name, value in named.items() if value is not None}}
 
 
 class _Name(str):

@@ -12,8 +12,9 @@ from torch import Tensor
 from lpsmap_core import Assignment, Solution, Status, Variables
 from lpsmap_core.api import FloatArray, warn_unsolved
 from lpsmap_torch.graph import TorchFactorGraph
+from lpsmap_torch.items import Items, Labels
 from lpsmap_torch.losses.complete_labels import check_not_forbidden, structure_additionals
-from lpsmap_torch.losses.labels import Items, Labels, all_variables
+from lpsmap_torch.losses.labels import all_variables
 from lpsmap_torch.losses.structured import Comparison
 
 __all__ = ["compare_maxima"]

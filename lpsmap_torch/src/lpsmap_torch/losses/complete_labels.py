@@ -8,7 +8,7 @@ import numpy as np
 
 from lpsmap_core import Factor
 from lpsmap_core.api import BoolArray, FloatArray, Layout, complete_assignment
-from lpsmap_torch.losses.labels import Items
+from lpsmap_torch.items import Items
 
 __all__ = ["structure_additionals", "check_not_forbidden"]
 

@@ -14,9 +14,10 @@ from lpsmap_core.api import FloatArray, Layout, build_layout, slot_values
 from lpsmap_dynamic import add_exactly
 from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.graph import TorchFactorGraph
+from lpsmap_torch.items import Items, Labels
 from lpsmap_torch.layers.layer import Layer
 from lpsmap_torch.losses.complete_labels import check_not_forbidden, structure_additionals
-from lpsmap_torch.losses.labels import Items, Labels, all_variables
+from lpsmap_torch.losses.labels import all_variables
 from lpsmap_torch.losses.structured import Comparison, StructuredLoss, differentiable
 from lpsmap_torch.temperature import Temperature, Tempered, is_one, of_batch
 

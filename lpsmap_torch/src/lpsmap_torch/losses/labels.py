@@ -1,19 +1,19 @@
-"""Labels of the variables of a graph, and the item of the batch that each belongs to."""
+"""Targets as labels of the variables of a graph."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from torch import Tensor
 
-from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, Layout, real_numbers, slot_values
-from lpsmap_dynamic import sum_exactly
+from lpsmap_core import FactorGraph, Variables
+from lpsmap_core.api import BoolArray, FloatArray, real_numbers
 from lpsmap_torch.graph import in_factors
+from lpsmap_torch.items import Labels
 from lpsmap_torch.tensors import numbers
 
-__all__ = ["Items", "Labels", "all_variables", "labels_of", "read_target"]
+__all__ = ["all_variables", "labels_of", "read_target"]
 
 
 IGNORED, ROOT = -100, -1
@@ -114,16 +114,6 @@ def all_variables(graph: FactorGraph) -> Variables:
     return Variables(graph, np.arange(n), np.zeros(n, dtype=np.bool_), slice(0, n))
 
 
-class Labels(NamedTuple):
-    """The labels of the variables of a graph."""
-
-    known: FloatArray
-    """(n_variables,) 0, 1, or NaN."""
-    item: IntArray
-    """(n_variables,) the item of each variable of the target; -1 for others."""
-    n_items: int
-
-
 def labels_of(u: Variables, target: FloatArray) -> Labels:
     """Return the labels of all variables of a graph.
 
@@ -143,50 +133,3 @@ def labels_of(u: Variables, target: FloatArray) -> Labels:
         raise ValueError("target: a variable is given both as 0 and as 1; expected one value.")
     item[u.index] = np.arange(len(u)).reshape(-1, *[1] * (u.ndim - 1))
     return Labels(known, item, len(u))
-
-
-class Items:
-    """The item of the batch that each variable, component and factor belongs to.
-
-    Variables in no factor are padding and belong to no item, -1. The same holds for components
-    without labels.
-
-    Raises
-    ------
-    ValueError
-        If factors connect variables of different items.
-    """
-
-    def __init__(self, layout: Layout, labels: Labels) -> None:
-        inside = np.flatnonzero((layout.component >= 0) & (labels.item >= 0))
-        component, item = layout.component[inside], labels.item[inside]
-        self.of_component: IntArray = np.full(layout.n_components, -1)
-        self.of_component[component] = item
-        mixed = np.flatnonzero(self.of_component[component] != item)
-        if mixed.size:
-            other = self.of_component[component[mixed[0]]]
-            raise ValueError(
-                f"factors connect the items {item[mixed[0]]} and {other} of the batch; expected "
-                "the first axis of the scores to be the batch, with separate factors for each "
-                "item. Pass a single item as scores[None]."
-            )
-        self.n_items = labels.n_items
-        self.of_variable: IntArray = np.append(self.of_component, -1)[layout.component]
-
-    def of_factors(self, factor: Factor) -> IntArray:
-        """Return the items of a declaration's factors; -1 for those without variables."""
-        index = np.append(slot_values(factor, factor.variables.index), -1)
-        first, last = factor.offsets[:-1], factor.offsets[1:]
-        item = self.of_variable[index[first]] if self.of_variable.size else index[first]
-        return np.where(last > first, item, -1)
-
-    def sums(self, item: IntArray, values: FloatArray) -> FloatArray:
-        """Return the sums of values by item; item -1 is left out."""
-        counted = item >= 0
-        total = np.bincount(item[counted], values[counted], minlength=self.n_items)
-        return total.astype(np.float64)
-
-    def sum_exactly(self, item: IntArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the sums and their rounding errors."""
-        counted = item >= 0
-        return sum_exactly(item[counted], values[counted], self.n_items)

@@ -12,9 +12,10 @@ from lpsmap_core import Assignment, Solution, Variables
 from lpsmap_core.api import FloatArray, check_search_options, checked_flag
 from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.graph import TorchFactorGraph
+from lpsmap_torch.items import Labels
 from lpsmap_torch.layers.layer import Layer
 from lpsmap_torch.losses.comparison import compare_maxima
-from lpsmap_torch.losses.labels import Labels, labels_of, read_target
+from lpsmap_torch.losses.labels import labels_of, read_target
 from lpsmap_torch.losses.structured import (
     StructuredLoss,
     checked_cost,

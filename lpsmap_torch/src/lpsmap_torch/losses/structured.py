@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from lpsmap_core import Variables
 from lpsmap_core.api import FloatArray, kind_of
 from lpsmap_torch.built_graph import BuiltGraph, Factors, built_by
+from lpsmap_torch.envelope import with_slopes
 from lpsmap_torch.graph import TorchFactorGraph
+from lpsmap_torch.items import Items, Labels
 from lpsmap_torch.layers.layer import Layer
-from lpsmap_torch.losses.envelope import with_slopes
-from lpsmap_torch.losses.labels import Items, Labels, labels_of, read_target
+from lpsmap_torch.losses.labels import labels_of, read_target
 from lpsmap_torch.temperature import is_one
 from lpsmap_torch.tensors import as_tensor, is_compiled
 

@@ -1,0 +1,21 @@
+"""Estimators: what a layer returns for its scores, and which gradients it passes on.
+
+Layers take one by their option ``estimator``, by name or as an object of these classes.
+"""
+
+from lpsmap_torch.estimators.estimator import Estimator
+from lpsmap_torch.estimators.gibbs_marginals import GibbsMarginals
+from lpsmap_torch.estimators.map_vertex import MAP
+from lpsmap_torch.estimators.samples import PerturbAndMAP, Sample
+from lpsmap_torch.estimators.score_function import score_function_loss
+from lpsmap_torch.estimators.sparse_marginals import SparseMarginals
+
+__all__ = [
+    "MAP",
+    "Estimator",
+    "GibbsMarginals",
+    "PerturbAndMAP",
+    "Sample",
+    "SparseMarginals",
+    "score_function_loss",
+]

@@ -1,0 +1,114 @@
+"""The interface of estimators, and of their results."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lpsmap_core import Assignment, Solution, Status
+from lpsmap_core.api import BoolArray, FloatArray
+from lpsmap_torch.graph import TorchFactorGraph
+from lpsmap_torch.items import Items
+
+__all__ = ["Estimate", "Estimator", "SolvedEstimate", "has_gradients"]
+
+
+class Estimate(abc.ABC):
+    """The result of an estimator: values of all variables and additionals of a graph.
+
+    Parameters
+    ----------
+    values
+        (n_variables,) the values, with the estimator's gradients to all scores.
+    additionals
+        For every declaration, the values of its additionals; None without additionals.
+    """
+
+    def __init__(self, values: Tensor, additionals: list[Tensor | None]) -> None:
+        self.values, self.additionals = values, additionals
+
+    @property
+    @abc.abstractmethod
+    def infeasible(self) -> BoolArray:
+        """(n_variables,) flags of variables of components without a structure."""
+
+    @abc.abstractmethod
+    def objective(self, items: Items) -> FloatArray:
+        """Return the (n_items,) objectives that the estimator maximises or attains."""
+
+    @abc.abstractmethod
+    def solved(self, items: Items) -> BoolArray:
+        """Return (n_items,) flags of the items whose values can be relied upon."""
+
+
+class Estimator(abc.ABC):
+    """Maps a graph with scores to values of its variables, with gradients to the scores."""
+
+    @abc.abstractmethod
+    def estimate(self, graph: TorchFactorGraph, options: Mapping[str, Any]) -> Estimate:
+        """Return the estimate for the current scores of a graph.
+
+        Parameters
+        ----------
+        graph
+            The graph, which belongs to the estimate from now on.
+        options
+            Options of `FactorGraph.solve`, for estimators that solve.
+        """
+
+
+class SolvedEstimate(Estimate):
+    """An estimate by a solve, with or without the quadratic term.
+
+    Parameters
+    ----------
+    values, additionals
+        As in `Estimate`.
+    found
+        The result of the solve.
+    """
+
+    def __init__(
+        self, values: Tensor, additionals: list[Tensor | None], found: Solution | Assignment
+    ) -> None:
+        super().__init__(values, additionals)
+        self.found = found
+
+    @property
+    def infeasible(self) -> BoolArray:
+        """(n_variables,) flags of variables of components without a structure."""
+        found = self.found
+        if isinstance(found, Assignment):
+            wrong = np.isneginf(found.bound)
+        else:
+            wrong = found.status == Status.INFEASIBLE
+        # component -1: variables in no factor
+        flags: BoolArray = np.append(wrong, False)[found.layout.component]
+        return flags
+
+    def objective(self, items: Items) -> FloatArray:
+        """Return the maxima of the items: of the relaxation, or the scores of assignments."""
+        found = self.found
+        of_component = found.score if isinstance(found, Assignment) else found.objective
+        return items.sums(items.of_component, of_component)
+
+    def solved(self, items: Items) -> BoolArray:
+        """Return flags of items whose solve converged, or whose assignment is proved the best."""
+        found = self.found
+        if isinstance(found, Assignment):
+            wrong = ~(found.proved & found.found)
+        else:
+            wrong = np.array([not status.ok for status in found.status.tolist()], dtype=bool)
+        n_wrong = items.sums(items.of_component, wrong.astype(np.float64))
+        return np.asarray(n_wrong == 0.0)
+
+
+def has_gradients(graph: TorchFactorGraph) -> bool:
+    """Return whether results of the graph can be differentiated."""
+    given = [*graph._scores, *(x for x in graph._additionals if x is not None)]
+    return torch.is_grad_enabled() and any(x.requires_grad for x in given)

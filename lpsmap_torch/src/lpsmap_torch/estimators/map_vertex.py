@@ -1,0 +1,143 @@
+"""The best structure, with gradients of your choice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from lpsmap_core import Assignment, Solution
+from lpsmap_core.api import FloatArray, checked_flag, checked_number
+from lpsmap_torch.estimators.estimator import Estimator, SolvedEstimate, has_gradients
+from lpsmap_torch.function import Differentiable, attach
+from lpsmap_torch.graph import TorchFactorGraph
+
+__all__ = ["MAP", "checked_gradient"]
+
+GRADIENTS = ("straight-through", "spigot", "identity")
+
+FRACTIONAL = 1e-6
+"""Values at least this far from 0 and 1 are fractional: the tolerance of solves."""
+
+
+class MAP(Estimator):
+    """The best structure, with the gradient of a surrogate: the exact one is zero or undefined.
+
+    Parameters
+    ----------
+    gradient
+        The vector-Jacobian product for a gradient g with respect to the structure z:
+
+        ``"straight-through"``
+            That of the SparseMAP marginals for the same scores.
+        ``"spigot"``
+            ``z - argmin_mu 1/2 ||mu - (z - step g)||^2`` over the polytope: the structure minus the
+            SparseMAP solution for the structure moved against the gradient (Peng et al. 2018, Eq.
+            4). Additionals, which have no quadratic term, score minus step times their gradient.
+        ``"identity"``
+            The gradient itself (Hinton 2012; Bengio et al. 2013).
+    step
+        The step size of ``"spigot"``.
+    exact
+        Whether to search for the best structure with a proof, by ``lpsmap-decode``. Otherwise
+        LP-MAP is solved, and fractional solutions, which occur if factors interact, are rounded by
+        ``lpsmap-decode`` without a search.
+
+    Raises
+    ------
+    TypeError
+        If an option has a wrong type.
+    ValueError
+        If `gradient` is unknown, or `step` is not positive.
+    """
+
+    def __init__(
+        self, gradient: str = "straight-through", *, step: float = 1.0, exact: bool = False
+    ) -> None:
+        self.gradient = checked_gradient("MAP: gradient", gradient, GRADIENTS)
+        expected = "a positive number"
+        self.step = checked_number("MAP: step", step, expected, lambda x: 0.0 < x < np.inf)
+        self.exact = checked_flag("MAP: exact", exact)
+
+    def estimate(self, graph: TorchFactorGraph, options: Mapping[str, Any]) -> SolvedEstimate:
+        """Return the best structure; see `Estimator.estimate`."""
+        found = self._best(graph, options)
+        result = self._surrogate(found, graph, options) if has_gradients(graph) else found
+        values, additionals = attach(result, graph._scores, graph._additionals)
+        return SolvedEstimate(values, additionals, found)
+
+    def _best(self, graph: TorchFactorGraph, options: Mapping[str, Any]) -> Solution | Assignment:
+        if self.exact:
+            return graph.solve_map(exact=True, **options)
+        found = graph.solve_map(**options)
+        assert isinstance(found, Solution)
+        fractional = np.abs(found.values - np.round(found.values)) > FRACTIONAL
+        if (fractional & (found.layout.component >= 0)).any():
+            return found.decode(max_nodes=0, threads=options.get("threads"))
+        return found
+
+    def _surrogate(
+        self, found: Solution | Assignment, graph: TorchFactorGraph, options: Mapping[str, Any]
+    ) -> Differentiable:
+        """Return the structure with the derivative of the surrogate."""
+        fixed = found.values, found.additionals, found.factors
+        if self.gradient == "straight-through":
+            with torch.no_grad():
+                return Differentiable(*fixed, graph.solve(**options).vjp)
+        forbidden = np.isneginf(graph.flat_scores())
+        if self.gradient == "identity":
+            return Differentiable(*fixed, lambda d, d_v: (np.where(forbidden, 0.0, d), [*d_v]))
+
+        def difference(d: FloatArray, d_v: Sequence[FloatArray]) -> tuple[FloatArray, Any]:
+            scores = np.where(forbidden, -np.inf, found.values - self.step * d)
+            extra = [-self.step * x for x in d_v]
+            moved = _solved(graph, scores, extra, options)
+            pairs = zip(found.additionals, moved.additionals, strict=True)
+            return found.values - moved.values, [a - b for a, b in pairs]
+
+        return Differentiable(*fixed, difference, linear=False)
+
+    def __repr__(self) -> str:
+        step = f", step={self.step!r}" if self.gradient == "spigot" else ""
+        return f"MAP({self.gradient!r}{step}{', exact=True' if self.exact else ''})"
+
+
+def checked_gradient(name: str, gradient: Any, known: Sequence[str]) -> str:
+    """Validate the name of a gradient.
+
+    Raises
+    ------
+    ValueError
+        If it is not one of the known names.
+    """
+    if gradient not in known:
+        names = ", ".join(map(repr, known))
+        raise ValueError(f"{name} is {gradient!r}; expected one of {names}.")
+    return str(gradient)
+
+
+def _solved(
+    graph: TorchFactorGraph,
+    scores: FloatArray,
+    additionals: Sequence[FloatArray],
+    options: Mapping[str, Any],
+) -> Solution:
+    """Return the SparseMAP solution of a graph for other scores."""
+    own = graph._scores, graph._additionals
+    try:
+        blocks = np.split(scores, np.cumsum([x.numel() for x in own[0]])[:-1])
+        graph._scores = [
+            torch.from_numpy(x).reshape(y.shape) for x, y in zip(blocks, own[0], strict=True)
+        ]
+        graph._additionals = [
+            None if y is None else torch.from_numpy(x).reshape(y.shape)
+            for x, y in zip(additionals, own[1], strict=True)
+        ]
+        graph._scores_changed()
+        with torch.no_grad():
+            return graph.solve(**options)
+    finally:
+        graph._scores, graph._additionals = own
+        graph._scores_changed()

@@ -1,0 +1,194 @@
+"""Estimates for the scores of a layer, and the solutions that layers return."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lpsmap_core import Assignment, Distributions, Factor, Status
+from lpsmap_core.api import FloatArray, kind_of
+from lpsmap_torch.built_graph import BuiltGraph
+from lpsmap_torch.envelope import with_slopes
+from lpsmap_torch.estimators import (
+    MAP,
+    Estimator,
+    GibbsMarginals,
+    PerturbAndMAP,
+    Sample,
+    SparseMarginals,
+)
+from lpsmap_torch.estimators.estimator import Estimate, SolvedEstimate
+from lpsmap_torch.estimators.samples import samples_of
+from lpsmap_torch.function import attach_probabilities
+from lpsmap_torch.items import Items
+from lpsmap_torch.layers.layer_graph import LayerGraph
+from lpsmap_torch.temperature import Temperature
+
+__all__ = ["Estimated", "Problem", "Samples", "checked_estimator"]
+
+BY_NAME: dict[str, Callable[[], Estimator]] = {
+    "sparsemap": SparseMarginals,
+    "marginals": GibbsMarginals,
+    "map": MAP,
+    "sample": Sample,
+    "perturb": PerturbAndMAP,
+}
+"""The estimators that can be named."""
+
+
+def checked_estimator(name: str, estimator: Any) -> Estimator:
+    """Return an estimator, given one or its name.
+
+    Raises
+    ------
+    TypeError
+        If it is neither.
+    ValueError
+        If the name is unknown.
+    """
+    names = ", ".join(map(repr, BY_NAME))
+    if isinstance(estimator, str):
+        if estimator not in BY_NAME:
+            raise ValueError(f"{name} is {estimator!r}; expected one of {names}, or an Estimator.")
+        return BY_NAME[estimator]()
+    if not isinstance(estimator, Estimator):
+        raise TypeError(
+            f"{name} is {kind_of(estimator)}; expected one of {names}, or an object of "
+            "lpsmap_torch.estimators."
+        )
+    return estimator
+
+
+class Problem(NamedTuple):
+    """The graph of a layer for a batch, scored and divided by the temperature."""
+
+    built: BuiltGraph
+    batch: tuple[int, ...]
+    temperature: Temperature
+    """Broadcasts to the batch."""
+    layout: LayerGraph | None
+    """The layout of the layer; None for the graph of a function."""
+    n_weights: int
+    shown: Factor
+    """The declaration whose structures are those of the layer."""
+    given: tuple[FloatArray, list[FloatArray]] | None
+    """The scores of variables and additionals before the division; None without temperature."""
+
+    def estimated(self, estimator: Estimator, options: Mapping[str, Any]) -> Estimated:
+        """Return the estimate."""
+        return Estimated(self, estimator.estimate(self.built.graph, options))
+
+    def sample(self, n: int, generator: torch.Generator | None, dtype: torch.dtype) -> Samples:
+        """Return samples; see `Layer.sample`."""
+        graph = self.built.graph
+        items = self.built.items(graph._laid_out())
+        values, log_p = samples_of(graph, items, n, generator)
+        values = self.built.shown_samples(values)
+        return Samples(values.to(dtype), log_p.reshape(n, *self.batch).to(dtype))
+
+
+class Samples(NamedTuple):
+    """Samples from Gibbs distributions."""
+
+    values: Tensor
+    """``(n, *scores.shape)`` zeros and ones; zeros in padding and in infeasible instances."""
+    log_probabilities: Tensor
+    """``(n, *batch)`` with gradients to all scores."""
+
+
+class Estimated:
+    """The estimate for a batch.
+
+    Parameters
+    ----------
+    problem, estimate
+        The graph, and the estimate for its scores.
+    """
+
+    def __init__(self, problem: Problem, estimate: Estimate) -> None:
+        self.problem, self.estimate = problem, estimate
+
+    @property
+    def marginals(self) -> Tensor:
+        """Values like the scores; zeros in padding and infeasible instances."""
+        return self.problem.built.shown(self.estimate)
+
+    @property
+    def additionals(self) -> Tensor | list[Tensor] | None:
+        """Values of the additionals; see `LayerSolution`."""
+        layout, found = self.problem.layout, self.estimate.additionals
+        if layout is None:
+            pairs = zip(self.problem.built.graph._additionals, found, strict=True)
+            each = [x.reshape(y.shape) for y, x in pairs if x is not None and y is not None]
+            return each or None
+        n = self.problem.n_weights
+        if not n:
+            return None
+        table = self.estimate.values.new_zeros(self.problem.built.n_items * (n + 1))
+        numbers = {id(factor): i for i, factor in enumerate(layout.declared.factors)}
+        for tied in layout.declared.tied:
+            own = found[numbers[id(tied.factor)]]
+            assert own is not None
+            entries = torch.from_numpy(tied.entries(n).reshape(-1)).to(table.device)
+            table = table.index_add(0, entries, own.reshape(-1).to(table))
+        return table.reshape(*self.problem.batch, n + 1)[..., :-1]
+
+    @property
+    def objective(self) -> Tensor:
+        """The objectives of the instances, with gradients."""
+        graph, items = self.problem.built.graph, self._items
+        inputs = [torch.cat([block.reshape(-1) for block in graph._scores])]
+        slopes, owners = [self.estimate.values], [items.of_variable]
+        rows = zip(graph.factors, graph._additionals, self.estimate.additionals, strict=True)
+        for factor, given, found in rows:
+            if given is not None and found is not None and given.numel():
+                inputs.append(given.reshape(-1))
+                slopes.append(found.reshape(-1))
+                owners.append(np.repeat(items.of_factors(factor), factor.n_additionals))
+        values = torch.from_numpy(self.estimate.objective(items)).to(inputs[0].device)
+        where = [torch.from_numpy(x).to(values.device) for x in owners]
+        found = with_slopes(values, inputs, slopes, where).reshape(self.problem.batch)
+        return found * self.problem.temperature
+
+    @property
+    def solved(self) -> Tensor:
+        """Flags of the instances whose values can be relied upon."""
+        flags = torch.from_numpy(self.estimate.solved(self._items))
+        return flags.reshape(self.problem.batch).to(self.estimate.values.device)
+
+    def structures(self, dtype: torch.dtype) -> Distributions:
+        """Return the sparse distribution over the structures of the layer.
+
+        Parameters
+        ----------
+        dtype
+            The dtype of the distribution.
+
+        Raises
+        ------
+        TypeError
+            If the estimator does not solve.
+        """
+        estimate, values = self.estimate, self.estimate.values.to(dtype)
+        if not isinstance(estimate, SolvedEstimate):
+            raise TypeError(
+                "structures: the estimator sums over all structures; expected one that solves, "
+                "such as SparseMarginals or MAP. Layer.sample draws structures."
+            )
+        found, given = estimate.found, self.problem.given
+        if given is not None:  # the scores of structures are not divided
+            found.scores, found.additional_scores = given
+        if isinstance(found, Assignment):
+            return attach_probabilities(found.structures(self.problem.shown), values)
+        without = Status.NON_FINITE, Status.INFEASIBLE
+        return attach_probabilities(found.structures(self.problem.shown, without), values)
+
+    @functools.cached_property
+    def _items(self) -> Items:
+        built = self.problem.built
+        return built.items(built.graph._laid_out())
