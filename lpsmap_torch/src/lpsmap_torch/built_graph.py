@@ -37,12 +37,15 @@ class BuiltGraph(NamedTuple):
     n_items
         The number of items of the batch, which have no weights if one of their components is
         infeasible.
+    padding
+        Flags of the scores that do not count, in their shape.
     """
 
     graph: TorchFactorGraph
     variables: Variables
     place: Callable[[Tensor], Tensor]
     n_items: int
+    padding: BoolArray
 
     def rescore(self, scores: Tensor) -> None:
         """Replace the scores, such as by those with a margin.
@@ -62,7 +65,7 @@ class BuiltGraph(NamedTuple):
         estimate
             Values of all variables of the graph.
         """
-        nothing, infeasible = self.padding, estimate.infeasible[self.variables.index]
+        nothing, infeasible = self.padding.copy(), estimate.infeasible[self.variables.index]
         if infeasible.any():
             of_item = infeasible.reshape(self.n_items, -1).any(axis=1)
             nothing |= np.repeat(of_item, nothing.size // self.n_items).reshape(nothing.shape)
@@ -104,11 +107,6 @@ class BuiltGraph(NamedTuple):
         item[self.variables.index.reshape(-1)] = numbers
         return Items(layout, Labels(np.full(len(item), np.nan), item, self.n_items))
 
-    @property
-    def padding(self) -> BoolArray:
-        """Flags of the scores in no factor."""
-        return ~in_factors(self.graph)[self.variables.index]
-
 
 def built_by(function: Factors, scores: Tensor, arguments: Mapping[str, Any]) -> BuiltGraph:
     """Return the graph of the factors that a function returns for variables with scores.
@@ -129,11 +127,11 @@ def built_by(function: Factors, scores: Tensor, arguments: Mapping[str, Any]) ->
         graph.add(factor)  # type: ignore[type-var]
     padding, n_items = ~in_factors(graph)[u.index], len(u) if u.ndim else 1
     if not padding.any():
-        return BuiltGraph(graph, u, lambda scores: scores, n_items)
+        return BuiltGraph(graph, u, lambda scores: scores, n_items, padding)
     flags = torch.from_numpy(padding).to(scores.device)
 
     def place(scores: Tensor) -> Tensor:
         return scores.masked_fill(flags, 0.0)
 
     graph.rescore(u, place(scores))
-    return BuiltGraph(graph, u, place, n_items)
+    return BuiltGraph(graph, u, place, n_items, padding)

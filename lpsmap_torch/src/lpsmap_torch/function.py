@@ -24,8 +24,9 @@ class Differentiable(NamedTuple):
     additionals: Sequence[NDArray[np.float64]]
     """For every declaration, (n_factors, n_additionals)."""
     factors: Sequence[Factor]
-    vjp: Callable[..., tuple[NDArray[np.float64], list[NDArray[np.float64]]]]
-    """Maps gradients with respect to values and additionals to those with respect to scores."""
+    vjp: Callable[..., tuple[NDArray[np.float64], list[NDArray[np.float64]]]] | None = None
+    """Maps gradients with respect to values and additionals to those with respect to scores; None
+    if no score requires a gradient."""
     linear: bool = True
     """Whether `vjp` is linear and symmetric, so that it has a derivative."""
 
@@ -162,6 +163,7 @@ def _product(
         extra = [np.zeros(0) for _ in solution.factors]
         for i, array in zip(declared, arrays[1:], strict=True):
             extra[i] = array
+    assert solution.vjp is not None
     product, extra = solution.vjp(arrays[0], extra)
     return tuple(
         tensor_of(p, x.dtype, x.device)

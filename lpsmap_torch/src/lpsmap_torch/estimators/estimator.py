@@ -15,7 +15,7 @@ from lpsmap_core.api import BoolArray, FloatArray
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.items import Items
 
-__all__ = ["Estimate", "Estimator", "SolvedEstimate", "has_gradients"]
+__all__ = ["Estimate", "Estimator", "SolvedEstimate", "has_gradients", "infeasible_variables"]
 
 
 class Estimate(abc.ABC):
@@ -82,14 +82,7 @@ class SolvedEstimate(Estimate):
     @property
     def infeasible(self) -> BoolArray:
         """(n_variables,) flags of variables of components without a structure."""
-        found = self.found
-        if isinstance(found, Assignment):
-            wrong = np.isneginf(found.bound)
-        else:
-            wrong = found.status == Status.INFEASIBLE
-        # component -1: variables in no factor
-        flags: BoolArray = np.append(wrong, False)[found.layout.component]
-        return flags
+        return infeasible_variables(self.found)
 
     def objective(self, items: Items) -> FloatArray:
         """Return the maxima of the items: of the relaxation, or the scores of assignments."""
@@ -112,3 +105,14 @@ def has_gradients(graph: TorchFactorGraph) -> bool:
     """Return whether results of the graph can be differentiated."""
     given = [*graph._scores, *(x for x in graph._additionals if x is not None)]
     return torch.is_grad_enabled() and any(x.requires_grad for x in given)
+
+
+def infeasible_variables(found: Solution | Assignment) -> BoolArray:
+    """Return (n_variables,) flags of variables of components without a structure."""
+    if isinstance(found, Assignment):
+        wrong = np.isneginf(found.bound)
+    else:
+        wrong = found.status == Status.INFEASIBLE
+    # component -1: variables in no factor
+    flags: BoolArray = np.append(wrong, False)[found.layout.component]
+    return flags

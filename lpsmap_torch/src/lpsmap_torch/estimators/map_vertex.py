@@ -10,7 +10,12 @@ import torch
 
 from lpsmap_core import Assignment, Solution
 from lpsmap_core.api import FloatArray, checked_flag, checked_number
-from lpsmap_torch.estimators.estimator import Estimator, SolvedEstimate, has_gradients
+from lpsmap_torch.estimators.estimator import (
+    Estimator,
+    SolvedEstimate,
+    has_gradients,
+    infeasible_variables,
+)
 from lpsmap_torch.function import Differentiable, attach
 from lpsmap_torch.graph import TorchFactorGraph
 
@@ -42,8 +47,8 @@ class MAP(Estimator):
         The step size of ``"spigot"``.
     exact
         Whether to search for the best structure with a proof, by ``lpsmap-decode``. Otherwise
-        LP-MAP is solved, and fractional solutions, which occur if factors interact, are rounded by
-        ``lpsmap-decode`` without a search.
+        LP-MAP is solved, and ``lpsmap-decode`` rounds fractional solutions, which occur if factors
+        interact, with a single node of its search.
 
     Raises
     ------
@@ -64,7 +69,10 @@ class MAP(Estimator):
     def estimate(self, graph: TorchFactorGraph, options: Mapping[str, Any]) -> SolvedEstimate:
         """Return the best structure; see `Estimator.estimate`."""
         found = self._best(graph, options)
-        result = self._surrogate(found, graph, options) if has_gradients(graph) else found
+        vertex = np.where(found.layout.component >= 0, np.round(found.values), found.values)
+        result = Differentiable(vertex, found.additionals, found.factors)
+        if has_gradients(graph):
+            result = result._replace(**self._surrogate(result, graph, options))
         values, additionals = attach(result, graph._scores, graph._additionals)
         return SolvedEstimate(values, additionals, found)
 
@@ -75,29 +83,29 @@ class MAP(Estimator):
         assert isinstance(found, Solution)
         fractional = np.abs(found.values - np.round(found.values)) > FRACTIONAL
         if (fractional & (found.layout.component >= 0)).any():
-            return found.decode(max_nodes=0, threads=options.get("threads"))
+            return found.decode(max_nodes=1, threads=options.get("threads"))
         return found
 
     def _surrogate(
-        self, found: Solution | Assignment, graph: TorchFactorGraph, options: Mapping[str, Any]
-    ) -> Differentiable:
-        """Return the structure with the derivative of the surrogate."""
-        fixed = found.values, found.additionals, found.factors
+        self, vertex: Differentiable, graph: TorchFactorGraph, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the derivative of the surrogate, as fields of `Differentiable`."""
         if self.gradient == "straight-through":
             with torch.no_grad():
-                return Differentiable(*fixed, graph.solve(**options).vjp)
+                return {"vjp": graph.solve(**options).vjp}
         forbidden = np.isneginf(graph.flat_scores())
         if self.gradient == "identity":
-            return Differentiable(*fixed, lambda d, d_v: (np.where(forbidden, 0.0, d), [*d_v]))
+            return {"vjp": lambda d, d_v: (np.where(forbidden, 0.0, d), [*d_v])}
 
         def difference(d: FloatArray, d_v: Sequence[FloatArray]) -> tuple[FloatArray, Any]:
-            scores = np.where(forbidden, -np.inf, found.values - self.step * d)
-            extra = [-self.step * x for x in d_v]
+            scores = np.where(forbidden, -np.inf, vertex.values - self.step * d)
+            extra = [-self.step * x for x in d_v or map(np.zeros_like, vertex.additionals)]
             moved = _solved(graph, scores, extra, options)
-            pairs = zip(found.additionals, moved.additionals, strict=True)
-            return found.values - moved.values, [a - b for a, b in pairs]
+            pairs = zip(vertex.additionals, moved.additionals, strict=True)
+            change = np.where(infeasible_variables(moved), 0.0, vertex.values - moved.values)
+            return change, [a - b for a, b in pairs]
 
-        return Differentiable(*fixed, difference, linear=False)
+        return {"vjp": difference, "linear": False}
 
     def __repr__(self) -> str:
         step = f", step={self.step!r}" if self.gradient == "spigot" else ""

@@ -386,7 +386,9 @@ class Layer(Tempered):
         _rescore(graph, layout, scores, weights)
         n_items = math.prod(shape[: len(shape) - self.event_ndim])
         shown = layout.variables[layout.declared.shown]
-        return BuiltGraph(graph, shown, partial(_placed, layout), n_items), layout, weights
+        padding = np.zeros(shown.shape, dtype=bool) if layout.keep is None else ~layout.keep
+        built = BuiltGraph(graph, shown, partial(_placed, layout), n_items, padding)
+        return built, layout, weights
 
     def _structures(self, scores: Tensor, *given: Any) -> Distributions:
         problem = self._problem(scores, *given)
