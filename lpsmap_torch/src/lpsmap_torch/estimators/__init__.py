@@ -3,7 +3,7 @@
 Layers take one by their option ``estimator``, by name or as an object of these classes.
 """
 
-from lpsmap_torch.estimators.estimator import Estimator
+from lpsmap_torch.estimators.estimator import Estimate, Estimator
 from lpsmap_torch.estimators.gibbs_marginals import GibbsMarginals
 from lpsmap_torch.estimators.map_vertex import MAP
 from lpsmap_torch.estimators.samples import PerturbAndMAP, Sample
@@ -12,6 +12,7 @@ from lpsmap_torch.estimators.sparse_marginals import SparseMarginals
 
 __all__ = [
     "MAP",
+    "Estimate",
     "Estimator",
     "GibbsMarginals",
     "PerturbAndMAP",

@@ -39,8 +39,9 @@ class MAP(Estimator):
             That of the SparseMAP marginals for the same scores.
         ``"spigot"``
             ``z - argmin_mu 1/2 ||mu - (z - step g)||^2`` over the polytope: the structure minus the
-            SparseMAP solution for the structure moved against the gradient (Peng et al. 2018, Eq.
-            4). Additionals, which have no quadratic term, score minus step times their gradient.
+            SparseMAP solution for the structure moved against the gradient (Peng et al. 2018). The
+            scores of additionals, which have no quadratic term, are minus step times their
+            gradient.
         ``"identity"``
             The gradient itself (Hinton 2012; Bengio et al. 2013).
     step
