@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lpsmap import FactorGraph, Sequence, Xor, stack
+from lpsmap import FactorGraph, Matching, Sequence, Xor, stack
 from lpsmap_core import Beliefs, Found, Scores, Structures
 from lpsmap_dynamic import Gibbs
 
@@ -89,9 +89,11 @@ def test_other_types_can_bring_sums_of_their_own() -> None:
 
 def test_types_without_sums_say_so() -> None:
     graph = FactorGraph()
-    choice = graph.add(Xor(graph.variable(3)))
-    with pytest.raises(TypeError, match="Xor has no inference over its structures; expected"):
+    choice = graph.add(Matching(graph.variable((3, 3))))
+    with pytest.raises(TypeError, match="Matching has no inference over its structures; expected"):
         graph.gibbs(choice)
+    with pytest.raises(TypeError, match="Matching has no inference over its structures; expected"):
+        graph.gibbs()
 
 
 def test_types_with_sums_that_name_no_distributions_are_told_what_does() -> None:

@@ -445,32 +445,33 @@ class FactorGraph(DeclaredGraph):
         self._number(factor, "structures")
         return self._solved("structures").structures(factor)
 
-    def gibbs(self, factor: Factor) -> Any:
-        """Return the Gibbs distributions of a declaration's factors, each on its own.
+    def gibbs(self, factor: Factor | None = None) -> Any:
+        """Return the Gibbs distributions of a declaration's factors one by one, or the graph's.
 
-        The factor type names their class by `Factor.gibbs`: ``lpsmap_dynamic.Gibbs``, or another
-        one with the same members. The scores are the current ones; the graph need not be solved.
+        The type names the class by `Factor.gibbs`: ``lpsmap_dynamic.Gibbs``, or one with the same
+        members. Without `factor` it is ``lpsmap_dynamic.GraphGibbs``. No solve is needed.
 
         Raises
         ------
         TypeError
-            If the type cannot sum over structures, or has no class for these distributions.
+            If a type cannot sum over structures, or has no class for these distributions.
         ValueError
-            If the factor belongs to another graph, or has a variable twice.
+            If the factor belongs to another graph, one has a variable twice, or there is a cycle.
         """
+        if factor is None:
+            if not self.factors:
+                raise ValueError("gibbs: the graph has no factors; expected at least one.")
+            return gibbs_class(self.factors[0]).of_graph(self)
         self._number(factor, "gibbs")
-        make = gibbs_class(factor)
-        return make(factor, self.flat_scores(), self.additional_scores(factor))
+        return gibbs_class(factor)(factor, self.flat_scores(), self.additional_scores(factor))
 
-    # ---------------------------------------------------------------- invalidation by changes
+    # ---------------------------------------------------------------- changes and checks
 
     def _declaration_changed(self) -> None:
         self._layout = self.solution = None
 
     def _scores_changed(self) -> None:
         self.solution = None
-
-    # ---------------------------------------------------------------- checks
 
     def _shapes(self) -> list[tuple[int, ...]]:
         return [tuple(block.shape) for block in self._scores]

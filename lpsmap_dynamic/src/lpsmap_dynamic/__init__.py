@@ -5,16 +5,22 @@ from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.dynamic_program import DynamicProgram
 from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly
 from lpsmap_dynamic.gibbs import Gibbs
+from lpsmap_dynamic.graph_gibbs import GraphGibbs
+from lpsmap_dynamic.hypergraph_factor import HypergraphFactor
 from lpsmap_dynamic.row import Row
+from lpsmap_dynamic.subsets import subset_hypergraph
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DynamicProgram",
     "Gibbs",
+    "GraphGibbs",
     "Hypergraph",
     "HypergraphBuilder",
+    "HypergraphFactor",
     "Row",
     "add_exactly",
+    "subset_hypergraph",
     "sum_exactly",
 ]

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import abc
 import math
-import threading
-from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
-from lpsmap_core import Factor, Factors, Scores, Structures
+from lpsmap_core import Factors, Scores, Structures
 from lpsmap_core.api import BoolArray, FloatArray, IntArray
-from lpsmap_dynamic.builder import HypergraphBuilder
-from lpsmap_dynamic.declaration import Hypergraph
-from lpsmap_dynamic.derivations import HypergraphInference
 from lpsmap_dynamic.edges import MOST_NONZEROS
-from lpsmap_dynamic.gibbs import Gibbs
+from lpsmap_dynamic.hypergraph_factor import HypergraphFactor
 from lpsmap_dynamic.max_plus import best_derivations
-from lpsmap_dynamic.row import Row, different_rows
+from lpsmap_dynamic.row import Row
 
 __all__ = ["DynamicProgram"]
 
-MOST_BYTES = 1 << 28
-"""Maximum bytes of cached hypergraphs, not counting the latest one."""
 
-
-class DynamicProgram(Factor):
+class DynamicProgram(HypergraphFactor):
     """A factor type whose structures are the derivations of a hypergraph.
 
     A type needs one method, `hypergraph`. It determines the MAP oracle, in Python and compiled, and
@@ -40,35 +31,6 @@ class DynamicProgram(Factor):
     """
 
     map_kernel = staticmethod(best_derivations)
-    gibbs = Gibbs
-
-    @classmethod
-    @abc.abstractmethod
-    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
-        """Add the hyperedges of one factor's dynamic program, and return its goal item.
-
-        Parameters
-        ----------
-        row
-            The description of the factor: the shape of its slots, its parameters and integers.
-            Factors with equal rows share a hypergraph, which is built once.
-        build
-            ``build.edge(head, tails, slots=..., additionals=...)`` adds a hyperedge.
-        """
-
-    @classmethod
-    def hypergraph_of(cls, row: Row) -> Hypergraph:
-        """Return the hypergraph of a row, built on first use."""
-        return _cache.get(cls, row)
-
-    def hypergraphs(self) -> tuple[list[Hypergraph], IntArray]:
-        """Return the distinct hypergraphs of the factors, and the index of each factor's own."""
-        rows, which = different_rows(self)
-        return [self.hypergraph_of(row) for row in rows], which
-
-    def inference(self) -> HypergraphInference:
-        """Return the inference over the structures of this declaration's factors."""
-        return HypergraphInference(self.offsets, self.n_additionals, *self.hypergraphs())
 
     def _kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:
         """Return the distinct hypergraphs, if the kernel is the generic one that reads them."""
@@ -120,30 +82,3 @@ class DynamicProgram(Factor):
         """Return the maximum numbers of nonzeros of derivations."""
         sizes: IntArray = factors.integers[factors.integer_ranges[:, 0] + MOST_NONZEROS]
         return sizes
-
-
-class _HypergraphCache:
-    """An LRU cache of hypergraphs."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._found: OrderedDict[tuple[type, Row], Hypergraph] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, factor_type: type[DynamicProgram], row: Row) -> Hypergraph:
-        """Return the hypergraph of a row of a factor type."""
-        key = (factor_type, row)
-        with self._lock:
-            if key in self._found:
-                self._found.move_to_end(key)
-                return self._found[key]
-            build = HypergraphBuilder(row.event_shape, row.n_additionals)
-            self._found[key] = found = build.finish(factor_type.hypergraph(row, build))
-            self._bytes += found.code.nbytes
-            while self._bytes > MOST_BYTES and len(self._found) > 1:
-                _, oldest = self._found.popitem(last=False)
-                self._bytes -= oldest.code.nbytes
-            return found
-
-
-_cache = _HypergraphCache()

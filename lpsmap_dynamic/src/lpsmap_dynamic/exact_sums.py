@@ -6,10 +6,13 @@ import numpy as np
 
 from lpsmap_core.api import FloatArray, IntArray
 
-__all__ = ["add_exactly", "sum_exactly"]
+__all__ = ["LARGEST_SUMMABLE", "add_exactly", "sum_exactly"]
 
 PLAIN = 1e3
 """Numbers up to this are summed in plain arithmetic, with negligible rounding errors."""
+
+LARGEST_SUMMABLE = 1e300
+"""Maximum magnitude of scores whose float64 sums cannot overflow."""
 
 
 def sum_exactly(owner: IntArray, values: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:

@@ -23,7 +23,9 @@ from lpsmap_core.api import (
     slot_values,
     zero_unused_scores,
 )
-from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly
+from lpsmap_dynamic.exact_sums import LARGEST_SUMMABLE, add_exactly, sum_exactly
+from lpsmap_dynamic.factor_forest import check_distinct
+from lpsmap_dynamic.graph_gibbs import GraphGibbs
 
 __all__ = ["Gibbs"]
 
@@ -32,9 +34,6 @@ STRUCTURE = 64
 
 MANY = 1000
 """Requests for more structures are limited to their exact number."""
-
-LARGEST_SUMMABLE = 1e300
-"""Maximum magnitude of scores whose float64 sums cannot overflow."""
 
 
 class Gibbs:
@@ -74,9 +73,11 @@ class Gibbs:
         self._sums = factor.log_partition()
         self._index = slot_values(factor, factor.variables.index)
         self._negated = slot_values(factor, factor.variables.negated)
-        self._owner = np.repeat(np.arange(factor.n_factors), np.diff(factor.offsets))
+        numbers = np.arange(factor.n_factors)
+        self._owner = np.repeat(numbers, np.diff(factor.offsets))
+        self._owner_v = np.repeat(numbers, factor.n_additionals)
         if factor.variables.span is None:  # a whole block contains each variable once
-            _check_distinct(factor, self._owner, self._index)
+            check_distinct(factor, self._owner, self._index)
         scores = scores.copy()
         (additionals,) = zero_unused_scores([factor], scores, [additionals])
         of_slots = scores[self._index]
@@ -87,6 +88,9 @@ class Gibbs:
         self._scores = Scores(np.where(self._negated, -of_slots, of_slots), additionals.reshape(-1))
         shown = self._negated & np.isfinite(of_slots)  # such a variable is on while its slot is off
         self._constant = sum_exactly(self._owner[shown], of_slots[shown], factor.n_factors)
+
+    of_graph = GraphGibbs
+    """Class of the distribution of a whole graph."""
 
     # ---------------------------------------------------------------- sums over all structures
 
@@ -136,7 +140,7 @@ class Gibbs:
         if d_additionals is not None:
             d_v = np.asarray(d_additionals, dtype=np.float64).reshape(d_v.shape)
         direction = Scores(np.where(self._negated, -d, d), d_v)
-        product = self._sums.hessian_product(self._rows, self._scores, direction)
+        product = self._hessian_product(direction)
         on = np.where(self._negated, 1.0 - self._beliefs.m, self._beliefs.m)
         n = self.factor.n_factors
         change: FloatArray = np.bincount(self._owner, on * d, minlength=n).astype(np.float64)
@@ -229,8 +233,7 @@ class Gibbs:
         if flipped is not None:
             slots = np.where(flipped, 1.0 - slots, slots)
         extra = self._extra(additionals, n, k)
-        found = self._log_probabilities(slots, extra, np.repeat(np.arange(n), factor.n_additionals))
-        return found.reshape(*shape[:batch], *middle)
+        return self._log_probabilities(slots, extra).reshape(*shape[:batch], *middle)
 
     def _extra(self, additionals: Any, n: int, k: int) -> FloatArray:
         """Return the given additionals of k structures of each of n factors as (k, ...)."""
@@ -245,15 +248,13 @@ class Gibbs:
             )
         return given.reshape(shape).swapaxes(0, 1).reshape(k, n * shape[2]).astype(np.float64)
 
-    def _log_probabilities(
-        self, slots: FloatArray, additionals: FloatArray, owner: IntArray
-    ) -> Any:
-        """Return (n_factors, k) log-probabilities; `owner` is the factor of each additional."""
+    def _log_probabilities(self, slots: FloatArray, additionals: FloatArray) -> Any:
+        """Return (n_factors, k) log-probabilities."""
         n, k = self.factor.n_factors, len(slots)
         rows, entries = [np.empty(0, dtype=np.int64)], [np.empty(0)]
         for values, factors, own in (
             (slots, self._owner, _unforced(self._scores.eta_u)),
-            (additionals, owner, self._scores.eta_v),
+            (additionals, self._owner_v, self._scores.eta_v),
         ):
             row, place = np.nonzero(values)
             rows.append(factors[place] * k + row)
@@ -286,6 +287,9 @@ class Gibbs:
         return np.array([*counts, None], dtype=object)[:-1].reshape(self.factor.batch_shape)
 
     # ---------------------------------------------------------------- shapes
+
+    def _hessian_product(self, direction: Scores) -> Scores:
+        return self._sums.hessian_product(self._rows, self._scores, direction)
 
     @property
     def _log_partition(self) -> tuple[FloatArray, FloatArray]:
@@ -337,9 +341,8 @@ class Gibbs:
 
     def _largest_finite(self) -> FloatArray:
         """(n_factors,) the maximum absolute finite scores."""
-        largest, factors = np.zeros(self.factor.n_factors), np.arange(self.factor.n_factors)
-        owners = self._owner, np.repeat(factors, self.factor.n_additionals)
-        for scores, owner in zip(self._scores, owners, strict=True):
+        largest = np.zeros(self.factor.n_factors)
+        for scores, owner in zip(self._scores, (self._owner, self._owner_v), strict=True):
             np.maximum.at(largest, owner, np.where(np.isfinite(scores), np.abs(scores), 0.0))
         return largest
 
@@ -415,14 +418,3 @@ def _no_derivative_error() -> TypeError:
         "the probabilities of samples and of the k best structures are not functions of the "
         "marginals; expected structures of a solution. Gibbs.log_probability has derivatives."
     )
-
-
-def _check_distinct(factor: Factor, owner: IntArray, index: IntArray) -> None:
-    order = np.lexsort((index, owner))
-    same = (np.diff(owner[order]) == 0) & (np.diff(index[order]) == 0)
-    if same.any():
-        i = int(owner[order[np.flatnonzero(same)[0]]])
-        raise ValueError(
-            f"gibbs: {name_of_factor(factor, i)} of {factor!r} contains a variable twice; expected "
-            "distinct variables."
-        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.api import FloatArray, IntArray, sum_constrained_jvp
+from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.simplex import project_simplex_rows
@@ -60,7 +62,7 @@ def _as_tables(factors: Factors) -> TableFields:
     return one_block(factors, False)
 
 
-class AtMostOne(LogicFactor):
+class AtMostOne(LogicFactor, HypergraphFactor):
     """At most one variable of every row is on.
 
     Local problem: ``argmin 1/2 ||z - a||^2  s.t.  z >= 0, <delta, z> <= 1`` (Niculae & Martins
@@ -82,6 +84,14 @@ class AtMostOne(LogicFactor):
         """Return the assignment that turns on the best variable if its score is positive."""
         chosen = [int(np.argmax(eta_u))] if (eta_u > 0).any() else []
         return indicator(len(eta_u), chosen)
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the goal item of one hyperedge for every variable, and one for none."""
+        slots = np.arange(row.event_shape[0])
+        build.edge(0)
+        build.edges(np.zeros_like(slots), slots=slots)
+        return 0
 
     def linear_constraints(self) -> LinearConstraints:
         """Return the constraints that every row sums to at most 1."""

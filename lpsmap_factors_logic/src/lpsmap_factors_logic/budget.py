@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from lpsmap_core.api import (
     sum_constrained_jvp,
     truth_values,
 )
+from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, subset_hypergraph
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.structures import Assignment, indicator
@@ -56,7 +57,7 @@ def _best_assignments(
         size[r] = n
 
 
-class Budget(LogicFactor):
+class Budget(LogicFactor, HypergraphFactor):
     """At most, or exactly, a given number of variables of every row are on.
 
     For the modifiers of a head of a `DepTree`, use `ModifierBudget`. A row of a tree's arcs holds
@@ -132,6 +133,13 @@ class Budget(LogicFactor):
         """Return the assignment that turns on the best B, unless forced only positive scores."""
         best = np.argsort(-eta_u, kind="stable")[: int(self.budget)]
         return indicator(len(eta_u), best if self.force_budget else best[eta_u[best] > 0])
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the goal item of the subsets of limited size."""
+        most = int(row["budget"])
+        least = most if row["force_budget"] else 0
+        return subset_hypergraph(build, row.event_shape[0], least, most)
 
     def linear_constraints(self) -> LinearConstraints:
         """Return the constraints that the sum of every row is at most, or exactly, its budget."""

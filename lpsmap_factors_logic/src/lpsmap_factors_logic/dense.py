@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.api import FloatArray, IntArray, kind_of
+from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row
 from lpsmap_factors_logic.scores import as_scores, broadcast_scores
 from lpsmap_factors_logic.tables import TableFields
 
@@ -124,7 +125,7 @@ def _as_tables(factors: Factors) -> TableFields:
     return TableFields(n_blocks, sizes, True, np.zeros(n_entries), np.arange(n_entries))
 
 
-class Dense(Factor):
+class Dense(HypergraphFactor):
     """A table of scores over multi-valued variables: the factor of a Markov random field.
 
     A variable of k states is a block of k binary variables, of which exactly one is on. The
@@ -258,6 +259,15 @@ class Dense(Factor):
         """
         blocks = np.split(variables, np.cumsum(self.n_states)[:-1])
         return {"states": [int(block.argmax()) for block in blocks]}
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the goal item of one hyperedge for every entry of the table."""
+        sizes = row.integers
+        entries = np.arange(math.prod(sizes.tolist()))
+        states = np.stack(np.unravel_index(entries, sizes), axis=1) + np.cumsum(sizes) - sizes
+        build.edges(np.zeros_like(entries), slots=states, additionals=entries)
+        return 0
 
     @classmethod
     def vertex_sizes(cls, factors: Factors) -> IntArray:

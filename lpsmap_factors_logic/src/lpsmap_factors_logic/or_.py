@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, sum_constrained_jvp
+from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, subset_hypergraph
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.simplex import project_simplex_rows
@@ -75,7 +77,7 @@ def _as_tables(factors: Factors) -> TableFields | None:
     return TableFields(arity, sizes, False, fixed, np.full(n_entries, -1))
 
 
-class Or(LogicFactor):
+class Or(LogicFactor, HypergraphFactor):
     """At least one variable of every row is on.
 
     Local problem: ``argmin 1/2 ||z - a||^2  s.t.  0 <= z <= 1 / delta, <delta, z> >= 1`` (Niculae &
@@ -104,6 +106,11 @@ class Or(LogicFactor):
         """Return the assignment that turns on positive scores, or else the best variable."""
         chosen = np.flatnonzero(eta_u > 0)
         return indicator(len(eta_u), chosen if chosen.size else [int(np.argmax(eta_u))])
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the goal item of all subsets but the empty one."""
+        return subset_hypergraph(build, row.event_shape[0], least=1)
 
     def linear_constraints(self) -> LinearConstraints:
         """Return the constraints that every row sums to at least 1."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from lpsmap_core.api import (
     exact_at_bounds,
     face_codes,
 )
+from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, subset_hypergraph
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.simplex import simplex_threshold
@@ -216,7 +218,7 @@ def _direction(branch: int, delta: float, is_output: bool) -> float:
     return 1.0 / delta
 
 
-class OrOut(LogicFactor):
+class OrOut(LogicFactor, HypergraphFactor):
     """The last variable of every row is on if and only if any other is.
 
     Local problem: ``argmin 1/2 ||z - a||^2`` over ``0 <= z <= 1 / delta`` with
@@ -261,6 +263,16 @@ class OrOut(LogicFactor):
                 y[chosen] = 1
                 y[-1] = 1
         return tuple(y.tolist())
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the goal item of no inputs without the output, and of some inputs with it."""
+        output = row.event_shape[0] - 1
+        build.edge("row")
+        if output:
+            some = subset_hypergraph(build, output, least=1)
+            build.edge("row", [some], slots=[output])
+        return "row"
 
     def linear_constraints(self) -> LinearConstraints:
         """Return the constraints that every input is at most the output, and their sum at least."""

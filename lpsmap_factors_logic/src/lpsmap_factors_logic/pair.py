@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from lpsmap_core.api import (
     exact_at_bounds,
     face_codes,
 )
+from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row
 from lpsmap_factors_logic.scores import as_scores, broadcast_scores
 from lpsmap_factors_logic.tables import TableFields
 
@@ -222,7 +224,7 @@ def _as_tables(factors: Factors) -> TableFields:
     return TableFields(*twice, False, np.zeros(4 * n), additional.reshape(-1))
 
 
-class Pair(Factor):
+class Pair(HypergraphFactor):
     """Two variables with an additional score if both are on.
 
     Local problem, with marginals ``m = delta * z``: ``argmin 1/2 ||z - a||^2 - w m12`` over
@@ -313,6 +315,14 @@ class Pair(Factor):
     def vertex(self, y: Any) -> tuple[FloatArray, FloatArray]:
         """Return assignment `y` as an array, and whether both variables are on."""
         return np.array(y, dtype=np.float64), np.array([y[0] * y[1]], dtype=np.float64)
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the goal item of the four assignments."""
+        for slots in ([], [0], [1]):
+            build.edge("pair", slots=slots)
+        build.edge("pair", slots=[0, 1], additionals=[0])
+        return "pair"
 
     def linear_constraints(self) -> LinearConstraints:
         """Return the constraints ``m12 <= m1``, ``m12 <= m2`` and ``m1 + m2 - 1 <= m12``."""

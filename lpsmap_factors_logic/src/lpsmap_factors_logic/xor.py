@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, sum_constrained_jvp
+from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.simplex import project_simplex_rows
@@ -56,7 +58,7 @@ def _as_tables(factors: Factors) -> TableFields:
     return one_block(factors, True)
 
 
-class Xor(LogicFactor):
+class Xor(LogicFactor, HypergraphFactor):
     """Exactly one variable of every row is on.
 
     Local problem: ``argmin 1/2 ||z - a||^2  s.t.  z >= 0, <delta, z> = 1``. Alone in a graph, where
@@ -101,6 +103,13 @@ class Xor(LogicFactor):
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> Assignment:
         """Return the assignment that turns on the best variable."""
         return indicator(len(eta_u), [int(np.argmax(eta_u))])
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the goal item of one hyperedge for every variable."""
+        slots = np.arange(row.event_shape[0])
+        build.edges(np.zeros_like(slots), slots=slots)
+        return 0
 
     def linear_constraints(self) -> LinearConstraints:
         """Return the constraints that every row sums to 1."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, subset_hypergraph
 
 __all__ = ["Bits"]
 
@@ -36,7 +37,7 @@ def _best_bits(rows: IntArray, factors: Factors, scores: Scores, structures: Str
         size[r] = at - start[r]
 
 
-class Bits(Factor):
+class Bits(HypergraphFactor):
     """Vectors of n free bits, as structures.
 
     All ``2^n`` vectors are structures, so that the variables are not constrained: their marginals
@@ -93,6 +94,11 @@ class Bits(Factor):
     def vertex(self, y: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
         """Return the bits as an array."""
         return np.array(y, dtype=np.float64), np.empty(0)
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the goal item of all subsets."""
+        return subset_hypergraph(build, row.event_shape[0])
 
     def linear_constraints(self) -> LinearConstraints:
         """Return no constraints."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from lpsmap_core import (
     largest_arity,
 )
 from lpsmap_core.api import FloatArray, IntArray, checked_flag
+from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, subset_hypergraph
 from lpsmap_factors_struct.quickselect import best_indicator, best_subset
 
 __all__ = ["TopK"]
@@ -38,7 +39,7 @@ def _best_subsets(rows: IntArray, factors: Factors, scores: Scores, structures: 
         size[r] = best_subset(eta_u, k, exact, spare, start[r], entry, value)
 
 
-class TopK(Factor):
+class TopK(HypergraphFactor):
     """Subsets of exactly, or at most, k of n elements, as structures.
 
     The marginals are those of a budget constraint: the projection of the scores onto ``{0 <= z <=
@@ -119,6 +120,13 @@ class TopK(Factor):
     def vertex_sizes(cls, factors: Factors) -> IntArray:
         """Return the sizes of the largest subsets."""
         return factors.parameters[:, 0].astype(np.int64)
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the goal item of the subsets of limited size."""
+        most = int(row["k"])
+        least = most if row["exact"] else 0
+        return subset_hypergraph(build, row.event_shape[0], least, most)
 
     def linear_constraints(self) -> LinearConstraints:
         """Return the constraints that subsets have k elements, or at most k."""

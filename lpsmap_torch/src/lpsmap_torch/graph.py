@@ -13,6 +13,7 @@ from lpsmap_core import Assignment, Distributions, Factor, FactorGraph, Options,
 from lpsmap_core.api import checked_shape, report_unsolved, slot_values
 from lpsmap_torch.function import attach, attach_probabilities
 from lpsmap_torch.gibbs import TorchGibbs
+from lpsmap_torch.graph_gibbs import TorchGraphGibbs
 from lpsmap_torch.temperature import Temperature, checked_temperature, divided
 from lpsmap_torch.tensor.graphs import DeviceSolution, solve_on_device, tensor_engine
 from lpsmap_torch.tensors import as_tensor, check_not_compiled, numbers
@@ -172,13 +173,15 @@ class TorchFactorGraph(FactorGraph):
         """
         return attach_probabilities(super().structures(factor), self._values)
 
-    def gibbs(self, factor: Factor) -> TorchGibbs:
-        """Return the Gibbs distributions of a declaration's factors, as tensors.
+    def gibbs(self, factor: Factor | None = None) -> Any:
+        """Return the Gibbs distributions of a declaration's factors, or the graph's, as tensors.
 
         Like `lpsmap_core.FactorGraph.gibbs`; log-partition functions, entropies and marginals carry
         gradients to all scores, for training conditional random fields.
         """
         check_not_compiled("gibbs")
+        if factor is None:
+            return TorchGraphGibbs(self)
         return TorchGibbs(factor, self._scores, self._additionals[self._number(factor, "gibbs")])
 
     def _divide_scores(self, temperature: Temperature) -> None:

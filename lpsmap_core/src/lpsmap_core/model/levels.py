@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Literal
 
@@ -61,7 +60,7 @@ def overrides(factor_type: type[Factor], name: str) -> bool:
     return getattr(method, "__func__", method) is not inherited.__func__
 
 
-def gibbs_class(factor: Factor) -> Callable[..., Any]:
+def gibbs_class(factor: Factor) -> Any:
     """Return the class of the Gibbs distributions of a declaration's factors.
 
     Raises

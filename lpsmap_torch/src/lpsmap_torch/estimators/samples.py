@@ -9,13 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lpsmap_core.api import FloatArray
-from lpsmap_torch.estimators.estimator import Estimator, SolvedEstimate, has_gradients
-from lpsmap_torch.estimators.gibbs_estimate import GibbsEstimate, distributions_of, on_variables
+from lpsmap_core import Factor
+from lpsmap_core.api import FloatArray, IntArray, slot_values
+from lpsmap_torch.estimators.estimator import Estimate, Estimator, SolvedEstimate, has_gradients
+from lpsmap_torch.estimators.gibbs_estimate import GibbsEstimate
 from lpsmap_torch.estimators.gibbs_marginals import marginals_of
 from lpsmap_torch.estimators.map_vertex import MAP, checked_gradient
+from lpsmap_torch.estimators.sparse_marginals import SparseMarginals
 from lpsmap_torch.gibbs import TorchGibbs
+from lpsmap_torch.gibbs_function import tensor
 from lpsmap_torch.graph import TorchFactorGraph
+from lpsmap_torch.graph_gibbs import TorchGraphGibbs
 from lpsmap_torch.items import Items
 
 __all__ = ["PerturbAndMAP", "Sample", "samples_of"]
@@ -48,7 +52,7 @@ class Sample(Estimator):
         self.gradient = checked_gradient("Sample: gradient", gradient, known)
         self.generator = generator
 
-    def estimate(self, graph: TorchFactorGraph, options: Mapping[str, Any]) -> GibbsEstimate:
+    def estimate(self, graph: TorchFactorGraph, options: Mapping[str, Any]) -> Estimate:
         """Return a sample; see `Estimator.estimate`.
 
         Raises
@@ -58,22 +62,23 @@ class Sample(Estimator):
         ValueError
             If two factors share a variable.
         """
-        distributions = distributions_of(graph)
-        drawn = [_draw(gibbs, 1, self.generator) for gibbs in distributions]
-        values, additionals = _on_graph(graph, distributions, drawn)
+        if not graph.factors:  # a batch of padding
+            return SparseMarginals().estimate(graph, {})
+        values, additionals = _one_sample(graph, self.generator)
+        gibbs = graph.gibbs()
         if has_gradients(graph):
-            surrogate = self._surrogate(graph, distributions)
+            surrogate = self._surrogate(graph, gibbs)
             values = _moved(values, surrogate[0])
             pairs = zip(additionals, surrogate[1], strict=True)
             additionals = [None if x is None or y is None else _moved(x, y) for x, y in pairs]
-        return GibbsEstimate(values, additionals, distributions)
+        return GibbsEstimate(values, additionals, gibbs)
 
     def _surrogate(
-        self, graph: TorchFactorGraph, distributions: list[TorchGibbs]
+        self, graph: TorchFactorGraph, gibbs: TorchGraphGibbs
     ) -> tuple[Tensor, list[Tensor | None]]:
         """Return values and additionals whose gradients are those of the sample."""
         if self.gradient == "straight-through":
-            return marginals_of(graph, distributions)
+            return marginals_of(gibbs, graph)
         scores = torch.cat([block.reshape(-1).double() for block in graph._scores])
         return scores, [None if x is None else x.double() for x in graph._additionals]
 
@@ -188,11 +193,10 @@ def samples_of(
     """
     values = torch.zeros(n, graph.n_variables, dtype=torch.float64)
     log_p = torch.zeros(n, items.n_items, dtype=torch.float64)
-    for gibbs in distributions_of(graph):
+    for gibbs in _distributions(graph):
         factor, (slots, extra) = gibbs.factor, _draw(gibbs, n, generator)
-        values += on_variables(factor, torch.from_numpy(slots), graph.n_variables)
-        owner = np.repeat(np.arange(factor.n_factors), factor.n_additionals)
-        own = gibbs._log_probabilities(slots, extra, owner).to(log_p).T
+        values += _on_variables(factor, slots, graph.n_variables)
+        own = gibbs._log_probabilities(slots, extra).to(log_p).T
         item = items.of_factors(factor)
         counted = torch.from_numpy(item >= 0)
         log_p = log_p.index_add(1, torch.from_numpy(item)[counted], own[:, counted])
@@ -200,20 +204,48 @@ def samples_of(
     return values.to(device), log_p.to(device)
 
 
-def _on_graph(
-    graph: TorchFactorGraph,
-    distributions: list[TorchGibbs],
-    drawn: list[tuple[FloatArray, FloatArray]],
+def _one_sample(
+    graph: TorchFactorGraph, generator: torch.Generator | None
 ) -> tuple[Tensor, list[Tensor | None]]:
-    """Return one sample as values of all variables, and of the additionals of all declarations."""
+    """Return a sample as values of all variables, and of the additionals of all declarations."""
     values = torch.zeros(graph.n_variables, dtype=torch.float64)
     additionals: list[Tensor | None] = []
-    for gibbs, (slots, extra), given in zip(distributions, drawn, graph._additionals, strict=True):
-        factor = gibbs.factor
-        values += on_variables(factor, torch.from_numpy(slots[0]), graph.n_variables)
-        rows = torch.from_numpy(extra).reshape(factor.n_factors, factor.n_additionals)
+    for gibbs, given in zip(_distributions(graph), graph._additionals, strict=True):
+        factor, (slots, extra) = gibbs.factor, _draw(gibbs, 1, generator)
+        values += _on_variables(factor, slots[0], graph.n_variables)
+        rows = tensor(extra).reshape(factor.n_factors, factor.n_additionals)
         additionals.append(None if given is None else rows.to(given.device))
     return values.to(graph._scores[0].device), additionals
+
+
+def _distributions(graph: TorchFactorGraph) -> list[TorchGibbs]:
+    """Return the Gibbs distributions of every declaration of a graph.
+
+    Raises
+    ------
+    ValueError
+        If two factors share a variable.
+    """
+    used = [np.unique(_indices(factor)) for factor in graph.factors]
+    if used and np.bincount(np.concatenate(used)).max(initial=0) > 1:
+        raise ValueError(
+            "sample: factors share variables, and samples of several factors together are not "
+            'available; expected factors without shared variables. Use the estimator "perturb".'
+        )
+    return [graph.gibbs(factor) for factor in graph.factors]
+
+
+def _on_variables(factor: Factor, slots: FloatArray, n_variables: int) -> Tensor:
+    """Return (..., n_variables) values of the variables, given those of a declaration's slots."""
+    negated = slot_values(factor, factor.variables.negated)
+    values = np.zeros((*slots.shape[:-1], n_variables))
+    values[..., _indices(factor)] = np.where(negated, 1.0 - slots, slots)
+    return tensor(values)
+
+
+def _indices(factor: Factor) -> IntArray:
+    index: IntArray = slot_values(factor, factor.variables.index)
+    return index
 
 
 def _moved(values: Tensor, like: Tensor) -> Tensor:

@@ -30,8 +30,8 @@ class LayerSolution:
         additionals.
     objective
         ``(*batch,)`` what the estimator attains, with gradients: the maximum ``<scores, mu> - T/2
-        ||mu||^2`` of SparseMAP, the log-partition function ``T log Z``, the score of the best
-        structure or of the sample. Scores of additionals included.
+        ||mu||^2`` of SparseMAP, the score of the best structure, or for Gibbs marginals and samples
+        the log-partition function ``T log Z``. Scores of additionals are included.
     solved
         ``(*batch,)`` flags of the instances whose values can be relied upon: the solve converged,
         or the structure is proved the best.

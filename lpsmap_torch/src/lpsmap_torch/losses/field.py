@@ -14,6 +14,7 @@ from lpsmap_core.api import FloatArray, Layout, build_layout, slot_values
 from lpsmap_dynamic import add_exactly
 from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.graph import TorchFactorGraph
+from lpsmap_torch.graph_gibbs import TorchGraphGibbs
 from lpsmap_torch.items import Items, Labels
 from lpsmap_torch.layers.layer import Layer
 from lpsmap_torch.losses.complete_labels import check_not_forbidden, structure_additionals
@@ -34,8 +35,9 @@ class CRFLoss(Tempered, StructuredLoss):
     marginalised.
 
     The factors must have log-partition functions, see `Factor.log_partition`: dynamic programs by
-    the inside-outside algorithm, non-projective dependency trees by the matrix-tree theorem.
-    Factors of an item must not share variables.
+    the inside-outside algorithm, non-projective dependency trees by the matrix-tree theorem, trees
+    of such factors by the sum-product algorithm, see `lpsmap_dynamic.GraphGibbs`. Factors that form
+    a cycle raise a ValueError; `SparseMAPLoss` and `StructuredHingeLoss` support any graph.
 
     Parameters
     ----------
@@ -85,7 +87,6 @@ class CRFLoss(Tempered, StructuredLoss):
 def _losses(graph: TorchFactorGraph, labels: Labels) -> Tensor:
     """Return the losses of the items of a graph."""
     layout = build_layout(graph.n_variables, graph.factors)
-    _check_not_shared(layout)
     items, scores = Items(layout, labels), graph.flat_scores()
     check_not_forbidden(scores, labels.known == 1.0, items)
     everything = _sums(graph, graph.factors, graph.factors, items)
@@ -95,12 +96,14 @@ def _losses(graph: TorchFactorGraph, labels: Labels) -> Tensor:
         given = _structure(graph, layout, labels, items, everything)
     slopes = torch.zeros(len(scores))
     slopes = slopes.to(everything.marginals[0] if graph.factors else graph._scores[0])
-    for factor, m, m_given in zip(
-        graph.factors, everything.marginals, given.marginals, strict=True
+    links = [slot_values(factor, factor.variables.index) for factor in graph.factors]
+    degree = np.bincount(np.concatenate([*links, np.empty(0, dtype=np.int64)]))
+    for factor, index, m, m_given in zip(
+        graph.factors, links, everything.marginals, given.marginals, strict=True
     ):
-        sense = torch.from_numpy(np.where(slot_values(factor, factor.variables.negated), -1.0, 1.0))
-        where = torch.tensor(slot_values(factor, factor.variables.index), device=slopes.device)
-        slopes = slopes.index_add(0, where, (m - m_given) * sense.to(m))
+        sense = np.where(slot_values(factor, factor.variables.negated), -1.0, 1.0) / degree[index]
+        where = torch.tensor(index, device=slopes.device)
+        slopes = slopes.index_add(0, where, (m - m_given) * torch.from_numpy(sense).to(m))
     compared = Comparison(
         np.maximum((everything.worth - given.worth) + (everything.rest - given.rest), 0.0),
         slopes,
@@ -127,17 +130,15 @@ def _sums(
     graph: TorchFactorGraph, own: Sequence[Factor], originals: Sequence[Factor], items: Items
 ) -> Sums:
     """Return the sums of factors of a graph; `originals` are the originals of its factors."""
-    worth, rest = np.zeros((2, items.n_items))
-    marginals, additionals = [], []
-    for factor, original in zip(own, originals, strict=True):
-        gibbs = graph.gibbs(factor)
-        # before rounding to the dtype of the scores
-        item, (high, low) = items.of_factors(original), gibbs._log_partition
-        worth, lost = add_exactly(worth, items.sums(item, high))
-        rest += lost + items.sums(item, low)
-        marginals.append(_links(factor, gibbs.marginals))
-        additionals.append(gibbs.additionals)
-    return Sums(worth, rest, marginals, additionals)
+    gibbs = TorchGraphGibbs(graph)
+    high, low = gibbs._log_partition  # before rounding to the dtype of the scores
+    item = np.full(len(high), -1)
+    of_factors = [items.of_factors(original) for original in originals]
+    item[gibbs._forest.component_of_factor] = np.concatenate([*of_factors, item[:0]])
+    worth, rest = items.sum_exactly(item, high)
+    marginals = [_links(factor, gibbs.value_of(factor.variables)) for factor in own]
+    additionals = [gibbs.additionals_of(factor) for factor in own]
+    return Sums(worth, rest + items.sums(item, low), marginals, additionals)
 
 
 def _completions(graph: TorchFactorGraph, scores: FloatArray, labels: Labels, items: Items) -> Sums:
@@ -188,21 +189,3 @@ def _links(factor: Factor, values: Tensor) -> Tensor:
     if factor.keep is None:
         return values.reshape(-1)
     return values[torch.tensor(factor.keep, device=values.device)]
-
-
-def _check_not_shared(layout: Layout) -> None:
-    """Validate that factors do not share variables.
-
-    Raises
-    ------
-    ValueError
-        If they do.
-    """
-    of_factors = [np.empty(0, dtype=np.int64), *(bucket.component for bucket in layout.buckets)]
-    component = np.concatenate(of_factors)
-    if np.bincount(component[component >= 0], minlength=1).max() > 1:
-        raise ValueError(
-            "CRFLoss: factors share variables, and the log-partition function of several factors "
-            "together is not available; expected one factor per item, or factors without shared "
-            "variables. SparseMAPLoss and StructuredHingeLoss support any graph."
-        )

@@ -1,0 +1,208 @@
+"""The sum-product algorithm over trees of factors (Pearl 1988; Kschischang et al. 2001).
+
+Each factor's message is a pair of its log-partition functions, with the parent variable on and off.
+The two conditional distributions of a factor also give its marginals and their derivatives, as a
+mixture with the marginal of the parent. Hence no logarithm of a marginal is taken, and marginals
+near 0 and 1 keep their precision.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lpsmap_core import Beliefs, LogPartition, Scores
+from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly
+from lpsmap_dynamic.factor_forest import FactorForest, Step
+
+__all__ = ["ForestSums"]
+
+
+class _Given(NamedTuple):
+    """Sums of factors given that their parents are on, or off; those of roots are given neither."""
+
+    high: FloatArray
+    """(F,) log-partition functions."""
+    low: FloatArray
+    """(F,) their rounding errors."""
+    entropy: FloatArray
+    m: FloatArray
+    """(L,) marginals of slots."""
+    n: FloatArray
+    """Expected counts of additionals."""
+
+
+class ForestSums:
+    """Sums over the assignments of a forest of factors, with given scores.
+
+    Parameters
+    ----------
+    forest
+        The factors.
+    scores
+        Scores of all variables, and of the additionals of all declarations, flat; finite or -inf.
+    """
+
+    def __init__(self, forest: FactorForest, scores: Scores) -> None:
+        self._forest = forest
+        self._sums: list[LogPartition] = [factor.log_partition() for factor in forest.factors]
+        n_factors, n_links = int(forest.first_factor[-1]), len(forest.variable)
+        shapes = n_factors, n_factors, n_factors, n_links, len(scores.eta_v)
+        self._on, self._off = (_Given(*map(np.zeros, shapes)) for _ in range(2))
+        self._eta_u, self._eta_v = np.zeros(n_links), scores.eta_v
+        self._total, self._finite = scores.eta_u.copy(), scores.eta_u.copy()
+        self._worth = np.zeros((2, n_factors))
+        self._contradiction = np.zeros(forest.n_components + 1, dtype=np.bool_)
+        with np.errstate(invalid="ignore"):
+            for step in forest.steps:
+                self._send(step)
+
+    def beliefs(self) -> Beliefs:
+        """Return the sums of every component, and zeros for another one without variables.
+
+        ``m`` has the marginals of all variables, ``n`` the expected counts of all additionals.
+        """
+        forest, on, off = self._forest, self._on, self._off
+        of_factor = forest.component_of_factor
+        m, n, doubt = np.zeros(len(self._total)), np.zeros(len(self._eta_v)), np.zeros_like(on.high)
+        for step in reversed(forest.steps):
+            factors, links, extra = step.factors, step.links, self._extra(step)
+            weight = self._weights(step, m)
+            doubt[factors] = _mix(weight, on.entropy[factors], off.entropy[factors])
+            slots = _mix(weight[step.place], on.m[links], off.m[links])
+            m[forest.variable[links]] = np.where(forest.negated[links], 1.0 - slots, slots)
+            n[extra] = _mix(weight[:, None], on.n[extra], off.n[extra])
+        size = forest.n_components + 1
+        entropy = np.bincount(of_factor, doubt, minlength=size).astype(np.float64)
+        finite = np.isfinite(self._worth[0])
+        high, low = sum_exactly(of_factor[finite], self._worth[0, finite], size)
+        low += np.bincount(of_factor[finite], self._worth[1, finite], minlength=size)
+        without = self._contradiction.copy()
+        without[of_factor[~finite]] = True
+        high[without], low[without], entropy[without] = -np.inf, 0.0, 0.0
+        m[without[forest.component]] = 0.0
+        n[without[forest.component_of_additional]] = 0.0
+        return Beliefs(high, entropy, m, n, low)
+
+    def hessian_product(self, direction: Scores) -> Scores:
+        """Return the derivative of the marginals and expected counts along a direction.
+
+        The messages change by the differences of conditional marginals, and the marginals by the
+        derivative of their mixture.
+        """
+        forest, on, off = self._forest, self._on, self._off
+        d_total, d_eta = direction.eta_u.copy(), np.zeros(len(self._eta_u))
+        for step in forest.steps:
+            links, extra = step.links, self._extra(step)
+            moved = d_total[forest.variable[links]]
+            d_eta[links] = np.where(forest.negated[links], -moved, moved)
+            if step.parent is not None:
+                change = (on.m[links] - off.m[links]) * d_eta[links]
+                d_message = np.bincount(step.place, change, minlength=len(step.rows))
+                d_message += ((on.n[extra] - off.n[extra]) * direction.eta_v[extra]).sum(axis=1)
+                decided = np.isinf(on.high[step.factors]) | np.isinf(off.high[step.factors])
+                d_message = np.where(decided, 0.0, d_message)
+                np.add.at(d_total, forest.variable[step.parent], d_message)
+        along = Scores(d_eta, direction.eta_v)
+        m = self.beliefs().m
+        d_m, d_n = np.zeros_like(m), np.zeros_like(self._eta_v)
+        for step in reversed(forest.steps):
+            links, extra = step.links, self._extra(step)
+            weight, d_weight = self._weights(step, m), np.zeros(len(step.rows))
+            d_on = self._multiply(step, along, True)
+            d_slots, d_extra = d_on.eta_u, d_on.eta_v
+            if step.parent is not None:
+                d_weight = d_m[forest.variable[step.parent]]
+                d_off = self._multiply(step, along, False)
+                d_slots = _mix(weight[step.place], d_slots, d_off.eta_u)
+                d_slots += d_weight[step.place] * (on.m[links] - off.m[links])
+                d_extra = _mix(weight[:, None], d_extra, d_off.eta_v)
+                d_extra += d_weight[:, None] * (on.n[extra] - off.n[extra])
+            d_m[forest.variable[links]] = np.where(forest.negated[links], -d_slots, d_slots)
+            d_n[extra] = d_extra
+        return Scores(d_m, d_n)
+
+    # ---------------------------------------------------------------- steps
+
+    def _send(self, step: Step) -> None:
+        """Compute the sums of factors, and add their messages to the scores of their parents."""
+        forest, on, off, factors = self._forest, self._on, self._off, step.factors
+        negated, total = forest.negated[step.links], self._total[forest.variable[step.links]]
+        self._eta_u[step.links] = np.where(negated, -total, total)
+        self._sum(step, True, on)
+        high, low = on.high[factors], on.low[factors]
+        if step.parent is not None:
+            self._sum(step, False, off)
+            message = (high - off.high[factors]) + (low - off.low[factors])
+            possible = off.high[factors] > -np.inf
+            high = np.where(possible, off.high[factors], high)
+            low = np.where(possible, off.low[factors], low)
+            parent = forest.variable[step.parent]
+            np.add.at(self._total, parent, message)
+            np.add.at(self._finite, parent, np.where(np.isfinite(message), message, 0.0))
+            wrong = parent[np.isnan(self._total[parent])]  # impossible both on and off
+            self._contradiction[forest.component[wrong]] = True
+            self._total[wrong] = 0.0
+        # a variable is on while its slot is off, or forced by messages: sums exclude its score
+        shown = (negated & np.isfinite(total)) | (total == np.inf)
+        excluded = self._finite[forest.variable[step.links]][shown]
+        constant, rest = sum_exactly(step.place[shown], excluded, len(factors))
+        worth, lost = add_exactly(high, constant)
+        self._worth[:, factors] = worth, low + rest + lost
+
+    def _sum(self, step: Step, on: bool, given: _Given) -> None:
+        """Write the sums of factors whose parents are on, or off."""
+        d, forest = step.declaration, self._forest
+        found = self._sums[d].beliefs(step.rows, self._scores(step, on))
+        given.high[step.factors] = found.log_partition[step.rows]
+        if found.remainder is not None:
+            given.low[step.factors] = found.remainder[step.rows]
+        given.entropy[step.factors] = found.entropy[step.rows]
+        given.m[step.links] = found.m[step.links - forest.first_link[d]]
+        extra = self._extra(step)
+        given.n[extra] = found.n[extra - forest.first_additional[d]]
+
+    def _multiply(self, step: Step, direction: Scores, on: bool) -> Scores:
+        """Return the products with Hessians of factors whose parents are on, or off."""
+        d, forest, extra = step.declaration, self._forest, self._extra(step)
+        links, additionals = self._ranges(d)
+        along = Scores(direction.eta_u[links], direction.eta_v[additionals])
+        product = self._sums[d].hessian_product(step.rows, self._scores(step, on), along)
+        return Scores(
+            product.eta_u[step.links - forest.first_link[d]],
+            product.eta_v[extra - forest.first_additional[d]],
+        )
+
+    def _scores(self, step: Step, on: bool) -> Scores:
+        """Return the scores of a declaration, which force the parents of factors on, or off."""
+        links, additionals = self._ranges(step.declaration)
+        eta_u = self._eta_u[links].copy()
+        if step.parent is not None:
+            forced = self._forest.negated[step.parent] != on
+            eta_u[step.parent - links.start] = np.where(forced, np.inf, -np.inf)
+        return Scores(eta_u, self._eta_v[additionals])
+
+    def _ranges(self, declaration: int) -> tuple[slice, slice]:
+        """Return the links and the additionals of a declaration."""
+        forest, d = self._forest, declaration
+        return slice(*forest.first_link[d : d + 2]), slice(*forest.first_additional[d : d + 2])
+
+    def _extra(self, step: Step) -> IntArray:
+        """Return the (R, n_additionals) additionals of factors."""
+        n = self._forest.factors[step.declaration].n_additionals
+        first = self._forest.first_additional[step.declaration] + step.rows * n
+        found: IntArray = first[:, None] + np.arange(n)
+        return found
+
+    def _weights(self, step: Step, m: FloatArray) -> FloatArray:
+        """Return the marginals of the parents of factors; 1 for roots."""
+        if step.parent is None:
+            return np.ones(len(step.rows))
+        return m[self._forest.variable[step.parent]]
+
+
+def _mix(weight: FloatArray, on: FloatArray, off: FloatArray) -> FloatArray:
+    """Return the mixture of what is given that a variable is on, and what if it is off."""
+    return weight * on + (1.0 - weight) * off

@@ -1,0 +1,226 @@
+"""The Gibbs distribution of a graph whose factors are connected as trees."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core import Beliefs, Factor, FactorGraph, Scores, Variables
+from lpsmap_core.api import FloatArray, IntArray, kind_of, zero_unused_scores
+from lpsmap_dynamic.exact_sums import LARGEST_SUMMABLE
+from lpsmap_dynamic.factor_forest import FactorForest
+from lpsmap_dynamic.forest_sums import ForestSums
+
+__all__ = ["GraphGibbs"]
+
+
+class GraphGibbs:
+    """The Gibbs distribution of a whole graph: assignments that all factors allow.
+
+    The score of an assignment is the sum of the scores of its variables that are on, and of the
+    additionals of all factors; its probability is ``exp(score) / Z``. The sums are exact, by
+    messages between factors (Pearl 1988; Kschischang et al. 2001, sum-product algorithm). The
+    factors must form trees: two factors may share one variable, and not be connected in another
+    way. Every factor must have a log-partition function. Created by ``graph.gibbs()``.
+
+    Components are independent, and numbered as in a `Solution`, by their first variable. Variables
+    in no factor do not take part: they are padding, with marginal 0.
+
+    Parameters
+    ----------
+    graph
+        The graph, which need not be solved. The scores are its current ones.
+
+    Raises
+    ------
+    TypeError
+        If a type has no log-partition function, see `Factor.log_partition`.
+    ValueError
+        If factors form a cycle, a factor contains a variable twice, or sums of scores overflow.
+
+    Notes
+    -----
+    Scores of -inf forbid. If all assignments of a component are forbidden, its log-partition
+    function is -inf, and its marginals and entropy are zero; if a score is NaN or +inf, all results
+    of the component are NaN. Neither affects other components.
+
+    A message is added to the score of a variable, and rounded to its precision.
+
+    Examples
+    --------
+    >>> from lpsmap import FactorGraph, Pair, Xor
+    >>> graph = FactorGraph()
+    >>> u = graph.variable_from([[0.0, 0.0], [0.0, 0.0]])
+    >>> _ = graph.add(Xor(u)), graph.add(Pair(u[0, 0], u[1, 0], np.log(3.0)))
+    >>> gibbs = graph.gibbs()
+    >>> print(np.exp(gibbs.log_partition).round(6))
+    [6.]
+    >>> print(gibbs.value_of(u).round(6))
+    [[0.666667 0.333333]
+     [0.666667 0.333333]]
+    """
+
+    def __init__(self, graph: FactorGraph) -> None:
+        self._graph, factors = weakref.ref(graph), tuple(graph.factors)
+        self._forest = forest = FactorForest(factors, graph.n_variables)
+        scores = graph.flat_scores()
+        given = [graph.additional_scores(factor) for factor in factors]
+        given = zero_unused_scores(factors, scores, given)
+        extra = np.concatenate([np.empty(0), *(x.reshape(-1) for x in given)])
+        self._owner, self._owner_v = forest.component, forest.component_of_additional
+        self._wrong = np.zeros(forest.n_components + 1, dtype=np.bool_)
+        self._wrong[self._owner[~(scores < np.inf)]] = True
+        self._wrong[self._owner_v[~(extra < np.inf)]] = True
+        scores[self._wrong[self._owner]] = 0.0
+        extra[self._wrong[self._owner_v]] = 0.0
+        self._scores = Scores(scores, extra)
+        self._wrong[-1] = False
+
+    @property
+    def log_partition(self) -> Any:
+        """``(n_components,)`` the log-partition functions, ``log Z``, of the components."""
+        return np.add(*self._log_partition)[:-1]
+
+    @property
+    def entropy(self) -> Any:
+        """``(n_components,)`` entropies of the components, in nats."""
+        return self._beliefs.entropy[:-1]
+
+    def value_of(self, variables: Variables) -> Any:
+        """Return the probabilities that the variables of a view are on, in its shape.
+
+        Raises
+        ------
+        TypeError
+            If they are not Variables.
+        ValueError
+            If they belong to another graph.
+        """
+        m = self._beliefs.m[self._checked(variables).index]
+        return np.where(variables.negated, 1.0 - m, m)
+
+    def additionals_of(self, factor: Factor) -> Any:
+        """Return the expected counts of a declaration's additionals, in the shape of their scores.
+
+        Raises
+        ------
+        ValueError
+            If the factor belongs to another graph.
+        """
+        return self._beliefs.n[self._additionals(factor)].reshape(self._shape(factor))
+
+    def component_of(self, variables: Variables) -> IntArray:
+        """Return the component of every entry of a view; -1 for variables in no factor.
+
+        Raises
+        ------
+        TypeError
+            If they are not Variables.
+        ValueError
+            If they belong to another graph.
+        """
+        found = self._forest.component[self._checked(variables).index]
+        return np.where(found == self._forest.n_components, -1, found)
+
+    def jvp(
+        self, d_scores: npt.ArrayLike, d_additionals: list[npt.ArrayLike] | None = None
+    ) -> tuple[FloatArray, FloatArray, list[FloatArray]]:
+        """Return the tangents of log-partition functions, marginals and additionals.
+
+        Parameters
+        ----------
+        d_scores
+            (n_variables,) tangent of the scores of the graph's variables.
+        d_additionals
+            Tangents of the scores of all declarations' additionals, in their shapes; None for zero.
+
+        Returns
+        -------
+        tuple
+            (n_components,) and (n_variables,) tangents, and those of all declarations' additionals.
+        """
+        d_u = np.array(d_scores, dtype=np.float64)
+        d_v = np.zeros(len(self._scores.eta_v))
+        if d_additionals is not None:
+            flat = [np.asarray(d, dtype=np.float64).reshape(-1) for d in d_additionals]
+            d_v = np.concatenate([np.empty(0), *flat])
+        product = self._hessian_product(Scores(d_u, d_v))
+        size = self._forest.n_components + 1
+        change: FloatArray = np.add(
+            np.bincount(self._owner, self._beliefs.m * d_u, minlength=size),
+            np.bincount(self._owner_v, self._beliefs.n * d_v, minlength=size),
+            dtype=np.float64,
+        )
+        factors = self._forest.factors
+        d_n = [product.eta_v[self._additionals(f)].reshape(self._shape(f)) for f in factors]
+        return change[:-1], product.eta_u, d_n
+
+    @property
+    def _log_partition(self) -> tuple[FloatArray, FloatArray]:
+        """(n_components + 1,) log-partition functions, and their rounding errors."""
+        found = self._beliefs
+        assert found.remainder is not None
+        return found.log_partition, found.remainder
+
+    def _hessian_product(self, direction: Scores) -> Scores:
+        return self._sums.hessian_product(direction)
+
+    @functools.cached_property
+    def _sums(self) -> ForestSums:
+        return ForestSums(self._forest, self._scores)
+
+    @functools.cached_property
+    def _beliefs(self) -> Beliefs:
+        found = self._sums.beliefs()
+        self._check_overflow(found.log_partition)
+        if self._wrong.any():
+            found.log_partition[self._wrong] = found.entropy[self._wrong] = np.nan
+            found.m[self._wrong[self._owner]] = np.nan
+            found.n[self._wrong[self._owner_v]] = np.nan
+        return found
+
+    def _check_overflow(self, log_partition: FloatArray) -> None:
+        """Raise an error if the sums of finite scores overflow.
+
+        Raises
+        ------
+        ValueError
+            If a log-partition function is infinite although assignments are allowed.
+        """
+        doubtful = ~np.isfinite(log_partition)
+        magnitudes = [np.where(np.isfinite(x), np.abs(x), 0.0) for x in self._scores]
+        largest = max(magnitude.max(initial=0.0) for magnitude in magnitudes)
+        if not doubtful.any() or largest <= LARGEST_SUMMABLE:
+            return
+        plain = Scores(*(np.where(np.isfinite(x), 0.0, x) for x in self._scores))
+        allowed = ForestSums(self._forest, plain).beliefs().log_partition > -np.inf
+        if (doubtful & allowed).any():
+            raise ValueError(
+                f"gibbs: the graph has scores of up to {largest:.3g}, whose sums overflow float64; "
+                "expected smaller scores. Use -inf to forbid."
+            )
+
+    def _checked(self, variables: Variables) -> Variables:
+        if not isinstance(variables, Variables):
+            raise TypeError(f"gibbs: got {kind_of(variables)}; expected Variables.")
+        if variables.graph is not self._graph():
+            raise ValueError(
+                f"gibbs: {variables!r} belong to another graph; expected those of this one."
+            )
+        return variables
+
+    def _additionals(self, factor: Factor) -> slice:
+        """Return the additionals of a declaration among all of them."""
+        for d, other in enumerate(self._forest.factors):
+            if factor is other:
+                return slice(*self._forest.first_additional[d : d + 2])
+        raise ValueError(f"gibbs: {factor!r} is not in this graph; expected one of its factors.")
+
+    @staticmethod
+    def _shape(factor: Factor) -> tuple[int, ...]:
+        """Return the shape of a declaration's additionals."""
+        return (0,) if factor.additionals is None else tuple(factor.additionals.shape)
