@@ -218,7 +218,7 @@ def test_gradients_of_gibbs_marginals(case: Case) -> None:
 # -------------------------------------------------------------------- samples
 
 
-@pytest.mark.parametrize("name", [*SUMMED[:-1], "LatentTree"])
+@pytest.mark.parametrize("name", SUMMED[:-1])
 def test_samples_have_their_probabilities(name: str) -> None:
     case = CASES[name]
     layer, n = trained(case), 4000
