@@ -100,13 +100,13 @@ def check_unambiguous_lengths(name: str, shape: Shape, batch: Shape, k: int) -> 
 
 def within_lengths(lengths: IntArray, shape: Shape, split: int, axes: Sequence[int]) -> BoolArray:
     """Return flags of the entries of the variables that lie within the lengths."""
-    keep = np.ones(shape, dtype=bool)
+    keep: BoolArray = np.ones((1,) * len(shape), dtype=bool)
     for axis, ends in zip(axes, lengths.T, strict=True):
         along = [1] * len(shape)
         along[split + axis] = -1
         limit = ends.reshape(shape[:split] + (1,) * (len(shape) - split))
-        keep &= np.arange(shape[split + axis]).reshape(along) < limit
-    return keep
+        keep = keep & (np.arange(shape[split + axis]).reshape(along) < limit)
+    return np.ascontiguousarray(np.broadcast_to(keep, shape))
 
 
 def checked_mask(name: str, mask: npt.ArrayLike, shape: Shape) -> BoolArray:

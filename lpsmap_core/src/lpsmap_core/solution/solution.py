@@ -322,8 +322,9 @@ class Solution:
     def _with_free(self, d: FloatArray, product: FloatArray) -> FloatArray:
         """Return the product for all variables, including those in no factor."""
         out = np.zeros(len(d))
-        if self.free.size:
-            scores, moved, t = self.scores[self.free], d[self.free], self.solved.quadratic
+        moved = d[self.free]
+        if moved.any():
+            scores, t = self.scores[self.free], self.solved.quadratic
             slope = ((scores > 0.0) & (scores < t)) / (t or 1.0)
             slope = np.where(np.isnan(self.values[self.free]), np.nan, slope)
             # a NaN that is not used, such as one in padding, must not affect a gradient

@@ -164,7 +164,7 @@ def _gather(
         # variables in no factor
         t = solved.quadratic
         best = np.clip(scores, 0.0, t) / t if t else np.where(scores > 0.0, 1.0, 0.0)
-        best = np.where((scores == np.inf) | np.isnan(scores), np.nan, best)
+        best[~(scores < np.inf)] = np.nan
         best[part.variables] = values
         values = best
     return Solution(

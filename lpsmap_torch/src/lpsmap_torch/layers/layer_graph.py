@@ -110,9 +110,10 @@ class LayerGraph:
         whole[self.declared.shown] = numbers
         return whole
 
-    def taken(self, whole: FloatArray) -> FloatArray:
-        """Return the values of the variables with scores, with zeros in the padding."""
-        return self.kept(whole.reshape(self.variables.shape)[self.declared.shown])
+    def shown(self, whole: FloatArray) -> FloatArray:
+        """Return the values of the variables with scores."""
+        found: FloatArray = whole.reshape(self.variables.shape)[self.declared.shown]
+        return found
 
     def kept(self, numbers: FloatArray) -> FloatArray:
         """Return values with zeros in the padding and at forbidden scores."""
@@ -152,7 +153,7 @@ class LayoutSolution:
     def __init__(self, layout: LayerGraph, solution: Solution, shape: tuple[int, ...]) -> None:
         self._layout, self._solution, self._shape = layout, solution, shape
         self._infeasible = None if solution.ok else layout.infeasible(solution)
-        self.values = self._taken(solution.values)
+        self.values = self._feasible(layout.kept(layout.shown(solution.values)))
 
     def pull_back(self, gradient: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return gradients with respect to scores and parameters, given one for the marginals."""
@@ -162,7 +163,7 @@ class LayoutSolution:
         for i, tied in self._tied():
             entries = tied.entries(n_parameters).reshape(-1)
             table += np.bincount(entries, extra[i].reshape(-1), minlength=len(table))
-        return self._taken(d_scores), table.reshape(n, n_parameters + 1)[:, :-1]
+        return self._shown(d_scores), table.reshape(n, n_parameters + 1)[:, :-1]
 
     def push_forward(self, d_scores: FloatArray, d_parameters: FloatArray | None) -> FloatArray:
         """Return the tangent of the marginals, given tangents of scores and parameters."""
@@ -172,13 +173,14 @@ class LayoutSolution:
             table = with_zeros(d_parameters.reshape(self._shape))
             for i, tied in self._tied():
                 extra[i] = table[tied.entries(self._shape[1])]
-        return self._taken(self._solution.jvp(self._whole(d_scores), extra)[0])
+        return self._shown(self._solution.jvp(self._whole(d_scores), extra)[0])
 
     def _whole(self, numbers: FloatArray) -> FloatArray:
         return self._layout.placed(self._feasible(self._layout.kept(numbers))).reshape(-1)
 
-    def _taken(self, whole: FloatArray) -> FloatArray:
-        return self._feasible(self._layout.taken(whole))
+    def _shown(self, whole: FloatArray) -> FloatArray:
+        """Return derivatives of the variables with scores; they are zero in the padding."""
+        return self._feasible(self._layout.shown(whole))
 
     def _feasible(self, numbers: FloatArray) -> FloatArray:
         """Return values with zeros in infeasible instances."""

@@ -104,8 +104,7 @@ def solver_of(specification: str) -> Solver:
     with _LOCK:
         solver = _SOLVERS.get(specification)
         if solver is None:
-            lay_out = functools.partial(_laid_out, specification)
-            solver = _SOLVERS[specification] = Solver(specification, lay_out)
+            solver = _SOLVERS[specification] = Solver(specification, _Builder(specification))
         return solver
 
 
@@ -147,6 +146,18 @@ def _loaded(specification: str) -> Solver:
     return solver_of(specification)
 
 
-def _laid_out(specification: str, *given: Any) -> tuple[LayerGraph, dict[str, Any]]:
-    found: tuple[LayerGraph, dict[str, Any]] = layer_of(specification).lay_out(*given)
-    return found
+class _Builder:
+    """Builds layouts by the layer of a specification, which it builds once."""
+
+    def __init__(self, specification: str) -> None:
+        self._specification = specification
+
+    def __call__(self, *given: Any) -> tuple[LayerGraph, dict[str, Any]]:
+        found: tuple[LayerGraph, dict[str, Any]] = self._layer.lay_out(*given)
+        return found
+
+    @functools.cached_property
+    def _layer(self) -> Any:
+        layer = layer_of(self._specification)
+        del layer._solver  # it owns this builder, and a cycle would outlive its last layer
+        return layer
