@@ -23,7 +23,6 @@ from lpsmap import (
     TopK,
     Xor,
     XorOut,
-    stack,
 )
 from lpsmap_core.testing.oracle import oracles_of
 from stress_graphs import structures_of

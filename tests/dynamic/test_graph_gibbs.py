@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from judges import central_difference
-from lpsmap import AtMostOne, Dense, DepTree, FactorGraph, Matching, Or, Pair, Sequence, Xor, stack
+from lpsmap import FactorGraph
 from lpsmap_dynamic import GraphGibbs
 from random_forests import enumerate_graph, random_forest
 

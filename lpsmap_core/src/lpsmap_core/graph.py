@@ -86,6 +86,7 @@ class FactorGraph(DeclaredGraph):
         adapt: bool = True,
         verbose: int = 0,
         *,
+        dual_tol: float | None = None,
         threads: int | None = None,
         relaxation: float = RELAXATION,
         trace: bool = False,
@@ -93,6 +94,8 @@ class FactorGraph(DeclaredGraph):
         warm_start: Solution | CachedStart | None = None,
         engine: str = AUTO,
         temperature: float = 1.0,
+        backward_tol: float = 1e-13,
+        backward_max_iter: int = 2000,
     ) -> Solution:
         """Solve the graph; afterwards ``u.value`` holds the marginals of its variables.
 
@@ -110,6 +113,8 @@ class FactorGraph(DeclaredGraph):
             by at most `tol`, or the rounding of the largest score. Both hold for every variable,
             whatever the size of the graph. ``solution.error_bound`` bounds the resulting error of
             the marginals.
+        dual_tol
+            The second of these tolerances, that of the scores, if it is not `tol`.
         step_size
             First step size of ADMM (the papers' gamma); None to choose by the scale of the scores.
         adapt
@@ -138,6 +143,9 @@ class FactorGraph(DeclaredGraph):
             Weight T > 0 of the quadratic term ``T/2 ||mu||^2``. The solution is that for all scores
             divided by T, to which `tol` refers. It becomes sparser and tends to that of LP-MAP as T
             tends to 0. `solution.objective` and derivatives refer to the scores as given.
+        backward_tol, backward_max_iter
+            Relative tolerance of products with the Jacobian, and limit of their iterations; in
+            components of several factors. A RuntimeWarning reports components that reach the limit.
 
         Returns
         -------
@@ -168,7 +176,10 @@ class FactorGraph(DeclaredGraph):
             trace=trace,
             max_time=max_time,
             threads=threads,
+            dual_tol=dual_tol,
             temperature=temperature,
+            backward_tol=backward_tol,
+            backward_max_iter=backward_max_iter,
         )
         return self._run(options, verbose, warm_start, engine)
 
@@ -177,6 +188,7 @@ class FactorGraph(DeclaredGraph):
         max_iter: int = 1000,
         *,
         tol: float = 1e-6,
+        dual_tol: float | None = None,
         step_size: float | None = None,
         adapt: bool = True,
         relaxation: float = RELAXATION,
@@ -206,8 +218,8 @@ class FactorGraph(DeclaredGraph):
 
         Parameters
         ----------
-        max_iter, tol, step_size, adapt, relaxation, max_inner_iter, trace, verbose, threads
-            As for `solve`, as are `warm_start` and `engine`.
+        max_iter, tol, dual_tol, step_size, adapt, relaxation, max_inner_iter, verbose, threads
+            As for `solve`, as are `trace`, `warm_start` and `engine`.
         autodetect_acyclic
             Ignored; accepted for compatibility with the earlier library.
         exact
@@ -249,6 +261,7 @@ class FactorGraph(DeclaredGraph):
             max_iter=max_iter,
             max_inner_iter=max_inner_iter,
             tol=tol,
+            dual_tol=dual_tol,
             step_size=step_size,
             adapt=adapt,
             relaxation=relaxation,
@@ -396,7 +409,7 @@ class FactorGraph(DeclaredGraph):
         -------
         Plan
             The engine and the reason for it, components, factors and their solvers, threads,
-            memory, and redundant factors. It prints as tables.
+            and memory. It prints as tables.
 
         Raises
         ------

@@ -15,6 +15,7 @@ from lpsmap_decode.formats.uai import (
 )
 from lpsmap_decode.formats.wcnf import WcnfFormat
 from lpsmap_decode.networks.tables import Tables
+from lpsmap_decode.redundant_factors import count_redundant
 from lpsmap_decode.search import (
     Evaluation,
     NodeBatch,
@@ -46,6 +47,7 @@ __all__ = [
     "UaiFormat",
     "WcnfFormat",
     "assignment_text",
+    "count_redundant",
     "read_assignment",
     "read_network",
     "solve_many",

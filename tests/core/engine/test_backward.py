@@ -10,7 +10,7 @@ import pytest
 
 from dense import eigenprojection, local_jacobians
 from lpsmap import AtMostOne, ConvergenceWarning, FactorGraph, Pair, Potts, Xor
-from lpsmap_core import Solution
+from lpsmap_core import Options, Solution
 from random_graphs import random_graph
 
 FloatArray = npt.NDArray[np.float64]
@@ -118,13 +118,13 @@ def test_the_limit_of_the_solve_is_that_of_a_product(threads: int) -> None:
     graph.add(Potts(u[:, :-1], u[:, 1:], rng.normal(size=(4, 59, 60))))
     with pytest.warns(ConvergenceWarning):
         solution = graph.solve(max_time=0.3, threads=threads)
-    solution.solved.state.max_time = 1e-9  # type: ignore[attr-defined]
+    solution.solved.state.options = Options(max_time=1e-9)  # type: ignore[attr-defined]
     d = rng.normal(size=u.size)
     with pytest.warns(RuntimeWarning, match="stopped after 1e-09 seconds; raise max_time"):
         product, (across, _) = solution.vjp(d)
     assert not product.any()
     assert not across.any()
-    solution.solved.state.max_time = 0.2  # type: ignore[attr-defined]
+    solution.solved.state.options = Options(max_time=0.2)  # type: ignore[attr-defined]
     with pytest.warns(RuntimeWarning, match="approximate, .* 0.2 seconds"):
         begin = time.perf_counter()
         product, _ = solution.vjp(d)

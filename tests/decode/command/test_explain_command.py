@@ -57,6 +57,16 @@ def test_explains_what_a_function_returns(script: Path, target: str) -> None:
     assert output.startswith("Plan: 20 variables, 20 links, 0 additionals\n")
 
 
+def test_redundant_factors_are_reported(tmp_path: Path) -> None:
+    path = tmp_path / "redundant.py"
+    lines = "from lpsmap import *", "graph = FactorGraph()", "u = graph.variable((3, 3))"
+    path.write_text("\n".join([*lines, "graph.add(DepTree(u))"]))
+    assert "warning" not in run(str(path))[1]
+    path.write_text("\n".join([*lines, "graph.add(DepTree(u))", "graph.add(Budget(u, 2))"]))
+    assert "warning: 3 Budget factors are redundant: " in run(str(path))[1]
+    assert json.loads(run(str(path), "--json")[1])["redundant"] == {"Budget": 3}
+
+
 def test_help_shows_targets() -> None:
     assert "\n  lpsmap explain parser.py:make_graph\n" in run("--help")[1]
 

@@ -67,17 +67,18 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     workspace = make_loop_workspace(state, polished)
     if len(direct):
         inner = options.max_inner_iter or UNTIL_SOLVED
-        limits = Limits(1, 1, inner, options.tol, False, 1.0)
+        limits = Limits(1, 1, inner, options.tol, options.tol, False, 1.0)
         advance_components(state, direct, workspace, limits, options.threads)
         state.out_of_time = out_of_time()
     inner = options.max_inner_iter or SHORT_RUN
+    tolerances = options.tol, options.tol if options.dual_tol is None else options.dual_tol
     test, stop = InfeasibilityTest(state), 0
     while len(coupled) and stop < options.max_iter and not state.out_of_time:
         last, stop = stop, min(test.next_iteration, options.max_iter)
         final = options.max_iter
         if options.max_time is not None:
             final = stop = min(stop, last + CLOCK_PERIOD)
-        limits = Limits(stop, final, inner, options.tol, options.adapt, options.relaxation)
+        limits = Limits(stop, final, inner, *tolerances, options.adapt, options.relaxation)
         advance_components(state, coupled, workspace, limits, options.threads)
         coupled = coupled[~progress.converged[coupled]]
         last_chance = stop == options.max_iter and stop > FIRST_TEST

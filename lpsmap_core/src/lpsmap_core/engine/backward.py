@@ -12,7 +12,7 @@ block of the local Jacobian. The same operator therefore carries gradients to an
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,19 +49,22 @@ from lpsmap_jit.threads import in_shares
 
 __all__ = ["multiply_jacobian"]
 
-TOLERANCE = 1e-13
-"""Tolerance of the residual relative to ``||d||``."""
-
 NOISE = 3.0
 """The residual is rounding below this multiple of ``||J J y - J y||``, the distance of the local
 Jacobians from projections. That distance grows with the number of structures in an active set."""
 
-MAX_BACKWARD_PRODUCTS = 2000
-"""Limit of products with ``S`` for a component."""
+
+class BackwardLimits(NamedTuple):
+    """Limits of the products with ``S`` for a component."""
+
+    tolerance: float
+    """Tolerance of the residual relative to ``||d||``."""
+    n_products: int
+
 
 TOO_MANY = (
-    f"{MAX_BACKWARD_PRODUCTS} products. Nearly parallel faces are a cause; solving with a smaller "
-    "tol may separate them"
+    "Nearly parallel faces are a cause; solving with a smaller tol may separate them, or raise "
+    "backward_max_iter"
 )
 
 CHEAPER = 16, 2
@@ -95,8 +98,8 @@ def multiply_jacobian(
     Warns
     -----
     RuntimeWarning
-        If a component needs more than `MAX_BACKWARD_PRODUCTS` products with ``S``, or more time
-        than the solve was given.
+        If a component needs more products with ``S`` than ``backward_max_iter``, or more time than
+        the solve was given.
     """
     if not state.faces_complete:
         with Watch():
@@ -109,20 +112,23 @@ def multiply_jacobian(
         product_v[~chosen[state.part.additional_component]] = 0.0
     batched = state.batched
     handles, n_unfinished = (state.solver_table, state.handle, work.handle), 0
+    limits = BackwardLimits(state.options.backward_tol, state.options.backward_max_iter)
 
     def run(share: IntArray) -> int:
-        n = int(_run(share, batched, *handles, d_v, product))
+        n = int(_run(share, batched, *handles, d_v, product, limits))
         raise_late()
         return n
 
-    with Watch(state.max_time):
+    with Watch(state.options.max_time):
         for components, cheaper in zip(kinds, CHEAPER, strict=True):
             sizes = state.part.sizes[components] // cheaper
             n_unfinished += sum(in_shares(run, components, sizes, 1 if batched else threads))
         late = out_of_time()
     state.raise_errors()
     if n_unfinished:
-        limit = f"{state.max_time:g} seconds; raise max_time to continue" if late else TOO_MANY
+        limit = f"{limits.n_products} products. {TOO_MANY}"
+        if late:
+            limit = f"{state.options.max_time:g} seconds; raise max_time to continue"
         warnings.warn(
             "lpsmap: the gradients of some components are approximate, because the backward pass "
             f"stopped after {limit}.",
@@ -141,6 +147,7 @@ def _run(
     work_handle: Any,
     d_v: FloatArray,
     product: FloatArray,
+    limits: BackwardLimits,
 ) -> int:
     """Multiply for some components, one after the other or batched.
 
@@ -154,6 +161,7 @@ def _run(
         face_workspace_at(work_handle),
         borrowed(d_v),
         borrowed(product),
+        limits,
     )
     return failed
 
@@ -167,6 +175,7 @@ def _run_records(
     work: FaceWorkspace,
     d_v: FloatArray,
     product: FloatArray,
+    limits: BackwardLimits,
 ) -> int:
     """Multiply like `_run`, with records passed by address."""
     links, spans = problem.links, problem.spans
@@ -176,7 +185,7 @@ def _run_records(
             chosen[c] = True
         everything = select_components(spans, 0, len(chosen))
         selection = keep_chosen(everything, links, spans, chosen)
-        return _multiply(selection, solver_table, problem, work, d_v, product)
+        return _multiply(selection, solver_table, problem, work, d_v, product, limits)
     n_unfinished, n_variables, i = 0, 0, 0
     while i < len(components):
         first = components[i]
@@ -187,7 +196,7 @@ def _run_records(
             n_variables = 0
             interrupted()  # if so, each remaining component takes one product
         selection = select_components(spans, first, last)
-        n_unfinished += _multiply(selection, solver_table, problem, work, d_v, product)
+        n_unfinished += _multiply(selection, solver_table, problem, work, d_v, product, limits)
     return n_unfinished
 
 
@@ -199,6 +208,7 @@ def _multiply(
     work: FaceWorkspace,
     d_v: FloatArray,
     product: FloatArray,
+    limits: BackwardLimits,
 ) -> int:
     """Overwrite a selection's part of `product`; return the number of failed components."""
     links, spans = problem.links, problem.spans
@@ -217,7 +227,7 @@ def _multiply(
         for c in selection.components:
             work.running[c] = True
     else:
-        _project(selection, solver_table, problem, work, d_v, product)
+        _project(selection, solver_table, problem, work, d_v, product, limits)
     if len(work.outputs_v) > 0:
         scatter_to_links(selection, links, product, work.inputs)
         multiply_locally(
@@ -237,6 +247,7 @@ def _project(
     work: FaceWorkspace,
     d_v: FloatArray,
     product: FloatArray,
+    limits: BackwardLimits,
 ) -> None:
     """Project onto the directions that all faces share; ``work.running`` marks failures."""
     links, spans = problem.links, problem.spans
@@ -256,10 +267,8 @@ def _project(
     )
     n_moving = order_moving_first(selection, links, work.outputs, work)
     apply_operator(selection, solver_table, problem, work, product, work.residual)
-    _set_targets(selection, solver_table, problem, work, product)
-    reduce_residual(
-        selection, n_moving, solver_table, problem, work, product, MAX_BACKWARD_PRODUCTS
-    )
+    _set_targets(selection, solver_table, problem, work, product, limits.tolerance)
+    reduce_residual(selection, n_moving, solver_table, problem, work, product, limits.n_products)
 
 
 @leaf
@@ -269,6 +278,7 @@ def _set_targets(
     problem: LoopProblem,
     work: FaceWorkspace,
     product: FloatArray,
+    tolerance: float,
 ) -> None:
     """Write the squared target residuals, after a product with the operator.
 
@@ -284,7 +294,7 @@ def _set_targets(
     for c in selection.components:
         work.target[c] = work.size[c] = 0.0
     for v in selection.variables:
-        work.target[component[v]] += (TOLERANCE * product[v]) ** 2
+        work.target[component[v]] += (tolerance * product[v]) ** 2
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             change = work.outputs[links.order[e]] - work.inputs[links.order[e]]
             work.size[component[v]] += (NOISE * change) ** 2

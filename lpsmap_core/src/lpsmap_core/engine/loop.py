@@ -67,6 +67,7 @@ class Limits(NamedTuple):
     """Last iteration of the last run."""
     max_inner_iter: int
     tol: float
+    dual_tol: float
     adapt: bool
     relaxation: float
 
@@ -176,7 +177,7 @@ def _iterate(
         ratio = balance_ratio(iteration, problem.quadratic, accelerated) if limits.adapt else np.inf
         may_wait = limits.adapt and iteration + POLISH_ITERATIONS <= limits.last
         n_finished, any_awaiting = _judge(
-            selection.components, progress, polish, limits.tol, ratio, may_wait
+            selection.components, progress, polish, limits, ratio, may_wait
         )
         if limits.adapt:
             revert_failed_polishes(selection, problem, polish)
@@ -390,7 +391,7 @@ def _judge(
     components: IntArray,
     progress: Progress,
     polish: Polish,
-    tol: float,
+    limits: Limits,
     ratio: float,
     may_wait: bool,
 ) -> tuple[int, bool]:
@@ -404,9 +405,9 @@ def _judge(
         if polish.selected[c]:
             continue
         primal, dual = progress.primal_residual[c], progress.dual_residual[c]
-        changed_little = dual <= max(tol, progress.rounding[c])
-        if primal <= tol and changed_little and not progress.unsolved[c]:
-            if may_wait and needs_last_polish(c, progress, polish, tol):
+        changed_little = dual <= max(limits.dual_tol, progress.rounding[c])
+        if primal <= limits.tol and changed_little and not progress.unsolved[c]:
+            if may_wait and needs_last_polish(c, progress, polish, limits.tol):
                 polish.awaits_last_polish[c] = any_awaiting = True
             else:
                 progress.converged[c] = True

@@ -42,6 +42,7 @@ class Options(NamedTuple):
     max_iter: int = 1000
     max_inner_iter: int | None = None
     tol: float = 1e-6
+    dual_tol: float | None = None
     max_time: float | None = None
     step_size: float | None = None
     adapt: bool = True
@@ -58,6 +59,8 @@ class Options(NamedTuple):
     """Whether a search follows; components that it bounds better need not be solved."""
     relaxation: float = RELAXATION
     """Over-relaxation of the copies before they are averaged."""
+    backward_tol: float = 1e-13
+    backward_max_iter: int = 2000
 
 
 def checked_options(**options: Any) -> Options:
@@ -126,6 +129,9 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "max_iter": lambda limit: checked_count("max_iter", limit),
     "max_inner_iter": _inner_iterations,
     "tol": _number("tol", NOT_NEGATIVE, _is_finite_and_not_negative),
+    "dual_tol": _number("dual_tol", NOT_NEGATIVE, _is_finite_and_not_negative, ", or None for tol"),
+    "backward_tol": _number("backward_tol", NOT_NEGATIVE, _is_finite_and_not_negative),
+    "backward_max_iter": lambda limit: checked_count("backward_max_iter", limit),
     "max_time": _number("max_time", SECONDS, lambda limit: limit > 0.0, NO_LIMIT),
     "step_size": _number(
         "step_size", NOT_NEGATIVE, _is_finite_and_not_negative, ", or None for the default"

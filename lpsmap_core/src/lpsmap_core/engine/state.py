@@ -52,6 +52,8 @@ class PartState:
     largest: float
     """The largest magnitude of the scores, at least 1; infinite if any variable or additional is
     forbidden, or any variable is forced on."""
+    options: Options
+    """Those of the solve; products with the Jacobian have the same time limit."""
     out_of_time: bool = False
     imprecise: BoolArray | None = None
     """For each component, whether its scores exceed the precision of float64; None if none do."""
@@ -62,8 +64,6 @@ class PartState:
     without forbidden ones."""
     contradicting: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """For each infeasible component, the (bucket, row) pairs of contradicting factors."""
-    max_time: float | None = None
-    """Time limit of a product with the Jacobian, in seconds, the same as of the solve."""
 
     def __post_init__(self) -> None:
         self.problem, self.handle = self.memory.record, self.memory.handle
@@ -153,7 +153,7 @@ def initial_state(
     n = options.max_iter if options.trace else 0
     trace = np.full((n, 2, part.n_components), np.nan) if n else NO_TRACE
     solvers = _solvers(part, barred, options)
-    state = PartState(part, memory, solvers, trace, largest, max_time=options.max_time)
+    state = PartState(part, memory, solvers, trace, largest, options)
     if warm is not None:
         _apply_warm_start(warm, part, state.problem)
         if isinstance(warm.solved, PartState):

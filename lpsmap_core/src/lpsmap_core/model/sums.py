@@ -1,4 +1,4 @@
-"""Linear constraints on sums of a factor's slots, and the constraints of a factor."""
+"""Linear constraints on sums of a factor's slots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.linear import CountBounds, LinearConstraints
 
-__all__ = ["PartlyConstrained", "bounded_sums", "constraints_of", "one_of_each_group"]
+__all__ = ["PartlyConstrained", "bounded_sums", "one_of_each_group"]
 
 
 @runtime_checkable
@@ -19,14 +19,6 @@ class PartlyConstrained(Protocol):
 
     def necessary_constraints(self) -> LinearConstraints:
         """Return constraints that all structures meet, and that other assignments may also meet."""
-
-
-def constraints_of(factor: Factor) -> tuple[LinearConstraints | None, bool]:
-    """Return constraints that all structures of a declaration meet, and whether they are exact."""
-    exact = factor.linear_constraints()
-    if exact is None and isinstance(factor, PartlyConstrained):
-        return factor.necessary_constraints(), False
-    return exact, exact is not None
 
 
 def one_of_each_group(factor: Factor, group_size: npt.ArrayLike) -> LinearConstraints:

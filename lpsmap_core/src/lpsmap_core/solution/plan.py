@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,6 @@ from lpsmap_core.local.active.sets import first_capacity
 from lpsmap_core.local.solvers import SolverChoice, choose_solver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import override_level
-from lpsmap_core.solution.redundant_factors import count_redundant
 from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_jit.threads import SMALLEST_WORK, cut
 
@@ -158,10 +157,6 @@ class Plan:
         Number of available threads.
     memory
         The memory of a solve.
-    redundant
-        Numbers of redundant factors, by the names of their types. The number of their variables or
-        one other factor implies their constraints, so that they can be omitted. Only redundancy
-        that is cheap to prove is counted.
     """
 
     variables: int
@@ -175,7 +170,6 @@ class Plan:
     threads: int
     available_threads: int
     memory: MemoryPlan
-    redundant: Mapping[str, int]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain Python objects, for JSON."""
@@ -190,7 +184,7 @@ class Plan:
         tables = [text_table(table, NUMBERS) for table in rows if table]
         engine = f"engine: {self.engine}, which {self.reason}"
         last = f"{self._thread_line}\n{engine}\n{self._memory_line}"
-        return "\n\n".join([size, *tables, last, *map(_warning, self.redundant.items())])
+        return "\n\n".join([size, *tables, last])
 
     @property
     def _thread_line(self) -> str:
@@ -244,7 +238,6 @@ def make_plan(
         threads=used,
         available_threads=threads,
         memory=_memory(layout, found, used) if own else MemoryPlan(_array_bytes(layout), 0, 0),
-        redundant=count_redundant(declarations),
     )
 
 
@@ -376,15 +369,6 @@ def _factor_cells(plan: FactorPlan) -> dict[str, str]:
         "calls": ".".join(plan.function.split(".")[-2:]),
         "because": plan.reason,
     }
-
-
-def _warning(item: tuple[str, int]) -> str:
-    name, n = item
-    return (
-        f"warning: {n:,} {name} {'factors are' if n > 1 else 'factor is'} redundant: the number of "
-        "variables or another factor implies the constraints; omit redundant factors, or check "
-        "that they are over the intended variables"
-    )
 
 
 def _range(least: int, most: int) -> str:

@@ -292,6 +292,88 @@ class Solution:
 
     jvp = vjp
 
+    def jacobian(self, variables: Variables) -> FloatArray:
+        """Return the Jacobian of the marginals of some variables in their scores.
+
+        It is symmetric, and zero between components, which share products with unit vectors.
+
+        Parameters
+        ----------
+        variables
+            A view of k variables, such as ``factor.variables`` or those of a component.
+
+        Returns
+        -------
+        ndarray
+            (k, k) derivatives, in the order of the view's flat entries; negated entries count as
+            ``1 - mu``, and their scores likewise. Large for large k.
+
+        Raises
+        ------
+        TypeError
+            If they are not Variables.
+        ValueError
+            If they do not belong to the solved graph.
+        """
+        component = self.component_of(variables).reshape(-1)
+        index = variables.index.reshape(-1)
+        sense = np.where(variables.negated.reshape(-1), -1.0, 1.0)
+        component = np.where(component < 0, -1 - index, component)  # free ones are on their own
+        names, of = np.unique(component, return_inverse=True)
+        order = np.argsort(of, kind="stable")
+        rank = np.empty(len(of), dtype=np.int64)
+        rank[order] = (
+            np.arange(len(of)) - np.searchsorted(of[order], np.arange(len(names)))[of[order]]
+        )
+        found = np.zeros((len(index), len(index)))
+        for turn in range(rank.max(initial=-1) + 1):
+            column = np.flatnonzero(rank == turn)
+            unit = np.zeros(len(self.values))
+            unit[index[column]] = 1.0
+            of_component = np.full(len(names), -1)
+            of_component[of[column]] = column
+            row = np.flatnonzero(of_component[of] >= 0)
+            found[row, of_component[of[row]]] = self.vjp(unit)[0][index[row]]
+        return found * sense * sense[:, None]
+
+    def dual_variables(self, factor: Factor) -> FloatArray:
+        """Return the Lagrange multipliers of the agreement of a declaration's factors with others.
+
+        A factor's marginals m are the solution of its own problem with the scores ``eta / d +
+        lambda``, where d is the number of slots that have a variable: they maximise ``<eta / d +
+        lambda, m> - T/2 sum m^2 / d`` and the scores of additionals. The multipliers of a variable
+        sum to zero.
+
+        Returns
+        -------
+        ndarray
+            In the shape of ``factor.variables``, and in the variables' own sense where the view
+            negates them; zeros outside `lengths` and masks. NaN if the engine has none.
+
+        Raises
+        ------
+        ValueError
+            If the factor does not belong to the solved graph.
+        """
+        self._position(factor, "dual_variables")
+        start = self.start_for(self.layout)
+        declared = [d for bucket in self.layout.buckets for d in bucket.declarations]
+        before = declared[: next(i for i, other in enumerate(declared) if other is factor)]
+        first = sum(int(d.offsets[-1]) for d in before)
+        index = slot_values(factor, factor.variables.index)
+        degree = np.bincount(
+            np.concatenate([slot_values(d, d.variables.index) for d in declared]),
+            minlength=len(self.values),
+        )
+        found = start.duals[first : first + len(index)] / np.sqrt(degree[index])
+        unknown = ~start.known[self.layout.component[index]] & (degree[index] > 1)
+        found = np.where(unknown, np.nan, found * (self.solved.quadratic or 1.0))
+        if factor.keep is None:
+            return found.reshape(factor.variables.shape)
+        placed = np.zeros(factor.variables.shape)
+        placed[factor.keep] = found
+        return placed
+
     def _multiply(self, d: FloatArray, d_v: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the engine's product; NaN for components with NaN or infinite numbers.
 
@@ -432,12 +514,7 @@ class Solution:
             If the factor does not belong to the solved graph, or is a chain so long that its
             structures would take gigabytes.
         """
-        position = next((i for i, other in enumerate(self.factors) if other is factor), None)
-        if position is None:
-            raise ValueError(
-                f"structures: {factor!r} is not a factor of the solved graph; expected a factor "
-                "that was added before this solve."
-            )
+        position = self._position(factor, "structures")
         finite = ~self._has(*without)
         groups = []
         for b, bucket in enumerate(self.layout.part.buckets):
@@ -455,6 +532,15 @@ class Solution:
             self.additional_scores[position],
         )
         return Distributions(factor, vertices, scores, len(self.values))
+
+    def _position(self, factor: Factor, verb: str) -> int:
+        for i, other in enumerate(self.factors):
+            if other is factor:
+                return i
+        raise ValueError(
+            f"{verb}: {factor!r} is not a factor of the solved graph; expected a factor that was "
+            "added before this solve."
+        )
 
     def _has(self, *statuses: Status) -> BoolArray:
         """Return for each component whether it has one of the statuses."""

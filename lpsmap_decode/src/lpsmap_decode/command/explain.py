@@ -17,6 +17,7 @@ import click
 
 from lpsmap_core import FactorGraph
 from lpsmap_core.api import kind_of
+from lpsmap_decode.redundant_factors import count_redundant
 
 __all__ = ["explain", "load_graph"]
 
@@ -43,10 +44,10 @@ lpsmap explain package.parser:make_graph
 def explain(target: str, threads: int | None, limited: bool, as_json: bool) -> None:
     """Print how a factor graph would be solved.
 
-    Shows solvers, threads and memory, component by component. TARGET is Python code that creates
-    the graph, and is run: a file or a module, followed by a colon and the name of the graph, or of
-    a function without arguments that returns it. The name can be omitted if there is only one graph
-    at the top level.
+    Shows solvers, threads and memory, component by component, and redundant factors. TARGET is
+    Python code that creates the graph, and is run: a file or a module, followed by a colon and the
+    name of the graph, or of a function without arguments that returns it. The name can be omitted
+    if there is only one graph at the top level.
     """
     try:
         graph = load_graph(target)
@@ -55,8 +56,20 @@ def explain(target: str, threads: int | None, limited: bool, as_json: bool) -> N
     except Exception as error:  # of the code that is run
         traceback.print_exc()
         raise SystemExit(1) from error
-    plan = graph.plan(threads, limited)
-    click.echo(json.dumps(plan.to_dict(), indent=2) if as_json else repr(plan))
+    plan, redundant = graph.plan(threads, limited), count_redundant(graph.factors)
+    if as_json:
+        click.echo(json.dumps({**plan.to_dict(), "redundant": redundant}, indent=2))
+    else:
+        click.echo("\n\n".join([repr(plan), *map(_warning, redundant.items())]))
+
+
+def _warning(item: tuple[str, int]) -> str:
+    name, n = item
+    return (
+        f"warning: {n:,} {name} {'factors are' if n > 1 else 'factor is'} redundant: the number of "
+        "variables or another factor implies the constraints; omit redundant factors, or check "
+        "that they are over the intended variables"
+    )
 
 
 def load_graph(target: str) -> FactorGraph:

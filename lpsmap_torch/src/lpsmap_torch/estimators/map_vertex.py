@@ -78,6 +78,7 @@ class MAP(Estimator):
         return SolvedEstimate(values, additionals, found)
 
     def _best(self, graph: TorchFactorGraph, options: Mapping[str, Any]) -> Solution | Assignment:
+        options = {name: x for name, x in options.items() if not name.startswith("backward_")}
         if self.exact:
             return graph.solve_map(exact=True, **options)
         found = graph.solve_map(**options)

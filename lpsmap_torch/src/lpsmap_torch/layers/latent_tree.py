@@ -29,7 +29,9 @@ class LatentTree(Layer):
         The maximum number of modifiers of a word; None for any number.
     budget_root
         Whether the budget also applies to the root.
-    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
+    max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
+        As in `FactorGraph.solve`.
+    backward_tol, backward_max_iter
         As in `FactorGraph.solve`.
     temperature
         As in `SparseMAP`.

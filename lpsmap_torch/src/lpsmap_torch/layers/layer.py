@@ -50,10 +50,13 @@ OPTIONS = {
     "max_iter": 1000,
     "max_inner_iter": None,
     "tol": 1e-6,
+    "dual_tol": None,
     "step_size": None,
     "adapt": True,
     "relaxation": 1.6,
     "threads": None,
+    "backward_tol": 1e-13,
+    "backward_max_iter": 2000,
     "engine": AUTO,
 }
 """The options that all layers pass to `FactorGraph.solve`, with its defaults."""
@@ -69,7 +72,9 @@ class Layer(Tempered):
 
     Parameters
     ----------
-    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads
+    max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads
+        As in `FactorGraph.solve`.
+    backward_tol, backward_max_iter
         As in `FactorGraph.solve`.
     engine
         As in `FactorGraph.solve`. ``"tensor"`` solves on the device of the scores, if linear
@@ -99,10 +104,13 @@ class Layer(Tempered):
         max_iter: int = 1000,
         max_inner_iter: int | None = None,
         tol: float = 1e-6,
+        dual_tol: float | None = None,
         step_size: float | None = None,
         adapt: bool = True,
         relaxation: float = 1.6,
         threads: int | None = None,
+        backward_tol: float = 1e-13,
+        backward_max_iter: int = 2000,
         engine: str = AUTO,
         temperature: Temperature = 1.0,
         estimator: str | Estimator = "sparsemap",
@@ -114,10 +122,13 @@ class Layer(Tempered):
             "max_iter": max_iter,
             "max_inner_iter": max_inner_iter,
             "tol": tol,
+            "dual_tol": dual_tol,
             "step_size": step_size,
             "adapt": adapt,
             "relaxation": relaxation,
             "threads": threads,
+            "backward_tol": backward_tol,
+            "backward_max_iter": backward_max_iter,
         }
         checked_options(**options)
         if not isinstance(engine, str):

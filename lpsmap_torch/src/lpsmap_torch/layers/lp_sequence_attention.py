@@ -30,7 +30,9 @@ class LPSequenceAttention(RelaxedPairLayer):
     rescale
         Whether to divide by the sums over the words of the shorter side, which are 1 only at
         convergence, as in the paper.
-    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
+    max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
+        As in `FactorGraph.solve`.
+    backward_tol, backward_max_iter
         As in `FactorGraph.solve`.
     temperature
         As in `SparseMAP`.

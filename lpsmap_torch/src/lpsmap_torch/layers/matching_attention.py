@@ -24,7 +24,9 @@ class MatchingAttention(PairLayer):
     ----------
     full
         Which side must be matched completely, as in `Matching`.
-    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
+    max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
+        As in `FactorGraph.solve`.
+    backward_tol, backward_max_iter
         As in `FactorGraph.solve`.
     temperature
         As in `SparseMAP`.

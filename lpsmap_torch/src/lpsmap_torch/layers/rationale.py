@@ -29,7 +29,9 @@ class Rationale(Layer):
         The maximum number of selected words.
     transition
         The initial value of the parameter of this name.
-    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
+    max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
+        As in `FactorGraph.solve`.
+    backward_tol, backward_max_iter
         As in `FactorGraph.solve`.
     temperature
         As in `SparseMAP`.

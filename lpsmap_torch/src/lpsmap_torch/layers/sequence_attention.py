@@ -29,7 +29,9 @@ class SequenceAttention(PairLayer):
     reach
         The distance from which on steps share a score: with 2, as in the paper, the bins are -2 or
         less, -1, 0, 1, and 2 or more.
-    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
+    max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
+        As in `FactorGraph.solve`.
+    backward_tol, backward_max_iter
         As in `FactorGraph.solve`.
     temperature
         As in `SparseMAP`.

@@ -37,7 +37,9 @@ class SparseMAP(Layer):
         be exported, and breaks the graph of torch.compile.
     event_ndim
         The number of axes of the scores of an instance; None for the default of the type.
-    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
+    max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
+        As in `FactorGraph.solve`.
+    backward_tol, backward_max_iter
         As in `FactorGraph.solve`.
     temperature
         A positive number by which all scores are divided, or a tensor or parameter, with a

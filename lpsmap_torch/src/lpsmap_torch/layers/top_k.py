@@ -27,7 +27,9 @@ class TopK(Layer):
         The size of the subsets; all elements if there are fewer.
     exact
         Whether to exclude smaller subsets.
-    max_iter, max_inner_iter, tol, step_size, adapt, relaxation, threads, engine
+    max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
+        As in `FactorGraph.solve`.
+    backward_tol, backward_max_iter
         As in `FactorGraph.solve`.
     temperature
         As in `SparseMAP`.

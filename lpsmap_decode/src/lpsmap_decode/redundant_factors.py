@@ -14,12 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.layout.ragged import ranges
-from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.linear import LinearConstraints
-from lpsmap_core.model.slots import slot_values
-from lpsmap_core.model.sums import constraints_of
-from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core import Factor, LinearConstraints
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, PartlyConstrained, ranges, slot_values
 
 __all__ = ["count_redundant", "find_redundant"]
 
@@ -43,7 +39,16 @@ class _Rows(NamedTuple):
 
 
 def count_redundant(declarations: Sequence[Factor]) -> dict[str, int]:
-    """Return the numbers of redundant factors, by the names of their types."""
+    """Return the numbers of redundant factors, by the names of their types.
+
+    The number of their variables or one other factor implies their constraints, so that they can be
+    omitted. Only redundancy that is cheap to prove is counted.
+
+    Parameters
+    ----------
+    declarations
+        The factors of a graph, ``graph.factors``.
+    """
     counts: Counter[str] = Counter()
     for factor, redundant in zip(declarations, find_redundant(declarations), strict=True):
         counts[type(factor).__name__] += int(redundant.sum())
@@ -60,7 +65,7 @@ def find_redundant(declarations: Sequence[Factor]) -> list[BoolArray]:
     candidates = np.zeros(first[-1], dtype=bool)  # factors that their rows describe completely
     parts = []
     for factor, n in zip(declarations, first.tolist(), strict=False):
-        known, exact = constraints_of(factor)
+        known, exact = _constraints(factor)
         parts.append(_rows(factor, n, known))
         # a type without constraints, such as free bits, has another purpose
         constrains = known is not None and exact and len(known.low) and not known.n_auxiliary
@@ -115,6 +120,14 @@ def _implied(rows: _Rows, asked: IntArray) -> tuple[IntArray, IntArray]:
 
 
 # -------------------------------------------------------------------- constraints of a declaration
+
+
+def _constraints(factor: Factor) -> tuple[LinearConstraints | None, bool]:
+    """Return constraints that all structures of a declaration meet, and whether they are exact."""
+    exact = factor.linear_constraints()
+    if exact is None and isinstance(factor, PartlyConstrained):
+        return factor.necessary_constraints(), False
+    return exact, exact is not None
 
 
 def _rows(factor: Factor, first_factor: int, known: LinearConstraints | None) -> _Rows:
