@@ -167,7 +167,11 @@ PROBLEMS = {
         (4, 4),
     ),
     "factors that share scores": Problem(
-        lambda u, w: [lpsmap.Pair(u[0], u[1], w[0]), lpsmap.Pair(u[1], u[2], w), lpsmap.Or(u[:, 0])],
+        lambda u, w: [
+            lpsmap.Pair(u[0], u[1], w[0]),
+            lpsmap.Pair(u[1], u[2], w),
+            lpsmap.Or(u[:, 0]),
+        ],
         (3, 2),
         {"w": (2,)},
     ),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import Status
-from lpsmap_core.api import FloatArray, complete_assignment
+from lpsmap_core.api import BoolArray, FloatArray, complete_assignment
 from lpsmap_jax.instances import Instances
 
 __all__ = ["Difference", "compare_maxima"]
@@ -47,7 +47,11 @@ def compare_maxima(solved: Instances, known: FloatArray) -> Difference:
     """
     solution = solved.solution
     forbidden = solved.inside & (known == 1.0) & np.isneginf(solution.scores)
-    _check(solved, forbidden, "has a variable on whose score is -inf; expected 0 there")
+    _check(
+        solved,
+        forbidden,
+        "has a variable on whose score is -inf; expected 0 there, or a finite score",
+    )
     found = Point(np.where(solved.inside, solution.values, 0.0), solution.additionals)
     known = np.where(solved.inside, known, 0.0)
     given = _completed(solved, known) if np.isnan(known).any() else _structure(solved, known)
@@ -83,7 +87,12 @@ def _completed(solved: Instances, known: FloatArray) -> Point:
     inner, view = conditioned.graph, conditioned.of(u)
     found = inner.solve(**solved.call.options)
     wrong = np.append(found.status == Status.INFEASIBLE, False)[found.layout.component]
-    _check(solved, wrong[view.index].reshape(-1), "has no structure that agrees with its labels")
+    _check(
+        solved,
+        wrong[view.index].reshape(-1),
+        "has no structure that agrees with its labels; expected zeros and ones that all factors "
+        "allow together, or NaN for unlabelled variables",
+    )
     additionals = [inner.additionals_of(conditioned.of(f)) for f in solved.graph.factors]
     return Point(
         np.where(solved.inside, view.value.reshape(-1), 0.0),
@@ -91,8 +100,8 @@ def _completed(solved: Instances, known: FloatArray) -> Point:
     )
 
 
-def _check(solved: Instances, wrong: FloatArray, what: str) -> None:
-    """Validate that no variable is wrong.
+def _check(solved: Instances, wrong: BoolArray, message: str) -> None:
+    """Validate that no variable is flagged.
 
     Raises
     ------
@@ -101,11 +110,7 @@ def _check(solved: Instances, wrong: FloatArray, what: str) -> None:
     """
     at = np.flatnonzero(wrong)
     if at.size:
-        instance = at[0] // solved.variables.shape[1]
-        raise ValueError(
-            f"target: instance {instance} {what}. Expected zeros and ones that all factors allow "
-            "together, or NaN for unlabelled variables."
-        )
+        raise ValueError(f"target: instance {at[0] // solved.variables.shape[1]} {message}.")
 
 
 def _objective_difference(solved: Instances, a: Point, b: Point) -> FloatArray:

@@ -12,7 +12,7 @@ from jax.custom_derivatives import SymbolicZero
 from lpsmap_jax.call import Call
 from lpsmap_jax.host import Arrays
 
-__all__ = ["Wanted", "cotangents", "dense", "wanted_arguments"]
+__all__ = ["Wanted", "cotangents", "dense", "values_of", "wanted_arguments"]
 
 
 @jax.tree_util.register_pytree_node_class
@@ -49,6 +49,12 @@ def wanted_arguments(call: Call, inputs: Any) -> Wanted:
             if i >= call.n_blocks and x.perturbed and jnp.issubdtype(like.dtype, jnp.floating)
         )
     )
+
+
+def values_of(inputs: Any) -> Arrays:
+    """Return the values of inputs, to be kept for the backward pass."""
+    # a NumPy array can change before that
+    return tuple(x.value if isinstance(x.value, jax.Array) else jnp.array(x.value) for x in inputs)
 
 
 def cotangents(call: Call, wanted: Wanted, found: Arrays) -> tuple[jax.Array | None, ...]:

@@ -35,7 +35,7 @@ def sparse_map_loss(factors: Factors, **options: Any) -> Callable[..., jax.Array
     is ``mu - y``, ``nu - n_y``, and needs no second solve. If only a part of y is labelled, the
     second term is the maximum over all marginals that agree with it.
 
-    The returned function, ``loss(scores, target, **arguments)``, is pure. It works under `jax.jit`,
+    The returned function, ``loss(scores, target, /, **arguments)``, is pure. It works under `jax.jit`,
     `jax.vmap` and `jax.grad`. Its derivatives are of first order and in reverse mode.
 
     Parameters
@@ -84,7 +84,7 @@ def sparse_map_loss(factors: Factors, **options: Any) -> Callable[..., jax.Array
     """
     check_solver("sparse_map_loss", factors, options)
 
-    def loss(scores: Any, target: Any, **arguments: Any) -> jax.Array:
+    def loss(scores: Any, target: Any, /, **arguments: Any) -> jax.Array:
         call, inputs = read_call("sparse_map_loss", factors, options, scores, arguments)
         found: jax.Array = _loss(call, inputs, read_target("sparse_map_loss", call, target))
         return found

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lpsmap_core.api import FloatArray
 from lpsmap_jax.additionals import AdditionalScores
 from lpsmap_jax.call import Call, Factors, check_solver, read_call
-from lpsmap_jax.gradients import Wanted, cotangents, dense, wanted_arguments
+from lpsmap_jax.gradients import Wanted, cotangents, dense, values_of, wanted_arguments
 from lpsmap_jax.host import Arrays, call_on_host
 from lpsmap_jax.instances import Instances, leading_axes
 
@@ -27,7 +27,7 @@ def sparse_map(factors: Factors, **options: Any) -> Callable[..., Any]:
     local polytope of the factors (Niculae & Martins 2020, Eq. 10); for a factor alone in its
     component, over the convex hull of its structures (Niculae et al. 2018).
 
-    The returned function, ``marginals(scores, **arguments)``, is pure. It works under `jax.jit`,
+    The returned function, ``marginals(scores, /, **arguments)``, is pure. It works under `jax.jit`,
     `jax.vmap` and `jax.grad`. Its derivatives are of first order and in reverse mode; the backward
     pass solves again.
 
@@ -85,7 +85,7 @@ def sparse_map(factors: Factors, **options: Any) -> Callable[..., Any]:
     """
     check_solver("sparse_map", factors, options)
 
-    def marginals(scores: Any, **arguments: Any) -> Any:
+    def marginals(scores: Any, /, **arguments: Any) -> Any:
         call, inputs = read_call("sparse_map", factors, options, scores, arguments)
         return jax.tree.unflatten(call.blocks, _marginals(call, inputs))
 
@@ -98,7 +98,7 @@ def _marginals(call: Call, inputs: Arrays) -> Arrays:
 
 
 def _forward(call: Call, inputs: Any) -> tuple[Arrays, Any]:
-    values = tuple(x.value for x in inputs)
+    values = values_of(inputs)
     return _marginals(call, values), (wanted_arguments(call, inputs), values)
 
 
