@@ -35,8 +35,8 @@ def sparse_map_loss(factors: Factors, **options: Any) -> Callable[..., jax.Array
     is ``mu - y``, ``nu - n_y``, and needs no second solve. If only a part of y is labelled, the
     second term is the maximum over all marginals that agree with it.
 
-    The returned function, ``loss(scores, target, /, **arguments)``, is pure. It works under `jax.jit`,
-    `jax.vmap` and `jax.grad`. Its derivatives are of first order and in reverse mode.
+    The returned function, ``loss(scores, target, /, **arguments)``, is pure. It works under
+    `jax.jit`, `jax.vmap` and `jax.grad`. Its derivatives are of first order and in reverse mode.
 
     Parameters
     ----------
@@ -78,9 +78,9 @@ def sparse_map_loss(factors: Factors, **options: Any) -> Callable[..., jax.Array
     >>> scores = jnp.zeros((2, 3, 3))  # the diagonal is the root's
     >>> heads = jnp.array([[-1, 0, 1], [1, -1, -100]])  # the second sentence has two words
     >>> jax.grad(loss)(scores, heads, lengths=jnp.array([3, 2]))[1].round(3)
-    Array([[ 0.25, -0.25,  0.  ],
-           [ 0.25, -0.25,  0.  ],
-           [ 0.  ,  0.  ,  0.  ]], dtype=float32)
+    Array([[ 0.5, -0.5,  0. ],
+           [ 0.5, -0.5,  0. ],
+           [ 0. ,  0. ,  0. ]], dtype=float32)
     """
     check_solver("sparse_map_loss", factors, options)
 
