@@ -248,6 +248,9 @@ def test_gradients_in_what_is_no_score_of_additionals(build: Any) -> None:
     assert w[0, 0] < 1.0
     solve, scores = sparse_map(build), normal(3, 2)
     assert jnp.isfinite(jax.grad(lambda x: total(solve, x, w=w))(scores)).all()
+    for wrap in (jax.jit, jax.checkpoint):
+        traced = jax.grad(wrap(lambda x, w: total(solve, x, w=w)))
+        assert jnp.isfinite(jax.jit(traced)(scores, w)).all()
     with pytest.raises(ValueError, match="w: has a gradient, but the function of variables"):
         jax.grad(lambda w: total(solve, scores, w=w))(w)
     assert jax.grad(lambda w: total(solve, scores, w=jax.lax.stop_gradient(w)))(w).shape == w.shape

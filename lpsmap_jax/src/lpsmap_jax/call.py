@@ -42,23 +42,23 @@ class Call:
     """The leaves of the arguments; `ARRAY` for arrays."""
     names: tuple[str, ...]
     """The names of the arrays among the arguments."""
-    shapes: tuple[ArrayType, ...]
+    inputs: tuple[ArrayType, ...]
     """The shapes and dtypes of the inputs."""
 
     @property
     def n_blocks(self) -> int:
         """The number of blocks of scores."""
-        return len(self.shapes) - len(self.names)
+        return len(self.inputs) - len(self.names)
 
     @property
-    def block_shapes(self) -> tuple[ArrayType, ...]:
+    def scores(self) -> tuple[ArrayType, ...]:
         """The shapes and dtypes of the blocks."""
-        return self.shapes[: self.n_blocks]
+        return self.inputs[: self.n_blocks]
 
     @property
     def sizes(self) -> list[int]:
         """The numbers of variables of the blocks."""
-        return [math.prod(block.shape) for block in self.block_shapes]
+        return [math.prod(block.shape) for block in self.scores]
 
     def declare(self, views: Sequence[Any], arrays: Sequence[Any]) -> list[Factor]:
         """Return the factors of one instance.

@@ -1,4 +1,4 @@
-"""Which inputs of a call have gradients, and those gradients as JAX expects them."""
+"""Which inputs of a call have gradients, and those gradients as JAX exchanges them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from jax.custom_derivatives import SymbolicZero
 from lpsmap_jax.call import Call
 from lpsmap_jax.host import Arrays
 
-__all__ = ["Wanted", "cotangents", "dense", "values_of", "wanted_arguments"]
+__all__ = ["Differentiated", "cotangents", "dense", "differentiated", "values_of"]
 
 
 @jax.tree_util.register_pytree_node_class
 @dataclass(frozen=True)
-class Wanted:
-    """The arguments with gradients, by their positions among the inputs; static in JAX."""
+class Differentiated:
+    """The inputs with gradients, by their positions; not traced by JAX.
+
+    These are all blocks of scores, followed by arguments.
+    """
 
     positions: tuple[int, ...]
 
@@ -27,13 +30,13 @@ class Wanted:
         return (), self.positions
 
     @classmethod
-    def tree_unflatten(cls, positions: tuple[int, ...], arrays: tuple[()]) -> Wanted:
+    def tree_unflatten(cls, positions: tuple[int, ...], arrays: tuple[()]) -> Differentiated:
         """Return the same from its parts."""
         return cls(positions)
 
 
-def wanted_arguments(call: Call, inputs: Any) -> Wanted:
-    """Return which arguments are differentiated.
+def differentiated(call: Call, inputs: Any) -> Differentiated:
+    """Return which inputs have gradients.
 
     Parameters
     ----------
@@ -42,13 +45,12 @@ def wanted_arguments(call: Call, inputs: Any) -> Wanted:
     inputs
         Its inputs, as a custom derivative gets them with ``symbolic_zeros=True``.
     """
-    return Wanted(
-        tuple(
-            i
-            for i, (x, like) in enumerate(zip(inputs, call.shapes, strict=True))
-            if i >= call.n_blocks and x.perturbed and jnp.issubdtype(like.dtype, jnp.floating)
-        )
+    arguments = (
+        i
+        for i in range(call.n_blocks, len(call.inputs))
+        if inputs[i].perturbed and jnp.issubdtype(call.inputs[i].dtype, jnp.floating)
     )
+    return Differentiated((*range(call.n_blocks), *arguments))
 
 
 def values_of(inputs: Any) -> Arrays:
@@ -57,12 +59,10 @@ def values_of(inputs: Any) -> Arrays:
     return tuple(x.value if isinstance(x.value, jax.Array) else jnp.array(x.value) for x in inputs)
 
 
-def cotangents(call: Call, wanted: Wanted, found: Arrays) -> tuple[jax.Array | None, ...]:
-    """Return a gradient or None for every input, given those of all blocks and wanted arguments."""
-    gradients: list[jax.Array | None] = [None] * len(call.shapes)
-    for i, gradient in zip((*range(call.n_blocks), *wanted.positions), found, strict=True):
-        gradients[i] = gradient
-    return tuple(gradients)
+def cotangents(call: Call, wanted: Differentiated, found: Arrays) -> tuple[Any, ...]:
+    """Return a gradient or None for every input, given the gradients that there are."""
+    gradients = dict(zip(wanted.positions, found, strict=True))
+    return tuple(map(gradients.get, range(len(call.inputs))))
 
 
 def dense(gradient: Any) -> jax.Array:

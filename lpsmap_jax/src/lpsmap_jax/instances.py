@@ -75,7 +75,7 @@ def declared(call: Call, arrays: Sequence[NDArray[Any]]) -> Declared:
     for i in range(n):
         views = [
             u[i, end - size : end].reshape(block.shape)
-            for end, size, block in zip(ends, call.sizes, call.block_shapes, strict=True)
+            for end, size, block in zip(ends, call.sizes, call.scores, strict=True)
         ]
         for factor in call.declare(views, [x[i] for x in arguments]):
             graph.add(factor)
@@ -99,7 +99,7 @@ class Instances:
     def __init__(self, call: Call, arrays: Sequence[NDArray[Any]], axes: tuple[int, ...]) -> None:
         self.call = call
         self.arrays = [
-            rows_of(x, axes, like.shape) for x, like in zip(arrays, call.shapes, strict=True)
+            rows_of(x, axes, like.shape) for x, like in zip(arrays, call.inputs, strict=True)
         ]
         self.graph, self.variables, self.instance = declared(call, self.arrays)
         self.inside = _in_factors(self.graph)
@@ -114,7 +114,7 @@ class Instances:
         parts = np.split(rows, np.cumsum(self.call.sizes)[:-1], axis=1)
         return [
             part.reshape(len(rows), *block.shape)
-            for part, block in zip(parts, self.call.block_shapes, strict=True)
+            for part, block in zip(parts, self.call.scores, strict=True)
         ]
 
     def flat(self, blocks: Sequence[NDArray[Any]]) -> FloatArray:

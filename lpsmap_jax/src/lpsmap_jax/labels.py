@@ -35,7 +35,7 @@ def read_target(name: str, call: Call, target: Any) -> Arrays:
         raise ValueError(
             f"{name}: target has the structure {tree}; expected that of the scores, {call.blocks}."
         )
-    for given, scores in zip(labels, call.block_shapes, strict=True):
+    for given, scores in zip(labels, call.scores, strict=True):
         if not isinstance(given, (jax.Array, np.ndarray)):
             raise TypeError(f"{name}: target is {kind_of(given)}; expected an array.")
         if given.shape == scores.shape:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from lpsmap_core.api import FloatArray
 from lpsmap_jax.additionals import AdditionalScores
 from lpsmap_jax.call import Call, Factors, check_solver, read_call
 from lpsmap_jax.comparison import compare_maxima
-from lpsmap_jax.gradients import Wanted, cotangents, wanted_arguments
+from lpsmap_jax.gradients import cotangents, differentiated
 from lpsmap_jax.host import Arrays, ArrayType, call_on_host
 from lpsmap_jax.instances import Instances, leading_axes, rows_of
 from lpsmap_jax.labels import known_values, read_target
@@ -98,10 +98,10 @@ def _loss(call: Call, inputs: Arrays, labels: Arrays) -> jax.Array:
 
 
 def _forward(call: Call, inputs: Any, labels: Any) -> tuple[jax.Array, Any]:
-    wanted = wanted_arguments(call, inputs)
+    wanted = differentiated(call, inputs)
     arrays = [x.value for x in (*inputs, *labels)]
-    slopes = [*call.block_shapes, *(call.shapes[i] for i in wanted.positions)]
-    function = partial(_evaluate, call, wanted)
+    slopes = [call.inputs[i] for i in wanted.positions]
+    function = partial(_evaluate, call, wanted.positions)
     value, *found = call_on_host(function, [_scalar(call), *slopes], *arrays)
     return value, (wanted, tuple(found), (None,) * len(labels))
 
@@ -117,31 +117,31 @@ _loss.defvjp(_forward, _backward, symbolic_zeros=True)
 
 def _scalar(call: Call) -> ArrayType:
     """Return the shape and the dtype of the loss; float16 would overflow."""
-    dtypes = [block.dtype for block in call.block_shapes]
+    dtypes = [block.dtype for block in call.scores]
     return ArrayType((), jnp.result_type(jnp.float32, *dtypes))
 
 
-def _evaluate(call: Call, wanted: Wanted | None, *arrays: NDArray[Any]) -> list[FloatArray]:
-    """Return the losses of all instances, and their gradients.
+def _evaluate(call: Call, wanted: Sequence[int] | None, *arrays: NDArray[Any]) -> list[FloatArray]:
+    """Return the losses of all instances, and their gradients with respect to wanted inputs.
 
     Parameters
     ----------
     call
         The call.
     wanted
-        The arguments whose gradients follow those of the blocks; None for losses without gradients.
+        The positions of all blocks and of the arguments with gradients; None for losses only.
     arrays
         The inputs of the call, then the labels of every block.
     """
-    axes = leading_axes(arrays, call.shapes[0].shape)
-    inputs, labels = arrays[: len(call.shapes)], arrays[len(call.shapes) :]
+    axes = leading_axes(arrays, call.inputs[0].shape)
+    inputs, labels = arrays[: len(call.inputs)], arrays[len(call.inputs) :]
     solved = Instances(call, inputs, axes)
     n_leading = len(axes)
     own = [rows_of(x, axes, x.shape[n_leading:]) for x in labels]
     difference = compare_maxima(solved, known_values(solved, own))
     if wanted is None:
         return [difference.values.reshape(axes)]
-    scores = AdditionalScores(solved, wanted.positions)
+    scores = AdditionalScores(solved, wanted[call.n_blocks :])
     slopes = [*solved.blocks(difference.mu), *scores.totals(difference.nu)]
     shaped = [x.reshape(axes + x.shape[1:]) for x in slopes]
     return [difference.values.reshape(axes), *shaped]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lpsmap_core.api import FloatArray
 from lpsmap_jax.additionals import AdditionalScores
 from lpsmap_jax.call import Call, Factors, check_solver, read_call
-from lpsmap_jax.gradients import Wanted, cotangents, dense, values_of, wanted_arguments
+from lpsmap_jax.gradients import Differentiated, cotangents, dense, differentiated, values_of
 from lpsmap_jax.host import Arrays, call_on_host
 from lpsmap_jax.instances import Instances, leading_axes
 
@@ -94,19 +94,19 @@ def sparse_map(factors: Factors, **options: Any) -> Callable[..., Any]:
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _marginals(call: Call, inputs: Arrays) -> Arrays:
-    return call_on_host(partial(_solve, call), call.block_shapes, *inputs)
+    return call_on_host(partial(_solve, call), call.scores, *inputs)
 
 
 def _forward(call: Call, inputs: Any) -> tuple[Arrays, Any]:
     values = values_of(inputs)
-    return _marginals(call, values), (wanted_arguments(call, inputs), values)
+    return _marginals(call, values), (differentiated(call, inputs), values)
 
 
-def _backward(call: Call, residuals: tuple[Wanted, Arrays], gradients: Any) -> Any:
+def _backward(call: Call, residuals: tuple[Differentiated, Arrays], gradients: Any) -> Any:
     wanted, inputs = residuals
     function = partial(_pull_back, call, wanted.positions)
-    shapes = [*call.block_shapes, *(call.shapes[i] for i in wanted.positions)]
-    found = call_on_host(function, shapes, *map(dense, gradients), *inputs)
+    results = [call.inputs[i] for i in wanted.positions]
+    found = call_on_host(function, results, *map(dense, gradients), *inputs)
     return (cotangents(call, wanted, found),)
 
 
@@ -115,34 +115,33 @@ _marginals.defvjp(_forward, _backward, symbolic_zeros=True)
 
 def _solve(call: Call, *arrays: NDArray[Any]) -> list[FloatArray]:
     """Return the marginals of every block."""
-    axes = leading_axes(arrays, call.shapes[0].shape)
+    axes = leading_axes(arrays, call.inputs[0].shape)
     solved = Instances(call, arrays, axes)
     blocks = solved.blocks(np.where(solved.kept, solved.solution.values, 0.0))
     return [x.reshape(axes + x.shape[1:]) for x in blocks]
 
 
 def _pull_back(call: Call, wanted: Sequence[int], *arrays: NDArray[Any]) -> list[FloatArray]:
-    """Return gradients with respect to all blocks and wanted arguments.
+    """Return the gradients with respect to wanted inputs.
 
     Parameters
     ----------
     call
         The call.
     wanted
-        The positions of the arguments among the inputs.
+        The positions of all blocks and of the arguments with gradients.
     arrays
         The gradients with respect to the marginals of every block, then the inputs.
     """
-    n, shape = call.n_blocks, call.shapes[0].shape
+    n, shape = call.n_blocks, call.inputs[0].shape
     gradients, inputs = arrays[:n], arrays[n:]
     axes, all_axes = leading_axes(inputs, shape), leading_axes(arrays, shape)
     solved = Instances(call, inputs, axes)
-    scores = AdditionalScores(solved, wanted)
-    shapes = [*call.block_shapes, *(call.shapes[i] for i in wanted)]
-    results = [np.empty(all_axes + x.shape) for x in shapes]
+    scores = AdditionalScores(solved, wanted[n:])
+    results = [np.empty(all_axes + call.inputs[i].shape) for i in wanted]
     whole = [
         np.broadcast_to(x, all_axes + like.shape)
-        for x, like in zip(gradients, call.block_shapes, strict=True)
+        for x, like in zip(gradients, call.scores, strict=True)
     ]
     # gradients alone may be mapped, as in jax.jacrev: one solution serves all of them
     repeats = [m if size == 1 else 1 for size, m in zip(axes, all_axes, strict=True)]
