@@ -256,6 +256,22 @@ def test_gradients_in_what_is_no_score_of_additionals(build: Any) -> None:
     assert jax.grad(lambda w: total(solve, scores, w=jax.lax.stop_gradient(w)))(w).shape == w.shape
 
 
+def test_scores_that_the_function_closes_over() -> None:
+    """Their gradient would be lost, and in a callback JAX must not be called."""
+    scores, message = normal(3, 2), "closes over; expected an argument. Pass it to the call"
+
+    def solve(w: Any) -> Any:
+        return jnp.sum(sparse_map(lambda u: Sequence(u, w))(scores) ** 2)
+
+    with pytest.raises(TypeError, match=message):
+        solve(normal(2, 2))
+    for transform in (jax.grad, jax.jit):
+        with pytest.raises((TypeError, jax.errors.JaxRuntimeError), match="unexpected tracer"):
+            jax.block_until_ready(transform(solve)(normal(2, 2)))
+    constant = np.asarray(normal(2, 2))
+    assert jnp.isfinite(jax.jit(sparse_map(lambda u: Sequence(u, constant)))(scores)).all()
+
+
 def test_a_gradient_names_its_argument() -> None:
     solve = sparse_map(lambda u, tables: Sequence(u, -tables["transitions"][0]))
     with pytest.raises(ValueError, match=re.escape("tables['transitions'][0]: has a gradient")):

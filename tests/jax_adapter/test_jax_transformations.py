@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ import pytest
 from jax.test_util import check_grads
 
 from lpsmap import AtMostOne, Budget, DepTree, Or, Pair, Sequence, Xor
+from lpsmap_core import FactorGraph, Solution
 from lpsmap_jax import sparse_map, sparse_map_loss
 
 EXACT = {"rtol": 0.0, "atol": 1e-12}
@@ -186,6 +188,18 @@ def test_a_change_of_an_input_after_the_call_has_no_effect() -> None:
     _, pull_back = jax.vjp(sparse_map(Xor), scores)
     scores[:] = 0.0
     same(pull_back(gradient), expected)
+
+
+def test_no_solution_outlives_a_call() -> None:
+    def count() -> int:
+        gc.collect()
+        return sum(isinstance(x, (Solution, FactorGraph)) for x in gc.get_objects())
+
+    solve, scores, before = sparse_map(matching), normal(2, 3, 4), count()
+    value, pull_back = jax.vjp(jax.jit(solve), scores)
+    assert count() == before
+    jax.block_until_ready(pull_back(value))
+    assert count() == before
 
 
 @pytest.mark.parametrize("compiled", [False, True])

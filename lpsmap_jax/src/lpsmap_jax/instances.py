@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +21,15 @@ class HostGraph(FactorGraph):
     """A graph in which NaN propagates, without affecting other components."""
 
     refuses_non_finite = False
+
+    def _as_scores(self, name: str, scores: Any) -> Any:
+        if isinstance(scores, jax.Array):
+            raise TypeError(
+                f"{name}: got a JAX array that the function of variables closes over; expected an "
+                "argument. Pass it to the call as a keyword argument, with which it can have a "
+                "gradient, or convert a constant with np.asarray."
+            )
+        return super()._as_scores(name, scores)
 
 
 class Declared(NamedTuple):

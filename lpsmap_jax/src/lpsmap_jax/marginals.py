@@ -37,7 +37,8 @@ def sparse_map(factors: Factors, **options: Any) -> Callable[..., Any]:
         Called with the variables and the keyword arguments of the call; returns a factor or
         several, which may interact. Every factor type is such a function: ``DepTree``. It is called
         on the host, in every solve and for each instance of `jax.vmap`, with NumPy arrays in the
-        place of JAX arrays: floating-point numbers are float64. It must be pure.
+        place of JAX arrays: floating-point numbers are float64. It must be pure, and must not close
+        over JAX arrays.
     options
         Options of `FactorGraph.solve`, such as ``tol`` and ``temperature``.
 
@@ -56,7 +57,7 @@ def sparse_map(factors: Factors, **options: Any) -> Callable[..., Any]:
     ------
     TypeError
         If `factors` is not a function, or an option is unknown or has a wrong type. In a call: if
-        the scores are not floating-point arrays.
+        the scores are not floating-point arrays, or if `factors` closes over scores of additionals.
     ValueError
         If an option is out of range. In a call: as `FactorGraph.add`; and in the backward pass, if
         an array has a gradient that is used for anything but scores of additionals.
