@@ -45,7 +45,7 @@ def sparse_map_loss(factors: Factors, **options: Any) -> Callable[..., jax.Array
 
     Returns
     -------
-    function
+    callable
         Takes scores, a target and arguments, and returns a scalar: the loss of the whole graph,
         which is the sum over the items of a batch. `jax.vmap` gives the losses of items. It has the
         dtype of the scores, and at least that of float32. Scores and arguments are those of

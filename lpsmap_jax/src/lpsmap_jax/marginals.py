@@ -44,7 +44,7 @@ def sparse_map(factors: Factors, **options: Any) -> Callable[..., Any]:
 
     Returns
     -------
-    function
+    callable
         Takes scores and arguments, and returns marginals. Scores are a floating-point array of any
         shape, or a tree of arrays: blocks of variables, which `factors` gets in the same tree.
         Batch axes are those of the factors. Arguments are trees whose arrays may be traced, such as
