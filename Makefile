@@ -12,7 +12,7 @@ COMPILED := $(VENV)/.compiled
 PARALLEL := -n auto --dist worksteal
 OVERWRITTEN := MALLOC_PERTURB_=165 PYTHONMALLOC=malloc
 CHECKED := LD_PRELOAD=libc_malloc_debug.so.0 MALLOC_CHECK_=3 PYTHONMALLOC=malloc
-PACKAGES := lpsmap_core lpsmap_decode lpsmap_dynamic lpsmap_face lpsmap_factors_logic lpsmap_factors_struct lpsmap_jit lpsmap_search lpsmap_torch
+PACKAGES := lpsmap_core lpsmap_decode lpsmap_dynamic lpsmap_face lpsmap_factors_logic lpsmap_factors_struct lpsmap_jax lpsmap_jit lpsmap_search lpsmap_torch
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1

@@ -19,10 +19,13 @@ from forks import Server
 FOLDERS = dict(WHEELS)
 collect_ignore = []
 
-# core and packs do not need torch; what does is not even imported
+# core and packs need neither torch nor JAX; what does is not even imported
 if not importlib.util.find_spec("torch"):
     del FOLDERS["lpsmap_torch"]
     collect_ignore += ["adapter", "examples/test_listops.py", "experiments"]
+if not importlib.util.find_spec("jax"):
+    del FOLDERS["lpsmap_jax"]
+    collect_ignore += ["jax_adapter"]
 
 UNCOMPILED = os.environ.get("LPSMAP_DISABLE_JIT", "0") not in ("", "0")
 

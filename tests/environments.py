@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 __all__ = ["ALONE", "PLUGINS", "ROOT", "WHEELS"]
-__all__ += ["borrow_torch", "build", "install", "lend_torch", "run", "venv"]
+__all__ += ["borrow", "build", "install", "lend", "run", "venv"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -22,6 +22,7 @@ WHEELS = {
     "lpsmap_face": "lpsmap",
     "lpsmap_factors_logic": "lpsmap_factors_logic",
     "lpsmap_factors_struct": "lpsmap_factors_struct",
+    "lpsmap_jax": "lpsmap_jax",
     "lpsmap_search": "lpsmap_search",
     "lpsmap_torch": "lpsmap_torch",
 }
@@ -37,6 +38,7 @@ ALONE = {
         "lpsmap_face": "face",
         "lpsmap_factors_logic": "logic",
         "lpsmap_factors_struct": "struct",
+        "lpsmap_jax": "jax_adapter",
         "lpsmap_search": "search",
         "lpsmap_torch": "adapter",
     }.items()
@@ -80,21 +82,21 @@ def install(python: Path, links: Path, *names: str | Path) -> None:
     run(python, "-m", "pip", "install", "--quiet", "--find-links", links, *names)
 
 
-def lend_torch(python: Path) -> None:
-    """Lend an environment, given by its Python, this one's torch, and nothing else of ours."""
+def lend(python: Path, library: str) -> None:
+    """Lend an environment, given by its Python, a library of this one, and nothing else of ours."""
     site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     folder = site.parent / "borrowed"
     folder.mkdir()
-    borrow_torch(folder)
+    borrow(folder, library)
     (site / "borrowed.pth").write_text(f"{folder}\n", encoding="utf-8")
 
 
-def borrow_torch(folder: Path) -> None:
-    """Fill a folder with links to this environment's torch and what it requires.
+def borrow(folder: Path, library: str) -> None:
+    """Fill a folder with links to a library of this environment and what it requires.
 
-    It is too large to install again.
+    For libraries that are too large to install again.
     """
-    todo, met = ["torch"], set()
+    todo, met = [library], set()
     while todo:
         name = todo.pop()
         if name in met:

@@ -38,16 +38,22 @@ REPLAYED = DOCS / "tutorial" / "writing-factors.md"  # by test_tutorial
 TRAINED = "layer_", "loss_"  # pages that train a network, with the slow tests
 GALLERY = sorted((ROOT / "examples" / "gallery").glob("*.py"))
 LEARNING = [path for path in GALLERY if path.stem.startswith(TRAINED)]
-HAS_TORCH = importlib.util.find_spec("torch") is not None
+MISSING = [name for name in ("jax", "torch") if not importlib.util.find_spec(name)]
+HAS_TORCH = "torch" not in MISSING
 
 
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def skip_without_torch(path: Path) -> None:
-    if not HAS_TORCH and "import torch" in path.read_text(encoding="utf-8"):
-        pytest.skip("needs torch")
+def skip_without_libraries(path: Path) -> None:
+    for library in MISSING:
+        if f"import {library}" in path.read_text(encoding="utf-8"):
+            pytest.skip(f"needs {library}")
+
+
+def can_be_imported(name: str) -> bool:
+    return not any(library in name for library in MISSING)
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +65,7 @@ def close_figures() -> Iterator[None]:
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p != REPLAYED and blocks(p)], ids=name_of)
 def test_code_runs_as_printed(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    skip_without_torch(page)
+    skip_without_libraries(page)
     monkeypatch.chdir(page.parent)
     execute(page)
 
@@ -70,7 +76,7 @@ def stem_of(path: Path) -> str:
 
 @pytest.mark.parametrize("example", [p for p in GALLERY if p not in LEARNING], ids=stem_of)
 def test_gallery_runs(example: Path) -> None:
-    skip_without_torch(example)
+    skip_without_libraries(example)
     runpy.run_path(str(example))
     assert plt.get_fignums(), "an example of the gallery shows a figure"
 
@@ -139,6 +145,8 @@ def test_broken_links_of_a_site_are_found(tmp_path: Path, monkeypatch: pytest.Mo
     [
         "lpsmap_core.graph",
         "lpsmap.earlier",
+        "lpsmap_jax.loss",
+        "lpsmap_jax.marginals",
         "lpsmap_torch.graph",
         "lpsmap_torch.layers.sparse_map",
         "lpsmap_torch.losses.field",
@@ -146,8 +154,8 @@ def test_broken_links_of_a_site_are_found(tmp_path: Path, monkeypatch: pytest.Mo
     ],
 )
 def test_docstring_examples(module: str) -> None:
-    if "torch" in module and not HAS_TORCH:
-        pytest.skip("needs torch")
+    if not can_be_imported(module):
+        pytest.skip("needs a library that is not installed")
     result = doctest.testmod(importlib.import_module(module))
     assert result.attempted > 0
     assert result.failed == 0
@@ -171,7 +179,7 @@ def value_of(name: str) -> Any:
 @pytest.mark.parametrize("module", MODULES)
 def test_the_reference_has_every_public_name(module: str) -> None:
     """Once: what another module exports too is the same thing."""
-    shown = {name: value_of(name) for name in documented() if HAS_TORCH or "torch" not in name}
+    shown = {name: value_of(name) for name in documented() if can_be_imported(name)}
     imported = importlib.import_module(module)
     for name in (name for name in imported.__all__ if not name.startswith("__")):
         value = getattr(imported, name)
@@ -196,7 +204,7 @@ def attributes(tree: ast.Module | ast.ClassDef) -> Iterator[tuple[str, str]]:
 def test_the_reference_takes_no_words_for_a_type() -> None:
     """Napoleon does with what stands before a colon in the first line about an attribute."""
     said = {}
-    for name in (name for name in documented() if HAS_TORCH or "torch" not in name):
+    for name in filter(can_be_imported, documented()):
         value, (module, _, own) = value_of(name), name.rpartition(".")
         if isinstance(value, type) and value.__module__.startswith("lpsmap"):
             tree = ast.parse(textwrap.dedent(inspect.getsource(value))).body[0]

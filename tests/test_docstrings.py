@@ -31,6 +31,8 @@ MODULES = [
 
 if importlib.util.find_spec("torch"):
     MODULES += ["lpsmap_torch", "lpsmap_torch.layers"]
+if importlib.util.find_spec("jax"):
+    MODULES += ["lpsmap_jax"]
 
 INHERITED = {
     *("solve_map", "vertex", "decode", "examples", "hypergraph"),

@@ -21,8 +21,10 @@ OURS = {
     "lpsmap_decode",
     "lpsmap_factors_logic",
     "lpsmap_factors_struct",
+    "lpsmap_jax",
     "lpsmap_search",
     "lpsmap_torch",
+    "jax",
     "torch",
 }
 
@@ -36,6 +38,7 @@ ALLOWED = {
     "lpsmap_factors_struct/src/lpsmap_factors_struct": {
         *("lpsmap_factors_struct", "lpsmap_core", "lpsmap_dynamic")
     },
+    "lpsmap_jax/src/lpsmap_jax": {"lpsmap_jax", "lpsmap_core", "jax"},
     "lpsmap_search/src/lpsmap_search": {
         *("lpsmap_search", "lpsmap_core", "lpsmap_decode", "lpsmap_dynamic")
     },

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from environments import ALONE, PLUGINS, ROOT, WHEELS, install, lend_torch, run, venv
+from environments import ALONE, PLUGINS, ROOT, WHEELS, install, lend, run, venv
 
 CORES_DEPENDENCIES = {"array_api_compat", "filelock", "numba", "numpy", "pluggy"}
 BROUGHT_BY_NUMBA = {"llvmlite"}
@@ -129,9 +129,10 @@ def test_tests_of_a_distribution_alone_import_what_it_declares(folder: str) -> N
 def test_a_distribution_passes_its_tests_with_what_it_declares(
     distributions: Path, empty: Path, tmp_path: Path, folder: str
 ) -> None:
-    if folder == "lpsmap_torch":
-        pytest.importorskip("torch")
-        lend_torch(empty)
+    library = {"lpsmap_jax": "jax", "lpsmap_torch": "torch"}.get(folder)
+    if library:
+        pytest.importorskip(library)
+        lend(empty, library)
     install(empty, distributions, next(distributions.glob(f"{WHEELS[folder]}-*.whl")))
     ours = {name for name in installed_in(empty) if name.startswith("lpsmap")}
     run(empty, "-m", "pip", "install", "--quiet", "pytest")
@@ -203,7 +204,7 @@ def test_packs_are_found_alone_and_together_without_torch(
 def test_adapter_alone_is_found(distributions: Path, empty: Path) -> None:
     pytest.importorskip("torch")
     site = run(empty, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
-    lend_torch(empty)
+    lend(empty, "torch")
     install(empty, distributions, "lpsmap-torch")
     run(
         empty,

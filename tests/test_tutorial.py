@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from environments import ROOT, borrow_torch
+from environments import ROOT, borrow
 from pages import Block, blocks
 
 PAGE = ROOT / "docs" / "tutorial" / "writing-factors.md"
@@ -79,7 +79,7 @@ def test_a_newcomers_first_ten_minutes(distributions: Path, tmp_path: Path) -> N
     if importlib.util.find_spec("torch"):
         borrowed = tmp_path / "borrowed"
         borrowed.mkdir()
-        borrow_torch(borrowed)
+        borrow(borrowed, "torch")
     staged, top = tmp_path / "staged", tmp_path / "top"
     staged.mkdir()
     top.mkdir()

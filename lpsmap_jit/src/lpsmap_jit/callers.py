@@ -8,8 +8,8 @@ __all__ = ["stacklevel"]
 
 PASSED_THROUGH = (
     *("lpsmap.", "lpsmap_core.", "lpsmap_decode.", "lpsmap_dynamic.", "lpsmap_jit."),
-    "lpsmap_torch.",
-    *("torch.", "numba.", "contextlib."),
+    *("lpsmap_jax.", "lpsmap_torch."),
+    *("jax.", "torch.", "numba.", "contextlib."),
 )
 """Modules through which a call reaches us, or a warning leaves us."""
 

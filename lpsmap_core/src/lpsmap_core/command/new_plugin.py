@@ -39,7 +39,7 @@ TEMPLATE = Path(__file__).parent / "plugin_template"
 
 TAKEN = {
     *("lpsmap", "lpsmap_decode", "lpsmap_dynamic", "lpsmap_factors_logic", "lpsmap_factors_struct"),
-    *("lpsmap_search", "lpsmap_torch", "pytest", "tests", "torch"),
+    *("jax", "lpsmap_jax", "lpsmap_search", "lpsmap_torch", "pytest", "tests", "torch"),
     *sys.stdlib_module_names,
 }
 """Names of modules, installed or not, that conflict with a plugin of the same name."""

@@ -1,0 +1,137 @@
+"""The difference between the maximum of a graph and the maximum given labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lpsmap_core import Status
+from lpsmap_core.api import BoolArray, FloatArray, complete_assignment
+from lpsmap_jax.instances import Instances
+
+__all__ = ["Difference", "compare_maxima"]
+
+
+class Point(NamedTuple):
+    """Marginals of all variables, and of the additionals of every declaration."""
+
+    mu: FloatArray
+    nu: Sequence[FloatArray]
+
+
+class Difference(NamedTuple):
+    """The difference of two maxima, and of the points where they are attained."""
+
+    values: FloatArray
+    """(n_instances,)"""
+    mu: FloatArray
+    nu: list[FloatArray]
+
+
+def compare_maxima(solved: Instances, known: FloatArray) -> Difference:
+    """Return the difference between the maximum and the maximum given labels.
+
+    Parameters
+    ----------
+    solved
+        The graph and its solution.
+    known
+        (n_variables,) 0, 1, or NaN for unlabelled variables; ignored for variables in no factor.
+
+    Raises
+    ------
+    ValueError
+        If no structure agrees with the labels, or one of them is forbidden.
+    """
+    solution = solved.solution
+    forbidden = solved.inside & (known == 1.0) & np.isneginf(solution.scores)
+    _check(
+        solved,
+        forbidden,
+        "has a variable on whose score is -inf; expected 0 there, or a finite score",
+    )
+    found = Point(np.where(solved.inside, solution.values, 0.0), solution.additionals)
+    known = np.where(solved.inside, known, 0.0)
+    given = _completed(solved, known) if np.isnan(known).any() else _structure(solved, known)
+    return Difference(
+        _objective_difference(solved, found, given),
+        found.mu - given.mu,
+        [a - b for a, b in zip(found.nu, given.nu, strict=True)],
+    )
+
+
+def _structure(solved: Instances, known: FloatArray) -> Point:
+    """Return the structure given by complete labels."""
+    solution = solved.solution
+    eta_v = [np.where(scores < np.inf, scores, 0.0) for scores in solution.additional_scores]
+    completed = complete_assignment(solution.layout, solution.factors, eta_v, known > 0.5)
+    for i, factor, allowed in zip(
+        solved.instance, solution.factors, completed.allowed, strict=True
+    ):
+        wrong = np.flatnonzero(~allowed & (np.diff(factor.offsets) > 0))
+        if wrong.size:
+            raise ValueError(
+                f"target: instance {i} is not a structure that {type(factor).__name__} "
+                f"{wrong[0]} allows; expected zeros and ones that all factors allow together, or "
+                "NaN for unlabelled variables."
+            )
+    return Point(known, completed.additionals)
+
+
+def _completed(solved: Instances, known: FloatArray) -> Point:
+    """Return the maximum given the labels."""
+    u = solved.variables
+    conditioned = solved.graph.condition([(u, known.reshape(u.shape))])
+    inner, view = conditioned.graph, conditioned.of(u)
+    found = inner.solve(**solved.call.options)
+    wrong = np.append(found.status == Status.INFEASIBLE, False)[found.layout.component]
+    _check(
+        solved,
+        wrong[view.index].reshape(-1),
+        "has no structure that agrees with its labels; expected zeros and ones that all factors "
+        "allow together, or NaN for unlabelled variables",
+    )
+    additionals = [inner.additionals_of(conditioned.of(f)) for f in solved.graph.factors]
+    return Point(
+        np.where(solved.inside, view.value.reshape(-1), 0.0),
+        [x.reshape(own.shape) for x, own in zip(additionals, found.additionals, strict=True)],
+    )
+
+
+def _check(solved: Instances, wrong: BoolArray, message: str) -> None:
+    """Validate that no variable is flagged.
+
+    Raises
+    ------
+    ValueError
+        If one is.
+    """
+    at = np.flatnonzero(wrong)
+    if at.size:
+        raise ValueError(f"target: instance {at[0] // solved.variables.shape[1]} {message}.")
+
+
+def _objective_difference(solved: Instances, a: Point, b: Point) -> FloatArray:
+    """Return for every instance the objective of point `a` minus that of `b`, at least zero.
+
+    ``<eta, a - b> - 1/2 (||a||^2 - ||b||^2)`` is ``<eta - a, a - b> + 1/2 ||a - b||^2``. Its terms
+    are exactly zero where the points are equal, and nonnegative if a is the maximum.
+    """
+    solution = solved.solution
+    quadratic = solution.solved.quadratic
+    d = a.mu - b.mu
+    gains = _products(solution.scores - quadratic * a.mu, d) + 0.5 * quadratic * d * d
+    total = gains.reshape(solved.variables.shape).sum(axis=1)
+    for i, eta_v, nu, other in zip(
+        solved.instance, solution.additional_scores, a.nu, b.nu, strict=True
+    ):
+        total[i] += _products(eta_v, nu - other).sum()
+    nonnegative: FloatArray = np.maximum(total, 0.0)
+    return nonnegative
+
+
+def _products(scores: FloatArray, values: FloatArray) -> FloatArray:
+    """Return products of scores and values, with zero where values are zero and scores -inf."""
+    return np.where(values != 0.0, scores, 0.0) * values

@@ -1,0 +1,143 @@
+"""The SparseMAP loss against enumeration, and against the adapter to torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lpsmap import AtMostOne, DepTree, Pair, Sequence, Xor
+from lpsmap_jax import sparse_map, sparse_map_loss
+from random_graphs import Declared, RandomGraph, random_structures
+
+EXACT = {"rtol": 0.0, "atol": 1e-12}
+KINDS = ["Xor", "Or", "AtMostOne", "Budget", "Imply", "OrOut", "Pair", "DepTree", "Sequence"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_definition_by_enumeration(kind: str) -> None:
+    """Fenchel-Young: the maximum by the judge's marginals, less the objective of a structure."""
+    rng = np.random.default_rng(len(kind))
+    _, m, n, parameters = random_structures(rng, kind)
+    arity = m.shape[1]
+    variables, negated = rng.permutation(arity), rng.integers(0, 2, size=arity) > 0
+    w = rng.normal(size=n.shape[1])
+    declared = Declared(kind, variables, negated, m, n, w, parameters)
+    drawn = RandomGraph(rng.normal(size=arity), [declared])
+    mu, (nu,) = drawn.judged()
+    whole = np.flatnonzero((m == np.round(m)).all(axis=1))
+    k = int(rng.choice(whole))
+    y = np.zeros(arity)
+    y[variables] = np.where(negated, 1.0 - m[k], m[k])
+    agree = np.flatnonzero((m == m[k]).all(axis=1))  # their additionals can differ: the best count
+    best = agree[np.argmax((n @ w)[agree])]
+
+    def objective(mu: Any, nu: Any) -> Any:
+        return drawn.eta @ mu - 0.5 * mu @ mu + w @ nu
+
+    arguments = {"w": jnp.asarray(w)} if w.size else {}
+
+    def build(u: Any, w: Any = None) -> Any:
+        return declared.declare(u, np.zeros(0) if w is None else w)
+
+    loss = sparse_map_loss(build, tol=1e-10)
+    found, slopes = jax.value_and_grad(
+        lambda eta, arguments: loss(eta, jnp.asarray(y), **arguments), (0, 1)
+    )(jnp.asarray(drawn.eta), arguments)
+    assert found == pytest.approx(objective(mu, nu) - objective(y, n[best]), rel=0, abs=1e-7)
+    np.testing.assert_allclose(slopes[0], mu - y, rtol=0, atol=1e-6)
+    if arguments:
+        np.testing.assert_allclose(slopes[1]["w"], nu - n[best], rtol=0, atol=1e-6)
+
+
+def test_zero_at_the_solution() -> None:
+    scores = jnp.array([[5.0, 0.0, 0.0], [0.0, 0.0, 3.0]])
+    found, slopes = jax.value_and_grad(sparse_map_loss(Xor))(scores, jnp.array([0, 2]))
+    assert found == 0.0 and (slopes == 0.0).all()
+
+
+def test_the_gradient_is_the_solution_less_the_labels() -> None:
+    scores = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3, 5)))
+    labels = jnp.asarray(np.random.default_rng(1).integers(0, 5, size=(4, 3)))
+
+    def build(u: Any) -> Any:
+        return Xor(u)
+
+    slopes = jax.jit(jax.grad(sparse_map_loss(build)))(scores, labels)
+    expected = sparse_map(build)(scores) - jax.nn.one_hot(labels, 5)
+    np.testing.assert_allclose(slopes, expected, **EXACT)
+
+
+def matching(u: Any) -> list[Any]:
+    return [Xor(u), AtMostOne(u, axis=-2)]
+
+
+def pairs(u: Any, w: Any) -> list[Any]:
+    return [Xor(u), Pair(u[:, 0, 0], ~u[:, 1, 0], w)]
+
+
+HEADS = np.array([[-1, 0, 1], [1, -1, -100]])
+PARTLY = np.array([[1.0, 0.0, 0.0], [np.nan] * 3])
+CASES: dict[str, tuple[Any, tuple[int, ...], Any, dict[str, Any], dict[str, Any]]] = {
+    "trees": (DepTree, (2, 3, 3), HEADS, {}, {"lengths": np.array([3, 2])}),
+    "matching": (matching, (2, 2, 3), np.array([[0, 2], [1, -100]]), {}, {}),
+    "pairs": (pairs, (3, 2, 3), np.array([[0, 2], [1, 1], [0, 0]]), {"w": (3,)}, {}),
+    "tags": (Sequence, (2, 3, 2), np.array([[0, 1, 1], [1, 0, 0]]), {"transitions": (2, 2)}, {}),
+    "some tags": (
+        Sequence,
+        (2, 3, 2),
+        np.array([[0, -100, 1], [-100, -100, 0]]),
+        {"transitions": (2, 2), "final": (2,)},
+        {"lengths": np.array([3, 2])},
+    ),
+    "single variables": (Xor, (2, 3), PARTLY, {}, {}),
+    "booleans": (Xor, (2, 3), np.array([[True, False, False], [False, True, False]]), {}, {}),
+}
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.3])
+@pytest.mark.parametrize("name", CASES)
+def test_agreement_with_the_adapter_to_torch(name: str, temperature: float) -> None:
+    torch = pytest.importorskip("torch")
+    from lpsmap_torch.losses import SparseMAPLoss
+
+    factors, shape, target, shapes, constants = CASES[name]
+    rng = np.random.default_rng(0)
+    eta, given = rng.normal(size=shape), {k: rng.normal(size=s) for k, s in shapes.items()}
+    scores = torch.tensor(eta, requires_grad=True)
+    others = {k: torch.tensor(x, requires_grad=True) for k, x in given.items()}
+    fixed = {k: torch.tensor(x) for k, x in constants.items()}
+    criterion = SparseMAPLoss(factors, temperature=temperature, reduction="none")
+    losses = criterion(scores, torch.tensor(target), **others, **fixed)
+    losses.sum().backward()
+
+    loss = sparse_map_loss(factors, temperature=temperature)
+    arrays = {k: jnp.asarray(x) for k, x in constants.items()}
+
+    def total(eta: Any, given: Any) -> Any:
+        return loss(eta, jnp.asarray(target), **given, **arrays)
+
+    given = {k: jnp.asarray(x) for k, x in given.items()}
+    found, slopes = jax.jit(jax.value_and_grad(total, (0, 1)))(jnp.asarray(eta), given)
+    np.testing.assert_allclose(found, losses.detach().numpy().sum(), **EXACT)
+    np.testing.assert_allclose(slopes[0], scores.grad.numpy(), **EXACT)
+    for key, other in others.items():
+        np.testing.assert_allclose(slopes[1][key], other.grad.numpy(), **EXACT)
+
+
+def test_a_tree_of_labels() -> None:
+    def build(u: Any) -> list[Any]:
+        return [Xor(u["a"]), AtMostOne([u["a"][:, 0], u["b"]])]
+
+    scores = {"a": jnp.zeros((2, 3)), "b": jnp.array([1.0, -1.0])}
+    target = {"a": jnp.array([1, 0]), "b": jnp.array([1.0, 0.0])}
+    loss = sparse_map_loss(build)
+    slopes = jax.grad(loss)(scores, target)
+    marginals = sparse_map(build)(scores)
+    np.testing.assert_allclose(
+        slopes["a"], marginals["a"] - jax.nn.one_hot(target["a"], 3), **EXACT
+    )
+    np.testing.assert_allclose(slopes["b"], marginals["b"] - target["b"], **EXACT)
