@@ -75,6 +75,17 @@ def _gibbs(case: Case, seconds: float) -> Call:
     return ask
 
 
+def _graph_gibbs(case: Case, seconds: float) -> Call:
+    def ask() -> Any:
+        try:
+            gibbs = case.graph.gibbs()
+            return gibbs.log_partition, gibbs.entropy, gibbs.value_of(case.u)
+        except (TypeError, ValueError) as refused:  # types without sums, and cycles
+            return refused
+
+    return ask
+
+
 def _rescore(case: Case, seconds: float) -> Call:
     _ = case.solution
     scores = case.other_scores(), case.eta
@@ -105,6 +116,7 @@ VERBS: dict[str, Callable[[Case, float], Call]] = {
     "decode": _decode,
     "k_best": _k_best,
     "gibbs": _gibbs,
+    "graph_gibbs": _graph_gibbs,
     "rescore": _rescore,
     "warm_start": _warm_start,
     "temperature": _temperature,
@@ -169,6 +181,19 @@ def judge_gibbs(case: Case) -> Iterator[str]:
             yield f"Gibbs marginals of factor {i} are {error:.1e} off"
 
 
+def judge_graph_gibbs(case: Case) -> Iterator[str]:
+    """Hold the distribution of a graph of one declaration against those of its factors."""
+    if len(case.graph.factors) > 1:
+        return
+    try:
+        whole, alone = case.graph.gibbs(), case.graph.gibbs(case.factor)
+    except (TypeError, ValueError):
+        return
+    error = np.sort(whole.log_partition) - np.sort(np.ravel(alone.log_partition))
+    if not np.abs(error).max(initial=0.0) <= 1e-12 * (1.0 + np.abs(alone.log_partition)).max():
+        yield f"log-partition functions of the graph are {error} off"
+
+
 def _sums(m: FloatArray, scores: FloatArray) -> FloatArray:
     return np.asarray((m * np.where(m != 0.0, scores, 0.0)).sum(axis=1))
 
@@ -220,6 +245,7 @@ JUDGES: dict[str, Callable[[Case], Iterator[str]]] = {
     "judge_marginals": judge_marginals,
     "judge_assignments": judge_assignments,
     "judge_gibbs": judge_gibbs,
+    "judge_graph_gibbs": judge_graph_gibbs,
     "judge_again": judge_again,
     "judge_temperature": judge_temperature,
 }
