@@ -151,6 +151,7 @@ def test_softmax_and_sigmoids() -> None:
         (lambda u: Budget(u, 100), sum(math.comb(200, k) for k in range(101))),
         (lambda u: TopK(u, 100), math.comb(200, 100)),
     ],
+    ids=["Xor", "AtMostOne", "Or", "OrOut", "Bits", "Budget", "TopK"],
 )
 def test_counts_of_large_rows(make: Any, count: int) -> None:
     graph = FactorGraph()
