@@ -189,9 +189,10 @@ def judge_graph_gibbs(case: Case) -> Iterator[str]:
         whole, alone = case.graph.gibbs(), case.graph.gibbs(case.factor)
     except (TypeError, ValueError):
         return
-    error = np.sort(whole.log_partition) - np.sort(np.ravel(alone.log_partition))
-    if not np.abs(error).max(initial=0.0) <= 1e-12 * (1.0 + np.abs(alone.log_partition)).max():
-        yield f"log-partition functions of the graph are {error} off"
+    found, expected = np.sort(whole.log_partition), np.sort(np.ravel(alone.log_partition))
+    apart = found.shape == expected.shape  # factors of one declaration may share variables, too
+    if apart and not np.allclose(found, expected, rtol=1e-12, atol=1e-12):
+        yield f"log-partition functions of the graph are {found}, expected {expected}"
 
 
 def _sums(m: FloatArray, scores: FloatArray) -> FloatArray:
