@@ -157,11 +157,13 @@ def judge_gibbs(case: Case) -> Iterator[str]:
     shape = case.factor.n_factors, case.factor.n_additionals
     eta_v = np.zeros(shape) if not shape[1] else np.asarray(case.factor.additionals).reshape(shape)
     marginals = slot_values(case.factor, np.asarray(gibbs.marginals))
+    negated = slot_values(case.factor, case.factor.variables.negated)
     for i, oracle in enumerate(oracles_of(case.factor)):
         listed = structures_of(oracle) if oracle.arity <= MOST_SLOTS else None
         if listed is None:
             return
         (m, n), slots = listed, slots_of(case.factor, i)
+        m = np.where(negated[slots], 1.0 - m, m)  # of variables, which types may negate
         scores = _sums(m, eta[slots]) + _sums(n, eta_v[i])
         best = scores.max()
         if best == -np.inf:
