@@ -43,8 +43,8 @@ class Listed(NamedTuple):
 
 def random_forest(
     rng: np.random.Generator, graph: Any, scores: Any, draw: Any, n_factors: int = 5
-) -> None:
-    """Add variables with scores and random factors to a graph, connected as trees.
+) -> Any:
+    """Add variables with scores and random factors to a graph, as trees; return the variables.
 
     Parameters
     ----------
@@ -68,6 +68,7 @@ def random_forest(
         used += own
         view = u[index] ^ (rng.random(len(index)) < 0.3)
         graph.add(_random_factor(rng, view, draw, number))
+    return u
 
 
 def _random_factor(rng: np.random.Generator, view: Any, draw: Any, number: int) -> Any:

@@ -75,6 +75,17 @@ def _gibbs(case: Case, seconds: float) -> Call:
     return ask
 
 
+def _graph_gibbs(case: Case, seconds: float) -> Call:
+    def ask() -> Any:
+        try:
+            gibbs = case.graph.gibbs()
+            return gibbs.log_partition, gibbs.entropy, gibbs.value_of(case.u)
+        except (TypeError, ValueError) as refused:  # types without sums, and cycles
+            return refused
+
+    return ask
+
+
 def _rescore(case: Case, seconds: float) -> Call:
     _ = case.solution
     scores = case.other_scores(), case.eta
@@ -105,6 +116,7 @@ VERBS: dict[str, Callable[[Case, float], Call]] = {
     "decode": _decode,
     "k_best": _k_best,
     "gibbs": _gibbs,
+    "graph_gibbs": _graph_gibbs,
     "rescore": _rescore,
     "warm_start": _warm_start,
     "temperature": _temperature,
@@ -145,11 +157,13 @@ def judge_gibbs(case: Case) -> Iterator[str]:
     shape = case.factor.n_factors, case.factor.n_additionals
     eta_v = np.zeros(shape) if not shape[1] else np.asarray(case.factor.additionals).reshape(shape)
     marginals = slot_values(case.factor, np.asarray(gibbs.marginals))
+    negated = slot_values(case.factor, case.factor.variables.negated)
     for i, oracle in enumerate(oracles_of(case.factor)):
         listed = structures_of(oracle) if oracle.arity <= MOST_SLOTS else None
         if listed is None:
             return
         (m, n), slots = listed, slots_of(case.factor, i)
+        m = np.where(negated[slots], 1.0 - m, m)  # of variables, which types may negate
         scores = _sums(m, eta[slots]) + _sums(n, eta_v[i])
         best = scores.max()
         if best == -np.inf:
@@ -167,6 +181,20 @@ def judge_gibbs(case: Case) -> Iterator[str]:
         error = np.abs(marginals[slots] - p @ m).max(initial=0.0)
         if not error <= size:
             yield f"Gibbs marginals of factor {i} are {error:.1e} off"
+
+
+def judge_graph_gibbs(case: Case) -> Iterator[str]:
+    """Hold the distribution of a graph of one declaration against those of its factors."""
+    if len(case.graph.factors) > 1:
+        return
+    try:
+        whole, alone = case.graph.gibbs(), case.graph.gibbs(case.factor)
+    except (TypeError, ValueError):
+        return
+    found, expected = np.sort(whole.log_partition), np.sort(np.ravel(alone.log_partition))
+    apart = found.shape == expected.shape  # factors of one declaration may share variables, too
+    if apart and not np.allclose(found, expected, rtol=1e-12, atol=1e-12):
+        yield f"log-partition functions of the graph are {found}, expected {expected}"
 
 
 def _sums(m: FloatArray, scores: FloatArray) -> FloatArray:
@@ -220,6 +248,7 @@ JUDGES: dict[str, Callable[[Case], Iterator[str]]] = {
     "judge_marginals": judge_marginals,
     "judge_assignments": judge_assignments,
     "judge_gibbs": judge_gibbs,
+    "judge_graph_gibbs": judge_graph_gibbs,
     "judge_again": judge_again,
     "judge_temperature": judge_temperature,
 }

@@ -48,7 +48,9 @@ def test_a_peer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) 
     pytest.importorskip("torch")
     monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
     peers = importlib.import_module("peers")
+    marginals = importlib.import_module("marginals")
     monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name: None)
-    result = CliRunner().invoke(peers.main, ["--only", "Xor"])
-    assert result.exit_code == 0
-    assert "pip install entmax" in result.stdout
+    for benchmark in (peers, marginals):
+        result = CliRunner().invoke(benchmark.main, ["--only", "Xor"])
+        assert result.exit_code == 0
+        assert "pip install entmax" in result.stdout

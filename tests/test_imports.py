@@ -34,7 +34,9 @@ ALLOWED = {
     "lpsmap_decode/src/lpsmap_decode": {"lpsmap_decode", "lpsmap_core"},
     "lpsmap_dynamic/src/lpsmap_dynamic": {"lpsmap_dynamic", "lpsmap_core"},
     "lpsmap_face/src/lpsmap": {"lpsmap", "lpsmap_core", "lpsmap_decode"},
-    "lpsmap_factors_logic/src/lpsmap_factors_logic": {"lpsmap_factors_logic", "lpsmap_core"},
+    "lpsmap_factors_logic/src/lpsmap_factors_logic": {
+        *("lpsmap_factors_logic", "lpsmap_core", "lpsmap_dynamic")
+    },
     "lpsmap_factors_struct/src/lpsmap_factors_struct": {
         *("lpsmap_factors_struct", "lpsmap_core", "lpsmap_dynamic")
     },

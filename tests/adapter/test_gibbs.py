@@ -144,3 +144,49 @@ def test_losses_of_trees_with_masked_words_are_those_of_the_others(mask: float) 
     loss.backward()
     torch.testing.assert_close(loss.item(), float(np.log(16.0 * 4.0)), rtol=1e-12, atol=0.0)
     assert scores.grad is not None and scores.grad.isfinite().all()
+
+
+# -------------------------------------------------------------------- another library
+
+
+def chain_of_peer(eta: Tensor, w: Tensor) -> Tensor:
+    """Marginals of states by torch-struct, which has a table for each step."""
+    from torch_struct import LinearChainCRF
+
+    steps = w.transpose(-1, -2) + eta[:, 1:, :, None]
+    steps = torch.cat([steps[:, :1] + eta[:, :1, None, :], steps[:, 1:]], 1)
+    marginals = LinearChainCRF(steps).marginals
+    return torch.cat([marginals[:, :1].sum(2), marginals.sum(3)], 1)
+
+
+def trees_of_peer(eta: Tensor, projective: bool) -> Tensor:
+    """Marginals of arcs by torch-struct, whose rows are the heads."""
+    from torch_struct import DependencyCRF
+    from torch_struct.deptree import deptree_nonproj
+
+    heads = eta.transpose(-1, -2)
+    if projective:
+        return DependencyCRF(heads).marginals.transpose(-1, -2)
+    return deptree_nonproj(heads, multi_root=True, eps=0.0).transpose(-1, -2)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["chains", "projective", "crossing"])
+def test_marginals_are_those_of_torch_struct(name: str) -> None:
+    pytest.importorskip("torch_struct", reason="torch-struct is not installed")
+    graph = TorchFactorGraph()
+    scores = (
+        (normal(4, 9, 5), normal(4, 8, 5, 5, seed=1)) if name == "chains" else (normal(4, 9, 9),)
+    )
+    u = graph.variable_from(scores[0])
+    if name == "chains":
+        factor: Any = Sequence(u, scores[1])
+        expected = chain_of_peer(*scores)
+    else:
+        factor = DepTree(u, projective=name == "projective")
+        expected = trees_of_peer(scores[0], name == "projective")
+    found, weights = graph.gibbs(graph.add(factor)).marginals, normal(*u.shape, seed=2).detach()
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
+    gradients = torch.autograd.grad((found * weights).sum(), scores)
+    asked = torch.autograd.grad((expected * weights).sum(), scores)
+    torch.testing.assert_close(gradients, asked, rtol=0, atol=1e-9)

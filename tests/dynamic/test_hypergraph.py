@@ -12,7 +12,7 @@ import pytest
 
 from lpsmap_core import Beliefs, FactorGraph, Scores
 from lpsmap_core.api import row_view
-from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row, dynamic_program
+from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row, hypergraph_factor
 from lpsmap_dynamic.inside_outside import beliefs_of
 from lpsmap_dynamic.k_best import k_best_of
 from lpsmap_dynamic.max_plus import best_derivations
@@ -300,7 +300,7 @@ def test_rows_differ_by_lengths_and_parameters() -> None:
 
 
 def test_old_hypergraphs_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dynamic_program, "MOST_BYTES", 1)
+    monkeypatch.setattr(hypergraph_factor, "MOST_BYTES", 1)
     row, other = Row((2, 2), 0, (("flavour", 7.0),)), Row((2, 3), 0, (("flavour", 7.0),))
     first = Chooser.hypergraph_of(row)
     assert Chooser.hypergraph_of(row) is first  # the latest one stays, however large

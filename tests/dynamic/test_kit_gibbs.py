@@ -236,7 +236,7 @@ def test_samples_that_are_no_structures_are_found() -> None:
 
 
 def test_a_type_without_sums_is_not_asked_for_them() -> None:
-    from lpsmap import Xor
+    from lpsmap import Matching
 
-    names = {result.check for result in run_checks(Xor(GRAPH.variable(3)), draws=3)}
+    names = {result.check for result in run_checks(Matching(GRAPH.variable((2, 2))), draws=3)}
     assert "check_sums" not in names

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
+import judges
 import test_dep_tree
 from gibbs_checks import check_sums_and_derivatives
 from lpsmap import DepTree, FactorGraph
@@ -104,3 +106,19 @@ def test_samples_are_refused_in_words() -> None:
     gibbs = graph.gibbs(graph.add(DepTree(graph.variable((2, 2)))))
     with pytest.raises(TypeError, match="DepTree has no inference over its structures"):
         gibbs.sample(3)
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 3.0, 8.0, 30.0])
+def test_small_probabilities_keep_their_digits(scale: float) -> None:
+    """By the inverse of the Laplacian for small scales, and by elimination for large ones."""
+    n, rng = 4, np.random.default_rng(0)
+    scores = scale * rng.standard_normal((40, n, n))
+    graph = FactorGraph()
+    gibbs = graph.gibbs(graph.add(DepTree(graph.variable_from(scores))))
+    trees = np.array(judges.trees(n)[0], dtype=np.float64).reshape(-1, n, n)
+    for r in range(len(scores)):
+        total = (trees * scores[r]).sum(axis=(1, 2))
+        weight = np.exp(total - total.max())
+        for i, j in np.ndindex(n, n):
+            expected = math.fsum(weight[trees[:, i, j] == 1.0]) / math.fsum(weight)
+            assert gibbs.marginals[r, i, j] == pytest.approx(expected, rel=1e-10, abs=1e-300)

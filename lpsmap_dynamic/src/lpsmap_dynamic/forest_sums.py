@@ -2,8 +2,8 @@
 
 Each factor's message is a pair of its log-partition functions, with the parent variable on and off.
 The two conditional distributions of a factor also give its marginals and their derivatives, as a
-mixture with the marginal of the parent. Hence no logarithm of a marginal is taken, and marginals
-near 0 and 1 keep their precision.
+mixture with the marginal of the parent. Hence no logarithm of a marginal is taken, and messages are
+exact next to marginals of 0 and 1.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class ForestSums:
             d_eta[links] = np.where(forest.negated[links], -moved, moved)
             if step.parent is not None:
                 change = (on.m[links] - off.m[links]) * d_eta[links]
-                d_message = np.bincount(step.place, change, minlength=len(step.rows))
-                d_message += ((on.n[extra] - off.n[extra]) * direction.eta_v[extra]).sum(axis=1)
+                d_message = ((on.n[extra] - off.n[extra]) * direction.eta_v[extra]).sum(axis=1)
+                d_message += np.bincount(step.place, change, minlength=len(step.rows))
                 decided = np.isinf(on.high[step.factors]) | np.isinf(off.high[step.factors])
                 d_message = np.where(decided, 0.0, d_message)
                 np.add.at(d_total, forest.variable[step.parent], d_message)

@@ -40,13 +40,15 @@ class GraphGibbs:
     TypeError
         If a type has no log-partition function, see `Factor.log_partition`.
     ValueError
-        If factors form a cycle, a factor contains a variable twice, or sums of scores overflow.
+        If factors form a cycle, a factor contains a variable twice, or a finite score is above
+        1e300.
 
     Notes
     -----
-    Scores of -inf forbid. If all assignments of a component are forbidden, its log-partition
-    function is -inf, and its marginals and entropy are zero; if a score is NaN or +inf, all results
-    of the component are NaN. Neither affects other components.
+    Scores of -inf forbid, as do those below -1e300, whose sums would overflow. If all assignments
+    of a component are forbidden, its log-partition function is -inf, and its marginals and entropy
+    are zero; if a score is NaN or +inf, all results of the component are NaN. Neither affects other
+    components.
 
     A message is added to the score of a variable, and rounded to its precision.
 
@@ -77,7 +79,7 @@ class GraphGibbs:
         self._wrong[self._owner_v[~(extra < np.inf)]] = True
         scores[self._wrong[self._owner]] = 0.0
         extra[self._wrong[self._owner_v]] = 0.0
-        self._scores = Scores(scores, extra)
+        self._scores = Scores(*map(_summable, (scores, extra)))
         self._wrong[-1] = False
 
     @property
@@ -176,33 +178,11 @@ class GraphGibbs:
     @functools.cached_property
     def _beliefs(self) -> Beliefs:
         found = self._sums.beliefs()
-        self._check_overflow(found.log_partition)
         if self._wrong.any():
             found.log_partition[self._wrong] = found.entropy[self._wrong] = np.nan
             found.m[self._wrong[self._owner]] = np.nan
             found.n[self._wrong[self._owner_v]] = np.nan
         return found
-
-    def _check_overflow(self, log_partition: FloatArray) -> None:
-        """Raise an error if the sums of finite scores overflow.
-
-        Raises
-        ------
-        ValueError
-            If a log-partition function is infinite although assignments are allowed.
-        """
-        doubtful = ~np.isfinite(log_partition)
-        magnitudes = [np.where(np.isfinite(x), np.abs(x), 0.0) for x in self._scores]
-        largest = max(magnitude.max(initial=0.0) for magnitude in magnitudes)
-        if not doubtful.any() or largest <= LARGEST_SUMMABLE:
-            return
-        plain = Scores(*(np.where(np.isfinite(x), 0.0, x) for x in self._scores))
-        allowed = ForestSums(self._forest, plain).beliefs().log_partition > -np.inf
-        if (doubtful & allowed).any():
-            raise ValueError(
-                f"gibbs: the graph has scores of up to {largest:.3g}, whose sums overflow float64; "
-                "expected smaller scores. Use -inf to forbid."
-            )
 
     def _checked(self, variables: Variables) -> Variables:
         if not isinstance(variables, Variables):
@@ -224,3 +204,20 @@ class GraphGibbs:
     def _shape(factor: Factor) -> tuple[int, ...]:
         """Return the shape of a declaration's additionals."""
         return (0,) if factor.additionals is None else tuple(factor.additionals.shape)
+
+
+def _summable(scores: FloatArray) -> FloatArray:
+    """Return scores whose sums do not overflow.
+
+    Raises
+    ------
+    ValueError
+        If a score is too large.
+    """
+    largest = scores.max(initial=-np.inf)
+    if largest > LARGEST_SUMMABLE:
+        raise ValueError(
+            f"gibbs: the graph has scores of up to {largest:.3g}, whose sums overflow float64; "
+            "expected smaller scores. Use -inf to forbid."
+        )
+    return np.where(scores < -LARGEST_SUMMABLE, -np.inf, scores)

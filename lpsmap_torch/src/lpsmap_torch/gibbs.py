@@ -60,11 +60,10 @@ class TorchGibbs(Gibbs):
         flipped = flipped_slots(factor)
         if flipped is not None:
             m = torch.where(tensor(flipped), 1.0 - m, m)
+        if factor.keep is None:
+            return self._cast(m.reshape(factor.variables.shape))
         placed = torch.zeros(factor.variables.shape, dtype=m.dtype)
-        keep = torch.ones(placed.shape, dtype=torch.bool)
-        return self._cast(
-            placed.masked_scatter(keep if factor.keep is None else tensor(factor.keep), m)
-        )
+        return self._cast(placed.masked_scatter(tensor(factor.keep), m))
 
     @property
     def additionals(self) -> Tensor:
@@ -80,15 +79,17 @@ class TorchGibbs(Gibbs):
     def _local(self) -> tuple[Tensor, Tensor, Tensor]:
         """Scores of slots and additionals, and the total score of negated variables per factor."""
         blocks = [x.to(device="cpu", dtype=torch.float64).reshape(-1) for x in self._blocks]
-        of_slots = torch.cat(blocks)[tensor(self._index)]
-        negated = tensor(self._negated)
-        eta_u, eta_v = torch.where(negated, -of_slots, of_slots), torch.empty(0).double()
+        eta_v = torch.empty(0, dtype=torch.float64)
         if self._given is not None:
             eta_v = self._given.to(device="cpu", dtype=torch.float64).reshape(-1)
-        shown = negated & (of_slots > -torch.inf)
         constant = torch.zeros(self.factor.n_factors, dtype=torch.float64)
+        span = self.factor.variables.span
+        if span is not None and self.factor.keep is None:  # a whole block, not negated
+            return torch.cat(blocks)[span], eta_v, constant
+        of_slots, negated = torch.cat(blocks)[tensor(self._index)], tensor(self._negated)
+        shown = negated & (of_slots > -torch.inf)
         constant = constant.index_add(0, tensor(self._owner)[shown], of_slots[shown])
-        return eta_u, eta_v, constant
+        return torch.where(negated, -of_slots, of_slots), eta_v, constant
 
     def _log_probabilities(
         self, slots: NDArray[np.float64], additionals: NDArray[np.float64]
@@ -107,7 +108,7 @@ class TorchGibbs(Gibbs):
         return self._cast(exact + torch.where(score.isfinite(), moves, 0.0))
 
     def _cast(self, tensor: Tensor) -> Tensor:
-        return tensor.to(dtype=self._like, device=self._device)
+        return tensor.to(dtype=self._like, device=self._device, copy=True)
 
     def _distributions(self, found: Found, probability: float | None = None) -> Distributions:
         drawn = super()._distributions(found, probability)

@@ -63,7 +63,7 @@ class TorchGraphGibbs(GraphGibbs):
         return attach_beliefs(self, torch.cat(blocks), eta_v, constant)
 
     def _cast(self, found: Tensor) -> Tensor:
-        return found.to(dtype=self._like, device=self._device)
+        return found.to(dtype=self._like, device=self._device, copy=True)
 
 
 def _flat(block: Tensor) -> Tensor:

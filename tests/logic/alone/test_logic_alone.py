@@ -1,4 +1,4 @@
-"""The logic pack on core alone."""
+"""The logic pack with no other pack of factors."""
 
 from __future__ import annotations
 

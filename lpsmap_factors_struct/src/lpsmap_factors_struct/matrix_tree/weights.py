@@ -17,6 +17,7 @@ from lpsmap_factors_struct.matrix_tree.duals import (
 )
 from lpsmap_factors_struct.matrix_tree.elimination import Halves, eliminate_trees, halves_of
 from lpsmap_factors_struct.matrix_tree.expansions import Expansion, plus, two_sum
+from lpsmap_factors_struct.matrix_tree.inverse import Inverse, expect_by_inverse, inverse_of
 from lpsmap_factors_struct.matrix_tree.wide_numbers import (
     LOG_RADIX,
     Numbers,
@@ -40,6 +41,7 @@ class TreeWorkspace(NamedTuple):
     Tables have a row for every word: its arc from the root, then the arcs from all words.
     """
 
+    laplacian: Inverse
     halves: Halves
     inverse: Numbers
     escapes: Numbers
@@ -60,6 +62,7 @@ def tree_workspace(n: int, moves: bool, wide: bool) -> TreeWorkspace:
     """Return a workspace for up to `n` words; see `numbers_of`."""
     size = n * (n + 1)
     return TreeWorkspace(
+        inverse_of(0 if wide else n, moves),
         halves_of(n, moves, wide),
         numbers_of(n, moves, wide),
         numbers_of(n * n, moves, wide),
@@ -100,11 +103,22 @@ def sum_trees(
         if not found:
             return -np.inf, 0.0, -np.inf
         best = plus(best, more)
-    log, power = eliminate_trees(
-        n, workspace.single[0], workspace.halves, workspace.inverse, workspace.escapes
-    )
-    if not (log > -np.inf and _expect(n, workspace)):
-        return (-np.inf if wide else np.nan), 0.0, -np.inf
+    log, power = np.nan, 0.0
+    if not (wide or single_root):
+        log = expect_by_inverse(
+            n,
+            workspace.halves.systems.value,
+            workspace.change,
+            workspace.laplacian,
+            workspace.expected,
+            workspace.d_expected,
+        )
+    if np.isnan(log):
+        log, power = eliminate_trees(
+            n, workspace.single[0], workspace.halves, workspace.inverse, workspace.escapes
+        )
+        if not (log > -np.inf and _expect(n, workspace)):
+            return (-np.inf if wide else np.nan), 0.0, -np.inf
     trees = log_from(log, power + behind) + back
     unit = UNIT if wide else 1.0
     total, rest = two_sum(best[0] / unit, trees)
@@ -174,10 +188,11 @@ def _sum_labels(
     mass, change = 1.0, 0.0
     if top == -np.inf:
         return top, 0.0, 0.0
-    if n_labels > 1:
-        mass = 0.0
-        for k in range(slot, slot + n_labels):
-            mass += np.exp(own[k] - top)
+    if n_labels == 1:
+        return top, 0.0, d[slot] - d[chosen] if len(d) > 0 else 0.0
+    mass = 0.0
+    for k in range(slot, slot + n_labels):
+        mass += np.exp(own[k] - top)
     for k in range(slot, slot + n_labels if len(d) > 0 else slot):
         share = np.exp(own[k] - top) / mass
         change += share * (d[k] - d[chosen]) if share > 0.0 else 0.0
