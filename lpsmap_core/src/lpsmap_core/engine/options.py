@@ -42,7 +42,6 @@ class Options(NamedTuple):
     max_iter: int = 1000
     max_inner_iter: int | None = None
     tol: float = 1e-6
-    dual_tol: float | None = None
     max_time: float | None = None
     step_size: float | None = None
     adapt: bool = True
@@ -59,6 +58,7 @@ class Options(NamedTuple):
     """Whether a search follows; components that it bounds better need not be solved."""
     relaxation: float = RELAXATION
     """Over-relaxation of the copies before they are averaged."""
+    dual_tol: float | None = None
     backward_tol: float = 1e-13
     backward_max_iter: int = 2000
 
