@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -13,7 +14,7 @@ from lpsmap_dynamic import sum_exactly
 from lpsmap_torch.graph import in_factors
 from lpsmap_torch.tensors import numbers
 
-__all__ = ["Items", "Labels", "all_variables", "labels_of", "read_target"]
+__all__ = ["Items", "Labels", "all_variables", "labels_of", "of_factors", "read_target"]
 
 
 IGNORED, ROOT = -100, -1
@@ -21,7 +22,7 @@ IGNORED, ROOT = -100, -1
 
 
 def read_target(u: Variables, scores: Tensor, target: Any) -> FloatArray:
-    """Return the label of every variable: 0, 1, or NaN if it is unlabelled.
+    """Return the label of every variable: 0 to 1, or NaN if it is unlabelled.
 
     Parameters
     ----------
@@ -31,8 +32,8 @@ def read_target(u: Variables, scores: Tensor, target: Any) -> FloatArray:
     scores
         Their scores; the target must be on the same device.
     target
-        Either booleans or numbers 0, 1 and NaN in the same shape; or integers in the shape without
-        the last axis, the position on that axis that is on, as in
+        Either booleans or numbers 0 to 1 and NaN in the same shape; or integers in the shape
+        without the last axis, the position on that axis that is on, as in
         `torch.nn.functional.cross_entropy`; -1 for the arc from the root to a word, and -100 for
         unlabelled rows.
 
@@ -55,12 +56,12 @@ def read_target(u: Variables, scores: Tensor, target: Any) -> FloatArray:
     found = real_numbers("target", target)
     if found.shape == shape:
         values = found.astype(np.float64)
-        wrong = np.argwhere(~((values == 0.0) | (values == 1.0) | np.isnan(values)))
+        wrong = np.argwhere((values < 0.0) | (values > 1.0))
         if len(wrong):
             at = tuple(wrong[0])
             raise ValueError(
-                f"target holds {values[at]:g} at {[int(i) for i in at]}; expected 0, 1, or NaN for "
-                "unlabelled variables."
+                f"target holds {values[at]:g} at {[int(i) for i in at]}; expected 0, 1, marginals "
+                "between them, or NaN for unlabelled variables."
             )
         return values
     if found.shape != shape[:-1]:
@@ -118,14 +119,33 @@ class Labels(NamedTuple):
     """The labels of the variables of a graph."""
 
     known: FloatArray
-    """(n_variables,) 0, 1, or NaN."""
+    """(n_variables,) 0 to 1, or NaN."""
     item: IntArray
     """(n_variables,) the item of each variable of the target; -1 for others."""
     n_items: int
+    axes: int = 1
+    """The number of axes of the target that are the items'."""
+    additionals: list[FloatArray] | None = None
+    """For every declaration, the (n_factors, n_additionals) additionals; None if not given."""
+
+    @property
+    def are_marginals(self) -> bool:
+        """Whether they are a mixture of structures, which the labels alone do not determine."""
+        fractions = (self.known > 0.0) & (self.known < 1.0)
+        return self.additionals is not None or bool(fractions.any())
 
 
-def labels_of(u: Variables, target: FloatArray) -> Labels:
+def labels_of(u: Variables, target: FloatArray, axes: int = 1) -> Labels:
     """Return the labels of all variables of a graph.
+
+    Parameters
+    ----------
+    u
+        The variables of the target.
+    target
+        Their labels.
+    axes
+        The number of first axes whose entries are the items.
 
     Raises
     ------
@@ -141,8 +161,26 @@ def labels_of(u: Variables, target: FloatArray) -> Labels:
     known[u.index[there]] = values[there]
     if (known[u.index[there]] != values[there]).any():
         raise ValueError("target: a variable is given both as 0 and as 1; expected one value.")
-    item[u.index] = np.arange(len(u)).reshape(-1, *[1] * (u.ndim - 1))
-    return Labels(known, item, len(u))
+    shape = u.shape[:axes]
+    n_items = math.prod(shape)
+    item[u.index] = np.arange(n_items).reshape(*shape, *[1] * (u.ndim - axes))
+    return Labels(known, item, n_items, axes)
+
+
+def of_factors(factor: Factor, of_variable: IntArray) -> IntArray:
+    """Return for each factor of a declaration the number of its first variable; -1 without any.
+
+    Parameters
+    ----------
+    factor
+        The declaration.
+    of_variable
+        (n_variables,) a number for every variable of the graph.
+    """
+    index = np.append(slot_values(factor, factor.variables.index), -1)
+    first, last = factor.offsets[:-1], factor.offsets[1:]
+    number = of_variable[index[first]] if of_variable.size else index[first]
+    return np.where(last > first, number, -1)
 
 
 class Items:
@@ -165,6 +203,12 @@ class Items:
         mixed = np.flatnonzero(self.of_component[component] != item)
         if mixed.size:
             other = self.of_component[component[mixed[0]]]
+            if labels.axes > 1:
+                raise ValueError(
+                    f"weight: factors connect the entries {item[mixed[0]]} and {other} of the "
+                    f"first {labels.axes} axes of the scores, which have no losses of their own; "
+                    "expected one weight for every item, or separate factors."
+                )
             raise ValueError(
                 f"factors connect the items {item[mixed[0]]} and {other} of the batch; expected "
                 "the first axis of the scores to be the batch, with separate factors for each "
@@ -175,10 +219,7 @@ class Items:
 
     def of_factors(self, factor: Factor) -> IntArray:
         """Return the items of a declaration's factors; -1 for those without variables."""
-        index = np.append(slot_values(factor, factor.variables.index), -1)
-        first, last = factor.offsets[:-1], factor.offsets[1:]
-        item = self.of_variable[index[first]] if self.of_variable.size else index[first]
-        return np.where(last > first, item, -1)
+        return of_factors(factor, self.of_variable)
 
     def sums(self, item: IntArray, values: FloatArray) -> FloatArray:
         """Return the sums of values by item; item -1 is left out."""
