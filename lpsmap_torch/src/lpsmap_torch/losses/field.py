@@ -28,6 +28,10 @@ from lpsmap_torch.temperature import Temperature, Tempered, is_one, of_batch
 __all__ = ["CRFLoss", "MarginCRFLoss"]
 
 
+LOWEST = 0.1
+"""Lowest temperature at which a cost of 1 does not magnify the rounding of probabilities near 1."""
+
+
 class CRFLoss(Tempered, StructuredLoss):
     """The negative log-likelihood of a conditional random field (Lafferty et al. 2001).
 
@@ -102,7 +106,7 @@ class MarginCRFLoss(MarginLoss, CRFLoss):
     cost
         The cost of a wrong variable, as in `MarginSparseMAPLoss`; or ``"zero-one"``: every
         structure that does not agree with the labels costs 1. This is no sum over variables, but
-        the loss is a function of `CRFLoss`.
+        the loss is a function of `CRFLoss`, at temperatures of 0.1 or more.
 
     Examples
     --------
@@ -120,6 +124,11 @@ class MarginCRFLoss(MarginLoss, CRFLoss):
             return losses
         t = self.temperature
         t = t.reshape(()).to(losses) if isinstance(t, Tensor) else losses.new_tensor(t)
+        if t < LOWEST:
+            raise ValueError(
+                f"MarginCRFLoss: temperature is {t:g} with the cost 'zero-one'; expected "
+                f"{LOWEST} or more. Scale the scores, or use a cost of wrong variables."
+            )
         # log(1 + e^(1 / t) (1 / p - 1)) for the probability p = e^-x of the labels
         x = (losses / t).clamp_min(torch.finfo(losses.dtype).tiny)
         odds = x + torch.log(-torch.expm1(-x))

@@ -8,9 +8,11 @@ runs as it does outside, with autograd. A ticket owns the evaluation, which the 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import uuid
 import weakref
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -44,7 +46,8 @@ def call_loss(loss: Any, handle: str, scores: Tensor, given: dict[str, Any]) -> 
     """
     tensors = [scores]
     own = {**dict(loss.named_parameters()), **dict(loss.named_buffers())}
-    text = packed("", {"own": own, "given": given}, tensors)
+    graded = torch.is_grad_enabled()
+    text = packed("", {"own": own, "given": given, "graded": graded}, tensors)
     kind = "items" if loss.reduction == "none" else "scalar"
     found: Tensor = _call(f"{kind} {handle} {text}", None, tensors)[0]
     return found
@@ -134,10 +137,11 @@ def _loss(call: str, leaves: list[Tensor]) -> Tensor:
         )
     arguments = unpacked(text, leaves)
     own, given = arguments["own"], arguments["given"]
-    if own:
-        value: Tensor = torch.func.functional_call(loss, own, (leaves[0],), given)
-    else:
-        value = loss(leaves[0], **given)
+    with torch.set_grad_enabled(arguments["graded"]):
+        if own:
+            value: Tensor = torch.func.functional_call(loss, own, (leaves[0],), given)
+        else:
+            value = loss(leaves[0], **given)
     _check_closure(type(loss).__name__, value, leaves)
     return value
 
@@ -166,7 +170,7 @@ def _check_closure(name: str, value: Tensor, leaves: list[Tensor]) -> None:
 
 
 def _leaf(tensor: Tensor) -> Tensor:
-    leaf = tensor.detach()
+    leaf = tensor.clone() if tensor.is_inference() else tensor.detach()
     return leaf.requires_grad_() if leaf.is_floating_point() else leaf
 
 
@@ -180,10 +184,18 @@ def _leaf(tensor: Tensor) -> Tensor:
 )
 def _operator(call: str, ticket: Tensor | None, inputs: list[Tensor]) -> list[Tensor]:
     base = None if ticket is None else solution_of(ticket)
-    with torch.inference_mode(False):  # with autograd, which operators otherwise run without
+    with _autograd():
         found = _evaluated(call, inputs, base)
     outputs = [x.detach().clone(memory_format=torch.contiguous_format) for x in found.outputs]
     return [*outputs, ticket_for(found)]
+
+
+@contextlib.contextmanager
+def _autograd() -> Iterator[None]:
+    """Run with autograd, also of views that change in place, which operators run without."""
+    with torch.inference_mode(False):  # restores the excluded keys
+        torch._C._dispatch_tls_set_dispatch_key_excluded("ADInplaceOrView", False)
+        yield
 
 
 @_operator.register_fake
