@@ -177,7 +177,7 @@ def _expanded(lengths: Tensor, batch: tuple[int, ...], trailing: tuple[int, ...]
     """Return lengths expanded to the whole batch, followed by the trailing axes."""
     leading_axes = lengths.shape[: lengths.ndim - len(trailing)]
     omitted_axes = (1,) * (len(batch) - len(leading_axes))
-    return lengths.reshape(*leading_axes, *omitted_axes, *trailing).expand(*batch, *trailing)
+    return lengths.reshape((*leading_axes, *omitted_axes, *trailing)).expand((*batch, *trailing))
 
 
 def checked_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Tensor | None:
