@@ -14,16 +14,31 @@ from layer_cases import normal
 from lpsmap import AtMostOne, Budget, DepTree, Sequence, Xor
 from lpsmap_torch.losses import (
     CRFLoss,
+    MarginCRFLoss,
     MarginSparseMAPLoss,
     PerceptronLoss,
     SparseMAPLoss,
     StructuredHingeLoss,
 )
 
-__all__ = ["ALL", "PROBLEMS", "SMOOTH", "TREES", "Problem", "held", "limited", "losses", "matching"]
+__all__ = [
+    "ALL",
+    "FIELDS",
+    "MARGINS",
+    "PROBLEMS",
+    "SMOOTH",
+    "TREES",
+    "Problem",
+    "held",
+    "limited",
+    "losses",
+    "matching",
+]
 
-ALL = (SparseMAPLoss, MarginSparseMAPLoss, PerceptronLoss, StructuredHingeLoss, CRFLoss)
-SMOOTH = (SparseMAPLoss, MarginSparseMAPLoss, CRFLoss)
+FIELDS = (CRFLoss, MarginCRFLoss)
+MARGINS = (MarginSparseMAPLoss, StructuredHingeLoss, MarginCRFLoss)
+ALL = (SparseMAPLoss, MarginSparseMAPLoss, PerceptronLoss, StructuredHingeLoss, *FIELDS)
+SMOOTH = (SparseMAPLoss, MarginSparseMAPLoss, *FIELDS)
 
 
 def matching(u: Any) -> list[Any]:
@@ -72,7 +87,7 @@ HELD = [
     (loss, name)
     for loss in ALL
     for name, problem in PROBLEMS.items()
-    if loss is not CRFLoss or not problem.interacts
+    if loss not in FIELDS or not problem.interacts
 ]
 held = pytest.mark.parametrize(
     ("loss", "name"), HELD, ids=lambda x: x if isinstance(x, str) else x.__name__

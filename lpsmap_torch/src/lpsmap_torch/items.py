@@ -10,17 +10,43 @@ from lpsmap_core import Factor
 from lpsmap_core.api import FloatArray, IntArray, Layout, slot_values
 from lpsmap_dynamic import sum_exactly
 
-__all__ = ["Items", "Labels"]
+__all__ = ["Items", "Labels", "of_factors"]
 
 
 class Labels(NamedTuple):
     """The labels of the variables of a graph."""
 
     known: FloatArray
-    """(n_variables,) 0, 1, or NaN."""
+    """(n_variables,) 0 to 1, or NaN."""
     item: IntArray
     """(n_variables,) the item of each variable of the target; -1 for others."""
     n_items: int
+    axes: int = 1
+    """The number of axes of the target that are the items'."""
+    additionals: list[FloatArray] | None = None
+    """For every declaration, the (n_factors, n_additionals) additionals; None if not given."""
+
+    @property
+    def are_marginals(self) -> bool:
+        """Whether they are a mixture of structures, which the labels alone do not determine."""
+        fractions = (self.known > 0.0) & (self.known < 1.0)
+        return self.additionals is not None or bool(fractions.any())
+
+
+def of_factors(factor: Factor, of_variable: IntArray) -> IntArray:
+    """Return for each factor of a declaration the number of its first variable; -1 without any.
+
+    Parameters
+    ----------
+    factor
+        The declaration.
+    of_variable
+        (n_variables,) a number for every variable of the graph.
+    """
+    index = np.append(slot_values(factor, factor.variables.index), -1)
+    first, last = factor.offsets[:-1], factor.offsets[1:]
+    number = of_variable[index[first]] if of_variable.size else index[first]
+    return np.where(last > first, number, -1)
 
 
 class Items:
@@ -43,6 +69,12 @@ class Items:
         mixed = np.flatnonzero(self.of_component[component] != item)
         if mixed.size:
             other = self.of_component[component[mixed[0]]]
+            if labels.axes > 1:
+                raise ValueError(
+                    f"weight: factors connect the entries {item[mixed[0]]} and {other} of the "
+                    f"first {labels.axes} axes of the scores, which have no losses of their own; "
+                    "expected one weight for every item, or separate factors."
+                )
             raise ValueError(
                 f"factors connect the items {item[mixed[0]]} and {other} of the batch; expected "
                 "the first axis of the scores to be the batch, with separate factors for each "
@@ -53,10 +85,7 @@ class Items:
 
     def of_factors(self, factor: Factor) -> IntArray:
         """Return the items of a declaration's factors; -1 for those without variables."""
-        index = np.append(slot_values(factor, factor.variables.index), -1)
-        first, last = factor.offsets[:-1], factor.offsets[1:]
-        item = self.of_variable[index[first]] if self.of_variable.size else index[first]
-        return np.where(last > first, item, -1)
+        return of_factors(factor, self.of_variable)
 
     def sums(self, item: IntArray, values: FloatArray) -> FloatArray:
         """Return the sums of values by item; item -1 is left out."""

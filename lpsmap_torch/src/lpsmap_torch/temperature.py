@@ -116,7 +116,7 @@ def of_batch(name: str, temperature: Temperature, batch: tuple[int, ...]) -> Tem
         return temperature.reshape(())
     shape = tuple(temperature.shape)
     fits = len(shape) <= len(batch) and all(
-        a in (1, b) for a, b in zip(shape[::-1], batch[::-1], strict=False)
+        a == 1 or a == b for a, b in zip(shape[::-1], batch[::-1], strict=False)
     )
     if not fits:
         raise ValueError(

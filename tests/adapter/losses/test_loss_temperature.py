@@ -13,11 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from layer_cases import normal
-from loss_cases import HELD, PROBLEMS, SMOOTH, Problem, losses
+from loss_cases import FIELDS, HELD, MARGINS, PROBLEMS, SMOOTH, Problem, losses
 from lpsmap import AtMostOne, DepTree, Sequence, TorchFactorGraph, Xor
 from lpsmap_torch.losses import (
     CRFLoss,
-    MarginSparseMAPLoss,
     PerceptronLoss,
     SparseMAPLoss,
     StructuredHingeLoss,
@@ -35,7 +34,7 @@ smooth = pytest.mark.parametrize(
 
 def rows(loss: type) -> Any:
     """Return factors for rows of scores: one of every row."""
-    if loss is not CRFLoss:
+    if loss not in FIELDS:
         return Xor
     return lambda u: Sequence(u, np.zeros((u.shape[-1], u.shape[-1])))
 
@@ -58,9 +57,9 @@ def unknown(problem: Problem) -> Problem:
 @pytest.mark.parametrize("partly", [False, True])
 def test_losses_are_those_of_divided_scores(loss: type, name: str, t: float, partly: bool) -> None:
     problem = unknown(PROBLEMS[name]) if partly else PROBLEMS[name]
-    margin = {"cost": 0.7} if loss is MarginSparseMAPLoss else {}
+    margin = {"cost": 0.7} if loss in MARGINS else {}
     divided_margin = {"cost": 0.7 / t} if margin else {}
-    options = {} if loss is CRFLoss else {"tol": 1e-11}
+    options = {} if loss in FIELDS else {"tol": 1e-11}
     expected = t * losses(loss, at(problem, t), **divided_margin, **options)
     inputs = problem.scores, *problem.arguments.values()
     wanted = torch.autograd.grad(expected.sum(), inputs)
@@ -80,7 +79,7 @@ def test_losses_are_those_of_divided_scores(loss: type, name: str, t: float, par
 @pytest.mark.parametrize("partly", [False, True])
 def test_gradients_in_the_temperature(loss: type, name: str, partly: bool) -> None:
     problem = unknown(PROBLEMS[name]) if partly else PROBLEMS[name]
-    options = {} if loss is CRFLoss else {"tol": 1e-11}
+    options = {} if loss in FIELDS else {"tol": 1e-11}
     names = list(problem.arguments)
 
     def function(logarithm: Tensor, scores: Tensor, *arguments: Tensor) -> Tensor:
@@ -210,7 +209,7 @@ def test_modules(loss: type) -> None:
     assert [name for name, _ in criterion.named_parameters()] == ["temperature"]
     assert "temperature=<parameter" in repr(criterion)
     copies = [copy.deepcopy(criterion)]
-    if loss is not CRFLoss:  # a lambda cannot be pickled
+    if loss not in FIELDS:  # a lambda cannot be pickled
         copies.append(pickle.loads(pickle.dumps(criterion)))
     for other in copies:
         assert torch.equal(other(scores, target), criterion(scores, target))

@@ -13,13 +13,13 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from judges import EnumeratedFactor, linear_optimum, solve_graph
 from layer_cases import normal
-from loss_cases import PROBLEMS, SMOOTH, Problem, held, losses
+from loss_cases import FIELDS, MARGINS, PROBLEMS, SMOOTH, Problem, held, losses
 from lpsmap import Pair, TorchFactorGraph, Xor
 from lpsmap_core import Beliefs, Scores
 from lpsmap_core.testing import check_factor
 from lpsmap_torch.losses import (
     CRFLoss,
-    MarginSparseMAPLoss,
+    MarginCRFLoss,
     PerceptronLoss,
     SparseMAPLoss,
     StructuredHingeLoss,
@@ -46,12 +46,12 @@ def test_gradient_is_what_is_found_less_what_is_given(loss: type, name: str) -> 
     problem = PROBLEMS[name]
     (gradient,) = torch.autograd.grad(losses(loss, problem).sum(), problem.scores)
     given = torch.nn.functional.one_hot(problem.target, problem.scores.shape[-1]).double()
-    cost = 1.0 if loss in (MarginSparseMAPLoss, StructuredHingeLoss) else 0.0
+    cost = 1.0 if loss in MARGINS else 0.0
     graph = TorchFactorGraph()
     u = graph.variable_from(problem.scores.detach() + cost * (1.0 - 2.0 * given))
     made = problem.factors(u, **problem.arguments)
     added = [graph.add(factor) for factor in (made if isinstance(made, list) else [made])]
-    if loss is CRFLoss:
+    if loss in FIELDS:
         found = graph.gibbs(added[0]).marginals
     elif loss in SMOOTH:
         graph.solve()
@@ -85,11 +85,11 @@ def test_zero_if_and_only_if_the_margin_holds(loss: type, name: str) -> None:
     arguments = {key: torch.zeros_like(x) for key, x in problem.arguments.items()}
     problem = problem._replace(arguments=arguments)
     given = torch.nn.functional.one_hot(problem.target, problem.scores.shape[-1]).double()
-    if loss is CRFLoss:
+    if loss in FIELDS:
         assert (losses(loss, problem, 3.0 * (2.0 * given - 1.0)) > 0.0).all()
         assert (losses(loss, problem, 300.0 * (2.0 * given - 1.0)) < 1e-12).all()
         return
-    asked = 0.5 * (loss in SMOOTH) + 1.0 * (loss in (MarginSparseMAPLoss, StructuredHingeLoss))
+    asked = 0.5 * (loss in SMOOTH) + 1.0 * (loss in MARGINS)
     rounding = 1e-14 if problem.interacts else 0.0
     assert (losses(loss, problem, (asked + 1e-6) * (2.0 * given - 1.0)) <= rounding).all()
     assert (losses(loss, problem, (asked - 0.05) * (2.0 * given - 1.0)) > 0.0).all()
@@ -125,7 +125,7 @@ def listed(name: str, problem: Problem, b: int) -> list[tuple[Tensor, float]]:
 
 @pytest.mark.parametrize("partly", [False, True], ids=["all known", "partly known"])
 @pytest.mark.parametrize("name", ["trees", "taggings"])
-@pytest.mark.parametrize("loss", [PerceptronLoss, StructuredHingeLoss, CRFLoss])
+@pytest.mark.parametrize("loss", [PerceptronLoss, StructuredHingeLoss, CRFLoss, MarginCRFLoss])
 def test_definition_by_enumeration(loss: type, name: str, partly: bool) -> None:
     problem = PROBLEMS[name]
     target = problem.target.clone()
@@ -135,7 +135,7 @@ def test_definition_by_enumeration(loss: type, name: str, partly: bool) -> None:
     for b in range(len(target)):
         gold = torch.nn.functional.one_hot(target[b].clamp(min=0), problem.scores.shape[-1])
         known = (target[b] >= 0)[:, None]
-        cost = 1.0 if loss is StructuredHingeLoss else 0.0
+        cost = 1.0 if loss in MARGINS else 0.0
         worth, agrees = [], []
         for y, extra in listed(name, problem, b):
             wrong = (known & (y != gold)).sum()
@@ -144,7 +144,7 @@ def test_definition_by_enumeration(loss: type, name: str, partly: bool) -> None:
             agrees.append(wrong == 0)
         values = torch.tensor(worth, dtype=torch.float64)
         chosen = values[torch.tensor(agrees)]
-        if loss is CRFLoss:
+        if loss in FIELDS:
             expected = values.logsumexp(0) - chosen.logsumexp(0)
         else:
             expected = values.max() - chosen.max()

@@ -462,7 +462,7 @@ def _array(name: str, value: Any) -> npt.NDArray[Any]:
             "tensor.detach()."
         )
     try:
-        return np.asarray(value)
+        return np.asarray(value.cpu() if hasattr(value, "cpu") else value)
     except (RuntimeError, TypeError, ValueError) as error:
         raise TypeError(
             f"{name}: got {kind_of(value)} that is not an array of numbers ({error}). Pass a "

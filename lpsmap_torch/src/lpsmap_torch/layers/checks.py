@@ -16,6 +16,7 @@ __all__ = [
     "check_parameters",
     "check_scores",
     "checked_lengths",
+    "checked_limits",
     "checked_mask",
     "prefix_lengths",
     "present",
@@ -132,16 +133,51 @@ def checked_lengths(
     )
 
 
+def checked_limits(name: str, limits: Any, batch: tuple[int, ...]) -> Tensor:
+    """Validate limits, and expand them to all instances, on any device.
+
+    Parameters
+    ----------
+    name
+        The name of the limits, for error messages.
+    limits
+        The limits given by the user.
+    batch
+        The shape of the batch, which limits broadcast to like lengths.
+
+    Raises
+    ------
+    TypeError
+        If they are not a tensor of integers.
+    ValueError
+        If their shape does not fit.
+    """
+    if not isinstance(limits, Tensor) or limits.dtype not in _INTEGERS:
+        got = limits.dtype if isinstance(limits, Tensor) else kind_of(limits)
+        raise TypeError(
+            f"{name} is {got}; expected a tensor of integers, one for every instance. Give one "
+            "number for all instances to the constructor."
+        )
+    if not _leads(tuple(limits.shape), batch):
+        raise ValueError(
+            f"{name} has shape {tuple(limits.shape)}; expected {batch}, one for every instance of "
+            "the batch; axes of the batch may be 1, and its last axes may be omitted."
+        )
+    return _expanded(limits, batch, ())
+
+
 def _leads(shape: tuple[int, ...], batch: tuple[int, ...]) -> bool:
     """Return whether a shape broadcasts to the first axes of the batch."""
-    return len(shape) <= len(batch) and all(a in (1, b) for a, b in zip(shape, batch, strict=False))
+    return len(shape) <= len(batch) and all(
+        a == 1 or a == b for a, b in zip(shape, batch, strict=False)
+    )
 
 
 def _expanded(lengths: Tensor, batch: tuple[int, ...], trailing: tuple[int, ...]) -> Tensor:
     """Return lengths expanded to the whole batch, followed by the trailing axes."""
     leading_axes = lengths.shape[: lengths.ndim - len(trailing)]
     omitted_axes = (1,) * (len(batch) - len(leading_axes))
-    return lengths.reshape(*leading_axes, *omitted_axes, *trailing).expand(*batch, *trailing)
+    return lengths.reshape((*leading_axes, *omitted_axes, *trailing)).expand((*batch, *trailing))
 
 
 def checked_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Tensor | None:
@@ -164,7 +200,7 @@ def checked_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Tensor | None:
         )
     mask_shape = tuple(mask.shape)
     fits = len(mask_shape) <= len(shape) and all(
-        a in (1, b) for a, b in zip(mask_shape[::-1], shape[::-1], strict=False)
+        a == 1 or a == b for a, b in zip(mask_shape[::-1], shape[::-1], strict=False)
     )
     if not fits:
         raise ValueError(

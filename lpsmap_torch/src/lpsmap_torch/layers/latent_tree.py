@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
+
 from lpsmap_core import Factor, Variables
 from lpsmap_core.api import checked_count
 from lpsmap_torch.layers.checks import prefix_lengths, present
-from lpsmap_torch.layers.layer import Layer, Lengths, Mask, factor_type
+from lpsmap_torch.layers.layer import Lengths, Mask, factor_type
 from lpsmap_torch.layers.layer_graph import Declarations
+from lpsmap_torch.layers.limited_layer import LimitedLayer, limits_and_lengths
 
 __all__ = ["LatentTree"]
 
 
-class LatentTree(Layer):
+class LatentTree(LimitedLayer):
     """Marginals of the arcs of a latent dependency tree over every sentence.
 
     The graph has a `DepTree`, and a `ModifierBudget` if `budget` is given (Niculae & Martins 2020,
@@ -26,7 +29,8 @@ class LatentTree(Layer):
     single_root
         Whether the root has exactly one modifier.
     budget
-        The maximum number of modifiers of a word; None for any number.
+        The maximum number of modifiers of a word; None for any number. A call can set it for every
+        sentence: ``layer(scores, budget=torch.tensor([2, 3]))``.
     budget_root
         Whether the budget also applies to the root.
     max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
@@ -50,6 +54,7 @@ class LatentTree(Layer):
     """
 
     event_ndim: int = 2
+    limit: ClassVar[str] = "budget"
     solved_by: ClassVar[tuple[str, ...]] = ("projective", "single_root", "budget", "budget_root")
 
     def __init__(
@@ -73,6 +78,7 @@ class LatentTree(Layer):
 
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
         """Return the trees, and the budgets of their heads."""
+        budget, lengths = limits_and_lengths(self.budget, lengths, u.ndim - 2)
         words = present(type(self).__name__, u.shape[:-1], lengths, mask)
         own = None if words.all() else prefix_lengths(type(self).__name__, words, "words")
         trees = factor_type("DepTree")(
@@ -82,10 +88,11 @@ class LatentTree(Layer):
             lengths=own,
         )
         factors: list[Factor] = [trees]
-        if self.budget is not None:
-            root = self.budget if self.budget_root else None
+        if budget is not None:
+            root = budget if self.budget_root else None
+            of_words = np.asarray(budget)[..., None]
             limits = factor_type("ModifierBudget")
-            factors.append(limits(u, self.budget, root_budget=root, lengths=own))
+            factors.append(limits(u, of_words, root_budget=root, lengths=own))
         return Declarations(factors)
 
     def _own_repr(self) -> dict[str, Any]:

@@ -301,7 +301,7 @@ class Layer(Tempered):
 
     def _given(
         self, *, lengths: Tensor | None = None, mask: Tensor | None = None
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    ) -> tuple[Any, ...]:
         """Return parameters, lengths and mask of a call."""
         return self._weights(), lengths, mask
 

@@ -11,13 +11,14 @@ from torch import Tensor, nn
 from lpsmap_core import Variables
 from lpsmap_core.api import checked_count
 from lpsmap_torch.layers.checks import prefix_lengths, present
-from lpsmap_torch.layers.layer import Layer, Lengths, Mask, factor_type
+from lpsmap_torch.layers.layer import Lengths, Mask, factor_type
 from lpsmap_torch.layers.layer_graph import Declarations, Tied
+from lpsmap_torch.layers.limited_layer import LimitedLayer, limits_and_lengths
 
 __all__ = ["Rationale"]
 
 
-class Rationale(Layer):
+class Rationale(LimitedLayer):
     """Marginals of selecting the words of a text, at most `budget`, preferably contiguous.
 
     The factor is a `SequenceBudget` over two states per word, with one learned score for two
@@ -26,7 +27,8 @@ class Rationale(Layer):
     Parameters
     ----------
     budget
-        The maximum number of selected words.
+        The maximum number of selected words. A call can set it for every instance:
+        ``layer(scores, budget=torch.tensor([2, 5]))``.
     transition
         The initial value of the parameter of this name.
     max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
@@ -47,6 +49,7 @@ class Rationale(Layer):
     the shape of the batch. A mask of shape ``(..., n)`` marks the words; padding must come last.
     """
 
+    limit: ClassVar[str] = "budget"
     solved_by: ClassVar[tuple[str, ...]] = ("budget",)
 
     def __init__(self, budget: int, transition: float = 0.0, **options: Any) -> None:
@@ -67,10 +70,11 @@ class Rationale(Layer):
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
         """Return one sequence per instance; state 0 means that a word is selected."""
         n = u.shape[-2]
+        budget, lengths = limits_and_lengths(self.budget, lengths, u.ndim - 2)
         words = present(type(self).__name__, u.shape[:-1], lengths, mask)
         own = None if words.all() else prefix_lengths(type(self).__name__, words, "words")
         steps = np.zeros((*u.shape[:-2], max(n - 1, 0), 2, 2))
-        sequence = factor_type("SequenceBudget")(u, steps, self.budget, lengths=own)
+        sequence = factor_type("SequenceBudget")(u, steps, budget, lengths=own)
         both_chosen = np.full((max(n - 1, 0), 2, 2), -1)
         both_chosen[:, 0, 0] = 0
         index = np.concatenate([[-1, -1], both_chosen.reshape(-1), [-1, -1]])

@@ -9,13 +9,14 @@ import numpy as np
 from lpsmap_core import Variables
 from lpsmap_core.api import checked_count, checked_flag
 from lpsmap_torch.layers.checks import present
-from lpsmap_torch.layers.layer import Layer, Lengths, Mask, factor_type
+from lpsmap_torch.layers.layer import Lengths, Mask, factor_type
 from lpsmap_torch.layers.layer_graph import Declarations
+from lpsmap_torch.layers.limited_layer import LimitedLayer, limits_and_lengths
 
 __all__ = ["TopK"]
 
 
-class TopK(Layer):
+class TopK(LimitedLayer):
     """Marginals of elements in a sparse mixture of subsets of size k.
 
     The projection of the scores onto ``{0 <= mu <= 1, sum mu = k}``, or ``<= k`` (Correia et al.
@@ -24,7 +25,8 @@ class TopK(Layer):
     Parameters
     ----------
     k
-        The size of the subsets; all elements if there are fewer.
+        The size of the subsets; all elements if there are fewer. A call can set it for every
+        instance: ``layer(scores, k=torch.tensor([1, 3]))``.
     exact
         Whether to exclude smaller subsets.
     max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
@@ -40,6 +42,7 @@ class TopK(Layer):
     elements, and broadcasts to the scores.
     """
 
+    limit: ClassVar[str] = "k"
     solved_by: ClassVar[tuple[str, ...]] = ("k", "exact")
 
     def __init__(self, k: int, exact: bool = True, **options: Any) -> None:
@@ -49,8 +52,9 @@ class TopK(Layer):
 
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
         """Return one factor per instance."""
+        k, lengths = limits_and_lengths(self.k, lengths, u.ndim - 1)
         there = present(type(self).__name__, u.shape, lengths, mask)
-        sizes = np.minimum(self.k, there.sum(axis=-1))
+        sizes = np.minimum(k, there.sum(axis=-1))
         own = None if there.all() else there
         return Declarations([factor_type("TopK")(u, sizes, self.exact, mask=own)])
 

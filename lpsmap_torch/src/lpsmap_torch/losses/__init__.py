@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lpsmap_torch.losses.field import CRFLoss
+from lpsmap_torch.losses.field import CRFLoss, MarginCRFLoss
 from lpsmap_torch.losses.maxima import (
     MarginSparseMAPLoss,
     PerceptronLoss,
@@ -13,6 +13,7 @@ from lpsmap_torch.losses.maxima import (
 
 __all__ = [
     "CRFLoss",
+    "MarginCRFLoss",
     "MarginSparseMAPLoss",
     "PerceptronLoss",
     "SparseMAPLoss",

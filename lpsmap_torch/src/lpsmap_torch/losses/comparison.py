@@ -10,14 +10,18 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Assignment, Solution, Status, Variables
-from lpsmap_core.api import FloatArray, warn_unsolved
+from lpsmap_core.api import FloatArray, IntArray, warn_unsolved
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.items import Items, Labels
-from lpsmap_torch.losses.complete_labels import check_not_forbidden, structure_additionals
+from lpsmap_torch.losses.complete_labels import (
+    are_complete,
+    check_not_forbidden,
+    given_additionals,
+)
 from lpsmap_torch.losses.labels import all_variables
 from lpsmap_torch.losses.structured import Comparison
 
-__all__ = ["compare_maxima"]
+__all__ = ["Point", "compare_maxima", "objective_difference"]
 
 APPROXIMATE = 1e-6
 """The relative amount by which a loss may be negative without a warning."""
@@ -26,10 +30,16 @@ SolveResult: TypeAlias = Solution | Assignment
 
 
 class Point(NamedTuple):
-    """Marginals of all variables and additionals, as arrays and tensors."""
+    """Marginals of all variables, and of the additionals of all declarations."""
 
     mu: FloatArray
     nu: Sequence[FloatArray]
+
+
+class Side(NamedTuple):
+    """A point as arrays and tensors."""
+
+    point: Point
     variables: Tensor
     additionals: list[Tensor]
 
@@ -54,25 +64,26 @@ def compare_maxima(
         Solves another graph in the same way.
     """
     items = Items(best.layout, labels)
-    check_not_forbidden(best.scores, labels.known == 1.0, items)
+    check_not_forbidden(best.scores, labels.known > 0.0, items)
     everything = all_variables(graph)
-    found = Point(
-        best.values,
-        best.additionals,
+    found = Side(
+        Point(best.values, best.additionals),
         graph.value_of(everything),
         [graph.additionals_of(factor) for factor in graph.factors],
     )
-    if np.isnan(labels.known[best.layout.component >= 0]).any():
-        given = _completed(graph, labels, items, solve)
-    else:
+    if are_complete(best.layout, labels):
         given = _structure(best, labels, items, found)
+    else:
+        given = _completed(graph, labels, items, solve)
     counted = torch.from_numpy(items.of_variable >= 0).to(found.variables.device)
     squares = None
     if isinstance(graph._temperature, Tensor):
         squares = 0.5 * (given.variables**2 - found.variables**2)
         squares = torch.where(counted, squares, 0.0)
+    # marginals outside the convex hull are not always detected, and show as negative losses
+    difference = objective_difference if labels.are_marginals else _nonnegative
     return Comparison(
-        _objective_difference(best, found, given, items),
+        difference(best, found.point, given.point, items),
         torch.where(counted, found.variables - given.variables, 0.0),
         [a - b for a, b in zip(found.additionals, given.additionals, strict=True)],
         items,
@@ -80,17 +91,16 @@ def compare_maxima(
     )
 
 
-def _structure(best: SolveResult, labels: Labels, items: Items, like: Point) -> Point:
-    """Return the structure given by complete labels."""
+def _structure(best: SolveResult, labels: Labels, items: Items, like: Side) -> Side:
+    """Return the structure, or the marginals, given by complete labels."""
     known = np.where(items.of_variable >= 0, labels.known, 0.0)
-    nu = structure_additionals(best.layout, best.factors, best.additional_scores, known, items)
+    nu = given_additionals(best.layout, best.factors, best.additional_scores, labels, items)
 
     def convert(array: FloatArray, tensor: Tensor) -> Tensor:
         return torch.from_numpy(array).to(tensor).reshape(tensor.shape)
 
-    return Point(
-        known,
-        nu,
+    return Side(
+        Point(known, nu),
         convert(known, like.variables),
         [convert(x, tensor) for x, tensor in zip(nu, like.additionals, strict=True)],
     )
@@ -101,16 +111,16 @@ def _completed(
     labels: Labels,
     items: Items,
     solve: Callable[[TorchFactorGraph], SolveResult],
-) -> Point:
+) -> Side:
     """Return the maximum given the labels."""
     everything = all_variables(graph)
     conditioned = graph.condition([(everything, labels.known)])
     inner, view = conditioned.graph, conditioned.of(everything)
     found = solve(inner)
     _check_feasible(found, view, items)
-    return Point(
-        np.where(view.negated, 1.0 - found.values[view.index], found.values[view.index]),
-        found.additionals,
+    mu = np.where(view.negated, 1.0 - found.values[view.index], found.values[view.index])
+    return Side(
+        Point(mu, found.additionals),
         inner.value_of(view),
         [inner.additionals_of(conditioned.of(factor)) for factor in graph.factors],
     )
@@ -139,12 +149,29 @@ def _check_feasible(found: SolveResult, view: Variables, items: Items) -> None:
         )
 
 
-def _objective_difference(best: SolveResult, a: Point, b: Point, items: Items) -> FloatArray:
-    """Return for every item the objective of point `a` minus that of point `b`, at least zero.
+def objective_difference(best: SolveResult, a: Point, b: Point, items: Items) -> FloatArray:
+    """Return for every item the objective of point `a` minus that of point `b`.
 
     ``<eta, a - b> - 1/2 (||a||^2 - ||b||^2)`` is ``<eta - a, a - b> + 1/2 ||a - b||^2``. Its terms
     are exactly zero where the points are equal, and nonnegative if a is the maximum.
+
+    Parameters
+    ----------
+    best
+        A result of the solve, which has the scores, and the quadratic term if any.
+    a, b
+        The points.
+    items
+        The items.
     """
+    terms = _terms(best, a, b, items)
+    return sum((items.sums(*term) for term in terms), np.zeros(items.n_items))
+
+
+def _terms(
+    best: SolveResult, a: Point, b: Point, items: Items
+) -> list[tuple[IntArray, FloatArray]]:
+    """Return the terms of the difference, with the items that they belong to."""
     quadratic = best.solved.quadratic if isinstance(best, Solution) else 0.0
     d = a.mu - b.mu
     gains = _products(best.scores - quadratic * a.mu, d) + 0.5 * quadratic * d * d
@@ -155,8 +182,14 @@ def _objective_difference(best: SolveResult, a: Point, b: Point, items: Items) -
         if factor.n_additionals:
             owner = np.repeat(items.of_factors(factor), factor.n_additionals)
             terms.append((owner, _products(eta_v, nu - other).reshape(-1)))
-    total = sum((items.sums(*term) for term in terms), np.zeros(items.n_items))
+    return terms
+
+
+def _nonnegative(best: SolveResult, a: Point, b: Point, items: Items) -> FloatArray:
+    """Return the difference of a maximum `a` and a point `b`, at least zero."""
+    total = objective_difference(best, a, b, items)
     if (total < 0.0).any():
+        terms = _terms(best, a, b, items)
         size = sum((items.sums(item, np.abs(x)) for item, x in terms), np.zeros(items.n_items))
         _report_negative(total, size, best, items)
     return np.maximum(total, 0.0)

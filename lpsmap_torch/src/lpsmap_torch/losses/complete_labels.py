@@ -8,9 +8,52 @@ import numpy as np
 
 from lpsmap_core import Factor
 from lpsmap_core.api import BoolArray, FloatArray, Layout, complete_assignment
-from lpsmap_torch.items import Items
+from lpsmap_torch.items import Items, Labels
+from lpsmap_torch.losses.marginal_targets import check_marginals
 
-__all__ = ["structure_additionals", "check_not_forbidden"]
+__all__ = ["are_complete", "check_not_forbidden", "given_additionals", "structure_additionals"]
+
+
+def are_complete(layout: Layout, labels: Labels) -> bool:
+    """Return whether all variables in factors are labelled.
+
+    Raises
+    ------
+    ValueError
+        If they are not, but marginals are given.
+    """
+    if not np.isnan(labels.known[layout.component >= 0]).any():
+        return True
+    if labels.are_marginals:
+        raise ValueError(
+            "target: marginals are given for some variables only; expected marginals of all "
+            "variables in factors, or labels 0, 1 and NaN."
+        )
+    return False
+
+
+def given_additionals(
+    layout: Layout,
+    factors: Sequence[Factor],
+    additional_scores: Sequence[FloatArray],
+    labels: Labels,
+    items: Items,
+) -> list[FloatArray]:
+    """Return the (n_factors, n_additionals) additionals of complete labels, by declaration.
+
+    Parameters
+    ----------
+    layout, factors, additional_scores
+        The layout, declarations and additional scores of the graph.
+    labels
+        The labels, or marginals.
+    items
+        The items, for error messages.
+    """
+    known = np.where(items.of_variable >= 0, labels.known, 0.0)
+    if labels.are_marginals:
+        return check_marginals(factors, labels, known, items)
+    return structure_additionals(layout, factors, additional_scores, known, items)
 
 
 def structure_additionals(

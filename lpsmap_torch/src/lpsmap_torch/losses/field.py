@@ -17,12 +17,21 @@ from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.graph_gibbs import TorchGraphGibbs
 from lpsmap_torch.items import Items, Labels
 from lpsmap_torch.layers.layer import Layer
-from lpsmap_torch.losses.complete_labels import check_not_forbidden, structure_additionals
+from lpsmap_torch.losses.complete_labels import (
+    are_complete,
+    check_not_forbidden,
+    given_additionals,
+)
 from lpsmap_torch.losses.labels import all_variables
+from lpsmap_torch.losses.margin import MarginLoss
 from lpsmap_torch.losses.structured import Comparison, StructuredLoss, differentiable
 from lpsmap_torch.temperature import Temperature, Tempered, is_one, of_batch
 
-__all__ = ["CRFLoss"]
+__all__ = ["CRFLoss", "MarginCRFLoss"]
+
+
+LOWEST = 0.1
+"""Lowest temperature at which a cost of 1 does not magnify the rounding of probabilities near 1."""
 
 
 class CRFLoss(Tempered, StructuredLoss):
@@ -84,16 +93,61 @@ class CRFLoss(Tempered, StructuredLoss):
         return ", ".join(filter(None, [super().extra_repr(), self._temperature_repr()]))
 
 
+class MarginCRFLoss(MarginLoss, CRFLoss):
+    """The softmax margin (Gimpel & Smith 2010, Eq. 6).
+
+    Like `CRFLoss`, with the cost of mistakes added to the scores of all structures: ``log sum_s
+    exp(score(s) + cost(s)) - score(y)``. It is an upper bound of the expected cost, of `CRFLoss`,
+    and of `StructuredHingeLoss`, and convex. Its gradient is the marginals of the cost-augmented
+    distribution minus y.
+
+    Parameters
+    ----------
+    factors, temperature, reduction
+        As in `CRFLoss`. The cost counts as a part of the scores, which are divided by the
+        temperature.
+    cost
+        The cost of a wrong variable, as in `MarginSparseMAPLoss`; or ``"zero-one"``: every
+        structure that does not agree with the labels costs 1. This is no sum over variables, but
+        the loss is a function of `CRFLoss`, at temperatures of 0.1 or more.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from lpsmap import Sequence
+    >>> from lpsmap_torch.losses import MarginCRFLoss
+    >>> loss = MarginCRFLoss(Sequence, cost="positions")  # a wrong tag costs 1
+    >>> loss(torch.zeros(1, 2, 3), torch.tensor([[0, 2]]), transitions=torch.zeros(3, 3))
+    tensor(3.7240)
+    """
+
+    def _items_losses(self, u: Variables, labels: Labels) -> Tensor:
+        losses = super()._items_losses(u, labels)
+        if not self._is_zero_one:
+            return losses
+        t = self.temperature
+        t = t.reshape(()).to(losses) if isinstance(t, Tensor) else losses.new_tensor(t)
+        if t < LOWEST:
+            raise ValueError(
+                f"MarginCRFLoss: temperature is {t:g} with the cost 'zero-one'; expected "
+                f"{LOWEST} or more. Scale the scores, or use a cost of wrong variables."
+            )
+        # log(1 + e^(1 / t) (1 / p - 1)) for the probability p = e^-x of the labels
+        x = (losses / t).clamp_min(torch.finfo(losses.dtype).tiny)
+        odds = x + torch.log(-torch.expm1(-x))
+        return t * torch.logaddexp(1.0 / t + odds, torch.zeros_like(odds))
+
+
 def _losses(graph: TorchFactorGraph, labels: Labels) -> Tensor:
     """Return the losses of the items of a graph."""
     layout = build_layout(graph.n_variables, graph.factors)
     items, scores = Items(layout, labels), graph.flat_scores()
-    check_not_forbidden(scores, labels.known == 1.0, items)
+    check_not_forbidden(scores, labels.known > 0.0, items)
     everything = _sums(graph, graph.factors, graph.factors, items)
-    if np.isnan(labels.known[layout.component >= 0]).any():
-        given = _completions(graph, scores, labels, items)
-    else:
+    if are_complete(layout, labels):
         given = _structure(graph, layout, labels, items, everything)
+    else:
+        given = _completions(graph, scores, labels, items)
     slopes = torch.zeros(len(scores))
     slopes = slopes.to(everything.marginals[0] if graph.factors else graph._scores[0])
     links = [slot_values(factor, factor.variables.index) for factor in graph.factors]
@@ -104,8 +158,9 @@ def _losses(graph: TorchFactorGraph, labels: Labels) -> Tensor:
         sense = np.where(slot_values(factor, factor.variables.negated), -1.0, 1.0) / degree[index]
         where = torch.tensor(index, device=slopes.device)
         slopes = slopes.index_add(0, where, (m - m_given) * torch.from_numpy(sense).to(m))
+    values = (everything.worth - given.worth) + (everything.rest - given.rest)
     compared = Comparison(
-        np.maximum((everything.worth - given.worth) + (everything.rest - given.rest), 0.0),
+        values if labels.are_marginals else np.maximum(values, 0.0),
         slopes,
         [a - b for a, b in zip(everything.additionals, given.additionals, strict=True)],
         items,
@@ -161,11 +216,11 @@ def _completions(graph: TorchFactorGraph, scores: FloatArray, labels: Labels, it
 def _structure(
     graph: TorchFactorGraph, layout: Layout, labels: Labels, items: Items, like: Sums
 ) -> Sums:
-    """Return the structure given by complete labels, and its score."""
+    """Return the structure, or the marginals, given by complete labels, and their score."""
     known = np.where(items.of_variable >= 0, labels.known, 0.0)
     eta_v = [graph.additional_scores(factor) for factor in graph.factors]
-    nu = structure_additionals(layout, graph.factors, eta_v, known, items)
-    on = np.where(known == 1.0, graph.flat_scores(), 0.0)
+    nu = given_additionals(layout, graph.factors, eta_v, labels, items)
+    on = np.where(known > 0.0, graph.flat_scores(), 0.0) * known
     marginals, additionals = [], []
     worth, rest = items.sum_exactly(items.of_variable, on)
     for factor, eta, n, m, like_n in zip(

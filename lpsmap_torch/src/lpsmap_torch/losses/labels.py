@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import numpy as np
@@ -21,7 +22,7 @@ IGNORED, ROOT = -100, -1
 
 
 def read_target(u: Variables, scores: Tensor, target: Any) -> FloatArray:
-    """Return the label of every variable: 0, 1, or NaN if it is unlabelled.
+    """Return the label of every variable: 0 to 1, or NaN if it is unlabelled.
 
     Parameters
     ----------
@@ -31,8 +32,8 @@ def read_target(u: Variables, scores: Tensor, target: Any) -> FloatArray:
     scores
         Their scores; the target must be on the same device.
     target
-        Either booleans or numbers 0, 1 and NaN in the same shape; or integers in the shape without
-        the last axis, the position on that axis that is on, as in
+        Either booleans or numbers 0 to 1 and NaN in the same shape; or integers in the shape
+        without the last axis, the position on that axis that is on, as in
         `torch.nn.functional.cross_entropy`; -1 for the arc from the root to a word, and -100 for
         unlabelled rows.
 
@@ -55,12 +56,12 @@ def read_target(u: Variables, scores: Tensor, target: Any) -> FloatArray:
     found = real_numbers("target", target)
     if found.shape == shape:
         values = found.astype(np.float64)
-        wrong = np.argwhere(~((values == 0.0) | (values == 1.0) | np.isnan(values)))
+        wrong = np.argwhere((values < 0.0) | (values > 1.0))
         if len(wrong):
             at = tuple(wrong[0])
             raise ValueError(
-                f"target holds {values[at]:g} at {[int(i) for i in at]}; expected 0, 1, or NaN for "
-                "unlabelled variables."
+                f"target holds {values[at]:g} at {[int(i) for i in at]}; expected 0, 1, marginals "
+                "between them, or NaN for unlabelled variables."
             )
         return values
     if found.shape != shape[:-1]:
@@ -114,8 +115,17 @@ def all_variables(graph: FactorGraph) -> Variables:
     return Variables(graph, np.arange(n), np.zeros(n, dtype=np.bool_), slice(0, n))
 
 
-def labels_of(u: Variables, target: FloatArray) -> Labels:
+def labels_of(u: Variables, target: FloatArray, axes: int = 1) -> Labels:
     """Return the labels of all variables of a graph.
+
+    Parameters
+    ----------
+    u
+        The variables of the target.
+    target
+        Their labels.
+    axes
+        The number of first axes whose entries are the items.
 
     Raises
     ------
@@ -131,5 +141,7 @@ def labels_of(u: Variables, target: FloatArray) -> Labels:
     known[u.index[there]] = values[there]
     if (known[u.index[there]] != values[there]).any():
         raise ValueError("target: a variable is given both as 0 and as 1; expected one value.")
-    item[u.index] = np.arange(len(u)).reshape(-1, *[1] * (u.ndim - 1))
-    return Labels(known, item, len(u))
+    shape = u.shape[:axes]
+    n_items = math.prod(shape)
+    item[u.index] = np.arange(n_items).reshape(*shape, *[1] * (u.ndim - axes))
+    return Labels(known, item, n_items, axes)

@@ -9,20 +9,18 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Assignment, Solution, Variables
-from lpsmap_core.api import FloatArray, check_search_options, checked_flag
+from lpsmap_core.api import check_search_options, checked_flag
 from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.items import Labels
 from lpsmap_torch.layers.layer import Layer
 from lpsmap_torch.losses.comparison import compare_maxima
 from lpsmap_torch.losses.labels import labels_of, read_target
-from lpsmap_torch.losses.structured import (
-    StructuredLoss,
-    checked_cost,
-    checked_reduction,
-    differentiable,
-    reduced,
-)
+from lpsmap_torch.losses.margin import MarginLoss
+from lpsmap_torch.losses.marginal_targets import read_additionals
+from lpsmap_torch.losses.structured import StructuredLoss, differentiable
+from lpsmap_torch.losses.weights import checked_reduction, n_labelled_rows, reduced
+from lpsmap_torch.losses.zero_one import compare_zero_one
 from lpsmap_torch.temperature import Temperature, Tempered
 from lpsmap_torch.tensors import is_compiled
 
@@ -37,6 +35,9 @@ __all__ = [
 
 SEARCH = "gap", "max_time", "max_nodes", "threads", "solver"
 """Options of an exact search."""
+
+SEARCH_OF_TWO = "gap", "max_time", "max_nodes", "threads"
+"""Options of a search for the two best structures."""
 
 
 class MaximumLoss(StructuredLoss):
@@ -71,41 +72,6 @@ class MaximumLoss(StructuredLoss):
     def _items_losses(self, u: Variables, labels: Labels) -> Tensor:
         graph: Any = u.graph
         return differentiable(graph, compare_maxima(graph, self._solve(graph), labels, self._solve))
-
-
-class MarginLoss(MaximumLoss):
-    """A loss with a margin: the cost of wrong variables is added to the scores.
-
-    Parameters
-    ----------
-    factors, reduction, options
-        As in `MaximumLoss`.
-    cost
-        The cost of a wrong variable.
-    """
-
-    def __init__(
-        self,
-        factors: Factors | Layer,
-        *,
-        cost: float = 1.0,
-        reduction: str = "mean",
-        **options: Any,
-    ) -> None:
-        super().__init__(factors, reduction=reduction, **options)
-        self.cost = checked_cost(type(self).__name__, cost)
-
-    def _augmented(self, scores: Tensor, known: FloatArray) -> Tensor:
-        """Return cost-augmented scores: wrong variables gain `cost`, and correct ones lose it.
-
-        Relative to y, this adds the Hamming cost to every structure.
-        """
-        costs = torch.from_numpy(known).to(dtype=scores.dtype, device=scores.device)
-        return scores + (self.cost * (1.0 - 2.0 * costs)).nan_to_num(nan=0.0)
-
-    def extra_repr(self) -> str:
-        """Return the arguments for `repr`."""
-        return f"{super().extra_repr()}, cost={self.cost:g}"
 
 
 class SparseMAPLoss(Tempered, MaximumLoss):
@@ -182,16 +148,26 @@ class SparseMAPLoss(Tempered, MaximumLoss):
 class MarginSparseMAPLoss(MarginLoss, SparseMAPLoss):
     """The SparseMAP loss with a margin (Niculae et al. 2018, section 4).
 
-    Like `SparseMAPLoss`, with the Hamming distance to y, `cost` for every wrong labelled variable,
-    added to the objective. The loss is at least half the cost of the structures of the solution.
+    Like `SparseMAPLoss`, with the cost of mistakes, a sum over the wrong labelled variables, added
+    to the objective. With the cost 1, it is the Hamming distance to y, and the loss is at least
+    half that of the structures of the solution.
 
     Parameters
     ----------
     factors, temperature, reduction, options
         As in `SparseMAPLoss`.
     cost
-        The cost of a wrong variable. A wrong head of a word is two wrong arcs.
+        The cost of a wrong variable: a number; a tensor that broadcasts to the scores; a function
+        of the labels, a tensor like the scores with NaN for unlabelled variables, that returns the
+        cost of each variable if it is wrong; ``"hamming"`` for 1; or ``"positions"`` for 1 if the
+        variable is on and 0 if it is off, so that a wrong head of a word costs 1 instead of 2.
     """
+
+    def _check_zero_one(self) -> None:
+        raise ValueError(
+            "MarginSparseMAPLoss: cost is 'zero-one', which marginals do not have; expected a cost "
+            "of wrong variables. Use StructuredHingeLoss(..., exact=True) or MarginCRFLoss."
+        )
 
 
 class PerceptronLoss(MaximumLoss):
@@ -235,21 +211,47 @@ class PerceptronLoss(MaximumLoss):
 class StructuredHingeLoss(MarginLoss, PerceptronLoss):
     """The hinge loss of structured support vector machines (Taskar et al. 2003).
 
-    Like `PerceptronLoss`, with the Hamming distance to y, `cost` for every wrong labelled variable,
-    added to the objective (margin rescaling, Tsochantaridis et al. 2004). It is zero if and only if
-    y scores better than every other point of the relaxation by at least its cost; if factors
-    interact, the relaxation contains more than structures.
+    Like `PerceptronLoss`, with the cost of mistakes added to the objective (margin rescaling,
+    Tsochantaridis et al. 2004). It is zero if and only if y scores better than every other point of
+    the relaxation by at least its cost; if factors interact, the relaxation contains more than
+    structures.
 
     Parameters
     ----------
     factors, reduction, options
         As in `PerceptronLoss`.
     cost
-        The cost of a wrong variable. A wrong head of a word is two wrong arcs.
+        The cost of a wrong variable, as in `MarginSparseMAPLoss`; with the cost 1, the Hamming
+        distance to y is added. Or ``"zero-one"``: every structure other than y costs 1. This is no
+        sum over variables, and takes the two best structures: it needs ``exact=True`` and a
+        complete target.
     """
 
+    def _check_zero_one(self) -> None:
+        if not self.options.get("exact"):
+            raise ValueError(
+                "StructuredHingeLoss: cost is 'zero-one', which compares whole structures; "
+                "expected exact=True, or a cost of wrong variables."
+            )
+        unknown = sorted(set(self.options) - {"exact", *SEARCH_OF_TWO})
+        if unknown:
+            raise TypeError(
+                f"StructuredHingeLoss: cost is 'zero-one', and the search for the two best "
+                f"structures takes no {unknown[0]}; expected exact=True and options among "
+                f"{', '.join(SEARCH_OF_TWO)}."
+            )
 
-def sparsemap_loss(u: Variables, target: Any, *, reduction: str = "mean") -> Tensor:
+    def _items_losses(self, u: Variables, labels: Labels) -> Tensor:
+        if not self._is_zero_one:
+            return super()._items_losses(u, labels)
+        graph: Any = u.graph
+        search = {name: x for name, x in self.options.items() if name != "exact"}
+        return differentiable(graph, compare_zero_one(graph, labels, search))
+
+
+def sparsemap_loss(
+    u: Variables, target: Any, *, target_additionals: Any = None, reduction: str = "mean"
+) -> Tensor:
     """Return the `SparseMAPLoss` of a graph that is already solved, such as that of a hidden layer.
 
     Its temperature is that of the solve.
@@ -258,7 +260,7 @@ def sparsemap_loss(u: Variables, target: Any, *, reduction: str = "mean") -> Ten
     ----------
     u
         Variables of a `TorchFactorGraph`, the batch first. Others are latent.
-    target, reduction
+    target, target_additionals, reduction
         As in `SparseMAPLoss`.
 
     Raises
@@ -279,10 +281,11 @@ def sparsemap_loss(u: Variables, target: Any, *, reduction: str = "mean") -> Ten
             "sparsemap_loss: the graph has no solution for its current scores; call graph.solve() "
             "first."
         )
-    labels = labels_of(u, read_target(u, u.value, target))
+    known = read_target(u, u.value, target)
+    labels = labels_of(u, known)._replace(additionals=read_additionals(graph, target_additionals))
 
     def solve(inner: TorchFactorGraph) -> Solution:
         return inner.solve(temperature=graph._temperature)
 
     losses = compare_maxima(graph, graph.solution, labels, solve)
-    return reduced(differentiable(graph, losses), reduction)
+    return reduced(differentiable(graph, losses), reduction, n_labelled_rows(u, known))

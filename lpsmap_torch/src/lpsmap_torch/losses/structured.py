@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import abc
-import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,19 +17,23 @@ from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.items import Items, Labels
 from lpsmap_torch.layers.layer import Layer
 from lpsmap_torch.losses.labels import labels_of, read_target
+from lpsmap_torch.losses.marginal_targets import read_additionals
+from lpsmap_torch.losses.operators import call_loss, is_traced, registered
+from lpsmap_torch.losses.weights import (
+    check_weight,
+    checked_reduction,
+    n_labelled_rows,
+    reduced,
+    weighted,
+)
 from lpsmap_torch.temperature import is_one
-from lpsmap_torch.tensors import as_tensor, is_compiled
+from lpsmap_torch.tensors import as_tensor
 
 __all__ = [
     "Comparison",
     "StructuredLoss",
-    "checked_cost",
-    "checked_reduction",
     "differentiable",
-    "reduced",
 ]
-
-REDUCTIONS = ("none", "mean", "sum")
 
 
 class Comparison(NamedTuple):
@@ -59,7 +61,8 @@ class StructuredLoss(nn.Module, abc.ABC):
         several. Every factor type is such a function: ``DepTree``. Or a layer, such as
         ``LatentTree(budget=2)``, whose factors, parameters, lengths and masks then apply.
     reduction
-        Reduction of the items' losses: ``"mean"``, ``"sum"``, or ``"none"``.
+        Reduction of the items' losses: ``"mean"``, ``"sum"``, or ``"none"``; or ``"token_mean"``,
+        their sum divided by the number of rows of the last axis with a label.
     """
 
     def __init__(self, factors: Factors | Layer, *, reduction: str = "mean") -> None:
@@ -77,8 +80,24 @@ class StructuredLoss(nn.Module, abc.ABC):
             )
         self.factors = factors
         self.reduction = checked_reduction(type(self).__name__, reduction)
+        self._handle = registered(self)
 
-    def forward(self, scores: Tensor, target: Any, **arguments: Any) -> Tensor:
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_handle"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._handle = registered(self)
+
+    def forward(
+        self,
+        scores: Tensor,
+        target: Any,
+        *,
+        target_additionals: Any = None,
+        weight: Tensor | None = None,
+        **arguments: Any,
+    ) -> Tensor:
         """Return the loss.
 
         Parameters
@@ -91,7 +110,15 @@ class StructuredLoss(nn.Module, abc.ABC):
             variables. Or integers without the last axis: the position on it that is on, as in
             `torch.nn.functional.cross_entropy`, and -100 for unlabelled rows. In rows of `DepTree`,
             -1 is the root, as in decoded trees. Targets of variables in no factor, such as those
-            beyond `lengths`, are ignored.
+            beyond `lengths`, are ignored. Losses without a margin also take marginals between 0
+            and 1, a mixture of structures, without a gradient.
+        target_additionals
+            For marginals of factors with additionals, such as the transitions of a `Sequence`:
+            their marginals, in the shape of their scores, as ``graph.additionals_of(factor)``
+            returns; a list of them if several declarations have additionals.
+        weight
+            ``(batch,)`` by which the losses of the items are multiplied; or of the shape of more of
+            the first axes of the scores, if no factor connects their entries. Finite, at least 0.
         arguments
             Arguments of `factors`, such as ``lengths`` or the scores of additionals.
 
@@ -100,20 +127,36 @@ class StructuredLoss(nn.Module, abc.ABC):
         Tensor
             A scalar, or ``(batch,)`` losses without a reduction.
         """
-        if not is_compiled():
-            return self._loss(scores, target, arguments)
-        eager: Callable[..., Tensor] = torch.compiler.disable(self._loss)  # type: ignore[no-untyped-call]
-        return eager(scores, target, arguments)
+        if not is_traced():
+            return self._loss(scores, target, target_additionals, weight, arguments)
+        given = {"target": target, "target_additionals": target_additionals, "weight": weight}
+        return call_loss(self, self._handle, scores, {**given, **arguments})
 
-    def _loss(self, scores: Tensor, target: Any, arguments: dict[str, Any]) -> Tensor:
-        scores = checked_scores(type(self).__name__, scores)
+    def _loss(
+        self,
+        scores: Tensor,
+        target: Any,
+        target_additionals: Any,
+        weight: Tensor | None,
+        arguments: dict[str, Any],
+    ) -> Tensor:
+        name = type(self).__name__
+        scores = checked_scores(name, scores)
+        if weight is not None:
+            check_weight(name, weight, tuple(scores.shape))
         built = self._built(scores, arguments)
         u = built.variables
         known = read_target(u, scores, target)
         compared = self._augmented(scores, known)
         if compared is not scores:
             built.rescore(compared)
-        return reduced(self._items_losses(u, labels_of(u, known)), self.reduction)
+        labels = labels_of(u, known, 1 if weight is None else weight.ndim)
+        labels = labels._replace(additionals=read_additionals(built.graph, target_additionals))
+        losses = self._items_losses(u, labels).to(scores.dtype)
+        if weight is not None:
+            losses = weighted(losses, weight)
+        n_rows = n_labelled_rows(u, known) if self.reduction == "token_mean" else 0
+        return reduced(losses, self.reduction, n_rows)
 
     def _built(self, scores: Tensor, arguments: dict[str, Any]) -> BuiltGraph:
         if isinstance(self.factors, Layer):
@@ -178,44 +221,6 @@ def differentiable(graph: TorchFactorGraph, compared: Comparison) -> Tensor:
     values = torch.from_numpy(compared.values).to(dtype=dtype, device=like.device)
     where = [torch.from_numpy(x).to(like.device) for x in item]
     return with_slopes(values, inputs, slopes, where)
-
-
-def reduced(losses: Tensor, reduction: str) -> Tensor:
-    """Return the losses of items, their mean or their sum."""
-    if reduction == "none":
-        return losses
-    return losses.mean() if reduction == "mean" else losses.sum()
-
-
-def checked_reduction(name: str, reduction: str) -> str:
-    """Validate the name of a reduction.
-
-    Raises
-    ------
-    ValueError
-        If it is not one of `REDUCTIONS`.
-    """
-    if reduction not in REDUCTIONS:
-        names = ", ".join(map(repr, REDUCTIONS))
-        raise ValueError(f"{name}: reduction is {reduction!r}; expected one of {names}.")
-    return reduction
-
-
-def checked_cost(name: str, cost: float) -> float:
-    """Validate the cost of a wrong variable.
-
-    Raises
-    ------
-    TypeError
-        If it is not a number.
-    ValueError
-        If it is negative, or not finite.
-    """
-    if isinstance(cost, bool) or not isinstance(cost, (int, float)):
-        raise TypeError(f"{name}: cost is {kind_of(cost)}; expected a number.")
-    if not 0.0 <= cost < math.inf:
-        raise ValueError(f"{name}: cost is {cost}; expected a finite number, 0 or more.")
-    return float(cost)
 
 
 def checked_scores(name: str, scores: Any) -> Tensor:

@@ -1,0 +1,135 @@
+"""Layers with a limit, such as a budget, that calls can set for every instance."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lpsmap_core import Distributions
+from lpsmap_torch.built_graph import BuiltGraph
+from lpsmap_torch.layers.checks import checked_limits
+from lpsmap_torch.layers.layer import Layer, Lengths
+
+__all__ = ["LimitedLayer", "limits_and_lengths"]
+
+
+class _Limited(NamedTuple):
+    """Limits and lengths of a call."""
+
+    limits: Any
+    lengths: Any
+
+
+class LimitedLayer(Layer):
+    """A layer with a limit.
+
+    A call can set it for every instance, by an argument of the same name: integers in the shape of
+    the batch, on any device; axes of the batch may be 1, and its last axes may be omitted. In
+    operators, limits are a first entry of the lengths on an additional axis.
+    """
+
+    limit: ClassVar[str]
+    """The name of the limit."""
+
+    def forward(
+        self,
+        scores: Tensor,
+        *,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+        return_solution: bool = False,
+        **limits: Tensor | None,
+    ) -> Any:
+        """Return the marginals; see `Layer.forward`.
+
+        Parameters
+        ----------
+        scores, lengths, mask, return_solution
+            As in `Layer.forward`.
+        limits
+            The limit of every instance, by its name.
+        """
+        given = self._given(lengths=lengths, mask=mask, **limits)
+        return self._output(return_solution, scores, *given)
+
+    def structures(
+        self,
+        scores: Tensor,
+        *,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+        **limits: Tensor | None,
+    ) -> Distributions:
+        """Return a sparse distribution over structures; see `Layer.structures`.
+
+        Parameters
+        ----------
+        scores, lengths, mask, limits
+            As in `forward`.
+        """
+        return self._structures(scores, *self._given(lengths=lengths, mask=mask, **limits))
+
+    def build(
+        self,
+        scores: Tensor,
+        *,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+        **limits: Tensor | None,
+    ) -> BuiltGraph:
+        """Return the factor graph for given scores; see `Layer.build`.
+
+        Parameters
+        ----------
+        scores, lengths, mask, limits
+            As in `forward`.
+        """
+        return self._built(scores, *self._given(lengths=lengths, mask=mask, **limits))[0]
+
+    def _given(
+        self,
+        *,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+        **limits: Tensor | None,
+    ) -> tuple[Any, ...]:
+        """Return parameters, lengths and mask of a call; lengths have the limits, if any."""
+        name = type(self).__name__
+        for key in limits:
+            if key != self.limit:
+                raise TypeError(
+                    f"{name}: unexpected argument {key!r}; expected lengths, mask or {self.limit}."
+                )
+        given = limits.get(self.limit)
+        limited = lengths if given is None else _Limited(given, lengths)
+        return self._weights(), limited, mask
+
+    def _checked_lengths(self, lengths: Any, batch: tuple[int, ...]) -> Tensor | None:
+        if not isinstance(lengths, _Limited):
+            return super()._checked_lengths(lengths, batch)
+        limits = checked_limits(f"{type(self).__name__}: {self.limit}", lengths.limits, batch)
+        checked = super()._checked_lengths(lengths.lengths, batch)
+        if checked is None:
+            return limits.unsqueeze(-1)
+        return torch.stack([limits, checked.to(limits)], dim=-1)
+
+
+def limits_and_lengths(default: int | None, lengths: Lengths, n_axes: int) -> tuple[Any, Lengths]:
+    """Return the limits of the instances, and their lengths.
+
+    Parameters
+    ----------
+    default
+        The limit if the call sets none.
+    lengths
+        The lengths, as `LimitedLayer` passes them to `Layer.declare`.
+    n_axes
+        The number of axes of the batch.
+    """
+    if lengths is None or lengths.ndim == n_axes:
+        return default, lengths
+    limits = lengths[..., 0].astype(np.int64)
+    return limits, lengths[..., 1] if lengths.shape[-1] > 1 else None
