@@ -22,8 +22,8 @@ EXPECTED = "a positive number, or a floating-point tensor of positive numbers"
 class Tempered(nn.Module):
     """A module with a temperature: a number, or a tensor that is a parameter or a buffer.
 
-    A number can be replaced at any time. A tensor that is not a parameter becomes a buffer, so that
-    it is moved and saved with the module.
+    It can be replaced at any time, except that a parameter stays one. A tensor that is not a
+    parameter becomes a buffer, so that it is moved and saved with the module.
     """
 
     temperature: Temperature
@@ -31,6 +31,8 @@ class Tempered(nn.Module):
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "temperature":
             value = checked_temperature(f"{type(self).__name__}: temperature", value)
+            if not isinstance(value, Tensor) and name in self._buffers:
+                delattr(self, name)  # torch does not replace a buffer by a number
             known = name in self._parameters or name in self._buffers
             new = isinstance(value, Tensor) and not isinstance(value, nn.Parameter) and not known
             if new and not hasattr(type(self), name):  # torch's parametrizations are properties

@@ -36,6 +36,7 @@ from lpsmap_torch.layers import (
     SparseMAP,
     TopK,
 )
+from lpsmap_torch.losses import SparseMAPLoss, sparsemap_loss
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:lpsmap. Components were not solved"),
@@ -370,6 +371,36 @@ def test_a_solution_has_everything_of_one_solve(case: Case, temperature: float) 
         rtol=0,
         atol=1e-9,
     )
+
+
+@every_layer
+@pytest.mark.parametrize("temperature", [1.0, 0.4])
+def test_the_loss_of_a_solution_is_that_of_a_criterion(case: Case, temperature: float) -> None:
+    layer, scores = trained(case), normal(3, *case.shape)
+    layer.tol = 1e-10
+    criterion = SparseMAPLoss(layer, temperature=temperature, reduction="none", tol=1e-10)
+    target = layer.decode(normal(3, *case.shape, seed=8).detach())
+    given = scores, *layer.parameters()
+    expected = criterion(scores, target)
+    slopes = torch.autograd.grad(expected.sum(), given)
+    for each in (temperature, torch.full((3,), temperature, dtype=double)):
+        layer.temperature = each
+        solution = layer(scores, return_solution=True)
+        solution.structures()
+        found = sparsemap_loss(solution, target, reduction="none")
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-8)
+        found_slopes = torch.autograd.grad(found.sum(), given)
+        torch.testing.assert_close(found_slopes, slopes, rtol=0, atol=1e-8)
+        layer.temperature = 1.0
+
+
+def test_the_loss_of_a_solution_needs_the_quadratic_term() -> None:
+    found = TopK(2, estimator="map")(normal(2, 4), return_solution=True)
+    with pytest.raises(RuntimeError, match='a layer with the estimator "sparsemap"'):
+        sparsemap_loss(found, torch.eye(4)[:2] + torch.eye(4)[2])
+    heads = MatchingAttention()(normal(2, 3, 3, 3), return_solution=True)
+    losses = sparsemap_loss(heads, torch.eye(3).expand(2, 3, 3, 3), reduction="none")
+    assert losses.shape == (2, 3)
 
 
 def test_gradients_of_additionals_and_objectives() -> None:

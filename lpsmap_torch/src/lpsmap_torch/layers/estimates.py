@@ -181,12 +181,17 @@ class Estimated:
                 "such as SparseMarginals or MAP. Layer.sample draws structures."
             )
         found, given = estimate.found, self.problem.given
-        if given is not None:  # the scores of structures are not divided
-            found.scores, found.additional_scores = given
-        if isinstance(found, Assignment):
-            return attach_probabilities(found.structures(self.problem.shown), values)
-        without = Status.NON_FINITE, Status.INFEASIBLE
-        return attach_probabilities(found.structures(self.problem.shown, without), values)
+        kept = found.scores, found.additional_scores
+        found.scores, found.additional_scores = given or kept  # as given, not divided
+        try:
+            if isinstance(found, Assignment):
+                own = found.structures(self.problem.shown)
+            else:
+                without = Status.NON_FINITE, Status.INFEASIBLE
+                own = found.structures(self.problem.shown, without)
+        finally:
+            found.scores, found.additional_scores = kept
+        return attach_probabilities(own, values)
 
     @functools.cached_property
     def _items(self) -> Items:

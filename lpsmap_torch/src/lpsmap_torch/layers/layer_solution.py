@@ -17,7 +17,7 @@ __all__ = ["LayerSolution", "solution_of"]
 class LayerSolution:
     """The result of a call of a layer with ``return_solution=True``, from a single solve.
 
-    `SparseMAPLoss` of the same layer takes it in place of scores.
+    `lpsmap_torch.losses.sparsemap_loss` takes it, for the SparseMAP loss of the same solve.
 
     Attributes
     ----------

@@ -14,6 +14,7 @@ from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.items import Labels
 from lpsmap_torch.layers.layer import Layer
+from lpsmap_torch.layers.layer_solution import LayerSolution
 from lpsmap_torch.losses.comparison import compare_maxima
 from lpsmap_torch.losses.labels import labels_of, read_target
 from lpsmap_torch.losses.margin import MarginLoss
@@ -250,7 +251,11 @@ class StructuredHingeLoss(MarginLoss, PerceptronLoss):
 
 
 def sparsemap_loss(
-    u: Variables, target: Any, *, target_additionals: Any = None, reduction: str = "mean"
+    u: Variables | LayerSolution,
+    target: Any,
+    *,
+    target_additionals: Any = None,
+    reduction: str = "mean",
 ) -> Tensor:
     """Return the `SparseMAPLoss` of a graph that is already solved, such as that of a hidden layer.
 
@@ -259,33 +264,51 @@ def sparsemap_loss(
     Parameters
     ----------
     u
-        Variables of a `TorchFactorGraph`, the batch first. Others are latent.
+        Variables of a `TorchFactorGraph`, the batch first. Others are latent. Or the solution of a
+        layer that was called with ``return_solution=True``, whose instances are the items.
     target, target_additionals, reduction
         As in `SparseMAPLoss`.
 
     Raises
     ------
     TypeError
-        If `u` is not a view of variables of a `TorchFactorGraph`.
+        If `u` is neither.
     RuntimeError
         If the graph was not solved since its last change, or solved without the quadratic term.
     """
     checked_reduction("sparsemap_loss", reduction)
+    if isinstance(u, LayerSolution):
+        problem = u.estimated.problem
+        variables, axes = problem.built.variables, len(problem.batch)
+        temperature, dtype = problem.temperature, u.objective.dtype
+        losses, n_rows = _solved_losses(variables, target, target_additionals, axes)
+        losses = (losses.reshape(problem.batch) * temperature).to(dtype)
+        return reduced(losses, reduction, n_rows)
     if not isinstance(u, Variables) or not isinstance(u.graph, TorchFactorGraph):
         raise TypeError(
-            f"sparsemap_loss: u is {u!r}; expected variables of a solved TorchFactorGraph."
+            f"sparsemap_loss: u is {u!r}; expected variables of a solved TorchFactorGraph, or the "
+            "solution of a layer."
         )
-    graph = u.graph
+    losses, n_rows = _solved_losses(u, target, target_additionals, 1)
+    return reduced(losses, reduction, n_rows)
+
+
+def _solved_losses(
+    u: Variables, target: Any, target_additionals: Any, axes: int
+) -> tuple[Tensor, int]:
+    """Return the losses of the items of a solved graph, and the number of labelled rows."""
+    graph: Any = u.graph
     if not isinstance(graph.solution, Solution) or not graph.solution.solved.quadratic:
         raise RuntimeError(
             "sparsemap_loss: the graph has no solution for its current scores; call graph.solve() "
-            "first."
+            'first, or a layer with the estimator "sparsemap".'
         )
     known = read_target(u, u.value, target)
-    labels = labels_of(u, known)._replace(additionals=read_additionals(graph, target_additionals))
+    labels = labels_of(u, known, axes)
+    labels = labels._replace(additionals=read_additionals(graph, target_additionals))
 
     def solve(inner: TorchFactorGraph) -> Solution:
         return inner.solve(temperature=graph._temperature)
 
     losses = compare_maxima(graph, graph.solution, labels, solve)
-    return reduced(differentiable(graph, losses), reduction, n_labelled_rows(u, known))
+    return differentiable(graph, losses), n_labelled_rows(u, known)
