@@ -194,7 +194,9 @@ def _operator(call: str, ticket: Tensor | None, inputs: list[Tensor]) -> list[Te
 def _autograd() -> Iterator[None]:
     """Run with autograd, also of views that change in place, which operators run without."""
     with torch.inference_mode(False):  # restores the excluded keys
-        torch._C._dispatch_tls_set_dispatch_key_excluded("ADInplaceOrView", False)
+        torch._C._dispatch_tls_set_dispatch_key_excluded(
+            torch._C.DispatchKey.ADInplaceOrView, False
+        )
         yield
 
 
