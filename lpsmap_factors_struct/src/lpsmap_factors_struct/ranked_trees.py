@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import Factors, Scores, Structures, interrupted, kernel, leaf
+from lpsmap_core import Factors, Found, Scores, interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_factors_struct.arc_layout import arc_slot, best_arcs, n_words
 from lpsmap_factors_struct.arrays import first_maximum
@@ -64,21 +64,19 @@ class _Candidates(NamedTuple):
 
 
 @kernel
-def rank_trees(
-    rows: IntArray, factors: Factors, scores: Scores, score: FloatArray, structures: Structures
-) -> None:
+def rank_trees(rows: IntArray, factors: Factors, scores: Scores, found: Found) -> None:
     """Find the best trees of the factors in `rows`.
 
     Parameters
     ----------
     rows, factors, scores
         As in a MAP kernel.
-    score, structures
-        Output: scores without those of forced slots, and trees. Every factor has the same number of
-        them, one after the other; their size remains -1 where there are not as many.
+    found
+        Output: every factor has the same number of trees, one after the other. Their size and score
+        remain where there are not as many.
     """
     offsets, parameters = factors.offsets, factors.parameters
-    k = len(score) // len(parameters)
+    k = len(found.score) // len(parameters)
     for r in rows:
         arity = offsets[r + 1] - offsets[r]
         n, n_labels = n_words(arity, parameters[r, 3]), int(parameters[r, 3])
@@ -100,9 +98,9 @@ def rank_trees(
         )
         first = r * k
         if n == 0:
-            score[first], structures.size[first] = 0.0, 0
+            found.score[first], found.structures.size[first] = 0.0, 0
         else:
-            _rank(sentence, _candidates_of(k, n), score[first : first + k], first, structures)
+            _rank(sentence, _candidates_of(k, n), first, found)
 
 
 @kernel
@@ -119,44 +117,37 @@ def _candidates_of(k: int, n: int) -> _Candidates:
 
 
 @leaf
-def _rank(
-    sentence: _Sentence,
-    found: _Candidates,
-    score: FloatArray,
-    first: int,
-    structures: Structures,
-) -> None:
+def _rank(sentence: _Sentence, candidates: _Candidates, first: int, found: Found) -> None:
     """Write the best trees of a sentence, the first one at row `first`."""
-    k, n = len(score), sentence.n
-    found.barred[k], found.fixed[k] = -1, 0
-    _reset(sentence, found)
-    live, used = _add_best(sentence, found, 0, 0, -1), 0
-    for rank in range(k):
+    k, n, structures = len(candidates.fixed) - 1, sentence.n, found.structures
+    candidates.barred[k], candidates.fixed[k] = -1, 0
+    _reset(sentence, candidates)
+    live, used = _add_best(sentence, candidates, 0, 0, -1), 0
+    for to in range(first, first + k):
         if live == 0 or interrupted():
             return
-        live = _take_best(found, live)
-        start, score[rank] = structures.start[first + rank], 0.0
-        structures.size[first + rank] = n
+        live = _take_best(candidates, live)
+        start, found.score[to], structures.size[to] = structures.start[to], 0.0, n
         for word in range(n):
-            slot = found.slots[k, word]
+            slot = candidates.slots[k, word]
             structures.entry[start + word], structures.value[start + word] = slot, 1.0
-            score[rank] += sentence.own[slot]
-        if rank < k - 1:
-            live, used = _divide(sentence, found, live, used)
+            found.score[to] += sentence.own[slot]
+        if to < first + k - 1:
+            live, used = _divide(sentence, candidates, live, used)
 
 
 @leaf
-def _reset(sentence: _Sentence, found: _Candidates) -> None:
+def _reset(sentence: _Sentence, candidates: _Candidates) -> None:
     """Exclude slots that are forbidden, and those that the set of the latest rank excludes."""
-    own, within, bar, last = sentence.own, sentence.within, sentence.bar, len(found.fixed) - 1
+    own, within, bar, last = sentence.own, sentence.within, sentence.bar, len(candidates.fixed) - 1
     for i in range(len(own)):
         within[i] = own[i] * UNIT if own[i] > -np.inf else bar
-    for word in range(found.fixed[last]):
-        _fix(sentence, word, found.slots[last, word])
-    at = found.barred[last]
+    for word in range(candidates.fixed[last]):
+        _fix(sentence, word, candidates.slots[last, word])
+    at = candidates.barred[last]
     while at >= 0:
-        within[found.slot[at]] = bar
-        at = found.before[at]
+        within[candidates.slot[at]] = bar
+        at = candidates.before[at]
 
 
 @leaf
@@ -168,29 +159,31 @@ def _fix(sentence: _Sentence, word: int, slot: int) -> None:
 
 
 @leaf
-def _divide(sentence: _Sentence, found: _Candidates, live: int, used: int) -> tuple[int, int]:
+def _divide(sentence: _Sentence, candidates: _Candidates, live: int, used: int) -> tuple[int, int]:
     """Divide the set of the latest rank, without its best tree."""
-    last = len(found.fixed) - 1
-    first = found.fixed[last]
-    _reset(sentence, found)
+    last = len(candidates.fixed) - 1
+    first = candidates.fixed[last]
+    _reset(sentence, candidates)
     for word in range(first, sentence.n):
-        slot = found.slots[last, word]
+        slot = candidates.slots[last, word]
         sentence.within[slot] = sentence.bar
-        found.slot[used] = slot
-        found.before[used] = found.barred[last] if word == first else -1
-        live = _add_best(sentence, found, live, word, used)
+        candidates.slot[used] = slot
+        candidates.before[used] = candidates.barred[last] if word == first else -1
+        live = _add_best(sentence, candidates, live, word, used)
         used += 1
         _fix(sentence, word, slot)
     return live, used
 
 
 @leaf
-def _add_best(sentence: _Sentence, found: _Candidates, live: int, fixed: int, barred: int) -> int:
+def _add_best(
+    sentence: _Sentence, candidates: _Candidates, live: int, fixed: int, barred: int
+) -> int:
     """Add the current set and its best tree, unless there is none; return the number of sets.
 
     The set replaces the one with the worst tree if there are already as many as ranks.
     """
-    n, last = sentence.n, len(found.fixed) - 1
+    n, last = sentence.n, len(candidates.fixed) - 1
     best_arcs(sentence.within, n, sentence.n_labels, sentence.packed, sentence.arcs)
     maximum_arborescence(sentence.arcs, n, sentence.single_root, sentence.workspace)
     to, score = live, (0.0, 0.0, 0.0)
@@ -202,47 +195,47 @@ def _add_best(sentence: _Sentence, found: _Candidates, live: int, fixed: int, ba
             return live
         score = plus(score, (best, 0.0, 0.0))
     if live == last:
-        to = _extreme(found, live, False)
-        if not exceeds(score, _score_of(found, to)):
+        to = _extreme(candidates, live, False)
+        if not exceeds(score, _score_of(candidates, to)):
             return live
-    found.score[to, 0], found.score[to, 1], found.score[to, 2] = score
-    found.fixed[to], found.barred[to] = fixed, barred
+    candidates.score[to, 0], candidates.score[to, 1], candidates.score[to, 2] = score
+    candidates.fixed[to], candidates.barred[to] = fixed, barred
     for word in range(n):
         slot = arc_slot(word, sentence.workspace.head[word], n, sentence.packed)
         slot *= sentence.n_labels
-        found.slots[to, word] = first_maximum(sentence.within, slot, slot + sentence.n_labels)
+        candidates.slots[to, word] = first_maximum(sentence.within, slot, slot + sentence.n_labels)
     return min(live + 1, last)
 
 
 @leaf
-def _take_best(found: _Candidates, live: int) -> int:
+def _take_best(candidates: _Candidates, live: int) -> int:
     """Move the set with the best tree to the end; return the number of other sets."""
-    best, last = _extreme(found, live, True), len(found.fixed) - 1
-    _copy(found, best, last)
-    _copy(found, live - 1, best)
+    best, last = _extreme(candidates, live, True), len(candidates.fixed) - 1
+    _copy(candidates, best, last)
+    _copy(candidates, live - 1, best)
     return live - 1
 
 
 @leaf
-def _copy(found: _Candidates, start: int, to: int) -> None:
+def _copy(candidates: _Candidates, start: int, to: int) -> None:
     for i in range(3):
-        found.score[to, i] = found.score[start, i]
-    for word in range(found.slots.shape[1]):
-        found.slots[to, word] = found.slots[start, word]
-    found.fixed[to], found.barred[to] = found.fixed[start], found.barred[start]
+        candidates.score[to, i] = candidates.score[start, i]
+    for word in range(candidates.slots.shape[1]):
+        candidates.slots[to, word] = candidates.slots[start, word]
+    candidates.fixed[to], candidates.barred[to] = candidates.fixed[start], candidates.barred[start]
 
 
 @leaf
-def _extreme(found: _Candidates, live: int, best: bool) -> int:
+def _extreme(candidates: _Candidates, live: int, best: bool) -> int:
     """Return the set with the best tree, or the worst."""
     chosen = 0
     for i in range(1, live):
-        mine, other = _score_of(found, i), _score_of(found, chosen)
+        mine, other = _score_of(candidates, i), _score_of(candidates, chosen)
         if exceeds(mine, other) if best else exceeds(other, mine):
             chosen = i
     return chosen
 
 
 @leaf
-def _score_of(found: _Candidates, i: int) -> tuple[float, float, float]:
-    return found.score[i, 0], found.score[i, 1], found.score[i, 2]
+def _score_of(candidates: _Candidates, i: int) -> tuple[float, float, float]:
+    return candidates.score[i, 0], candidates.score[i, 1], candidates.score[i, 2]

@@ -32,7 +32,7 @@ class TreeInference(MatrixTree):
         done, total = 0, len(rows) * n
         while done < total:
             size = max(min(BLOCK, n * int(most.sum())), int(most.max()))
-            done = sample_trees(rows, self._factors, scores, done, random.random(size), *found)
+            done = sample_trees(rows, self._factors, scores, done, random.random(size), found)
         return found
 
     @interruptible
@@ -43,7 +43,7 @@ class TreeInference(MatrixTree):
             "k_best: k", k, ARC * int(n_words.sum()) + CANDIDATE * int(n_words.max(initial=0))
         )
         found = self._room(k)
-        rank_trees(rows, self._factors, scores, *found)
+        rank_trees(rows, self._factors, scores, found)
         return found
 
     def count(self, scores: Scores) -> list[int]:
@@ -75,7 +75,7 @@ class TreeInference(MatrixTree):
         sizes = np.repeat(self._n_words, k)
         ends = np.cumsum(sizes)
         total = int(sizes.sum())
-        entry, value = np.empty(total, dtype=np.int32), np.ones(total)
+        entry, value = np.empty(total, dtype=np.int32), np.empty(total)
         without = np.full(len(sizes), -1, dtype=np.int64)
         score = np.full(len(sizes), -np.inf)
         return Found(score, Structures(ends - sizes, entry, value, without))

@@ -5,14 +5,16 @@ j, see `lpsmap_factors_struct.matrix_tree.elimination`. In reverse, a random tre
 before k becomes a random tree with k: every arc passes through k with the share of that way in its
 weight, independently of the others. The words whose arcs pass through k become modifiers of k. The
 head of k is drawn by the weights of its arcs, among the root and the words that do not descend
-from k. Summed over the draws, the heads of the modifiers of k weigh as much as its arcs from these.
+from k. This is exact: over all heads that the modifiers of k may have in the smaller tree, the
+products of the shares of k's arcs sum to the share of its arcs from words that do not descend from
+it.
 
 An arc's weight is its own and those of the ways through all eliminated words, so that one draw
-decides through which of them it passes first, if any. After the elimination in time n^3, a sample
-takes time n^2 and a few random numbers for each word, and no rejections. Updates of the inverse
-Laplacian (Colbourn et al. 1996; Zmigrod et al. 2021) take time n^3, and loop-erased walks (Wilson
-1996) a time that grows without bound where words prefer each other. Only positive numbers are
-added, as for the sums.
+decides through which of them it passes first, if any. After the elimination in time n^3, a draw
+takes time n, and a sample a few draws for each word, unless arcs pass through many words; there are
+no rejections. Updates of the inverse Laplacian (Colbourn et al. 1996; Zmigrod et al. 2021) take
+time n^3, and loop-erased walks (Wilson 1996) a time that grows without bound where words prefer
+each other. Only positive numbers are added, as for the sums.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import Factors, Scores, Structures, interrupted, kernel, leaf
-from lpsmap_core.api import BoolArray, FloatArray, IndexArray, IntArray
+from lpsmap_core import Factors, Found, Scores, interrupted, kernel, leaf
+from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_factors_struct.arc_layout import arc_slot, n_words
-from lpsmap_factors_struct.matrix_tree.elimination import Halves, eliminate_words
+from lpsmap_factors_struct.matrix_tree.elimination import eliminate_words
 from lpsmap_factors_struct.matrix_tree.log_partition import apply_forced, largest_sizes, top_label
 from lpsmap_factors_struct.matrix_tree.weights import TreeWorkspace, sum_trees, tree_workspace
 from lpsmap_factors_struct.matrix_tree.wide_numbers import RADIX, Numbers, fill, numbers_of
@@ -45,6 +47,18 @@ class _Draws(NamedTuple):
     """(n,) whether `below` is decided."""
     below: BoolArray
     """(n,) whether a word descends from the word that is added."""
+
+
+class _Sentence(NamedTuple):
+    """A sentence to be sampled, after the elimination of its words."""
+
+    own: FloatArray
+    """Scores of slots."""
+    n: int
+    n_labels: int
+    packed: bool
+    workspace: TreeWorkspace
+    draws: _Draws
 
 
 @kernel
@@ -72,13 +86,7 @@ def most_draws(n: int) -> int:
 
 @kernel
 def sample_trees(
-    rows: IntArray,
-    factors: Factors,
-    scores: Scores,
-    first: int,
-    uniform: FloatArray,
-    score: FloatArray,
-    structures: Structures,
+    rows: IntArray, factors: Factors, scores: Scores, first: int, uniform: FloatArray, found: Found
 ) -> int:
     """Sample trees of the factors in `rows`, while there are random numbers.
 
@@ -90,9 +98,9 @@ def sample_trees(
         The number of samples that were drawn before, in the order of `rows`.
     uniform
         Random numbers in [0, 1), at least as many as `most_draws` of the longest sentence.
-    score, structures
-        Output: scores without those of forced slots, and samples. Every factor has the same number
-        of samples, one after the other; their size is -1 if there is no tree.
+    found
+        Output: every factor has the same number of samples, one after the other. Their size and
+        score remain where there is no tree.
 
     Returns
     -------
@@ -100,7 +108,7 @@ def sample_trees(
         The number of samples drawn so far.
     """
     offsets, parameters, used = factors.offsets, factors.parameters, 0
-    n_samples: int = len(score) // len(parameters)
+    n_samples: int = len(found.score) // len(parameters)
     longest, largest = largest_sizes(rows, factors)
     slots, plain = np.empty(largest), tree_workspace(longest, False, False)
     draws = _draws_of(longest, False)
@@ -117,50 +125,74 @@ def sample_trees(
         if np.isnan(total):
             workspace, mine = tree_workspace(n, False, True), _draws_of(n, True)
             total, _, _ = sum_trees(own, own[:0], n, n_labels, packed, single_root, workspace)
-        if n > 0 and total > -np.inf:
+        if total == -np.inf:
+            continue
+        sentence = _Sentence(own, n, n_labels, packed, workspace, mine)
+        if n > 0:
             eliminate_words(n, workspace.single[0], workspace.halves)
         for done in range(max(first, number * n_samples), (number + 1) * n_samples):
-            s = r * n_samples + done - number * n_samples
-            if interrupted():
-                return len(rows) * n_samples
-            if not total > -np.inf:
-                score[s], structures.size[s] = -np.inf, -1
-                continue
             if used + most_draws(n) > len(uniform):
                 return done
-            used = _draw_heads(n, workspace, mine, uniform, used)
-            start = structures.start[s]
-            entry = structures.entry[start : start + n]
-            used = _draw_slots(own, n, n_labels, packed, mine.columns, uniform, used, entry)
-            score[s], structures.size[s] = 0.0, n
-            for word in range(n):
-                structures.value[start + word] = 1.0
-                score[s] += own[entry[word]]
+            if interrupted():
+                return len(rows) * n_samples
+            used = _draw_tree(sentence, uniform, used, r * n_samples + done % n_samples, found)
     return len(rows) * n_samples
 
 
 @leaf
-def _draw_heads(
-    n: int, workspace: TreeWorkspace, draws: _Draws, uniform: FloatArray, used: int
-) -> int:
+def _draw_tree(sentence: _Sentence, uniform: FloatArray, used: int, to: int, found: Found) -> int:
+    """Write a random tree and its score; return the number of random numbers used so far."""
+    own, n_labels, structures = sentence.own, sentence.n_labels, found.structures
+    start, columns = structures.start[to], sentence.draws.columns
+    used = _draw_heads(sentence, uniform, used)
+    found.score[to], structures.size[to] = 0.0, sentence.n
+    for word in range(sentence.n):
+        head = word if columns[word] == 0 else columns[word] - 1
+        slot = arc_slot(word, head, sentence.n, sentence.packed) * n_labels
+        if n_labels > 1:
+            slot = _draw_label(own, slot, n_labels, uniform[used])
+            used += 1
+        structures.entry[start + word], structures.value[start + word] = slot, 1.0
+        found.score[to] += own[slot]
+    return used
+
+
+@leaf
+def _draw_label(own: FloatArray, slot: int, n_labels: int, uniform: float) -> int:
+    """Return the slot of a random label of an arc, whose first slot is given."""
+    top, mass, likeliest = top_label(own, slot, n_labels), 0.0, slot
+    for k in range(slot, slot + n_labels):
+        mass += np.exp(own[k] - top)
+        likeliest = k if own[k] == top else likeliest
+    left = uniform * mass
+    for k in range(slot, slot + n_labels):
+        weight = np.exp(own[k] - top)
+        if left < weight:
+            return k
+        left -= weight
+    return likeliest
+
+
+@leaf
+def _draw_heads(sentence: _Sentence, uniform: FloatArray, used: int) -> int:
     """Write the heads of a random tree; return the number of random numbers used so far."""
-    halves, columns, through = workspace.halves, draws.columns, draws.through
-    for word in range(n):
+    halves, draws = sentence.workspace.halves, sentence.draws
+    columns, through, systems = draws.columns, draws.through, halves.systems
+    for word in range(sentence.n):
         n_apart = _find_descendants(word, draws)
-        at = halves.first[1] + word * (n + 1)
-        without_root = workspace.single[0] and n_apart > 0
+        at = halves.first[1] + word * (sentence.n + 1)
+        without_root = sentence.workspace.single[0] and n_apart > 0
         for column in range(word + 1):
             excluded = without_root if column == 0 else draws.below[column - 1]
-            weight = 0.0 if excluded else halves.systems.value[at + column]
-            _put(draws.options, column, weight, _power(halves.systems, at + column))
+            weight = 0.0 if excluded else systems.value[at + column]
+            _put(draws.options, column, weight, _power(systems, at + column))
         columns[word] = _draw(draws.options, word + 1, uniform[used])
-        used += 1
-        through[word] = _draw_way(n, word, columns[word], word + 1, halves, draws, uniform[used])
-        used += 1
+        through[word] = _draw_way(sentence, word, columns[word], word + 1, uniform[used + 1])
+        used += 2
         for i in range(word):
             if through[i] == word:
                 columns[i] = word + 1
-                through[i] = _draw_way(n, i, word + 1, word + 1, halves, draws, uniform[used])
+                through[i] = _draw_way(sentence, i, word + 1, word + 1, uniform[used])
                 used += 1
     return used
 
@@ -186,11 +218,10 @@ def _find_descendants(word: int, draws: _Draws) -> int:
 
 
 @leaf
-def _draw_way(
-    n: int, word: int, column: int, first: int, halves: Halves, draws: _Draws, uniform: float
-) -> int:
+def _draw_way(sentence: _Sentence, word: int, column: int, first: int, uniform: float) -> int:
     """Return the word from `first` on through which an arc passes first; -1 for none."""
-    systems, options, width = halves.systems, draws.options, n + 1
+    n, halves, options = sentence.n, sentence.workspace.halves, sentence.draws.options
+    systems, width = halves.systems, n + 1
     row, value, at = halves.first[1] + word * width, systems.value, word * width + column
     _put(options, 0, value[at], _power(systems, at))
     for k in range(first, n):
@@ -247,35 +278,3 @@ def _scale(options: Numbers, n: int) -> None:
         behind = most - options.power[k]
         if behind > 0.0:
             options.value[k] *= 1.0 / RADIX if behind == 1.0 else 0.0
-
-
-@leaf
-def _draw_slots(
-    own: FloatArray,
-    n: int,
-    n_labels: int,
-    packed: bool,
-    columns: IntArray,
-    uniform: FloatArray,
-    used: int,
-    entry: IndexArray,
-) -> int:
-    """Write the slots of a tree with random labels; return the number of random numbers used."""
-    for word in range(n):
-        head = word if columns[word] == 0 else columns[word] - 1
-        slot = arc_slot(word, head, n, packed) * n_labels
-        entry[word] = slot
-        if n_labels == 1:
-            continue
-        top, mass, above = top_label(own, slot, n_labels), 0.0, uniform[used]
-        used += 1
-        for k in range(slot, slot + n_labels):
-            mass += np.exp(own[k] - top)
-        for k in range(slot, slot + n_labels):
-            share = np.exp(own[k] - top) / mass
-            if share > 0.0:
-                entry[word] = k
-                if above < share:
-                    break
-                above -= share
-    return used
