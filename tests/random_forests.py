@@ -39,6 +39,11 @@ class Listed(NamedTuple):
     entropy: float
     m: np.ndarray
     n: list[np.ndarray]
+    points: np.ndarray
+    """The allowed assignments of all variables."""
+    extras: list[np.ndarray]
+    """Their additionals, for every declaration."""
+    log_p: np.ndarray
 
 
 def random_forest(
@@ -124,9 +129,13 @@ def enumerate_graph(graph: FactorGraph) -> Listed:
             extras.append(extra)
     top = max(scores, default=-np.inf)
     if top == -np.inf:
-        return Listed(-np.inf, 0.0, np.zeros(len(eta)), [])
+        none = np.zeros((0, len(eta)))
+        return Listed(-np.inf, 0.0, np.zeros(len(eta)), [], none, [], np.empty(0))
     weight = np.exp(np.array(scores) - top)
     p = weight / weight.sum()
     entropy = -(p * np.log(np.where(p > 0.0, p, 1.0))).sum()
-    n = [np.tensordot(p, np.array(x), axes=1) for x in zip(*extras, strict=True)]
-    return Listed(top + np.log(weight.sum()), entropy, p @ np.array(points), n)
+    each = [np.array(x) for x in zip(*extras, strict=True)]
+    n = [np.tensordot(p, x, axes=1) for x in each]
+    log_z = top + np.log(weight.sum())
+    log_p = np.array(scores) - log_z
+    return Listed(log_z, entropy, p @ np.array(points), n, np.array(points), each, log_p)

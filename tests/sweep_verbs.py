@@ -28,6 +28,9 @@ BEST_SO_FAR = ("exact", "decode", "k_best")
 """Verbs that answer Ctrl-C with what they have; the others raise KeyboardInterrupt."""
 
 
+SAMPLES = 400
+"""Samples that are judged."""
+
 TEMPERATURES = 0.1, 20.0
 """Temperatures at which solves are timed, the first, and judged."""
 
@@ -70,6 +73,7 @@ def _gibbs(case: Case, seconds: float) -> Call:
         if np.isfinite(found[0]).all():
             with suppress(TypeError):  # of types that sum over their structures alone
                 gibbs.sample(2, seed=0)
+                gibbs.k_best(2)
         return found
 
     return ask
@@ -79,7 +83,8 @@ def _graph_gibbs(case: Case, seconds: float) -> Call:
     def ask() -> Any:
         try:
             gibbs = case.graph.gibbs()
-            return gibbs.log_partition, gibbs.entropy, gibbs.value_of(case.u)
+            found = gibbs.log_partition, gibbs.entropy, gibbs.value_of(case.u)
+            return found, gibbs.sample(2, seed=0)
         except (TypeError, ValueError) as refused:  # types without sums, and cycles
             return refused
 
@@ -181,6 +186,33 @@ def judge_gibbs(case: Case) -> Iterator[str]:
         error = np.abs(marginals[slots] - p @ m).max(initial=0.0)
         if not error <= size:
             yield f"Gibbs marginals of factor {i} are {error:.1e} off"
+    with suppress(TypeError):  # of types that sum over their structures alone
+        yield from _judge_samples(case, gibbs)
+
+
+def _judge_samples(case: Case, gibbs: Any) -> Iterator[str]:
+    """Hold samples and their frequencies against log-probabilities, which the sums determine."""
+    drawn = gibbs.sample(SAMPLES, seed=0)
+    extra = drawn.additionals if case.factor.n_additionals else None
+    shape = case.factor.n_factors, SAMPLES
+    if not drawn.counts.size or (drawn.counts != SAMPLES).any():
+        return
+    log_p = np.asarray(gibbs.log_probability(drawn.variables, extra)).reshape(shape)
+    flat = drawn.variables.reshape(*shape, -1)
+    for i in range(shape[0]):
+        if not np.isfinite(log_p[i]).all():
+            yield f"a sample of factor {i} is not possible"
+            continue
+        # the mean of -log p is the entropy
+        error = abs(log_p[i].mean() + np.ravel(gibbs.entropy)[i])
+        spread = 6.0 * log_p[i].std() / np.sqrt(SAMPLES) + 0.02 * (1.0 + np.abs(log_p[i]).max())
+        if not error <= spread:
+            yield f"log-probabilities of samples of factor {i} are {error:.1e} off their mean"
+        _, first, counts = np.unique(flat[i], axis=0, return_index=True, return_counts=True)
+        p = np.exp(log_p[i, first])
+        allowed = 6.0 * np.sqrt(p * (1.0 - p) / SAMPLES) + 6.0 / SAMPLES
+        if extra is None and not (np.abs(counts / SAMPLES - p) <= allowed).all():
+            yield f"frequencies of samples of factor {i} are not their probabilities"
 
 
 def judge_graph_gibbs(case: Case) -> Iterator[str]:

@@ -6,6 +6,7 @@ from lpsmap_dynamic.dynamic_program import DynamicProgram
 from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly
 from lpsmap_dynamic.gibbs import Gibbs
 from lpsmap_dynamic.graph_gibbs import GraphGibbs
+from lpsmap_dynamic.graph_samples import GraphSamples
 from lpsmap_dynamic.hypergraph_factor import HypergraphFactor
 from lpsmap_dynamic.row import Row
 from lpsmap_dynamic.subsets import subset_hypergraph
@@ -16,6 +17,7 @@ __all__ = [
     "DynamicProgram",
     "Gibbs",
     "GraphGibbs",
+    "GraphSamples",
     "Hypergraph",
     "HypergraphBuilder",
     "HypergraphFactor",

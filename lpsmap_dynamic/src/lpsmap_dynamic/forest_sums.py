@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import Beliefs, LogPartition, Scores
+from lpsmap_core import Beliefs, Found, LogPartition, Scores
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly
 from lpsmap_dynamic.factor_forest import FactorForest, Step
@@ -124,6 +124,33 @@ class ForestSums:
             d_n[extra] = d_extra
         return Scores(d_m, d_n)
 
+    def sample(self, n: int, random: np.random.Generator) -> Scores:
+        """Return `n` independent assignments: values of all variables, and of all additionals.
+
+        From the roots down, each factor is drawn given its parent. Components without an assignment
+        have zeros.
+        """
+        forest, inference = self._forest, [factor.inference() for factor in self._forest.factors]
+        values, additionals = np.zeros((n, len(self._total))), np.zeros((n, len(self._eta_v)))
+        for step in reversed(forest.steps):
+            own = inference[step.declaration]
+            slots, extra = self._draw(
+                step, own.sample(step.rows, self._scores(step, True), n, random)
+            )
+            if step.parent is not None:
+                off = own.sample(step.rows, self._scores(step, False), n, random)
+                others = self._draw(step, off)
+                on = values[:, forest.variable[step.parent]] > 0.0
+                slots = np.where(on[:, step.place], slots, others[0])
+                extra = np.where(on[:, :, None], extra, others[1])
+            negated = forest.negated[step.links]
+            values[:, forest.variable[step.links]] = np.where(negated, 1.0 - slots, slots)
+            additionals[:, self._extra(step)] = extra
+        without = np.isneginf(self.beliefs().log_partition)
+        values[:, without[forest.component]] = 0.0
+        additionals[:, without[forest.component_of_additional]] = 0.0
+        return Scores(values, additionals)
+
     # ---------------------------------------------------------------- steps
 
     def _send(self, step: Step) -> None:
@@ -174,6 +201,31 @@ class ForestSums:
             product.eta_u[step.links - forest.first_link[d]],
             product.eta_v[extra - forest.first_additional[d]],
         )
+
+    def _draw(self, step: Step, found: Found) -> tuple[FloatArray, FloatArray]:
+        """Return (n, L) values of the links of a step, and (n, R, A) additionals, of samples."""
+        forest, (start, entry, value, size) = self._forest, found.structures
+        factor, first = forest.factors[step.declaration], forest.first_link[step.declaration]
+        n, n_links = len(size) // factor.n_factors, len(step.links)
+        drawn = (step.rows[:, None] * n + np.arange(n)).reshape(-1)
+        sizes = np.maximum(size[drawn], 0)
+        structure = np.repeat(np.arange(len(drawn)), sizes)
+        before = np.repeat(np.cumsum(sizes) - sizes - start[drawn], sizes)
+        at = np.arange(len(structure)) - before
+        number, chosen = entry[at].astype(np.int64), structure // n
+        row = step.rows[chosen]
+        behind = number - np.diff(factor.offsets)[row]
+        slots = np.zeros((n, n_links + 1))  # the last column is for parents
+        extra = np.zeros((n, len(step.rows), factor.n_additionals))
+        column = np.full(int(factor.offsets[-1]), n_links)
+        column[step.links - first] = np.arange(n_links)
+        of_slots = behind < 0
+        place = column[(factor.offsets[row] + number)[of_slots]]
+        slots[(structure % n)[of_slots], place] = value[at[of_slots]]
+        of_extra = ~of_slots
+        target = (structure % n)[of_extra], chosen[of_extra], behind[of_extra]
+        extra[target] = value[at[of_extra]]
+        return slots[:, :n_links], extra
 
     def _scores(self, step: Step, on: bool) -> Scores:
         """Return the scores of a declaration, which force the parents of factors on, or off."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import weakref
 from typing import Any
 
@@ -10,12 +11,24 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Beliefs, Factor, FactorGraph, Scores, Variables
-from lpsmap_core.api import FloatArray, IntArray, kind_of, zero_unused_scores
-from lpsmap_dynamic.exact_sums import LARGEST_SUMMABLE
+from lpsmap_core.api import (
+    FloatArray,
+    IntArray,
+    check_fits_memory,
+    checked_count,
+    kind_of,
+    real_numbers,
+    zero_unused_scores,
+)
+from lpsmap_dynamic.exact_sums import LARGEST_SUMMABLE, sum_exactly
 from lpsmap_dynamic.factor_forest import FactorForest
 from lpsmap_dynamic.forest_sums import ForestSums
+from lpsmap_dynamic.graph_samples import GraphSamples
 
 __all__ = ["GraphGibbs"]
+
+NUMBER = 40
+"""Bytes of a number of a sample, with those of the samples that it is chosen from."""
 
 
 class GraphGibbs:
@@ -51,6 +64,8 @@ class GraphGibbs:
     components.
 
     A message is added to the score of a variable, and rounded to its precision.
+
+    Samples also need `Factor.inference` of every type.
 
     Examples
     --------
@@ -160,6 +175,131 @@ class GraphGibbs:
         factors = self._forest.factors
         d_n = [product.eta_v[self._additionals(f)].reshape(self._shape(f)) for f in factors]
         return change[:-1], product.eta_u, d_n
+
+    def sample(self, n: int = 1, seed: Any = None) -> GraphSamples:
+        """Sample assignments of all variables, independently, with replacement.
+
+        Exact samples: from the root of every tree of factors down, each factor is drawn given its
+        parent variable.
+
+        Parameters
+        ----------
+        n
+            The number of samples.
+        seed
+            A ``numpy.random.Generator``, or a seed for ``numpy.random.default_rng``.
+
+        Raises
+        ------
+        TypeError
+            If a type has no inference, see `Factor.inference`, or `n` is not an integer.
+        ValueError
+            If `n` is not positive, or samples exceed the memory.
+
+        Examples
+        --------
+        >>> from lpsmap import FactorGraph, Xor
+        >>> graph = FactorGraph()
+        >>> u = graph.variable_from(np.log([[1.0, 3.0]]))
+        >>> _ = graph.add(Xor(u))
+        >>> samples = graph.gibbs().sample(1000, seed=0)
+        >>> print(samples.values[:, u.index].mean(axis=0).round(1))
+        [[0.2 0.8]]
+        >>> print(np.exp(samples.log_probabilities.max()).round(6))
+        0.75
+        """
+        n = checked_count("sample: n", n)
+        check_fits_memory("sample: n", n, NUMBER * (len(self._owner) + len(self._owner_v)))
+        _ = self._beliefs  # raises the error about sums that overflow
+        values, additionals = self._sums.sample(n, np.random.default_rng(seed))
+        values[:, self._wrong[self._owner]] = np.nan
+        additionals[:, self._wrong[self._owner_v]] = np.nan
+        log_p, convert = self._log_probabilities(values, additionals), self._convert
+        factors = self._forest.factors
+        each = [additionals[:, self._additionals(f)].reshape(n, *self._shape(f)) for f in factors]
+        return GraphSamples(convert(values), [convert(x) for x in each], log_p)
+
+    def log_probability(self, values: Any, additionals: list[Any] | None = None) -> Any:
+        """Return the log-probabilities of given assignments, component by component.
+
+        Parameters
+        ----------
+        values
+            ``(n_variables,)`` or ``(n, n_variables)`` zeros and ones. Variables in no factor are
+            ignored.
+        additionals
+            The additionals of all declarations, as in `GraphSamples`; None if there are none.
+
+        Returns
+        -------
+        array
+            ``(n_components,)`` or ``(n, n_components)``; NaN if every assignment is forbidden. The
+            arguments are not validated to be assignments that all factors allow.
+
+        Raises
+        ------
+        TypeError
+            If they are not numbers.
+        ValueError
+            If a shape does not match.
+        """
+        x = real_numbers("log_probability: values", values).astype(np.float64)
+        n_variables = len(self._owner)
+        if x.ndim not in (1, 2) or x.shape[-1] != n_variables:
+            raise ValueError(
+                f"log_probability: values has shape {x.shape}; expected ({n_variables},) or "
+                f"(n, {n_variables}), one number for every variable of the graph."
+            )
+        extra = self._flat_additionals(additionals, math.prod(x.shape[:-1]))
+        found = self._log_probabilities(np.atleast_2d(x), extra)
+        return found.reshape(*x.shape[:-1], self._forest.n_components)
+
+    def _flat_additionals(self, additionals: list[Any] | None, n: int) -> FloatArray:
+        """Return the (n, n_additionals) additionals of n assignments."""
+        factors = self._forest.factors
+        given = [np.empty(0) for _ in factors] if additionals is None else list(additionals)
+        if len(given) != len(factors):
+            raise ValueError(
+                f"log_probability: additionals has {len(given)} entries; expected "
+                f"{len(factors)}, one for every declaration of the graph."
+            )
+        flat = [np.empty((n, 0))]
+        for factor, x in zip(factors, given, strict=True):
+            own, size = (
+                real_numbers("log_probability: additionals", x),
+                math.prod(self._shape(factor)),
+            )
+            if own.size != n * size:
+                raise ValueError(
+                    f"log_probability: the additionals of {factor!r} are {own.size} numbers; "
+                    f"expected {n * size}, those of {n} assignments."
+                )
+            flat.append(own.astype(np.float64).reshape(n, size))
+        return np.concatenate(flat, axis=1)
+
+    def _log_probabilities(self, values: FloatArray, additionals: FloatArray) -> Any:
+        """Return (n, n_components) log-probabilities."""
+        n, size = len(values), self._forest.n_components + 1
+        groups, entries = [np.empty(0, dtype=np.int64)], [np.empty(0)]
+        for x, owner, own in (
+            (values, self._owner, self._scores.eta_u),
+            (additionals, self._owner_v, self._scores.eta_v),
+        ):
+            k, place = np.nonzero(x)
+            groups.append(k * size + owner[place])
+            entries.append(x[k, place] * own[place])
+        group, entry = np.concatenate(groups), np.concatenate(entries)
+        finite = np.isfinite(entry)
+        score, rest = sum_exactly(group[finite], entry[finite], n * size)
+        high, low = (np.tile(x, n) for x in self._log_partition)
+        high[np.isneginf(high)] = np.nan
+        found = (score - high) + (rest - low)  # common scores cancel before the rounding
+        np.add.at(found, group[~finite], entry[~finite])
+        return found.reshape(n, size)[:, :-1]
+
+    def _convert(self, found: FloatArray) -> Any:
+        """Return an array of samples in the namespace of the scores."""
+        return found
 
     @property
     def _log_partition(self) -> tuple[FloatArray, FloatArray]:

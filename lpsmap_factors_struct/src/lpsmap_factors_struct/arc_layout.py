@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import leaf
+from lpsmap_core.api import FloatArray
 
-__all__ = ["ARC_RANGES", "arc_slot", "n_words", "arc_range"]
+__all__ = ["ARC_RANGES", "arc_range", "arc_slot", "best_arcs", "n_words"]
 
 ARC_RANGES = 3
 """Contiguous ranges of a word's arcs, in each of which slots and heads increase together."""
@@ -39,3 +40,15 @@ def arc_range(piece: int, word: int, n: int, packed: bool) -> tuple[int, int, in
     if piece == 1:
         return word * n + 1, 0, word
     return word * n + word + 1, word + 1, n - word - 1
+
+
+@leaf
+def best_arcs(scores: FloatArray, n: int, n_labels: int, packed: bool, arcs: FloatArray) -> None:
+    """Write the scores of the arcs' best labels in packed layout."""
+    for word in range(n):
+        for head in range(n):
+            slot = arc_slot(word, head, n, packed) * n_labels
+            most = scores[slot]
+            for k in range(1, n_labels):
+                most = max(most, scores[slot + k])
+            arcs[word * n + head] = most

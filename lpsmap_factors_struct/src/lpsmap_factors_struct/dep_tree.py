@@ -13,22 +13,21 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    Inference,
     LinearConstraints,
-    LogPartition,
     Scores,
     Structures,
     Variables,
     kernel,
-    leaf,
 )
 from lpsmap_core.api import FloatArray, IntArray, checked_flag, one_of_each_group
 from lpsmap_dynamic import DynamicProgram, Gibbs, HypergraphBuilder, Row
 from lpsmap_factors_struct.arborescence_polytope.projection import multiply_jacobians, project_trees
-from lpsmap_factors_struct.arc_layout import arc_slot, n_words
+from lpsmap_factors_struct.arc_layout import arc_slot, best_arcs, n_words
 from lpsmap_factors_struct.arrays import first_maximum
 from lpsmap_factors_struct.chu_liu_edmonds import arborescence_workspace, maximum_arborescence
 from lpsmap_factors_struct.eisner import eisner_hypergraph, projective_tree, spans_workspace
-from lpsmap_factors_struct.matrix_tree.log_partition import MatrixTree
+from lpsmap_factors_struct.tree_inference import TreeInference
 
 __all__ = ["DepTree"]
 
@@ -56,33 +55,21 @@ def _best_trees(rows: IntArray, factors: Factors, scores: Scores, structures: St
         packed, single_root = parameters[r, 0] != 0, parameters[r, 2] != 0
         eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
         if packed and n_labels == 1:
-            best_arcs = eta_u
+            weights = eta_u
         else:
-            best_arcs = arcs
-            _best_arcs(eta_u, n, n_labels, packed, arcs)
+            weights = arcs
+            best_arcs(eta_u, n, n_labels, packed, arcs)
         if parameters[r, 1] != 0:
-            projective_tree(best_arcs, n, single_root, spans)
+            projective_tree(weights, n, single_root, spans)
             heads = spans.heads
         else:
-            maximum_arborescence(best_arcs, n, single_root, workspace)
+            maximum_arborescence(weights, n, single_root, workspace)
             heads = workspace.head
         for word in range(n):
             slot = arc_slot(word, heads[word], n, packed) * n_labels
             entry[start[r] + word] = first_maximum(eta_u, slot, slot + n_labels)
             value[start[r] + word] = 1.0
         size[r] = n
-
-
-@leaf
-def _best_arcs(scores: FloatArray, n: int, n_labels: int, packed: bool, arcs: FloatArray) -> None:
-    """Write the scores of the arcs' best labels in packed layout."""
-    for word in range(n):
-        for head in range(n):
-            slot = arc_slot(word, head, n, packed) * n_labels
-            most = scores[slot]
-            for k in range(1, n_labels):
-                most = max(most, scores[slot + k])
-            arcs[word * n + head] = most
 
 
 class DepTree(Factor):
@@ -204,7 +191,7 @@ class DepTree(Factor):
         n, words = len(eta_u), np.arange(len(eta_u))
         scores = np.ascontiguousarray(eta_u, dtype=np.float64)
         arcs = np.empty(n * n)
-        _best_arcs(scores.reshape(-1), n, int(self.n_labels), bool(self.packed), arcs)
+        best_arcs(scores.reshape(-1), n, int(self.n_labels), bool(self.packed), arcs)
         if self.projective:
             spans = spans_workspace(n)
             projective_tree(arcs, n, bool(self.single_root), spans)
@@ -261,10 +248,10 @@ class DepTree(Factor):
         columns = words if np.all(self.packed) else np.zeros_like(words)
         return arcs[..., words, columns, :] if self.labelled else arcs[..., words, columns]
 
-    def log_partition(self) -> LogPartition:
-        """Return the log-partition functions of trees, by the matrix-tree theorem."""
+    def inference(self) -> Inference:
+        """Return the inference over trees, by the matrix-tree theorem."""
         parameters = self.packed, self.projective, self.single_root, self.n_labels
-        return MatrixTree(self.offsets, np.stack(parameters, axis=1))
+        return TreeInference(self.offsets, np.stack(parameters, axis=1))
 
     @classmethod
     def vertex_sizes(cls, factors: Factors) -> IntArray:
@@ -290,10 +277,7 @@ class ProjectiveDepTree(DepTree, DynamicProgram):
 
     projection_kernel = None
     jvp_kernel = None
-
-    def log_partition(self) -> LogPartition:
-        """Return the log-partition functions, by sums over derivations."""
-        return self.inference()
+    inference = DynamicProgram.inference
 
     @classmethod
     def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from lpsmap_core import Factor, Variables
+from lpsmap_core.api import FloatArray
 from lpsmap_dynamic import GraphGibbs
-from lpsmap_torch.gibbs_function import attach_beliefs, tensor
+from lpsmap_torch.gibbs_function import attach_beliefs, finite_or_zero, tensor
 
 __all__ = ["TorchGraphGibbs"]
 
@@ -19,8 +21,8 @@ class TorchGraphGibbs(GraphGibbs):
     """The Gibbs distribution of a whole graph of trees of factors, as tensors.
 
     ``log_partition``, ``entropy``, ``value_of`` and ``additionals_of`` carry gradients to all
-    scores. Log-partition functions also have second derivatives, since the marginals are their
-    gradients.
+    scores, as do the log-probabilities of samples and of given assignments. Log-partition functions
+    also have second derivatives, since the marginals are their gradients.
 
     Parameters
     ----------
@@ -54,13 +56,30 @@ class TorchGraphGibbs(GraphGibbs):
         return self._cast(self._tensors[3][self._additionals(factor)].reshape(self._shape(factor)))
 
     @functools.cached_property
-    def _tensors(self) -> tuple[Tensor, ...]:
-        """Log-partition functions, entropies, marginals and expected counts, flat on the host."""
+    def _flat_scores(self) -> tuple[Tensor, Tensor]:
+        """Scores of all variables and additionals, flat on the host."""
         blocks = [_flat(block) for block in self._blocks]
         given = [_flat(block) for block in self._given if block is not None]
+        return torch.cat(blocks), torch.cat([torch.empty(0, dtype=torch.float64), *given])
+
+    @functools.cached_property
+    def _tensors(self) -> tuple[Tensor, ...]:
+        """Log-partition functions, entropies, marginals and expected counts, flat on the host."""
         constant = torch.zeros(self._forest.n_components + 1, dtype=torch.float64)
-        eta_v = torch.cat([constant[:0], *given])
-        return attach_beliefs(self, torch.cat(blocks), eta_v, constant)
+        return attach_beliefs(self, *self._flat_scores, constant)
+
+    def _log_probabilities(self, values: FloatArray, additionals: FloatArray) -> Tensor:
+        exact = tensor(super()._log_probabilities(values, additionals))
+        score = -self._tensors[0].expand(len(values), -1)
+        owners = self._owner, self._owner_v
+        for x, eta, owner in zip((values, additionals), self._flat_scores, owners, strict=True):
+            used = tensor(np.where(np.isnan(x), 0.0, x))
+            score = score.index_add(1, tensor(owner), used * finite_or_zero(eta))
+        moves = (score - score.detach())[:, :-1]  # zeros that carry the gradient
+        return self._cast(exact + torch.where(exact.isfinite(), moves, 0.0))
+
+    def _convert(self, found: FloatArray) -> Tensor:
+        return self._cast(tensor(found))
 
     def _cast(self, found: Tensor) -> Tensor:
         return found.to(dtype=self._like, device=self._device, copy=True)

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 import judges
 from enumerated_structures import Structures, structures_of
-from layer_cases import CASES, Case, normal, trained
-from lpsmap import Or, Pair, Sequence, Xor
+from layer_cases import CASES, Case, latent_trees, normal, over, trained
+from lpsmap import AtMostOne, Or, Pair, Sequence, Xor
 from lpsmap_core import ConvergenceWarning
 from lpsmap_torch.estimators import (
     MAP,
@@ -219,9 +219,26 @@ def test_gradients_of_gibbs_marginals(case: Case) -> None:
 # -------------------------------------------------------------------- samples
 
 
-@pytest.mark.parametrize("name", SUMMED[:-1])
-def test_samples_have_their_probabilities(name: str) -> None:
-    case = CASES[name]
+def connected(u: Any) -> list[Any]:
+    """Three factors of a tree."""
+    return [Xor(u[:, :3]), AtMostOne(u[:, 2:5]), Pair(u[:, 3], ~u[:, 5], 0.7)]
+
+
+def of_connected(layer: nn.Module, shape: tuple[int, ...]) -> list[Any]:
+    m, n = judges.pair()
+    pair = judges.EnumeratedFactor(np.array([3, 5]), np.array([False, True]), m, n, np.array([0.7]))
+    return [over(range(3), judges.xor(3)), over(range(2, 5), judges.at_most_one(3)), pair]
+
+
+SAMPLED = {name: CASES[name] for name in SUMMED} | {
+    "LatentTree": Case(LatentTree, (4, 4), 1, latent_trees),
+    "LatentTree of one root": Case(lambda: LatentTree(single_root=True), (4, 4), 1, latent_trees),
+    "a function": Case(lambda: SparseMAP(connected), (6,), 1, of_connected),
+}
+
+
+@pytest.mark.parametrize("case", SAMPLED.values(), ids=SAMPLED)
+def test_samples_have_their_probabilities(case: Case) -> None:
     layer, n = trained(case), 4000
     scores = normal(2, *case.shape)
     torch.manual_seed(3)
@@ -268,6 +285,63 @@ def test_samples_by_the_estimator_and_their_gradients() -> None:
     layer.estimator = Sample("identity")
     (found_d,) = torch.autograd.grad(layer(scores), scores, d)
     torch.testing.assert_close(found_d, d, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["LatentTree", "a function"])
+def test_gradients_of_log_probabilities_of_samples(name: str) -> None:
+    """The gradient of a log-probability is the sample less the marginals."""
+    case = SAMPLED[name]
+    layer, scores = trained(case), normal(3, *case.shape)
+    weights = normal(20, 3, seed=2).detach()
+    samples = layer.sample(scores, 20, generator=torch.Generator().manual_seed(0))
+    (found,) = torch.autograd.grad((samples.log_probabilities * weights).sum(), scores)
+    layer.estimator = "marginals"
+    weights = weights.reshape(20, 3, *[1] * len(case.shape))
+    expected = ((samples.values - layer(scores).detach()) * weights).sum(0)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("name", ["LatentTree", "a function"])
+def test_samples_of_batches_with_masks_lengths_and_other_dtypes(
+    name: str, dtype: torch.dtype
+) -> None:
+    case = SAMPLED[name]
+    layer, scores = trained(case), normal(4, *case.shape, dtype=dtype).detach()
+    scores[0, 1] = -1e4 if dtype is torch.float16 else -1e9
+    scores[1, 1] = -torch.inf if name == "a function" else scores[1, 1]
+    scores[2] = torch.nan
+    scores.requires_grad_()
+    lengths = {"lengths": torch.tensor([4, 4, 4, 2])} if name == "LatentTree" else {}
+    samples = layer.sample(scores, 50, **lengths)
+    assert samples.values.dtype == samples.log_probabilities.dtype == dtype
+    kept = samples.values[:, [0, 1, 3]]
+    assert ((kept == 0.0) | (kept == 1.0)).all()
+    log_p = samples.log_probabilities
+    assert log_p[:, [0, 1, 3]].isfinite().all() and log_p[:, 2].isnan().all()
+    if lengths:
+        assert not kept[:, 2, 2:].any() and not kept[:, 2, :, 2:].any()
+    with torch.no_grad():
+        scores *= 2.0
+    (gradient,) = torch.autograd.grad(log_p[:, [0, 1, 3]].sum(), scores)
+    assert gradient[[0, 1, 3]].isfinite().all()
+    assert layer.sample(scores[:0], 2).values.shape == (2, 0, *case.shape)
+
+
+def test_estimates_by_samples_of_connected_factors() -> None:
+    layer = SparseMAP(connected, estimator=Sample(generator=torch.Generator().manual_seed(0)))
+    scores, d = normal(5, 6), normal(5, 6, seed=1).detach()
+    drawn = layer(scores)
+    assert (drawn[:, :3].sum(-1) == 1.0).all() and (drawn[:, 2:5].sum(-1) <= 1.0).all()
+    (found,) = torch.autograd.grad(drawn, scores, d)
+    layer.estimator = "marginals"
+    torch.testing.assert_close(found, torch.autograd.grad(layer(scores), scores, d)[0])
+
+
+def test_samples_of_cycles_are_refused() -> None:
+    layer = SparseMAP(lambda u: [Xor(u[:, :3]), Xor(u[:, 1:])])
+    with pytest.raises(ValueError, match="factors form a cycle"):
+        layer.sample(normal(2, 4))
 
 
 def test_perturb_and_map_of_xor_is_a_sample_of_the_softmax() -> None:

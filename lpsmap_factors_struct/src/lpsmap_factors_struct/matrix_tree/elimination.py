@@ -31,7 +31,13 @@ from lpsmap_factors_struct.matrix_tree.wide_numbers import (
     ratio,
 )
 
-__all__ = ["Halves", "eliminate_trees", "entropy_of_trees", "halves_of"]
+__all__ = [
+    "Halves",
+    "eliminate_trees",
+    "eliminate_words",
+    "entropy_of_trees",
+    "halves_of",
+]
 
 
 class Halves(NamedTuple):
@@ -234,6 +240,24 @@ def _extend_escapes(halves: Halves, level: int, kept: int, escapes: Numbers, n: 
                 head = low + j if forward else low + s - 1 - j
                 share = ratio(systems, row + 1 + j, systems, row + k + 1)
                 add_multiple(escapes, at, escapes, head * n + least, kept, share)
+
+
+@leaf
+def eliminate_words(n: int, single_root: bool, halves: Halves) -> None:
+    """Eliminate all words but the first at level 1, from the last one on.
+
+    There, the row of word k then holds its arcs from the root and from the words before it at the
+    time of its elimination, their sum on the diagonal, and behind it the arcs from every later word
+    at the time of that word's elimination.
+
+    Parameters
+    ----------
+    n, single_root, halves
+        As for `eliminate_trees`.
+    """
+    _begin(n, halves)
+    _copy(halves, 1)
+    _eliminate_level(halves, 1, 1, single_root)
 
 
 @leaf

@@ -16,7 +16,7 @@ from lpsmap_factors_struct.arc_layout import arc_slot, n_words
 from lpsmap_factors_struct.matrix_tree.elimination import entropy_of_trees
 from lpsmap_factors_struct.matrix_tree.weights import TreeWorkspace, sum_trees, tree_workspace
 
-__all__ = ["MatrixTree"]
+__all__ = ["MatrixTree", "apply_forced", "largest_sizes", "top_label"]
 
 MAX_CANCELLATION = 1e4
 """Limit of the ratio of the terms of an entropy to the entropy, which is their difference."""
@@ -72,7 +72,7 @@ def _beliefs(
 ) -> None:
     """Write log-partition functions, entropies and marginals of factors."""
     offsets, parameters = factors.offsets, factors.parameters
-    longest, largest = _largest(rows, factors)
+    longest, largest = largest_sizes(rows, factors)
     slots, nothing, workspace = (
         np.empty(largest),
         np.empty(0),
@@ -82,7 +82,7 @@ def _beliefs(
         own, mine = slots[: offsets[r + 1] - offsets[r]], m[offsets[r] : offsets[r + 1]]
         packed, single_root = parameters[r, 0] != 0, parameters[r, 2] != 0
         n_labels, n = int(parameters[r, 3]), n_words(len(own), parameters[r, 3])
-        _apply_forced(scores.eta_u[offsets[r] : offsets[r + 1]], n, n_labels, own)
+        apply_forced(scores.eta_u[offsets[r] : offsets[r + 1]], n, n_labels, own)
         entropy[r], mine[:] = 0.0, 0.0
         used = workspace
         total, rest, trees = sum_trees(own, nothing, n, n_labels, packed, single_root, used)
@@ -106,14 +106,14 @@ def _hessian_products(
 ) -> None:
     """Write the products of a direction with the Hessians of log-partition functions."""
     offsets, parameters = factors.offsets, factors.parameters
-    longest, largest = _largest(rows, factors)
+    longest, largest = largest_sizes(rows, factors)
     slots, workspace = np.empty(largest), tree_workspace(longest, True, False)
     for r in rows:
         own = slots[: offsets[r + 1] - offsets[r]]
         d, mine = direction[offsets[r] : offsets[r + 1]], product[offsets[r] : offsets[r + 1]]
         packed, single_root = parameters[r, 0] != 0, parameters[r, 2] != 0
         n_labels, n = int(parameters[r, 3]), n_words(len(own), parameters[r, 3])
-        _apply_forced(scores.eta_u[offsets[r] : offsets[r + 1]], n, n_labels, own)
+        apply_forced(scores.eta_u[offsets[r] : offsets[r + 1]], n, n_labels, own)
         mine[:] = 0.0
         used = workspace
         total, _, trees = sum_trees(own, d, n, n_labels, packed, single_root, used)
@@ -125,7 +125,7 @@ def _hessian_products(
 
 
 @leaf
-def _largest(rows: IntArray, factors: Factors) -> tuple[int, int]:
+def largest_sizes(rows: IntArray, factors: Factors) -> tuple[int, int]:
     """Return the largest numbers of words and of slots."""
     words, slots = 0, 0
     for r in rows:
@@ -135,7 +135,7 @@ def _largest(rows: IntArray, factors: Factors) -> tuple[int, int]:
 
 
 @leaf
-def _apply_forced(eta_u: FloatArray, n: int, n_labels: int, own: FloatArray) -> None:
+def apply_forced(eta_u: FloatArray, n: int, n_labels: int, own: FloatArray) -> None:
     """Copy the scores. A word with an arc of score +inf keeps only that arc."""
     for word in range(n):
         forced = 0
@@ -173,7 +173,7 @@ def _label_entropies(
     for word in range(n):
         for head in range(n):
             slot = arc_slot(word, head, n, packed) * n_labels
-            top, mass, entropy = _top(own, slot, n_labels), 0.0, 0.0
+            top, mass, entropy = top_label(own, slot, n_labels), 0.0, 0.0
             for k in range(slot, slot + n_labels):
                 if own[k] > -np.inf:
                     mass += np.exp(own[k] - top)
@@ -186,7 +186,7 @@ def _label_entropies(
 
 
 @leaf
-def _top(own: FloatArray, slot: int, n_labels: int) -> float:
+def top_label(own: FloatArray, slot: int, n_labels: int) -> float:
     """Return the best score of an arc's labels."""
     top: float = own[slot]
     for k in range(slot + 1, slot + n_labels):
@@ -206,7 +206,7 @@ def _spread(
             if n_labels == 1:
                 m[slot] = p
             elif p > 0.0:
-                top, mass = _top(own, slot, n_labels), 0.0
+                top, mass = top_label(own, slot, n_labels), 0.0
                 for k in range(slot, slot + n_labels):
                     m[k] = np.exp(own[k] - top)
                     mass += m[k]
@@ -233,7 +233,7 @@ def _spread_tangent(
             if n_labels == 1:
                 product[slot] = dp
             elif p > 0.0:
-                top, mass, mean = _top(own, slot, n_labels), 0.0, 0.0
+                top, mass, mean = top_label(own, slot, n_labels), 0.0, 0.0
                 for k in range(slot, slot + n_labels):
                     mass += np.exp(own[k] - top)
                 for k in range(slot, slot + n_labels):

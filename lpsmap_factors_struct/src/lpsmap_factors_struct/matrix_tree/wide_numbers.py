@@ -15,6 +15,7 @@ from lpsmap_core.api import FloatArray
 
 __all__ = [
     "LOG_RADIX",
+    "RADIX",
     "Numbers",
     "add_multiple",
     "fill",

@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from lpsmap_core import Factor
-from lpsmap_core.api import FloatArray, IntArray, slot_values
 from lpsmap_torch.estimators.estimator import Estimate, Estimator, SolvedEstimate, has_gradients
 from lpsmap_torch.estimators.gibbs_estimate import GibbsEstimate
 from lpsmap_torch.estimators.gibbs_marginals import marginals_of
 from lpsmap_torch.estimators.map_vertex import MAP, checked_gradient
 from lpsmap_torch.estimators.sparse_marginals import SparseMarginals
-from lpsmap_torch.gibbs import TorchGibbs
-from lpsmap_torch.gibbs_function import tensor
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.graph_gibbs import TorchGraphGibbs
 from lpsmap_torch.items import Items
@@ -28,7 +23,8 @@ __all__ = ["PerturbAndMAP", "Sample", "samples_of"]
 class Sample(Estimator):
     """A sample from the Gibbs distribution: structures have probability ``exp(score) / Z``.
 
-    Exact samples, for factor types with `Factor.inference`. By the name ``"sample"``.
+    Exact samples, for factor types with `Factor.inference`; the factors of an instance must form a
+    tree. By the name ``"sample"``.
 
     Parameters
     ----------
@@ -60,12 +56,17 @@ class Sample(Estimator):
         TypeError
             If a type has no inference.
         ValueError
-            If two factors share a variable.
+            If factors form a cycle.
         """
         if not graph.factors:  # a batch of padding
             return SparseMarginals().estimate(graph, {})
-        values, additionals = _one_sample(graph, self.generator)
         gibbs = graph.gibbs()
+        drawn = gibbs.sample(1, _seed(self.generator))
+        values, given = (
+            drawn.values[0].double(),
+            zip(drawn.additionals, graph._additionals, strict=True),
+        )
+        additionals = [None if y is None else x[0].double() for x, y in given]
         if has_gradients(graph):
             surrogate = self._surrogate(graph, gibbs)
             values = _moved(values, surrogate[0])
@@ -129,49 +130,10 @@ class PerturbAndMAP(MAP):
         return f"PerturbAnd{super().__repr__()}"
 
 
-def _draw(
-    gibbs: TorchGibbs, n: int, generator: torch.Generator | None
-) -> tuple[FloatArray, FloatArray]:
-    """Return samples of a declaration's factors.
-
-    Factors without a structure have zeros, and those with scores that are not finite NaN.
-
-    Parameters
-    ----------
-    gibbs
-        The distributions.
-    n
-        The number of samples.
-    generator
-        The random number generator; None for that of torch.
-
-    Returns
-    -------
-    ndarray
-        (n, n_slots) the slots of all factors.
-    ndarray
-        (n, n_factors * n_additionals) their additionals.
-    """
-    device = "cpu" if generator is None else generator.device
-    seed = torch.randint(2**63 - 1, (), generator=generator, device=device).item()
-    found, factor = gibbs.sample(n, seed), gibbs.factor
-    sizes, owner = np.diff(factor.offsets), found.vertices.owner
-    rank = np.arange(len(owner)) - found.starts[owner]
-    slots = np.zeros((n, int(factor.offsets[-1])))
-    structure, entry, value = found.vertices.of_variables(sizes)
-    slots[rank[structure], factor.offsets[owner[structure]] + entry] = value
-    extra = np.zeros((n, factor.n_factors * factor.n_additionals))
-    structure, entry, value = found.vertices.of_additionals(sizes)
-    extra[rank[structure], owner[structure] * factor.n_additionals + entry] = value
-    slots[:, np.repeat(gibbs._wrong, sizes)] = np.nan
-    extra[:, np.repeat(gibbs._wrong, factor.n_additionals)] = np.nan
-    return slots, extra
-
-
 def samples_of(
     graph: TorchFactorGraph, items: Items, n: int, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
-    """Return samples of all factors of a graph, and their log-probabilities.
+    """Return samples of a graph, and their log-probabilities.
 
     Parameters
     ----------
@@ -191,61 +153,20 @@ def samples_of(
     Tensor
         (n, n_items) their log-probabilities, with gradients.
     """
-    values = torch.zeros(n, graph.n_variables, dtype=torch.float64)
-    log_p = torch.zeros(n, items.n_items, dtype=torch.float64)
-    for gibbs in _distributions(graph):
-        factor, (slots, extra) = gibbs.factor, _draw(gibbs, n, generator)
-        values += _on_variables(factor, slots, graph.n_variables)
-        own = gibbs._log_probabilities(slots, extra).to(log_p).T
-        item = items.of_factors(factor)
-        counted = torch.from_numpy(item >= 0)
-        log_p = log_p.index_add(1, torch.from_numpy(item)[counted], own[:, counted])
     device = graph._scores[0].device
-    return values.to(device), log_p.to(device)
+    log_p = torch.zeros(n, items.n_items, dtype=torch.float64, device=device)
+    if not graph.factors:  # a batch of padding
+        return torch.zeros(n, graph.n_variables, dtype=torch.float64, device=device), log_p
+    drawn = graph.gibbs().sample(n, _seed(generator))
+    item = torch.from_numpy(items.of_component).to(device)
+    own = drawn.log_probabilities[:, item >= 0].to(log_p)
+    return drawn.values, log_p.index_add(1, item[item >= 0], own)
 
 
-def _one_sample(
-    graph: TorchFactorGraph, generator: torch.Generator | None
-) -> tuple[Tensor, list[Tensor | None]]:
-    """Return a sample as values of all variables, and of the additionals of all declarations."""
-    values = torch.zeros(graph.n_variables, dtype=torch.float64)
-    additionals: list[Tensor | None] = []
-    for gibbs, given in zip(_distributions(graph), graph._additionals, strict=True):
-        factor, (slots, extra) = gibbs.factor, _draw(gibbs, 1, generator)
-        values += _on_variables(factor, slots[0], graph.n_variables)
-        rows = tensor(extra).reshape(factor.n_factors, factor.n_additionals)
-        additionals.append(None if given is None else rows.to(given.device))
-    return values.to(graph._scores[0].device), additionals
-
-
-def _distributions(graph: TorchFactorGraph) -> list[TorchGibbs]:
-    """Return the Gibbs distributions of every declaration of a graph.
-
-    Raises
-    ------
-    ValueError
-        If two factors share a variable.
-    """
-    used = [np.unique(_indices(factor)) for factor in graph.factors]
-    if used and np.bincount(np.concatenate(used)).max(initial=0) > 1:
-        raise ValueError(
-            "sample: factors share variables, and samples of several factors together are not "
-            'available; expected factors without shared variables. Use the estimator "perturb".'
-        )
-    return [graph.gibbs(factor) for factor in graph.factors]
-
-
-def _on_variables(factor: Factor, slots: FloatArray, n_variables: int) -> Tensor:
-    """Return (..., n_variables) values of the variables, given those of a declaration's slots."""
-    negated = slot_values(factor, factor.variables.negated)
-    values = np.zeros((*slots.shape[:-1], n_variables))
-    values[..., _indices(factor)] = np.where(negated, 1.0 - slots, slots)
-    return tensor(values)
-
-
-def _indices(factor: Factor) -> IntArray:
-    index: IntArray = slot_values(factor, factor.variables.index)
-    return index
+def _seed(generator: torch.Generator | None) -> int:
+    """Return a seed drawn from a generator; None for that of torch."""
+    device = "cpu" if generator is None else generator.device
+    return int(torch.randint(2**63 - 1, (), generator=generator, device=device).item())
 
 
 def _moved(values: Tensor, like: Tensor) -> Tensor:

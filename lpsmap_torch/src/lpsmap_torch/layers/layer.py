@@ -224,7 +224,7 @@ class Layer(Tempered):
         TypeError
             If a factor type has no inference.
         ValueError
-            If factors share variables.
+            If factors form a cycle.
         """
         problem = self._problem(scores, *self._given(**arguments))
         return problem.sample(checked_count("sample: n", n), generator, scores.dtype)
