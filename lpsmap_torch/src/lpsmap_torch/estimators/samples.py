@@ -62,10 +62,8 @@ class Sample(Estimator):
             return SparseMarginals().estimate(graph, {})
         gibbs = graph.gibbs()
         drawn = gibbs.sample(1, _seed(self.generator))
-        values, given = (
-            drawn.values[0].double(),
-            zip(drawn.additionals, graph._additionals, strict=True),
-        )
+        values = drawn.values[0].double()
+        given = zip(drawn.additionals, graph._additionals, strict=True)
         additionals = [None if y is None else x[0].double() for x, y in given]
         if has_gradients(graph):
             surrogate = self._surrogate(graph, gibbs)
