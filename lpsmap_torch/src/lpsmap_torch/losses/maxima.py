@@ -281,7 +281,8 @@ def sparsemap_loss(
         problem = u.estimated.problem
         variables, axes = problem.built.variables, len(problem.batch)
         temperature, dtype = problem.temperature, u.objective.dtype
-        losses, n_rows = _solved_losses(variables, target, target_additionals, axes)
+        found = getattr(u.estimated.estimate, "found", None)  # other estimators solve as well
+        losses, n_rows = _solved_losses(variables, found, target, target_additionals, axes)
         losses = (losses.reshape(problem.batch) * temperature).to(dtype)
         return reduced(losses, reduction, n_rows)
     if not isinstance(u, Variables) or not isinstance(u.graph, TorchFactorGraph):
@@ -289,16 +290,16 @@ def sparsemap_loss(
             f"sparsemap_loss: u is {u!r}; expected variables of a solved TorchFactorGraph, or the "
             "solution of a layer."
         )
-    losses, n_rows = _solved_losses(u, target, target_additionals, 1)
+    losses, n_rows = _solved_losses(u, u.graph.solution, target, target_additionals, 1)
     return reduced(losses, reduction, n_rows)
 
 
 def _solved_losses(
-    u: Variables, target: Any, target_additionals: Any, axes: int
+    u: Variables, found: Any, target: Any, target_additionals: Any, axes: int
 ) -> tuple[Tensor, int]:
     """Return the losses of the items of a solved graph, and the number of labelled rows."""
     graph: Any = u.graph
-    if not isinstance(graph.solution, Solution) or not graph.solution.solved.quadratic:
+    if not isinstance(found, Solution) or not found.solved.quadratic:
         raise RuntimeError(
             "sparsemap_loss: the graph has no solution for its current scores; call graph.solve() "
             'first, or a layer with the estimator "sparsemap".'
@@ -310,5 +311,5 @@ def _solved_losses(
     def solve(inner: TorchFactorGraph) -> Solution:
         return inner.solve(temperature=graph._temperature)
 
-    losses = compare_maxima(graph, graph.solution, labels, solve)
+    losses = compare_maxima(graph, found, labels, solve)
     return differentiable(graph, losses), n_labelled_rows(u, known)
