@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from lpsmap_core.api import check_readable, checked_number, kind_of
-from lpsmap_torch.tensors import is_transformed
+from lpsmap_core.api import checked_number, kind_of
+from lpsmap_torch.tensors import check_dense, is_transformed
 
 __all__ = ["Temperature", "Tempered", "checked_temperature", "divided", "is_one", "of_batch"]
 
@@ -81,7 +81,7 @@ def check_values(name: str, temperature: Tensor) -> None:
     """
     if torch.compiler.is_compiling():
         return
-    check_readable(name, temperature)
+    check_dense(name, temperature)
     plain = type(temperature) in (Tensor, nn.Parameter) and not is_transformed(temperature)
     if not plain or temperature.device.type != "cpu":
         return

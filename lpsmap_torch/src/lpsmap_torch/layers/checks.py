@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_core.api import check_readable, kind_of
+from lpsmap_core.api import kind_of
+from lpsmap_torch.tensors import check_dense
 
 __all__ = [
     "check_ends",
@@ -37,7 +38,7 @@ def check_scores(name: str, scores: Any, ndim: int) -> None:
             f"{name}: scores is {kind_of(scores)}; expected a torch.Tensor. Use torch.as_tensor."
         )
     if not torch.compiler.is_compiling():
-        check_readable(f"{name}: scores", scores)
+        check_dense(f"{name}: scores", scores)
     if not scores.is_floating_point():
         raise TypeError(
             f"{name}: scores has dtype {scores.dtype}; expected floating-point scores, which can "
@@ -160,7 +161,8 @@ def checked_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Tensor | None:
         got = mask.dtype if isinstance(mask, Tensor) else kind_of(mask)
         raise TypeError(
             f"{name}: mask is {got}; expected a tensor of booleans, true for scores that take "
-            "part. Use mask.bool()."
+            "part. Use mask != 0 for ones and zeros, and mask == 0 for an additive mask, which has "
+            "0 for scores that take part and -inf for others."
         )
     mask_shape = tuple(mask.shape)
     fits = len(mask_shape) <= len(shape) and all(
