@@ -14,10 +14,10 @@ from torch import nn
 from lpsmap_torch.layers import LPMatchingAttention
 from lpsmap_torch.losses import SparseMAPLoss
 
-n_words, m, n, batch, steps = 5, 6, 8, 24, 80
+n_words, m, n, batch, steps = 6, 6, 8, 24, 80
 
 # %%
-# A target translates six of eight source words, nearly in their order. Only five different words
+# A target translates six of eight source words, nearly in their order. Only six different words
 # occur.
 
 
@@ -25,7 +25,7 @@ def pairs(generator, dictionary):
     """Return sources, targets, and the source place of every target word."""
     source = torch.randint(n_words, (batch, n), generator=generator)
     kept = torch.rand(batch, n, generator=generator).argsort(1)[:, :m].sort(1).values
-    moved = (torch.arange(m) + torch.randn(batch, m, generator=generator)).argsort(1)
+    moved = (torch.arange(m) + 0.7 * torch.randn(batch, m, generator=generator)).argsort(1)
     order = kept.gather(1, moved)
     return source, dictionary[source.gather(1, order)], order
 
@@ -56,7 +56,7 @@ def cross_entropy(scores, order):
 
 
 def train(criterion, decode, seed=0):
-    """Return the shares of right partners in new batches, before each update, and the last batch."""
+    """Return the shares of right partners of new batches, and the last batch."""
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     dictionary = torch.randperm(n_words, generator=generator)

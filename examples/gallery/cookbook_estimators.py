@@ -30,7 +30,7 @@ def sentences(generator, unknown):
     said = signs.gather(1, heads[..., None].expand(-1, -1, size)) @ unknown
     is_root = heads == torch.arange(n)
     said = torch.where(is_root[..., None], torch.ones(size), said)
-    said = said + 0.2 * torch.randn(said.shape, generator=generator)
+    said = said + 0.4 * torch.randn(said.shape, generator=generator)
     return signs, said, torch.randint(n_colours, (batch, n), generator=generator), heads
 
 
@@ -39,14 +39,14 @@ def sentences(generator, unknown):
 # decides what the reader of the tree sees, and which gradient the scores get.
 
 
-def train(estimator, seed=0, steps=120):
+def train(estimator, seed=0, steps=100):
     """Return the shares of right heads, and the last trees as the estimator gives them."""
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     unknown = torch.linalg.qr(torch.randn(size, size, generator=generator))[0]
     tree = LatentTree(projective=True, single_root=True, estimator=estimator)
     match, root = nn.Linear(size, size, bias=False), nn.Linear(size, 1)
-    optimizer = torch.optim.Adam([*match.parameters(), *root.parameters()], lr=0.03)
+    optimizer = torch.optim.Adam([*match.parameters(), *root.parameters()], lr=0.01)
     curve = []
     for _ in range(steps):
         signs, said, colours, heads = sentences(generator, unknown)
@@ -77,6 +77,10 @@ trained = {name: train(estimator) for name, estimator in estimators.items()}
 # %%
 # What is seen
 # ------------
+#
+# On this task all estimators find the trees. They differ in how fast they learn: perturbations are
+# the slowest, with other seeds, too. And they differ in what the reader sees: marginals are dense,
+# those of SparseMAP are sparse, and the others are trees.
 
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained", width_ratios=[3, 1, 1])
 for name, (curve, _) in trained.items():

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from lpsmap_core.api import checked_number, kind_of
-from lpsmap_torch.tensors import check_dense, is_transformed
+from lpsmap_core.api import check_readable, checked_number, kind_of
+from lpsmap_torch.tensors import is_transformed
 
 __all__ = ["Temperature", "Tempered", "checked_temperature", "divided", "is_one", "of_batch"]
 
@@ -81,7 +81,7 @@ def check_values(name: str, temperature: Tensor) -> None:
     """
     if torch.compiler.is_compiling():
         return
-    check_dense(name, temperature)
+    check_readable(name, temperature)
     plain = type(temperature) in (Tensor, nn.Parameter) and not is_transformed(temperature)
     if not plain or temperature.device.type != "cpu":
         return
@@ -90,7 +90,9 @@ def check_values(name: str, temperature: Tensor) -> None:
         raise ValueError(f"{name}: got {wrong[0]:g}; expected {EXPECTED}.")
 
 
-def of_batch(name: str, temperature: Temperature, batch: tuple[int, ...]) -> Temperature:
+def of_batch(
+    name: str, temperature: Temperature, batch: tuple[int, ...], *, reads: bool = True
+) -> Temperature:
     """Return a temperature that broadcasts to the batch.
 
     Parameters
@@ -101,6 +103,8 @@ def of_batch(name: str, temperature: Temperature, batch: tuple[int, ...]) -> Tem
         The temperature; a tensor with one element applies to all instances.
     batch
         The shape of the batch.
+    reads
+        Whether to read the values; scores on the meta device have a temperature without values.
 
     Raises
     ------
@@ -111,7 +115,8 @@ def of_batch(name: str, temperature: Temperature, batch: tuple[int, ...]) -> Tem
     """
     if not isinstance(temperature, Tensor):
         return temperature
-    check_values(name, temperature)
+    if reads:
+        check_values(name, temperature)
     if temperature.numel() == 1:
         return temperature.reshape(())
     shape = tuple(temperature.shape)

@@ -15,7 +15,6 @@ from lpsmap_core.api import check_readable, kind_of, real_numbers
 
 __all__ = [
     "as_tensor",
-    "check_dense",
     "check_not_compiled",
     "converted",
     "is_compiled",
@@ -44,18 +43,6 @@ def as_tensor(name: str, scores: Any) -> Tensor:
     _check_eager(name, scores)
     tensor: Tensor = scores
     return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
-
-
-def check_dense(name: str, tensor: Tensor) -> None:
-    """Validate that a tensor is dense. Unlike `check_readable`, accept meta tensors.
-
-    Raises
-    ------
-    TypeError
-        If it is sparse, nested, quantized or complex.
-    """
-    if not (tensor.is_meta and tensor.layout is torch.strided):
-        check_readable(name, tensor)
 
 
 _USUAL = {torch.float64, torch.float32, torch.bfloat16, torch.float16}

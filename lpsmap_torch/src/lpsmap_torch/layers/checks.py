@@ -9,8 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_core.api import kind_of
-from lpsmap_torch.tensors import check_dense
+from lpsmap_core.api import check_readable, kind_of
 
 __all__ = [
     "check_ends",
@@ -37,8 +36,9 @@ def check_scores(name: str, scores: Any, ndim: int) -> None:
         raise TypeError(
             f"{name}: scores is {kind_of(scores)}; expected a torch.Tensor. Use torch.as_tensor."
         )
-    if not torch.compiler.is_compiling():
-        check_dense(f"{name}: scores", scores)
+    only_shapes = scores.is_meta and scores.layout is torch.strided
+    if not (only_shapes or torch.compiler.is_compiling()):
+        check_readable(f"{name}: scores", scores)
     if not scores.is_floating_point():
         raise TypeError(
             f"{name}: scores has dtype {scores.dtype}; expected floating-point scores, which can "

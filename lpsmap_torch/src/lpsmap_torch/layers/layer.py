@@ -359,7 +359,8 @@ class Layer(Tempered):
         if is_one(self.temperature):
             return scores, weights
         name, n_event = f"{type(self).__name__}: temperature", self.event_ndim
-        temperature = of_batch(name, self.temperature, tuple(scores.shape[: scores.ndim - n_event]))
+        batch = tuple(scores.shape[: scores.ndim - n_event])
+        temperature = of_batch(name, self.temperature, batch, reads=not scores.is_meta)
         of_scores = of_weights = temperature
         if isinstance(temperature, Tensor):
             check_parameters(type(self).__name__, temperature, scores)
