@@ -79,8 +79,9 @@ trained = {name: train(estimator) for name, estimator in estimators.items()}
 # ------------
 #
 # On this task all estimators find the trees. They differ in how fast they learn: perturbations are
-# the slowest, with other seeds, too. And they differ in what the reader sees: marginals are dense,
-# those of SparseMAP are sparse, and the others are trees.
+# the slowest, with other seeds, too, and SPIGOT loses some heads again with a few of them. And they
+# differ in what the reader sees: marginals are dense, those of SparseMAP are sparse, and the others
+# are trees.
 
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained", width_ratios=[3, 1, 1])
 for name, (curve, _) in trained.items():
