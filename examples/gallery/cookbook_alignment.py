@@ -94,10 +94,10 @@ for (name, (curve, scores, order)), color, ax in zip(
 ):
     print(f"{name}: {sum(curve[-20:]) / 20:.0%} of the partners are right")
     smooth = torch.tensor(curve).unfold(0, 5, 1).mean(-1)
-    axes[0].plot(smooth, color=color, label=name)
+    axes[0].plot(smooth.tolist(), color=color, label=name)
     weights = scores.softmax(-1) if name != "matching" else matching.factors(scores)
-    ax.imshow(weights[0], cmap="Blues", vmin=0, vmax=1)
-    ax.plot(order[0], range(m), "o", color="#d55e00", markerfacecolor="none", markersize=9)
+    ax.imshow(weights[0].numpy(), cmap="Blues", vmin=0, vmax=1)
+    ax.plot(order[0].tolist(), range(m), "o", color="#d55e00", markerfacecolor="none", markersize=9)
     ax.set(title=name, xlabel="source", ylabel="target")
 axes[0].set(xlabel="update", title="right partners, mean of five updates", ylim=(0, 1.02))
 axes[0].legend(frameon=False)

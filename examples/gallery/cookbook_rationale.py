@@ -82,7 +82,7 @@ axes[0].set(xlabel="step", title="weight on the phrase", ylim=(0, 1.02))
 axes[0].legend(frameon=False, fontsize=8)
 axes[1].set(xlabel="step", title="words with weight", ylim=(0, length))
 _, _, chosen, places = trained["3 to 0.1"]
-axes[2].imshow(chosen[:8], cmap="Blues", vmin=0, vmax=1)
+axes[2].imshow(chosen[:8].numpy(), cmap="Blues", vmin=0, vmax=1)
 axes[2].set(title="eight texts", xlabel="word", ylabel="text")
 for k, (first, _) in enumerate(places[:8].tolist()):
     box = plt.Rectangle((first - 0.5, k - 0.5), 2, 1, fill=False, color="#d55e00", linewidth=1.5)

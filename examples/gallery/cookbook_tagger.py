@@ -109,7 +109,7 @@ axes[0].legend(frameon=False)
 
 table = tagger.transitions.detach()
 limit = table.abs().max().item()
-image = axes[1].imshow(table, cmap="RdBu", vmin=-limit, vmax=limit)
+image = axes[1].imshow(table.numpy(), cmap="RdBu", vmin=-limit, vmax=limit)
 axes[1].set_xticks(range(len(TAGS)), TAGS, rotation=60)
 axes[1].set_yticks(range(len(TAGS)), TAGS)
 figure.colorbar(image, ax=axes[1])
