@@ -10,9 +10,11 @@ import inspect
 import itertools
 import re
 import runpy
+import shutil
 import subprocess
 import textwrap
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,10 +37,12 @@ WRITTEN = [path for path in sorted(DOCS.rglob("*.md")) if "gallery" not in path.
 PAGES = [*WRITTEN, *sorted(ROOT.glob("*.md")), ROOT / "examples" / "README.md"]
 PAGES += sorted(ROOT.glob("lpsmap_*/README.md"))
 REPLAYED = DOCS / "tutorial" / "writing-factors.md"  # by test_tutorial
-TRAINED = "layer_", "loss_"  # pages that train a network, with the slow tests
+RECIPES = "ecosystem.md", "trainers.md"  # they run libraries that warn of each other
+TRAINED = "cookbook_", "layer_", "loss_"  # pages that train a network, with the slow tests
 GALLERY = sorted((ROOT / "examples" / "gallery").glob("*.py"))
 LEARNING = [path for path in GALLERY if path.stem.startswith(TRAINED)]
-MISSING = [name for name in ("jax", "torch") if not importlib.util.find_spec(name)]
+OPTIONAL = "jax", "lightning", "torch", "transformers"
+MISSING = [name for name in OPTIONAL if not importlib.util.find_spec(name)]
 HAS_TORCH = "torch" not in MISSING
 
 
@@ -47,9 +51,12 @@ def name_of(path: Path) -> str:
 
 
 def skip_without_libraries(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
     for library in MISSING:
-        if f"import {library}" in path.read_text(encoding="utf-8"):
+        if f"import {library}" in text or f"from {library} " in text:
             pytest.skip(f"needs {library}")
+    if "aoti_compile" in text and shutil.which("c++") is None:
+        pytest.skip("needs a C++ compiler")
 
 
 def can_be_imported(name: str) -> bool:
@@ -67,7 +74,10 @@ def close_figures() -> Iterator[None]:
 def test_code_runs_as_printed(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_without_libraries(page)
     monkeypatch.chdir(page.parent)
-    execute(page)
+    with warnings.catch_warnings():
+        if page.name in RECIPES:
+            warnings.simplefilter("ignore")
+        execute(page)
 
 
 def stem_of(path: Path) -> str:
@@ -123,6 +133,12 @@ def test_links_lead_to_files(page: Path) -> None:
         path, _, _ = link.partition("#")
         target = (page.parent / path).resolve()
         assert target.exists() or target.is_relative_to(DOCS / "gallery"), link
+
+
+def test_the_index_of_the_gallery_lists_every_page_once() -> None:
+    text = (ROOT / "examples" / "gallery" / "index.rst").read_text(encoding="utf-8")
+    listed = re.findall(r"^   \.\./examples/gallery/(\w+)\.py$", text, flags=re.MULTILINE)
+    assert sorted(listed) == [path.stem for path in GALLERY]
 
 
 def test_files_that_the_architecture_names_are_there() -> None:

@@ -92,7 +92,9 @@ def check_values(name: str, temperature: Tensor) -> None:
         raise ValueError(f"{name}: got {wrong[0]:g}; expected {EXPECTED}.")
 
 
-def of_batch(name: str, temperature: Temperature, batch: tuple[int, ...]) -> Temperature:
+def of_batch(
+    name: str, temperature: Temperature, batch: tuple[int, ...], *, reads: bool = True
+) -> Temperature:
     """Return a temperature that broadcasts to the batch.
 
     Parameters
@@ -103,6 +105,8 @@ def of_batch(name: str, temperature: Temperature, batch: tuple[int, ...]) -> Tem
         The temperature; a tensor with one element applies to all instances.
     batch
         The shape of the batch.
+    reads
+        Whether to read the values; scores on the meta device have a temperature without values.
 
     Raises
     ------
@@ -113,7 +117,8 @@ def of_batch(name: str, temperature: Temperature, batch: tuple[int, ...]) -> Tem
     """
     if not isinstance(temperature, Tensor):
         return temperature
-    check_values(name, temperature)
+    if reads:
+        check_values(name, temperature)
     if temperature.numel() == 1:
         return temperature.reshape(())
     shape = tuple(temperature.shape)

@@ -132,6 +132,15 @@ def test_what_cannot_be_exported_is_refused(layer: nn.Module, why: str) -> None:
     assert layer(scores).shape == scores.shape
 
 
+@pytest.mark.parametrize("save", [torch.export.export, torch.jit.trace])
+@pytest.mark.parametrize("layer", [TopK(2), Rationale(1)])
+def test_onnx_is_refused(save: Any, layer: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the exporter over torch.export, and by that over torch.jit.trace."""
+    monkeypatch.setattr(torch.onnx, "is_in_onnx_export", lambda: True)
+    with pytest.raises(RuntimeError, match=r"torch.onnx.export cannot save .* no operator"):
+        save(layer, (torch.randn(2, 3),))
+
+
 def test_a_specification_of_what_is_not_installed_says_so() -> None:
     text, top = SparseMAP(Budget, budget=1)._name, TopK(1)._name
     for changed, why in (

@@ -27,10 +27,20 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     ),
     "complex": (lambda: layers.TopK(2)(W + 0j), TypeError, "complex64; expected real numbers"),
     "sparse": (lambda: layers.TopK(2)(W.to_sparse()), TypeError, r"Use to_dense\(\)"),
-    "meta": (
-        lambda: layers.TopK(2)(W.to("meta")),
+    "meta in an estimator": (
+        lambda: layers.TopK(2, estimator="map")(W.to("meta")),
         TypeError,
         "a meta tensor, which has no numbers",
+    ),
+    "meta mask": (
+        lambda: layers.TopK(2)(W, mask=torch.ones(2, 5, dtype=torch.bool, device="meta")),
+        TypeError,
+        "TopK: mask: got a meta tensor",
+    ),
+    "meta lengths": (
+        lambda: layers.LPMatchingAttention()(X, lengths=torch.ones(2, 2, device="meta").long()),
+        TypeError,
+        "LPMatchingAttention: lengths: got a meta tensor",
     ),
     "axes": (
         lambda: layers.MatchingAttention()(W[0]),
@@ -45,7 +55,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "mask's dtype": (
         lambda: layers.TopK(2)(W, mask=torch.ones(2, 5)),
         TypeError,
-        r"mask is torch.float32; .*Use mask.bool\(\)",
+        r"mask is torch.float32; .*mask != 0 for ones and zeros, and mask == 0 for an additive",
     ),
     "mask's shape": (
         lambda: layers.LPMatchingAttention()(X, mask=torch.ones(2, 4, 3, dtype=torch.bool)),
@@ -118,6 +128,11 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         lambda: layers.SparseMAP(Xor, axis=0),
         ValueError,
         "axis is 0; expected a negative one",
+    ),
+    "dim": (
+        lambda: layers.SparseMAP(Xor, dim=1),
+        TypeError,
+        r"dim is 1; .*Use axis, such as axis=-2",
     ),
     "no budget": (
         lambda: layers.LatentTree(budget_root=True),

@@ -37,7 +37,8 @@ def check_scores(name: str, scores: Any, ndim: int) -> None:
         raise TypeError(
             f"{name}: scores is {kind_of(scores)}; expected a torch.Tensor. Use torch.as_tensor."
         )
-    if not torch.compiler.is_compiling():
+    only_shapes = scores.is_meta and scores.layout is torch.strided
+    if not (only_shapes or torch.compiler.is_compiling()):
         check_readable(f"{name}: scores", scores)
     if not scores.is_floating_point():
         raise TypeError(
@@ -196,7 +197,8 @@ def checked_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Tensor | None:
         got = mask.dtype if isinstance(mask, Tensor) else kind_of(mask)
         raise TypeError(
             f"{name}: mask is {got}; expected a tensor of booleans, true for scores that take "
-            "part. Use mask.bool()."
+            "part. Use mask != 0 for ones and zeros, and mask == 0 for an additive mask, which has "
+            "0 for scores that take part and -inf for others."
         )
     mask_shape = tuple(mask.shape)
     fits = len(mask_shape) <= len(shape) and all(

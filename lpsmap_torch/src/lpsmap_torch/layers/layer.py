@@ -16,6 +16,7 @@ from torch.nn import functional
 from lpsmap_core import Distributions, Factor, FactorGraph, Variables, installed
 from lpsmap_core.api import (
     AUTO,
+    check_readable,
     checked_count,
     checked_options,
     kind_of,
@@ -340,7 +341,8 @@ class Layer(Tempered):
         weights, lengths, mask = self._checked(scores, weights, lengths, mask)
         scaled, weights = self._divided(scores, weights)
         given = scaled, weights, lengths, mask
-        found = None if torch.compiler.is_compiling() else self._on_device(*given)
+        has_values = not (torch.compiler.is_compiling() or scores.is_meta)
+        found = self._on_device(*given) if has_values else None
         found = marginals(*given, self._name) if found is None else found
         return found if scaled is scores else found.to(scores.dtype)
 
@@ -357,7 +359,8 @@ class Layer(Tempered):
         if is_one(self.temperature):
             return scores, weights
         name, n_event = f"{type(self).__name__}: temperature", self.event_ndim
-        temperature = of_batch(name, self.temperature, tuple(scores.shape[: scores.ndim - n_event]))
+        batch = tuple(scores.shape[: scores.ndim - n_event])
+        temperature = of_batch(name, self.temperature, batch, reads=not scores.is_meta)
         of_scores = of_weights = temperature
         if isinstance(temperature, Tensor):
             check_parameters(type(self).__name__, temperature, scores)
@@ -428,6 +431,9 @@ class Layer(Tempered):
         check_scores(name, scores, self.event_ndim)
         shape = tuple(scores.shape)
         batch = shape[: len(shape) - self.event_ndim]
+        if not (scores.is_meta or torch.compiler.is_compiling()):
+            check_readable(f"{name}: lengths", lengths)
+            check_readable(f"{name}: mask", mask)
         lengths = self._checked_lengths(lengths, batch)
         mask = checked_mask(name, mask, shape[: len(batch) + self.mask_ndim])
         if weights is not None:

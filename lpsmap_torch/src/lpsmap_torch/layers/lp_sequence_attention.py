@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.types import Device
 
 from lpsmap_core import Factor, Variables
 from lpsmap_torch.layers.layer import Lengths, Mask, factor_type
@@ -30,6 +31,8 @@ class LPSequenceAttention(RelaxedPairLayer):
     rescale
         Whether to divide by the sums over the words of the shorter side, which are 1 only at
         convergence, as in the paper.
+    device, dtype
+        Of the parameter, as in the modules of `torch.nn`.
     max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
         As in `FactorGraph.solve`.
     backward_tol, backward_max_iter
@@ -50,9 +53,16 @@ class LPSequenceAttention(RelaxedPairLayer):
     weights of zero, and must come last.
     """
 
-    def __init__(self, rescale: bool = False, **options: Any) -> None:
+    def __init__(
+        self,
+        rescale: bool = False,
+        *,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(rescale, **options)
-        self.transition = nn.Parameter(torch.empty(1))
+        self.transition = nn.Parameter(torch.empty(1, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -33,6 +33,8 @@ def marginals(
 
     The solver is looked up by `name`: the specification of the layer, if it has one.
     """
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        _check_not_onnx()
     found: Tensor = _call(_solve, _Solve, scores, parameters, lengths, mask, name)[0]
     return found
 
@@ -99,8 +101,19 @@ def _like(tensor: Tensor, array: NDArray[Any]) -> Tensor:
     return torch.from_numpy(array).to(dtype=tensor.dtype, device=tensor.device, copy=True)
 
 
+def _check_not_onnx() -> None:
+    """Raise an error in an export to ONNX."""
+    if torch.onnx.is_in_onnx_export():
+        raise RuntimeError(
+            "lpsmap::solve: torch.onnx.export cannot save a layer of lpsmap_torch, since ONNX has "
+            "no operator for its solve. Export the parts of the model before and after the layer "
+            "separately, or save the whole model with torch.export."
+        )
+
+
 @_solve.register_fake
 def _(scores: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    _check_not_onnx()
     return scores.new_empty(scores.shape), torch.empty(1, dtype=torch.int64, device="cpu")
 
 

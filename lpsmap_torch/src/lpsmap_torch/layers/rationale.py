@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from lpsmap_core import Variables
 from lpsmap_core.api import checked_count
@@ -31,6 +32,8 @@ class Rationale(LimitedLayer):
         ``layer(scores, budget=torch.tensor([2, 5]))``.
     transition
         The initial value of the parameter of this name.
+    device, dtype
+        Of the parameter, as in the modules of `torch.nn`.
     max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
         As in `FactorGraph.solve`.
     backward_tol, backward_max_iter
@@ -52,11 +55,19 @@ class Rationale(LimitedLayer):
     limit: ClassVar[str] = "budget"
     solved_by: ClassVar[tuple[str, ...]] = ("budget",)
 
-    def __init__(self, budget: int, transition: float = 0.0, **options: Any) -> None:
+    def __init__(
+        self,
+        budget: int,
+        transition: float = 0.0,
+        *,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(**options)
         self.budget = checked_count("Rationale: budget", budget, least=0)
         self.first_transition = float(transition)
-        self.transition = nn.Parameter(torch.empty(1))
+        self.transition = nn.Parameter(torch.empty(1, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from lpsmap_core import Variables
 from lpsmap_core.api import checked_count
@@ -29,6 +31,8 @@ class SequenceAttention(PairLayer):
     reach
         The distance from which on steps share a score: with 2, as in the paper, the bins are -2 or
         less, -1, 0, 1, and 2 or more.
+    device, dtype
+        Of the parameters, as in the modules of `torch.nn`.
     max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
         As in `FactorGraph.solve`.
     backward_tol, backward_max_iter
@@ -53,17 +57,25 @@ class SequenceAttention(PairLayer):
 
     solved_by: ClassVar[tuple[str, ...]] = ("reach",)
 
-    def __init__(self, reach: int = 2, **options: Any) -> None:
+    def __init__(
+        self,
+        reach: int = 2,
+        *,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(**options)
         self.reach = reach = checked_count("SequenceAttention: reach", reach)
-        self.initial = nn.Parameter(torch.empty(reach))
-        self.distances = nn.Parameter(torch.empty(2 * reach + 1))
-        self.final = nn.Parameter(torch.empty(reach))
+        empty = partial(torch.empty, device=device, dtype=dtype)
+        self.initial = nn.Parameter(empty(reach))
+        self.distances = nn.Parameter(empty(2 * reach + 1))
+        self.final = nn.Parameter(empty(reach))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Set the scores of all steps to zero."""
-        for parameter in self.parameters():
+        for parameter in (self.initial, self.distances, self.final):
             nn.init.zeros_(parameter)
 
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:

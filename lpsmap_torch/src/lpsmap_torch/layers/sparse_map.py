@@ -51,7 +51,7 @@ class SparseMAP(Layer):
     Raises
     ------
     TypeError
-        If `factors` is neither a factor type nor a function.
+        If `factors` is neither a factor type nor a function, or the options have a ``dim``.
     ValueError
         If an ``axis`` among the options is not negative, or an option is out of range.
 
@@ -96,6 +96,11 @@ class SparseMAP(Layer):
         if self._is_function:
             self.event_ndim = 0 if event_ndim is None else event_ndim
             return
+        if "dim" in options:
+            raise TypeError(
+                f"SparseMAP: dim is {options['dim']!r}; expected no such argument, since factor "
+                "types call it axis. Use axis, such as axis=-2."
+            )
         if options.get("axis", -1) >= 0:
             raise ValueError(
                 f"SparseMAP: axis is {options['axis']}; expected a negative one, since the batch "
