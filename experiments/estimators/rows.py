@@ -29,13 +29,15 @@ TIMED_STEPS = {"toy": 2, "small": 20, "full": 200}
 
 
 def rows(size: str, seeds: int | None) -> list[Row]:
-    """Return the rows of a size: the times of all variants, and every variant on both tasks."""
+    """Return the rows of a size: every variant on both tasks, and the times of all of them."""
     timing = TimingSettings(OF_SIZE[size], TIMED_STEPS[size])
-    found = [Row(NAME, "timing", timing, time_steps)]
-    for seed in range(seeds or SEEDS[size]):
-        for task in OF_SIZE[size]:
-            found += [row(replace(task, variant=one, seed=seed)) for one in VARIANTS]
-    return found
+    found = [
+        row(replace(task, variant=variant, seed=seed))
+        for seed in range(seeds or SEEDS[size])
+        for task in OF_SIZE[size]
+        for variant in VARIANTS
+    ]
+    return [*found, Row(NAME, "timing", timing, time_steps)]
 
 
 def row(settings: Settings) -> Row:

@@ -75,8 +75,8 @@ class TimingSettings:
 
 
 FULL = (
-    Settings("trees", (20000, 1000, None), 2000, 200, 1e-3, 0.3, (20, 40)),
-    Settings("rationales", (17188, 984, None), 2000, 200, 1e-3, 0.01),
+    Settings("trees", (20000, 1000, None), 2000, 200, 2e-3, 0.03, (20, 40)),
+    Settings("rationales", (17188, 984, None), 2000, 200, 3e-3, 0.0),
 )
 
 SMALL = tuple(replace(one, steps=200, steps_between=100, sizes=(4000, 200, 500)) for one in FULL)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from torch import Tensor
+from torch.nn.functional import leaky_relu
 
 from experiments.estimators.model import LatentModel
 from listops import make_corpora
@@ -19,7 +20,10 @@ __all__ = ["TreeModel", "TreeTask"]
 
 
 class TreeModel(LatentModel[Batch]):
-    """The tagger of the demo: a label depends only on the number of modifiers of its token."""
+    """The tagger of the demo: a label depends only on the number of modifiers of its token.
+
+    The scores of arcs have a leaky ReLU: a ReLU dies where an estimator lowers all scores at first.
+    """
 
     def __init__(self, temperature: float) -> None:
         super().__init__()
@@ -29,7 +33,9 @@ class TreeModel(LatentModel[Batch]):
 
     def scores(self, batch: Batch) -> Tensor:
         """Return the scores of arcs between all tokens but the first, the root."""
-        return word_scores(self.tagger.scores(batch))
+        tagger = self.tagger
+        states = tagger.encoder(tagger.embedding(batch.tokens), batch.lengths)
+        return word_scores(leaky_relu(tagger.as_modifier(states), 0.2) @ tagger.as_head(states).mT)
 
     def lengths(self, batch: Batch) -> Tensor:
         """Return the numbers of tokens but the first."""
