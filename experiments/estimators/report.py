@@ -72,7 +72,7 @@ def table_of(groups: Groups, milliseconds: dict[str, dict[str, float]]) -> str:
     measures = ("accuracy", "best", "nonzero")
     lines = []
     for name in names_of(groups):
-        line = [name]
+        line, seeds = [name], []
         for task in TASKS:
             some = groups.get((task, name), [])
             tests = [r.result["test"] for r in some if r.complete]
@@ -80,10 +80,11 @@ def table_of(groups: Groups, milliseconds: dict[str, dict[str, float]]) -> str:
             cells = [str(interval([test[m] for test in tests])) for m in measures if tests]
             line += cells or [f"({max(known):.2f})" if known else "–", "–", "–"]
             time = milliseconds.get(task, {}).get(name)
-            line += [str(len(tests)), "–" if time is None else f"{time:.1f}"]
-        lines.append(line)
-    columns = [f"{TITLES[task]} {m}" for task in TASKS for m in (*measures, "seeds", "ms")]
-    return table(["estimator", *columns], lines)
+            line.append("–" if time is None else f"{time:.1f}")
+            seeds.append(str(len(tests)))
+        lines.append([*line, " / ".join(seeds)])
+    columns = [f"{TITLES[task]} {m}" for task in TASKS for m in (*measures, "ms")]
+    return table(["estimator", *columns, "seeds"], lines)
 
 
 def names_of(groups: Groups) -> list[str]:
@@ -111,8 +112,8 @@ def settings_of(records: Sequence[Record]) -> str:
         one = some[0].settings
         shown.append(
             f"{TITLES[task]}: {one['steps']} steps of {one['batch_size']} instances, learning rate "
-            f"{one['learning_rate']:g}, {one['score_decay']:g} times the mean square of the scores "
-            "in the loss"
+            f"{one['learning_rate']:g}, {one['score_decay']:g} as the weight of the mean square of "
+            "the scores in the loss"
         )
     return f"{'. '.join(shown)}." if shown else ""
 
@@ -137,6 +138,8 @@ def curves(groups: Groups, folder: Path) -> str:
                         label=name,
                     )
             axes.set(title=TITLES[task], xlabel="steps", ylabel="dev accuracy")
-        handles, labels = axes.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=7)
+        handles = {str(line.get_label()): line for axes in figure.axes for line in axes.lines}
+        figure.legend(
+            handles.values(), handles.keys(), loc="outside right upper", frameon=False, fontsize=7
+        )
     return picture(figure, folder, "estimators.png", "Dev accuracy, means over seeds")
