@@ -27,11 +27,11 @@ help:  ## Show this list
 demo: $(PACKAGES_STAMP)  ## Train latent trees on generated ListOps data, about 3 minutes
 	$(BIN)/python examples/listops.py demo --out build/listops
 
-papers: $(STAMP)  ## Run the papers' experiments at small sizes, at most 30 minutes
+papers: $(STAMP)  ## Run the papers' experiments, and all estimators, at small sizes, at most 30 minutes
 	$(BIN)/python -m experiments run --size small --out build/papers
 	$(BIN)/python -m experiments report --out build/papers
 
-papers-full: $(STAMP)  ## Run the papers' experiments at full size, for hours; go on after a kill
+papers-full: $(STAMP)  ## Run the papers' experiments, and all estimators, at full size, for hours; go on after a kill
 	$(BIN)/python -m experiments run --size full --out build/papers-full
 	$(BIN)/python -m experiments report --out build/papers-full
 
@@ -101,7 +101,7 @@ bench: $(STAMP)  ## Time every workload against the table of the earlier library
 everything: $(filter-out help format clean everything papers-full,$(TARGETS))  ## Run all the others, for some hours: weekly
 
 clean:  ## Remove the environment and everything that was generated
-	rm -rf $(VENV) $(VENV)-oldest build docs/gallery .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-oldest build docs/gallery docs/results .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # torch comes first and pinned, so that nothing that depends on it chooses another build. Bytecode

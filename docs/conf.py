@@ -28,6 +28,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "attributes",
     "public_names",
+    "results",
     "tolerances",
     "whole_links",
 ]

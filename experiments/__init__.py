@@ -1,4 +1,4 @@
-"""Reproductions of the experiments of the two SparseMAP papers: `python -m experiments --help`.
+"""Experiments on real data, most of the two SparseMAP papers: `python -m experiments --help`.
 
 Data readers and models shared with the examples are imported from there.
 """

@@ -1,4 +1,4 @@
-"""Run the papers' experiments, and make the page of their results."""
+"""Run the experiments, and write the pages of their results."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from rich.console import Console
 
 from experiments import ROOT
 from experiments.catalogue import EXPERIMENTS
-from experiments.pages import page
-from experiments.records import Record, read_records
+from experiments.reports import write_pages
 from experiments.runs import SIZES, Row, Runner
 
 DATA = Path(os.environ.get("LPSMAP_DATA", ROOT.parent / "shared" / "data"))
@@ -33,7 +32,7 @@ NAMES = click.argument("names", nargs=-1, type=click.Choice(sorted(EXPERIMENTS))
 
 @click.group(context_settings={"show_default": True})
 def main() -> None:
-    """Run the papers' experiments, and make the page of their results."""
+    """Run the experiments, and write the pages of their results."""
 
 
 def chosen_rows(names: tuple[str, ...], size: str, seeds: int | None, pattern: str) -> list[Row]:
@@ -84,21 +83,15 @@ def rows(names: tuple[str, ...], size: str, seeds: int | None) -> None:
 @main.command()
 @OUT_OPTION
 def report(out: Path) -> None:
-    """Write a page of all records in a folder, `papers.md`, with figures."""
+    """Write pages of all records in a folder, such as `papers.md`, with figures."""
     try:
-        records = list(read_records(sorted(out.glob("*.json"))))
+        written = write_pages(out, out)
     except ValueError as error:
         raise click.ClickException(str(error)) from error
-    if not records:
+    if not written:
         raise click.ClickException(f"{out}: no records there; `run` writes them.")
-    sections = []
-    for name, experiment in EXPERIMENTS.items():
-        own: list[Record] = [record for record in records if record.experiment == name]
-        if own:
-            sections.append(experiment.report(own, out))
-    path = out / "papers.md"
-    path.write_text(page(sections, records), encoding="utf-8")
-    click.echo(path)
+    for path in written:
+        click.echo(path)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments import dependency, listops, multilabel, nli
+from experiments import dependency, estimators, listops, multilabel, nli
 from experiments.runs import Experiment
 
 __all__ = ["EXPERIMENTS"]
@@ -14,5 +14,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         dependency.EXPERIMENT,
         multilabel.EXPERIMENT,
         nli.EXPERIMENT,
+        estimators.EXPERIMENT,
     )
 }

@@ -1,9 +1,10 @@
-"""The Markdown page of all tables, beside the printed results."""
+"""Markdown pages of tables and figures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 
 from experiments.records import Record
 
-__all__ = ["INK", "PALETTE", "by", "page", "picture", "styled", "table"]
+__all__ = ["INK", "PALETTE", "PAPERS", "Page", "by", "picture", "styled", "table"]
 
 T = TypeVar("T")
 
@@ -59,26 +60,51 @@ def by(records: Sequence[Record], key: Callable[[Record], T]) -> dict[T, list[Re
     return {k: sorted(some, key=lambda r: r.settings["seed"]) for k, some in found.items()}
 
 
-def page(sections: Sequence[str], records: Sequence[Record]) -> str:
-    """Return the whole page: the origin of the numbers, and the sections of experiments."""
-    origins = {
-        name: sorted({str(record.origin[name]) for record in records})
-        for name in ("commit", "machine", "command", "date")
-    }
-    dates = origins.pop("date")
-    sizes = ", ".join(sorted({record.size for record in records}))
-    missing = sum(not record.complete for record in records)
-    lines = [f"- {name}: {', '.join(f'`{value}`' for value in origins[name])}" for name in origins]
-    head = [
-        "# The papers' results",
-        "The reproduced tables and figures of the two SparseMAP papers, beside the printed "
-        "numbers. Intervals have 95 % confidence over seeds.",
-        "\n".join(
-            [
-                f"- runs: {len(records)} of size {sizes}, {missing} of them not complete",
-                f"- dates: {dates[0]} to {dates[-1]}",
-                *lines,
-            ]
-        ),
-    ]
-    return "\n\n".join([*head, *sections]) + "\n"
+@dataclass(frozen=True)
+class Page:
+    """A page of sections of experiments.
+
+    Attributes
+    ----------
+    name
+        The name of its file, without the suffix.
+    title, introduction
+        Its first lines.
+    """
+
+    name: str
+    title: str
+    introduction: str
+
+    def text(self, sections: Sequence[str], records: Sequence[Record]) -> str:
+        """Return the whole page: the origin of the numbers, and the sections of experiments."""
+        origins = {
+            name: sorted({str(record.origin[name]) for record in records})
+            for name in ("commit", "machine", "command", "date")
+        }
+        dates = origins.pop("date")
+        sizes = ", ".join(sorted({record.size for record in records}))
+        missing = sum(not record.complete for record in records)
+        lines = [
+            f"- {name}: {', '.join(f'`{value}`' for value in origins[name])}" for name in origins
+        ]
+        head = [
+            f"# {self.title}",
+            f"{self.introduction} Intervals have 95 % confidence over seeds.",
+            "\n".join(
+                [
+                    f"- runs: {len(records)} of size {sizes}, {missing} of them not complete",
+                    f"- dates: {dates[0]} to {dates[-1]}",
+                    *lines,
+                ]
+            ),
+        ]
+        return "\n\n".join([*head, *sections]) + "\n"
+
+
+PAPERS = Page(
+    "papers",
+    "The papers' results",
+    "The reproduced tables and figures of the two SparseMAP papers, beside the printed numbers.",
+)
+"""The page of the experiments of the papers."""

@@ -13,6 +13,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from experiments.pages import PAPERS, Page
 from experiments.records import Record, read_records, write_atomically
 
 __all__ = ["SIZES", "Experiment", "Job", "Result", "Row", "Runner"]
@@ -47,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment: its rows, and its section of the page.
+    """An experiment: its rows, and its section of a page.
 
     Attributes
     ----------
@@ -57,11 +58,14 @@ class Experiment:
         Called with a size and the number of seeds, or None for the default.
     report
         Called with the experiment's records and the folder of figures; returns Markdown.
+    page
+        The page that has its section.
     """
 
     name: str
     rows: Callable[[str, int | None], list[Row]]
     report: Callable[[list[Record], Path], str]
+    page: Page = PAPERS
 
 
 class Job:

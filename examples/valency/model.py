@@ -61,9 +61,18 @@ def latent_arcs(tree: LatentTree, scores: Tensor, lengths: Tensor) -> Tensor:
     Tensor (size, length, length)
         The rows of all tokens of a sentence except the first sum to 1; all other entries are 0.
     """
+    return arcs_with_root(tree(word_scores(scores), lengths=lengths - 1))
+
+
+def word_scores(scores: Tensor) -> Tensor:
+    """Scores (size, length - 1, length - 1) of a `LatentTree` over all tokens except the first."""
     diagonal = torch.eye(scores.shape[1] - 1, dtype=torch.bool)
-    words = torch.where(diagonal, scores[:, 1:, :1], scores[:, 1:, 1:])
-    found = tree(words, lengths=lengths - 1)
+    return torch.where(diagonal, scores[:, 1:, :1], scores[:, 1:, 1:])
+
+
+def arcs_with_root(found: Tensor) -> Tensor:
+    """Arcs (..., length, length) from values (..., length - 1, length - 1) of a `LatentTree`."""
+    diagonal = torch.eye(found.shape[-1], dtype=torch.bool)
     from_root = found.diagonal(dim1=-2, dim2=-1)[..., None]
     arcs = torch.cat([from_root, found.masked_fill(diagonal, 0.0)], dim=-1)
     return nn.functional.pad(arcs, (0, 0, 1, 0))

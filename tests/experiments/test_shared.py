@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +17,13 @@ from click.testing import CliRunner
 from rich.console import Console
 from torch import Tensor, nn
 
+from experiments import ROOT
 from experiments.__main__ import main
 from experiments.catalogue import EXPERIMENTS
 from experiments.pages import table
 from experiments.rates import choose_rate
 from experiments.records import Record, read_records
+from experiments.reports import write_pages
 from experiments.runs import Job, Result, Row, Runner
 from experiments.statistics import difference, interval
 from experiments.training import Task, Training, train
@@ -214,3 +217,19 @@ def test_command_runs_rows_and_reports(data: Path, tmp_path: Path) -> None:
     partial.write(tmp_path)
     assert call("report", "--out", str(tmp_path)).exit_code == 0
     assert "(12.34)" in (tmp_path / "papers.md").read_text()
+
+
+def test_committed_records_make_the_pages_of_the_documentation(tmp_path: Path) -> None:
+    """Every page names the origin of its records, and has its figures beside it."""
+    folder = ROOT / "experiments" / "records"
+    pages = {path.stem: path.read_text() for path in write_pages(folder, tmp_path)}
+    records = list(read_records(folder.glob("*.json")))
+    assert pages.keys() == {EXPERIMENTS[record.experiment].page.name for record in records}
+    for record in records:
+        text = pages[EXPERIMENTS[record.experiment].page.name]
+        assert f"`{record.origin['commit']}`" in text
+        assert f"`{record.origin['machine']}`" in text
+    for text in pages.values():
+        for name in re.findall(r"^!\[.*\]\((.*)\)$", text, flags=re.MULTILINE):
+            assert (tmp_path / name).stat().st_size > 1000
+    assert "\n## All estimators\n" not in pages.get("papers", "")

@@ -1,0 +1,47 @@
+"""The pages of all experiments, from a folder of records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from experiments.catalogue import EXPERIMENTS
+from experiments.records import read_records
+
+__all__ = ["write_pages"]
+
+
+def write_pages(folder: Path, out: Path) -> list[Path]:
+    """Write the pages of all experiments with records, and their figures.
+
+    Parameters
+    ----------
+    folder
+        Folder of the records.
+    out
+        Folder of the pages.
+
+    Returns
+    -------
+    list of Path
+        The pages.
+
+    Raises
+    ------
+    ValueError
+        If a file is not a record.
+    """
+    records = list(read_records(sorted(folder.glob("*.json"))))
+    out.mkdir(parents=True, exist_ok=True)
+    written = []
+    for page in dict.fromkeys(experiment.page for experiment in EXPERIMENTS.values()):
+        sections, used = [], []
+        for experiment in EXPERIMENTS.values():
+            own = [record for record in records if record.experiment == experiment.name]
+            if own and experiment.page == page:
+                sections.append(experiment.report(own, out))
+                used += own
+        if used:
+            path = out / f"{page.name}.md"
+            path.write_text(page.text(sections, used), encoding="utf-8")
+            written.append(path)
+    return written
