@@ -125,7 +125,7 @@ class Loop:
         self.progress, self.iterate = state.problem.progress, state.problem.iterate
         self._degree = np.diff(part.variable_offsets)
         self._owner = np.repeat(np.arange(part.n_variables), self._degree)
-        limits = Limits(0, 0, SHORT_RUN, tol, False, method.relaxation)
+        limits = Limits(0, 0, SHORT_RUN, tol, tol, False, method.relaxation)
         tools = make_loop_workspace(state, False)
         self._advance = lambda stop: advance_components(
             state, np.zeros(1, dtype=np.int64), tools, limits._replace(stop=stop)

@@ -129,9 +129,9 @@ class FactorGraph(DeclaredGraph):
         trace
             Whether to store the residuals of every outer iteration, as ``solution.trace``.
         max_time
-            Time limit in seconds, without compilation, also within one factor; None for no limit.
-            Unsolved components have status ``TIME_LIMIT`` and their latest values, or zeros if
-            they were not started. It also limits each product with the Jacobian.
+            Time limit in seconds, without compilation, of the solve and of each product with the
+            Jacobian. Unsolved components have status ``TIME_LIMIT`` and their latest values, or
+            zeros if they were not started.
         warm_start
             Initial point: a solution of this graph, or of one that only differs in scores and
             parameters; or ``cache.at(u, keys)`` of a `WarmStartCache`, for examples that recur in
@@ -144,8 +144,8 @@ class FactorGraph(DeclaredGraph):
             divided by T, to which `tol` refers. It becomes sparser and tends to that of LP-MAP as T
             tends to 0. `solution.objective` and derivatives refer to the scores as given.
         backward_tol, backward_max_iter
-            Relative tolerance of products with the Jacobian, and limit of their iterations; in
-            components of several factors. A RuntimeWarning reports components that reach the limit.
+            Relative tolerance and iteration limit of products with the Jacobian, for components of
+            several factors. A RuntimeWarning reports those that reach the limit.
 
         Returns
         -------
@@ -353,7 +353,7 @@ class FactorGraph(DeclaredGraph):
     ) -> Solution:
         """Solve with validated options; report unsolved components unless `to_decode` is given."""
         verbose = count_or_flag("verbose", verbose)
-        start = None if warm_start is None else self._own_start(warm_start)
+        start = None if warm_start is None else checked_start(warm_start, self)
 
         def by_engine() -> Solution:
             deadline = Deadline(options.max_time, options.within)
@@ -408,15 +408,12 @@ class FactorGraph(DeclaredGraph):
         Returns
         -------
         Plan
-            The engine and the reason for it, components, factors and their solvers, threads,
-            and memory. It prints as tables.
+            Engine, components, solvers, threads and memory. It prints as tables.
 
         Raises
         ------
-        TypeError
-            If an option has a wrong type.
-        ValueError
-            If `threads` is out of range, or the engine is unknown or refuses the graph.
+        TypeError, ValueError
+            If an option has a wrong type, or is out of range; if the engine refuses the graph.
         """
         layout, limited = self._laid_out(), checked_flag("limited", limited)
         options = Options(threads=threads_or_default(threads))
@@ -478,8 +475,6 @@ class FactorGraph(DeclaredGraph):
         self._number(factor, "gibbs")
         return gibbs_class(factor)(factor, self.flat_scores(), self.additional_scores(factor))
 
-    # ---------------------------------------------------------------- changes and checks
-
     def _declaration_changed(self) -> None:
         self._layout = self.solution = None
 
@@ -495,15 +490,6 @@ class FactorGraph(DeclaredGraph):
                 f"{verb}: the graph was not solved since its last change; call graph.solve() first."
             )
         return self.solution
-
-    def _own_start(self, warm_start: Any) -> Solution | CachedStart:
-        start = checked_start(warm_start)
-        if isinstance(start, CachedStart) and start.variables.graph is not self:
-            raise ValueError(
-                "warm_start: got cache.at(u, keys) with variables of another graph; expected "
-                "variables of the graph to be solved."
-            )
-        return start
 
     def _laid_out(self) -> Layout:
         if self._layout is None:

@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.cotangents import LARGEST_UNSCALED, SMALLEST_UNSCALED
 from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.engine.state import sums
 from lpsmap_core.engine.status import OK, Status
@@ -31,6 +30,13 @@ from lpsmap_core.solution.decoder import (
     SearchProgress,
     installed_decoder,
     search_limits,
+)
+from lpsmap_core.solution.derivatives import (
+    checked_extra,
+    dual_variables,
+    jacobian,
+    multiply,
+    with_free,
 )
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
@@ -280,14 +286,14 @@ class Solution:
                 f"vjp: d_values has {len(d)} entries; expected {len(self.values)}, one for each "
                 "variable of the graph."
             )
-        d_extra = self._checked_extra(d_additionals)
+        d_extra = checked_extra(self, d_additionals)
         part = self.layout.part
         flat = np.empty(0)
         if d_extra:
             shaped = [_flat(d, f) for d, f in zip(d_extra, self.factors, strict=True)]
             flat = part.by_bucket(shaped, self.factors)
-        product, product_v = self._multiply(part.of_graph(d), flat)
-        out = product if part.whole else self._with_free(d, product)
+        product, product_v = multiply(self, part.of_graph(d), flat)
+        out = product if part.whole else with_free(self, d, product)
         return out, part.by_declaration(product_v, self.factors)
 
     jvp = vjp
@@ -315,26 +321,7 @@ class Solution:
         ValueError
             If they do not belong to the solved graph.
         """
-        component = self.component_of(variables).reshape(-1)
-        index = variables.index.reshape(-1)
-        sense = np.where(variables.negated.reshape(-1), -1.0, 1.0)
-        component = np.where(component < 0, -1 - index, component)  # free ones are on their own
-        names, of = np.unique(component, return_inverse=True)
-        order = np.argsort(of, kind="stable")
-        rank = np.empty(len(of), dtype=np.int64)
-        rank[order] = (
-            np.arange(len(of)) - np.searchsorted(of[order], np.arange(len(names)))[of[order]]
-        )
-        found = np.zeros((len(index), len(index)))
-        for turn in range(rank.max(initial=-1) + 1):
-            column = np.flatnonzero(rank == turn)
-            unit = np.zeros(len(self.values))
-            unit[index[column]] = 1.0
-            of_component = np.full(len(names), -1)
-            of_component[of[column]] = column
-            row = np.flatnonzero(of_component[of] >= 0)
-            found[row, of_component[of[row]]] = self.vjp(unit)[0][index[row]]
-        return found * sense * sense[:, None]
+        return jacobian(self, variables)
 
     def dual_variables(self, factor: Factor) -> FloatArray:
         """Return the Lagrange multipliers of the agreement of a declaration's factors with others.
@@ -356,84 +343,7 @@ class Solution:
             If the factor does not belong to the solved graph.
         """
         self._position(factor, "dual_variables")
-        start = self.start_for(self.layout)
-        declared = [d for bucket in self.layout.buckets for d in bucket.declarations]
-        before = declared[: next(i for i, other in enumerate(declared) if other is factor)]
-        first = sum(int(d.offsets[-1]) for d in before)
-        index = slot_values(factor, factor.variables.index)
-        degree = np.bincount(
-            np.concatenate([slot_values(d, d.variables.index) for d in declared]),
-            minlength=len(self.values),
-        )
-        found = start.duals[first : first + len(index)] / np.sqrt(degree[index])
-        unknown = ~start.known[self.layout.component[index]] & (degree[index] > 1)
-        found = np.where(unknown, np.nan, found * (self.solved.quadratic or 1.0))
-        if factor.keep is None:
-            return found.reshape(factor.variables.shape)
-        placed = np.zeros(factor.variables.shape)
-        placed[factor.keep] = found
-        return placed
-
-    def _multiply(self, d: FloatArray, d_v: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the engine's product; NaN for components with NaN or infinite numbers.
-
-        An engine may skip zeros of the Jacobian, and thus lose NaN and infinite numbers of the
-        vector. Engines also take squares, so that components with numbers far from 1 are scaled.
-        """
-        if self.ok and self.solved.takes(d) and self.solved.takes(d_v):
-            return self.solved.multiply(d, d_v, None, self.threads)
-        part, lost = self.layout.part, self._has(Status.NON_FINITE)
-        of, of_v = part.component, part.additional_component[: d_v.size]
-        lost[of[~np.isfinite(d)]] = True
-        lost[of_v[~np.isfinite(d_v)]] = True
-        d, d_v = np.where(lost[of], 0.0, d), np.where(lost[of_v], 0.0, d_v)
-        largest = np.zeros(len(lost))
-        np.maximum.at(largest, of, np.abs(d))
-        np.maximum.at(largest, of_v, np.abs(d_v))
-        shift = np.where(
-            (largest < SMALLEST_UNSCALED) | (largest > LARGEST_UNSCALED), np.frexp(largest)[1], 0
-        )
-        usable = ~(lost | self._has(Status.INFEASIBLE))
-        scaled = np.ldexp(d, -shift[of]), np.ldexp(d_v, -shift[of_v])
-        product, product_v = self.solved.multiply(*scaled, usable, self.threads)
-        of_v = part.additional_component[: product_v.size]
-        product, product_v = np.ldexp(product, shift[of]), np.ldexp(product_v, shift[of_v])
-        product[lost[of]] = product_v[lost[of_v]] = np.nan
-        return product, product_v
-
-    def _with_free(self, d: FloatArray, product: FloatArray) -> FloatArray:
-        """Return the product for all variables, including those in no factor."""
-        out = np.zeros(len(d))
-        moved = d[self.free]
-        if moved.any():
-            scores, t = self.scores[self.free], self.solved.quadratic
-            slope = ((scores > 0.0) & (scores < t)) / (t or 1.0)
-            slope = np.where(np.isnan(self.values[self.free]), np.nan, slope)
-            # a NaN that is not used, such as one in padding, must not affect a gradient
-            with np.errstate(invalid="ignore"):
-                out[self.free] = np.where(moved == 0.0, 0.0, slope * moved)
-        out[self.layout.part.variables] = product
-        return out
-
-    def _checked_extra(self, given: Sequence[npt.ArrayLike] | None) -> list[FloatArray]:
-        """Return gradients in the additionals as arrays, one for each declaration, or no arrays."""
-        if given is None or not len(given):
-            return []
-        name = "vjp: d_additionals"
-        if len(given) != len(self.factors):
-            raise ValueError(
-                f"{name} has {len(given)} arrays; expected {len(self.factors)}, one for each "
-                "declaration of the graph."
-            )
-        numbers = (real_numbers(f"{name}[{i}]", x) for i, x in enumerate(given))
-        arrays = [x.astype(np.float64, copy=False) for x in numbers]
-        for i, (array, factor) in enumerate(zip(arrays, self.factors, strict=True)):
-            if array.size != factor.n_factors * factor.n_additionals:
-                raise ValueError(
-                    f"{name}[{i}] has shape {array.shape}; expected {factor.n_factors} x "
-                    f"{factor.n_additionals}, those of {factor!r}."
-                )
-        return arrays
+        return dual_variables(self, factor)
 
     def decode(
         self,
@@ -552,13 +462,15 @@ class Solution:
         return f"Solution({len(self.values)} variables; components: {summary or 'none'})"
 
 
-def checked_start(warm_start: Any) -> Solution | CachedStart:
+def checked_start(warm_start: Any, graph: object) -> Solution | CachedStart:
     """Return the validated warm start of `FactorGraph.solve`.
 
     Raises
     ------
     TypeError
         If it is neither a solution nor the result of `WarmStartCache.at`.
+    ValueError
+        If it is the result of a cache for variables of another graph than `graph`.
     """
     if isinstance(warm_start, WarmStartCache):
         raise TypeError(
@@ -569,6 +481,11 @@ def checked_start(warm_start: Any) -> Solution | CachedStart:
         raise TypeError(
             f"warm_start: got {kind_of(warm_start)}; expected a Solution, or cache.at(u, keys) of "
             "a WarmStartCache."
+        )
+    if isinstance(warm_start, CachedStart) and warm_start.variables.graph is not graph:
+        raise ValueError(
+            "warm_start: got cache.at(u, keys) with variables of another graph; expected variables "
+            "of the graph to be solved."
         )
     return warm_start
 

@@ -9,7 +9,8 @@ import numpy as np
 from lpsmap_core import Factor, Variables
 from lpsmap_core.api import checked_count
 from lpsmap_torch.layers.checks import prefix_lengths, present
-from lpsmap_torch.layers.layer import Lengths, Mask, factor_type
+from lpsmap_torch.layers.factor_types import factor_type
+from lpsmap_torch.layers.layer import Lengths, Mask
 from lpsmap_torch.layers.layer_graph import Declarations
 from lpsmap_torch.layers.limited_layer import LimitedLayer, limits_and_lengths
 

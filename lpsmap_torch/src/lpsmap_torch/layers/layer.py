@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import weakref
 from functools import partial
 from typing import Any, ClassVar
 
@@ -11,16 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
-from lpsmap_core import Distributions, Factor, FactorGraph, Variables, installed
+from lpsmap_core import Distributions, FactorGraph, Variables
 from lpsmap_core.api import (
     AUTO,
     check_readable,
     checked_count,
     checked_options,
     kind_of,
-    missing_name_advice,
     report_unsolved,
 )
 from lpsmap_torch.built_graph import BuiltGraph
@@ -33,16 +30,18 @@ from lpsmap_torch.layers.checks import (
     checked_mask,
 )
 from lpsmap_torch.layers.estimates import Problem, Samples, checked_estimator
-from lpsmap_torch.layers.layer_graph import Declarations, LayerGraph, LayoutSolution
+from lpsmap_torch.layers.factor_types import no_factor
+from lpsmap_torch.layers.graph_tensors import arrays_of, placed, rescore, shown_marginals
+from lpsmap_torch.layers.layer_graph import Declarations, LayerGraph
 from lpsmap_torch.layers.layer_solution import solution_of
 from lpsmap_torch.layers.operators import marginals
-from lpsmap_torch.layers.solvers import LayOut, local_solver, solver_of
+from lpsmap_torch.layers.solvers import local_solver, solver_of, weakly
 from lpsmap_torch.layers.specifications import NotSpecifiable, specification
 from lpsmap_torch.temperature import Temperature, Tempered, divided, is_one, of_batch
-from lpsmap_torch.tensor.graphs import ENGINES, DeviceSolution, solve_on_device, tensor_engine
+from lpsmap_torch.tensor.graphs import ENGINES, solve_on_device, tensor_engine
 from lpsmap_torch.tensors import is_compiled
 
-__all__ = ["Layer", "Lengths", "Mask", "factor_type"]
+__all__ = ["Layer", "Lengths", "Mask"]
 
 Lengths = NDArray[np.int64] | None
 Mask = NDArray[np.bool_] | None
@@ -133,8 +132,8 @@ class Layer(Tempered):
         }
         checked_options(**options)
         if not isinstance(engine, str):
-            name = type(self).__name__
-            raise TypeError(f"{name}: engine is {kind_of(engine)}; expected the name of an engine.")
+            got = f"{type(self).__name__}: engine is {kind_of(engine)}"
+            raise TypeError(f"{got}; expected the name of an engine.")
         for name, value in {**options, "engine": engine}.items():
             setattr(self, name, value)
 
@@ -254,9 +253,8 @@ class Layer(Tempered):
         scores
             The scores, batch first.
         options
-            Options of `FactorGraph.solve_map`, by name. With ``exact=False`` the result is that of
-            the relaxation LP-MAP, which can be fractional if factors interact, and needs no
-            ``lpsmap-decode``.
+            Options of `FactorGraph.solve_map`, by name. ``exact=False`` gives the LP-MAP
+            relaxation, which can be fractional if factors interact, and needs no ``lpsmap-decode``.
         arguments
             The other arguments of `forward`.
 
@@ -316,7 +314,6 @@ class Layer(Tempered):
         """Return the marginals or the solution; `given` are parameters, lengths and mask."""
         if isinstance(self.estimator, SparseMarginals) and not return_solution:
             return self._marginals(scores, *given)
-        self._check_exportable()
         if _is_exporting():
             raise RuntimeError(
                 f"{type(self).__name__}: torch.export can only save marginals of the estimator "
@@ -375,33 +372,33 @@ class Layer(Tempered):
         """Return the marginals if an engine solves the layer on the device of the scores."""
         if weights is not None or self.engine not in ENGINES:
             return None
-        ends, kept = _arrays(lengths, mask)
+        ends, kept = arrays_of(lengths, mask)
         with self._solver.layout(tuple(scores.shape), ends, kept) as (layout, solve_options):
             options = checked_options(**{k: v for k, v in solve_options.items() if k != "engine"})
             engine = tensor_engine(self.engine, [scores], layout.laid_out.part, options)
             if engine is None:
                 return None
-            flat = _placed(layout, scores).reshape(-1)
+            flat = placed(layout, scores).reshape(-1)
             factors = layout.declared.factors
             solution = solve_on_device(layout.laid_out, factors, flat, options, engine)
         if solution.has_failed():
             report_unsolved(solution, lambda: [layout.variables.shape], False)
-        return _shown_marginals(layout, solution)
+        return shown_marginals(layout, solution)
 
     def _built(
         self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
     ) -> tuple[BuiltGraph, LayerGraph, Tensor | None]:
         """Return the graph, its layout, and the parameters of every instance."""
         weights, lengths, mask = self._checked(scores, weights, lengths, mask)
-        ends, kept = _arrays(lengths, mask)
+        ends, kept = arrays_of(lengths, mask)
         graph, shape = TorchFactorGraph(), tuple(scores.shape)
         n_weights = 0 if weights is None else weights.shape[-1]
         layout = self._laid_out(graph, shape, ends, kept, n_weights)
-        _rescore(graph, layout, scores, weights)
+        rescore(graph, layout, scores, weights)
         n_items = math.prod(shape[: len(shape) - self.event_ndim])
         shown = layout.variables[layout.declared.shown]
         padding = np.zeros(shown.shape, dtype=bool) if layout.keep is None else ~layout.keep
-        built = BuiltGraph(graph, shown, partial(_placed, layout), n_items, padding)
+        built = BuiltGraph(graph, shown, partial(placed, layout), n_items, padding)
         return built, layout, weights
 
     def _structures(self, scores: Tensor, *given: Any) -> Distributions:
@@ -414,11 +411,11 @@ class Layer(Tempered):
         built, layout, weights = self._built(scores, *given)
         graph, before = built.graph, None
         temperature: Temperature = 1.0
-        shown = layout.declared.factors[:1] or [graph.add(_no_factor(layout.variables))]
+        shown = layout.declared.factors[:1] or [graph.add(no_factor(layout.variables))]
         batch = tuple(scores.shape[: scores.ndim - self.event_ndim])
         if not is_one(self.temperature):
             before = graph.flat_scores(), [graph.additional_scores(f) for f in graph.factors]
-            _rescore(graph, layout, *self._divided(scores, weights))
+            rescore(graph, layout, *self._divided(scores, weights))
             temperature = of_batch("temperature", self.temperature, batch)
         n_weights = 0 if weights is None else weights.shape[-1]
         return Problem(built, batch, temperature, layout, n_weights, shown[0], before)
@@ -444,12 +441,6 @@ class Layer(Tempered):
     def _checked_lengths(self, lengths: Any, batch: tuple[int, ...]) -> Tensor | None:
         name, one = type(self).__name__, self.one_length_will_do
         return checked_lengths(name, lengths, batch, self.most_lengths, one)
-
-    def solved(
-        self, scores: NDArray[Any], weights: NDArray[Any] | None, lengths: Lengths, mask: Mask
-    ) -> LayoutSolution:
-        """Return the solution for checked arrays."""
-        return self._solver.solved(scores, weights, lengths, mask)
 
     def lay_out(
         self, shape: tuple[int, ...], lengths: Lengths, mask: Mask, n_weights: int
@@ -492,7 +483,7 @@ class Layer(Tempered):
             text = specification(type(self), {name: getattr(self, name) for name in names})
             self._solver, self._unspecified = solver_of(text), ""
         except NotSpecifiable as error:
-            self._solver, self._unspecified = local_solver(_weakly(self)), str(error)
+            self._solver, self._unspecified = local_solver(weakly(self)), str(error)
         self._name = self._solver.name
 
     def __getstate__(self) -> dict[str, Any]:
@@ -502,75 +493,3 @@ class Layer(Tempered):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._find_solver()
-
-
-def _weakly(layer: Layer) -> LayOut:
-    """Return a function that builds layouts for a layer without keeping the layer alive."""
-    kept = weakref.ref(layer)
-
-    def lay_out(*given: Any) -> tuple[LayerGraph, dict[str, Any]]:
-        alive = kept()
-        if alive is None:
-            raise RuntimeError("the layer no longer exists; keep a reference to it.")
-        return alive.lay_out(*given)
-
-    return lay_out
-
-
-def factor_type(name: str) -> Any:
-    """Return an installed factor type.
-
-    Raises
-    ------
-    ImportError
-        If it is not installed.
-    """
-    factors = installed().factors
-    if name not in factors:
-        raise ImportError(f"{name}: no such factor type; {missing_name_advice(name, factors)}")
-    return factors[name].value
-
-
-def _no_factor(u: Variables) -> Factor:
-    """Return a declaration of zero factors, for a batch of padding only."""
-    nothing: Factor = factor_type("Xor")(u.reshape(-1)[:0].reshape(0, 1))
-    return nothing
-
-
-def _arrays(*given: Tensor | None) -> list[NDArray[Any] | None]:
-    """Return lengths and masks as arrays."""
-    return [None if x is None else x.detach().cpu().numpy() for x in given]
-
-
-def _shown_marginals(layout: LayerGraph, solution: DeviceSolution) -> Tensor:
-    """Return the marginals of the scores; zeros in padding and in infeasible instances."""
-    shape, shown = layout.variables.shape, layout.declared.shown
-    rows = layout.by_instance(solution.infeasible())
-    nothing = rows.any(-1, keepdim=True).expand_as(rows).reshape(shape)[shown]
-    if layout.keep is not None:
-        nothing = nothing | ~torch.from_numpy(layout.keep).to(nothing.device)
-    return solution.marginals.reshape(shape)[shown].masked_fill(nothing, 0.0)
-
-
-def _rescore(
-    graph: TorchFactorGraph, layout: LayerGraph, scores: Tensor, weights: Tensor | None
-) -> None:
-    """Set the scores of the graph of a layer, and the parameters of every instance."""
-    graph.rescore(layout.variables, _placed(layout, scores))
-    for tied in layout.declared.tied:
-        assert weights is not None
-        table = functional.pad(weights.reshape(-1, weights.shape[-1]), (0, 1)).reshape(-1)
-        entries = torch.from_numpy(tied.entries(weights.shape[-1])).to(table.device)
-        graph.rescore(tied.factor, table[entries].reshape(np.shape(tied.factor.additionals)))
-
-
-def _placed(layout: LayerGraph, scores: Tensor) -> Tensor:
-    """Return scores of all variables, like `LayerGraph.placed`, with gradients."""
-    keep, forbidden, shown = layout.keep, layout.declared.forbidden, layout.declared.shown
-    if keep is not None:
-        scores = scores.masked_fill(~torch.from_numpy(keep).to(scores.device), 0.0)
-    if forbidden is not None:
-        scores = scores.masked_fill(torch.from_numpy(forbidden).to(scores.device), -torch.inf)
-    whole = scores.new_zeros(layout.variables.shape)
-    whole[shown] = scores
-    return whole

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lpsmap_core import Factor, Variables
-from lpsmap_torch.layers.layer import Lengths, Mask, factor_type
+from lpsmap_torch.layers.factor_types import factor_type
+from lpsmap_torch.layers.layer import Lengths, Mask
 from lpsmap_torch.layers.layer_graph import Declarations
 from lpsmap_torch.layers.pairs import RelaxedPairLayer
 

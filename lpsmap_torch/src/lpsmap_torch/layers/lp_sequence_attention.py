@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.types import Device
 
 from lpsmap_core import Factor, Variables
-from lpsmap_torch.layers.layer import Lengths, Mask, factor_type
+from lpsmap_torch.layers.factor_types import factor_type
+from lpsmap_torch.layers.layer import Lengths, Mask
 from lpsmap_torch.layers.layer_graph import Declarations, Tied
 from lpsmap_torch.layers.pairs import RelaxedPairLayer
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 from lpsmap_core import Variables
-from lpsmap_torch.layers.layer import Lengths, Mask, factor_type
+from lpsmap_torch.layers.factor_types import factor_type
+from lpsmap_torch.layers.layer import Lengths, Mask
 from lpsmap_torch.layers.layer_graph import Declarations
 from lpsmap_torch.layers.pairs import PairLayer
 

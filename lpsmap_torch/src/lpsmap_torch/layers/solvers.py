@@ -23,7 +23,7 @@ from lpsmap_torch.layers.graph_cache import GraphCache
 from lpsmap_torch.layers.layer_graph import LayerGraph, LayoutSolution
 from lpsmap_torch.layers.specifications import layer_of
 
-__all__ = ["Solver", "local_solver", "solver_named", "solver_of"]
+__all__ = ["Solver", "local_solver", "solver_named", "solver_of", "weakly"]
 
 MOST_LOADED = 32
 """Maximum number of cached solvers of loaded programs."""
@@ -144,6 +144,20 @@ def solver_named(name: str) -> Solver:
 def _loaded(specification: str) -> Solver:
     layer_of(specification)  # raises if something is missing
     return solver_of(specification)
+
+
+def weakly(layer: Any) -> LayOut:
+    """Return a function that builds layouts for a layer without keeping the layer alive."""
+    kept = weakref.ref(layer)
+
+    def lay_out(*given: Any) -> tuple[LayerGraph, dict[str, Any]]:
+        alive = kept()
+        if alive is None:
+            raise RuntimeError("the layer no longer exists; keep a reference to it.")
+        found: tuple[LayerGraph, dict[str, Any]] = alive.lay_out(*given)
+        return found
+
+    return lay_out
 
 
 class _Builder:

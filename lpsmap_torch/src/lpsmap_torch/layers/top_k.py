@@ -9,7 +9,8 @@ import numpy as np
 from lpsmap_core import Variables
 from lpsmap_core.api import checked_count, checked_flag
 from lpsmap_torch.layers.checks import present
-from lpsmap_torch.layers.layer import Lengths, Mask, factor_type
+from lpsmap_torch.layers.factor_types import factor_type
+from lpsmap_torch.layers.layer import Lengths, Mask
 from lpsmap_torch.layers.layer_graph import Declarations
 from lpsmap_torch.layers.limited_layer import LimitedLayer, limits_and_lengths
 

@@ -1,0 +1,30 @@
+"""Installed factor types, by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lpsmap_core import Factor, Variables, installed
+from lpsmap_core.api import missing_name_advice
+
+__all__ = ["factor_type", "no_factor"]
+
+
+def factor_type(name: str) -> Any:
+    """Return an installed factor type.
+
+    Raises
+    ------
+    ImportError
+        If it is not installed.
+    """
+    factors = installed().factors
+    if name not in factors:
+        raise ImportError(f"{name}: no such factor type; {missing_name_advice(name, factors)}")
+    return factors[name].value
+
+
+def no_factor(u: Variables) -> Factor:
+    """Return a declaration of zero factors, for a batch of padding only."""
+    nothing: Factor = factor_type("Xor")(u.reshape(-1)[:0].reshape(0, 1))
+    return nothing
