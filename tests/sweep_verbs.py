@@ -31,6 +31,9 @@ BEST_SO_FAR = ("exact", "decode", "k_best")
 SAMPLES = 400
 """Samples that are judged."""
 
+COLUMNS = 10
+"""Variables whose Jacobian is computed at all sizes."""
+
 TEMPERATURES = 0.1, 20.0
 """Temperatures at which solves are timed, the first, and judged."""
 
@@ -113,6 +116,11 @@ def _temperature(case: Case, seconds: float) -> Call:
     return lambda: case.graph.solve(max_time=seconds, temperature=TEMPERATURES[0])
 
 
+def _jacobian(case: Case, seconds: float) -> Call:
+    solution, some = case.solution, case.u.reshape(-1)[:COLUMNS]
+    return lambda: (solution.jacobian(some), solution.dual_variables(case.factor))
+
+
 VERBS: dict[str, Callable[[Case, float], Call]] = {
     "solve": _solve,
     "gradient": _gradient,
@@ -125,6 +133,7 @@ VERBS: dict[str, Callable[[Case, float], Call]] = {
     "rescore": _rescore,
     "warm_start": _warm_start,
     "temperature": _temperature,
+    "jacobian": _jacobian,
 }
 """For every verb a function that gets all ready, and returns the call that is timed."""
 
@@ -229,6 +238,25 @@ def judge_graph_gibbs(case: Case) -> Iterator[str]:
         yield f"log-partition functions of the graph are {found}, expected {expected}"
 
 
+def judge_jacobian(case: Case) -> Iterator[str]:
+    """Hold the matrix against products with unit vectors, and dual variables to their sums."""
+    solution = case.graph.solve(tol=1e-9, max_iter=20_000)
+    if not solution.ok:
+        return
+    index = case.u.index.reshape(-1)
+    found = solution.jacobian(case.u)
+    rows = [solution.vjp(unit)[0][index] for unit in np.eye(len(solution.values))[index]]
+    if not np.allclose(found, rows, rtol=0.0, atol=1e-9):
+        yield "the Jacobian differs from products with unit vectors"
+    total = np.zeros(len(solution.values))
+    for factor in solution.factors:
+        duals = slot_values(factor, solution.dual_variables(factor))
+        np.add.at(total, slot_values(factor, factor.variables.index), duals)
+    size = 1.0 + np.abs(case.eta[np.isfinite(case.eta)]).max(initial=0.0)
+    if not (np.abs(total) <= 1e-9 * size).all():
+        yield f"dual variables sum to {np.abs(total).max():.1e}"
+
+
 def _sums(m: FloatArray, scores: FloatArray) -> FloatArray:
     return np.asarray((m * np.where(m != 0.0, scores, 0.0)).sum(axis=1))
 
@@ -282,6 +310,7 @@ JUDGES: dict[str, Callable[[Case], Iterator[str]]] = {
     "judge_gibbs": judge_gibbs,
     "judge_graph_gibbs": judge_graph_gibbs,
     "judge_again": judge_again,
+    "judge_jacobian": judge_jacobian,
     "judge_temperature": judge_temperature,
 }
 """What yields all that is wrong about a small graph."""
