@@ -18,9 +18,10 @@ from lpsmap import ALGORITHM_1, FactorGraph, Pair, Variables
 from lpsmap_core import Assignment
 from lpsmap_torch.losses import MarginSparseMAPLoss, SparseMAPLoss, StructuredHingeLoss
 
-__all__ = ["Loss", "Regime", "Tagger", "example_f1"]
+__all__ = ["Loss", "Regime", "Tagger", "at_least_one", "example_f1"]
 
 FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
 
 
 class Loss(str, Enum):
@@ -96,17 +97,18 @@ class Tagger(nn.Module):
 
     @torch.no_grad()
     def rounded(self, examples: Examples) -> FloatArray:
-        """Return label sets: marginals above 1/2 of the inference in the loss."""
+        """Return label sets: marginals above 1/2 of the inference in the loss, or the largest."""
         scores = self.labels(examples.features).double().numpy()
         if self.loss_kind is Loss.UNSTRUCTURED:
-            return np.where(scores > 0.0, 1.0, 0.0)
+            return at_least_one(scores > 0.0, scores)
         graph, u = self._graph(scores)
         with limited_on_purpose(self.regime is Regime.CUT):
             if self.loss_kind is Loss.HINGE:
                 graph.solve_map(**self.regime.options)
             else:
                 graph.solve(**self.regime.options)
-        return np.where(np.asarray(u.value) > 0.5, 1.0, 0.0)
+        marginals = np.asarray(u.value)
+        return at_least_one(marginals > 0.5, marginals)
 
     @torch.no_grad()
     def best(self, examples: Examples, seconds: float) -> tuple[FloatArray, float]:
@@ -119,17 +121,26 @@ class Tagger(nn.Module):
         seconds
             Mean time limit of the search per example.
         """
-        graph, u = self._graph(self.labels(examples.features).double().numpy())
+        scores = self.labels(examples.features).double().numpy()
+        graph, u = self._graph(scores)
         with limited_on_purpose():
             found = graph.solve_map(exact=True, max_time=seconds * len(examples))
         assert isinstance(found, Assignment)
-        return np.asarray(u.value), float(np.mean(found.proved))
+        return at_least_one(np.asarray(u.value) > 0.5, scores), float(np.mean(found.proved))
 
     def _graph(self, scores: FloatArray) -> tuple[FactorGraph, Variables]:
         graph = FactorGraph()
         u = graph.variable_from(scores)
         graph.add(self._factors(u, pairs=self.pairs.double().numpy()))
         return graph, u
+
+
+def at_least_one(found: BoolArray, scores: FloatArray) -> FloatArray:
+    """Return label sets as zeros and ones; empty ones get the label of the highest score."""
+    sets = found.astype(np.float64)
+    empty = np.flatnonzero(~found.any(axis=1))
+    sets[empty, scores[empty].argmax(axis=1)] = 1.0
+    return sets
 
 
 def example_f1(found: FloatArray, gold: FloatArray) -> float:

@@ -44,7 +44,7 @@ class Settings:
     loss: Loss
     regime: Regime
     seed: int = 0
-    epochs: int = 10
+    epochs: int = 20
     batch_size: int = 32
     learning_rate: float = 1e-3
     hidden: int = 300

@@ -11,7 +11,7 @@ import torch
 
 from experiments.multilabel import EXPERIMENT
 from experiments.multilabel.data import Examples, read_split
-from experiments.multilabel.model import Loss, Regime, Tagger, example_f1
+from experiments.multilabel.model import Loss, Regime, Tagger, at_least_one, example_f1
 from experiments.records import read_records
 from experiments.runs import Row, Runner
 
@@ -78,3 +78,10 @@ def test_pairs_are_learned(loss: Loss) -> None:
     best, proved = tagger.best(examples, seconds=5.0)
     assert proved == 1.0
     assert (best[:, 0] == best[:, 1]).all()
+
+
+def test_empty_sets_get_the_label_of_the_highest_score() -> None:
+    found = np.array([[True, False, True], [False, False, False]])
+    scores = np.array([[0.1, 0.9, 0.2], [-3.0, -1.0, -2.0]])
+    assert at_least_one(found, scores).tolist() == [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    assert at_least_one(found[:0], scores[:0]).shape == (0, 3)
