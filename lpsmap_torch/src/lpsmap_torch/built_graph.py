@@ -73,8 +73,7 @@ class BuiltGraph(NamedTuple):
 
     def shown_samples(self, samples: Tensor) -> Tensor:
         """Return (n, n_variables) samples in the shape of the scores; zeros in padding."""
-        each = [self._without(self.padding, values) for values in samples]
-        return torch.stack(each) if each else samples.new_zeros(0, *self.variables.shape)
+        return self._without(self.padding, samples)
 
     def _without(self, nothing: BoolArray, values: Tensor) -> Tensor:
         """Return the values of the scores, with zeros at flags."""

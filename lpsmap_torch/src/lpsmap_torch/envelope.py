@@ -2,12 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["with_slopes"]
+from lpsmap_torch.graph import TorchFactorGraph
+from lpsmap_torch.items import Items
+
+__all__ = ["scores_with_slopes", "with_slopes"]
+
+
+def scores_with_slopes(
+    graph: TorchFactorGraph, variables: Tensor, additionals: Sequence[Tensor | None], items: Items
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """Return the scores of a graph with given slopes, as `with_slopes` takes them.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    variables, additionals
+        The slopes in the scores of the variables, (n_variables,), and of each declaration's
+        additionals.
+    items
+        The items of the graph.
+    """
+    inputs, slopes = [torch.cat([block.reshape(-1) for block in graph._scores])], [variables]
+    item = [items.of_variable]
+    for factor, given, slope in zip(graph.factors, graph._additionals, additionals, strict=True):
+        if given is not None and slope is not None and given.numel():
+            inputs.append(given.reshape(-1))
+            slopes.append(slope.reshape(-1))
+            item.append(np.repeat(items.of_factors(factor), factor.n_additionals))
+    return inputs, slopes, [torch.from_numpy(x).to(variables.device) for x in item]
 
 
 def with_slopes(

@@ -210,13 +210,14 @@ def _times(scores: Tensor, change: Tensor) -> Tensor:
 
 
 def values_of(values: Tensor, variables: Variables) -> Tensor:
-    """Return the values of a view, given the (n_variables,) values of a graph."""
+    """Return the values of a view, given the (..., n_variables) values of a graph."""
     if variables.span is not None:
         span = variables.span
-        whole = span.stop - span.start == len(values)
-        return torch.view_copy(values if whole else values[span], variables.shape)
+        whole = span.stop - span.start == values.shape[-1]
+        part = values if whole else values[..., span].contiguous()
+        return torch.view_copy(part, (*values.shape[:-1], *variables.shape))
     index = torch.from_numpy(np.array(variables.index)).to(values.device)
-    chosen = values[index]
+    chosen = values[..., index]
     if not variables.negated.any():
         return chosen
     negated = torch.from_numpy(np.array(variables.negated)).to(values.device)

@@ -685,6 +685,26 @@ def test_rationales_of_a_budget_of_zero() -> None:
         assert (found == 0.0).all()
 
 
+@every_estimator
+def test_functions_without_factors_have_zeros(estimator: Any) -> None:
+    found = SparseMAP(lambda u: [], estimator=estimator())(normal(2, 3), return_solution=True)
+    assert (found.marginals == 0.0).all() and found.objective.tolist() == [0.0, 0.0]
+    assert found.structures() is not None
+
+
+@with_sums
+@pytest.mark.parametrize("name", ["marginals", "sample"])
+def test_sums_over_padding_and_empty_batches(case: Case, name: str) -> None:
+    layer = trained(case)
+    layer.estimator = name
+    nothing = torch.zeros(2, case.axes, dtype=torch.int64)
+    nothing = nothing if case.axes == 2 else nothing[:, 0]
+    found = layer(normal(2, *case.shape), lengths=nothing, return_solution=True)
+    assert (found.marginals == 0.0).all() and found.objective.tolist() == [0.0, 0.0]
+    assert layer(torch.zeros(0, *case.shape, dtype=double)).shape == (0, *case.shape)
+    assert layer.sample(normal(2, *case.shape), 3, lengths=nothing).values.shape[0] == 3
+
+
 def test_disjunctions_of_functions() -> None:
     found = SparseMAP(lambda u: Or(u), estimator="map")(torch.full((2, 3), -1.0))
     assert found.sum(-1).tolist() == [1.0, 1.0]

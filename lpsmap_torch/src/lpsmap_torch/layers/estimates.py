@@ -6,14 +6,13 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from lpsmap_core import Assignment, Distributions, Factor, Status
 from lpsmap_core.api import FloatArray, kind_of
 from lpsmap_torch.built_graph import BuiltGraph
-from lpsmap_torch.envelope import with_slopes
+from lpsmap_torch.envelope import scores_with_slopes, with_slopes
 from lpsmap_torch.estimators import (
     MAP,
     Estimator,
@@ -141,19 +140,10 @@ class Estimated:
     @property
     def objective(self) -> Tensor:
         """The objectives of the instances, with gradients."""
-        graph, items = self.problem.built.graph, self._items
-        inputs = [torch.cat([block.reshape(-1) for block in graph._scores])]
-        slopes, owners = [self.estimate.values], [items.of_variable]
-        rows = zip(graph.factors, graph._additionals, self.estimate.additionals, strict=True)
-        for factor, given, found in rows:
-            if given is not None and found is not None and given.numel():
-                inputs.append(given.reshape(-1))
-                slopes.append(found.reshape(-1))
-                owners.append(np.repeat(items.of_factors(factor), factor.n_additionals))
-        values = torch.from_numpy(self.estimate.objective(items)).to(inputs[0].device)
-        where = [torch.from_numpy(x).to(values.device) for x in owners]
-        found = with_slopes(values, inputs, slopes, where).reshape(self.problem.batch)
-        return found * self.problem.temperature
+        graph, estimate = self.problem.built.graph, self.estimate
+        slopes = scores_with_slopes(graph, estimate.values, estimate.additionals, self._items)
+        values = torch.from_numpy(estimate.objective(self._items)).to(estimate.values.device)
+        return with_slopes(values, *slopes).reshape(self.problem.batch) * self.problem.temperature
 
     @property
     def solved(self) -> Tensor:

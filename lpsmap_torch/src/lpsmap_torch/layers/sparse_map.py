@@ -12,6 +12,7 @@ from lpsmap_core import Distributions, Factor, Variables
 from lpsmap_torch.built_graph import BuiltGraph, Factors, built_by
 from lpsmap_torch.layers.checks import check_scores
 from lpsmap_torch.layers.estimates import Problem
+from lpsmap_torch.layers.factor_types import no_factor
 from lpsmap_torch.layers.layer import OPTIONS, Layer, Lengths, Mask
 from lpsmap_torch.layers.layer_graph import Declarations, Tied
 from lpsmap_torch.temperature import is_one, of_batch
@@ -218,7 +219,8 @@ class SparseMAP(Layer):
         if not is_one(temperature):
             before = graph.flat_scores(), [graph.additional_scores(f) for f in graph.factors]
             graph._divide_scores(temperature)
-        return Problem(built, batch, temperature, None, 0, graph.factors[0], before)
+        shown = graph.factors[:1] or [graph.add(no_factor(built.variables))]
+        return Problem(built, batch, temperature, None, 0, shown[0], before)
 
     def _build_function(self, scores: Tensor, given: dict[str, Any]) -> BuiltGraph:
         check_scores(type(self).__name__, scores, self.event_ndim)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import abc
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from lpsmap_core import Variables
 from lpsmap_core.api import FloatArray, kind_of
 from lpsmap_torch.built_graph import BuiltGraph, Factors, built_by
-from lpsmap_torch.envelope import with_slopes
+from lpsmap_torch.envelope import scores_with_slopes, with_slopes
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.items import Items, Labels
 from lpsmap_torch.layers.layer import Layer
@@ -201,25 +200,14 @@ class StructuredLoss(nn.Module, abc.ABC):
 
 def differentiable(graph: TorchFactorGraph, compared: Comparison) -> Tensor:
     """Return the losses of a comparison as a tensor with gradients to all scores of a graph."""
-    items, like = compared.items, compared.variables
-    blocks = torch.cat([block.reshape(-1) for block in graph._scores])
-    inputs, slopes = [blocks], [compared.variables]
-    item = [items.of_variable]
-    for factor, given, difference in zip(
-        graph.factors, graph._additionals, compared.additionals, strict=True
-    ):
-        if given is not None and given.numel():
-            inputs.append(given.reshape(-1))
-            slopes.append(difference.reshape(-1))
-            item.append(np.repeat(items.of_factors(factor), factor.n_additionals))
-    temperature = graph._temperature
+    like, temperature = compared.variables, graph._temperature
+    inputs, slopes, where = scores_with_slopes(graph, like, compared.additionals, compared.items)
     if compared.squares is not None and isinstance(temperature, Tensor):
         inputs.append(temperature.to(compared.squares).expand(len(compared.squares)))
         slopes.append(compared.squares)
-        item.append(items.of_variable)
+        where.append(where[0])
     dtype = torch.promote_types(like.dtype, torch.float32)  # sums may overflow float16
     values = torch.from_numpy(compared.values).to(dtype=dtype, device=like.device)
-    where = [torch.from_numpy(x).to(like.device) for x in item]
     return with_slopes(values, inputs, slopes, where)
 
 
