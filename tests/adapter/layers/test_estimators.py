@@ -14,7 +14,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 import judges
-from enumerated_structures import Structures, structures_of
+from judged_layers import Judged
 from layer_cases import CASES, Case, latent_trees, normal, over, trained
 from lpsmap import AtMostOne, Or, Pair, Sequence, Xor
 from lpsmap_core import ConvergenceWarning
@@ -36,7 +36,6 @@ from lpsmap_torch.layers import (
     SparseMAP,
     TopK,
 )
-from lpsmap_torch.losses import SparseMAPLoss, sparsemap_loss
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:lpsmap. Components were not solved"),
@@ -48,26 +47,6 @@ double = torch.float64
 every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 SUMMED = "SparseMAP", "TopK", "SequenceAttention", "Rationale", "projective LatentTree"
 with_sums = pytest.mark.parametrize("case", [CASES[name] for name in SUMMED], ids=SUMMED)
-
-
-class Judged:
-    """The structures of one instance of a case, and its scores."""
-
-    def __init__(self, layer: nn.Module, case: Case, scores: Tensor) -> None:
-        self.factors = case.factors(layer, case.shape)
-        whole = np.zeros((*case.shape, case.shown))
-        whole[..., 0] = scores.detach().numpy()
-        self.shown, self.eta = case.shown, whole.reshape(-1)
-        self.eta_v = [np.asarray(factor.eta_v, dtype=float) for factor in self.factors]
-        self.structures: Structures = structures_of(self.eta.size, self.factors)
-        self.scores = self.structures.scores(self.eta, self.eta_v)
-
-    @property
-    def best(self) -> np.ndarray[Any, Any]:
-        return self.structures.variables[self.scores.argmax()]
-
-    def visible(self, values: np.ndarray[Any, Any], case: Case) -> np.ndarray[Any, Any]:
-        return np.asarray(values.reshape(-1, self.shown)[:, 0].reshape(case.shape))
 
 
 # -------------------------------------------------------------------- the best structure
@@ -403,106 +382,6 @@ def test_bad_input_of_the_score_function() -> None:
         score_function_loss(one, one, baseline="mean")
     with pytest.raises(ValueError, match="no sample"):
         score_function_loss(one[:0], one[:0], baseline=None)
-
-
-# -------------------------------------------------------------------- whole solutions
-
-
-@every_layer
-@pytest.mark.parametrize("temperature", [1.0, 0.4])
-def test_a_solution_has_everything_of_one_solve(case: Case, temperature: float) -> None:
-    layer, scores = trained(case), normal(3, *case.shape)
-    layer.tol, layer.temperature = 1e-10, temperature
-    found = layer(scores, return_solution=True)
-    expected = layer(scores)
-    torch.testing.assert_close(found.marginals, expected, rtol=0, atol=1e-9)
-    assert found.solved.all() and found.solved.shape == (3,)
-    weights = list(layer.parameters())
-    slopes = torch.autograd.grad(found.objective.sum(), (scores, *weights), retain_graph=True)
-    torch.testing.assert_close(slopes[0], found.marginals, rtol=0, atol=1e-9)
-    if weights:
-        flat = torch.cat([x.reshape(-1) for x in slopes[1:]])
-        order = layer._weights()
-        (summed,) = torch.autograd.grad(
-            (found.additionals.sum(0) * order).sum(), weights[:1], retain_graph=True
-        )
-        assert found.additionals.shape == (3, order.shape[-1])
-        assert abs(found.additionals.sum() - flat.sum()) < 1e-9
-        assert summed.shape == weights[0].shape
-    for i in range(3):
-        judged = Judged(layer, case, scores[i])
-        scaled = [f._replace(eta_v=np.asarray(f.eta_v) / temperature) for f in judged.factors]
-        mu, nus, _ = judges.solve_graph(judged.eta / temperature, scaled)
-        worth = judged.eta @ mu - 0.5 * temperature * mu @ mu
-        worth += sum(e @ n for e, n in zip(judged.eta_v, nus, strict=True))
-        assert abs(found.objective[i].item() - worth) < 1e-6
-    whole, alone = found.structures(), layer.structures(scores)
-    torch.testing.assert_close(whole.probabilities, alone.probabilities, rtol=0, atol=1e-9)
-    d = normal(*whole.probabilities.shape, seed=6).detach()
-    torch.testing.assert_close(
-        torch.autograd.grad(whole.probabilities, scores, d),
-        torch.autograd.grad(alone.probabilities, scores, d),
-        rtol=0,
-        atol=1e-9,
-    )
-
-
-@every_layer
-@pytest.mark.parametrize("temperature", [1.0, 0.4])
-def test_the_loss_of_a_solution_is_that_of_a_criterion(case: Case, temperature: float) -> None:
-    layer, scores = trained(case), normal(3, *case.shape)
-    layer.tol = 1e-10
-    criterion = SparseMAPLoss(layer, temperature=temperature, reduction="none", tol=1e-10)
-    target = layer.decode(normal(3, *case.shape, seed=8).detach())
-    given = scores, *layer.parameters()
-    expected = criterion(scores, target)
-    slopes = torch.autograd.grad(expected.sum(), given)
-    for each in (temperature, torch.full((3,), temperature, dtype=double)):
-        layer.temperature = each
-        solution = layer(scores, return_solution=True)
-        solution.structures()
-        found = sparsemap_loss(solution, target, reduction="none")
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-8)
-        found_slopes = torch.autograd.grad(found.sum(), given)
-        torch.testing.assert_close(found_slopes, slopes, rtol=0, atol=1e-8)
-        layer.temperature = 1.0
-
-
-def test_the_loss_of_a_solution_needs_the_quadratic_term() -> None:
-    found = TopK(2, estimator="map")(normal(2, 4), return_solution=True)
-    with pytest.raises(RuntimeError, match='a layer with the estimator "sparsemap"'):
-        sparsemap_loss(found, torch.eye(4)[:2] + torch.eye(4)[2])
-    heads = MatchingAttention()(normal(2, 3, 3, 3), return_solution=True)
-    losses = sparsemap_loss(heads, torch.eye(3).expand(2, 3, 3, 3), reduction="none")
-    assert losses.shape == (2, 3)
-
-
-def test_gradients_of_additionals_and_objectives() -> None:
-    layer = SparseMAP(Sequence, tol=1e-12)
-    scores, additionals = normal(2, 4, 3), normal(33, seed=1)
-
-    def run(scores: Tensor, additionals: Tensor) -> Any:
-        found = layer(scores, additionals, return_solution=True)
-        return found.objective, found.additionals
-
-    assert torch.autograd.gradcheck(run, (scores, additionals))
-    assert torch.autograd.gradgradcheck(lambda *x: run(*x)[0], (scores, additionals))
-
-
-def test_a_solution_of_a_function() -> None:
-    def tags(u: Any, transitions: Any) -> Any:
-        return [Sequence(u, transitions=transitions), Xor(u[..., 0])]
-
-    scores, transitions = normal(2, 4, 3), normal(3, 3, seed=1)
-    layer = SparseMAP(tags, temperature=0.5, tol=1e-10)
-    found = layer(scores, transitions=transitions, return_solution=True)
-    torch.testing.assert_close(found.marginals, layer(scores, transitions=transitions))
-    assert [tuple(x.shape) for x in found.additionals] == [(2, 33)]
-    slope, steps = torch.autograd.grad(found.objective.sum(), (scores, transitions))
-    torch.testing.assert_close(slope, found.marginals, rtol=0, atol=1e-9)
-    counts = found.additionals[0][:, 3:30].reshape(2, 3, 3, 3).sum((0, 1))
-    torch.testing.assert_close(steps, counts, rtol=0, atol=1e-9)
-    assert len(found.structures()) == 2
 
 
 # -------------------------------------------------------------------- batches and bad input

@@ -33,9 +33,8 @@ class GibbsEstimate(Estimate):
     @property
     def infeasible(self) -> BoolArray:
         """(n_variables,) flags of variables of components without a structure."""
-        flags: BoolArray = np.append(np.isneginf(self._log_partition[:-1]), False)[
-            self._gibbs._owner
-        ]
+        wrong = np.append(np.isneginf(self._log_partition[:-1]), False)
+        flags: BoolArray = wrong[self._gibbs._owner]
         return flags
 
     def objective(self, items: Items) -> FloatArray:
