@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Curve
 
 from experiments.dependency.losses import Loss
+from experiments.dependency.rows import ABLATIONS
 from experiments.pages import INK, PALETTE, by, picture, styled, table
 from experiments.records import Record
 from experiments.statistics import difference, interval
@@ -32,6 +33,8 @@ LANGUAGES = {"en": "English", "vi": "Vietnamese"}
 def report(records: Sequence[Record], folder: Path) -> str:
     """Return the section of the page; figures are written to the folder."""
     own = [record for record in records if record.settings["trial_rate"] is None]
+    ablated = {name: [r for r in own if f"-{name}-" in r.row] for name in ABLATIONS}
+    own = [record for record in own if not any(record in some for some in ablated.values())]
     first_order = [record for record in own if record.settings["structure"] == "arcs"]
     parts = [
         "## Dependency parsing",
@@ -39,6 +42,7 @@ def report(records: Sequence[Record], folder: Path) -> str:
         "end has its best dev score in brackets.",
         table_of_losses(first_order),
         orders(first_order),
+        table_of_ablations(first_order, ablated),
         table_of_further(own),
         *sparsity_figures(first_order, folder),
         *parse_figures(first_order, folder),
@@ -110,6 +114,22 @@ def orders(records: Sequence[Record]) -> str:
     if not lines:
         return ""
     return table(["language", "loss", "seeds", "UAS above the CRF's", "printed"], lines)
+
+
+def table_of_ablations(records: Sequence[Record], ablated: Mapping[str, Sequence[Record]]) -> str:
+    """Return the table of the Vietnamese parser's ablations, on dev and test."""
+    if not any(ablated.values()):
+        return ""
+    own = ("vi", Loss.SPARSEMAP.value)
+    whole = [r for r in records if (r.settings["language"], r.settings["loss"]) == own]
+    lines = []
+    for what, some in [("", whole), *((ABLATIONS[k], some) for k, some in ablated.items())]:
+        complete = [r for r in some if r.complete]
+        dev = str(interval([r.result["dev"] for r in complete])) if complete else "–"
+        lines.append([LANGUAGES["vi"], what, len(complete), dev, shown(some)])
+    printed = f"{PRINTED['vi'][Loss.SPARSEMAP.value]:.2f}"
+    headings = ["language", "SparseMAP with", "seeds", "best dev UAS"]
+    return table([*headings, f"test UAS (printed: {printed})"], lines)
 
 
 def table_of_further(records: Sequence[Record]) -> str:

@@ -24,7 +24,7 @@ from experiments.rates import choose_rate
 from experiments.runs import Job, Result, Row
 from experiments.training import Task, Training, steps_per_second, train
 
-__all__ = ["NAME", "Settings", "rows"]
+__all__ = ["ABLATIONS", "NAME", "Settings", "rows"]
 
 NAME = "dependency"
 
@@ -103,6 +103,21 @@ OF_SIZE = {"toy": TOY, "small": SMALL, "full": FULL}
 
 SEEDS = {"toy": {"en": 1, "vi": 1}, "small": {"en": 1, "vi": 1}, "full": {"en": 2, "vi": 5}}
 
+ABLATIONS = {
+    "untagged": "no tags",
+    "half": "half of the training sentences",
+    "online": "batches of 1",
+}
+"""Variants of the Vietnamese parser: name in a row, and what differs."""
+
+ABLATION_SEEDS = {"toy": 1, "small": 0, "full": 3}
+
+N_VIETNAMESE = 1400
+"""Number of Vietnamese training sentences."""
+
+VIETNAMESE_RATE = 2e-3
+"""The learning rate of the ablations: the one chosen for the SparseMAP loss."""
+
 
 def rows(size: str, seeds: int | None) -> list[Row]:
     """Return the rows of a size: Table 1, and second-order and labelled parsers of Vietnamese."""
@@ -116,12 +131,30 @@ def rows(size: str, seeds: int | None) -> list[Row]:
         for structure in (Structure.SIBLINGS, Structure.RELATIONS):
             settings = replace(base, language="vi", loss=Loss.SPARSEMAP, seed=seed)
             found.append(row(replace(settings, structure=structure, rates=(base.rates[1],))))
+    for seed in range(seeds or ABLATION_SEEDS[size]):
+        found += [ablation(name, replace(base, language="vi", seed=seed)) for name in ABLATIONS]
     return found
 
 
-def row(settings: Settings) -> Row:
-    """Return the row of settings."""
+def ablation(name: str, settings: Settings) -> Row:
+    """Return the row of one of the `ABLATIONS`."""
+    settings = replace(settings, loss=Loss.SPARSEMAP, rates=(VIETNAMESE_RATE,))
+    if name == "untagged":
+        settings = replace(settings, sizes=settings.sizes._replace(tag=0))
+    elif name == "half":
+        n_train, n_dev, n_test = settings.sentences
+        half = (n_train or N_VIETNAMESE) // 2
+        settings = replace(settings, sentences=(half, n_dev, n_test))
+    else:
+        settings = replace(settings, batch_size=1)
+    return row(settings, name)
+
+
+def row(settings: Settings, variant: str = "") -> Row:
+    """Return the row of settings, of a variant that the settings alone do not name."""
     parts = [settings.language, settings.loss.value]
+    if variant:
+        parts.append(variant)
     if settings.structure is not Structure.ARCS:
         parts.append(settings.structure.value)
     parts.append(f"{settings.seed}")

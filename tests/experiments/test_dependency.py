@@ -29,6 +29,7 @@ from experiments.dependency.data import (
 )
 from experiments.dependency.losses import Loss, ParserLoss, labelled_target
 from experiments.dependency.parser import Parser, Scores, Sizes
+from experiments.dependency.rows import ABLATIONS
 from experiments.dependency.structures import sibling_tables, tree_factors
 from experiments.records import read_records
 from experiments.runs import Row, Runner
@@ -215,7 +216,8 @@ def test_rows_run(runner: Runner, row: Row) -> None:
     assert result["learning_rate"] in [r.settings["trial_rate"] for r in rates] or not rates
     page = EXPERIMENT.report(records, runner.out)
     assert "| Vietnamese |" in page
-    if row.settings.structure.value == "arcs":
+    is_ablation = any(f"-{name}-" in row.name for name in ABLATIONS)
+    if row.settings.structure.value == "arcs" and not is_ablation:
         assert (runner.out / "dependency-vi.png").stat().st_size > 1000
 
 
