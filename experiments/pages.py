@@ -80,11 +80,13 @@ class Page:
         """Return the whole page: the origin of the numbers, and the sections of experiments."""
         origins = {
             name: sorted({str(record.origin[name]) for record in records})
-            for name in ("commit", "machine", "command", "date")
+            for name in ("commit", "machine", "date")
         }
         dates = origins.pop("date")
         sizes = ", ".join(sorted({record.size for record in records}))
         missing = sum(not record.complete for record in records)
+        curves = [record.result.get("curve") or [{"seconds": 0.0}] for record in records]
+        hours = sum(curve[-1]["seconds"] for curve in curves) / 3600
         lines = [
             f"- {name}: {', '.join(f'`{value}`' for value in origins[name])}" for name in origins
         ]
@@ -94,6 +96,7 @@ class Page:
             "\n".join(
                 [
                     f"- runs: {len(records)} of size {sizes}, {missing} of them not complete",
+                    f"- training: {hours:.1f} hours of one core, evaluation aside",
                     f"- dates: {dates[0]} to {dates[-1]}",
                     *lines,
                 ]

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from experiments.__main__ import main
 from experiments.catalogue import EXPERIMENTS
 from experiments.pages import table
 from experiments.rates import choose_rate
-from experiments.records import Record, read_records
+from experiments.records import read_records
 from experiments.reports import write_pages
 from experiments.runs import Job, Result, Row, Runner
 from experiments.statistics import difference, interval
@@ -211,12 +211,12 @@ def test_command_runs_rows_and_reports(data: Path, tmp_path: Path) -> None:
     assert "| emotions | unstructured |" in page
     assert "runs: 1 of size toy, 0 of them not complete" in page
     (kept,) = read_records(tmp_path.glob("*.json"))
-    partial = Record(
-        **{**kept.__dict__, "complete": False, "result": {"curve": [{"dev": 12.34, "epoch": 0}]}}
-    )
-    partial.write(tmp_path)
+    point = {"dev": 12.34, "epoch": 0, "steps": 7, "seconds": 5400.0}
+    replace(kept, complete=False, result={"curve": [point]}).write(tmp_path)
     assert call("report", "--out", str(tmp_path)).exit_code == 0
-    assert "(12.34)" in (tmp_path / "papers.md").read_text()
+    page = (tmp_path / "papers.md").read_text()
+    assert "(12.34)" in page
+    assert "training: 1.5 hours" in page
 
 
 def test_committed_records_make_the_pages_of_the_documentation(tmp_path: Path) -> None:
