@@ -201,7 +201,7 @@ def run(job: Job) -> Result:
         one_root = settings.single_root
         test = attachment(parser, treebank.test, vocabulary, single_root=one_root)
         result["test"] = asdict(test)
-        if settings.structure is Structure.ARCS:
+        if settings.structure is Structure.ARCS and settings.loss is Loss.SPARSEMAP:
             found = distributions(parser, treebank.dev, vocabulary, single_root=one_root)
             result["ambiguous"] = ambiguous_parses(found)
     return result
