@@ -69,6 +69,7 @@ class Tagger(nn.Module):
             nn.ReLU(),
             nn.Linear(hidden, n_labels),
         )
+        self.labels.apply(_initialise)
         self.loss_kind, self.regime = loss, regime
         self._first, self._second = np.triu_indices(n_labels, k=1)
         n_pairs = 0 if loss is Loss.UNSTRUCTURED else len(self._first)
@@ -133,6 +134,13 @@ class Tagger(nn.Module):
         u = graph.variable_from(scores)
         graph.add(self._factors(u, pairs=self.pairs.double().numpy()))
         return graph, u
+
+
+def _initialise(layer: nn.Module) -> None:
+    """Initialise a layer by Glorot & Bengio (2010)."""
+    if isinstance(layer, nn.Linear):
+        nn.init.xavier_uniform_(layer.weight)
+        nn.init.zeros_(layer.bias)
 
 
 def at_least_one(found: BoolArray, scores: FloatArray) -> FloatArray:
