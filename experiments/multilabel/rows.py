@@ -65,7 +65,7 @@ OF_SIZE = {"toy": TOY, "small": SMALL, "full": FULL}
 
 DATA = {"toy": ("emotions",), "small": ("emotions", "scene", "yeast"), "full": SETS}
 
-SEEDS = {"toy": 1, "small": 2, "full": 2}
+SEEDS = {"toy": 1, "small": 1, "full": 2}
 
 
 def rows(size: str, seeds: int | None) -> list[Row]:
