@@ -4,10 +4,10 @@
 two rows. The first columns are processor times of a batch on one thread, forward, and with the
 gradient of the squares; how far sums of rows and columns are off; the share of weights that are
 exactly 0; and the largest difference from the projection, which cvxpylayers computes too. The last
-two are of training: a network reconstructs rows, which are columns under an unknown map, in an unknown
-order and with noise, from the columns that it attends to. It never sees the order. The share of
-new rows whose largest weight is that of the right column is a mean over seeds. All layers get the
-same network, learning rate and number of steps, and none is tuned.
+two are of training: a network reconstructs rows from the columns that it attends to. Rows are
+columns under an unknown map, in an unknown order and with noise, and the network never sees the
+order. The share of new rows whose largest weight is that of the right column is a mean over seeds.
+All layers get the same network, learning rate and number of steps, and none is tuned.
 
 ``pip install entmax cvxpylayers`` brings the peers; missing ones are skipped.
 """
