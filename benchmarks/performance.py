@@ -1,0 +1,157 @@
+"""Measure time against batch, size and threads, and memory against size; write the page's table.
+
+``python benchmarks/performance.py --save`` writes the JSON record, the tables and the figure of
+the page on performance. A solve builds the graph, solves to 1e-6, and multiplies a vector by the
+Jacobian, as a step of training does. Times are medians by the wall, in milliseconds an instance.
+Scores are standard normal. The memory is that of one component; see ``benchmarks/scale.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+
+import scale
+from measured import DOCS, markdown, origin
+from workloads import Build, matching, sequence, tree
+
+SIZES: dict[str, tuple[Callable[[int], Build], tuple[int, ...], int]] = {
+    "matching n x n": (lambda n: matching(n, n), (5, 10, 20, 40), 10),
+    "tree of n words": (lambda n: tree(n, None), (10, 20, 40, 80), 20),
+    "tree with budgets": (lambda n: tree(n, 5), (10, 20, 40, 80), 20),
+    "sequence of n, 20 tags": (lambda n: sequence(n, 20, False), (10, 20, 40, 80), 40),
+}
+"""Workloads by size, their sizes, and the size for batches and threads."""
+
+BATCHES = (1, 4, 16, 64, 256)
+BATCH = 16
+LINKS = (10**5, 10**6)
+SHORTEST = 0.2
+"""Minimum seconds of all timed solves of a cell."""
+
+Record = dict[str, Any]
+
+
+def milliseconds(build: Build, batch: int, threads: int) -> float:
+    """Return the median time of a solve and its derivative, in milliseconds an instance."""
+    make, times = build(batch, np.random.default_rng(0)), []
+
+    def solve() -> None:
+        solution = make().solve(threads=threads)
+        solution.vjp(2 * solution.values)
+
+    solve()  # compiles or loads kernels
+    while len(times) < 3 or sum(times) < SHORTEST:
+        begin = time.perf_counter()
+        solve()
+        times.append(time.perf_counter() - begin)
+    return 1e3 * float(np.median(times)) / batch
+
+
+def memory(links: int) -> Record:
+    """Return seconds and bytes a link of one component, solved in a separate process."""
+    command = [sys.executable, scale.__file__, "--alone", str(links), "--threads", "1"]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    n, seconds, iterations, peak, ok = map(float, printed.split())
+    return {
+        "links": int(n),
+        "seconds": seconds,
+        "iterations": int(iterations),
+        "bytes": peak / n,
+        "solved": bool(ok),
+    }
+
+
+def measure(threads: int) -> Record:
+    """Return all measurements."""
+    console = Console(stderr=True)
+    record: Record = {"batch": {}, "size": {}, "threads": {}, "memory": []}
+    for name, (make, sizes, middle) in track(SIZES.items(), "workloads", console=console):
+        record["batch"][name] = [milliseconds(make(middle), b, 1) for b in BATCHES]
+        record["size"][name] = [milliseconds(make(n), BATCH, 1) for n in sizes]
+        record["threads"][name] = [
+            milliseconds(make(middle), 4 * BATCH, n) for n in range(1, threads + 1)
+        ]
+    record["memory"] = [memory(links) for links in track(LINKS, "memory", console=console)]
+    return record
+
+
+def tables(record: Record) -> str:
+    """Return the tables of a record as Markdown."""
+    batches, sizes, threads = [], [], []
+    for name, (_, tried, middle) in SIZES.items():
+        cells = zip(BATCHES, record["batch"][name], strict=True)
+        batches.append(
+            {"workload": f"{name}, n = {middle}"} | {str(b): f"{x:.3g}" for b, x in cells}
+        )
+        ratios = [record["threads"][name][0] / x for x in record["threads"][name]]
+        threads.append({"workload": f"{name}, n = {middle}"})
+        threads[-1] |= {f"{i} threads": f"{x:.2f}" for i, x in enumerate(ratios, 1) if i > 1}
+        shown = (f"{x:.3g} (n = {n})" for n, x in zip(tried, record["size"][name], strict=True))
+        sizes.append({"workload": name} | {f"size {i}": x for i, x in enumerate(shown, 1)})
+    large = [
+        {
+            "links": f"{row['links']:,}",
+            "seconds": f"{row['seconds']:.2f}",
+            "iterations": str(row["iterations"]),
+            "bytes a link": f"{row['bytes']:.0f}",
+        }
+        for row in record["memory"]
+    ]
+    return (
+        "Milliseconds an instance against the size of the batch, one thread:\n\n"
+        f"{markdown(batches)}\nAgainst the size of the problem, batches of {BATCH}, one thread:\n\n"
+        f"{markdown(sizes)}\nTimes faster with more threads, batches of {4 * BATCH}:\n\n"
+        f"{markdown(threads)}\nOne component, a table with `Xor` rows and `Budget` columns:\n\n"
+        f"{markdown(large)}"
+    )
+
+
+def draw(record: Record, path: Path) -> None:
+    """Draw time against batch and against size."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+    colours = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
+    for (name, (_, sizes, middle)), colour in zip(SIZES.items(), colours, strict=True):
+        label = f"{name}, n = {middle}"
+        axes[0].loglog(BATCHES, record["batch"][name], "o-", color=colour, label=label)
+        axes[1].loglog(sizes, record["size"][name], "o-", color=colour, label=name)
+    axes[0].set(xlabel="batch", ylabel="ms an instance", xticks=BATCHES, xticklabels=BATCHES)
+    ticks = (5, 10, 20, 40, 80)
+    axes[1].set(xlabel="n", title=f"batches of {BATCH}", xticks=ticks, xticklabels=ticks)
+    for ax in axes:
+        ax.minorticks_off()
+        ax.legend(fontsize=7, frameon=False)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--threads", type=click.IntRange(1), default=2, help="Most threads.")
+@click.option("--save", is_flag=True, help="Write what the documentation includes.")
+def main(threads: int, save: bool) -> None:
+    """Print the tables of times and memory."""
+    warnings.simplefilter("ignore")
+    record = measure(threads)
+    text = tables(record)
+    click.echo(text)
+    if save:
+        (DOCS / "performance.json").write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+        (DOCS / "performance.md").write_text(f"{text}\n{origin('numba')}", "utf-8")
+        draw(record, DOCS.parent / "images" / "performance.png")
+
+
+if __name__ == "__main__":
+    main()
