@@ -96,8 +96,9 @@ def tables(record: Record) -> str:
             {"workload": f"{name}, n = {middle}"} | {str(b): f"{x:.3g}" for b, x in cells}
         )
         ratios = [record["threads"][name][0] / x for x in record["threads"][name]]
-        threads.append({"workload": f"{name}, n = {middle}"})
-        threads[-1] |= {f"{i} threads": f"{x:.2f}" for i, x in enumerate(ratios, 1) if i > 1}
+        threads.append(
+            workload | {f"{i} threads": f"{x:.2f}" for i, x in enumerate(ratios, 1) if i > 1}
+        )
         shown = (f"{x:.3g} (n = {n})" for n, x in zip(tried, record["size"][name], strict=True))
         sizes.append({"workload": name} | {f"size {i}": x for i, x in enumerate(shown, 1)})
     large = [
