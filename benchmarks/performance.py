@@ -92,9 +92,8 @@ def tables(record: Record) -> str:
     batches, sizes, threads = [], [], []
     for name, (_, tried, middle) in SIZES.items():
         cells = zip(BATCHES, record["batch"][name], strict=True)
-        batches.append(
-            {"workload": f"{name}, n = {middle}"} | {str(b): f"{x:.3g}" for b, x in cells}
-        )
+        workload = {"workload": f"{name}, n = {middle}"}
+        batches.append(workload | {str(batch): f"{x:.3g}" for batch, x in cells})
         ratios = [record["threads"][name][0] / x for x in record["threads"][name]]
         threads.append(
             workload | {f"{i} threads": f"{x:.2f}" for i, x in enumerate(ratios, 1) if i > 1}
