@@ -59,7 +59,7 @@ def capacities(rng: Draw) -> FactorGraph:
     hours = rng.integers(1, 10, 20)
     graph.add(Xor(u))
     for worker in range(4):
-        graph.add(Knapsack(u[:, worker], hours, float(hours.sum() // 4)))
+        graph.add(Knapsack(u[:, worker], hours, 0.3 * float(hours.sum())))
     return graph
 
 

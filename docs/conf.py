@@ -31,6 +31,7 @@ extensions = [
     "mathml",
     "public_names",
     "results",
+    "source_pages",
     "tolerances",
     "whole_links",
 ]
