@@ -36,8 +36,8 @@ SIZES: dict[str, tuple[Callable[[int], Build], tuple[int, ...], int]] = {
 """Workloads by size, their sizes, and the size for batches and threads."""
 
 BATCHES = (1, 4, 16, 64, 256)
-BATCH = 16
-LINKS = (10**6, 4 * 10**6)
+BATCH, MANY = 16, 256
+LINKS = (10**5, 10**6, 10**7)
 SHORTEST, TURNS = 0.2, 15
 """Minimum seconds of all timed solves of a cell, and number of turns of threads."""
 
@@ -73,7 +73,7 @@ def milliseconds(build: Build, batch: int) -> float:
 
 def gains(build: Build, threads: int) -> list[float]:
     """Return how many times faster a batch is with 2, 3 and more threads."""
-    solvers = [solver(build, 4 * BATCH, n) for n in range(1, threads + 1)]
+    solvers = [solver(build, MANY, n) for n in range(1, threads + 1)]
     times = [[seconds(solve, time.perf_counter) for solve in solvers] for _ in range(TURNS)]
     first, *others = np.min(times, axis=0).tolist()
     return [first / other for other in others]
@@ -128,7 +128,7 @@ def tables(record: Record) -> str:
     return (
         "Milliseconds an instance against the size of the batch, one thread:\n\n"
         f"{markdown(batches)}\nAgainst the size of the problem, batches of {BATCH}, one thread:\n\n"
-        f"{markdown(sizes)}\nTimes faster with more threads, batches of {4 * BATCH}:\n\n"
+        f"{markdown(sizes)}\nTimes faster with more threads, batches of {MANY}:\n\n"
         f"{markdown(threads)}\nOne component, a table with `Xor` rows and `Budget` columns:\n\n"
         f"{markdown(large)}"
     )

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import track
 
 from lpsmap import AtMostOne, FactorGraph, Knapsack, Pair, Potts, Sequence, Xor
-from map_peers import PEERS
+from map_peers import ENOUGH, PEERS
 from measured import DOCS, markdown, origin
 
 Draw = np.random.Generator
@@ -83,10 +83,11 @@ GRAPHS: dict[str, Callable[[Draw], FactorGraph]] = {
 
 def own_time(graph: FactorGraph, max_time: float) -> str:
     """Return the milliseconds of this library's own search."""
-    begin = time.process_time()
-    options = {"threads": 1, "max_time": max_time, "solver": "lpsmap"}
-    found = graph.solve_map(exact=True, **options)
-    return f"{'' if found.ok else '>'}{1e3 * (time.process_time() - begin):.1f}"
+    begin, solved, n = time.process_time(), True, 0
+    while n == 0 or time.process_time() - begin < ENOUGH:
+        found = graph.solve_map(exact=True, solver="lpsmap", threads=1, max_time=max_time)
+        solved, n = solved and found.ok, n + 1
+    return f"{'' if solved else '>'}{1e3 * (time.process_time() - begin) / n:.2f}"
 
 
 def median(cells: list[str]) -> str:
