@@ -141,15 +141,15 @@ def draw(record: Record, path: Path) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
     colours = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
     for (name, (_, sizes, middle)), colour in zip(SIZES.items(), colours, strict=True):
-        label = f"{name}, n = {middle}"
-        axes[0].loglog(BATCHES, record["batch"][name], "o-", color=colour, label=label)
+        axes[0].loglog(BATCHES, record["batch"][name], "o-", color=colour)
+        axes[0].annotate(f"n = {middle}", (BATCHES[0], 1.1 * record["batch"][name][0]), fontsize=8)
         axes[1].loglog(sizes, record["size"][name], "o-", color=colour, label=name)
     axes[0].set(xlabel="batch", ylabel="ms an instance", xticks=BATCHES, xticklabels=BATCHES)
     ticks = (5, 10, 20, 40, 80)
     axes[1].set(xlabel="n", title=f"batches of {BATCH}", xticks=ticks, xticklabels=ticks)
     for ax in axes:
         ax.minorticks_off()
-        ax.legend(fontsize=7, frameon=False)
+    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.savefig(path, dpi=120)
     plt.close(figure)
 
