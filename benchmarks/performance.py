@@ -114,8 +114,8 @@ def tables(record: Record) -> str:
         batches.append(workload | {str(batch): f"{x:.3g}" for batch, x in cells})
         gained = enumerate(record["threads"][name], 2)
         threads.append(workload | {f"{n} threads": f"{gain:.2f}" for n, gain in gained})
-        shown = (f"{x:.3g} (n = {n})" for n, x in zip(tried, record["size"][name], strict=True))
-        sizes.append({"workload": name} | {f"size {i}": x for i, x in enumerate(shown, 1)})
+        cells = zip(tried, record["size"][name], strict=True)
+        sizes.append({"workload": name} | {f"n = {n}": f"{x:.3g}" for n, x in cells})
     large = [
         {
             "links": f"{row['links']:,}",
@@ -140,11 +140,16 @@ def draw(record: Record, path: Path) -> None:
 
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
     colours = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
-    for (name, (_, sizes, middle)), colour in zip(SIZES.items(), colours, strict=True):
+    for (name, (_, sizes, _)), colour in zip(SIZES.items(), colours, strict=True):
         axes[0].loglog(BATCHES, record["batch"][name], "o-", color=colour)
-        axes[0].annotate(f"n = {middle}", (BATCHES[0], 1.1 * record["batch"][name][0]), fontsize=8)
         axes[1].loglog(sizes, record["size"][name], "o-", color=colour, label=name)
-    axes[0].set(xlabel="batch", ylabel="ms an instance", xticks=BATCHES, xticklabels=BATCHES)
+    axes[0].set(
+        xlabel="batch",
+        ylabel="ms an instance",
+        title="the table's sizes",
+        xticks=BATCHES,
+        xticklabels=BATCHES,
+    )
     ticks = (5, 10, 20, 40, 80)
     axes[1].set(xlabel="n", title=f"batches of {BATCH}", xticks=ticks, xticklabels=ticks)
     for ax in axes:
