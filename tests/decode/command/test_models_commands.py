@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+import lpsmap_decode
 from forks import Server, without
 from lpsmap import FactorGraph, Xor
 from lpsmap_core import SearchProgress, installed
@@ -301,6 +302,7 @@ def test_without_matplotlib_trace_says_what_to_install(
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "lpsmap_decode.figures", raising=False)
+    monkeypatch.delattr(lpsmap_decode, "figures", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = lpsmap("solve", model, "--task", task, "--trace", model.with_name("x.png"))
     assert result.exit_code == 1

@@ -118,7 +118,7 @@ def main() -> None:
 @main.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the script for the completion of commands and factor types in SHELL.
+    """Print the script that completes commands and types in SHELL.
 
     For bash, add this to ~/.bashrc: eval "$(lpsmap completion bash)"
     """
