@@ -21,7 +21,7 @@ from lpsmap_decode.networks.network import networks_of
 from lpsmap_decode.solvers.highs import model_of
 from lpsmap_decode.solvers.program import programs, without_constraints
 
-__all__ = ["PEERS"]
+__all__ = ["ENOUGH", "PEERS"]
 
 ENOUGH = 0.2
 """Minimum seconds of repeated solves, to allow for the resolution of process clocks."""

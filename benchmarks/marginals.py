@@ -3,7 +3,8 @@
 ``pip install torch-struct entmax`` brings the peers, for this benchmark only (``--no-deps`` if an
 index has another torch); rows with missing peers are skipped. Every row is timed in turns, by the
 process's time with one thread: the marginals, and their gradient. Ratios are ours over the peer's.
-The last column is the largest difference of the marginals.
+The last column is the largest difference of the marginals. ``--save`` writes the table that the
+documentation includes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from rich.table import Table
 
 from lpsmap import DepTree, Sequence, TorchFactorGraph, Xor
 from lpsmap_torch.layers import SparseMAP
+from measured import DOCS, markdown, origin
 from peers import Pair, compare, eisner, linear_chain, matrix_tree, sparsemax, xor
 
 Layer = Callable[..., torch.Tensor]
@@ -90,21 +92,29 @@ def difference(pair: Pair) -> float:
 @click.option("--batch", type=click.IntRange(min=1), default=32, help="Instances at once.")
 @click.option("--turns", type=click.IntRange(min=1), default=9, help="Turns of each.")
 @click.option("--only", default="", help="Only rows whose name contains this.")
-def main(batch: int, turns: int, only: str) -> None:
+@click.option("--save", is_flag=True, help="Write the table that the documentation includes.")
+def main(batch: int, turns: int, only: str, save: bool) -> None:
     """Print the times of marginals beside those of other libraries."""
     warnings.simplefilter("ignore")
     table = Table(title=f"batch {batch}, float64, process time of one thread, medians of turns")
     columns = ["forward ms", "both ms", "ratio forward", "ratio both", "goal", "difference"]
     for column in ("layer", "peer", *columns):
         table.add_column(column, justify="left" if column in {"layer", "peer"} else "right")
-    chosen = [pair for pair in pairs(batch) if only in pair.name]
+    chosen, rows = [pair for pair in pairs(batch) if only in pair.name], []
     for pair in track(chosen, "peers", console=Console(stderr=True)):
         if pair.missing:
             table.add_row(pair.name, f"skipped: pip install {pair.missing}")
             continue
         cells = compare(pair, turns, 1, time.process_time, torch.float64)
-        table.add_row(pair.name, pair.peer, *cells, f"<= {pair.goal:g}", f"{difference(pair):.0e}")
+        off = f"{difference(pair):.0e}"
+        table.add_row(pair.name, pair.peer, *cells, f"<= {pair.goal:g}", off)
+        named = dict(zip(columns, [*cells, "", off], strict=True))
+        rows.append({"marginals": f"{pair.name}, {pair.peer}"} | named)
     Console(width=130).print(table)
+    if save:
+        shown = [{name: cell for name, cell in row.items() if name != "goal"} for row in rows]
+        said = f"Batches of {batch}, float64. " + origin("torch", "torch-struct", "entmax")
+        (DOCS / "sums.md").write_text(f"{markdown(shown)}\n{said}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -23,16 +23,19 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
     "sphinx_click",
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
     "attributes",
+    "mathml",
     "public_names",
     "results",
+    "source_pages",
     "tolerances",
     "whole_links",
 ]
-exclude_patterns = ["_ext", "figures.py", "requirements.txt", "gallery/**/*.ipynb"]
+exclude_patterns = ["_ext", "measured", "figures.py", "requirements.txt", "gallery/**/*.ipynb"]
 suppress_warnings = ["config.cache"]  # the gallery's settings hold a class
 
 myst_enable_extensions = ["colon_fence", "deflist"]
@@ -51,6 +54,7 @@ autodoc_type_aliases["npt.ArrayLike"] = "ArrayLike"
 TypeAliasForwardRef.__repr__ = lambda alias: alias.name  # how Sphinx writes one inside a union
 napoleon_google_docstring = False
 
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = f"lpsmap {release}"
 html_static_path = ["_static"]

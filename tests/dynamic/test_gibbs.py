@@ -99,7 +99,7 @@ def test_types_without_sums_say_so() -> None:
 def test_types_with_sums_that_name_no_distributions_are_told_what_does() -> None:
     graph = FactorGraph()
     choice = graph.add(type("Silent", (Softmax,), {"gibbs": None})(graph.variable(3)))
-    with pytest.raises(TypeError, match="attribute gibbs is None; .* pip install lpsmap-dynamic"):
+    with pytest.raises(TypeError, match="attribute gibbs is None; .* Install lpsmap-dynamic"):
         graph.gibbs(choice)
 
 

@@ -310,11 +310,11 @@ def _figures(arguments: _Arguments) -> ModuleType | None:
     if not any(pictures.values()):
         return None
     try:
-        import matplotlib
-
         from lpsmap_search import figures
     except ImportError as error:
         raise click.ClickException(str(error)) from error
+    import matplotlib
+
     matplotlib.use("Agg")
     for name, path in pictures.items():
         try:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+import lpsmap_decode
 from forks import Server, without
 from lpsmap import FactorGraph, Xor
 from lpsmap_core import SearchProgress, installed
@@ -239,7 +240,14 @@ def test_bound_and_score_of_a_picture_meet() -> None:
 
 def test_shells_complete_commands_and_options() -> None:
     assert "_LPSMAP_COMPLETE=bash_complete" in lpsmap("completion", "bash").output
-    for words, expected in (("lpsmap so", "solve"), ("lpsmap solve --ev", "--evidence")):
+    cases = {
+        "so": "solve",
+        "solve --ev": "--evidence",
+        "check Xo": "Xor",
+        "compile --all At": "AtMostOne",
+    }
+    for typed, expected in cases.items():
+        words = f"lpsmap {typed}"
         given = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
         environment = {"_LPSMAP_COMPLETE": "bash_complete", **given}
         result = CliRunner().invoke(cli.main, prog_name="lpsmap", env=environment)
@@ -284,6 +292,21 @@ def test_a_picture_that_may_not_be_written_is_told_before_the_solve(
     result = lpsmap("solve", model, "--trace", model.with_name("x.png"))
     assert result.exit_code == 2
     assert "x.png: no permission to write." in result.stderr
+    assert not result.stdout
+
+
+@pytest.mark.parametrize("task", ["sparsemap", "map"])
+def test_without_matplotlib_trace_says_what_to_install(
+    model: Path, monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "lpsmap_decode.figures", raising=False)
+    monkeypatch.delattr(lpsmap_decode, "figures", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = lpsmap("solve", model, "--task", task, "--trace", model.with_name("x.png"))
+    assert result.exit_code == 1
+    assert 'needs matplotlib; install it with: pip install "lpsmap-decode[plot]"' in result.stderr
     assert not result.stdout
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import difflib
 import importlib.metadata
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import click
 
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.plugins.disabled_plugins import normalised
 from lpsmap_core.plugins.error_origin import error_with_origin
 from lpsmap_core.plugins.hookspecs import PROJECT
 from lpsmap_core.plugins.registry import DuplicateNameError, Registration, Registry
@@ -59,18 +59,16 @@ def registrations_of(registry: Registry, name: str) -> list[Registration]:
     for registration in registry.factors.values():
         packs.setdefault(registration.plugin.distribution, []).append(registration)
     for conflicts, claims in registry.factors.conflicts.items():
-        if _plain(name) in {_plain(claim.plugin.distribution) for claim in claims}:
+        if normalised(name) in {normalised(claim.plugin.distribution) for claim in claims}:
             raise DuplicateNameError(registry.factors.conflict_message(conflicts))
     for pack, registrations in packs.items():
-        if _plain(pack) == _plain(name):
+        if normalised(pack) == normalised(name):
             return registrations
-    known = {*registry.factors, *packs}
-    by_plain = {_plain(other): other for other in known}
-    near = [by_plain[x] for x in difflib.get_close_matches(_plain(name), by_plain, 3)]
-    advice = f"Did you mean {' or '.join(near)}? " if near else ""
-    raise click.BadParameter(
-        f"{name!r} {_missing_reason(name)} {advice}`lpsmap factors` lists them."
-    )
+    by_plain = {normalised(other): other for other in (*registry.factors, *packs)}
+    near = [by_plain[x] for x in difflib.get_close_matches(normalised(name), by_plain, 3)]
+    advice = f" Did you mean {' or '.join(near)}?" if near else ""
+    reason = _missing_reason(name) + advice
+    raise click.BadParameter(f"{name!r} {reason} `lpsmap factors` lists them.")
 
 
 def _missing_reason(name: str) -> str:
@@ -158,8 +156,3 @@ def _cells(report: ExampleReport) -> dict[str, str]:
         "EXPECTED": str(expected) if expected else "",
         "FAILED": str(len(report.failed) + (report.error is not None)) if not report.ok else "",
     }
-
-
-def _plain(name: str) -> str:
-    """Return a distribution's name in the normalised form of package indexes."""
-    return re.sub(r"[-_.]+", "-", name).lower()

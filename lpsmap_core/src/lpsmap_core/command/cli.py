@@ -21,14 +21,16 @@ from lpsmap_core.command.compile_types import compile_types
 from lpsmap_core.model.levels import override_level
 from lpsmap_core.plugins.error_origin import error_with_origin
 from lpsmap_core.plugins.hookspecs import PROJECT
-from lpsmap_core.plugins.packs import COMMANDS, missing_pack_advice
+from lpsmap_core.plugins.install_command import install_command, is_installed
+from lpsmap_core.plugins.packs import PACK_OF, PACKS, missing_pack_advice
 from lpsmap_core.plugins.registry import (
+    KINDS,
     Contributions,
     DuplicateNameError,
     Registration,
-    Registry,
     installed,
 )
+from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_core.testing.draws import DRAWS
 
 # skips the last garbage collection over all loaded modules, which takes half a second
@@ -80,7 +82,7 @@ class _Commands(click.Group):
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command of `arguments`; for a missing one, name its distribution."""
-        pack = COMMANDS.get(arguments[0])
+        pack = PACK_OF.get(arguments[0])
         if pack and not context.resilient_parsing and not self.get_command(context, arguments[0]):
             context.fail(f"No such command {arguments[0]!r}; {missing_pack_advice(pack)}.")
         return super().resolve_command(context, arguments)
@@ -116,7 +118,7 @@ def main() -> None:
 @main.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the script for the completion of commands in SHELL.
+    """Print the script that completes commands and types in SHELL.
 
     For bash, add this to ~/.bashrc: eval "$(lpsmap completion bash)"
     """
@@ -133,13 +135,12 @@ def factors() -> None:
     """
     contributions = installed().factors
     rows = [
-        (r.name, r.plugin.distribution, r.plugin.version, LEVELS[override_level(r.value)])
+        {"FACTOR": r.name, "PACKAGE": r.plugin.distribution, "VERSION": r.plugin.version}
+        | {"LEVEL": LEVELS[override_level(r.value)]}
         for r in sorted(contributions.values(), key=lambda r: (r.plugin.distribution, r.name))
     ]
-    if rows:
-        _print_table([("FACTOR", "PACKAGE", "VERSION", "LEVEL"), *rows])
-    else:
-        click.echo("No factor types are installed. Try: pip install lpsmap-factors-logic")
+    advice = f"No factor types are installed; {missing_pack_advice('lpsmap-factors-logic')}"
+    click.echo(text_table(rows, []) if rows else advice)
     _fail_on_conflicts([contributions])
 
 
@@ -147,10 +148,11 @@ def factors() -> None:
 def plugins() -> None:
     """List the installed plugins and their contributions.
 
-    Shows the package and the import time of each.
+    Shows the package and the import time of each, and which of this project's packages are missing.
     """
     registry = installed()
-    kinds = _kinds(registry)
+    offered = [hook.removeprefix("lpsmap_") for hook in KINDS]
+    kinds: dict[str, Contributions] = {kind: getattr(registry, kind) for kind in offered}
     for plugin in registry.plugins:
         click.echo(
             f"{plugin.name} ({plugin.distribution} {plugin.version}, "
@@ -160,6 +162,10 @@ def plugins() -> None:
             names = sorted(r.name for r in contributions.values() if r.plugin == plugin)
             if names:
                 click.echo(f"    {kind}: {', '.join(names)}")
+    for name, offers in PACKS.items():
+        if not is_installed(name):
+            listed = f" ({', '.join(offers.split())})" if offers else ""
+            click.echo(f"{name} is not installed{listed}: {install_command(name)}")
     for distribution, group in misspelt_groups():
         click.echo(
             f"Warning: {distribution} has entry points in the group {group!r}, which is ignored; "
@@ -169,8 +175,14 @@ def plugins() -> None:
     _fail_on_conflicts(kinds.values())
 
 
+def _complete(_: click.Context, __: click.Parameter, typed: str) -> list[str]:
+    return [name for name in installed().factors if name.startswith(typed)]
+
+
 @main.command()
-@click.argument("names", metavar="PACKAGE_OR_FACTOR...", nargs=-1, required=True)
+@click.argument(
+    "names", metavar="PACKAGE_OR_FACTOR...", nargs=-1, required=True, shell_complete=_complete
+)
 @click.option(
     "--seed",
     type=click.IntRange(0),
@@ -205,7 +217,7 @@ def _chosen(names: Sequence[str]) -> list[Registration]:
 
 
 @main.command("compile")
-@click.argument("names", metavar="[PACKAGE_OR_FACTOR]...", nargs=-1)
+@click.argument("names", metavar="[PACKAGE_OR_FACTOR]...", nargs=-1, shell_complete=_complete)
 @click.option("--all", "everything", is_flag=True, help="All installed factor types.")
 @click.option(
     "--jobs",
@@ -256,27 +268,6 @@ def new_plugin_command(name: str, kind: str, factor: str | None, into: Path) -> 
         raise click.ClickException(str(error)) from error
     click.echo(f"Created the package {folder}. Next:\n")
     click.echo(f"    cd {folder}\n    pip install -e '.[test]'\n    pytest")
-
-
-def _kinds(registry: Registry) -> dict[str, Contributions]:
-    return {
-        "factors": registry.factors,
-        "graphs": registry.graphs,
-        "formats": registry.formats,
-        "commands": registry.commands,
-        "backends": registry.backends,
-        "decoders": registry.decoders,
-        "engines": registry.engines,
-        "solvers": registry.solvers,
-    }
-
-
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        click.echo(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        )
 
 
 def _fail_on_conflicts(kinds: Iterable[Contributions]) -> None:

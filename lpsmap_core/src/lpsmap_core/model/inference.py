@@ -87,6 +87,6 @@ class Inference(LogPartition, Protocol):
 def no_inference(name: str) -> TypeError:
     """Return the error about a factor type, called `name`, without inference."""
     return TypeError(
-        f"{name} has no inference over its structures; expected a DynamicProgram (pip install "
-        "lpsmap-dynamic), or a type with log_partition() for sums, or inference() for all."
+        f"{name} has no inference over its structures; expected a DynamicProgram of "
+        "lpsmap-dynamic, or a type with log_partition() for sums, or inference() for all."
     )

@@ -458,7 +458,7 @@ def _array(name: str, value: Any) -> npt.NDArray[Any]:
     if getattr(value, "requires_grad", False):
         raise TypeError(
             f"{name}: got a tensor that requires gradients, which would be lost here. Scores with "
-            "gradients need a TorchFactorGraph (pip install lpsmap-torch); otherwise pass "
+            "gradients need lpsmap.TorchFactorGraph, of lpsmap-torch; otherwise pass "
             "tensor.detach()."
         )
     try:

@@ -73,8 +73,8 @@ def gibbs_class(factor: Factor) -> Any:
         factor.log_partition()  # raises an error for a type without sums
         raise TypeError(
             f"{type(factor).__name__} has sums over its structures, but its attribute gibbs is "
-            "None; expected a class of distributions. Run pip install lpsmap-dynamic, and set "
-            "gibbs = lpsmap_dynamic.Gibbs in the class."
+            "None; expected a class of distributions. Install lpsmap-dynamic, and set gibbs = "
+            "lpsmap_dynamic.Gibbs in the class."
         )
     return make
 

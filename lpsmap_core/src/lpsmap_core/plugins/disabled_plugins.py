@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from lpsmap_core.plugins.hookspecs import PROJECT
 
-__all__ = ["DISABLE", "disabled_names", "is_disabled", "matching_names"]
+__all__ = ["DISABLE", "disabled_names", "is_disabled", "matching_names", "normalised"]
 
 DISABLE = "LPSMAP_DISABLE_PLUGINS"
 """Environment variable: ``all``, or a comma-separated list of distributions or entry points."""
@@ -16,13 +16,13 @@ DISABLE = "LPSMAP_DISABLE_PLUGINS"
 
 def disabled_names() -> set[str]:
     """Return the names in the variable, in normalised form."""
-    return {_normalised(name) for name in os.environ.get(DISABLE, "").split(",") if name.strip()}
+    return {normalised(name) for name in os.environ.get(DISABLE, "").split(",") if name.strip()}
 
 
 def matching_names(entry_point: EntryPoint) -> set[str]:
     """Return the names in the variable that disable an entry point; ``all`` disables all."""
     distribution = "" if entry_point.dist is None else entry_point.dist.metadata["Name"] or ""
-    return {"all", _normalised(entry_point.name), _normalised(distribution)} & disabled_names()
+    return {"all", normalised(entry_point.name), normalised(distribution)} & disabled_names()
 
 
 def is_disabled(distribution: str) -> bool:
@@ -30,11 +30,11 @@ def is_disabled(distribution: str) -> bool:
     own = [
         each
         for each in entry_points(group=PROJECT)
-        if each.dist is not None and _normalised(each.dist.metadata["Name"] or "") == distribution
+        if each.dist is not None and normalised(each.dist.metadata["Name"] or "") == distribution
     ]
     return bool(own) and all(map(matching_names, own))
 
 
-def _normalised(name: str) -> str:
+def normalised(name: str) -> str:
     """Return a distribution's name in the normalised form of package indexes."""
     return re.sub(r"[-_.]+", "-", name.strip()).lower()

@@ -14,7 +14,7 @@ from lpsmap_core.plugins.formats import (
     error_text,
 )
 from lpsmap_core.plugins.json_format import read_views
-from lpsmap_core.plugins.packs import SUFFIXES, missing_pack_advice
+from lpsmap_core.plugins.packs import PACK_OF, missing_pack_advice
 from lpsmap_core.plugins.registry import installed
 
 __all__ = ["read_evidence", "read_graph", "write_graph"]
@@ -104,8 +104,8 @@ def _registration(path: Path) -> Registration:
     suffix, formats = _suffix(path), installed().formats
     if suffix not in formats:
         advice = "rename the file, or install a plugin that reads it"
-        if suffix in SUFFIXES:
-            advice = missing_pack_advice(SUFFIXES[suffix])
+        if suffix in PACK_OF:
+            advice = missing_pack_advice(PACK_OF[suffix])
         raise FileFormatError(
             f"{path}: no installed file format has the suffix {suffix!r}; expected one of "
             f"{', '.join(sorted(formats))}; {advice}."

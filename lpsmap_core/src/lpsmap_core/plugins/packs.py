@@ -5,15 +5,14 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import NoReturn
 
 from lpsmap_core.plugins.disabled_plugins import DISABLE, is_disabled
+from lpsmap_core.plugins.install_command import install_command
 
-__all__ = [
-    *("COMMANDS", "FACE", "SUFFIXES"),
-    *("missing_name_advice", "missing_pack_advice", "refuse_moved_name"),
-]
+__all__ = ["FACE", "PACKS", "missing_name_advice", "missing_pack_advice", "refuse_moved_name"]
+__all__ += ["PACK_OF"]
 
 FACE = (
     *("ALGORITHM_1", "ConvergenceWarning", "Factor", "FactorGraph", "Solution", "Status"),
@@ -22,6 +21,7 @@ FACE = (
 """Names that ``lpsmap`` takes from core, which plugins cannot register."""
 
 PACKS = {
+    "lpsmap-decode": "convert decode explain info solve .fg .uai .wcnf",
     "lpsmap-factors-logic": (
         "Xor Or AtMostOne Budget Knapsack Imply Nand XorOut OrOut AndOut Pair Dense Potts"
     ),
@@ -29,36 +29,20 @@ PACKS = {
         "Alignment BinaryTree Bits DepTree HeadAutomaton Matching ModifierBudget Permutation "
         "SemiMarkov Sequence SequenceBudget SequenceDistance TopK"
     ),
-    "lpsmap-search": "DMVTree",
+    "lpsmap-jax": "",
+    "lpsmap-search": "DMVTree induce",
     "lpsmap-torch": "TorchFactorGraph",
 }
+"""Distributions with the factor types, graphs, commands, and suffixes of formats that they add."""
+
+PACK_OF = {name: pack for pack, names in PACKS.items() for name in names.split()}
 
 MOVED = {
-    **dict.fromkeys(
-        (
-            *("CutShort", "Look", "NodeBatch", "Outcome", "Search", "SearchResult", "SearchState"),
-            *("Space", "Tables", "solve_many"),
-        ),
-        "lpsmap_decode",
-    ),
-    **dict.fromkeys(
-        ("DynamicProgram", "Gibbs", "Hypergraph", "HypergraphBuilder", "Row"), "lpsmap_dynamic"
-    ),
-    "plot": "lpsmap",
+    "lpsmap_decode": "NodeBatch Outcome Search SearchResult SearchState Space Tables solve_many",
+    "lpsmap_dynamic": "DynamicProgram Gibbs Hypergraph HypergraphBuilder Row",
+    "lpsmap": "plot",
 }
-"""Current packages of names that ``lpsmap_core`` had in version 2 of the API."""
-
-RENAMED = {"CutShort": "Unfinished", "Look": "Evaluation"}
-"""Current names of those of them that have another one."""
-
-COMMANDS = {
-    **dict.fromkeys(("convert", "decode", "explain", "info", "solve"), "lpsmap-decode"),
-    "induce": "lpsmap-search",
-}
-"""Distributions of the commands of ``lpsmap`` that are not in core."""
-
-SUFFIXES = dict.fromkeys((".fg", ".uai", ".wcnf"), "lpsmap-decode")
-"""Distributions of the suffixes of file formats that are not in core."""
+"""Packages with names that ``lpsmap_core`` had in version 2 of the API."""
 
 
 def missing_pack_advice(distribution: str) -> str:
@@ -71,7 +55,7 @@ def missing_pack_advice(distribution: str) -> str:
     """
     if is_disabled(distribution):
         return f"{distribution}, which has it, is disabled by {DISABLE}={os.environ[DISABLE]}"
-    return f"install it with: pip install {distribution}"
+    return f"install it with: {install_command(distribution)}"
 
 
 def missing_name_advice(name: str, installed: Collection[str]) -> str:
@@ -84,43 +68,32 @@ def missing_name_advice(name: str, installed: Collection[str]) -> str:
     installed
         The installed names.
     """
-    for pack, names in PACKS.items():
-        if name in names.split():
-            return missing_pack_advice(pack)
-    packed = {known: pack for pack, names in PACKS.items() for known in names.split()}
+    packed = {known: pack for known, pack in PACK_OF.items() if known[0].isupper()}
+    if name in packed:
+        return missing_pack_advice(packed[name])
     known = {other.lower(): other for other in {*installed, *packed}}
     near = [known[x] for x in difflib.get_close_matches(name.lower(), known, 3)]
     listed = ", ".join(sorted(installed)) or "none"
     if not near:
         return f"installed factor types: {listed}"
-    meant = " or ".join(_with_pack(x, packed, installed) for x in near)
-    return f"did you mean {meant}? Installed factor types: {listed}"
+    named = (x if x in installed else f"{x} ({install_command(packed[x])})" for x in near)
+    return f"did you mean {' or '.join(named)}? Installed factor types: {listed}"
 
 
 def refuse_moved_name(name: str) -> NoReturn:
     """Raise an error for a name that `lpsmap_core` does not have, with the package that has it.
 
-    Parameters
-    ----------
-    name
-        The name as the user wrote it.
-
     Raises
     ------
     ImportError
-        If the name has moved, in ``from lpsmap_core import ...``, which would hide the message of
-        an AttributeError.
+        If the name has moved; ``from lpsmap_core import ...`` hides messages of AttributeErrors.
     AttributeError
         Otherwise.
     """
-    message, package = f"module 'lpsmap_core' has no attribute {name!r}", MOVED.get(name)
-    if package is not None:
-        message += f"; import {RENAMED.get(name, 'it')} from {package}, which you install with: "
-        message += f"pip install {package.replace('_', '-')}"
+    message = f"module 'lpsmap_core' has no attribute {name!r}"
+    for package in (package for package, names in MOVED.items() if name in names.split()):
+        command = install_command(package.replace("_", "-"))
+        message += f"; import it from {package}, which you install with: {command}"
         if sys._getframe(1).f_code.co_name == "_handle_fromlist":
             raise ImportError(message, name="lpsmap_core")
     raise AttributeError(message, name=name, obj=None)  # otherwise Python adds suggestions
-
-
-def _with_pack(name: str, packed: Mapping[str, str], installed: Collection[str]) -> str:
-    return name if name in installed else f"{name} (pip install {packed[name]})"

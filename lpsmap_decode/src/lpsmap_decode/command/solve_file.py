@@ -145,12 +145,12 @@ def _plots(path: Path) -> ModuleType:
     Checked before the solve, which may take long.
     """
     try:
-        import matplotlib
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-
         from lpsmap_decode import figures
     except ImportError as error:
         raise click.ClickException(str(error)) from error
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     matplotlib.use("Agg")
     known = set(FigureCanvasAgg.get_supported_filetypes())
     suffix = path.suffix[1:].lower()
