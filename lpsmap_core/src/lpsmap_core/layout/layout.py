@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Arrangement, FactorTable, Links, Spans, arrange
@@ -115,10 +116,10 @@ class Bucket:
         if self.is_declaration:
             return np.array(additionals[0], dtype=np.float64, order="C").reshape(-1)
         scores = np.empty(self.n_additionals)
-        for d in range(len(self.declarations)):
-            rows = np.flatnonzero(self.declaration == d)
-            entries = ranges(self.additional_offsets, rows)
-            scores[entries] = additionals[d][self.row[rows]].reshape(-1)
+        for d, given in enumerate(additionals):
+            if given.size:
+                windows, starts, rows = self._windows(scores, d)
+                windows[starts] = given[rows]
         return scores
 
     def split(self, values: FloatArray) -> list[FloatArray]:
@@ -132,10 +133,18 @@ class Bucket:
         found = [np.zeros((d.n_factors, d.n_additionals)) for d in self.declarations]
         for d, target in enumerate(found):
             if target.size:
-                rows = np.flatnonzero(self.declaration == d)
-                entries = ranges(self.additional_offsets, rows)
-                target[self.row[rows]] = values[entries].reshape(len(rows), target.shape[1])
+                windows, starts, rows = self._windows(values, d)
+                target[rows] = windows[starts]
         return found
+
+    def _windows(self, values: FloatArray, d: int) -> tuple[FloatArray, IntArray, IntArray]:
+        """Return windows of flat numbers on the additionals, as long as a factor's.
+
+        Also returns the windows of a declaration's factors, and the numbers of these within it.
+        """
+        chosen, width = self.declaration == d, self.declarations[d].n_additionals
+        windows = sliding_window_view(values, width, writeable=values.flags.writeable)
+        return windows, self.additional_offsets[:-1][chosen], self.row[chosen]
 
 
 @dataclass(frozen=True)
