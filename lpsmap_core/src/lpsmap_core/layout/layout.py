@@ -27,7 +27,7 @@ from lpsmap_core.model.slots import slot_values
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.memory import Memory
 
-__all__ = ["Bucket", "Layout", "Part", "build_layout"]
+__all__ = ["Bucket", "Layout", "Part", "arranged_part", "build_layout"]
 Derived = TypeVar("Derived")
 
 _NO_FLOATS = np.empty(0)
@@ -138,10 +138,7 @@ class Bucket:
         return found
 
     def _windows(self, values: FloatArray, d: int) -> tuple[FloatArray, IntArray, IntArray]:
-        """Return windows of flat numbers on the additionals, as long as a factor's.
-
-        Also returns the windows of a declaration's factors, and the numbers of these within it.
-        """
+        """Return windows of a factor's size, those of a declaration's factors, and their rows."""
         chosen, width = self.declaration == d, self.declarations[d].n_additionals
         windows = sliding_window_view(values, width, writeable=values.flags.writeable)
         return windows, self.additional_offsets[:-1][chosen], self.row[chosen]
@@ -450,19 +447,21 @@ def _part(
         )
     else:
         variables = arrangement.spans.counting[: len(component)]
-    return Part(
-        buckets=buckets,
-        spans=arrangement.spans,
-        links=arrangement.links,
-        variables=variables,
-        whole=table.in_order,
-        link_variable=variable,
-        delta=arrangement.delta,
-        negated=negated,
-        sizes=arrangement.sizes,
-        direct=arrangement.direct,
-        records=arrangement.records,
-    )
+    return arranged_part(buckets, arrangement, variables, table.in_order, variable, negated)
+
+
+def arranged_part(
+    buckets: list[Bucket],
+    arrangement: Arrangement,
+    variables: IntArray,
+    whole: bool,
+    link_variable: IntArray,
+    negated: BoolArray,
+) -> Part:
+    """Return a part of arranged buckets; the other arguments are fields of `Part`."""
+    spans, links, delta, sizes, direct, records = arrangement
+    of_links = link_variable, delta, negated
+    return Part(buckets, spans, links, variables, whole, *of_links, sizes, direct, records)
 
 
 def _covering(bucket: Bucket) -> Bucket:

@@ -80,10 +80,8 @@ def report_unsolved(solution: Solution, shapes: Callable[[], Shapes], refuses: b
     if failed.size:
         words.append("Components were not solved; Solution.failed has their numbers.")
         details.append(f"{failed.size} of {len(solution.status)} components were not solved.")
-    for status in Status:
+    for status in (status for status in Status if (statuses == status).any()):
         which = failed[statuses == status]
-        if not which.size:
-            continue
         numbers = ", ".join(map(str, which[:10])) + (", ..." if len(which) > 10 else "")
         words.append(f"{status.name}: {status.value}")
         details.append(
