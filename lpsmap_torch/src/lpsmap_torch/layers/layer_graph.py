@@ -164,7 +164,10 @@ class LayoutSolution:
     def __init__(self, layout: LayerGraph, solution: Solution, shape: tuple[int, ...]) -> None:
         self._layout, self._solution, self._shape = layout, solution, shape
         self._infeasible = None if solution.ok else layout.infeasible(solution)
-        self.values = self._feasible(layout.kept(layout.shown(solution.values)))
+        values = layout.shown(solution.values)  # zeros in the padding, whose scores are zero
+        if layout.declared.forbidden is not None:
+            values = layout.kept(values)
+        self.values = self._feasible(values)
 
     def pull_back(self, gradient: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return gradients with respect to scores and parameters, given one for the marginals."""
