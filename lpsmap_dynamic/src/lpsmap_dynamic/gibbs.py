@@ -82,7 +82,7 @@ class Gibbs:
         scores = scores.copy()  # `zero_unused_scores` writes to it
         (additionals,) = zero_unused_scores([factor], scores, [additionals])
         of_slots = scores[self._index if span is None or factor.keep is not None else span]
-        self._wrong: BoolArray = (~(additionals < np.inf)).any(axis=1)
+        self._wrong: BoolArray = np.asarray((~(additionals < np.inf)).any(axis=1))
         self._wrong[self._owner[~(of_slots < np.inf)]] = True
         self._rows: IntArray = np.flatnonzero(~self._wrong)
         negated = np.flatnonzero(self._negated)
