@@ -13,6 +13,7 @@ import judges
 import test_dep_tree
 from gibbs_checks import check_draws, check_gibbs
 from lpsmap import DepTree, FactorGraph
+from lpsmap_core import Scores
 
 CASES = {
     "trees": lambda: test_dep_tree.case(4, False, False),
@@ -120,3 +121,22 @@ def test_small_probabilities_keep_their_digits(scale: float) -> None:
         for i, j in np.ndindex(n, n):
             expected = math.fsum(weight[trees[:, i, j] == 1.0]) / math.fsum(weight)
             assert gibbs.marginals[r, i, j] == pytest.approx(expected, rel=1e-10, abs=1e-300)
+
+
+def test_products_by_kept_inverses_are_those_computed_again() -> None:
+    """Also with masks, a shorter sentence, weak roots, where differences cancel, and new scores."""
+    rng, lengths = np.random.default_rng(1), np.array([6, 6, 4])
+    graph = FactorGraph()
+    factor = graph.add(DepTree(graph.variable((3, 6, 6)), projective=False, lengths=lengths))
+    eta, other, d = rng.normal(size=(3, int(factor.offsets[-1])))
+    eta[[2, 9]] = -np.inf
+    eta[36:72:7] -= 80.0
+    rows, nothing = np.arange(3), np.empty(0)
+    kept = factor.log_partition()
+    kept.beliefs(rows, Scores(eta, nothing))
+    for own in (eta, other):
+        again = factor.log_partition().hessian_product(
+            rows, Scores(own, nothing), Scores(d, nothing)
+        )
+        found = kept.hessian_product(rows, Scores(own, nothing), Scores(d, nothing))
+        np.testing.assert_allclose(found.eta_u, again.eta_u, rtol=1e-9, atol=1e-13)

@@ -76,18 +76,21 @@ class Gibbs:
         numbers = np.arange(factor.n_factors)
         self._owner = np.repeat(numbers, np.diff(factor.offsets))
         self._owner_v = np.repeat(numbers, factor.n_additionals)
-        if factor.variables.span is None:  # a whole block contains each variable once
+        span = factor.variables.span
+        if span is None:  # a whole block contains each variable once
             check_distinct(factor, self._owner, self._index)
-        scores = scores.copy()
+        scores = scores.copy()  # `zero_unused_scores` writes to it
         (additionals,) = zero_unused_scores([factor], scores, [additionals])
-        of_slots = scores[self._index]
-        wrong = np.bincount(self._owner, ~(of_slots < np.inf), minlength=factor.n_factors)
-        wrong += (~(additionals < np.inf)).sum(axis=1)
-        self._wrong: BoolArray = wrong > 0
+        of_slots = scores[self._index if span is None or factor.keep is not None else span]
+        self._wrong: BoolArray = np.asarray((~(additionals < np.inf)).any(axis=1))
+        self._wrong[self._owner[~(of_slots < np.inf)]] = True
         self._rows: IntArray = np.flatnonzero(~self._wrong)
-        self._scores = Scores(np.where(self._negated, -of_slots, of_slots), additionals.reshape(-1))
-        shown = self._negated & np.isfinite(of_slots)  # such a variable is on while its slot is off
+        negated = np.flatnonzero(self._negated)
+        shown = negated[np.isfinite(of_slots[negated])]  # on while their slots are off
         self._constant = sum_exactly(self._owner[shown], of_slots[shown], factor.n_factors)
+        if negated.size:
+            of_slots = np.where(self._negated, -of_slots, of_slots)
+        self._scores = Scores(of_slots, additionals.reshape(-1))
 
     of_graph = GraphGibbs
     """Class of the distribution of a whole graph."""

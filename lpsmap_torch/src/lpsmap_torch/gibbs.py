@@ -85,7 +85,8 @@ class TorchGibbs(Gibbs):
         constant = torch.zeros(self.factor.n_factors, dtype=torch.float64)
         span = self.factor.variables.span
         if span is not None and self.factor.keep is None:  # a whole block, not negated
-            return torch.cat(blocks)[span], eta_v, constant
+            whole = blocks[0] if len(blocks) == 1 else torch.cat(blocks)[span]
+            return whole, eta_v, constant
         of_slots, negated = torch.cat(blocks)[tensor(self._index)], tensor(self._negated)
         shown = negated & (of_slots > -torch.inf)
         constant = constant.index_add(0, tensor(self._owner)[shown], of_slots[shown])

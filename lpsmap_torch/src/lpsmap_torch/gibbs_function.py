@@ -44,8 +44,7 @@ class _GibbsBeliefs(torch.autograd.Function):
     def forward(
         ctx: Any, gibbs: Any, eta_u: Tensor, eta_v: Tensor, constant: Tensor
     ) -> tuple[Tensor, ...]:
-        found = [torch.from_numpy(np.array(x)) for x in gibbs._beliefs[:4]]
-        found[0] = torch.from_numpy(np.add(*gibbs._log_partition))
+        found = [torch.from_numpy(np.add(*gibbs._log_partition)), *map(tensor, gibbs._beliefs[1:4])]
         ctx.gibbs = gibbs
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(eta_u, eta_v, *found[2:])
@@ -56,18 +55,18 @@ class _GibbsBeliefs(torch.autograd.Function):
         gibbs, (eta_u, eta_v, m, n) = ctx.gibbs, ctx.saved_tensors
         of_z, of_entropy, of_m, of_n = gradients
         owner, owner_v = tensor(gibbs._owner), tensor(gibbs._owner_v)
-        out_u, out_v = torch.zeros_like(m), torch.zeros_like(n)
-        if of_z is not None:
-            out_u, out_v = of_z[owner] * m, of_z[owner_v] * n
+        out = None if of_z is None else (of_z[owner] * m, of_z[owner_v] * n)
         if of_m is None and of_n is None and of_entropy is None:
-            return None, out_u, out_v, of_z
+            return None, *(out or (None, None)), of_z
         d_u = torch.zeros_like(m) if of_m is None else of_m
         d_v = torch.zeros_like(n) if of_n is None else of_n
         if of_entropy is not None:
             d_u = d_u - of_entropy[owner] * finite_or_zero(eta_u)
             d_v = d_v - of_entropy[owner_v] * finite_or_zero(eta_v)
         moved = _HessianProduct.apply(gibbs, eta_u, eta_v, d_u, d_v)  # type: ignore[no-untyped-call]
-        return None, out_u + moved[0], out_v + moved[1], of_z
+        if out is not None:
+            moved = out[0] + moved[0], out[1] + moved[1]
+        return None, *moved, of_z
 
 
 class _HessianProduct(torch.autograd.Function):
@@ -79,15 +78,16 @@ class _HessianProduct(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         owners = gibbs._owner, gibbs._owner_v
         lost = np.array(gibbs._wrong)  # NaN propagates through all products
-        vectors = [np.array(on_host("backward", d)) for d in (d_u, d_v)]
+        vectors = [on_host("backward", d) for d in (d_u, d_v)]
         for owner, d in zip(owners, vectors, strict=True):
             lost[owner[~np.isfinite(d)]] = True
-        for owner, d in zip(owners, vectors, strict=True):
-            d[lost[owner]] = 0.0
-        product = gibbs._hessian_product(Scores(*vectors))
-        for owner, d in zip(owners, product, strict=True):
-            d[lost[owner]] = np.nan
-        return tuple(map(torch.from_numpy, product))
+        if not lost.any():
+            return tuple(map(torch.from_numpy, gibbs._hessian_product(Scores(*vectors))))
+        of_entries = [lost[owner] for owner in owners]
+        finite = [np.where(x, 0.0, d) for x, d in zip(of_entries, vectors, strict=True)]
+        product = gibbs._hessian_product(Scores(*finite))
+        pairs = zip(of_entries, product, strict=True)
+        return tuple(torch.from_numpy(np.where(x, np.nan, d)) for x, d in pairs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:

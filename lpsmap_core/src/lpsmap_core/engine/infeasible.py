@@ -212,9 +212,10 @@ def violating_factors(state: PartState, z: FloatArray, v: FloatArray) -> BoolArr
     decided = state.decided[part.link_variable]
     held = np.where(decided > 0.0, 1.0 - held, held)
     held[decided == 0.0] = 0.0
-    of_additional = np.repeat(np.arange(n_factors), np.diff(problem.spans.additional_offsets))
     by_factor = sums(factor_of_links(state), held, n_factors)
-    by_factor += sums(of_additional, np.where(problem.extras.barred, v, 0.0), n_factors)
+    barred = np.flatnonzero(problem.extras.barred)
+    owner = np.searchsorted(problem.spans.additional_offsets, barred, side="right") - 1
+    by_factor += sums(owner, v[barred], n_factors)
     return by_factor > VIOLATION
 
 

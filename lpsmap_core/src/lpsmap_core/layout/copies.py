@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from lpsmap_core.layout.arrangement import arrange
-from lpsmap_core.layout.layout import Part
+from lpsmap_core.layout.layout import Part, arranged_part
 
 __all__ = ["copies_of"]
 
@@ -52,16 +52,5 @@ def copies_of(part: Part, component: int, n_copies: int) -> Part:
         negated,
         n_copies,
     )
-    return Part(
-        buckets=buckets,
-        spans=arrangement.spans,
-        links=arrangement.links,
-        variables=np.arange(n_copies * n_variables),
-        whole=True,
-        link_variable=variable,
-        delta=arrangement.delta,
-        negated=negated,
-        sizes=arrangement.sizes,
-        direct=arrangement.direct,
-        records=arrangement.records,
-    )
+    variables = np.arange(n_copies * n_variables)
+    return arranged_part(buckets, arrangement, variables, True, variable, negated)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Arrangement, FactorTable, Links, Spans, arrange
@@ -26,7 +27,7 @@ from lpsmap_core.model.slots import slot_values
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.memory import Memory
 
-__all__ = ["Bucket", "Layout", "Part", "build_layout"]
+__all__ = ["Bucket", "Layout", "Part", "arranged_part", "build_layout"]
 Derived = TypeVar("Derived")
 
 _NO_FLOATS = np.empty(0)
@@ -115,10 +116,10 @@ class Bucket:
         if self.is_declaration:
             return np.array(additionals[0], dtype=np.float64, order="C").reshape(-1)
         scores = np.empty(self.n_additionals)
-        for d in range(len(self.declarations)):
-            rows = np.flatnonzero(self.declaration == d)
-            entries = ranges(self.additional_offsets, rows)
-            scores[entries] = additionals[d][self.row[rows]].reshape(-1)
+        for d, given in enumerate(additionals):
+            if given.size:
+                windows, starts, rows = self._windows(scores, d)
+                windows[starts] = given[rows]
         return scores
 
     def split(self, values: FloatArray) -> list[FloatArray]:
@@ -132,10 +133,15 @@ class Bucket:
         found = [np.zeros((d.n_factors, d.n_additionals)) for d in self.declarations]
         for d, target in enumerate(found):
             if target.size:
-                rows = np.flatnonzero(self.declaration == d)
-                entries = ranges(self.additional_offsets, rows)
-                target[self.row[rows]] = values[entries].reshape(len(rows), target.shape[1])
+                windows, starts, rows = self._windows(values, d)
+                target[rows] = windows[starts]
         return found
+
+    def _windows(self, values: FloatArray, d: int) -> tuple[FloatArray, IntArray, IntArray]:
+        """Return windows of a factor's size, those of a declaration's factors, and their rows."""
+        chosen, width = self.declaration == d, self.declarations[d].n_additionals
+        windows = sliding_window_view(values, width, writeable=values.flags.writeable)
+        return windows, self.additional_offsets[:-1][chosen], self.row[chosen]
 
 
 @dataclass(frozen=True)
@@ -441,19 +447,21 @@ def _part(
         )
     else:
         variables = arrangement.spans.counting[: len(component)]
-    return Part(
-        buckets=buckets,
-        spans=arrangement.spans,
-        links=arrangement.links,
-        variables=variables,
-        whole=table.in_order,
-        link_variable=variable,
-        delta=arrangement.delta,
-        negated=negated,
-        sizes=arrangement.sizes,
-        direct=arrangement.direct,
-        records=arrangement.records,
-    )
+    return arranged_part(buckets, arrangement, variables, table.in_order, variable, negated)
+
+
+def arranged_part(
+    buckets: list[Bucket],
+    arrangement: Arrangement,
+    variables: IntArray,
+    whole: bool,
+    link_variable: IntArray,
+    negated: BoolArray,
+) -> Part:
+    """Return a part of arranged buckets; the other arguments are fields of `Part`."""
+    spans, links, delta, sizes, direct, records = arrangement
+    of_links = link_variable, delta, negated
+    return Part(buckets, spans, links, variables, whole, *of_links, sizes, direct, records)
 
 
 def _covering(bucket: Bucket) -> Bucket:

@@ -25,7 +25,9 @@ def multiply(solution: Any, d: FloatArray, d_v: FloatArray) -> tuple[FloatArray,
     An engine may skip zeros of the Jacobian, and thus lose NaN and infinite numbers of the
     vector. Engines also take squares, so that components with numbers far from 1 are scaled.
     """
-    if solution.ok and solution.solved.takes(d) and solution.solved.takes(d_v):
+    status = solution.status.tolist()
+    regular = not (status.count(Status.NON_FINITE) or status.count(Status.INFEASIBLE))
+    if regular and solution.solved.takes(d) and solution.solved.takes(d_v):
         product, product_v = solution.solved.multiply(d, d_v, None, solution.threads)
         return product, product_v
     part, lost = solution.layout.part, solution._has(Status.NON_FINITE)

@@ -80,7 +80,7 @@ def report_unsolved(solution: Solution, shapes: Callable[[], Shapes], refuses: b
     if failed.size:
         words.append("Components were not solved; Solution.failed has their numbers.")
         details.append(f"{failed.size} of {len(solution.status)} components were not solved.")
-    for status in (status for status in Status if status in set(statuses)):
+    for status in (status for status in Status if (statuses == status).any()):
         which = failed[statuses == status]
         numbers = ", ".join(map(str, which[:10])) + (", ..." if len(which) > 10 else "")
         words.append(f"{status.name}: {status.value}")

@@ -15,9 +15,15 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import kernel, leaf
-from lpsmap_core.api import FloatArray
+from lpsmap_core.api import BoolArray, FloatArray
 
-__all__ = ["Inverse", "expect_by_inverse", "inverse_of"]
+__all__ = [
+    "Inverse",
+    "expect_by_inverse",
+    "inverse_of",
+    "keep_inverse",
+    "move_by_kept",
+]
 
 LEAST_DIFFERENCE = 1e-4
 """Minimum of ``1 - G[h, m] / G[m, m]`` for arcs: differences keep twelve of sixteen digits."""
@@ -39,6 +45,8 @@ class Inverse(NamedTuple):
     """(n, n) its transpose."""
     moved: FloatArray
     """(n, n) the product of the change of the Laplacian with the inverse; or empty."""
+    holds: BoolArray
+    """Whether G is accurate."""
 
 
 @kernel
@@ -51,6 +59,7 @@ def inverse_of(n: int, moves: bool) -> Inverse:
         np.empty(size),
         np.empty(size),
         np.empty(size if moves else 0),
+        np.zeros(1, dtype=np.bool_),
     )
 
 
@@ -81,7 +90,7 @@ def expect_by_inverse(
     float
         NaN if a difference cancels too much, or there is no tree.
     """
-    log = _invert(n, arcs, inverse)
+    log, inverse.holds[0] = _invert(n, arcs, inverse), False
     if np.isnan(log):
         return np.nan
     g, columns, width = inverse.g, inverse.columns, n + 1
@@ -99,15 +108,42 @@ def expect_by_inverse(
             cancelled += (weights[head] > 0.0) & (difference < least)
         if cancelled > 0:
             return np.nan
+    inverse.holds[0] = True
     if len(change) > 0:
-        _move(n, arcs, change, inverse, d_expected)
+        _move_expectations(n, arcs, change, inverse, d_expected)
     return log
+
+
+@leaf
+def keep_inverse(n: int, arcs: FloatArray, inverse: Inverse, kept: FloatArray) -> None:
+    """Write the weights of arcs, and G; NaN if G is not accurate."""
+    size, square = n * (n + 1), n * n
+    if not inverse.holds[0]:
+        kept[0] = np.nan
+        return
+    for i in range(size):
+        kept[i] = arcs[i]
+    for i in range(square):
+        kept[size + i] = inverse.g[i]
+
+
+@leaf
+def move_by_kept(
+    n: int, kept: FloatArray, change: FloatArray, inverse: Inverse, d_expected: FloatArray
+) -> None:
+    """Write what `_move_expectations` does, with the inverse that `keep_inverse` wrote."""
+    size = n * (n + 1)
+    for i in range(n):
+        for j in range(n):
+            at = kept[size + i * n + j]
+            inverse.g[i * n + j] = inverse.columns[j * n + i] = at
+    _move_expectations(n, kept[:size], change, inverse, d_expected)
 
 
 @leaf
 def _invert(n: int, arcs: FloatArray, inverse: Inverse) -> float:
     """Write the inverse of the Laplacian; return the logarithm of its determinant, or NaN."""
-    rows, into, g, columns, _ = inverse
+    rows, into, g, columns, _, _ = inverse
     width, log = n + 1, 0.0
     for at in range(n * width):
         rows[at] = arcs[at]
@@ -139,31 +175,24 @@ def _invert(n: int, arcs: FloatArray, inverse: Inverse) -> float:
 
 
 @leaf
-def _move(
+def _move_expectations(
     n: int, arcs: FloatArray, change: FloatArray, inverse: Inverse, d_expected: FloatArray
 ) -> None:
     """Write the changes of the arcs' probabilities: the inverse G changes by ``-G dL G``."""
     g, columns, moved, width = inverse.g, inverse.columns, inverse.moved, n + 1
-    d_columns = inverse.into
+    d_columns, d = inverse.into, inverse.rows
     for word in range(n):
-        row = word * width
-        target, total = moved[word * n : word * n + n], arcs[row] * change[row]
+        row, total = word * width, arcs[word * width] * change[word * width]
         for head in range(n):
-            total += arcs[row + 1 + head] * change[row + 1 + head]
-        target[:] = 0.0
-        _add(target, total, g[word * n : word * n + n])
-        for head in range(n):
-            d = arcs[row + 1 + head] * change[row + 1 + head]
-            _add(target, -d, g[head * n : head * n + n])
-    for word in range(n):  # the transpose of -G dL G, from the columns of dL G
-        d_columns[word * n : word * n + n] = 0.0
-    for word in range(n):
-        for head in range(n):
-            _add(
-                d_columns[head * n : head * n + n],
-                -moved[word * n + head],
-                columns[word * n : word * n + n],
-            )
+            move = arcs[row + 1 + head] * change[row + 1 + head]
+            d[head] = -move
+            total += move
+        d[word] += total
+        _combine(moved[word * n : word * n + n], d, g)
+    for head in range(n):  # the transpose of -G dL G, from the columns of dL G
+        for word in range(n):
+            d[word] = -moved[word * n + head]
+        _combine(d_columns[head * n : head * n + n], d, columns)
     for word in range(n):
         row, own, d_own = word * width, g[word * n + word], d_columns[word * n + word]
         d_expected[row] = arcs[row] * (change[row] * own + d_own)
@@ -171,6 +200,23 @@ def _move(
             at = row + 1 + head
             move = change[at] * (own - columns[word * n + head])
             d_expected[at] = arcs[at] * (move + d_own - d_columns[word * n + head])
+
+
+@leaf
+def _combine(target: FloatArray, factors: FloatArray, table: FloatArray) -> None:
+    """Write the sum of multiples of the rows of a square table, four rows at a time."""
+    n, i = len(target), 0
+    target[:] = 0.0
+    while i + 4 <= n:
+        a, b, c, d = factors[i], factors[i + 1], factors[i + 2], factors[i + 3]
+        rows = table[i * n : i * n + 4 * n]
+        one, two, three, four = rows[:n], rows[n : 2 * n], rows[2 * n : 3 * n], rows[3 * n :]
+        for j in range(n):
+            target[j] += (a * one[j] + b * two[j]) + (c * three[j] + d * four[j])
+        i += 4
+    while i < n:
+        _add(target, factors[i], table[i * n : i * n + n])
+        i += 1
 
 
 @leaf

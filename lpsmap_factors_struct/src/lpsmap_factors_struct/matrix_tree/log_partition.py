@@ -14,6 +14,7 @@ from lpsmap_core import Beliefs, Factors, Scores, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray, interruptible
 from lpsmap_factors_struct.arc_layout import arc_slot, n_words
 from lpsmap_factors_struct.matrix_tree.elimination import entropy_of_trees
+from lpsmap_factors_struct.matrix_tree.inverse import keep_inverse, move_by_kept
 from lpsmap_factors_struct.matrix_tree.weights import TreeWorkspace, sum_trees, tree_workspace
 
 __all__ = ["MatrixTree", "apply_forced", "largest_sizes", "top_label"]
@@ -41,6 +42,10 @@ class MatrixTree:
             np.empty(0, dtype=np.int64),
             np.zeros((n, 2), dtype=np.int64),
         )
+        words = max([n_words(k, 1) for k in np.diff(offsets).tolist()], default=0)
+        plain = not parameters[:, 2].any() and (parameters[:, 3] == 1.0).all()
+        self._kept_size = words * (2 * words + 1) if plain else 0
+        self._kept = np.empty(0, dtype=np.int64), np.empty(0), np.empty(0)
 
     @interruptible
     def beliefs(self, rows: IntArray, scores: Scores) -> Beliefs:
@@ -49,14 +54,18 @@ class MatrixTree:
         m = np.zeros(len(scores.eta_u))
         remainder = np.zeros(n)
         found = Beliefs(np.zeros(n), np.zeros(n), m, np.empty(0), remainder)
-        _beliefs(rows, self._factors, scores, *found[:3], remainder)
+        kept = np.empty(n * self._kept_size)
+        _beliefs(rows, self._factors, scores, *found[:3], remainder, kept)
+        self._kept = rows.copy(), scores.eta_u.copy(), kept
         return found
 
     @interruptible
     def hessian_product(self, rows: IntArray, scores: Scores, direction: Scores) -> Scores:
         """Return the change of the marginals along a change of the scores."""
-        product = np.zeros(len(scores.eta_u))
-        _hessian_products(rows, self._factors, scores, direction.eta_u, product)
+        product, (known, eta_u, kept) = np.zeros(len(scores.eta_u)), self._kept
+        if not (np.array_equal(known, rows) and np.array_equal(eta_u, scores.eta_u)):
+            kept = kept[:0]
+        _hessian_products(rows, self._factors, scores, direction.eta_u, product, kept)
         return Scores(product, np.empty(0))
 
 
@@ -69,6 +78,7 @@ def _beliefs(
     entropy: FloatArray,
     m: FloatArray,
     remainder: FloatArray,
+    kept: FloatArray,
 ) -> None:
     """Write log-partition functions, entropies and marginals of factors."""
     offsets, parameters = factors.offsets, factors.parameters
@@ -90,6 +100,10 @@ def _beliefs(
             used = tree_workspace(n, False, True)
             total, rest, trees = sum_trees(own, nothing, n, n_labels, packed, single_root, used)
         log_partition[r], remainder[r] = total, rest
+        if n > 0 and len(kept) > 0:
+            size = len(kept) // len(parameters)
+            mine_kept = kept[r * size : (r + 1) * size]
+            keep_inverse(n, used.halves.systems.value, used.laplacian, mine_kept)
         if trees > -np.inf:
             _spread(used, own, n, n_labels, packed, mine)
             below = _below_best(own, mine, n, n_labels)
@@ -102,7 +116,12 @@ def _beliefs(
 
 @kernel
 def _hessian_products(
-    rows: IntArray, factors: Factors, scores: Scores, direction: FloatArray, product: FloatArray
+    rows: IntArray,
+    factors: Factors,
+    scores: Scores,
+    direction: FloatArray,
+    product: FloatArray,
+    kept: FloatArray,
 ) -> None:
     """Write the products of a direction with the Hessians of log-partition functions."""
     offsets, parameters = factors.offsets, factors.parameters
@@ -113,8 +132,15 @@ def _hessian_products(
         d, mine = direction[offsets[r] : offsets[r + 1]], product[offsets[r] : offsets[r + 1]]
         packed, single_root = parameters[r, 0] != 0, parameters[r, 2] != 0
         n_labels, n = int(parameters[r, 3]), n_words(len(own), parameters[r, 3])
-        apply_forced(scores.eta_u[offsets[r] : offsets[r + 1]], n, n_labels, own)
         mine[:] = 0.0
+        size = len(kept) // len(parameters)
+        inverse = kept[r * size : (r + 1) * size]
+        if n > 0 and len(inverse) > 0 and not np.isnan(inverse[0]):
+            _arrange(d, n, packed, inverse, workspace.change)
+            move_by_kept(n, inverse, workspace.change, workspace.laplacian, workspace.d_expected)
+            _spread_tangent(workspace, own, d, n, n_labels, packed, mine)
+            continue
+        apply_forced(scores.eta_u[offsets[r] : offsets[r + 1]], n, n_labels, own)
         used = workspace
         total, _, trees = sum_trees(own, d, n, n_labels, packed, single_root, used)
         if np.isnan(total):
@@ -149,6 +175,24 @@ def apply_forced(eta_u: FloatArray, n: int, n_labels: int, own: FloatArray) -> N
 
 
 # -------------------------------------------------------------------- slots
+
+
+@leaf
+def _arrange(d: FloatArray, n: int, packed: bool, weights: FloatArray, change: FloatArray) -> None:
+    """Write the changes of arcs without labels, relative to that of the word's best arc.
+
+    A change of all arcs of a word changes no marginal, but adds rounding.
+    """
+    for word in range(n):
+        row, best = word * (n + 1), 0
+        for head in range(n):
+            at = 0 if head == word else 1 + head
+            change[row + at] = d[arc_slot(word, head, n, packed)]
+            best = at if weights[row + at] > weights[row + best] else best
+        most = change[row + best]
+        for at in range(n + 1):
+            change[row + at] -= most
+        change[row + 1 + word] = 0.0
 
 
 @leaf

@@ -128,14 +128,15 @@ class Estimated:
         n = self.problem.n_weights
         if not n:
             return None
-        table = self.estimate.values.new_zeros(self.problem.built.n_items * (n + 1))
+        table = self.estimate.values.new_zeros(self.problem.built.n_items * n)
         numbers = {id(factor): i for i, factor in enumerate(layout.declared.factors)}
         for tied in layout.declared.tied:
             own = found[numbers[id(tied.factor)]]
             assert own is not None
             entries = torch.from_numpy(tied.entries(n).reshape(-1)).to(table.device)
-            table = table.index_add(0, entries, own.reshape(-1).to(table))
-        return table.reshape(*self.problem.batch, n + 1)[..., :-1]
+            scored = torch.from_numpy(tied.scored).to(own.device)
+            table = table.index_add(0, entries, own[:, scored].reshape(-1).to(table))
+        return table.reshape(*self.problem.batch, n)
 
     @property
     def objective(self) -> Tensor:

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.layer_graph import LayerGraph
@@ -39,9 +38,10 @@ def rescore(
     graph.rescore(layout.variables, placed(layout, scores))
     for tied in layout.declared.tied:
         assert weights is not None
-        table = functional.pad(weights.reshape(-1, weights.shape[-1]), (0, 1)).reshape(-1)
-        entries = torch.from_numpy(tied.entries(weights.shape[-1])).to(table.device)
-        graph.rescore(tied.factor, table[entries].reshape(np.shape(tied.factor.additionals)))
+        entries = torch.from_numpy(tied.entries(weights.shape[-1])).to(weights.device)
+        scores = weights.new_zeros(tied.factor.n_factors, tied.factor.n_additionals)
+        scores[:, torch.from_numpy(tied.scored).to(weights.device)] = weights.reshape(-1)[entries]
+        graph.rescore(tied.factor, scores.reshape(np.shape(tied.factor.additionals)))
 
 
 def placed(layout: LayerGraph, scores: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,14 +27,24 @@ class Tied(NamedTuple):
     instances: NDArray[np.int64] | None = None
     """(n_factors,) the instance of each factor; None for one factor per instance."""
 
-    def entries(self, n_parameters: int) -> NDArray[np.int64]:
-        """Return (n_factors, n_additionals) positions of scores in a flat table of parameters.
+    @property
+    def scored(self) -> NDArray[np.int64]:
+        """Numbers of the additionals with a parameter: few in a sequence with tied transitions."""
+        return np.flatnonzero(self.parameter >= 0)
 
-        The table has an additional column of zeros.
-        """
+    def entries(self, n_parameters: int) -> NDArray[np.int64]:
+        """Return the (n_factors, n_scored) positions of scores in the flat table of parameters."""
         instances = np.arange(self.factor.n_factors) if self.instances is None else self.instances
-        columns = self.parameter % (n_parameters + 1)
-        return instances[:, None] * (n_parameters + 1) + columns
+        return instances[:, None] * n_parameters + self.parameter[self.scored]
+
+    def scores(self, parameters: FloatArray) -> FloatArray:
+        """Return (n_factors, n_additionals) scores, given (n_instances, n_parameters) parameters.
+
+        Additionals without a parameter have zeros.
+        """
+        found = np.zeros((self.factor.n_factors, self.factor.n_additionals))
+        found[:, self.scored] = parameters.reshape(-1)[self.entries(parameters.shape[1])]
+        return found
 
 
 class Declarations(NamedTuple):
@@ -95,8 +106,8 @@ class LayerGraph:
         """
         self.graph.rescore(self.variables, self.placed(self._masked(scores)))
         for tied in self.declared.tied:
-            rows = with_zeros(parameters)[tied.entries(parameters.shape[1])]
-            self.graph.rescore(tied.factor, rows.reshape(np.shape(tied.factor.additionals)))
+            rows = tied.scores(parameters).reshape(np.shape(tied.factor.additionals))
+            self.graph.rescore(tied.factor, rows)
         try:
             return LayoutSolution(self, self.graph.solve(**options), parameters.shape)
         finally:
@@ -153,26 +164,27 @@ class LayoutSolution:
     def __init__(self, layout: LayerGraph, solution: Solution, shape: tuple[int, ...]) -> None:
         self._layout, self._solution, self._shape = layout, solution, shape
         self._infeasible = None if solution.ok else layout.infeasible(solution)
-        self.values = self._feasible(layout.kept(layout.shown(solution.values)))
+        values = layout.shown(solution.values)  # zeros in the padding, whose scores are zero
+        if layout.declared.forbidden is not None:
+            values = layout.kept(values)
+        self.values = self._feasible(values)
 
     def pull_back(self, gradient: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return gradients with respect to scores and parameters, given one for the marginals."""
         d_scores, extra = self._solution.vjp(self._whole(gradient))
-        n, n_parameters = self._shape
-        table = np.zeros(n * (n_parameters + 1))
+        table = np.zeros(math.prod(self._shape))
         for i, tied in self._tied():
-            entries = tied.entries(n_parameters).reshape(-1)
-            table += np.bincount(entries, extra[i].reshape(-1), minlength=len(table))
-        return self._shown(d_scores), table.reshape(n, n_parameters + 1)[:, :-1]
+            entries, own = tied.entries(self._shape[1]), extra[i][:, tied.scored]
+            table += np.bincount(entries.reshape(-1), own.reshape(-1), minlength=len(table))
+        return self._shown(d_scores), table.reshape(self._shape)
 
     def push_forward(self, d_scores: FloatArray, d_parameters: FloatArray | None) -> FloatArray:
         """Return the tangent of the marginals, given tangents of scores and parameters."""
         factors = self._solution.factors
         extra = [np.zeros((factor.n_factors, factor.n_additionals)) for factor in factors]
         if d_parameters is not None:
-            table = with_zeros(d_parameters.reshape(self._shape))
             for i, tied in self._tied():
-                extra[i] = table[tied.entries(self._shape[1])]
+                extra[i] = tied.scores(d_parameters.reshape(self._shape))
         return self._shown(self._solution.jvp(self._whole(d_scores), extra)[0])
 
     def _whole(self, numbers: FloatArray) -> FloatArray:
@@ -194,8 +206,3 @@ class LayoutSolution:
         """Return the declarations with parameters, with their positions in the graph."""
         number = {id(factor): i for i, factor in enumerate(self._solution.factors)}
         return [(number[id(tied.factor)], tied) for tied in self._layout.declared.tied]
-
-
-def with_zeros(parameters: FloatArray) -> FloatArray:
-    """Return a flat table of parameters with an additional column of zeros."""
-    return np.pad(parameters, ((0, 0), (0, 1))).reshape(-1)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from lpsmap_torch.layers.layer_graph import LayoutSolution
 from lpsmap_torch.layers.solvers import solver_named
@@ -35,7 +36,11 @@ def marginals(
     """
     if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         _check_not_onnx()
-    found: Tensor = _call(_solve, _Solve, scores, parameters, lengths, mask, name)[0]
+    given = scores, parameters, lengths, mask, name
+    if _is_eager(scores):
+        eager: Tensor = _EagerSolve.apply(*given)  # type: ignore[no-untyped-call]
+        return eager
+    found: Tensor = _call(_solve, _Solve, *given)[0]
     return found
 
 
@@ -62,10 +67,7 @@ def _solve(
     schema=f"(Tensor gradient, Tensor ticket, {GIVEN}) -> (Tensor, Tensor)",
 )
 def _pull_back(gradient: Tensor, ticket: Tensor, *given: Any) -> tuple[Tensor, Tensor]:
-    scores, parameters = given[:2]
-    d_scores, d_parameters = _solution(ticket, given).pull_back(numbers(gradient))
-    like = scores.new_empty(0) if parameters is None else parameters
-    return _like(scores, d_scores), _like(like, d_parameters.reshape(like.shape))
+    return _products(_solution(ticket, given), gradient, *given[:2])
 
 
 @torch.library.custom_op(
@@ -79,6 +81,15 @@ def _push_forward(
     solved = _solution(ticket, given)
     along = None if d_parameters is None else numbers(d_parameters)
     return _like(given[0], solved.push_forward(numbers(d_scores), along))
+
+
+def _products(
+    solved: LayoutSolution, gradient: Tensor, scores: Tensor, parameters: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return gradients with respect to the scores, and to the parameters, empty without any."""
+    d_scores, d_parameters = solved.pull_back(numbers(gradient))
+    like = scores.new_empty(0) if parameters is None else parameters
+    return _like(scores, d_scores), _like(like, d_parameters.reshape(like.shape))
 
 
 def _solved(given: Any) -> LayoutSolution:
@@ -133,6 +144,37 @@ def _(d_scores: Tensor, d_parameters: Tensor | None, ticket: Tensor, *given: Any
 # -------------------------------------------------------------------- derivatives
 
 
+class _EagerSolve(torch.autograd.Function):
+    """The marginals of plain tensors, in half the time that a small solve takes as an operator."""
+
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> Tensor:
+        solved = _solved(given)
+        _save(ctx, (ticket_for(solved), *given))
+        return _like(given[0], solved.values)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # the gradient may have a gradient
+            return *_pulled_back(ctx, gradient), None, None, None
+        ticket, *given = _saved(ctx)
+        d_scores, d_parameters = _products(_solution(ticket, given), gradient, *given[:2])
+        return d_scores, None if given[1] is None else d_parameters, None, None, None
+
+
+def _is_eager(scores: Tensor) -> bool:
+    """Return whether neither a compiler, nor a transform, nor a mode has to see an operator."""
+    return (
+        type(scores) in (Tensor, torch.nn.Parameter)
+        and not scores.is_meta
+        and not torch.compiler.is_compiling()
+        and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+        and not torch._C._are_functorch_transforms_active()
+        and torch._C._len_torch_dispatch_stack() == 0
+        and forward_ad._current_level < 0
+    )
+
+
 class _Solve(torch.autograd.Function):
     """The marginals and the ticket of their solution."""
 
@@ -144,7 +186,7 @@ class _Solve(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        _save(ctx, output[1], inputs)
+        _save(ctx, (output[1], *inputs))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor | None, ...]:
@@ -166,7 +208,7 @@ class _PullBack(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        _save(ctx, inputs[1], inputs[2:])
+        _save(ctx, inputs[1:])
 
     @staticmethod
     def backward(ctx: Any, d_scores: Tensor, d_parameters: Tensor) -> tuple[Tensor | None, ...]:
@@ -174,7 +216,7 @@ class _PullBack(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, gradient: Tensor | None, *_: Any) -> Any:
-        ticket, given = _saved(ctx)
+        ticket, *given = _saved(ctx)
         gradient = torch.zeros_like(given[0]) if gradient is None else gradient
         return _call(_pull_back, _PullBack, gradient, ticket, *given)
 
@@ -190,7 +232,7 @@ class _PushForward(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        _save(ctx, inputs[2], inputs[3:])
+        _save(ctx, inputs[2:])
         ctx.along_parameters = inputs[1] is not None
 
     @staticmethod
@@ -205,14 +247,14 @@ class _PushForward(torch.autograd.Function):
 
 def _pulled_back(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None]:
     """Return gradients with respect to the scores, and to the parameters if any."""
-    ticket, given = _saved(ctx)
+    ticket, *given = _saved(ctx)
     d_scores, d_parameters = _call(_pull_back, _PullBack, gradient, ticket, *given)
     return d_scores, None if given[1] is None else d_parameters
 
 
 def _pushed_forward(ctx: Any, d_scores: Tensor | None, d_parameters: Tensor | None) -> Tensor:
     """Return the tangent of the marginals, given tangents of scores and any parameters."""
-    ticket, given = _saved(ctx)
+    ticket, *given = _saved(ctx)
     d_scores = torch.zeros_like(given[0]) if d_scores is None else d_scores
     along = None if given[1] is None else d_parameters
     found: Tensor = _call(_push_forward, _PushForward, d_scores, along, ticket, *given)
@@ -229,16 +271,16 @@ def _call(operator: Any, function: Any, *given: Any) -> Any:
     return function.apply(*given)
 
 
-def _save(ctx: Any, ticket: Tensor, given: Any) -> None:
+def _save(ctx: Any, given: Any) -> None:
+    """Save tensors, and the name of the layer that follows them."""
     *tensors, ctx.layer = given
-    ctx.save_for_backward(ticket, *tensors)
+    ctx.save_for_backward(*tensors)
     if hasattr(ctx, "save_for_forward"):
-        ctx.save_for_forward(ticket, *tensors)
+        ctx.save_for_forward(*tensors)
 
 
-def _saved(ctx: Any) -> tuple[Tensor, tuple[Any, ...]]:
-    ticket, *tensors = ctx.saved_tensors
-    return ticket, (*tensors, ctx.layer)
+def _saved(ctx: Any) -> tuple[Any, ...]:
+    return *ctx.saved_tensors, ctx.layer
 
 
 for _operator, _function in (
