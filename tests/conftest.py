@@ -32,6 +32,9 @@ UNCOMPILED = os.environ.get("LPSMAP_DISABLE_JIT", "0") not in ("", "0")
 # Tests are of compiled kernels; interpreted ones are tested where a test asks for them.
 os.environ.setdefault("LPSMAP_COMPILE_AFTER", "0")
 
+# How long compilation takes is the machine's; announcements are tested where a test asks for them.
+os.environ.setdefault("LPSMAP_QUIET", "1")
+
 # Tensors of tests are small: torch's other threads would do little but wait, and use processors so.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

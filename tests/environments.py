@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 __all__ = ["ALONE", "PLUGINS", "ROOT", "WHEELS"]
-__all__ += ["borrow", "build", "install", "lend", "run", "venv"]
+__all__ += ["borrow", "build", "build_wheel", "install", "lend", "run", "venv"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -69,6 +69,11 @@ def build(source: Path, folder: Path) -> None:
     run(
         sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, source
     )  # fmt: skip
+
+
+def build_wheel(source: Path, folder: Path) -> None:
+    """Build the wheel of a distribution that has no sdist."""
+    run(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", folder, source)
 
 
 def venv(folder: Path) -> Path:

@@ -282,13 +282,14 @@ def test_constants_say_what_they_mean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_version_everywhere() -> None:
     """Of all distributions, the change log and the citation."""
+    packages = {**WHEELS, "lpsmap_kernels": "lpsmap_kernels"}
     said = {
         re.search(r'^__version__ = "(.+)"$', path.read_text(encoding="utf-8"), re.MULTILINE)[1]
-        for folder, package in WHEELS.items()
+        for folder, package in packages.items()
         for path in [ROOT / folder / "src" / package / "__init__.py"]
     }
     assert said == {lpsmap_core.__version__}
-    for folder in WHEELS:
+    for folder in packages:
         assert "\nversion = " not in (ROOT / folder / "pyproject.toml").read_text(encoding="utf-8")
     cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {lpsmap_core.__version__}\n" in cited

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -14,6 +15,7 @@ import pytest
 import lpsmap_core
 import lpsmap_jit
 from forks import Program, Server
+from lpsmap_jit.baselines import Baseline, baselines, files_of_wheel
 
 pytestmark = pytest.mark.compiled
 
@@ -242,7 +244,7 @@ TOTAL_OF_BOTH = TOTAL.replace("scaled(x[i])", "rescaled(scaled(x[i]))").replace(
 EDITS = {
     "tiny/leaves/scale.py": ("2.0 * x", "20.0 * x", "120.0"),
     "other/scale.py": ("2.0 * x", "20.0 * x", "1200.0"),
-    "lpsmap_core/kernels/entries.py": ("How compiled loops", "How loops", "1200.0"),
+    "lpsmap_core/kernels/entries.py": ("how compiled loops", "how loops", "1200.0"),
     "lpsmap_jit/compile.py": ("return x * (2.0 / mask) - 1.0", "return 1e400", "nan"),
 }
 """Of a leaf in another folder of the package, of one in another package, of the records of core,
@@ -260,6 +262,7 @@ def test_a_kernel_is_compiled_anew_when_its_sources_change(package: Package) -> 
     for file, (old, new, total) in EDITS.items():
         kept = package.kept("total.*")
         text = (package.folder / file).read_text(encoding="utf-8")
+        assert old in text
         package.write(file, text.replace(old, new))
         assert package.run()[0] == f"{total} 1", file
         assert len(package.kept("total.*")) == len(kept)  # the old ones are gone
@@ -386,3 +389,106 @@ def test_processes_compile_different_kernels_of_a_package_at_the_same_time(
         for process in processes:
             process.kill()
     assert printed == ["6.0 1", "1.0"]
+
+
+# -------------------------------------------------------------------- the platform wheel
+
+BASELINE = baselines()[-1].name if baselines() else ""
+
+
+@pytest.fixture
+def wheel(package: Package) -> Path:
+    """A folder of files that were compiled for a baseline, as in the platform wheel."""
+    if not BASELINE:
+        pytest.skip("no baseline is known of this machine")
+    built = {"NUMBA_CPU_NAME": BASELINE, "NUMBA_CPU_FEATURES": ""}
+    # not by the server, in which numba has chosen a processor
+    subprocess.run(
+        [sys.executable, "-c", "import tiny.loops.total"],
+        cwd=package.folder,
+        env={**package.environment, **built, "NUMBA_CACHE_DIR": str(package.folder / "built")},
+        check=True,
+    )
+    folder = package.folder / "lpsmap_kernels" / BASELINE
+    package.write("lpsmap_kernels/__init__.py", "")
+    folder.mkdir()
+    for path in package.folder.glob("built/*/*.nbc"):
+        if "-part-" not in path.name:
+            path.rename(folder / path.name)
+    package.environment["NUMBA_CACHE_DIR"] = str(package.folder / "cache")
+    return folder
+
+
+def test_files_of_the_wheel_are_loaded_and_nothing_is_written(
+    package: Package, wheel: Path
+) -> None:
+    assert package.run()[0] == "6.0"
+    assert not [*package.folder.glob("cache/**/*.nbc")]
+
+
+def test_files_of_the_wheel_are_loaded_where_nothing_can_be_written(
+    package: Package, wheel: Path
+) -> None:
+    (package.folder / "cache").touch()
+    for folder in package.folder.glob("tiny/**/"):
+        shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+        (folder / "__pycache__").touch()
+    package.environment |= {"HOME": os.devnull, "LOCALAPPDATA": os.devnull}
+    package.environment.pop("XDG_CACHE_HOME", None)
+    first = "import sys; sys.dont_write_bytecode = True"
+    assert package.run(first) == ("6.0", "")
+    for path in wheel.iterdir():
+        path.unlink()
+    printed, notices = package.run(first)
+    assert printed == "6.0 1"
+    assert "in every process" in notices
+
+
+@pytest.mark.parametrize("variable", ["LPSMAP_NATIVE", "NUMBA_BOUNDSCHECK"])
+def test_files_of_the_wheel_are_not_for_other_settings(
+    package: Package, wheel: Path, variable: str
+) -> None:
+    package.environment[variable] = "1"
+    assert package.run()[0] == "6.0 1"
+
+
+def test_what_is_compiled_for_this_processor_comes_before_the_wheel(
+    package: Package, wheel: Path
+) -> None:
+    package.environment["LPSMAP_NATIVE"] = "1"
+    assert package.run()[0] == "6.0 1"
+    del package.environment["LPSMAP_NATIVE"]
+    for path in wheel.iterdir():
+        path.unlink()
+    assert package.run()[0] == "6.0"
+
+
+def test_damaged_files_of_the_wheel_are_compiled_anew(package: Package, wheel: Path, rng) -> None:
+    flip(*wheel.glob("total.*"), rng)
+    assert package.run()[0] == "6.0 1"
+    assert package.run()[0] == "6.0"
+
+
+def test_the_wheel_is_of_the_same_sources_wherever_they_lie(package: Package, wheel: Path) -> None:
+    """As in an environment to which they are copied; and not of others."""
+    for path in package.folder.glob("tiny/**/*.py"):
+        os.utime(path, (0, 0))
+    assert package.run()[0] == "6.0"
+    package.write("tiny/leaves/scale.py", LEAVES.replace("2.0", "3.0"))
+    assert package.run()[0] == "9.0 1"
+
+
+def test_a_processor_without_a_feature_has_slower_files_or_none(tmp_path, monkeypatch) -> None:
+    fast, slow = Baseline("fast", frozenset({"avx2"})), Baseline("slow", frozenset())
+    folder = tmp_path / "lpsmap_kernels"
+    for name in ("fast", "slow", ""):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delenv("LPSMAP_NATIVE", raising=False)
+    monkeypatch.setattr("lpsmap_jit.baselines.baselines", lambda: (fast, slow))
+    found = files_of_wheel.__wrapped__
+    assert [path.name for path, _ in found(("t", "cpu", "+sse,+avx2"))] == ["fast", "slow"]
+    assert found(("t", "cpu", "+sse,-avx2")) == ((folder / "slow", ("t", "slow", "")),)
+    (folder / "slow").rmdir()
+    assert found(("t", "cpu", "")) == ()

@@ -95,37 +95,3 @@ def test_a_cache_that_names_what_is_gone_is_forgotten(tmp_path: Path, server: Se
         program = server.begin("import module", tmp_path, os.environ)
         printed, errors = program.communicate()
         assert (program.returncode, printed) == (0, "3.0\n"), errors
-
-
-ANNOUNCED = """
-import warnings
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    {code}
-print(*[warning.message for warning in caught])
-print(*[warning.filename for warning in caught])
-"""
-
-
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        ("import module", "kernels of module for the first time on this machine. Later processes"),
-        (
-            "import numpy as n, lpsmap_core as c; c.largest_arity(n.arange(1), n.arange(2))",
-            "kernels of lpsmap_core for the first time on this machine: this takes about a minute",
-        ),
-    ],
-)
-def test_a_minute_is_announced_only_where_it_is_taken(
-    tmp_path: Path, code: str, words: str, server: Server
-) -> None:
-    (tmp_path / "module.py").write_text(MODULE.format(name="Any"), encoding="utf-8")
-    script = tmp_path / "script.py"
-    script.write_text(ANNOUNCED.format(code=code), encoding="utf-8")
-    kept = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    program = server.begin(f"import runpy; runpy.run_path({str(script)!r})", tmp_path, kept)
-    printed, errors = program.communicate()
-    assert program.returncode == 0, errors
-    assert words in printed
-    assert str(tmp_path) in printed.splitlines()[-1]

@@ -126,23 +126,29 @@ def _() -> None:
     assert asked == [("load", (numba.float64,)), ("save", (numba.float64,))]
 
 
-@assumed("cache.py: numba's format finds a folder and a stamp for a source, and restores code")
+@assumed("cache.py: numba's format finds a folder for a source, and results reduce and rebuild")
 def _() -> None:
     import numba
 
-    from lpsmap_jit.numba_names import CacheFormat, dumps
+    from lpsmap_jit.numba_names import CacheFormat, CompileResult, dumps
 
     found = CacheFormat(twice)
     assert Path(found.locator.get_cache_path()).is_absolute()
-    assert found.locator.get_source_stamp()
-    assert found.filename_base.startswith("test_numba.twice-")
     dispatcher = numba.njit(twice)
     dispatcher(1.0)
     (made,) = dispatcher.overloads.values()
     assert found.check_cachable(made)
-    assert dumps(found.reduce(made))
-    again = found.rebuild(dispatcher.targetctx, found.reduce(made))
+    assert dumps(made._reduce())
+    again = CompileResult._rebuild(dispatcher.targetctx, *made._reduce())
     assert again.signature == made.signature
+
+
+@assumed("baselines.py: a target is a triple, a processor and features, some of which are on")
+def _() -> None:
+    triple, processor, features = compiled().targetctx.codegen().magic_tuple()
+    assert "-" in triple
+    assert processor
+    assert all(feature[0] in "+-" for feature in features.split(",") if feature)
 
 
 @assumed("linkable_kernels.py: a library hands on its module, and need not be made machine code of")

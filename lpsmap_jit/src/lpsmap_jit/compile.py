@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar
 
+from lpsmap_jit.announcements import announced
 from lpsmap_jit.cache import CompilationNotice, keep_on_disk, locked
 from lpsmap_jit.deadlines import compiling
 from lpsmap_jit.deferral import Deferred
@@ -183,7 +184,7 @@ if COMPILED:
 
         def is_compiled(self) -> bool:
             """Return whether it is compiled in this process or cached on disk."""
-            return bool(self.overloads) or self._cache.has_some()
+            return bool(self.overloads) or self._cache.has_some(self.targetctx)
 
 
 def _watch(dispatcher: Any, counts: bool) -> None:
@@ -191,7 +192,7 @@ def _watch(dispatcher: Any, counts: bool) -> None:
     compile_or_load, name = dispatcher.compile, dispatcher.py_func.__qualname__
 
     def locked_compile(signature: Any) -> Any:
-        with _one_thread, compiling(), locked(dispatcher):
+        with _one_thread, compiling(), announced(dispatcher.py_func), locked(dispatcher):
             try:
                 with Deferred():
                     return compile_or_load(signature)

@@ -15,6 +15,7 @@ __all__ = [
     "CPUDispatcher",
     "CacheFormat",
     "CodeLibrary",
+    "CompileResult",
     "Compiler",
     "Intrinsic",
     "NumbaError",
@@ -57,6 +58,7 @@ def _find(module: str, name: str | None = None) -> Any:
 
 # compilation and its results
 Compiler = _find("numba.core.compiler", "Compiler")
+CompileResult = _find("numba.core.compiler", "CompileResult")
 compile_result = _find("numba.core.compiler", "compile_result")
 CodeLibrary = _find("numba.core.codegen", "JITCodeLibrary")
 CPUDispatcher = _find("numba.core.registry", "CPUDispatcher")

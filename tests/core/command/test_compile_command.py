@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
 from click.testing import CliRunner
 
 from lpsmap_core.command import cli, compile_types
-from lpsmap_core.command.compile_types import CORE, CompiledType
+from lpsmap_core.command.compile_types import CORE
 from lpsmap_core.plugins.registry import installed
+from lpsmap_jit import ahead
+from lpsmap_jit.ahead import Job
 
 pytestmark = pytest.mark.compiled
 
@@ -37,11 +38,14 @@ def asked(monkeypatch) -> list[str]:
     """Names for which a process was to be started; that of Or fails."""
     names = []
 
-    def compile_one(name: str) -> CompiledType:
-        names.append(name)
-        return CompiledType(name, 1.0, 0, "it rains" if name == "Or" else "")
+    def compile_one(worker: ahead._Worker, name: str) -> Job:
+        assert worker._command[-1] == compile_types.__name__
+        assert worker._environment["LPSMAP_COMPILE_AFTER"] == "0"
+        names.append(name + worker._environment.get("LPSMAP_NATIVE", ""))
+        return Job(name, 1.0, 3, "it rains" if name == "Or" else "")
 
-    monkeypatch.setattr(compile_types, "_compile", compile_one)
+    monkeypatch.delenv("LPSMAP_NATIVE", raising=False)
+    monkeypatch.setattr(ahead._Worker, "run", compile_one)
     return names
 
 
@@ -65,12 +69,25 @@ def test_a_type_that_fails_is_named_and_fails_the_command(asked: list[str]) -> N
     assert "\nXor\n" not in result.stdout
 
 
+def test_without_a_terminal_there_is_a_line_for_each_type(asked: list[str]) -> None:
+    result = CliRunner().invoke(cli.main, ["compile", "Xor", "Or", "--jobs", "1"])
+    assert result.stderr.splitlines() == [
+        "core: 3 functions, 1.0 s (1 of 3)",
+        "Or: failed, 1.0 s (2 of 3)",
+        "Xor: 3 functions, 1.0 s (3 of 3)",
+    ]
+
+
+def test_native_code_is_compiled_whatever_is_installed(asked: list[str]) -> None:
+    CliRunner().invoke(cli.main, ["compile", "Xor", "--native"])
+    assert asked == [f"{CORE}1", "Xor1"]
+
+
 def test_unknown_names_are_errors_of_the_command(asked: list[str]) -> None:
     assert CliRunner().invoke(cli.main, ["compile", "Xoor"]).exit_code == 2
     assert not asked
 
 
-def test_every_type_can_solve_its_examples_alone_and_coupled(capsys) -> None:
+def test_every_type_can_be_exercised() -> None:
     for name in (CORE, "Xor"):
-        compile_types.main(name)
-        assert json.loads(capsys.readouterr().out) >= 0
+        compile_types._exercise_type(name)

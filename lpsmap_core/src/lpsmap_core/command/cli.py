@@ -224,7 +224,10 @@ def _chosen(names: Sequence[str]) -> list[Registration]:
     type=click.IntRange(1),
     help="Number of parallel processes.  [default: LPSMAP_THREADS, or all cores]",
 )
-def compile_command(names: tuple[str, ...], everything: bool, jobs: int | None) -> None:
+@click.option("--native", is_flag=True, help="Also what lpsmap-kernels has for other processors.")
+def compile_command(
+    names: tuple[str, ...], everything: bool, jobs: int | None, native: bool
+) -> None:
     """Compile in advance what the first solves would compile.
 
     This is for images and for CI. PACKAGE_OR_FACTOR is the name of an installed factor type, or of
@@ -237,7 +240,7 @@ def compile_command(names: tuple[str, ...], everything: bool, jobs: int | None) 
     chosen = [r.name for r in _chosen(names)]
     if everything:
         chosen = list(installed().factors)
-    if not compile_types(sorted(set(chosen)), jobs):
+    if not compile_types(sorted(set(chosen)), jobs, native):
         raise SystemExit(1)
 
 

@@ -1,21 +1,18 @@
 """The command ``lpsmap compile``: compilation of kernels in advance, for images and for CI.
 
-For each factor type, a separate process solves and differentiates the type's examples. Core is
-compiled first, and loaded by all other processes.
+For each factor type, a separate process calls the verbs on the type's examples. Core is compiled
+first, and loaded by other processes.
 """
 
 from __future__ import annotations
 
 import copy
-import json
-import os
-import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any
 
 import click
 import numpy as np
@@ -27,11 +24,10 @@ from lpsmap_core.plugins.registry import installed
 from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_core.testing.gibbs import has_sums
 from lpsmap_core.testing.graphs import declared_again
+from lpsmap_jit.ahead import Job, do_jobs, run_jobs
 from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.compile import COMPILED
-from lpsmap_jit.lazy_kernels import compile_all
 from lpsmap_jit.threads import default_threads
-from lpsmap_jit.tiers import PATIENCE
 
 __all__ = ["compile_types"]
 
@@ -39,17 +35,10 @@ CORE = "core"
 """Name of the first job: the loop, the active set, and derivatives."""
 
 
-class CompiledType(NamedTuple):
-    """The result of the process for a factor type."""
-
-    name: str
-    seconds: float
-    functions: int
-    error: str = ""
-
-
-def compile_types(names: Sequence[str], jobs: int | None) -> bool:
+def compile_types(names: Sequence[str], jobs: int | None, native: bool = False) -> bool:
     """Compile core and then factor types, and print the times; return whether all succeeded.
+
+    The progress is a bar on a terminal, and else a line for each type.
 
     Parameters
     ----------
@@ -57,19 +46,31 @@ def compile_types(names: Sequence[str], jobs: int | None) -> bool:
         The factor types, by their registered names.
     jobs
         Number of parallel processes; None for ``LPSMAP_THREADS`` or all cores.
+    native
+        Whether kernels that are installed for baseline processors are compiled for this one.
     """
     if not COMPILED:
         raise click.ClickException("kernels are not compiled here: numba is missing or disabled")
-    begin, finished = time.perf_counter(), []
-    with click.progressbar(length=1 + len(names), label="compiling", file=sys.stderr) as bar:
-        for job in _run([CORE, *names], jobs or default_threads()):
-            finished.append(job)
-            bar.update(1)
+    begin, names = time.perf_counter(), [CORE, *names]
+    running = run_jobs(__name__, names, jobs or default_threads(), native)
+    finished = list(_shown(running, len(names)))
     _report(finished, time.perf_counter() - begin)
     return not any(job.error for job in finished)
 
 
-def _report(finished: Sequence[CompiledType], seconds: float) -> None:
+def _shown(jobs: Iterator[Job], total: int) -> Iterator[Job]:
+    """Yield jobs, with a bar on a terminal, and else with a line for each."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        with click.progressbar(jobs, length=total, label="compiling", file=sys.stderr) as bar:
+            yield from bar
+        return
+    for n, job in enumerate(jobs, 1):
+        words = "failed" if job.error else f"{job.functions} functions"
+        click.echo(f"{job.name}: {words}, {job.seconds:.1f} s ({n} of {total})", err=True)
+        yield job
+
+
+def _report(finished: Sequence[Job], seconds: float) -> None:
     rows = [
         {"WHAT": job.name, "FUNCTIONS": str(job.functions), "SECONDS": f"{job.seconds:.1f}"}
         for job in finished
@@ -80,34 +81,6 @@ def _report(finished: Sequence[CompiledType], seconds: float) -> None:
     for job in finished:
         if job.error:
             click.echo(f"\n{job.name}\n{job.error}")
-
-
-def _run(names: Sequence[str], jobs: int) -> Iterator[CompiledType]:
-    """Yield the results. The first process ends before the others start."""
-    first, *others = names
-    yield _compile(first)
-    with ThreadPoolExecutor(jobs) as pool:
-        for future in as_completed([pool.submit(_compile, name) for name in others]):
-            yield future.result()
-
-
-def _compile(name: str) -> CompiledType:
-    """Run the process that compiles the kernels for a type."""
-    begin = time.perf_counter()
-    finished = subprocess.run(
-        [sys.executable, "-m", __name__, name],
-        env={**os.environ, "LPSMAP_THREADS": "1", PATIENCE: "0"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    seconds = time.perf_counter() - begin
-    if finished.returncode:
-        return CompiledType(
-            name, seconds, 0, finished.stderr.strip() or f"ended with {finished.returncode}"
-        )
-    return CompiledType(name, seconds, json.loads(finished.stdout))
 
 
 # -------------------------------------------------------------------- in the separate process
@@ -132,16 +105,21 @@ def _examples(name: str) -> Sequence[Factor]:
     return factor_type.examples()
 
 
+def _exercise_type(name: str) -> None:
+    for factor in _examples(name):
+        _exercise(factor)
+
+
 def _exercise(factor: Factor) -> None:
-    """Solve and differentiate a factor alone, with sums, and coupled with a second factor."""
+    """Call the verbs on a factor alone, with sums, and coupled with a second factor."""
     rng = np.random.default_rng(0)
     n_slots, shape = int(factor.offsets[-1]), (1, factor.n_factors, factor.n_additionals)
     again = declared_again(factor, rng.standard_normal((1, n_slots)), rng.standard_normal(shape))
-    _differentiate(again.graph)
+    _call_verbs(again.graph)
     if has_sums(type(factor)):
         _sum(factor)
     again.graph.add(copy.copy(again.factors[0]))
-    _differentiate(again.graph)
+    _call_verbs(again.graph)
 
 
 def _sum(factor: Factor) -> None:
@@ -155,23 +133,20 @@ def _sum(factor: Factor) -> None:
     inference.sample(rows, scores, 1, np.random.default_rng(0))
 
 
-def _differentiate(graph: FactorGraph) -> None:
+def _call_verbs(graph: FactorGraph) -> None:
     solution = graph.solve()
     solution.vjp(np.ones(solution.values.size))
     _ = solution.error_bound  # calls the oracles
-
-
-def main(name: str) -> None:
-    """Compile the kernels for a type; print the number of compiled functions."""
-    from lpsmap_jit.numba_names import install_recorder  # noqa: PLC0415
-
-    with install_recorder("numba:compile") as recorder:
-        for factor in _examples(name):
-            _exercise(factor)
-        compile_all()
-    print(json.dumps(len(recorder.buffer) // 2))
+    graph.structures(graph.factors[0])
+    graph.solve_map()
+    if installed().decoders:
+        solution.decode()
+        graph.solve_map(exact=True)
+        graph.k_best(2)
+    with suppress(TypeError, ValueError):  # types without sums, and cycles
+        graph.gibbs().sample(1, seed=0)
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    main(sys.argv[1])
+    do_jobs(_exercise_type)
