@@ -29,7 +29,7 @@ from lpsmap_core import (  # noqa: F401  (where version 2 of the plugin API has 
     registered,
 )
 from lpsmap_core.engine.backends import NumpyBackend
-from lpsmap_core.engine.choice import AUTO
+from lpsmap_core.engine.choice import AUTO, run_with
 from lpsmap_core.engine.options import checked_options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.step_size import first_step_sizes
@@ -262,6 +262,7 @@ __all__ += ["first_step_sizes", "in_shares"]
 # Decoders: they find best assignments, and graphs given evidence.
 __all__ += [
     "AUTO",
+    "run_with",
     "DEFAULT_GAP",
     "OWN_SEARCH",
     "Relaxation",

@@ -20,6 +20,7 @@ from lpsmap import (
     FactorGraph,
     Matching,
     Nand,
+    Permutation,
     Solution,
     Status,
     TopK,
@@ -30,7 +31,7 @@ from lpsmap import (
 from lpsmap_torch.layers import MatchingAttention, SparseMAP
 from random_graphs import KINDS, random_graph
 
-COVERED = [kind for kind in KINDS if kind not in ("Pair", "DepTree", "Polytope")]
+COVERED = [kind for kind in KINDS if kind not in ("DepTree", "Polytope")]
 INSTANCES = 8
 """Random graphs that make one batch."""
 
@@ -56,6 +57,7 @@ def mixed_batch(seed: int, graph: FactorGraph) -> FactorGraph:
     graph.add(Matching(u))
     graph.add(TopK(u[:, 0], 2))
     graph.add(Bits(graph.variable_from(scale * rng.normal(size=3))))
+    graph.add(Permutation(graph.variable_from(scale * rng.normal(size=(2, 4)))))
     return graph
 
 
@@ -211,7 +213,7 @@ def test_components_with_other_types_are_solved_by_cores_engine() -> None:
 
 
 def test_large_components_are_solved_by_cores_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lpsmap_torch.tensor.constraint_rows.MOST_ROWS", 4)
+    monkeypatch.setattr("lpsmap_torch.tensor.served.MOST_ROWS", 4)
     graph, _ = matchings(normal(1, 2, 3))  # 2 + 3 rows
     small = graph.add(Xor(graph.variable_from(normal(3))))
     plan = graph.plan(engine="tensor")
