@@ -58,8 +58,10 @@ def batches_of(part: Part, selected: BoolArray, precision: torch.dtype) -> Itera
     columns = _Columns(order, offsets, place)
     n_rows = np.bincount(rows.component, minlength=part.n_components)
     components = np.flatnonzero(selected)
-    size = np.stack([n_rows, counts])[:, components]
-    _, group = np.unique(np.ceil(np.log2(np.maximum(size, 1))), axis=1, return_inverse=True)
+    has_linear = counts > np.diff(part.first_variable)
+    size = np.ceil(np.log2(np.maximum(np.stack([n_rows, counts]), 1)))
+    keys = np.vstack([size, has_linear])[:, components]
+    _, group = np.unique(keys, axis=1, return_inverse=True)
     group = group.reshape(-1)
     for number in range(group.max(initial=-1) + 1):
         members = components[group == number]

@@ -28,6 +28,11 @@ EASE, PROXIMAL_STEPS = 1e3, 6
 numbers without a quadratic term."""
 
 
+CLOSE = 4e-6
+"""The margin if there are numbers without a quadratic term: the root of the products of an interior
+point."""
+
+
 class Pieces(NamedTuple):
     """The linear pieces at some multipliers."""
 
@@ -52,7 +57,7 @@ class Pieces(NamedTuple):
 
 
 def pieces_at(
-    problems: Projections, y: Tensor, center: Tensor, margin: Tensor | float = 0.0
+    problems: Projections, y: Tensor, center: Tensor, margin: Tensor | None = None
 ) -> Pieces:
     """Return the pieces at multipliers `y`.
 
@@ -65,15 +70,17 @@ def pieces_at(
     center
         (n, n_x) the latest values, the centers of proximal terms.
     margin
-        Distance from a bound up to which numbers are free, and sums are tight.
+        (n, 1) distance from a bound up to which numbers are free, and sums are tight; None for 0.
     """
+    margin = torch.zeros_like(y[:, :1]) if margin is None else margin
     low, high, linear = problems.low, problems.high, problems.batch.linear
     x = target = problems.eta + problems.batch.pull(y)
     moved = torch.zeros_like(y[:, :1])
     if linear is not None:
         # whether such a number is free depends on the signs of value and force, hardly on their scale
         x, target = (torch.where(linear, center + e * x, x) for e in (problems.ease, 1.0))
-    within = margin * problems.quadratic
+        margin = torch.where(margin > 0.0, CLOSE, 0.0)  # where the interior point leaves them
+    within = margin
     free = (target > -within) | ~problems.lower
     free = problems.open & free & ((target < 1.0 + within) | ~problems.upper)
     inside = torch.where(problems.lower, x.clamp(min=0.0), x)

@@ -24,8 +24,11 @@ LARGEST = 1e15
 EXACT, ROUNDING = 1e-12, 1e-15
 """Sums are exact up to the first, plus the second times the largest score of a free variable."""
 
-KINK = 2.0
-"""In every other Newton step, variables and sums closer to a bound than this multiple of the
+ROUGH = 1e-7
+"""Pieces with a larger residual are worse than the interior point, if there are proximal terms."""
+
+MARGIN_EVERY, KINK = 3, 2.0
+"""In every third Newton step, numbers and sums closer to a bound than this multiple of the
 residual are free and tight: otherwise steps can cycle between the two sides of a bound."""
 
 
@@ -134,7 +137,7 @@ def _on_pieces(
     for i in range(limits.newton):
         if limits.check_is_due(i) and bool((is_exact(problems, best) | infeasible).all()):
             break
-        margin = KINK * pieces.residual if i % 2 else 0.0
+        margin = KINK * pieces.residual if i % MARGIN_EVERY == 1 else None
         y = newton_step(eased, pieces_at(eased, pieces.y, center, margin))
         pieces = pieces_at(eased, y, center)
         closer = pieces.residual < best.residual
@@ -149,14 +152,15 @@ def _on_pieces(
 
 
 def _rough(problems: Projections, best: Pieces, point: Interior) -> Pieces:
-    """Return what is known without a face: with proximal terms, the interior point."""
+    """Return what is known without a face: with proximal terms that are far off, the interior point."""
     if problems.batch.linear is None:
         return best
     sums = problems.batch.sums(point.best_u)
     off = (problems.low - sums).clamp(min=0.0) - (sums - problems.high).clamp(min=0.0)
     nothing = torch.zeros_like(best.moved)
     tight = torch.ones_like(best.tight)
-    return Pieces(point.best_u, best.free, tight, off, point.best_y, best.center, nothing)
+    interior = Pieces(point.best_u, best.free, tight, off, point.best_y, best.center, nothing)
+    return select(best.residual > ROUGH, interior, best)
 
 
 def is_exact(problems: Projections, pieces: Pieces) -> Tensor:
