@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -95,7 +95,7 @@ class Batch(abc.ABC):
     def to(self: Moved, device: torch.device) -> Moved:
         """Return the batch on a device."""
         columns = self.members.columns.to(device)
-        moved = {
+        moved: dict[str, Any] = {
             field.name: value.to(device)
             for field in dataclasses.fields(self)
             if isinstance(value := getattr(self, field.name), Tensor)

@@ -56,8 +56,8 @@ class ChainBatch(Batch):
     def _parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the marginals and the flows."""
         length, s = self.last.shape[-2], self.n_states
-        u, e = x.split([length * s, x.shape[-1] - length * s], dim=-1)
-        return u.unflatten(-1, (length, s)), e.unflatten(-1, (length - 1, s, s))
+        u, e = x[..., : length * s], x[..., length * s :]
+        return _unflat(u, length, s), _unflat(e, length - 1, s, s)
 
     def sums(self, x: Tensor) -> Tensor:
         """Return A x."""
@@ -78,8 +78,8 @@ class ChainBatch(Batch):
     def _rows(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return the numbers of the rows of arriving and of leaving flows."""
         length, s = self.last.shape[-2], self.n_states
-        arriving, leaving = y.split([length * s, (length - 1) * s], dim=-1)
-        return arriving.unflatten(-1, (length, s)), leaving.unflatten(-1, (length - 1, s))
+        arriving, leaving = torch.split(y, [length * s, (length - 1) * s], dim=-1)
+        return _unflat(arriving, length, s), _unflat(leaving, length - 1, s)
 
     def equations(self, d: Tensor, diagonal: Tensor, tight: Tensor | None = None) -> Equations:
         """Return the equations with the matrix ``A diag(d) A' + diag(diagonal)``."""
@@ -131,17 +131,17 @@ class ChainBatch(Batch):
     def scores(self, eta: Tensor) -> Tensor:
         """Return the scores of marginals and flows, given those of states and additionals."""
         length, s = self.last.shape[-2], self.n_states
-        states, rest = eta.split([length * s, eta.shape[-1] - length * s], dim=-1)
+        states, rest = eta[..., : length * s], eta[..., length * s :]
         if self.bins is None:
-            initial, steps, final = rest.split([s, (length - 1) * s * s, s], dim=-1)
+            initial, steps, final = torch.split(rest, [s, (length - 1) * s * s, s], dim=-1)
         else:
             k = self.bins.initial.shape[-1]
-            initial, distances, final = rest.split([k, 2 * k + 1, k], dim=-1)
+            initial, distances, final = torch.split(rest, [k, 2 * k + 1, k], dim=-1)
             initial = (self.bins.initial @ initial.unsqueeze(-1)).squeeze(-1)
             final = (self.bins.final @ final.unsqueeze(-1)).squeeze(-1)
             step = (self.bins.step @ distances.unsqueeze(-1)).squeeze(-1)
             steps = step.unsqueeze(-2).expand(*step.shape[:-1], length - 1, s * s).flatten(-2)
-        u = states.unflatten(-1, (length, s)) + self.last * final.unsqueeze(-2)
+        u = _unflat(states, length, s) + self.last * final.unsqueeze(-2)
         u = torch.cat([u[..., :1, :] + initial.unsqueeze(-2), u[..., 1:, :]], dim=-2)
         return torch.cat([u.flatten(-2), steps], dim=-1)
 
@@ -172,7 +172,7 @@ class _Alternating(Equations):
     def solve(self, right: Tensor) -> Tensor:
         """Return the solutions for (..., n_rows) right-hand sides."""
         blocks = _alternating(*self._batch._rows(right))
-        x = self._equations.solve(blocks.flatten(-2)).unflatten(-1, blocks.shape[-2:])
+        x = self._equations.solve(blocks.flatten(-2)).reshape(blocks.shape)
         return torch.cat([x[..., ::2, :].flatten(-2), x[..., 1::2, :].flatten(-2)], dim=-1)
 
 
@@ -184,3 +184,8 @@ def _alternating(arriving: Tensor, leaving: Tensor) -> Tensor:
 def _pairs(first: Tensor, second: Tensor, axis: int = -3) -> Tensor:
     """Return two tensors of equal shape in turns along an axis."""
     return torch.stack([first, second], dim=axis).flatten(axis - 1, axis)
+
+
+def _unflat(x: Tensor, *shape: int) -> Tensor:
+    """Return numbers with the last axis split into several."""
+    return x.reshape(*x.shape[:-1], *shape)

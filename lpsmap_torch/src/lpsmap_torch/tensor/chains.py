@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from lpsmap_core.api import BoolArray, Bucket, FloatArray, IntArray, Part
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part
 from lpsmap_torch.tensor.batch import Members
 from lpsmap_torch.tensor.chain_batch import Bins, ChainBatch
-from lpsmap_torch.tensor.served import SEQUENCE
+from lpsmap_torch.tensor.served import SEQUENCE, sizes_of_chains
 
 __all__ = ["chains_of"]
 
@@ -34,7 +34,7 @@ def chains_of(part: Part, selected: BoolArray, precision: torch.dtype) -> Iterat
         factors = np.flatnonzero(selected[bucket.component])
         if not factors.size:
             continue
-        size = np.stack([*_sizes(bucket), np.diff(bucket.additional_offsets)])[:, factors]
+        size = np.stack([*sizes_of_chains(bucket), np.diff(bucket.additional_offsets)])[:, factors]
         if bucket.type.__name__ == SEQUENCE:
             size[2] = 0
         keys = np.concatenate([np.ceil(np.log2(np.maximum(size[:2], 1))), size[2:]])
@@ -47,20 +47,10 @@ def chains_of(part: Part, selected: BoolArray, precision: torch.dtype) -> Iterat
                 yield _batch(part, b, of_batch, precision)
 
 
-def _sizes(bucket: Bucket) -> tuple[IntArray, IntArray]:
-    """Return the lengths and the numbers of states of all sequences of a bucket."""
-    states = np.empty(bucket.n_factors, dtype=np.int64)
-    for d, declaration in enumerate(bucket.declarations):
-        of_factors = np.broadcast_to(declaration.n_states, declaration.n_factors)
-        mine = bucket.declaration == d
-        states[mine] = of_factors[bucket.row[mine]]
-    return np.diff(bucket.offsets) // np.maximum(states, 1), states
-
-
 def _batch(part: Part, b: int, factors: IntArray, precision: torch.dtype) -> ChainBatch:
     """Return the batch of some sequences of a bucket."""
     bucket = part.buckets[b]
-    lengths, states = (x[factors] for x in _sizes(bucket))
+    lengths, states = (x[factors] for x in sizes_of_chains(bucket))
     n, length, s = len(factors), max(int(lengths.max()), 2), int(states.max())
     t, i, padding = np.arange(length), np.arange(s), part.n_variables + part.n_additionals + 1
     inside = (t[:, None] < lengths[:, None, None]) & (i < states[:, None, None])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,9 @@ LEAST_DIAGONAL = 1e-200
 
 REFINEMENTS = {torch.float64: 2, torch.float32: 12}
 """Number of refinements, each of which solves for the residual that damping leaves."""
+
+REDUCTION = 1e-25
+"""Squared residuals, relative to the first, at which conjugate gradients stop."""
 
 MOST_STEPS = 200
 """Number of steps of conjugate gradients without a factorisation."""
@@ -120,7 +123,7 @@ class BlockTridiagonal(_Factored):
     ) -> None:
         self._shape = diagonal.shape[-2:]
         super().__init__(diagonal.flatten(-2))
-        self.precision, scale = precision, self._scale.unflatten(-1, self._shape)
+        self.precision, scale = precision, _unflat(self._scale, self._shape)
         self._diagonal = scale.square() * diagonal
         rows, columns = scale[..., :-1, :].unsqueeze(-1), scale[..., 1:, :].unsqueeze(-2)
         self._couplings = rows * couplings * columns
@@ -140,7 +143,7 @@ class BlockTridiagonal(_Factored):
         return factors, links
 
     def _damped(self, right: Tensor) -> Tensor:
-        blocks = right.unflatten(-1, self._shape).unsqueeze(-1).unbind(-3)
+        blocks = _unflat(right, self._shape).unsqueeze(-1).unbind(-3)
         ahead = [torch.linalg.solve_triangular(self._factors[0], blocks[0], upper=False)]
         steps = zip(self._factors[1:], self._links, blocks[1:], strict=True)
         for factor, link, block in steps:
@@ -153,12 +156,18 @@ class BlockTridiagonal(_Factored):
         return torch.stack(x[::-1], dim=-3).squeeze(-1).flatten(-2)
 
     def _times(self, x: Tensor) -> Tensor:
-        blocks = x.unflatten(-1, self._shape)
+        blocks = _unflat(x, self._shape)
         after = (self._couplings @ blocks[..., 1:, :].unsqueeze(-1)).squeeze(-1)
         before = (self._couplings.mT @ blocks[..., :-1, :].unsqueeze(-1)).squeeze(-1)
         nothing = torch.zeros_like(blocks[..., :1, :])
         neighbours = torch.cat([after, nothing], -2) + torch.cat([nothing, before], -2)
-        return (self._diagonal * blocks + neighbours).flatten(-2)
+        product: Tensor = (self._diagonal * blocks + neighbours).flatten(-2)
+        return product
+
+
+def _unflat(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return numbers with the last axis split into two."""
+    return x.reshape(*x.shape[:-1], *shape)
 
 
 class ConjugateGradients(Equations):
@@ -204,24 +213,28 @@ def conjugate_gradients(
     right
         (..., n) right-hand sides.
     n_steps
-        The number of steps; an instance without a residual does not move.
+        The number of steps; instances whose residuals are rounding errors do not move.
     """
     x, residual = torch.zeros_like(right), right
     direction = z = preconditioned(residual)
     product = (residual * z).sum(-1, keepdim=True)
+    goal, best, least = REDUCTION * product, x, product
     for _ in range(n_steps):
         image = times(direction)
         curvature = (direction * image).sum(-1, keepdim=True)
-        length = torch.where(curvature > 0.0, product / curvature, 0.0)
+        moves = (product > goal) & (curvature > 0.0)
+        length = torch.where(moves, product / curvature, 0.0)
         x, residual = x + length * direction, residual - length * image
         z = preconditioned(residual)
         before, product = product, (residual * z).sum(-1, keepdim=True)
-        direction = z + torch.where(before > 0.0, product / before, 0.0) * direction
-    return x
+        direction = torch.where(moves, z + product / before * direction, 0.0)
+        best = torch.where(product < least, x, best)  # rounding errors grow if a matrix is singular
+        least = torch.fmin(least, product)
+    return best
 
 
 def _symmetric(solve: Callable[[Tensor], Tensor], right: Tensor) -> Tensor:
-    """Return ``solve(right)``, whose derivative is `solve` itself, although its steps are not linear."""
+    """Return ``solve(right)``, a linear function by steps that are not linear."""
     if right.requires_grad and torch.is_grad_enabled():
         found: Tensor = _Symmetric.apply(right, solve)  # type: ignore[no-untyped-call]
         return found

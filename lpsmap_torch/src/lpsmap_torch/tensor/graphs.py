@@ -109,7 +109,7 @@ def _places_on_host(
         first += math.prod(shape)
     # core's maps between declarations and parts move numbers, here those of places
     inside = np.concatenate([part.variables, part.by_bucket(given, factors).astype(np.int64)])
-    found = part.by_declaration(1.0 + np.arange(part.n_additionals), factors)
+    found = part.by_declaration(np.arange(1.0, part.n_additionals + 1.0), factors)
     places = [
         np.where(x > 0, part.n_variables + x - 1, len(inside)).astype(np.int64) for x in found
     ]

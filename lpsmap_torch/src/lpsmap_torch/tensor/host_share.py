@@ -55,7 +55,7 @@ class HostShare:
         found = np.concatenate([self.solved.marginals(), self.solved.additionals()])
         return self._into(numbers, np.where(self._is_bad, np.nan, found))
 
-    def products_into(self, numbers: Tensor, d: Tensor) -> Tensor:
+    def products_into(self, numbers: Tensor, d: Tensor, is_zero: bool) -> Tensor:
         """Return numbers of the part with products of the Jacobian of these components.
 
         Parameters
@@ -64,8 +64,10 @@ class HostShare:
             The numbers.
         d
             The vector, for all numbers of the part; autograd can follow.
+        is_zero
+            Whether it is zero, so that there is nothing to compute before a backward pass.
         """
-        product: Tensor = _Product.apply(d[self._index], self)  # type: ignore[no-untyped-call]
+        product: Tensor = _Product.apply(d[self._index], self, is_zero)  # type: ignore[no-untyped-call]
         return numbers.index_put((self._index,), product)
 
     def multiplied(self, d: Tensor) -> Tensor:
@@ -86,12 +88,15 @@ class HostShare:
 
     def unsolved(self) -> BoolArray:
         """Return flags of these components that are not solved."""
-        return self.components & np.array([not s.ok for s in self.solved.status().tolist()])
+        wrong = [not status.ok for status in self.solved.status().tolist()]
+        flags: BoolArray = self.components & np.array(wrong)
+        return flags
 
     def infeasible(self) -> BoolArray:
         """Return flags of these components that are infeasible."""
         status = self.solved.status().tolist()
-        return self.components & np.array([s is Status.INFEASIBLE for s in status])
+        flags: BoolArray = self.components & np.array([s is Status.INFEASIBLE for s in status])
+        return flags
 
     def _whole(self, numbers: Tensor) -> FloatArray:
         whole = np.zeros(len(numbers))
@@ -111,11 +116,11 @@ class _Product(torch.autograd.Function):
     """The product with a symmetric Jacobian; its derivative is the same product."""
 
     @staticmethod
-    def forward(ctx: Any, d: Tensor, share: HostShare) -> Tensor:
+    def forward(ctx: Any, d: Tensor, share: HostShare, is_zero: bool) -> Tensor:
         ctx.share = share
-        return share.multiplied(d)
+        return torch.zeros_like(d) if is_zero else share.multiplied(d)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        product: Tensor = _Product.apply(gradient, ctx.share)  # type: ignore[no-untyped-call]
-        return product, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        product: Tensor = _Product.apply(gradient, ctx.share, False)  # type: ignore[no-untyped-call]
+        return product, None, None

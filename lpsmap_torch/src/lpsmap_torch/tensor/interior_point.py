@@ -2,8 +2,9 @@
 
 It is Mehrotra's predictor-corrector method (1992) with one step length for all unknowns. Sums of
 numbers ``w = A u`` have bounds with multipliers ``y``. At the solution, ``q u - eta - A' y`` is 0
-where u is inside its bounds; q is 1 for numbers with a quadratic term, and 0 for others. Each iteration solves two right-hand sides with the matrix ``A D A' +
-S``, where D and S are the inverse stiffnesses of numbers and sums.
+where u is inside its bounds; q is 1 for numbers with a quadratic term, and 0 for others. Each
+iteration solves two right-hand sides with the matrix ``A D A' + S``, where D and S are the inverse
+stiffnesses of numbers and sums.
 """
 
 from __future__ import annotations

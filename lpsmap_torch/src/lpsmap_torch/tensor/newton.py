@@ -24,8 +24,8 @@ from lpsmap_torch.tensor.projection_problem import Projections
 __all__ = ["Face", "Pieces", "newton_step", "on_face", "pieces_at", "select"]
 
 EASE, PROXIMAL_STEPS = 1e3, 6
-"""Inverse weight of proximal terms for the largest scores, and number of steps, of a product with the Jacobian if there are
-numbers without a quadratic term."""
+"""Inverse weight of proximal terms for the largest scores, and number of steps, of a product with
+the Jacobian if there are numbers without a quadratic term."""
 
 
 CLOSE = 4e-6
@@ -47,7 +47,7 @@ class Pieces(NamedTuple):
     center: Tensor
     """(n, n_x) the centers of proximal terms."""
     moved: Tensor
-    """(n, 1) maximum force of proximal terms, and distance from bounds of free numbers with them."""
+    """(n, 1) maximum force of proximal terms, and distance of their free numbers from bounds."""
 
     @property
     def residual(self) -> Tensor:
@@ -77,7 +77,7 @@ def pieces_at(
     x = target = problems.eta + problems.batch.pull(y)
     moved = torch.zeros_like(y[:, :1])
     if linear is not None:
-        # whether such a number is free depends on the signs of value and force, hardly on their scale
+        # whether such a number is free depends on signs of value and force, hardly on their scale
         x, target = (torch.where(linear, center + e * x, x) for e in (problems.ease, 1.0))
         margin = torch.where(margin > 0.0, CLOSE, 0.0)  # where the interior point leaves them
     within = margin
@@ -168,4 +168,5 @@ class Face:
     def _projected(self, x: Tensor) -> Tensor:
         """Return the nearest numbers to `x` that do not change tight sums."""
         sums = torch.where(self._tight, self._batch.sums(x), 0.0)
-        return x - self.ease * self._batch.pull(self.equations.solve(sums))
+        y = torch.where(self._tight, self.equations.solve(sums), 0.0)  # also when autograd returns
+        return x - self.ease * self._batch.pull(y)

@@ -152,7 +152,7 @@ def _on_pieces(
 
 
 def _rough(problems: Projections, best: Pieces, point: Interior) -> Pieces:
-    """Return what is known without a face: with proximal terms that are far off, the interior point."""
+    """Return what is known without a face: the interior point if proximal terms are far off."""
     if problems.batch.linear is None:
         return best
     sums = problems.batch.sums(point.best_u)

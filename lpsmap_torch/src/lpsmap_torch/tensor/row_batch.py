@@ -36,7 +36,7 @@ class DenseBatch(Batch):
         """Return the equations with the matrix ``A diag(d) A' + diag(diagonal)``."""
         if self.products is not None:
             n_rows = self.matrix.shape[-2]
-            matrix = (d @ self.products).unflatten(-1, (n_rows, n_rows))
+            matrix = (d @ self.products).reshape(*d.shape[:-1], n_rows, n_rows)
         else:
             matrix = (self.matrix * d.unsqueeze(-2)) @ self.matrix.mT
         if tight is not None:
@@ -119,5 +119,5 @@ class SparseBatch(Batch):
 
 def _gathered(x: Tensor, index: Tensor, coefficient: Tensor) -> Tensor:
     """Return sums of the entries of `x` at some positions, times coefficients."""
-    picked = torch.gather(x, -1, index.flatten(-2)).unflatten(-1, index.shape[-2:])
+    picked = torch.gather(x, -1, index.flatten(-2)).reshape(index.shape)
     return (picked * coefficient).sum(-1)

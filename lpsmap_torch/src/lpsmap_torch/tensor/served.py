@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import installed
-from lpsmap_core.api import BoolArray, Part
+from lpsmap_core.api import BoolArray, Bucket, IntArray, Part
 from lpsmap_torch.tensor.constraint_rows import constraint_rows_of, described_components
 
-__all__ = ["SEQUENCE", "served_components", "single_chains"]
+__all__ = ["SEQUENCE", "served_components", "single_chains", "sizes_of_chains"]
 
 SEQUENCE, CHAINS = "Sequence", ("Sequence", "SequenceDistance")
 """The types that the engine solves as flows, without linear constraints."""
@@ -40,11 +40,13 @@ def single_chains(part: Part) -> BoolArray:
         negated = np.zeros(bucket.n_factors, dtype=bool)
         owner = np.repeat(np.arange(bucket.n_factors), np.diff(bucket.offsets))
         np.logical_or.at(negated, owner, bucket.negated)
-        small = np.ones(bucket.n_factors, dtype=bool)
-        for d, declaration in enumerate(bucket.declarations):
-            states = np.broadcast_to(declaration.n_states, declaration.n_factors)
-            mine = np.flatnonzero(bucket.declaration == d)
-            flows = np.diff(bucket.offsets)[mine] * states[bucket.row[mine]]
-            small[mine] = flows <= MOST_FLOWS
+        _, states = sizes_of_chains(bucket)
+        small = np.diff(bucket.offsets) * states <= MOST_FLOWS
         single[bucket.component[~negated & small]] = True
     return single & part.direct
+
+
+def sizes_of_chains(bucket: Bucket) -> tuple[IntArray, IntArray]:
+    """Return the lengths and the numbers of states of all sequences of a bucket."""
+    states = bucket.factors.parameters[:, 0].astype(np.int64)
+    return np.diff(bucket.offsets) // np.maximum(states, 1), states

@@ -79,7 +79,7 @@ class SolvedOnTensors(SolvedGraph):
         product = self.multiplied(vector)
         return product[:n], product[n:]
 
-    def multiplied(self, d: Tensor) -> Tensor:
+    def multiplied(self, d: Tensor, is_zero: bool = False) -> Tensor:
         """Multiply the Jacobian with a vector on variables and additionals; autograd can follow."""
         vectors = self.problem.split(d, 0.0)
         products = [
@@ -87,7 +87,7 @@ class SolvedOnTensors(SolvedGraph):
             for batch, vector in zip(self.projected, vectors, strict=True)
         ]
         found = self.problem.joined(products, d)
-        return found if self.share is None else self.share.products_into(found, d)
+        return found if self.share is None else self.share.products_into(found, d, is_zero)
 
     def differentiable(self, scores: Tensor) -> Tensor:
         """Return the marginals of variables and additionals as a function of the scores.
@@ -103,7 +103,7 @@ class SolvedOnTensors(SolvedGraph):
         solution = self.numbers()
         finite = torch.where(scores.detach() == -torch.inf, 0.0, scores)
         change = (finite - finite.detach()) * (1.0 + 0.0 * solution)  # keeps NaN
-        return solution + self.multiplied(change)
+        return solution + self.multiplied(change, is_zero=True)
 
     def all_solved(self) -> bool:
         """Return whether all components are solved; this waits for the device."""
