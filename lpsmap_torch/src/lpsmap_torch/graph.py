@@ -37,8 +37,8 @@ class TorchFactorGraph(FactorGraph):
 
     The methods are those of `lpsmap_core.FactorGraph`. Scores of variables and of additionals are
     dense float16, bfloat16, float32 or float64 tensors with any strides, on any device. The solve
-    runs in float64 on the host, or with ``engine="tensor"`` on the device of the scores if linear
-    constraints describe all factors; ``u.value`` has the dtype and device of the scores. Gradients
+    runs in float64: on the CPU by core's engine, on other devices by operations on tensors, except
+    for components that need the host. ``u.value`` has the dtype and device of the scores. Gradients
     flow to all scores, and so do second derivatives: the solution is piecewise affine, and its
     second derivative with respect to the scores is zero within a face.
 
