@@ -1,10 +1,9 @@
 """What packs and adapters may use of core beside what `lpsmap_core` exports.
 
 `lpsmap_core` has what a hook takes and returns: the base classes of factor types, local solvers,
-engines, solvers, decoders, file formats and array libraries. Here is what larger plugins are made
-of. A plugin imports `lpsmap_core`, this module, and in its tests `lpsmap_core.testing`. The
-distributions of this project do the same, so a plugin can do all that they do. Other modules of
-core may change at any time.
+engines, solvers, decoders, file formats and array libraries. Larger plugins use what is here. A
+plugin imports `lpsmap_core`, this module, and in its tests `lpsmap_core.testing`, as all
+distributions of this project do. Other modules of core may change at any time.
 """
 
 from __future__ import annotations
