@@ -154,11 +154,12 @@ def counted(workload: Workload, batch: int) -> list[str]:
     solved = solve_on_tensors(part, numbers, None, Options(), TensorEngine())
     iterations = torch.from_numpy(solved.iterations).double()
     layer(scores)
-    with torch.profiler.profile() as profile:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         layer(scores)
-    events = profile.key_averages()
-    waits = sum(event.count for event in events if event.key in WAITS)
-    operations = sum(event.count for event in events if event.key.startswith("aten::"))
+    # as they were recorded: torch takes minutes to make a table of hundreds of thousands
+    names = [event.name() for event in profile.profiler.kineto_results.events()]
+    waits = sum(map(names.count, WAITS))
+    operations = sum(name.startswith("aten::") for name in names)
     median, most = iterations.quantile(0.5), iterations.quantile(0.99)
     return [workload.name, f"{batch:,}", f"{median:.0f}, {most:.0f}", f"{operations:,}", f"{waits}"]
 
