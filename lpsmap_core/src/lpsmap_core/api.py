@@ -1,10 +1,9 @@
 """What packs and adapters may use of core beside what `lpsmap_core` exports.
 
 `lpsmap_core` has what a hook takes and returns: the base classes of factor types, local solvers,
-engines, solvers, decoders, file formats and array libraries. Here is what larger plugins are made
-of. A plugin imports `lpsmap_core`, this module, and in its tests `lpsmap_core.testing`. The
-distributions of this project do the same, so a plugin can do all that they do. Other modules of
-core may change at any time.
+engines, solvers, decoders, file formats and array libraries. Larger plugins use what is here. A
+plugin imports `lpsmap_core`, this module, and in its tests `lpsmap_core.testing`, as all
+distributions of this project do. Other modules of core may change at any time.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from lpsmap_core import (  # noqa: F401  (where version 2 of the plugin API has 
     registered,
 )
 from lpsmap_core.engine.backends import NumpyBackend
-from lpsmap_core.engine.choice import AUTO
+from lpsmap_core.engine.choice import AUTO, run_with
 from lpsmap_core.engine.options import checked_options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.step_size import first_step_sizes
@@ -262,6 +261,7 @@ __all__ += ["first_step_sizes", "in_shares"]
 # Decoders: they find best assignments, and graphs given evidence.
 __all__ += [
     "AUTO",
+    "run_with",
     "DEFAULT_GAP",
     "OWN_SEARCH",
     "Relaxation",

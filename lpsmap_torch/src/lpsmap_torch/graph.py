@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_core import Assignment, Distributions, Factor, FactorGraph, Options, Solution, Variables
-from lpsmap_core.api import checked_shape, report_unsolved, slot_values
+from lpsmap_core import (
+    Assignment,
+    Distributions,
+    Factor,
+    FactorGraph,
+    Options,
+    Plan,
+    Solution,
+    Variables,
+)
+from lpsmap_core.api import AUTO, checked_shape, report_unsolved, slot_values
 from lpsmap_torch.function import attach, attach_probabilities
 from lpsmap_torch.gibbs import TorchGibbs
 from lpsmap_torch.graph_gibbs import TorchGraphGibbs
 from lpsmap_torch.temperature import Temperature, checked_temperature, divided
-from lpsmap_torch.tensor.graphs import DeviceSolution, solve_on_device, tensor_engine
+from lpsmap_torch.tensor.choice import engine_on, tensor_engine
+from lpsmap_torch.tensor.graphs import DeviceSolution, solve_on_device
 from lpsmap_torch.tensors import as_tensor, check_not_compiled, numbers
 
 __all__ = ["TorchFactorGraph", "in_factors", "values_of"]
@@ -26,8 +37,8 @@ class TorchFactorGraph(FactorGraph):
 
     The methods are those of `lpsmap_core.FactorGraph`. Scores of variables and of additionals are
     dense float16, bfloat16, float32 or float64 tensors with any strides, on any device. The solve
-    runs in float64 on the host, or with ``engine="tensor"`` on the device of the scores if linear
-    constraints describe all factors; ``u.value`` has the dtype and device of the scores. Gradients
+    runs in float64: on the CPU by core's engine, on other devices by operations on tensors, except
+    for components that need the host. ``u.value`` has the dtype and device of the scores. Gradients
     flow to all scores, and so do second derivatives: the solution is piecewise affine, and its
     second derivative with respect to the scores is zero within a face.
 
@@ -94,7 +105,7 @@ class TorchFactorGraph(FactorGraph):
             self._temperature = before  # that of the latest solution
             raise
         if isinstance(solution, DeviceSolution):
-            self._values, self._nu = solution.marginals, [None] * len(self.factors)
+            self._values, self._nu = solution.marginals, solution.of_additionals
         elif self._scores:
             self._values, self._nu = attach(solution, *self._inputs())
         return solution
@@ -121,17 +132,37 @@ class TorchFactorGraph(FactorGraph):
 
         Core solves with a warm start, which it checks and stores, and writes the log.
         """
-        chosen = None
-        if self._scores and to_decode is None and warm_start is None and not verbose:
-            chosen = tensor_engine(engine, self._scores, self._laid_out().part, options)
+        chosen, device = None, self._scores[0].device.type if self._scores else "cpu"
+        if engine_on(device, engine) and to_decode is None and warm_start is None and not verbose:
+            given = [*self._scores, *(x for x in self._additionals if x is not None)]
+            chosen = tensor_engine(engine, given, self._laid_out().part, options)
         if chosen is None:
             return super()._run(options, verbose, warm_start, engine, to_decode)
-        scores = torch.cat([block.reshape(-1) for block in self._inputs()[0]])
-        solution = solve_on_device(self._laid_out(), self.factors, scores, options, chosen)
+        blocks, additionals = self._inputs()
+        scores = torch.cat([block.reshape(-1) for block in blocks])
+        solution = solve_on_device(
+            self._laid_out(), self.factors, scores, additionals, options, chosen
+        )
         self.solution = solution
         if solution.has_failed():
             report_unsolved(solution, self._shapes, self.refuses_non_finite)
         return solution
+
+    def plan(self, threads: int | None = None, limited: bool = False, engine: str = AUTO) -> Plan:
+        """Return how the graph would be solved on the device of its scores; see `FactorGraph.plan`.
+
+        Parameters
+        ----------
+        threads, limited, engine
+            As for `FactorGraph.plan`.
+        """
+        device = self._scores[0].device.type if self._scores else "cpu"
+        chosen = engine_on(device, engine)
+        if engine != AUTO or chosen is None or not chosen.serves(self._laid_out().part).any():
+            return super().plan(threads, limited, engine)
+        plan = super().plan(threads, limited, chosen.name)
+        reason = plan.reason.replace("was requested", f"was chosen for scores on {device!r}", 1)
+        return dataclasses.replace(plan, reason=reason)
 
     def solve_map(self, *args: Any, **kwargs: Any) -> Solution | Assignment:
         """Solve MAP inference; the arguments `args` are those of `FactorGraph.solve_map`.

@@ -27,7 +27,7 @@ def lpsmap_backends() -> Sequence[type[Backend]]:
 
 @hookimpl
 def lpsmap_engines() -> Sequence[type[Engine]]:
-    """Return the engines in tensor operations, with and without checks of convergence."""
-    from lpsmap_torch.tensor.engine import FixedTensorEngine, TensorEngine
+    """Return the engines in tensor operations."""
+    from lpsmap_torch.tensor.engine import FixedTensorEngine, Float32TensorEngine, TensorEngine
 
-    return [TensorEngine, FixedTensorEngine]
+    return [TensorEngine, FixedTensorEngine, Float32TensorEngine]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,87 +12,16 @@ from torch import Tensor
 
 from lpsmap import (
     AtMostOne,
-    Bits,
     Budget,
     ConvergenceWarning,
     DepTree,
-    FactorGraph,
     Matching,
     Nand,
-    Solution,
-    Status,
-    TopK,
     TorchFactorGraph,
     WarmStartCache,
     Xor,
 )
 from lpsmap_torch.layers import MatchingAttention, SparseMAP
-from random_graphs import KINDS, random_graph
-
-COVERED = [kind for kind in KINDS if kind not in ("Pair", "DepTree", "Polytope")]
-INSTANCES = 8
-"""Random graphs that make one batch."""
-
-every_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-
-
-def mixed_batch(seed: int, graph: FactorGraph) -> FactorGraph:
-    """Declare a batch of graphs of all covered types; some have masks, some ties."""
-    rng = np.random.default_rng(seed)
-    scale = float(10.0 ** rng.integers(-2, 2))
-    for _ in range(INSTANCES):
-        drawn = random_graph(rng, int(rng.integers(1, 9)), scale, COVERED)
-        eta = drawn.eta.copy()
-        mask, where = rng.random(), rng.integers(len(eta))
-        if mask < 0.2:
-            eta[where] = -np.inf
-        elif mask < 0.4:
-            eta[where] = -1e9
-        elif mask < 0.5:
-            eta = np.round(eta)
-        drawn.build(eta=eta, graph=graph)
-    u = graph.variable_from(scale * rng.normal(size=(2, 3, 4)))
-    graph.add(Matching(u))
-    graph.add(TopK(u[:, 0], 2))
-    graph.add(Bits(graph.variable_from(scale * rng.normal(size=3))))
-    return graph
-
-
-def solved(graph: FactorGraph, engine: str) -> Solution:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return graph.solve(engine=engine, tol=1e-11, max_iter=20_000)
-
-
-def check_batch(seed: int) -> None:
-    """Both engines find the same: values, products, and what is infeasible."""
-    own = solved(mixed_batch(seed, FactorGraph()), "compiled")
-    graph = mixed_batch(seed, FactorGraph())
-    found = solved(graph, "tensor")
-    infeasible = own.status == Status.INFEASIBLE
-    np.testing.assert_array_equal(found.status == Status.INFEASIBLE, infeasible)
-    known = np.array([status.ok for status in own.status]) & ~infeasible
-    assert all(status.ok for status in found.status[known])
-    mine = known[own.layout.component]
-    np.testing.assert_allclose(found.values[mine], own.values[mine], rtol=0, atol=1e-9)
-    assert set(found.contradictions) == set(np.flatnonzero(infeasible))
-    component = own.layout.component
-    size, eta = np.zeros(len(known) + 1), np.nan_to_num(graph.flat_scores(), neginf=0.0)
-    np.maximum.at(size, component, np.abs(eta))  # the last one is of free variables
-    # multipliers are as large as a mask of -1e9 that cannot hold, and so are rounding errors
-    assert (found.gap[known] <= 1e-9 + 1e-15 * size[:-1][known]).all()
-
-
-# 128 has a mask of -1e9 that cannot hold, and 274 a solution at which Newton steps went in circles
-@pytest.mark.parametrize("seed", [*range(12), 128, 274])
-def test_solutions_are_those_of_cores_engine(seed: int) -> None:
-    check_batch(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 350))
-def test_solutions_are_those_of_cores_engine_in_many_batches(seed: int) -> None:
-    check_batch(seed)
 
 
 def matchings(scores: Any) -> tuple[TorchFactorGraph, Any]:
@@ -211,7 +139,7 @@ def test_components_with_other_types_are_solved_by_cores_engine() -> None:
 
 
 def test_large_components_are_solved_by_cores_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lpsmap_torch.tensor.constraint_rows.MOST_ROWS", 4)
+    monkeypatch.setattr("lpsmap_torch.tensor.served.MOST_ROWS", 4)
     graph, _ = matchings(normal(1, 2, 3))  # 2 + 3 rows
     small = graph.add(Xor(graph.variable_from(normal(3))))
     plan = graph.plan(engine="tensor")
@@ -281,47 +209,3 @@ def test_the_engine_is_a_name() -> None:
     with pytest.raises(TypeError, match="expected the name of an engine"):
         SparseMAP(Xor, engine=1)
     assert "engine='tensor'" in repr(SparseMAP(Xor, engine="tensor"))
-
-
-# -------------------------------------------------------------------- what waits for the device
-
-
-def waits(engine: str, scores: Tensor) -> int:
-    """Return how often a solve and its gradient read a number of the device."""
-    layer = MatchingAttention(engine=engine)
-    layer(scores)  # lays out
-    given = scores.requires_grad_()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        layer(given).square().sum().backward()
-    # as they were recorded: torch takes seconds to make a table of tens of thousands
-    names = [event.name() for event in profile.profiler.kineto_results.events()]
-    assert "aten::mul" in names
-    return sum(map(names.count, ("aten::_local_scalar_dense", "aten::nonzero")))
-
-
-def test_iterations_seldom_wait_for_the_device() -> None:
-    # one in five iterations of up to 20, one in five of up to 12, and whether all are solved
-    assert 1 <= waits("tensor", normal(32, 4, 6)) <= 8
-    assert waits("tensor-fixed", normal(32, 4, 6)) == 0
-
-
-@pytest.mark.gpu
-@every_gpu
-def test_nothing_waits_for_a_gpu() -> None:
-    layer, scores = MatchingAttention(engine="tensor-fixed"), normal(32, 4, 6).cuda()
-    layer(scores)
-    scores.requires_grad_()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        layer(scores).square().sum().backward()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
-@pytest.mark.gpu
-@every_gpu
-def test_scores_on_a_gpu_are_solved_there() -> None:
-    scores = normal(32, 4, 6).cuda()
-    found = values_by("tensor")(scores)
-    assert found.device == scores.device
-    torch.testing.assert_close(found.cpu(), values_by("compiled")(scores.cpu()), rtol=0, atol=1e-9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_torch.graph import TorchFactorGraph
-from lpsmap_torch.layers.layer_graph import LayerGraph
+from lpsmap_torch.layers.layer_graph import LayerGraph, Tied
 from lpsmap_torch.tensor.graphs import DeviceSolution
 
-__all__ = ["arrays_of", "placed", "rescore", "shown_marginals"]
+__all__ = ["arrays_of", "placed", "rescore", "shown_marginals", "tied_scores"]
 
 
 def arrays_of(*given: Tensor | None) -> list[NDArray[Any] | None]:
@@ -27,7 +28,7 @@ def shown_marginals(layout: LayerGraph, solution: DeviceSolution) -> Tensor:
     rows = layout.by_instance(solution.infeasible())
     nothing = rows.any(-1, keepdim=True).expand_as(rows).reshape(shape)[shown]
     if layout.keep is not None:
-        nothing = nothing | ~torch.from_numpy(layout.keep).to(nothing.device)
+        nothing = nothing | ~_on(layout, "keep", layout.keep, nothing.device)
     return solution.marginals.reshape(shape)[shown].masked_fill(nothing, 0.0)
 
 
@@ -38,19 +39,37 @@ def rescore(
     graph.rescore(layout.variables, placed(layout, scores))
     for tied in layout.declared.tied:
         assert weights is not None
-        entries = torch.from_numpy(tied.entries(weights.shape[-1])).to(weights.device)
-        scores = weights.new_zeros(tied.factor.n_factors, tied.factor.n_additionals)
-        scores[:, torch.from_numpy(tied.scored).to(weights.device)] = weights.reshape(-1)[entries]
-        graph.rescore(tied.factor, scores.reshape(np.shape(tied.factor.additionals)))
+        rows = tied_scores(layout, tied, weights)
+        graph.rescore(tied.factor, rows.reshape(np.shape(tied.factor.additionals)))
+
+
+def tied_scores(layout: LayerGraph, tied: Tied, weights: Tensor) -> Tensor:
+    """Return the (n_factors, n_additionals) scores of a declaration with shared parameters."""
+    name, device = id(tied.factor), weights.device
+    entries = _on(layout, (name, "entries"), tied.entries(weights.shape[-1]), device)
+    scored = _on(layout, (name, "scored"), tied.scored, device)
+    found = weights.new_zeros(tied.factor.n_factors, tied.factor.n_additionals)
+    found[:, scored] = weights.reshape(-1)[entries]
+    return found
 
 
 def placed(layout: LayerGraph, scores: Tensor) -> Tensor:
     """Return scores of all variables, like `LayerGraph.placed`, with gradients."""
     keep, forbidden, shown = layout.keep, layout.declared.forbidden, layout.declared.shown
     if keep is not None:
-        scores = scores.masked_fill(~torch.from_numpy(keep).to(scores.device), 0.0)
+        scores = scores.masked_fill(~_on(layout, "keep", keep, scores.device), 0.0)
     if forbidden is not None:
-        scores = scores.masked_fill(torch.from_numpy(forbidden).to(scores.device), -torch.inf)
+        flags = _on(layout, "forbidden", forbidden, scores.device)
+        scores = scores.masked_fill(flags, -torch.inf)
     whole = scores.new_zeros(layout.variables.shape)
     whole[shown] = scores
     return whole
+
+
+def _on(layout: LayerGraph, name: Hashable, array: NDArray[Any], device: torch.device) -> Tensor:
+    """Return an array of a layout as a tensor on a device, which is copied there once."""
+    key = name, device
+    if key not in layout.on_devices:
+        layout.on_devices[key] = torch.from_numpy(array).to(device)
+    found: Tensor = layout.on_devices[key]
+    return found

@@ -18,7 +18,6 @@ from lpsmap_core.api import (
     checked_count,
     checked_options,
     kind_of,
-    report_unsolved,
 )
 from lpsmap_torch.built_graph import BuiltGraph
 from lpsmap_torch.estimators import Estimator, SparseMarginals
@@ -29,16 +28,17 @@ from lpsmap_torch.layers.checks import (
     checked_lengths,
     checked_mask,
 )
+from lpsmap_torch.layers.device_marginals import marginals_on_device
 from lpsmap_torch.layers.estimates import Problem, Samples, checked_estimator
 from lpsmap_torch.layers.factor_types import no_factor
-from lpsmap_torch.layers.graph_tensors import arrays_of, placed, rescore, shown_marginals
+from lpsmap_torch.layers.graph_tensors import arrays_of, placed, rescore
 from lpsmap_torch.layers.layer_graph import Declarations, LayerGraph
 from lpsmap_torch.layers.layer_solution import solution_of
 from lpsmap_torch.layers.operators import marginals
 from lpsmap_torch.layers.solvers import local_solver, solver_of, weakly
 from lpsmap_torch.layers.specifications import NotSpecifiable, specification
 from lpsmap_torch.temperature import Temperature, Tempered, divided, is_one, of_batch
-from lpsmap_torch.tensor.graphs import ENGINES, solve_on_device, tensor_engine
+from lpsmap_torch.tensor.choice import ENGINES, engine_on
 from lpsmap_torch.tensors import is_compiled
 
 __all__ = ["Layer", "Lengths", "Mask"]
@@ -77,8 +77,8 @@ class Layer(Tempered):
     backward_tol, backward_max_iter
         As in `FactorGraph.solve`.
     engine
-        As in `FactorGraph.solve`. ``"tensor"`` solves on the device of the scores, if linear
-        constraints describe the factors.
+        As in `FactorGraph.solve`. ``"auto"`` solves on the device of the scores if it is not the
+        CPU, and linear constraints or sequences describe the factors; ``"tensor"`` on the CPU, too.
     temperature
         As in `FactorGraph.solve`: a positive number by which all scores are divided, those of
         parameters included. Or a tensor, which becomes a buffer, or a parameter, with a gradient:
@@ -338,8 +338,9 @@ class Layer(Tempered):
         weights, lengths, mask = self._checked(scores, weights, lengths, mask)
         scaled, weights = self._divided(scores, weights)
         given = scaled, weights, lengths, mask
-        has_values = not (torch.compiler.is_compiling() or scores.is_meta)
-        found = self._on_device(*given) if has_values else None
+        found = None
+        if not torch.compiler.is_compiling() and engine_on(scores.device.type, self.engine):
+            found = marginals_on_device(self._solver, *given)
         found = marginals(*given, self._name) if found is None else found
         return found if scaled is scores else found.to(scores.dtype)
 
@@ -365,25 +366,6 @@ class Layer(Tempered):
             of_weights = temperature.unsqueeze(-1)
         weights = None if weights is None else divided(weights, of_weights)
         return divided(scores, of_scores), weights
-
-    def _on_device(
-        self, scores: Tensor, weights: Tensor | None, lengths: Tensor | None, mask: Tensor | None
-    ) -> Tensor | None:
-        """Return the marginals if an engine solves the layer on the device of the scores."""
-        if weights is not None or self.engine not in ENGINES:
-            return None
-        ends, kept = arrays_of(lengths, mask)
-        with self._solver.layout(tuple(scores.shape), ends, kept) as (layout, solve_options):
-            options = checked_options(**{k: v for k, v in solve_options.items() if k != "engine"})
-            engine = tensor_engine(self.engine, [scores], layout.laid_out.part, options)
-            if engine is None:
-                return None
-            flat = placed(layout, scores).reshape(-1)
-            factors = layout.declared.factors
-            solution = solve_on_device(layout.laid_out, factors, flat, options, engine)
-        if solution.has_failed():
-            report_unsolved(solution, lambda: [layout.variables.shape], False)
-        return shown_marginals(layout, solution)
 
     def _built(
         self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any

@@ -84,6 +84,7 @@ class LayerGraph:
         if declared.forbidden is not None:
             shown &= ~declared.forbidden
         self.keep = None if shown.all() else shown
+        self.on_devices: dict[Any, Any] = {}  # arrays of this layout, as tensors
 
     @functools.cached_property
     def laid_out(self) -> Layout:

@@ -1,4 +1,7 @@
-"""The linear constraints of a part, as the rows of a sparse matrix over its variables."""
+"""The linear constraints of a part, as the rows of a sparse matrix over its columns.
+
+The columns are the part's variables, then its additionals, then auxiliary numbers.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import Factor
+from lpsmap_core import Factor, LinearConstraints
 from lpsmap_core.api import BoolArray, Bucket, FloatArray, IntArray, Part, offsets_of, ranges
 
-__all__ = ["ConstraintRows", "constraint_rows_of", "served_components"]
-
-MOST_ROWS, MOST_ENTRIES = 1024, 2**24
-"""Maximum number of rows of a component, and of entries of its dense matrix."""
+__all__ = ["ConstraintRows", "constraint_rows_of", "described_components"]
 
 
 class ConstraintRows(NamedTuple):
-    """Constraints ``low <= A mu <= high``, in the order of their components."""
+    """Constraints ``low <= A x <= high``, in the order of their components."""
 
     offsets: IntArray
     """Row r has the entries ``offsets[r]:offsets[r + 1]``."""
-    variable: IntArray
-    """Variable of each entry. A variable can have several entries in a row."""
+    column: IntArray
+    """Column of each entry. A column can have several entries in a row."""
     coefficient: FloatArray
     """Coefficient of each entry; the largest magnitude of a row is 1."""
     low: FloatArray
@@ -34,91 +34,118 @@ class ConstraintRows(NamedTuple):
     """Number of the factor of each row in its bucket."""
 
 
-def _covered_components(part: Part) -> BoolArray:
+def described_components(part: Part) -> BoolArray:
     """Return for each component whether linear constraints describe all its factors."""
-    covered = np.ones(part.n_components, dtype=bool)
+    described = np.ones(part.n_components, dtype=bool)
     for bucket in part.buckets:
-        described = np.array([_is_described(declaration) for declaration in bucket.declarations])
-        covered[bucket.component[~described[bucket.declaration]]] = False
-    return covered
+        known = np.array([f.linear_constraints() is not None for f in bucket.declarations])
+        described[bucket.component[~known[bucket.declaration]]] = False
+    return described
 
 
-def served_components(part: Part) -> BoolArray:
-    """Return for each component whether `ConstraintRows` describe it, as a small dense matrix."""
-    n_rows = np.bincount(part.derived(constraint_rows_of).component, minlength=part.n_components)
-    small = (n_rows <= MOST_ROWS) & (n_rows * np.diff(part.first_variable) <= MOST_ENTRIES)
-    served: BoolArray = part.derived(_covered_components) & small
-    return served
-
-
-def _is_described(factor: Factor) -> bool:
-    """Return whether linear constraints on slots alone describe a declaration's factors."""
-    if factor.n_additionals:
-        return False
-    constraints = factor.linear_constraints()
-    return constraints is not None and not constraints.n_auxiliary
-
-
-def constraint_rows_of(part: Part) -> ConstraintRows:
-    """Return the rows of all covered components."""
-    covered = part.derived(_covered_components)
-    pieces = [
-        _rows_of_declaration(bucket, b, number, covered)
-        for b, bucket in enumerate(part.buckets)
-        for number in range(len(bucket.declarations))
-    ]
-    pieces = [rows for rows in pieces if len(rows.low)] or [_NO_ROWS]
+def constraint_rows_of(part: Part) -> tuple[ConstraintRows, IntArray]:
+    """Return the rows of all described components, and the component of every column."""
+    described, auxiliary = part.derived(described_components), [_EMPTY]
+    first_auxiliary, pieces = part.n_variables + part.n_additionals, [_NO_ROWS]
+    for b, bucket in enumerate(part.buckets):
+        for number in range(len(bucket.declarations)):
+            factors = np.flatnonzero(bucket.declaration == number)
+            factors = factors[described[bucket.component[factors]]]
+            if not factors.size:
+                continue
+            columns = _columns_of(part, b, bucket.declarations[number], factors)
+            n_auxiliary = int((columns.number == AUXILIARY).sum())
+            columns.number[columns.number == AUXILIARY] = first_auxiliary + np.arange(n_auxiliary)
+            owners = columns.owner[columns.number >= first_auxiliary]
+            auxiliary.append(bucket.component[owners])
+            first_auxiliary += n_auxiliary
+            pieces.append(_rows_of(bucket, b, bucket.declarations[number], columns))
     counts = np.concatenate([np.diff(rows.offsets) for rows in pieces])
     others = [np.concatenate(arrays) for arrays in list(zip(*pieces, strict=True))[1:]]
     joined = ConstraintRows._make([offsets_of(counts), *others])
-    return _select(joined, np.argsort(joined.component, kind="stable"))
+    of_columns = np.concatenate([part.component, part.additional_component, *auxiliary])
+    return _select(joined, np.argsort(joined.component, kind="stable")), of_columns
 
 
 _EMPTY = np.empty(0, dtype=np.int64)
 _NO_ROWS = ConstraintRows._make(
     [offsets_of(_EMPTY), _EMPTY, *np.empty((3, 0)), _EMPTY, _EMPTY, _EMPTY]
 )
+AUXILIARY = -2
+"""Stands for the number of an auxiliary column before it has one."""
 
 
-def _rows_of_declaration(bucket: Bucket, b: int, number: int, covered: BoolArray) -> ConstraintRows:
-    """Return the rows of a declaration's factors whose components are covered.
+class _Columns(NamedTuple):
+    """The columns of a declaration's constraints; -1 for those of other factors."""
+
+    number: IntArray
+    """Number of the column in the part."""
+    owner: IntArray
+    """Number of its factor in the bucket."""
+    negated: BoolArray
+
+
+def _columns_of(part: Part, b: int, declaration: Factor, factors: IntArray) -> _Columns:
+    """Return the columns of some factors of a declaration."""
+    bucket, constraints = part.buckets[b], _constraints(declaration)
+    n_slots = int(declaration.offsets[-1])
+    n_additionals = declaration.n_factors * declaration.n_additionals
+    size = n_slots + n_additionals + constraints.n_auxiliary
+    number, owner = np.full((2, size), -1)
+    negated = np.zeros(size, dtype=bool)
+    slots, links = ranges(declaration.offsets, bucket.row[factors]), ranges(bucket.offsets, factors)
+    number[slots], negated[slots] = bucket.variable[links], bucket.negated[links]
+    owner[slots] = np.repeat(factors, np.diff(bucket.offsets)[factors])
+    own = np.arange(declaration.n_additionals)
+    entries = n_slots + bucket.row[factors][:, None] * declaration.n_additionals + own
+    first = part.additionals_of(b).start + bucket.additional_offsets[factors]
+    number[entries], owner[entries] = first[:, None] + part.n_variables + own, factors[:, None]
+    auxiliary = np.arange(n_slots + n_additionals, size)
+    while (owner[auxiliary] < 0).any():  # spread along rows, which belong to one factor
+        of_row, before = np.full(len(constraints.low), -1), owner.copy()
+        np.maximum.at(of_row, constraints.row, owner[constraints.column])
+        np.maximum.at(owner, constraints.column, of_row[constraints.row])
+        if (owner == before).all():
+            break
+    number[auxiliary[owner[auxiliary] >= 0]] = AUXILIARY
+    return _Columns(number, owner, negated)
+
+
+def _rows_of(bucket: Bucket, b: int, declaration: Factor, columns: _Columns) -> ConstraintRows:
+    """Return the rows over some columns of a declaration.
 
     A negated slot is 1 minus its variable, which changes the sign of entries and shifts the bounds.
     """
-    declaration = bucket.declarations[number]
-    factors = np.flatnonzero(bucket.declaration == number)
-    factors = factors[covered[bucket.component[factors]]]
-    if not factors.size:
-        return _NO_ROWS
-    constraints = declaration.linear_constraints()
-    assert constraints is not None
-    slots = ranges(declaration.offsets, bucket.row[factors])
-    place, owner = np.full((2, declaration.offsets[-1]), -1)
-    place[slots] = ranges(bucket.offsets, factors)
-    owner[slots] = np.repeat(factors, np.diff(bucket.offsets)[factors])
-    entries = np.flatnonzero((place[constraints.column] >= 0) & (constraints.coefficient != 0.0))
+    constraints, n = _constraints(declaration), len(_constraints(declaration).low)
+    present = columns.owner[constraints.column] >= 0
+    entries = np.flatnonzero(present & (constraints.coefficient != 0.0))
     entries = entries[np.argsort(constraints.row[entries], kind="stable")]
     row, column = constraints.row[entries], constraints.column[entries]
-    slot, coefficient = place[column], constraints.coefficient[entries]
-    negated, n = bucket.negated[slot], len(constraints.low)
+    coefficient, negated = constraints.coefficient[entries], columns.negated[column]
     shift = np.bincount(row, np.where(negated, coefficient, 0.0), n).astype(np.float64)
     counts = np.bincount(row, minlength=n)
     low, high = constraints.low - shift, constraints.high - shift
     used = np.flatnonzero((counts > 0) & ((low > -np.inf) | (high < np.inf)))
     offsets = offsets_of(counts)
-    first = owner[column][offsets[used]]
+    first = columns.owner[column][offsets[used]]
     component, factor = np.full((2, n), -1)
     component[used], factor[used] = bucket.component[first], first
     signed = np.where(negated, -coefficient, coefficient)
     owners = component, np.full(n, b), factor
-    rows = ConstraintRows(offsets, bucket.variable[slot], signed, low, high, *owners)
+    rows = ConstraintRows(offsets, columns.number[column], signed, low, high, *owners)
     return _normalised(_select(rows, used))
+
+
+def _constraints(declaration: Factor) -> LinearConstraints:
+    constraints = declaration.linear_constraints()
+    assert constraints is not None
+    return constraints
 
 
 def _select(rows: ConstraintRows, index: IntArray) -> ConstraintRows:
     """Return the rows at some positions, in the given order."""
     entries, offsets = ranges(rows.offsets, index), offsets_of(np.diff(rows.offsets)[index])
-    of_entries = rows.variable[entries], rows.coefficient[entries]
+    of_entries = rows.column[entries], rows.coefficient[entries]
     return ConstraintRows._make([offsets, *of_entries, *(array[index] for array in rows[3:])])
 
 

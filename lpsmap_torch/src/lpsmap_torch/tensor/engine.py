@@ -7,22 +7,21 @@ from typing import TYPE_CHECKING, ClassVar
 from lpsmap_core import Engine, Options
 from lpsmap_core.api import BoolArray, Part, WarmStart
 from lpsmap_torch.backend import TorchBackend
-from lpsmap_torch.tensor.constraint_rows import served_components
+from lpsmap_torch.tensor.served import served_components
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from lpsmap_torch.tensor.solution import SolvedOnTensors
 
-__all__ = ["FixedTensorEngine", "TensorEngine"]
+__all__ = ["FixedTensorEngine", "Float32TensorEngine", "TensorEngine"]
 
 
 class TensorEngine(Engine):
     """Projects whole batches with operations of PyTorch, on the device of the scores.
 
-    It solves components in which linear constraints on slots describe all factors, unless they are
-    too large for dense matrices. All computations are in float64. Two runs on one CPU agree to the
-    last bit.
+    It solves components in which linear constraints describe all factors, and single sequences. All
+    computations are in float64. Two runs on one CPU agree to the last bit.
     """
 
     name = "tensor"
@@ -31,6 +30,8 @@ class TensorEngine(Engine):
     check_every: ClassVar[int | None] = 5
     """Number of iterations between checks of convergence, which wait for the device; None for no
     checks."""
+    single: ClassVar[bool] = False
+    """Whether matrices are factorised in float32."""
 
     def refuses(self, part: Part, options: Options) -> str | None:
         """Refuse LP-MAP and time limits."""
@@ -41,7 +42,7 @@ class TensorEngine(Engine):
         return None
 
     def serves(self, part: Part) -> BoolArray:
-        """Return flags of the components that few enough linear constraints describe."""
+        """Return flags of the components that linear constraints or flows describe."""
         return part.derived(served_components)
 
     def solve(
@@ -54,9 +55,12 @@ class TensorEngine(Engine):
         warm: WarmStart | None = None,
     ) -> SolvedOnTensors:
         """Solve the components that it serves; see `Engine.solve`. Warm starts are not used."""
+        import torch
+
         from lpsmap_torch.tensor.solution import solve_on_tensors
 
-        return solve_on_tensors(part, eta, skip, options, self.check_every)
+        numbers = torch.cat([eta, eta_v])
+        return solve_on_tensors(part, numbers, skip | ~self.serves(part), options, self)
 
 
 class FixedTensorEngine(TensorEngine):
@@ -64,3 +68,14 @@ class FixedTensorEngine(TensorEngine):
 
     name = "tensor-fixed"
     check_every = None
+
+
+class Float32TensorEngine(TensorEngine):
+    """The same engine with factorisations in float32, for devices on which float64 is slow.
+
+    Residuals are computed in float64, and solutions are refined until they agree with float64.
+    `Solution.primal_residual` has the tolerance that was reached.
+    """
+
+    name = "tensor-float32"
+    single = True

@@ -3,52 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from lpsmap_core import Factor, Options, Solution
-from lpsmap_core.api import Layout, Part, solve_laid_out
-from lpsmap_torch.tensor.engine import FixedTensorEngine, TensorEngine
+from lpsmap_core.api import IntArray, Layout, Part, solve_laid_out
+from lpsmap_torch.tensor.engine import TensorEngine
 from lpsmap_torch.tensor.solution import SolvedOnTensors, solve_on_tensors
-from lpsmap_torch.tensors import is_transformed, numbers
+from lpsmap_torch.tensors import numbers
 
-__all__ = ["ENGINES", "DeviceSolution", "solve_on_device", "tensor_engine"]
-
-ENGINES = {engine.name: engine for engine in (TensorEngine, FixedTensorEngine)}
-
-
-def tensor_engine(
-    name: str, scores: Sequence[Tensor], part: Part, options: Options
-) -> TensorEngine | None:
-    """Return the engine that solves a whole part on the device of its scores, or None.
-
-    Parameters
-    ----------
-    name
-        The name of the requested engine.
-    scores
-        The blocks of scores.
-    part, options
-        The graph, and the options of the solve.
-    """
-    if name not in ENGINES or len({block.device for block in scores}) != 1:
-        return None
-    engine = ENGINES[name]()
-    if is_transformed(scores[0]):
-        engine = FixedTensorEngine()  # function transforms have no concrete numbers to check
-    if not engine.serves(part).all() or engine.refuses(part, options) is not None:
-        return None  # core splits the graph, or reports the reason
-    return engine
+__all__ = ["DeviceSolution", "solve_on_device"]
 
 
 def solve_on_device(
     layout: Layout,
     factors: Sequence[Factor],
     scores: Tensor,
+    additionals: Sequence[Tensor | None],
     options: Options,
     engine: TensorEngine,
 ) -> DeviceSolution:
@@ -60,37 +36,96 @@ def solve_on_device(
         The graph's layout, and its declarations.
     scores
         (n_variables,) scores of its variables.
+    additionals
+        For every declaration, the scores of its additionals; None without additionals.
     options, engine
         The options of the solve, and the engine.
     """
-    temperature, exact = options.quadratic, scores.double()
-    eta = exact if temperature == 1.0 else exact / temperature
-    marginals, solved = _differentiable(layout, eta, options._replace(quadratic=1.0), engine)
+    own, given = options._replace(quadratic=1.0), [x for x in additionals if x is not None]
+    dtype = scores.dtype
+    for tensor in given:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    flat = torch.cat([scores.double(), *(x.reshape(-1).double() for x in given)])
+    eta = flat if options.quadratic == 1.0 else flat / options.quadratic
+    places = _places_of(layout, factors, scores.device)
+    solved = solve_on_tensors(layout.part, eta[places.inside], None, own, engine)
+    found = solved.differentiable(eta[places.inside])
+    marginals = _with_free_variables(eta[: len(scores)], found, layout.part, places)
+    padded = torch.cat([found, found.new_zeros(1)])
+    nus = [None if x is None else padded[x].to(dtype) for x in places.additionals]
 
     def gather() -> Solution:
-        empty = [np.zeros((factor.n_factors, factor.n_additionals)) for factor in factors]
+        arrays = [
+            np.zeros((f.n_factors, f.n_additionals))
+            if x is None
+            else numbers(x).reshape(f.n_factors, -1)
+            for f, x in zip(factors, additionals, strict=True)
+        ]
         return solve_laid_out(
-            _SolvedEngine(solved), layout, factors, numbers(scores), empty, options
+            _SolvedEngine(solved), layout, factors, numbers(scores), arrays, options
         )
 
     may_wait = engine.check_every is not None
-    return DeviceSolution(marginals.to(scores.dtype), solved, may_wait, gather)
+    return DeviceSolution(marginals.to(dtype), nus, solved, may_wait, gather)
 
 
-def _differentiable(
-    layout: Layout, scores: Tensor, options: Options, engine: TensorEngine
-) -> tuple[Tensor, SolvedOnTensors]:
-    """Return the marginals of a graph as a function of its scores, and the solution."""
-    part = layout.part
-    variables = torch.from_numpy(part.variables).to(scores.device)
-    eta = scores if part.whole else scores[variables]
-    solved = solve_on_tensors(part, eta, None, options, engine.check_every)
-    marginals = solved.differentiable(eta)
+class _Places(NamedTuple):
+    """Where the numbers of a part are among those of its graph, on a device."""
+
+    inside: Tensor
+    """For each variable of the part, then each additional, its place in the graph's scores."""
+    variables: Tensor
+    """For each variable of the part, its number in the graph."""
+    additionals: list[Tensor | None]
+    """For every declaration, (n_factors, n_additionals) places in the part's numbers; their number
+    for additionals outside the part."""
+
+
+def _places_of(layout: Layout, factors: Sequence[Factor], device: torch.device) -> _Places:
+    """Return the places on a device, and cache them; a part has one list of declarations."""
+    cached = layout.part.derived(_cached)
+    if device not in cached:
+        inside, additionals = _places_on_host(layout, factors)
+        cached[device] = _Places(
+            torch.from_numpy(inside).to(device),
+            torch.from_numpy(layout.part.variables).to(device),
+            [None if x is None else torch.from_numpy(x).to(device) for x in additionals],
+        )
+    return cached[device]
+
+
+def _cached(part: Part) -> dict[torch.device, _Places]:
+    return {}
+
+
+def _places_on_host(
+    layout: Layout, factors: Sequence[Factor]
+) -> tuple[IntArray, list[IntArray | None]]:
+    """Return the places of the part's numbers in the graph's, and of additionals in the part's."""
+    part, given, first = layout.part, [], layout.n_variables
+    for factor in factors:
+        shape = factor.n_factors, factor.n_additionals
+        given.append(first + np.arange(math.prod(shape), dtype=np.float64).reshape(shape))
+        first += math.prod(shape)
+    # core's maps between declarations and parts move numbers, here those of places
+    inside = np.concatenate([part.variables, part.by_bucket(given, factors).astype(np.int64)])
+    found = part.by_declaration(np.arange(1.0, part.n_additionals + 1.0), factors)
+    places = [
+        np.where(x > 0, part.n_variables + x - 1, len(inside)).astype(np.int64) for x in found
+    ]
+    return inside, [
+        x if x.size or f.n_additionals else None for f, x in zip(factors, places, strict=True)
+    ]
+
+
+def _with_free_variables(scores: Tensor, found: Tensor, part: Part, places: _Places) -> Tensor:
+    """Return the marginals of a graph, given those of its part; free variables are clipped."""
+    inside = found[: part.n_variables]
     if part.whole:
-        return marginals, solved
+        return inside
     outside = torch.where((scores > 0.0) & (scores < 1.0), scores, scores.detach().clamp(0.0, 1.0))
     outside = torch.where(scores == torch.inf, torch.nan, outside)
-    return outside.index_put((variables,), marginals), solved
+    return outside.index_put((places.variables,), inside)
 
 
 class _SolvedEngine(TensorEngine):
@@ -117,6 +152,8 @@ class DeviceSolution(Solution):
     ----------
     marginals
         (n_variables,) the graph's marginals, with gradients.
+    of_additionals
+        For every declaration, the (n_factors, n_additionals) marginals of its additionals, or None.
     on_tensors
         The solution on the device.
     may_wait
@@ -128,12 +165,13 @@ class DeviceSolution(Solution):
     def __init__(
         self,
         marginals: Tensor,
+        of_additionals: list[Tensor | None],
         on_tensors: SolvedOnTensors,
         may_wait: bool,
         gather: Callable[[], Solution],
     ) -> None:
-        self.marginals, self.on_tensors = marginals, on_tensors
-        self._may_wait, self._gather = may_wait, gather
+        self.marginals, self.of_additionals = marginals, of_additionals
+        self.on_tensors, self._may_wait, self._gather = on_tensors, may_wait, gather
 
     def has_failed(self) -> bool:
         """Return whether a component is not solved; False if it must not wait for the device."""

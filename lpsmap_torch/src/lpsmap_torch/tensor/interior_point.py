@@ -1,9 +1,10 @@
 """A primal-dual interior point method for many projections at once.
 
 It is Mehrotra's predictor-corrector method (1992) with one step length for all unknowns. Sums of
-variables ``w = A u`` have bounds with multipliers ``y``. At the solution, ``u - eta - A' y`` is 0
-where u is inside its bounds. Each iteration solves two right-hand sides with the matrix ``A D A' +
-S``, where D and S are the inverse stiffnesses of variables and sums.
+numbers ``w = A u`` have bounds with multipliers ``y``. At the solution, ``q u - eta - A' y`` is 0
+where u is inside its bounds; q is 1 for numbers with a quadratic term, and 0 for others. Each
+iteration solves two right-hand sides with the matrix ``A D A' + S``, where D and S are the inverse
+stiffnesses of numbers and sums.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lpsmap_torch.tensor.equations import Equations
-from lpsmap_torch.tensor.projection_problem import Projections, proves_infeasible
+from lpsmap_torch.tensor.projection_problem import (
+    Projections,
+    proves_infeasible,
+    typical_score,
+)
 
 __all__ = ["Interior", "first_point", "next_point"]
 
@@ -31,7 +35,7 @@ TO_BOUNDARY = 0.995
 """Fraction of the way to the nearest bound that a step may go."""
 
 CLOSE, SMALL_PRODUCT = 1e-9, 1e-12
-"""Residuals, and mean product of slacks and multipliers, at which a point has converged."""
+"""Residuals, and products of slacks and multipliers, at which a point has converged."""
 
 LOST, WITHIN_REACH = 1e3, 1e7
 """A point is lost to rounding if its distance is `LOST` times the least, and the least is below
@@ -40,8 +44,9 @@ LOST, WITHIN_REACH = 1e3, 1e7
 EASE_WITHOUT_BOUNDS = 1e30
 """Inverse stiffness of a sum without bounds, so that its multiplier stays zero."""
 
-PROXIMAL = 1e-9
-"""Proximal term of multipliers, which are not unique if there are no interior points."""
+PROXIMAL, PROXIMAL_OF_LINEAR = 1e-9, 1e-8
+"""Proximal terms of multipliers, which are not unique if there are no interior points, and of
+numbers without a quadratic term."""
 
 LEAST_PRODUCT = 1e-300
 """Minimum divisor in place of a mean product of zero."""
@@ -87,9 +92,11 @@ class Interior(NamedTuple):
     """The sums; they differ from A u by the infeasibility of the point."""
     y: Tensor
     bounds: tuple[Pairs, Pairs, Pairs, Pairs]
-    """Lower and upper bounds of the variables, and lower and upper bounds of the sums."""
-    best: Tensor
-    """Multipliers `y` of the point with the least distance so far."""
+    """Lower and upper bounds of the numbers, and lower and upper bounds of the sums."""
+    best_u: Tensor
+    """Numbers `u` of the point with the least distance so far."""
+    best_y: Tensor
+    """Its multipliers."""
     distance: Tensor
     """(n, 1) least distance so far: residuals and products relative to the tolerances."""
     done: Tensor
@@ -101,7 +108,7 @@ class Interior(NamedTuple):
 def first_point(problems: Projections) -> Interior:
     """Return a point near the central path without the constraints on sums."""
     batch, open_ = problems.batch, problems.open
-    product = FIRST_PRODUCT * _typical_score(problems)
+    product = FIRST_PRODUCT * typical_score(problems.eta, open_)
     lower = _one_sided(problems.eta, product).clamp(max=0.5)
     upper = _one_sided(1.0 - problems.eta, product).clamp(max=0.5)
     low_half = lower <= upper
@@ -110,27 +117,27 @@ def first_point(problems: Projections) -> Interior:
     # the smaller multiplier follows from the product, the other from stationarity
     above = torch.where(low_half, product / rest, problems.eta - u + product / u)
     below = torch.where(low_half, u - problems.eta + above, product / u)
+    if (start := batch.start()) is not None:
+        u = torch.where(problems.unusual, start, u)
+        rest = torch.where(problems.unusual, 1.0 - start, rest)
+        below = torch.where(problems.unusual, 10.0 * product, below)
+        above = torch.where(problems.unusual, 10.0 * product, above)
     u = torch.where(open_, u, problems.fixed)
-    variables = _pairs(u, below, open_), _pairs(rest, above, open_)
-    equal = batch.low == batch.high
-    has_low, has_high = (batch.low > -torch.inf) & ~equal, (batch.high < torch.inf) & ~equal
-    margin = (0.25 * (batch.high - batch.low)).clamp(max=FIRST_SLACK)
+    variables = _pairs(u, below, problems.lower), _pairs(rest, above, problems.upper)
+    lowest, highest = problems.low, problems.high
+    equal = lowest == highest
+    has_low, has_high = (lowest > -torch.inf) & ~equal, (highest < torch.inf) & ~equal
+    margin = (0.25 * (highest - lowest)).clamp(max=FIRST_SLACK)
     w = batch.sums(u)
-    w = torch.maximum(torch.minimum(w, batch.high - margin), batch.low + margin)
-    w = torch.where(equal, batch.low, w)
-    slacks = w - batch.low, batch.high - w
+    w = torch.maximum(torch.minimum(w, highest - margin), lowest + margin)
+    w = torch.where(equal, lowest, w)
+    slacks = w - lowest, highest - w
     multipliers = (torch.where(s < torch.inf, product / s, 0.0) for s in slacks)
     low, high = map(_pairs, slacks, multipliers, (has_low, has_high))
     y = low.multiplier - high.multiplier
     zeros = torch.zeros_like(problems.eta[:, :1])
     bounds = (*variables, low, high)
-    return Interior(u, w, y, bounds, y, zeros + torch.inf, zeros > 0.0, zeros)
-
-
-def _typical_score(problems: Projections) -> Tensor:
-    """Return (n, 1) typical magnitudes of scores. A few large scores have little effect."""
-    size = torch.where(problems.open, problems.eta.abs().log1p(), 0.0).sum(-1, keepdim=True)
-    return (size / problems.open.sum(-1, keepdim=True).clamp(min=1)).expm1().clamp(min=1.0)
+    return Interior(u, w, y, bounds, u, y, zeros + torch.inf, zeros > 0.0, zeros)
 
 
 def _one_sided(eta: Tensor, product: Tensor) -> Tensor:
@@ -160,12 +167,13 @@ def next_point(problems: Projections, point: Interior) -> Interior:
     y = torch.where(point.done, point.y, point.y + length * step.dy)
     u, w = point.u + length * step.du, point.w + length * step.dw
     moved = point._replace(u=u, w=w, y=y, bounds=_moved(point.bounds, step.bounds, length))
-    distance = _distance(problems, moved, count)
+    distance = _distance(problems, moved)
     closer = (distance < point.distance) & ~point.done
     least = torch.where(closer, distance, point.distance)
     lost = ~(distance < LOST * least) & (least < WITHIN_REACH)
     return moved._replace(
-        best=torch.where(closer, y, point.best),
+        best_u=torch.where(closer, u, point.best_u),
+        best_y=torch.where(closer, y, point.best_y),
         distance=least,
         done=point.done | (least <= 1.0) | lost | proves_infeasible(problems, y),
         iterations=point.iterations + ~point.done,
@@ -195,20 +203,23 @@ class _Directions:
     def __init__(self, problems: Projections, point: Interior) -> None:
         self._problems, self._point, (below, above, low, high) = problems, point, point.bounds
         self._pull, self._off = problems.batch.pull(point.y), _off(problems, point)
-        stiffness = 1.0 + below.multiplier / below.slack + above.multiplier / above.slack
+        held = below.multiplier / below.slack + above.multiplier / above.slack
+        proximal = PROXIMAL_OF_LINEAR * (1.0 - problems.quadratic)
+        stiffness = problems.quadratic + held + proximal
         self._ease = torch.where(problems.open, 1.0 / stiffness, 0.0)
         self._bounded = low.present | high.present
         held = low.multiplier / low.slack + high.multiplier / high.slack
         ease = torch.where(self._bounded, 1.0 / torch.where(self._bounded, held, 1.0), 0.0)
         self._ease_of_sums = torch.where(_is_unbounded(problems), EASE_WITHOUT_BOUNDS, ease)
-        diagonal = torch.diag_embed(self._ease_of_sums + PROXIMAL)
-        self._equations = Equations(problems.batch.gram(self._ease) + diagonal)
+        diagonal = self._ease_of_sums + PROXIMAL
+        self._equations = problems.batch.equations(self._ease, diagonal)
 
     def step_to(self, products: tuple[Tensor | float, ...]) -> Step:
         """Return the step after which the products have given values, to first order."""
         batch, point, ease = self._problems.batch, self._point, self._ease_of_sums
         ratios = [p / pairs.slack for p, pairs in zip(products, point.bounds, strict=True)]
-        force = self._problems.eta + self._pull - point.u + ratios[0] - ratios[1]
+        inward = self._problems.eta - self._problems.quadratic * point.u
+        force = inward + self._pull + ratios[0] - ratios[1]
         of_sums = torch.where(self._bounded, ratios[2] - ratios[3] - point.y, 0.0)
         right = ease * of_sums - self._off - batch.sums(self._ease * force)
         dy = self._equations.solve(right)
@@ -226,19 +237,24 @@ def _off(problems: Projections, point: Interior) -> Tensor:
 
 
 def _is_unbounded(problems: Projections) -> Tensor:
-    return (problems.batch.low == -torch.inf) & (problems.batch.high == torch.inf)
+    return (problems.low == -torch.inf) & (problems.high == torch.inf)
 
 
-def _distance(problems: Projections, point: Interior, count: Tensor) -> Tensor:
-    """Return the maximum of residuals and mean product, in multiples of their tolerances."""
+def _distance(problems: Projections, point: Interior) -> Tensor:
+    """Return the maximum of residuals and products, in multiples of their tolerances."""
     below, above, _, _ = point.bounds
     pull = problems.batch.pull(point.y)
     off = _off(problems, point).abs().amax(-1, keepdim=True)
-    force = point.u - problems.eta - pull - below.multiplier + above.multiplier
+    outward = problems.quadratic * point.u - problems.eta
+    force = outward - pull - below.multiplier + above.multiplier
     size = 1.0 + problems.eta.abs() + pull.abs()
     force = torch.where(problems.open, force.abs() / size, 0.0).amax(-1, keepdim=True)
-    mean = _product(point.bounds) / count
-    return torch.maximum(torch.maximum(off, force) / CLOSE, mean / SMALL_PRODUCT)
+    products = [(pairs.slack * pairs.multiplier).amax(-1, keepdim=True) for pairs in point.bounds]
+    product = torch.cat(products, -1).amax(-1, keepdim=True)
+    distance = torch.maximum(torch.maximum(off, force) / CLOSE, product / SMALL_PRODUCT)
+    if problems.batch.linear is not None:  # the smaller the scores, the smaller are multipliers
+        distance = distance / problems.small_size
+    return distance
 
 
 def _product(bounds: tuple[Pairs, ...]) -> Tensor:

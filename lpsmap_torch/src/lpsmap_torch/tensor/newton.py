@@ -7,6 +7,9 @@ equations
 
 A step solves the linear equations of the current pieces (Qi & Sun 1993). Close to the solution, it
 finds the pieces of the solution in a step or two, and then the solution up to rounding.
+
+A number without a quadratic term gets a weak proximal term around its latest value, which every
+step moves (the proximal point method, Rockafellar 1976).
 """
 
 from __future__ import annotations
@@ -16,11 +19,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lpsmap_torch.tensor.batches import Batch
-from lpsmap_torch.tensor.equations import Equations
 from lpsmap_torch.tensor.projection_problem import Projections
 
 __all__ = ["Face", "Pieces", "newton_step", "on_face", "pieces_at", "select"]
+
+EASE, PROXIMAL_STEPS = 1e3, 6
+"""Inverse weight of proximal terms for the largest scores, and number of steps, of a product with
+the Jacobian if there are numbers without a quadratic term."""
+
+
+CLOSE = 4e-6
+"""The margin if there are numbers without a quadratic term: the root of the products of an interior
+point."""
 
 
 class Pieces(NamedTuple):
@@ -28,20 +38,27 @@ class Pieces(NamedTuple):
 
     u: Tensor
     free: Tensor
-    """(n, n_variables) whether a variable is inside its bounds."""
+    """(n, n_x) whether a number is inside its bounds."""
     tight: Tensor
     """(n, n_rows) whether a sum must be at a bound."""
     off: Tensor
     """(n, n_rows) the bound of a tight sum minus the sum, and 0 for other sums."""
     y: Tensor
+    center: Tensor
+    """(n, n_x) the centers of proximal terms."""
+    moved: Tensor
+    """(n, 1) maximum force of proximal terms, and distance of their free numbers from bounds."""
 
     @property
     def residual(self) -> Tensor:
         """(n, 1) maximum residual of the equations."""
-        return torch.where(self.tight, self.off, self.y).abs().amax(-1, keepdim=True)
+        off = torch.where(self.tight, self.off, self.y).abs().amax(-1, keepdim=True)
+        return torch.maximum(off, self.moved)
 
 
-def pieces_at(problems: Projections, y: Tensor, margin: Tensor | float = 0.0) -> Pieces:
+def pieces_at(
+    problems: Projections, y: Tensor, center: Tensor, margin: Tensor | None = None
+) -> Pieces:
     """Return the pieces at multipliers `y`.
 
     Parameters
@@ -50,27 +67,45 @@ def pieces_at(problems: Projections, y: Tensor, margin: Tensor | float = 0.0) ->
         The projections.
     y
         The multipliers.
+    center
+        (n, n_x) the latest values, the centers of proximal terms.
     margin
-        Distance from a bound up to which variables are free, and sums are tight.
+        (n, 1) distance from a bound up to which numbers are free, and sums are tight; None for 0.
     """
-    batch = problems.batch
-    x = problems.eta + batch.pull(y)
-    free = problems.open & (x > -margin) & (x < 1.0 + margin)
-    u = torch.where(free, x, torch.where(problems.open, x.clamp(0.0, 1.0), problems.fixed))
-    sums = batch.sums(u)
-    at_low, at_high = y + (batch.low - sums) > -margin, y + (batch.high - sums) < margin
-    tight = at_low | at_high | (batch.low == batch.high)
-    bound = torch.where(at_low, batch.low, batch.high)
-    return Pieces(u, free, tight, torch.where(tight, bound - sums, 0.0), y)
+    margin = torch.zeros_like(y[:, :1]) if margin is None else margin
+    low, high, linear = problems.low, problems.high, problems.batch.linear
+    x = target = problems.eta + problems.batch.pull(y)
+    moved = torch.zeros_like(y[:, :1])
+    if linear is not None:
+        # whether such a number is free depends on signs of value and force, hardly on their scale
+        x, target = (torch.where(linear, center + e * x, x) for e in (problems.ease, 1.0))
+        margin = torch.where(margin > 0.0, CLOSE, 0.0)  # where the interior point leaves them
+    within = margin
+    free = (target > -within) | ~problems.lower
+    free = problems.open & free & ((target < 1.0 + within) | ~problems.upper)
+    inside = torch.where(problems.lower, x.clamp(min=0.0), x)
+    inside = torch.where(problems.upper, inside.clamp(max=1.0), inside)
+    inside = torch.where(problems.open, inside, problems.fixed)
+    u = torch.where(free, x, inside)
+    if linear is not None:
+        outside = torch.where(linear & free, u - inside, 0.0).abs()
+        force = torch.where(linear, (inside - center) / problems.ease, 0.0).abs()
+        moved = torch.maximum(outside, force).amax(-1, keepdim=True)
+    sums = problems.batch.sums(u)
+    at_low, at_high = y + (low - sums) > -margin, y + (high - sums) < margin
+    tight = at_low | at_high | (low == high)
+    bound = torch.where(at_low, low, high)
+    return Pieces(u, free, tight, torch.where(tight, bound - sums, 0.0), y, center, moved)
 
 
 def newton_step(problems: Projections, pieces: Pieces) -> Tensor:
     """Return the multipliers that solve the equations of the current pieces."""
+    batch, ease = problems.batch, problems.ease * pieces.free.to(pieces.u.dtype)
     dropped = torch.where(pieces.tight, 0.0, pieces.y)
-    moved = problems.batch.sums(pieces.free * problems.batch.pull(dropped))
+    moved = batch.sums(ease * batch.pull(dropped))
     right = torch.where(pieces.tight, pieces.off + moved, 0.0)
-    face = Face(problems.batch, pieces.free, pieces.tight)
-    return pieces.y - dropped + face.equations.solve(right)
+    equations = batch.equations(ease, torch.zeros_like(right), pieces.tight)
+    return pieces.y - dropped + equations.solve(right)
 
 
 def select(condition: Tensor, new: Pieces, old: Pieces) -> Pieces:
@@ -79,13 +114,12 @@ def select(condition: Tensor, new: Pieces, old: Pieces) -> Pieces:
 
 
 def on_face(problems: Projections, pieces: Pieces, face: Face) -> Pieces:
-    """Return the pieces with variables moved onto the face, within their bounds.
+    """Return the pieces with numbers moved onto the face, within their bounds.
 
-    If a variable is free despite a mask of -1e9, multipliers are as large as the mask, and their
+    If a number is free despite a mask of -1e9, multipliers are as large as the mask, and their
     rounding errors move the sums off their bounds.
     """
-    change = problems.batch.pull(face.equations.solve(pieces.off))
-    moved = pieces.u + torch.where(pieces.free, change, 0.0)
+    moved = pieces.u + face.ease * problems.batch.pull(face.equations.solve(pieces.off))
     u = torch.where(pieces.free, moved.clamp(0.0, 1.0), pieces.u)
     off = torch.where(pieces.tight, pieces.off + problems.batch.sums(pieces.u - u), 0.0)
     return pieces._replace(u=u, off=off)
@@ -96,25 +130,43 @@ class Face:
 
     Parameters
     ----------
-    batch
-        The constraints.
+    problems
+        The projections.
     free, tight
-        Flags of the variables inside their bounds, and of the sums at a bound.
+        Flags of the numbers inside their bounds, and of the sums at a bound.
     """
 
-    def __init__(self, batch: Batch, free: Tensor, tight: Tensor) -> None:
-        self._batch, self._free, self._tight = batch, free, tight
-        both = tight.unsqueeze(-1) & tight.unsqueeze(-2)
-        matrix = torch.where(both, batch.gram(free.to(batch.matrix.dtype)), 0.0)
-        self.equations = Equations(matrix)
+    def __init__(self, problems: Projections, free: Tensor, tight: Tensor) -> None:
+        self._batch, self._tight = problems.batch, tight
+        linear = self._batch.linear
+        ease = (
+            torch.ones_like(problems.eta)
+            if linear is None
+            else torch.where(linear, EASE / problems.small_size, 1.0)
+        )
+        self.ease = ease * free.to(problems.eta.dtype)
+        nothing = torch.zeros_like(tight, dtype=problems.eta.dtype)
+        self.equations = self._batch.equations(self.ease, nothing, tight)
 
     def multiply(self, d: Tensor) -> Tensor:
-        """Multiply the symmetric Jacobian with (n, n_variables) vectors; autograd can follow.
+        """Multiply the symmetric Jacobian with vectors on the columns; autograd can follow.
 
         The Jacobian projects onto the directions that do not change tight sums. The product of a
         vector that is not finite is NaN.
         """
-        inside = torch.where(self._free, d, 0.0)
-        sums = torch.where(self._tight, self._batch.sums(inside), 0.0)
-        pull = self._batch.pull(self.equations.solve(sums))
-        return inside - torch.where(self._free, pull, 0.0) + (0.0 * d).sum(-1, keepdim=True)
+        linear, forward = self._batch.linear, self.ease * self._batch.scores(d)
+        found = self._projected(forward)
+        if linear is not None:
+            before = found
+            for _ in range(1, PROXIMAL_STEPS):
+                before, found = found, self._projected(forward + torch.where(linear, found, 0.0))
+            # where flows are not unique, each step moves them on: leave them where they were
+            drift = torch.where(linear, found - before, 0.0)
+            found = found - PROXIMAL_STEPS * drift
+        return self._batch.values(found) + (0.0 * d).sum(-1, keepdim=True)
+
+    def _projected(self, x: Tensor) -> Tensor:
+        """Return the nearest numbers to `x` that do not change tight sums."""
+        sums = torch.where(self._tight, self._batch.sums(x), 0.0)
+        y = torch.where(self._tight, self.equations.solve(sums), 0.0)  # also when autograd returns
+        return x - self.ease * self._batch.pull(y)

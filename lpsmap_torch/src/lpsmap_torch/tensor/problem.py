@@ -1,4 +1,4 @@
-"""A part as batches of projections, and the conversion of values between part and batches."""
+"""A part as batches of projections, and the conversion of numbers between part and batches."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import torch
 from torch import Tensor
 
 from lpsmap_core.api import Part
-from lpsmap_torch.tensor.batches import Batch, batches_of
-from lpsmap_torch.tensor.constraint_rows import (
-    ConstraintRows,
-    constraint_rows_of,
-    served_components,
-)
+from lpsmap_torch.tensor.batch import Batch
+from lpsmap_torch.tensor.batches import batches_of
+from lpsmap_torch.tensor.chains import chains_of
+from lpsmap_torch.tensor.served import served_components, single_chains
 
 __all__ = ["TensorProblem", "problem_of"]
 
@@ -22,57 +20,66 @@ __all__ = ["TensorProblem", "problem_of"]
 class TensorProblem:
     """The components of a part that the engine serves, in batches on a device.
 
+    The numbers of a part are those of its variables, then of its additionals. Batches address two
+    more: one for auxiliary numbers, and one for padding.
+
     Parameters
     ----------
-    constraints
-        The rows of the components' linear constraints.
     batches
         The batches.
     position
-        (n_variables,) position of each variable in the concatenated, flat batches; their total size
-        for variables outside all batches.
+        For each number, its position in the concatenated, flat batches; their total size for
+        numbers outside all batches.
     """
 
-    def __init__(
-        self, constraints: ConstraintRows, batches: Sequence[Batch], position: Tensor
-    ) -> None:
-        self.constraints, self.batches, self._position = constraints, batches, position
+    def __init__(self, batches: Sequence[Batch], position: Tensor) -> None:
+        self.batches, self._position = batches, position
 
     def to(self, device: torch.device) -> TensorProblem:
         """Return the problem on a device."""
         batches = [batch.to(device) for batch in self.batches]
-        return TensorProblem(self.constraints, batches, self._position.to(device))
+        return TensorProblem(batches, self._position.to(device))
 
     def split(self, numbers: Tensor, padding: float) -> list[Tensor]:
-        """Return values of the part's variables by batches, with a value for padding."""
-        padded = torch.cat([numbers, numbers.new_full((1,), padding)])
-        return [padded[batch.variables] for batch in self.batches]
+        """Return the part's numbers by batches, with a value for padding."""
+        ends = numbers.new_zeros(1), numbers.new_full((1,), padding)
+        padded = torch.cat([numbers, *ends])
+        return [padded[batch.members.columns] for batch in self.batches]
 
     def joined(self, numbers: Sequence[Tensor], like: Tensor) -> Tensor:
-        """Return values of the part's variables from those of batches, and zeros for the others."""
+        """Return the part's numbers from those of batches, and zeros for the others."""
         flat = [x.reshape(-1) for x in numbers]
         return torch.cat([*flat, like.new_zeros(1)])[self._position]
 
 
-def problem_of(part: Part, device: torch.device) -> TensorProblem:
-    """Return the problem of a part on a device, and cache it."""
-    cached = part.derived(_by_device)
-    if device not in cached:
-        cached[device] = part.derived(_on_host).to(device)
-    return cached[device]
+def problem_of(part: Part, device: torch.device, precision: torch.dtype) -> TensorProblem:
+    """Return the problem of a part on a device, and cache it.
+
+    Parameters
+    ----------
+    part, device
+        The part, and the device.
+    precision
+        The dtype of factorisations.
+    """
+    cached, key = part.derived(_cached), (device, precision)
+    if key not in cached:
+        cached[key] = _on_host(part, precision).to(device)
+    return cached[key]
 
 
-def _by_device(part: Part) -> dict[torch.device, TensorProblem]:
+def _cached(part: Part) -> dict[tuple[torch.device, torch.dtype], TensorProblem]:
     return {}
 
 
-def _on_host(part: Part) -> TensorProblem:
-    constraints = part.derived(constraint_rows_of)
-    batches = list(batches_of(part, constraints, part.derived(served_components)))
-    n, position = part.n_variables, 0
-    positions = np.full(n + 1, sum(batch.variables.numel() for batch in batches))
+def _on_host(part: Part, precision: torch.dtype) -> TensorProblem:
+    chains, served = part.derived(single_chains), part.derived(served_components)
+    batches: list[Batch] = list(batches_of(part, served & ~chains, precision))
+    batches += chains_of(part, served & chains, precision)
+    n, position = part.n_variables + part.n_additionals, 0
+    positions = np.full(n + 2, sum(batch.members.columns.numel() for batch in batches))
     for batch in batches:
-        flat = batch.variables.numpy().reshape(-1)
+        flat = batch.members.columns.numpy().reshape(-1)
         positions[flat] = np.arange(position, position + len(flat))
         position += len(flat)
-    return TensorProblem(constraints, batches, torch.from_numpy(positions[:n]))
+    return TensorProblem(batches, torch.from_numpy(positions[:n]))

@@ -7,11 +7,14 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from lpsmap_torch.tensor.batches import Batch
-from lpsmap_torch.tensor.forced import with_forced_variables
-from lpsmap_torch.tensor.interior_point import first_point, next_point
+from lpsmap_torch.tensor.batch import Batch
+from lpsmap_torch.tensor.interior_point import Interior, first_point, next_point
 from lpsmap_torch.tensor.newton import Face, Pieces, newton_step, on_face, pieces_at, select
-from lpsmap_torch.tensor.projection_problem import Projections, proves_infeasible
+from lpsmap_torch.tensor.projection_problem import (
+    Projections,
+    projections_of,
+    proves_infeasible,
+)
 
 __all__ = ["Limits", "Projected", "project"]
 
@@ -21,9 +24,17 @@ LARGEST = 1e15
 EXACT, ROUNDING = 1e-12, 1e-15
 """Sums are exact up to the first, plus the second times the largest score of a free variable."""
 
-KINK = 2.0
-"""In every other Newton step, variables and sums closer to a bound than this multiple of the
+ROUGH = 1e-7
+"""Pieces with a larger residual are worse than the interior point, if there are proximal terms."""
+
+MARGIN_EVERY, KINK = 3, 2.0
+"""In every third Newton step, numbers and sums closer to a bound than this multiple of the
 residual are free and tight: otherwise steps can cycle between the two sides of a bound."""
+
+
+PLAIN_STEPS, MORE_EASE, LESS_EASE = 5, 10.0, 1e-2
+"""Number of Newton steps that may increase the residual if there are proximal terms, and factors of
+their inverse weights after later steps that decrease and increase it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +42,7 @@ class Limits:
     """Numbers of iterations, and the period of checks of convergence, which wait for the device."""
 
     interior: int = 60
-    newton: int = 12
+    newton: int = 20
     check_every: int | None = 5
     """None for no checks: all iterations run, and nothing waits for the device."""
 
@@ -48,15 +59,17 @@ class Projected:
     ----------
     batch
         The constraints.
-    u
-        (n, n_variables) the projections.
+    values
+        (n, n_columns) the solution.
     y
         (n, n_rows) the multipliers; for infeasible constraints, a certificate.
+    gap
+        (n,) duality gaps: the maximum is at most this much above the objective.
     residual
         (n,) maximum distance of tight sums from their bounds, and of other sums beyond a bound.
     exact, infeasible
         (n,) whether the residual is rounding, and whether the constraints are infeasible. Both are
-        false if a score is NaN or ``+inf``; `u` is then NaN.
+        false if a score is NaN or ``+inf``; `values` are then NaN.
     iterations
         (n,) iterations of the interior point method.
     face
@@ -64,21 +77,14 @@ class Projected:
     """
 
     batch: Batch
-    u: Tensor
+    values: Tensor
     y: Tensor
+    gap: Tensor
     residual: Tensor
     exact: Tensor
     infeasible: Tensor
     iterations: Tensor
     face: Face
-
-    def gap(self) -> Tensor:
-        """Return (n,) duality gaps: the minimum is at most this much below the objective."""
-        y, sums = self.y, self.batch.sums(self.u)
-        bound = torch.where(y > 0.0, self.batch.low, self.batch.high)
-        # the multiplier of an infinite bound is at most the residual, and is treated as zero
-        ignored = (y == 0.0) | bound.isinf()
-        return torch.where(ignored, 0.0, y * (sums - bound)).sum(-1)
 
 
 def project(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
@@ -89,36 +95,31 @@ def project(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     batch
         The constraints.
     eta
-        (n, n_variables) scores; ``-inf`` where a variable is forbidden.
+        (n, n_columns) scores; ``-inf`` where a column is forbidden.
     limits
         Limits of iterations.
     """
     invalid = ~(eta < torch.inf).all(-1, keepdim=True)
-    eta = torch.where(invalid, 0.0, eta)
-    allowed = eta > -LARGEST
-    eta = torch.where(allowed, eta.clamp(max=LARGEST), 0.0)
-    unreduced = Projections(batch, eta, allowed, torch.zeros_like(eta))
-    problems = with_forced_variables(unreduced)
+    # finite, since chains add scores and multiply them with zeros
+    scores = batch.scores(torch.where(invalid, 0.0, eta).clamp(-4.0 * LARGEST, LARGEST))
+    allowed = scores > -LARGEST
+    problems = projections_of(batch, torch.where(allowed, scores, 0.0), allowed)
     point = first_point(problems)
     for i in range(limits.interior):
         if i and limits.check_is_due(i) and bool(point.done.all()):
             break
         point = next_point(problems, point)
     infeasible = proves_infeasible(problems, point.y)
-    pieces = best = pieces_at(problems, point.best)
-    for i in range(limits.newton):
-        if limits.check_is_due(i) and bool((is_exact(problems, best) | infeasible).all()):
-            break
-        margin = KINK * pieces.residual if i % 2 else 0.0
-        pieces = pieces_at(problems, newton_step(problems, pieces_at(problems, pieces.y, margin)))
-        best = select(pieces.residual < best.residual, pieces, best)
-    face = Face(problems.batch, best.free & ~infeasible, best.tight & ~infeasible)
+    best = _on_pieces(problems, point, infeasible, limits)
+    free, tight = best.free & ~infeasible, best.tight & ~infeasible
+    face = Face(problems, free, tight)
     exact = is_exact(problems, best)
-    best = select(exact, on_face(problems, best, face), best)
+    best = select(exact, on_face(problems, best, face), _rough(problems, best, point))
     return Projected(
         batch,
-        torch.where(invalid, torch.nan, best.u),
+        torch.where(invalid, torch.nan, batch.values(best.u)),
         torch.where(infeasible, point.y, best.y),
+        _gap(problems, best),
         torch.where(invalid, torch.inf, best.residual).squeeze(-1),
         (exact & ~invalid).squeeze(-1),
         (infeasible & ~invalid).squeeze(-1),
@@ -127,7 +128,57 @@ def project(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     )
 
 
+def _on_pieces(
+    problems: Projections, point: Interior, infeasible: Tensor, limits: Limits
+) -> Pieces:
+    """Return the pieces with the least residual that Newton's method finds from a point."""
+    pieces = best = pieces_at(problems, point.best_y, point.best_u)
+    center, eased = point.best_u, problems
+    for i in range(limits.newton):
+        if limits.check_is_due(i) and bool((is_exact(problems, best) | infeasible).all()):
+            break
+        margin = KINK * pieces.residual if i % MARGIN_EVERY == 1 else None
+        y = newton_step(eased, pieces_at(eased, pieces.y, center, margin))
+        pieces = pieces_at(eased, y, center)
+        closer = pieces.residual < best.residual
+        best = select(closer, pieces, best)
+        if problems.batch.linear is not None:
+            center = pieces.u.clamp(0.0, 1.0)
+            if i >= PLAIN_STEPS:  # go on from the best, with stronger proximal terms
+                pieces = best
+                center = torch.where(closer, center, best.center)
+                eased = eased.with_ease(torch.where(closer, MORE_EASE, LESS_EASE), problems.ease)
+    return best
+
+
+def _rough(problems: Projections, best: Pieces, point: Interior) -> Pieces:
+    """Return what is known without a face: the interior point if proximal terms are far off."""
+    if problems.batch.linear is None:
+        return best
+    sums = problems.batch.sums(point.best_u)
+    off = (problems.low - sums).clamp(min=0.0) - (sums - problems.high).clamp(min=0.0)
+    nothing = torch.zeros_like(best.moved)
+    tight = torch.ones_like(best.tight)
+    interior = Pieces(point.best_u, best.free, tight, off, point.best_y, best.center, nothing)
+    return select(best.residual > ROUGH, interior, best)
+
+
 def is_exact(problems: Projections, pieces: Pieces) -> Tensor:
     """Return whether pieces satisfy the equations up to rounding."""
-    size = torch.where(pieces.free, problems.eta.abs(), 0.0).amax(-1, keepdim=True)
-    return pieces.residual <= EXACT + ROUNDING * size
+    size = torch.where(pieces.free, problems.eta.abs(), 0.0)
+    if problems.batch.linear is not None:  # their rounding errors are amplified
+        size = problems.ease * (size + pieces.y.abs().amax(-1, keepdim=True))
+    return pieces.residual <= EXACT + ROUNDING * size.amax(-1, keepdim=True)
+
+
+def _gap(problems: Projections, pieces: Pieces) -> Tensor:
+    """Return (n,) duality gaps."""
+    batch, y, u = problems.batch, pieces.y, pieces.u
+    bound = torch.where(y > 0.0, problems.low, problems.high)
+    # the multiplier of an infinite bound is at most the residual, and is treated as zero
+    ignored = (y == 0.0) | bound.isinf()
+    gap = torch.where(ignored, 0.0, y * (batch.sums(u) - bound)).sum(-1)
+    if batch.linear is not None:
+        reduced = torch.where(batch.linear & problems.open, problems.eta + batch.pull(y), 0.0)
+        gap = gap + (reduced.clamp(min=0.0) - reduced * u).sum(-1)
+    return gap

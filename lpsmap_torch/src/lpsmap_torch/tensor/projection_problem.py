@@ -7,37 +7,101 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lpsmap_torch.tensor.batches import Batch
+from lpsmap_torch.tensor.batch import Batch
 
-__all__ = ["Projections", "proves_infeasible"]
+__all__ = ["Projections", "projections_of", "proves_infeasible", "typical_score"]
 
 PROVED = 1e-9
 """Minimum margin of a certificate of infeasibility, relative to its summed magnitudes."""
 
+EASE = 1e4
+"""Inverse weight of the proximal term that stands for a missing quadratic term on a face, relative
+to the typical score."""
+
+
+SMALLEST = 1e-4
+"""Scores are treated as if the largest had this magnitude, or more."""
+
 
 class Projections(NamedTuple):
-    """Scores to project onto the constraints of a batch."""
+    """The problems ``max <eta, x> - 1/2 ||x||^2`` under the constraints of a batch.
+
+    Numbers without a quadratic term are left out of the norm. If there are no such numbers, the
+    problems are projections of the scores.
+    """
 
     batch: Batch
     eta: Tensor
-    """(n, n_variables) finite scores."""
+    """(n, n_x) finite scores."""
     open: Tensor
-    """(n, n_variables) whether a variable is not fixed."""
+    """(n, n_x) whether a number is not fixed."""
     fixed: Tensor
-    """(n, n_variables) values of fixed variables."""
+    """(n, n_x) values of fixed numbers."""
+    low: Tensor
+    high: Tensor
+    lower: Tensor
+    """(n, n_x) whether an open number has a lower bound."""
+    upper: Tensor
+    quadratic: Tensor | float
+    """The weight of the quadratic term of each number, 1 or 0."""
+    ease: Tensor | float
+    """The inverse stiffness of free numbers on a face: 1 for those with a quadratic term."""
+
+    def with_ease(self, factor: Tensor, most: Tensor | float) -> Projections:
+        """Return the problems with other inverse weights of proximal terms, up to `most`."""
+        changed = torch.minimum((self.ease * factor).clamp(min=1.0), torch.as_tensor(most))
+        return self._replace(ease=torch.where(torch.as_tensor(self.batch.linear), changed, 1.0))
+
+    @property
+    def small_size(self) -> Tensor:
+        """(n, 1) largest magnitudes of scores, at most 1."""
+        size = torch.where(self.open, self.eta.abs(), 0.0).amax(-1, keepdim=True)
+        return size.clamp(SMALLEST, 1.0)
+
+    @property
+    def unusual(self) -> Tensor:
+        """Flags of the numbers without a quadratic term, or without bounds."""
+        return (self.quadratic == 0.0) | (self.open & ~self.lower)
+
+
+def projections_of(batch: Batch, eta: Tensor, allowed: Tensor) -> Projections:
+    """Return the problems of a batch.
+
+    Parameters
+    ----------
+    batch
+        The constraints.
+    eta
+        (n, n_x) finite scores.
+    allowed
+        Flags of the numbers that may differ from zero.
+    """
+    low, high, open_, fixed = batch.presolved(allowed)
+    lower, upper = batch.bounded(open_)
+    quadratic: Tensor | float = 1.0
+    ease: Tensor | float = 1.0
+    if batch.linear is not None:
+        quadratic = (~batch.linear).to(eta.dtype)
+        ease = torch.where(batch.linear, EASE / typical_score(eta, open_), 1.0)
+    return Projections(batch, eta, open_, fixed, low, high, lower, upper, quadratic, ease)
+
+
+def typical_score(eta: Tensor, open_: Tensor) -> Tensor:
+    """Return (n, 1) typical magnitudes of scores. A few large scores have little effect."""
+    size = torch.where(open_, eta.abs().log1p(), 0.0).sum(-1, keepdim=True)
+    return (size / open_.sum(-1, keepdim=True).clamp(min=1)).expm1().clamp(min=1.0)
 
 
 def proves_infeasible(problems: Projections, y: Tensor) -> Tensor:
     """Return whether multipliers prove that the constraints are infeasible (Farkas' lemma).
 
     They do if the least value that the constraints require of the sums, weighted by y, is larger
-    than the largest value that the variables attain.
+    than the largest value that the numbers attain.
     """
-    batch = problems.batch
-    y = torch.where(torch.where(y > 0.0, batch.low, batch.high).isinf(), 0.0, y)
+    y = torch.where(torch.where(y > 0.0, problems.low, problems.high).isinf(), 0.0, y)
     y = y / y.abs().amax(-1, keepdim=True).clamp(min=1.0)
-    required = torch.where(y == 0.0, 0.0, y * torch.where(y > 0.0, batch.low, batch.high))
-    pull = batch.pull(y)
+    required = torch.where(y == 0.0, 0.0, y * torch.where(y > 0.0, problems.low, problems.high))
+    pull = problems.batch.pull(y)
     attained = torch.where(problems.open, pull.clamp(min=0.0), problems.fixed * pull)
     size = required.abs().sum(-1, keepdim=True) + attained.abs().sum(-1, keepdim=True)
     margin = required.sum(-1, keepdim=True) - attained.sum(-1, keepdim=True)

@@ -13,6 +13,9 @@ from torch import Tensor
 
 from lpsmap_core import CompiledEngine, Options, SolvedGraph, Status
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, Vertices
+from lpsmap_torch.tensor.constraint_rows import constraint_rows_of
+from lpsmap_torch.tensor.engine import TensorEngine
+from lpsmap_torch.tensor.host_share import HostShare
 from lpsmap_torch.tensor.problem import TensorProblem, problem_of
 from lpsmap_torch.tensor.projection import Limits, Projected, project
 
@@ -29,66 +32,84 @@ class SolvedOnTensors(SolvedGraph):
     ----------
     part, problem
         The part, and its problem on the device.
-    eta
-        (n_variables,) scores of the part.
+    scores
+        Scores of the part's variables, then of its additionals.
     projected
         The projections of its batches.
     options
         Limits and settings of the solve.
+    share
+        The solution of other components on the host, or None.
     """
 
     def __init__(
         self,
         part: Part,
         problem: TensorProblem,
-        eta: Tensor,
+        scores: Tensor,
         projected: Sequence[Projected],
         options: Options,
+        share: HostShare | None,
     ) -> None:
-        self.part, self.problem, self.projected = part, problem, projected
-        self._eta, self._options = eta, options
+        self.part, self.problem, self.projected, self.share = part, problem, projected, share
+        self._scores, self._options = scores, options
+
+    def numbers(self) -> Tensor:
+        """Return the marginals in [0, 1] of the variables, then of the additionals."""
+        found = self.problem.joined([batch.values for batch in self.projected], self._scores)
+        return found if self.share is None else self.share.values_into(found)
 
     def marginals(self) -> Any:
         """Return the marginals in [0, 1] of the variables."""
-        return self.problem.joined([batch.u for batch in self.projected], self._eta)
+        return self.numbers()[: self.part.n_variables]
 
     def additionals(self) -> Any:
-        """Return an empty tensor: the engine supports no additionals."""
-        return self._eta.new_zeros(self.part.n_additionals)
+        """Return the marginals of the additionals."""
+        return self.numbers()[self.part.n_variables :]
 
     def multiply(self, d: Any, d_v: Any, chosen: BoolArray | None, threads: int) -> tuple[Any, Any]:
         """Multiply with the Jacobian on the faces; see `SolvedGraph.multiply`."""
-        d = d.to(self._eta.device)
+        n, device = self.part.n_variables, self._scores.device
+        if not len(d_v):
+            d_v = torch.zeros(self.part.n_additionals, dtype=d.dtype)
+        vector = torch.cat([d.to(device), d_v.to(device)])
         if chosen is not None:
-            mask = torch.from_numpy(chosen[self.part.component]).to(d.device)
-            d = torch.where(mask, d, 0.0)
+            of_numbers = np.concatenate([self.part.component, self.part.additional_component])
+            vector = torch.where(torch.from_numpy(chosen[of_numbers]).to(device), vector, 0.0)
+        product = self.multiplied(vector)
+        return product[:n], product[n:]
+
+    def multiplied(self, d: Tensor, is_zero: bool = False) -> Tensor:
+        """Multiply the Jacobian with a vector on variables and additionals; autograd can follow."""
         vectors = self.problem.split(d, 0.0)
         products = [
             batch.face.multiply(vector)
             for batch, vector in zip(self.projected, vectors, strict=True)
         ]
-        return self.problem.joined(products, d), self.additionals()
+        found = self.problem.joined(products, d)
+        return found if self.share is None else self.share.products_into(found, d, is_zero)
 
-    def differentiable(self, eta: Tensor) -> Tensor:
-        """Return the marginals as a function of the scores.
+    def differentiable(self, scores: Tensor) -> Tensor:
+        """Return the marginals of variables and additionals as a function of the scores.
 
         On a face they are affine: the solution plus the Jacobian times a change of zero. Autograd
         and all function transforms support these operations.
 
         Parameters
         ----------
-        eta
-            (n_variables,) the solved scores, with gradients.
+        scores
+            The solved scores, with gradients.
         """
-        solution = self.marginals()
-        finite = torch.where(eta.detach() == -torch.inf, 0.0, eta)
+        solution = self.numbers()
+        finite = torch.where(scores.detach() == -torch.inf, 0.0, scores)
         change = (finite - finite.detach()) * (1.0 + 0.0 * solution)  # keeps NaN
-        marginals: Tensor = solution + self.multiply(change, self.additionals(), None, 1)[0]
-        return marginals
+        return solution + self.multiplied(change, is_zero=True)
 
     def all_solved(self) -> bool:
         """Return whether all components are solved; this waits for the device."""
         tol = self._options.tol
+        if self.share is not None and (self.share.bad.any() or self.share.unsolved().any()):
+            return False
         solved = [
             ((batch.exact | (batch.residual <= tol)) & ~batch.infeasible).all()
             for batch in self.projected
@@ -97,8 +118,14 @@ class SolvedOnTensors(SolvedGraph):
 
     def infeasible_variables(self) -> Tensor:
         """Return (n_variables,) flags of the variables in infeasible components."""
-        flags = [x.infeasible.unsqueeze(-1).expand_as(x.u) for x in self.projected]
-        return self.problem.joined(flags, torch.zeros_like(self._eta, dtype=torch.bool))
+        n = self.part.n_variables
+        flags = [x.infeasible.unsqueeze(-1).expand_as(x.values) for x in self.projected]
+        like = torch.zeros_like(self._scores, dtype=torch.bool)
+        found = self.problem.joined(flags, like)[:n]
+        if self.share is None:
+            return found
+        own = self.share.infeasible()[self.part.component]
+        return found | torch.from_numpy(own).to(found.device) if own.any() else found
 
     # ---------------------------------------------------------------- on the host
 
@@ -106,8 +133,11 @@ class SolvedOnTensors(SolvedGraph):
         """Return the status of every component."""
         status = np.full(self.part.n_components, Status.ITERATION_LIMIT, dtype=object)
         status[self.primal_residual <= self._options.tol] = Status.CONVERGED
-        status[self._infeasible] = Status.INFEASIBLE
+        status[self._gathered(lambda batch: batch.infeasible, False)] = Status.INFEASIBLE
         status[self._gathered(lambda batch: batch.exact, False)] = Status.SOLVED
+        if self.share is not None:
+            own = self.share.components
+            status[own] = self.share.solved.status()[own]
         return status
 
     def unfinished(self) -> BoolArray:
@@ -117,49 +147,64 @@ class SolvedOnTensors(SolvedGraph):
     @functools.cached_property
     def iterations(self) -> IntArray:  # type: ignore[override]
         """(n_components,) iterations of the interior point method."""
-        return self._gathered(lambda batch: batch.iterations, 0)
+        return self._gathered(lambda batch: batch.iterations, 0, lambda own: own.iterations)
 
     @functools.cached_property
     def primal_residual(self) -> FloatArray:  # type: ignore[override]
         """(n_components,) maximum distances of sums from their bounds."""
-        return self._gathered(lambda batch: batch.residual, np.inf)
+        found = self._gathered(lambda x: x.residual, np.inf, lambda own: own.primal_residual)
+        return found
 
     @functools.cached_property
     def dual_residual(self) -> FloatArray:  # type: ignore[override]
-        """(n_components,) zeros: marginals follow from the multipliers of the sums."""
-        return np.zeros(self.part.n_components)
-
-    @functools.cached_property
-    def _infeasible(self) -> BoolArray:
-        return self._gathered(lambda batch: batch.infeasible, False)
+        """(n_components,) zeros on the device: marginals follow from the multipliers of sums."""
+        found = np.zeros(self.part.n_components)
+        if self.share is not None:
+            found[self.share.components] = self.share.solved.dual_residual[self.share.components]
+        return found
 
     def gap(self) -> FloatArray:
         """Return the duality gaps: the maximum is at most this much above the objective."""
-        return self._gathered(lambda batch: batch.gap(), np.inf)
+        return self._gathered(lambda batch: batch.gap, np.inf, lambda own: own.gap())
 
     def error_bound(self, threads: int) -> FloatArray:
         """Return bounds on the error from the gap, by strong convexity."""
         bound = np.sqrt(2.0 * np.maximum(self.gap(), 0.0))
         solved = np.array([s is Status.SOLVED for s in self.status().tolist()], dtype=bool)
-        return np.where(solved, bound, np.inf)
+        bound = np.where(solved, bound, np.inf)
+        if self.share is not None:
+            own = self.share.components
+            bound[own] = self.share.solved.error_bound(threads)[own]
+        return bound
 
     def forbidden(self) -> tuple[BoolArray, BoolArray]:
-        """Return flags of the forbidden variables, and of additionals, which are not supported."""
-        return (self._eta == -torch.inf).cpu().numpy(), np.zeros(self.part.n_additionals, bool)
+        """Return flags of the forbidden variables and additionals."""
+        flags = (self._scores == -torch.inf).cpu().numpy()
+        return flags[: self.part.n_variables], flags[self.part.n_variables :]
 
     def contradictions(self) -> dict[int, list[tuple[int, int]]]:
         """Return (bucket, factor) of the factors whose constraints contradict each other."""
-        constraints, by_component = self.problem.constraints, dict[int, list[tuple[int, int]]]()
+        (rows, _), found = self.part.derived(constraint_rows_of), dict[int, Any]()
+        if self.share is not None:
+            found.update(self.share.solved.contradictions())
         for projected in self.projected:
             size = projected.y.abs().cpu().numpy()
             infeasible = projected.infeasible.cpu().numpy()
+            members = projected.batch.members
             involved = (size > INVOLVED * size.max(axis=1, keepdims=True)) & infeasible[:, None]
-            for row in np.unique(projected.batch.rows[involved]).tolist():
-                factors = by_component.setdefault(int(constraints.component[row]), [])
-                factor = int(constraints.bucket[row]), int(constraints.factor[row])
+            for row in np.unique(members.rows[involved & (members.rows >= 0)]).tolist():
+                factors = found.setdefault(int(rows.component[row]), [])
+                factor = int(rows.bucket[row]), int(rows.factor[row])
                 if factor not in factors:
                     factors.append(factor)
-        return by_component
+            for component in members.components[infeasible & (members.rows < 0).all(axis=1)]:
+                found[int(component)] = self._factors_of(int(component))
+        return found
+
+    def _factors_of(self, component: int) -> list[tuple[int, int]]:
+        """Return (bucket, factor) of all factors of a component."""
+        buckets = enumerate(self.part.buckets)
+        return [(b, int(f)) for b, x in buckets for f in np.flatnonzero(x.component == component)]
 
     def structures(self, b: int, rows: IntArray) -> Vertices:
         """Return the weighted structures of some factors, computed by core's engine."""
@@ -167,46 +212,66 @@ class SolvedOnTensors(SolvedGraph):
 
     @functools.cached_property
     def _solved_on_host(self) -> SolvedGraph:
-        eta = self._eta.cpu().numpy().copy()
+        scores, n = self._scores.cpu().numpy(), self.part.n_variables
         skip = np.array([s is Status.INFEASIBLE for s in self.status().tolist()], dtype=bool)
-        eta_v = np.zeros(self.part.n_additionals)
+        of_numbers = np.concatenate([self.part.component, self.part.additional_component])
+        skip[of_numbers[~(scores < np.inf)]] = True
+        scores = np.where(skip[of_numbers], 0.0, scores)
+        eta, eta_v = scores[:n].copy(), scores[n:].copy()
         return CompiledEngine().solve(self.part, eta, eta_v, skip, self._options)
 
-    def _gathered(self, numbers: Callable[[Projected], Tensor], default: Any) -> npt.NDArray[Any]:
-        """Return numbers of all components from those of the batches, with a default for others."""
+    def _gathered(
+        self,
+        numbers: Callable[[Projected], Tensor],
+        default: Any,
+        of_share: Callable[[SolvedGraph], npt.NDArray[Any]] | None = None,
+    ) -> npt.NDArray[Any]:
+        """Return numbers of all components from those of the batches and of the host's share."""
         result = np.full(self.part.n_components, default)
         for projected in self.projected:
-            result[projected.batch.components] = numbers(projected).cpu().numpy()
+            result[projected.batch.members.components] = numbers(projected).cpu().numpy()
+        if self.share is not None and of_share is not None:
+            own = self.share.components
+            result[own] = of_share(self.share.solved)[own]
         return result
 
 
 def solve_on_tensors(
-    part: Part, eta: Tensor, skip: BoolArray | None, options: Options, check_every: int | None
+    part: Part, scores: Tensor, skip: BoolArray | None, options: Options, engine: TensorEngine
 ) -> SolvedOnTensors:
-    """Solve the covered components of a part, on the device of the scores.
+    """Solve a part on the device of the scores.
 
     Parameters
     ----------
     part
         The part.
-    eta
-        (n_variables,) scores; the solution of a component with NaN or +inf is NaN.
+    scores
+        Scores of its variables, then of its additionals. The solution of a component with NaN or
+        +inf is NaN.
     skip
-        (n_components,) flags of components to skip, or None.
+        (n_components,) flags of components to skip; None to solve all, on the host if the engine
+        does not serve them.
     options
         Limits and settings.
-    check_every
-        Number of iterations between checks of convergence; None for no checks.
+    engine
+        The engine, whose settings are used.
     """
-    problem, eta = problem_of(part, eta.device), eta.detach().double()
-    if skip is not None and skip.any():
-        skipped = torch.from_numpy(skip[part.component]).to(eta.device)
-        eta = torch.where(skipped, 0.0, eta)
-    limits = Limits(min(Limits.interior, options.max_iter), check_every=check_every)
+    precision = torch.float32 if engine.single else torch.float64
+    problem, scores = problem_of(part, scores.device, precision), scores.detach().double()
+    served = engine.serves(part)
+    if skip is not None and (skip & served).any():
+        of_numbers = np.concatenate([part.component, part.additional_component])
+        skipped = torch.from_numpy(skip[of_numbers]).to(scores.device)
+        scores = torch.where(skipped, 0.0, scores)
+    limits = Limits(min(Limits.interior, options.max_iter), check_every=engine.check_every)
+    share = None
     with torch.no_grad():
-        scores = problem.split(eta, -torch.inf)
         projected = [
             project(batch, of_batch, limits)
-            for batch, of_batch in zip(problem.batches, scores, strict=True)
+            for batch, of_batch in zip(
+                problem.batches, problem.split(scores, -torch.inf), strict=True
+            )
         ]
-    return SolvedOnTensors(part, problem, eta, projected, options)
+        if skip is None and not served.all():
+            share = HostShare(part, ~served, scores, options)
+    return SolvedOnTensors(part, problem, scores, projected, options, share)

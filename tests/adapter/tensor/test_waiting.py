@@ -1,0 +1,149 @@
+"""What the engine in tensor operations reads from its device, and copies to the host."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from lpsmap_torch import tensors
+from lpsmap_torch.layers import MatchingAttention, SequenceAttention, SparseMAP
+from lpsmap_torch.tensor import host_share
+
+sys.path.append(str(Path(__file__).parents[3]))
+every_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, dtype=torch.float64, generator=generator)
+
+
+def reads(work: Callable[[], Any]) -> int:
+    """Return how often work reads a number of the device."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        work()
+    # as they were recorded: torch takes seconds to make a table of tens of thousands
+    names = [event.name() for event in profile.profiler.kineto_results.events()]
+    assert "aten::mul" in names
+    return sum(map(names.count, ("aten::_local_scalar_dense", "aten::nonzero")))
+
+
+def waits(layer: Any, scores: Tensor) -> int:
+    """Return how often a solve and its gradient read a number of the device."""
+    layer(scores)  # lays out
+    given = scores.requires_grad_()
+    return reads(lambda: layer(given).square().sum().backward())
+
+
+def test_iterations_seldom_wait_for_the_device() -> None:
+    # one in five iterations of up to 20, one in five of up to 20, and whether all are solved
+    assert 1 <= waits(MatchingAttention(engine="tensor"), normal(32, 4, 6)) <= 9
+
+
+@pytest.mark.parametrize("layer", [MatchingAttention, SequenceAttention])
+def test_fixed_numbers_of_iterations_never_wait(layer: Any) -> None:
+    options = {} if layer is MatchingAttention else {"dtype": torch.float64}
+    assert waits(layer(engine="tensor-fixed", **options), normal(4, 3, 4)) == 0
+
+
+def training_step() -> Callable[[], Any]:
+    """Return a training step of decomposable attention with matchings."""
+    from experiments.nli.data import Batch
+    from experiments.nli.model import (
+        Alignment,
+        Architecture,
+        Attention,
+        Regime,
+        Sizes,
+        make_classifier,
+    )
+
+    attention = Attention(Alignment.MATCHING, Regime.SOLVED)
+    attention.layers[0].engine = "tensor-fixed"
+    model = make_classifier(
+        20, Architecture.DECOMPOSABLE, Alignment.MATCHING, Regime.SOLVED, Sizes()
+    )
+    model.attention = attention
+    words = torch.randint(1, 20, (4, 5)), torch.randint(1, 20, (4, 6))
+    lengths = torch.tensor([[5, 6], [3, 6], [5, 2], [1, 1]])
+    batch = Batch(*words, lengths, torch.zeros(4, dtype=torch.int64))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(batch).classes.square().sum().backward()
+        optimizer.step()
+
+    step()  # lays out
+    return step
+
+
+def test_a_training_step_copies_neither_scores_nor_marginals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step = training_step()
+
+    def copied(*_: Any) -> Any:
+        raise AssertionError("numbers were copied to the host")
+
+    for module in (tensors, host_share):
+        monkeypatch.setattr(module, "numbers_on_host", copied)
+    monkeypatch.setattr("lpsmap_torch.layers.operators.numbers", copied)
+    monkeypatch.setattr("lpsmap_torch.tensor.graphs.numbers", copied)
+    assert reads(step) == 0
+
+
+# -------------------------------------------------------------------- GPUs
+
+
+@pytest.mark.gpu
+@every_gpu
+@pytest.mark.parametrize("shape", [(32, 4, 6), (8, 5, 3)])
+def test_nothing_waits_for_a_gpu(shape: tuple[int, int, int]) -> None:
+    layers = (
+        MatchingAttention(engine="tensor-fixed"),
+        SequenceAttention(engine="tensor-fixed").cuda(),
+    )
+    for layer in layers:
+        scores = normal(*shape).cuda()
+        lengths = torch.tensor(shape[1:]).expand(shape[0], 2)
+        layer(scores, lengths=lengths)
+        scores.requires_grad_()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            layer(scores, lengths=lengths).square().sum().backward()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.gpu
+@every_gpu
+def test_scores_on_a_gpu_are_solved_there_by_default() -> None:
+    scores = normal(32, 4, 6)
+    found = MatchingAttention()(scores.cuda())
+    assert found.is_cuda
+    torch.testing.assert_close(found.cpu(), MatchingAttention(tol=1e-11)(scores), rtol=0, atol=1e-9)
+
+
+@pytest.mark.gpu
+@every_gpu
+def test_cuda_graphs_replay_a_solve() -> None:
+    from lpsmap import Budget
+
+    layer, scores = SparseMAP(Budget, budget=2, engine="tensor-fixed"), normal(16, 7).cuda()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        layer(scores)  # lays out, and warms up
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = layer(scores)
+    scores.copy_(normal(16, 7, seed=1))
+    graph.replay()
+    torch.testing.assert_close(found, layer(scores), rtol=0, atol=1e-12)
