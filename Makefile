@@ -98,8 +98,8 @@ docs: $(DOCS_STAMP)  ## Build the documentation in build/docs; a warning or a br
 wheels: $(STAMP)  ## Build all wheels in build/wheels, and one of compiled kernels for this platform, about 15 minutes
 	rm -rf build/wheels
 	for folder in $(PACKAGES); do $(BIN)/python -m build --no-isolation --wheel --outdir build/wheels $$folder || exit 1; done
-	$(BIN)/python lpsmap_kernels/compile_kernels.py
-	$(BIN)/python -m build --no-isolation --wheel --outdir build/wheels lpsmap_kernels
+	$(BIN)/python kernels/compile_kernels.py
+	$(BIN)/python -m build --no-isolation --wheel --outdir build/wheels kernels
 
 bench: $(STAMP)  ## Time every workload against the table of the earlier library
 	$(BIN)/python benchmarks/bench.py

@@ -36,7 +36,7 @@ DOCS = ROOT / "docs"
 GENERATED = DOCS / "gallery", DOCS / "results"
 WRITTEN = [p for p in sorted(DOCS.rglob("*.md")) if not any(map(p.is_relative_to, GENERATED))]
 PAGES = [*WRITTEN, *sorted(ROOT.glob("*.md")), ROOT / "examples" / "README.md"]
-PAGES += sorted(ROOT.glob("lpsmap_*/README.md"))
+PAGES += [*sorted(ROOT.glob("lpsmap_*/README.md")), ROOT / "kernels" / "README.md"]
 REPLAYED = DOCS / "tutorial" / "writing-factors.md"  # by test_tutorial
 RECIPES = "ecosystem.md", "trainers.md"  # they run libraries that warn of each other
 TRAINED = "cookbook_", "layer_", "loss_"  # pages that train a network, with the slow tests
@@ -282,7 +282,7 @@ def test_constants_say_what_they_mean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_version_everywhere() -> None:
     """Of all distributions, the change log and the citation."""
-    packages = {**WHEELS, "lpsmap_kernels": "lpsmap_kernels"}
+    packages = {**WHEELS, "kernels": "lpsmap_kernels"}
     said = {
         re.search(r'^__version__ = "(.+)"$', path.read_text(encoding="utf-8"), re.MULTILINE)[1]
         for folder, package in packages.items()

@@ -31,7 +31,7 @@ OURS = {
 ALLOWED = {
     "lpsmap_core/src/lpsmap_core": {"lpsmap_core", "lpsmap_jit"},
     "lpsmap_jit/src/lpsmap_jit": {"lpsmap_jit"},
-    "lpsmap_kernels/src/lpsmap_kernels": set(),
+    "kernels/src/lpsmap_kernels": set(),
     "lpsmap_decode/src/lpsmap_decode": {"lpsmap_decode", "lpsmap_core"},
     "lpsmap_dynamic/src/lpsmap_dynamic": {"lpsmap_dynamic", "lpsmap_core"},
     "lpsmap_face/src/lpsmap": {"lpsmap", "lpsmap_core", "lpsmap_decode"},

@@ -39,9 +39,9 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fastest = next((b.name for b in baselines() if b.features <= has), None)
     if fastest is None:
         pytest.skip("the processor has the features of no baseline")
-    run(sys.executable, ROOT / "lpsmap_kernels" / "compile_kernels.py", fastest)
+    run(sys.executable, ROOT / "kernels" / "compile_kernels.py", fastest)
     folder = tmp_path_factory.mktemp("wheel")
-    build_wheel(ROOT / "lpsmap_kernels", folder)
+    build_wheel(ROOT / "kernels", folder)
     return next(folder.glob("*.whl"))
 
 

@@ -2,7 +2,7 @@
 
 Those of the factor types are compiled by ``lpsmap compile``, those of the other packages by pages.
 
-``python lpsmap_kernels/compile_kernels.py [BASELINE...]``, by default for all of this kind of
+``python kernels/compile_kernels.py [BASELINE...]``, by default for all of this kind of
 machine. The processor must have their features, because the kernels are called.
 """
 
@@ -21,7 +21,7 @@ from numba.core.caching import UserProvidedCacheLocator
 from lpsmap_jit.baselines import baselines
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "lpsmap_kernels" / "src" / "lpsmap_kernels"
+FOLDER = ROOT / "kernels" / "src" / "lpsmap_kernels"
 LPSMAP = "from lpsmap_core.command.entry import main; main()"
 
 
