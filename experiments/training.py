@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -12,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from experiments.runs import Job, Result
 
@@ -39,6 +41,9 @@ class Training:
         Factor of the learning rate after an epoch without a new best held-out measure.
     minutes
         Limit of the training time in minutes, without evaluation; None for no limit.
+    average
+        If not None, the model that is evaluated and kept has an exponential average of the
+        parameters, with this decay per step.
     """
 
     learning_rate: float
@@ -46,6 +51,7 @@ class Training:
     seed: int = 0
     decay: float = 1.0
     minutes: float | None = None
+    average: float | None = None
 
 
 @dataclass(frozen=True)
@@ -75,8 +81,13 @@ class Task(Generic[Batch]):
 class _Progress:
     """The progress of training, as saved in a checkpoint."""
 
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        self.model, self.optimizer = model, optimizer
+    def __init__(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, decay: float | None
+    ) -> None:
+        self.model, self.optimizer, self.average = model, optimizer, None
+        if decay is not None:
+            mean = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+            self.average = AveragedModel(model, multi_avg_fn=mean)
         self.best: Mapping[str, Any] = {}
         self.curve: Curve = []
         self.epoch, self.step, self.total_steps = 0, 0, 0
@@ -88,6 +99,7 @@ class _Progress:
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
             "random": torch.get_rng_state(),
             "progress": {name: getattr(self, name) for name in plain},
         }
@@ -96,18 +108,36 @@ class _Progress:
         """Restore the state of another process."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
         torch.set_rng_state(state["random"])
         for name, value in state["progress"].items():
             setattr(self, name, value)
 
-    def look(self, measured: Result, mean_loss: float | None) -> bool:
-        """Add a point to the curve; return whether it is the best."""
-        is_best = all(measured["dev"] > point["dev"] for point in self.curve)
+    def look(self, task: Task[Any], mean_loss: float | None) -> bool:
+        """Evaluate the model, add a point to the curve; return whether it is the best."""
+        self.model.eval()
         at = {"epoch": self.epoch, "steps": self.total_steps, "seconds": round(self.seconds, 1)}
-        self.curve.append({**at, "loss": mean_loss, **measured})
-        if is_best:
-            self.best = copy.deepcopy(self.model.state_dict())
+        with self._averaged():
+            measured = task.evaluate()
+            is_best = all(measured["dev"] > point["dev"] for point in self.curve)
+            self.curve.append({**at, "loss": mean_loss, **measured})
+            if is_best:
+                self.best = copy.deepcopy(self.model.state_dict())
         return is_best
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """Give the model the averaged parameters for a while, if there are any."""
+        if self.average is None:
+            yield
+            return
+        own = copy.deepcopy(self.model.state_dict())
+        self.model.load_state_dict(self.average.module.state_dict())
+        try:
+            yield
+        finally:
+            self.model.load_state_dict(own)
 
 
 def train(job: Job, task: Task[Batch], training: Training) -> Curve:
@@ -124,18 +154,16 @@ def train(job: Job, task: Task[Batch], training: Training) -> Curve:
         The task, and how to train it.
     """
     optimizer = torch.optim.Adam(task.model.parameters(), lr=training.learning_rate)
-    progress = _Progress(task.model, optimizer)
+    progress = _Progress(task.model, optimizer, training.average)
     kept = job.load()
     if kept is not None:
         progress.restore(kept)
     else:
-        task.model.eval()
-        progress.look(task.evaluate(), None)
+        progress.look(task, None)
     limit = np.inf if training.minutes is None else 60 * training.minutes
     while progress.epoch < training.epochs and progress.seconds < limit:
         _epoch(job, task, progress, training, limit)
-        task.model.eval()
-        if not progress.look(task.evaluate(), progress.loss / max(progress.step, 1)):
+        if not progress.look(task, progress.loss / max(progress.step, 1)):
             for group in optimizer.param_groups:
                 group["lr"] *= training.decay
         progress.step, progress.loss = 0, 0.0
@@ -162,6 +190,8 @@ def _epoch(
         loss = task.loss(batch)
         loss.backward()  # type: ignore[no-untyped-call]
         progress.optimizer.step()
+        if progress.average is not None:
+            progress.average.update_parameters(task.model)
         progress.loss += loss.item()
         progress.seconds += time.perf_counter() - start
         progress.step += 1

@@ -52,16 +52,24 @@ class Tagger(nn.Module):
 
     Parameters
     ----------
-    n_features, n_labels, hidden
-        Sizes.
+    sizes
+        Numbers of features, of units in both hidden layers, and of labels.
     loss, regime
         The loss and solver regime of training and prediction.
+    glorot
+        Whether the layers are initialised by Glorot & Bengio (2010), rather than as PyTorch does.
     """
 
     def __init__(
-        self, n_features: int, n_labels: int, hidden: int, loss: Loss, regime: Regime
+        self,
+        sizes: tuple[int, int, int],
+        loss: Loss,
+        regime: Regime = Regime.SOLVED,
+        *,
+        glorot: bool = False,
     ) -> None:
         super().__init__()
+        n_features, hidden, n_labels = sizes
         self.labels = nn.Sequential(
             nn.Linear(n_features, hidden),
             nn.ReLU(),
@@ -69,7 +77,8 @@ class Tagger(nn.Module):
             nn.ReLU(),
             nn.Linear(hidden, n_labels),
         )
-        self.labels.apply(_initialise)
+        if glorot:
+            self.labels.apply(_initialise)
         self.loss_kind, self.regime = loss, regime
         self._first, self._second = np.triu_indices(n_labels, k=1)
         n_pairs = 0 if loss is Loss.UNSTRUCTURED else len(self._first)

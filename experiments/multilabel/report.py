@@ -20,6 +20,10 @@ PRINTED = {"unstructured": 42.28, "hinge": 37.70, "sparsemap": 43.43}
 """Table 4, bibtex."""
 
 
+KEYS = "data", "loss", "regime", "glorot"
+"""Settings that identify a row of the table."""
+
+
 def report(records: Sequence[Record], folder: Path) -> str:
     """Return the section of the page; figures are written to the folder."""
     parts = [
@@ -37,25 +41,26 @@ def report(records: Sequence[Record], folder: Path) -> str:
 def table_of_losses(records: Sequence[Record]) -> str:
     """Return a row for every data set, loss and regime."""
     lines = []
-    groups = by(records, lambda r: tuple(r.settings[k] for k in ("data", "loss", "regime")))
+    groups = by(records, lambda r: tuple(r.settings[k] for k in KEYS))
     order = {data: i for i, data in enumerate(SETS)}
-    for (data, loss, regime), some in sorted(
+    for (data, loss, regime, glorot), some in sorted(
         groups.items(), key=lambda item: (order[item[0][0]], list(Loss).index(Loss(item[0][1])))
     ):
         results = [r.result for r in some if r.complete]
         n = max(len(results), 1)
         structured = loss != Loss.UNSTRUCTURED.value
+        has_printed = data == "bibtex" and loss in PRINTED and not glorot
         proved = sum(one["test"]["proved"] for one in results if structured) / n
         lines.append(
             [
                 data,
-                loss,
+                f"{loss}, Glorot" if glorot else loss,
                 regime if structured else "",
                 len(results),
                 shown(some, "rounded"),
                 shown(some, "best") if structured and results else "",
                 f"{proved:.0%}" if structured and results else "",
-                f"{PRINTED[loss]:.2f}" if data == "bibtex" and loss in PRINTED else "",
+                f"{PRINTED[loss]:.2f}" if has_printed else "",
                 f"{sum(one['steps_per_second'] for one in results) / n:.2f}",
                 f"{sum(one['curve'][-1]['seconds'] for one in results) / 60 / n:.1f}",
             ]
@@ -80,10 +85,10 @@ def table_of_differences(records: Sequence[Record]) -> str:
     plain = {
         (r.settings["data"], r.settings["seed"]): r.result["test"]["rounded"]
         for r in complete
-        if r.settings["loss"] == Loss.UNSTRUCTURED.value
+        if r.settings["loss"] == Loss.UNSTRUCTURED.value and not r.settings["glorot"]
     }
-    groups = by(complete, lambda r: tuple(r.settings[k] for k in ("data", "loss", "regime")))
-    for (data, loss, regime), some in groups.items():
+    groups = by(complete, lambda r: tuple(r.settings[k] for k in KEYS))
+    for (data, loss, regime, _), some in groups.items():
         pairs = [
             (r.result["test"]["rounded"], plain[data, r.settings["seed"]])
             for r in some
@@ -116,15 +121,18 @@ def curves(records: Sequence[Record], folder: Path) -> str:
         ):
             for record in some:
                 curve, loss = record.result["curve"], Loss(record.settings["loss"])
-                is_cut = record.settings["regime"] == "cut"
+                is_other = record.settings["regime"] == "cut" or record.settings["glorot"]
                 axes.plot(
                     [point["epoch"] for point in curve],
                     [point["dev"] for point in curve],
                     color=PALETTE[list(Loss).index(loss)],
-                    linestyle="--" if is_cut else "-",
+                    linestyle="--" if is_other else "-",
                 )
             axes.set(title=data, xlabel="epoch")
         keys = [Line2D([], [], color=colour) for colour in PALETTE[: len(Loss)]]
         axes.legend(keys, [loss.value for loss in Loss], frameon=False, fontsize=7)
-    caption = "Example F1 on held-out examples along the training; dashed: cut at 100 iterations"
+    caption = (
+        "Example F1 on held-out examples along the training; dashed: cut at 100 iterations, or "
+        "the unstructured model with Glorot's initial weights"
+    )
     return picture(figure, folder, "multilabel.png", caption)

@@ -28,10 +28,10 @@ class Settings:
     ----------
     data
         Name of the data set.
-    loss, regime
-        The compared variant.
-    seed, epochs, batch_size, learning_rate
-        The training options.
+    loss, regime, glorot
+        The compared variant; see `Tagger`.
+    seed, epochs, batch_size, learning_rate, average
+        The training options; see `Training`.
     hidden
         Size of both hidden layers.
     examples
@@ -43,10 +43,12 @@ class Settings:
     data: str
     loss: Loss
     regime: Regime
+    glorot: bool = False
     seed: int = 0
-    epochs: int = 20
+    epochs: int = 12
     batch_size: int = 32
     learning_rate: float = 1e-3
+    average: float = 0.99
     hidden: int = 300
     examples: int | None = None
     search_seconds: float = 0.2
@@ -70,22 +72,24 @@ SEEDS = {"toy": 1, "small": 1, "full": 2}
 
 def rows(size: str, seeds: int | None) -> list[Row]:
     """Return the rows of a size: every loss on every data set, structured ones in both regimes."""
-    base = OF_SIZE[size]
-    return [
-        row(replace(base, data=data, loss=loss, regime=regime, seed=seed))
-        for seed in range(seeds or SEEDS[size])
-        for data in DATA[size]
-        for loss in Loss
-        for regime in Regime
-        if not (loss is Loss.UNSTRUCTURED and regime is Regime.CUT)
-    ]
+    found = []
+    for seed in range(seeds or SEEDS[size]):
+        for data in DATA[size]:
+            base = replace(OF_SIZE[size], data=data, seed=seed)
+            found += [row(base), row(replace(base, glorot=True))]
+            for loss in [loss for loss in Loss if loss is not Loss.UNSTRUCTURED]:
+                found += [row(replace(base, loss=loss, regime=regime)) for regime in Regime]
+    return found
 
 
 def row(settings: Settings) -> Row:
     """Return the row of settings."""
-    parts = [settings.data, settings.loss.value, settings.regime.value, f"{settings.seed}"]
-    if settings.loss is Loss.UNSTRUCTURED:
-        del parts[2]
+    parts = [settings.data, settings.loss.value]
+    if settings.loss is not Loss.UNSTRUCTURED:
+        parts.append(settings.regime.value)
+    if settings.glorot:
+        parts.append("glorot")
+    parts.append(f"{settings.seed}")
     return Row(NAME, "-".join(parts), settings, run)
 
 
@@ -100,13 +104,8 @@ def run(job: Job) -> Result:
     settings: Settings = job.row.settings
     split = read(job.data, settings.data).part(settings.examples)
     torch.manual_seed(settings.seed)
-    tagger = Tagger(
-        split.train.features.shape[1],
-        split.train.labels.shape[1],
-        settings.hidden,
-        settings.loss,
-        settings.regime,
-    )
+    sizes = split.train.features.shape[1], settings.hidden, split.train.labels.shape[1]
+    tagger = Tagger(sizes, settings.loss, settings.regime, glorot=settings.glorot)
 
     def epoch(_: int, rng: np.random.Generator) -> Iterator[Examples]:
         return parts(split.train[rng.permutation(len(split.train))], settings.batch_size)
@@ -117,7 +116,7 @@ def run(job: Job) -> Result:
     curve = train(
         job,
         Task(tagger, epoch, tagger.loss, evaluate),
-        Training(settings.learning_rate, settings.epochs, settings.seed),
+        Training(settings.learning_rate, settings.epochs, settings.seed, average=settings.average),
     )
     test: Result = {"rounded": rounded_f1(tagger, split.test)}
     if settings.loss is not Loss.UNSTRUCTURED:

@@ -61,9 +61,8 @@ def regression(job: Job, epochs: int = 3, stop_at: int | None = None) -> Result:
         probe = torch.eye(3)
         return {"dev": -float((model(probe) - 1).square().mean().detach())}
 
-    curve = train(
-        job, Task(model, epoch, loss, evaluate), Training(settings.rate, epochs, decay=0.5)
-    )
+    how = Training(settings.rate, epochs, decay=0.5, average=0.8)
+    curve = train(job, Task(model, epoch, loss, evaluate), how)
     weights = [round(float(w), 6) for w in model[0].weight.detach().flatten()]
     for point in curve:
         del point["seconds"]
@@ -136,6 +135,22 @@ def test_training_keeps_the_best_and_ends_at_its_limit(tmp_path: Path) -> None:
     )
     curve = train(other, task, Training(0.1, epochs=1000, minutes=1e-9))
     assert curve[-1]["steps"] == 1
+
+
+def test_training_evaluates_and_keeps_averaged_parameters(tmp_path: Path) -> None:
+    job = Job(runner_in(tmp_path), Row("none", "row", Settings(), regression), lambda *_: None)
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(model.weight)
+    task: Task[Tensor] = Task(
+        model,
+        lambda number, rng: [torch.ones(1, 1)] * 4,
+        lambda batch: -model(batch).sum(),  # Adam takes steps of its learning rate
+        lambda: {"dev": model.weight.item()},
+    )
+    curve = train(job, task, Training(0.1, epochs=1, average=0.5))
+    averages = [0.1, 0.15, 0.225, 0.3125]
+    assert [point["dev"] for point in curve] == pytest.approx([0.0, averages[-1]], abs=1e-6)
+    assert model.weight.item() == pytest.approx(averages[-1], abs=1e-6)
 
 
 @pytest.mark.parametrize(
