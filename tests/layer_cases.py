@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -23,7 +24,7 @@ from lpsmap_torch.layers import (
     TopK,
 )
 
-__all__ = ["CASES", "Case", "normal", "trained"]
+__all__ = ["CASES", "SUMMED", "Case", "every_layer", "normal", "trained"]
 
 
 class Case(NamedTuple):
@@ -166,3 +167,8 @@ CASES: dict[str, Case] = {
     "Rationale": Case(lambda: Rationale(2), (5,), 1, rationales, shown=2),
     "TopK": Case(lambda: TopK(2), (5,), 1, subsets),
 }
+
+every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+SUMMED = "SparseMAP", "TopK", "SequenceAttention", "Rationale", "projective LatentTree"
+"""Layers whose structures can be summed and sampled."""

@@ -11,12 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from layer_cases import CASES, Case, normal, trained
+from layer_cases import CASES, Case, every_layer, normal, trained
 from loss_cases import ALL, PROBLEMS, SMOOTH, losses
 from lpsmap import AtMostOne, ConvergenceWarning, DepTree, Pair, Sequence, TorchFactorGraph, Xor
 from lpsmap_torch import layers
 
-every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 every_bad = pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
 Values = Callable[[Tensor], Tensor]
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from layer_cases import CASES, Case, normal
+from layer_cases import Case, every_layer, normal
 from lpsmap import Xor
 from lpsmap_torch.layers import (
     LatentTree,
@@ -20,7 +20,6 @@ from lpsmap_torch.layers import (
     TopK,
 )
 
-every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 PARAMETRIC: dict[str, Any] = {
     "Rationale": lambda **given: Rationale(2, 0.5, **given),
     "SequenceAttention": lambda **given: SequenceAttention(1, **given),

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import judges
 from judged_layers import Judged
-from layer_cases import CASES, Case, normal, trained
+from layer_cases import Case, every_layer, normal, trained
 from lpsmap import Sequence, Xor
 from lpsmap_torch.layers import (
     MatchingAttention,
@@ -27,7 +27,6 @@ pytestmark = [
 ]
 
 double = torch.float64
-every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
 @every_layer

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 import judges
-from layer_cases import CASES, Case, normal, trained
+from layer_cases import CASES, Case, every_layer, normal, trained
 from lpsmap import AtMostOne, Sequence, Xor
 from lpsmap_core import ConvergenceWarning
 from lpsmap_torch.layers import (
@@ -32,7 +32,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
 
-every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 double = torch.float64
 
 

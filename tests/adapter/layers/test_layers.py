@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import judges
-from layer_cases import CASES, Case, normal, trained
+from layer_cases import CASES, Case, every_layer, normal, trained
 from lpsmap import DepTree, ModifierBudget, Sequence, TorchFactorGraph
 from lpsmap_core import Factor
 from lpsmap_torch.layers import (
@@ -23,8 +23,6 @@ from lpsmap_torch.layers import (
     SparseMAP,
     TopK,
 )
-
-every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
 @every_layer

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from layer_cases import CASES, Case, normal, trained
+from layer_cases import Case, every_layer, normal, trained
 from lpsmap import Alignment, Budget, ConvergenceWarning, DepTree, Matching, Xor
 from lpsmap_torch import layers
 
-every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 X, W = torch.zeros(2, 3, 4), torch.zeros(2, 5)
 
 WRONG: dict[str, tuple[Any, type[Exception], str]] = {

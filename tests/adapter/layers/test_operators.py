@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from layer_cases import CASES, Case, normal, trained
+from layer_cases import CASES, Case, every_layer, normal, trained
 from lpsmap_torch.layers import (
     LPMatchingAttention,
     Rationale,
@@ -23,7 +23,6 @@ from lpsmap_torch.layers import (
     tickets,
 )
 
-every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
