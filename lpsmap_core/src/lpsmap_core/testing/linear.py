@@ -101,7 +101,7 @@ def check_necessary_constraints(factor: Factor, *, seed: int = 0, draws: int = D
             if wrong.size:
                 r = wrong[0]
                 raise broken(
-                    "necessary_constraints hold for every structure, because `lpsmap explain` uses them",
+                    "necessary_constraints hold for every structure, because searches use them",
                     f"{vertex.tolist()}, whose sum in constraint {r} is {sums[r]:g}",
                     f"{low[r]:g} to {high[r]:g}",
                     oracle.where(scores),
