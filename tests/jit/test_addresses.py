@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from lpsmap_core import kernel, leaf
 from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.by_address import by_address, record_at
+from lpsmap_jit.fields import Field, kinds_of
 from lpsmap_jit.native import borrowed
 
 pytestmark = pytest.mark.compiled
@@ -156,3 +158,17 @@ def test_kernels_take_no_arrays_from_leaves(function) -> None:
     """Leaves count no references, so that a kernel would count one too few."""
     with pytest.raises(Exception, match=r"allocates an array|returns an array without a reference"):
         function(3)
+
+
+class Alias:
+    """An alias of an array type with a name of its own, as `NDArray` is since NumPy 2.5."""
+
+    __class_getitem__ = classmethod(types.GenericAlias)
+
+
+class Aliased(NamedTuple):
+    values: Alias[np.float64]  # type: ignore[type-arg]
+
+
+def test_array_types_may_be_aliases_with_a_name() -> None:
+    assert kinds_of(Aliased) == {"values": Field(np.dtype(np.float64), 1)}

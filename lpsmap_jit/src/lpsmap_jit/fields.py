@@ -28,5 +28,7 @@ def _kind(hint: Any) -> Field | type:
     if isinstance(hint, type):
         return hint
     array, ndim = get_args(hint) if get_origin(hint) is Annotated else (hint, 1)
-    (number,) = get_args(get_args(array)[1])
+    number = get_args(array)[-1]  # NDArray is an alias with a name of its own since NumPy 2.5
+    if get_origin(number) is np.dtype:
+        (number,) = get_args(number)
     return Field(np.dtype(number), ndim)
