@@ -10,7 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["BlockTridiagonal", "ConjugateGradients", "Dense", "Equations", "conjugate_gradients"]
+__all__ = [
+    "BlockTridiagonal",
+    "ConjugateGradients",
+    "Dense",
+    "Equations",
+    "Inverted",
+    "conjugate_gradients",
+]
 
 DAMPING, DAMPING_OF_BLOCKS = {torch.float64: 1e-10, torch.float32: 1e-6}, 1e-12
 """Added to a diagonal of ones, since redundant rows make matrices singular."""
@@ -93,16 +100,41 @@ class Dense(_Factored):
         self._matrix = self._scale.unsqueeze(-1) * matrix * self._scale.unsqueeze(-2)
         ones = torch.eye(matrix.shape[-1], dtype=precision, device=matrix.device)
         damped = self._matrix.to(precision) + DAMPING[precision] * ones
-        self._factor = torch.linalg.cholesky_ex(damped).L
+        factor = torch.linalg.cholesky_ex(damped).L
+        # refined solves are many, and products are much faster than triangular solves on a GPU
+        self._inverse = torch.linalg.solve_triangular(factor, ones, upper=False)
 
     def _damped(self, right: Tensor) -> Tensor:
-        # not cholesky_solve, which waits for the device to report errors
-        half = torch.linalg.solve_triangular(self._factor, right.unsqueeze(-1), upper=False)
-        x: Tensor = torch.linalg.solve_triangular(self._factor.mT, half, upper=True)
+        x: Tensor = self._inverse.mT @ (self._inverse @ right.unsqueeze(-1))
         return x.squeeze(-1)
 
     def _times(self, x: Tensor) -> Tensor:
         return (self._matrix @ x.unsqueeze(-1)).squeeze(-1)
+
+
+class Inverted(Equations):
+    """Equations whose damped matrices are inverted already.
+
+    Parameters
+    ----------
+    times
+        Returns products with the matrices, without damping.
+    inverse
+        (..., n, n) inverses of the damped matrices.
+    """
+
+    def __init__(self, times: Callable[[Tensor], Tensor], inverse: Tensor) -> None:
+        self._times, self._inverse = times, inverse
+
+    def solve(self, right: Tensor) -> Tensor:
+        """Return the solutions for (..., n) right-hand sides."""
+        x = self._damped(right)
+        for _ in range(REFINEMENTS[torch.float64]):
+            x = x + self._damped(right - self._times(x))
+        return x
+
+    def _damped(self, right: Tensor) -> Tensor:
+        return (self._inverse @ right.unsqueeze(-1)).squeeze(-1)
 
 
 class BlockTridiagonal(_Factored):

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from lpsmap_torch.tensor.equations import Equations, Inverted
 from lpsmap_torch.tensor.projection_problem import Projections
 
 __all__ = ["Face", "Pieces", "newton_step", "on_face", "pieces_at", "select"]
@@ -134,9 +135,17 @@ class Face:
         The projections.
     free, tight
         Flags of the numbers inside their bounds, and of the sums at a bound.
+    inverse
+        (n, n_rows, n_rows) inverses of the damped equations on the faces, if they are known.
     """
 
-    def __init__(self, problems: Projections, free: Tensor, tight: Tensor) -> None:
+    def __init__(
+        self,
+        problems: Projections,
+        free: Tensor,
+        tight: Tensor,
+        inverse: Tensor | None = None,
+    ) -> None:
         self._batch, self._tight = problems.batch, tight
         linear = self._batch.linear
         ease = (
@@ -145,8 +154,17 @@ class Face:
             else torch.where(linear, EASE / problems.small_size, 1.0)
         )
         self.ease = ease * free.to(problems.eta.dtype)
-        nothing = torch.zeros_like(tight, dtype=problems.eta.dtype)
-        self.equations = self._batch.equations(self.ease, nothing, tight)
+        self.equations: Equations
+        if inverse is None:
+            nothing = torch.zeros_like(tight, dtype=problems.eta.dtype)
+            self.equations = self._batch.equations(self.ease, nothing, tight)
+        else:
+            self.equations = Inverted(self._times, inverse)
+
+    def _times(self, y: Tensor) -> Tensor:
+        """Return the products with the matrix of the equations, for multipliers of tight sums."""
+        sums = self._batch.sums(self.ease * self._batch.pull(torch.where(self._tight, y, 0.0)))
+        return torch.where(self._tight, sums, 0.0)
 
     def multiply(self, d: Tensor) -> Tensor:
         """Multiply the symmetric Jacobian with vectors on the columns; autograd can follow.

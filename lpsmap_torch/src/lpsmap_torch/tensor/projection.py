@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from lpsmap_torch.tensor.batch import Batch
+from lpsmap_torch.tensor.fused import Start, serves, start
 from lpsmap_torch.tensor.interior_point import Interior, first_point, next_point
 from lpsmap_torch.tensor.newton import Face, Pieces, newton_step, on_face, pieces_at, select
 from lpsmap_torch.tensor.projection_problem import (
@@ -15,6 +18,7 @@ from lpsmap_torch.tensor.projection_problem import (
     projections_of,
     proves_infeasible,
 )
+from lpsmap_torch.tensor.row_batch import DenseBatch
 
 __all__ = ["Limits", "Projected", "project"]
 
@@ -103,7 +107,48 @@ def project(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     # finite, since chains add scores and multiply them with zeros
     scores = batch.scores(torch.where(invalid, 0.0, eta).clamp(-4.0 * LARGEST, LARGEST))
     allowed = scores > -LARGEST
-    problems = projections_of(batch, torch.where(allowed, scores, 0.0), allowed)
+    scores = torch.where(allowed, scores, 0.0)
+    if serves(batch, scores):
+        begun = start(batch, scores, allowed, limits.interior)
+        problems = projections_of(batch, scores, begun.presolved)
+        found = _completed(batch, problems, begun, limits)
+    else:
+        problems = projections_of(batch, scores, batch.presolved(allowed))
+        found = _by_operations(problems, limits)
+    best, infeasible = found.pieces, found.infeasible
+    free, tight = best.free & ~infeasible, best.tight & ~infeasible
+    face = Face(problems, free, tight, found.inverse)
+    exact = is_exact(problems, best)
+    best = select(exact, on_face(problems, best, face), found.rough)
+    return Projected(
+        batch,
+        torch.where(invalid, torch.nan, batch.values(best.u)),
+        torch.where(infeasible, found.certificate, best.y),
+        _gap(problems, best),
+        torch.where(invalid, torch.inf, best.residual).squeeze(-1),
+        (exact & ~invalid).squeeze(-1),
+        (infeasible & ~invalid).squeeze(-1),
+        found.iterations.squeeze(-1).long(),
+        face,
+    )
+
+
+class _Found(NamedTuple):
+    """What was found of the solutions of some problems."""
+
+    pieces: Pieces
+    rough: Pieces
+    """The pieces to use if those are not exact."""
+    infeasible: Tensor
+    certificate: Tensor
+    """(n, n_rows) multipliers that prove infeasibility."""
+    iterations: Tensor
+    inverse: Tensor | None = None
+    """The inverses of the equations on the faces, if they are known."""
+
+
+def _by_operations(problems: Projections, limits: Limits) -> _Found:
+    """Solve by operations on all instances at once."""
     point = first_point(problems)
     for i in range(limits.interior):
         if i and limits.check_is_due(i) and bool(point.done.all()):
@@ -111,21 +156,25 @@ def project(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
         point = next_point(problems, point)
     infeasible = proves_infeasible(problems, point.y)
     best = _on_pieces(problems, point, infeasible, limits)
-    free, tight = best.free & ~infeasible, best.tight & ~infeasible
-    face = Face(problems, free, tight)
-    exact = is_exact(problems, best)
-    best = select(exact, on_face(problems, best, face), _rough(problems, best, point))
-    return Projected(
-        batch,
-        torch.where(invalid, torch.nan, batch.values(best.u)),
-        torch.where(infeasible, point.y, best.y),
-        _gap(problems, best),
-        torch.where(invalid, torch.inf, best.residual).squeeze(-1),
-        (exact & ~invalid).squeeze(-1),
-        (infeasible & ~invalid).squeeze(-1),
-        point.iterations.squeeze(-1).long(),
-        face,
-    )
+    return _Found(best, _rough(problems, best, point), infeasible, point.y, point.iterations)
+
+
+def _completed(batch: DenseBatch, problems: Projections, begun: Start, limits: Limits) -> _Found:
+    """Return what the kernel found; if checks may wait, solve by operations what it left."""
+    best, y = begun.pieces, begun.pieces.y
+    infeasible = proves_infeasible(problems, y)
+    found = _Found(best, best, infeasible, y, begun.iterations)
+    if limits.check_every is not None:
+        (left,) = torch.where(~(is_exact(problems, best) | infeasible).squeeze(-1))
+        if len(left):
+            of_left = _by_operations(problems.taken(left, batch.taken(left)), limits)
+            pieces = Pieces(*map(_put(left), best, of_left.pieces))
+            return _Found(pieces, pieces, *map(_put(left), found[2:5], of_left[2:5]))
+    return found._replace(inverse=begun.inverse)
+
+
+def _put(rows: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda old, new: old.index_copy(0, rows, new)
 
 
 def _on_pieces(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -52,6 +52,14 @@ class Projections(NamedTuple):
         changed = torch.minimum((self.ease * factor).clamp(min=1.0), torch.as_tensor(most))
         return self._replace(ease=torch.where(torch.as_tensor(self.batch.linear), changed, 1.0))
 
+    def taken(self, rows: Tensor, batch: Batch) -> Projections:
+        """Return the problems of some instances, whose constraints are `batch`."""
+        n = len(self.eta)
+        taken: list[Any] = [
+            x[rows] if isinstance(x, Tensor) and len(x) == n else x for x in self[1:]
+        ]
+        return Projections(batch, *taken)
+
     @property
     def small_size(self) -> Tensor:
         """(n, 1) largest magnitudes of scores, at most 1."""
@@ -64,7 +72,9 @@ class Projections(NamedTuple):
         return (self.quadratic == 0.0) | (self.open & ~self.lower)
 
 
-def projections_of(batch: Batch, eta: Tensor, allowed: Tensor) -> Projections:
+def projections_of(
+    batch: Batch, eta: Tensor, presolved: tuple[Tensor, Tensor, Tensor, Tensor]
+) -> Projections:
     """Return the problems of a batch.
 
     Parameters
@@ -73,10 +83,10 @@ def projections_of(batch: Batch, eta: Tensor, allowed: Tensor) -> Projections:
         The constraints.
     eta
         (n, n_x) finite scores.
-    allowed
-        Flags of the numbers that may differ from zero.
+    presolved
+        What `Batch.presolved` returns.
     """
-    low, high, open_, fixed = batch.presolved(allowed)
+    low, high, open_, fixed = presolved
     lower, upper = batch.bounded(open_)
     quadratic: Tensor | float = 1.0
     ease: Tensor | float = 1.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,6 +11,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_torch.tensor.batch import Batch
+from lpsmap_torch.tensor.entries import Entries, entries_of
 from lpsmap_torch.tensor.equations import ConjugateGradients, Dense, Equations
 from lpsmap_torch.tensor.forced import forced_numbers
 
@@ -23,6 +26,16 @@ class DenseBatch(Batch):
     """(n, n_rows, n_x) A; or (1, n_rows, n_x) if it is the same for all."""
     products: Tensor | None
     """(n_x, n_rows ** 2) outer products of the columns of a shared matrix, or None."""
+
+    @functools.cached_property
+    def entries(self) -> Entries:
+        """The nonzero entries of the matrices."""
+        return entries_of(self.matrix)
+
+    def taken(self, rows: Tensor) -> DenseBatch:
+        """Return the constraints of some components, for a solve alone: without their members."""
+        matrix = self.matrix if len(self.matrix) == 1 else self.matrix[rows]
+        return dataclasses.replace(self, low=self.low[rows], high=self.high[rows], matrix=matrix)
 
     def sums(self, x: Tensor) -> Tensor:
         """Return A x."""

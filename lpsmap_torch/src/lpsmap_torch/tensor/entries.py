@@ -1,0 +1,34 @@
+"""The nonzero entries of a batch's matrices, as the kernel reads them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["Entries", "entries_of"]
+
+
+class Entries(NamedTuple):
+    """Entries of (n, n_rows, n_columns) matrices, padded with zeros; n may be 1."""
+
+    row_places: Tensor
+    """(n, n_rows, k) the columns of each row's entries."""
+    row_values: Tensor
+    column_places: Tensor
+    """(n, n_columns, j) the rows of each column's entries."""
+    column_values: Tensor
+
+
+def entries_of(matrix: Tensor) -> Entries:
+    """Return the entries of matrices."""
+    return Entries(*_by_line(matrix), *_by_line(matrix.mT))
+
+
+def _by_line(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Return places and values of the nonzero entries of rows."""
+    is_entry = matrix != 0.0
+    width = max(int(is_entry.sum(-1).max()), 1)
+    places = torch.argsort((~is_entry).to(torch.int8), dim=-1, stable=True)[..., :width]
+    return places.to(torch.int32).contiguous(), torch.gather(matrix, -1, places).contiguous()

@@ -1,0 +1,224 @@
+"""The kernel that solves small components on a GPU, here on the CPU by threads."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from lpsmap import (
+    AtMostOne,
+    Budget,
+    ConvergenceWarning,
+    Knapsack,
+    Nand,
+    Or,
+    OrOut,
+    Status,
+    TorchFactorGraph,
+    Xor,
+)
+from lpsmap_torch.tensor import fused, projection
+from lpsmap_torch.tensor.row_batch import DenseBatch
+
+HERE = Path(__file__).parent
+COMPILER = shutil.which("g++")
+
+every_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, dtype=torch.float64, generator=generator)
+
+
+@pytest.fixture(scope="module")
+def kernel_on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
+    """The kernel as a function that is called like a kernel of a GPU."""
+    if COMPILER is None:
+        pytest.skip("there is no C++ compiler")
+    folder = tmp_path_factory.mktemp("kernel")
+    declared = "extern __shared__ real memory[];"
+    assert declared in fused.source()
+    parts = (HERE / "warp.h").read_text(), fused.source().replace(declared, "")
+    (folder / "kernel.cpp").write_text("\n".join([*parts, (HERE / "warp.cpp").read_text()]))
+    options = ["-std=c++20", "-O1", "-fPIC", "-shared", "-pthread", "-o", "kernel.so"]
+    done = subprocess.run(
+        [COMPILER, *options, "kernel.cpp"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    if "barrier" in done.stderr:
+        pytest.skip("the C++ compiler is too old")
+    assert done.returncode == 0, done.stderr
+    library = ctypes.CDLL(str(folder / "kernel.so"))
+
+    def launch(grid: Any, block: Any, shared_mem: int, args: list[Tensor | int]) -> None:
+        assert block == (32, 1, 1)
+        tensors = [x for x in args if isinstance(x, Tensor)]
+        sizes = [x for x in args if isinstance(x, int)]
+        assert all(x.is_contiguous() for x in tensors)
+        addresses = (ctypes.c_void_p * len(tensors))(*(x.data_ptr() for x in tensors))
+        library.run(grid[0], -(-shared_mem // 8), addresses, (ctypes.c_int * len(sizes))(*sizes))
+
+    return launch
+
+
+@pytest.fixture
+def starts(
+    monkeypatch: pytest.MonkeyPatch, kernel_on_cpu: Callable[..., None]
+) -> list[fused.Start]:
+    """Let the kernel solve batches on the CPU, and return what it found."""
+    found = list[fused.Start]()
+
+    def kept(*given: Any) -> fused.Start:
+        found.append(fused.start(*given))
+        return found[-1]
+
+    monkeypatch.setattr(fused, "_kernel", lambda device: kernel_on_cpu)
+    monkeypatch.setattr(projection, "start", kept)
+    monkeypatch.setattr(
+        projection,
+        "serves",
+        lambda batch, scores: isinstance(batch, DenseBatch) and batch.linear is None,
+    )
+    return found
+
+
+def matching(graph: TorchFactorGraph, scores: Tensor) -> Any:
+    u = graph.variable_from(scores)
+    graph.add(Xor(u))
+    graph.add(AtMostOne(u, axis=-2))
+    return u
+
+
+def logic(graph: TorchFactorGraph, scores: Tensor) -> Any:
+    u = graph.variable_from(scores)
+    graph.add(Or([u[..., 0], ~u[..., 1]]))
+    graph.add(Knapsack(u, np.linspace(0.5, 1.5, u.shape[-1]), 2.0, axis=-1))
+    graph.add(OrOut([u[:, 0, 0], u[:, 1, 0], u[:, 0, 1]]))
+    graph.add(Nand([u[:, 0, 2], ~u[:, 1, 2]]))
+    return u
+
+
+def budgets(graph: TorchFactorGraph, scores: Tensor) -> Any:
+    u = graph.variable_from(scores)
+    graph.add(Budget(u, 2, axis=-1))
+    return u
+
+
+GRAPHS = [matching, logic, budgets]
+
+
+def solved(build: Any, scores: Tensor, engine: str) -> tuple[Tensor, Tensor, list[Status]]:
+    """Return marginals, a gradient, and statuses."""
+    given = scores.clone().requires_grad_()
+    graph = TorchFactorGraph()
+    u = build(graph, given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solution = graph.solve(engine=engine, tol=1e-11)
+    weights = normal(*scores.shape, seed=9)
+    ok = ~u.value.isnan()
+    (gradient,) = torch.autograd.grad((u.value[ok] * weights[ok]).sum(), given)
+    return u.value.detach(), gradient, list(solution.status)
+
+
+@pytest.mark.parametrize("build", GRAPHS)
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 30.0, 1e6])
+def test_it_solves_what_cores_engine_solves(
+    starts: list[fused.Start], build: Any, scale: float
+) -> None:
+    scores = scale * normal(3, 2, 4)
+    found, expected = (solved(build, scores, engine) for engine in ("tensor-fixed", "compiled"))
+    assert len(starts) == 1  # and the fixed number of iterations leaves nothing to operations
+    torch.testing.assert_close(found[:2], expected[:2], rtol=0, atol=1e-9)
+    assert found[2] == expected[2]
+
+
+def test_masks_ties_and_infeasible_instances(starts: list[fused.Start]) -> None:
+    scores = 3.0 * normal(6, 3, 5)
+    scores[0, 1] = -torch.inf  # infeasible
+    scores[1, :, 2:] = -1e9  # a forbidden number is needed
+    scores[2, :, 3] = -torch.inf
+    scores[3] = 0.0
+    scores[4, :, 2:] = -torch.inf  # infeasible
+    scores[5] = scores[5].round()
+    found, expected = (solved(matching, scores, name) for name in ("tensor", "compiled"))
+    fixed = solved(matching, scores, "tensor-fixed")
+    feasible = [1, 2, 3, 5]
+    for values in found[0], fixed[0]:
+        torch.testing.assert_close(values[feasible], expected[0][feasible], rtol=0, atol=1e-9)
+    assert found[2] == fixed[2] == expected[2]
+    assert found[2].count(Status.INFEASIBLE) == 2
+
+
+def test_it_presolves_as_operations_do(
+    starts: list[fused.Start], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = normal(4, 3, 4)
+    scores[1, :, 1:] = scores[2, 0, :3] = scores[3, 1] = -torch.inf
+    given: list[Any] = []
+    taken = projection.start
+    monkeypatch.setattr(projection, "start", lambda *x: given.append(x) or taken(*x))
+    solved(matching, scores, "tensor")
+    ((batch, _, allowed, _),) = given
+    for found, expected in zip(starts[0].presolved, batch.presolved(allowed), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+def test_what_it_leaves_is_solved_by_operations(
+    starts: list[fused.Start], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = projection.start
+
+    def spoilt(*given: Any) -> fused.Start:
+        begun = taken(*given)
+        begun.pieces.off[::2] = 1.0
+        return begun
+
+    monkeypatch.setattr(projection, "start", spoilt)
+    scores = normal(5, 3, 4)
+    found, expected = (solved(matching, scores, engine) for engine in ("tensor", "compiled"))
+    torch.testing.assert_close(found[:2], expected[:2], rtol=0, atol=1e-9)
+    assert found[2] == expected[2]
+    assert starts
+
+
+def test_it_has_first_and_second_derivatives(starts: list[fused.Start]) -> None:
+    def loss(scores: Tensor) -> Tensor:
+        graph = TorchFactorGraph()
+        u = matching(graph, scores)
+        graph.solve(engine="tensor-fixed")
+        return u.value.pow(3).sum()
+
+    given = normal(1, 2, 2, seed=2).requires_grad_()
+    assert torch.autograd.gradcheck(loss, given)
+    assert torch.autograd.gradgradcheck(loss, given)
+    assert starts
+
+
+# -------------------------------------------------------------------- GPUs
+
+
+@pytest.mark.gpu
+@every_gpu
+@pytest.mark.parametrize("shape", [(1000, 8, 14), (200, 1, 3), (40, 20, 30)])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 10.0, 1e8])
+def test_on_a_gpu_it_agrees_with_operations(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int], scale: float
+) -> None:
+    scores = scale * normal(*shape).cuda()
+    scores[::7, :, 1], scores[::5, 0, 2:] = -torch.inf, -1e9
+    found = solved(matching, scores, "tensor")
+    monkeypatch.setattr(projection, "serves", lambda *_: False)
+    expected = solved(matching, scores, "tensor")
+    torch.testing.assert_close(found[:2], expected[:2], rtol=0, atol=1e-9)
+    assert found[2] == expected[2]
