@@ -25,17 +25,17 @@
 
 typedef double real;
 
-__device__ static real total(real x) {
+static __device__ real total(real x) {
     for (int i = 16; i; i /= 2) x += __shfl_xor_sync(0xffffffffu, x, i);
     return x;
 }
 
-__device__ static real largest(real x) {
+static __device__ real largest(real x) {
     for (int i = 16; i; i /= 2) x = fmax(x, __shfl_xor_sync(0xffffffffu, x, i));
     return x;
 }
 
-__device__ static real within(real x, real least, real most) { return fmin(fmax(x, least), most); }
+static __device__ real within(real x, real least, real most) { return fmin(fmax(x, least), most); }
 
 // The entries of a component's matrix by rows and by columns, padded with zeros.
 struct Matrix {
@@ -153,13 +153,345 @@ struct Equations {
 };
 
 // The change of the multiplier of a bound after which the product with its slack has a value.
-__device__ static real change(real slack, real multiplier, real d_slack, real product) {
+static __device__ real change(real slack, real multiplier, real d_slack, real product) {
     return (product - multiplier * d_slack) / slack - multiplier;
 }
 
-__device__ static real reach(real slack, real multiplier, real d_slack, real d_multiplier) {
+// The inverse of the longest step within a bound and its multiplier's.
+static __device__ real reach(real slack, real multiplier, real d_slack, real product) {
+    real d_multiplier = change(slack, multiplier, d_slack, product);
     return fmax(-d_slack / slack, -d_multiplier / multiplier);
 }
+
+// The products of slacks and multipliers that a step aims at: zero for the predictor, and equal
+// products for the corrector, given the changes of the predictor.
+struct Aim {
+    bool corrects;
+    real target, most;
+
+    __device__ real product(real slack, real multiplier, real predicted) const {
+        if (!corrects) return 0;
+        real d_multiplier = change(slack, multiplier, predicted, 0);
+        return within(target - predicted * d_multiplier, -most, most);
+    }
+};
+
+// A component; all its numbers are in shared memory.
+struct Component {
+    Matrix a;
+    const real *eta;
+    // of columns: numbers, lower and upper slacks and multipliers, and inverse stiffnesses
+    real *u, *s0, *m0, *s1, *m1, *ease, *t, *du;
+    // of rows: bounds, sums, lower and upper slacks and multipliers, and inverse stiffnesses
+    real *low, *high, *w, *s2, *m2, *s3, *m3, *y, *best_y, *ease_r, *off, *right, *dy, *dw;
+    real *scale, *rest, *inverse;
+    bool *open;
+
+    __device__ Component(const Matrix &matrix, const real *scores, real *memory)
+        : a(matrix), eta(scores) {
+        real **of_columns[] = {&u, &s0, &m0, &s1, &m1, &ease, &t, &du};
+        real **of_rows[] = {&low, &high, &w,   &s2,    &m2, &s3, &m3,    &y,
+                            &best_y, &ease_r, &off, &right, &dy, &dw, &scale, &rest};
+#pragma unroll
+        for (real **array : of_columns) *array = memory, memory += a.n_columns;
+#pragma unroll
+        for (real **array : of_rows) *array = memory, memory += a.n_rows;
+        inverse = memory;
+        open = (bool *)(inverse + a.n_rows * (a.n_rows | 1));
+    }
+
+    __device__ Equations equations() const {
+        return {a, ease, ease_r, inverse, scale, rest, t, a.n_rows | 1};
+    }
+
+    __device__ bool is_equal(int r) const { return low[r] == high[r]; }
+    __device__ bool has_low(int r) const { return low[r] > -INFINITE && !is_equal(r); }
+    __device__ bool has_high(int r) const { return high[r] < INFINITE && !is_equal(r); }
+    __device__ bool is_bounded(int r) const { return has_low(r) || has_high(r); }
+    __device__ bool is_free(int r) const { return low[r] == -INFINITE && high[r] == INFINITE; }
+
+    // Fix forced numbers, and remove bounds that always hold; see forced.py.
+    __device__ void presolve(const bool *allowed) {
+        const int n = a.n_columns, m = a.n_rows;
+        real *least = s0, *most = s1, *at_least = m2, *at_most = m3;
+        EACH(c, n) least[c] = 0, most[c] = allowed[c];
+        __syncwarp();
+        real inconsistent = 0;
+        for (int round = 0; round < FORCED_ROUNDS; round++) {
+            EACH(r, m) {
+                real smallest = a.half_sum(r, least, most), greatest = a.half_sum(r, most, least);
+                at_least[r] = smallest >= high[r] - SLACK;
+                at_most[r] = greatest <= low[r] + SLACK;
+                w[r] = (smallest >= low[r] - SLACK ? 1 : 0) + (greatest <= high[r] + SLACK ? 2 : 0);
+                bool is_possible = smallest <= high[r] + SLACK && greatest >= low[r] - SLACK;
+                if (!is_possible) inconsistent = 1;
+            }
+            __syncwarp();
+            real changed = 0;
+            EACH(c, n) {
+                bool down = a.half_pull(c, at_least, at_most) > 0;
+                bool up = a.half_pull(c, at_most, at_least) > 0;
+                real more = up ? most[c] : least[c], less = down ? least[c] : most[c];
+                if (more != least[c] || less != most[c]) changed = 1;
+                least[c] = more, most[c] = less;
+            }
+            __syncwarp();
+            if (largest(changed) == 0) break;
+        }
+        const bool consistent = largest(inconsistent) == 0;
+        EACH(c, n) {
+            open[c] = consistent ? least[c] < most[c] : allowed[c];
+            u[c] = consistent ? least[c] : 0;
+        }
+        EACH(r, m) {
+            if (consistent && ((int)w[r] & 1)) low[r] = -INFINITE;
+            if (consistent && ((int)w[r] & 2)) high[r] = INFINITE;
+        }
+        __syncwarp();
+    }
+
+    // Go to a point near the central path without the constraints on sums; return the number of
+    // bounds.
+    __device__ real begin() {
+        real size = 0, count = 0, bounds = 0;
+        EACH(c, a.n_columns) if (open[c]) size += log1p(fabs(eta[c])), count += 1;
+        size = total(size), count = total(count);
+        const real product = FIRST_PRODUCT * fmax(expm1(size / fmax(count, 1.0)), 1.0);
+        EACH(c, a.n_columns) {
+            s0[c] = s1[c] = 1, m0[c] = m1[c] = 0;
+            if (!open[c]) continue;
+            real lower = one_sided(eta[c], product), upper = one_sided(1 - eta[c], product);
+            bool low_half = lower <= upper;
+            u[c] = low_half ? lower : 1 - upper;
+            s0[c] = u[c], s1[c] = low_half ? 1 - lower : upper;
+            m1[c] = low_half ? product / s1[c] : eta[c] - u[c] + product / u[c];
+            m0[c] = low_half ? u[c] - eta[c] + m1[c] : product / u[c];
+            bounds += 2;
+        }
+        __syncwarp();
+        EACH(r, a.n_rows) {
+            real margin = is_equal(r) ? 0 : fmin(0.25 * (high[r] - low[r]), FIRST_SLACK);
+            real inside = fmax(fmin(a.sum(r, u), high[r] - margin), low[r] + margin);
+            w[r] = is_equal(r) ? low[r] : inside;
+            s2[r] = has_low(r) ? w[r] - low[r] : 1, s3[r] = has_high(r) ? high[r] - w[r] : 1;
+            m2[r] = has_low(r) ? product / s2[r] : 0, m3[r] = has_high(r) ? product / s3[r] : 0;
+            y[r] = best_y[r] = m2[r] - m3[r];
+            bounds += has_low(r) + has_high(r);
+        }
+        __syncwarp();
+        return fmax(total(bounds), 1.0);
+    }
+
+    // Return the positive root of u - eta = product / u, without cancellation, up to a half.
+    static __device__ real one_sided(real eta, real product) {
+        real root = sqrt(eta * eta + 4 * product);
+        return fmin(eta > 0 ? 0.5 * (eta + root) : 2 * product / (root - eta), 0.5);
+    }
+
+    // Prepare the equations of the steps from the point.
+    __device__ void linearise() {
+        EACH(r, a.n_rows) {
+            off[r] = is_free(r) ? 0 : a.sum(r, u) - w[r];
+            ease_r[r] = PROXIMAL;
+            if (is_bounded(r)) ease_r[r] += 1 / (m2[r] / s2[r] + m3[r] / s3[r]);
+            if (is_free(r)) ease_r[r] += EASE_WITHOUT_BOUNDS;
+        }
+        EACH(c, a.n_columns) ease[c] = open[c] ? 1 / (1 + m0[c] / s0[c] + m1[c] / s1[c]) : 0;
+        __syncwarp();
+        equations().invert();
+    }
+
+    // The products of the lower and the upper bound of a column, and of a row, after a step.
+    __device__ real lower(const Aim &aim, int c) const { return aim.product(s0[c], m0[c], du[c]); }
+    __device__ real upper(const Aim &aim, int c) const { return aim.product(s1[c], m1[c], -du[c]); }
+    __device__ real lowest(const Aim &aim, int r) const {
+        return has_low(r) ? aim.product(s2[r], m2[r], dw[r]) : 0;
+    }
+    __device__ real highest(const Aim &aim, int r) const {
+        return has_high(r) ? aim.product(s3[r], m3[r], -dw[r]) : 0;
+    }
+
+    // Find the step to some products: changes of numbers in `t`, of sums in `rest`, and of
+    // multipliers in `dy`. Return the inverse of the longest step within all bounds.
+    __device__ real step_to(const Aim &aim) {
+        EACH(c, a.n_columns) {
+            real force = eta[c] - u[c] + a.pull(c, y);
+            if (open[c]) force += lower(aim, c) / s0[c] - upper(aim, c) / s1[c];
+            t[c] = ease[c] * force;
+        }
+        __syncwarp();
+        EACH(r, a.n_rows) {
+            real of_sums = 0;
+            if (is_bounded(r)) of_sums = lowest(aim, r) / s2[r] - highest(aim, r) / s3[r] - y[r];
+            right[r] = (ease_r[r] - PROXIMAL) * of_sums - off[r] - a.sum(r, t);
+        }
+        __syncwarp();
+        equations().solve(right, dy);
+        real most = 0;
+        EACH(c, a.n_columns) {
+            t[c] = 0;
+            if (!open[c]) continue;
+            real p0 = lower(aim, c), p1 = upper(aim, c);
+            real force = eta[c] - u[c] + a.pull(c, y) + p0 / s0[c] - p1 / s1[c];
+            real d = t[c] = ease[c] * (force + a.pull(c, dy));
+            most = fmax(most, fmax(reach(s0[c], m0[c], d, p0), reach(s1[c], m1[c], -d, p1)));
+        }
+        __syncwarp();
+        EACH(r, a.n_rows) {
+            rest[r] = 0;
+            if (!is_bounded(r)) continue;
+            real p2 = lowest(aim, r), p3 = highest(aim, r), own = ease_r[r] - PROXIMAL;
+            // the formula that does not amplify rounding errors
+            real of_sums = p2 / s2[r] - p3 / s3[r] - y[r];
+            real d = rest[r] = own < 1 ? own * (of_sums - dy[r]) : a.sum(r, t) + off[r];
+            if (has_low(r)) most = fmax(most, reach(s2[r], m2[r], d, p2));
+            if (has_high(r)) most = fmax(most, reach(s3[r], m3[r], -d, p3));
+        }
+        most = largest(most);
+        __syncwarp();
+        return most;
+    }
+
+    // Keep the changes of the predictor, and return the aim of the corrector.
+    __device__ Aim corrector(real length, real bounds) {
+        real now = 0, ahead = 0;
+        EACH(c, a.n_columns) {
+            du[c] = t[c];
+            if (!open[c]) continue;
+            now += s0[c] * m0[c] + s1[c] * m1[c];
+            ahead += after(s0[c], m0[c], t[c], length) + after(s1[c], m1[c], -t[c], length);
+        }
+        EACH(r, a.n_rows) {
+            dw[r] = rest[r];
+            if (has_low(r)) now += s2[r] * m2[r], ahead += after(s2[r], m2[r], rest[r], length);
+            if (has_high(r)) now += s3[r] * m3[r], ahead += after(s3[r], m3[r], -rest[r], length);
+        }
+        now = total(now) / bounds, ahead = total(ahead) / bounds;
+        __syncwarp();
+        real ratio = within(ahead / fmax(now, LEAST_PRODUCT), 0, 1);
+        return {true, now * ratio * ratio * ratio, MOST_CORRECTED * now};
+    }
+
+    // The product of a slack and its multiplier after a part of a step to a product of zero.
+    static __device__ real after(real slack, real multiplier, real d_slack, real length) {
+        real d_multiplier = change(slack, multiplier, d_slack, 0);
+        return (slack + length * d_slack) * (multiplier + length * d_multiplier);
+    }
+
+    // Move by a part of the step to some products.
+    __device__ void move(const Aim &aim, real length) {
+        EACH(c, a.n_columns) {
+            if (!open[c]) continue;
+            real p0 = lower(aim, c), p1 = upper(aim, c), d = t[c];
+            m0[c] += length * change(s0[c], m0[c], d, p0), s0[c] += length * d;
+            m1[c] += length * change(s1[c], m1[c], -d, p1), s1[c] -= length * d;
+            u[c] += length * d;
+        }
+        EACH(r, a.n_rows) {
+            real p2 = lowest(aim, r), p3 = highest(aim, r), d = rest[r];
+            if (has_low(r)) m2[r] += length * change(s2[r], m2[r], d, p2), s2[r] += length * d;
+            if (has_high(r)) m3[r] += length * change(s3[r], m3[r], -d, p3), s3[r] -= length * d;
+            w[r] += length * d, y[r] += length * dy[r];
+        }
+        __syncwarp();
+    }
+
+    // Return the distance from the solution, in multiples of the tolerances.
+    __device__ real distance() const {
+        real residual = 0, product = 0;
+        EACH(c, a.n_columns) {
+            if (!open[c]) continue;
+            real pull = a.pull(c, y);
+            real force = fabs(u[c] - eta[c] - pull - m0[c] + m1[c]);
+            residual = fmax(residual, force / (1 + fabs(eta[c]) + fabs(pull)));
+            product = fmax(product, fmax(s0[c] * m0[c], s1[c] * m1[c]));
+        }
+        EACH(r, a.n_rows) {
+            if (!is_free(r)) residual = fmax(residual, fabs(a.sum(r, u) - w[r]));
+            product = fmax(product, fmax(s2[r] * m2[r], s3[r] * m3[r]));
+        }
+        return largest(fmax(residual / CLOSE, product / SMALL_PRODUCT));
+    }
+
+    // Leave the multipliers next to the solution in `best_y`; return the number of iterations. See
+    // interior_point.py.
+    __device__ int approach(int most_iterations) {
+        const real bounds = begin();
+        real least = INFINITE;
+        int iteration = 0;
+        while (iteration < most_iterations) {
+            linearise();
+            const Aim predictor = {false, 0, 0};
+            const Aim aim = corrector(1 / fmax(step_to(predictor), 1.0), bounds);
+            move(aim, 1 / fmax(step_to(aim) / TO_BOUNDARY, 1.0));
+            iteration++;
+            real now = distance();
+            if (now < least) {
+                least = now;
+                EACH(r, a.n_rows) best_y[r] = y[r];
+            }
+            __syncwarp();
+            bool is_lost = !(now < LOST * least) && least < WITHIN_REACH;
+            if (least <= 1 || is_lost) break;
+        }
+        return iteration;
+    }
+
+    // Find the pieces at the multipliers: values in `t`, flags of free numbers in `ease`, and of
+    // tight sums in `ease_r`. Return the residual; `rounding` becomes the one to stop at.
+    __device__ real find_pieces(const real *fixed, real *dropped, real *rounding) {
+        real free_size = 0, residual = 0;
+        EACH(c, a.n_columns) {
+            real x = eta[c] + a.pull(c, y);
+            bool free = open[c] && x > 0 && x < 1;
+            ease[c] = free;
+            if (free) free_size = fmax(free_size, fabs(eta[c]));
+            t[c] = open[c] ? within(x, 0, 1) : fixed[c];
+        }
+        __syncwarp();
+        EACH(r, a.n_rows) {
+            real sum = a.sum(r, t);
+            bool at_low = y[r] + (low[r] - sum) > 0;
+            bool tight = at_low || y[r] + (high[r] - sum) < 0 || is_equal(r);
+            off[r] = tight ? (at_low ? low[r] : high[r]) - sum : 0;
+            ease_r[r] = tight ? 0 : LOOSE;
+            residual = fmax(residual, fabs(tight ? off[r] : y[r]));
+            dropped[r] = tight ? 0 : y[r];
+        }
+        residual = largest(residual), *rounding = EXACT + ROUNDING * largest(free_size);
+        __syncwarp();
+        return residual;
+    }
+
+    // Solve from `best_y` by Newton's method, and leave the pieces of the solution; return whether
+    // they are close to it. See newton.py.
+    __device__ bool finish(const real *fixed) {
+        real *last_y = m2, *dropped = m3, least = INFINITE;
+        EACH(r, a.n_rows) last_y[r] = y[r], y[r] = best_y[r];
+        __syncwarp();
+        for (int step = 0;; step++) {
+            real rounding, residual = find_pieces(fixed, dropped, &rounding);
+            if (residual < least) {
+                least = residual;
+                EACH(r, a.n_rows) best_y[r] = y[r];
+            }
+            if (step == NEWTON_STEPS || least <= rounding) break;
+            EACH(c, a.n_columns) t[c] = ease[c] * a.pull(c, dropped);
+            __syncwarp();
+            EACH(r, a.n_rows) right[r] = ease_r[r] > 0 ? 0 : off[r] + a.sum(r, t);
+            __syncwarp();
+            equations().invert();
+            equations().solve(right, dy);
+            EACH(r, a.n_rows) y[r] += dy[r] - dropped[r];
+            __syncwarp();
+        }
+        EACH(r, a.n_rows) y[r] = least < ROUGH ? best_y[r] : last_y[r];
+        __syncwarp();
+        real rounding;
+        find_pieces(fixed, dropped, &rounding);
+        return least < ROUGH;
+    }
+};
 
 extern "C" __global__ void project(
     const real *all_scores, const bool *all_allowed, const real *all_low, const real *all_high,
@@ -175,288 +507,27 @@ extern "C" __global__ void project(
     const long long column_table = differ * instance * n * in_column;
     const Matrix a = {m, n, in_row, in_column, row_places + row_table, column_places + column_table,
                       row_values + row_table, column_values + column_table};
-    const real *eta = all_scores + instance * n;
+    Component own(a, all_scores + instance * n, memory);
     found_low += instance * m, found_high += instance * m, found_y += instance * m;
     found_open += instance * n, found_fixed += instance * n, found_u += instance * n;
     found_free += instance * n, found_tight += instance * m, found_off += instance * m;
     found_inverse += instance * m * m;
 
-    real *at = memory;
-    real *u = at, *s0 = at += n, *m0 = at += n, *s1 = at += n, *m1 = at += n, *ease = at += n;
-    real *t = at += n, *du = at += n;
-    at += n;
-    real *low = at, *high = at += m, *w = at += m, *s2 = at += m, *m2 = at += m, *s3 = at += m;
-    real *m3 = at += m, *y = at += m, *best_y = at += m, *ease_r = at += m, *off = at += m;
-    real *right = at += m, *dy = at += m, *dw = at += m, *scale = at += m, *rest = at += m;
-    real *inverse = at += m;
-    bool *open = (bool *)(inverse + m * (m | 1));
-    const Equations equations = {a, ease, ease_r, inverse, scale, rest, t, m | 1};
-
-    // ---------------------------------------------------------------- presolve
-    real *least = s0, *most = s1;
-    EACH(c, n) least[c] = 0, most[c] = all_allowed[instance * n + c];
-    EACH(r, m) low[r] = all_low[instance * m + r], high[r] = all_high[instance * m + r];
-    __syncwarp();
-    real inconsistent = 0;
-    for (int round = 0; round < FORCED_ROUNDS; round++) {
-        EACH(r, m) {
-            real smallest = a.half_sum(r, least, most), greatest = a.half_sum(r, most, least);
-            m2[r] = smallest >= high[r] - SLACK;
-            m3[r] = greatest <= low[r] + SLACK;
-            w[r] = (smallest >= low[r] - SLACK ? 1 : 0) + (greatest <= high[r] + SLACK ? 2 : 0);
-            if (!(smallest <= high[r] + SLACK && greatest >= low[r] - SLACK)) inconsistent = 1;
-        }
-        __syncwarp();
-        real changed = 0;
-        EACH(c, n) {
-            bool down = a.half_pull(c, m2, m3) > 0, up = a.half_pull(c, m3, m2) > 0;
-            real more = up ? most[c] : least[c], less = down ? least[c] : most[c];
-            if (more != least[c] || less != most[c]) changed = 1;
-            least[c] = more, most[c] = less;
-        }
-        __syncwarp();
-        if (largest(changed) == 0) break;
-    }
-    const bool consistent = largest(inconsistent) == 0;
-    EACH(c, n) {
-        open[c] = consistent ? least[c] < most[c] : all_allowed[instance * n + c];
-        u[c] = consistent ? least[c] : 0;
-        found_open[c] = open[c], found_fixed[c] = u[c];
-    }
+    EACH(r, m) own.low[r] = all_low[instance * m + r], own.high[r] = all_high[instance * m + r];
+    own.presolve(all_allowed + instance * n);
+    EACH(r, m) found_low[r] = own.low[r], found_high[r] = own.high[r];
+    EACH(c, n) found_open[c] = own.open[c], found_fixed[c] = own.u[c];
+    int iterations = own.approach(most_iterations);
+    if (threadIdx.x == 0) found_iterations[instance] = iterations;
+    const bool has_face = own.finish(found_fixed);
+    EACH(c, n) found_u[c] = own.t[c], found_free[c] = own.ease[c] > 0;
     EACH(r, m) {
-        if (consistent && ((int)w[r] & 1)) low[r] = -INFINITE;
-        if (consistent && ((int)w[r] & 2)) high[r] = INFINITE;
-        found_low[r] = low[r], found_high[r] = high[r];
+        found_y[r] = own.y[r], found_off[r] = own.off[r], found_tight[r] = own.ease_r[r] == 0;
     }
-    __syncwarp();
-
-    // ---------------------------------------------------------------- the first point
-    real size = 0, count = 0;
-    EACH(c, n) if (open[c]) size += log1p(fabs(eta[c])), count += 1;
-    size = total(size), count = total(count);
-    const real product = FIRST_PRODUCT * fmax(expm1(size / fmax(count, 1.0)), 1.0);
-    real bounds = 0;
-    EACH(c, n) {
-        s0[c] = s1[c] = 1, m0[c] = m1[c] = 0;
-        if (!open[c]) continue;
-        real other = 1 - eta[c];
-        real root = sqrt(eta[c] * eta[c] + 4 * product);
-        real lower = fmin(eta[c] > 0 ? 0.5 * (eta[c] + root) : 2 * product / (root - eta[c]), 0.5);
-        root = sqrt(other * other + 4 * product);
-        real upper = fmin(other > 0 ? 0.5 * (other + root) : 2 * product / (root - other), 0.5);
-        bool low_half = lower <= upper;
-        u[c] = low_half ? lower : 1 - upper;
-        s0[c] = u[c], s1[c] = low_half ? 1 - lower : upper;
-        m1[c] = low_half ? product / s1[c] : eta[c] - u[c] + product / u[c];
-        m0[c] = low_half ? u[c] - eta[c] + m1[c] : product / u[c];
-        bounds += 2;
-    }
-    __syncwarp();
-#define EQUAL(r) (low[r] == high[r])
-#define HAS_LOW(r) (low[r] > -INFINITE && !EQUAL(r))
-#define HAS_HIGH(r) (high[r] < INFINITE && !EQUAL(r))
-#define BOUNDED(r) (HAS_LOW(r) || HAS_HIGH(r))
-#define UNBOUNDED(r) (low[r] == -INFINITE && high[r] == INFINITE)
-    EACH(r, m) {
-        real margin = EQUAL(r) ? 0 : fmin(0.25 * (high[r] - low[r]), FIRST_SLACK);
-        w[r] = EQUAL(r) ? low[r] : fmax(fmin(a.sum(r, u), high[r] - margin), low[r] + margin);
-        s2[r] = HAS_LOW(r) ? w[r] - low[r] : 1, s3[r] = HAS_HIGH(r) ? high[r] - w[r] : 1;
-        m2[r] = HAS_LOW(r) ? product / s2[r] : 0, m3[r] = HAS_HIGH(r) ? product / s3[r] : 0;
-        y[r] = best_y[r] = m2[r] - m3[r];
-        bounds += HAS_LOW(r) + HAS_HIGH(r);
-    }
-    bounds = fmax(total(bounds), 1.0);
-    __syncwarp();
-
-    // ---------------------------------------------------------------- interior point
-    real distance_of_best = INFINITE;
-    int iteration = 0;
-    while (iteration < most_iterations) {
-        EACH(r, m) {
-            off[r] = UNBOUNDED(r) ? 0 : a.sum(r, u) - w[r];
-            ease_r[r] = PROXIMAL;
-            if (BOUNDED(r)) ease_r[r] += 1 / (m2[r] / s2[r] + m3[r] / s3[r]);
-            if (UNBOUNDED(r)) ease_r[r] += EASE_WITHOUT_BOUNDS;
-        }
-        EACH(c, n) ease[c] = open[c] ? 1 / (1 + m0[c] / s0[c] + m1[c] / s1[c]) : 0;
-        __syncwarp();
-        equations.invert();
-        real target = 0, clip = 0, length = 1;
-        // the predictor aims at products of zero, the corrector at equal products
-        for (int corrects = 0; corrects < 2; corrects++) {
-            // products that the step aims at, given the changes of the predictor
-#define PRODUCT(d_slack, d_multiplier) \
-    (corrects ? within(target - (d_slack) * (d_multiplier), -clip, clip) : 0)
-#define PREDICTED(s, m, d) change(s, m, d, 0)
-            EACH(c, n) {
-                real force = eta[c] - u[c] + a.pull(c, y);
-                if (open[c]) {
-                    force += PRODUCT(du[c], PREDICTED(s0[c], m0[c], du[c])) / s0[c];
-                    force -= PRODUCT(-du[c], PREDICTED(s1[c], m1[c], -du[c])) / s1[c];
-                }
-                t[c] = ease[c] * force;
-            }
-            __syncwarp();
-            EACH(r, m) {
-                real of_sums = 0;
-                if (BOUNDED(r)) of_sums = -y[r];
-                if (HAS_LOW(r)) of_sums += PRODUCT(dw[r], PREDICTED(s2[r], m2[r], dw[r])) / s2[r];
-                if (HAS_HIGH(r))
-                    of_sums -= PRODUCT(-dw[r], PREDICTED(s3[r], m3[r], -dw[r])) / s3[r];
-                right[r] = (ease_r[r] - PROXIMAL) * of_sums - off[r] - a.sum(r, t);
-            }
-            __syncwarp();
-            equations.solve(right, dy);
-            // the changes, and how far they may go
-            real inverse_length = 0, now = 0, ahead = 0;
-            real *moves = t;
-            EACH(c, n) {
-                real force = eta[c] - u[c] + a.pull(c, y), d = 0;
-                if (open[c]) {
-                    real p0 = PRODUCT(du[c], PREDICTED(s0[c], m0[c], du[c]));
-                    real p1 = PRODUCT(-du[c], PREDICTED(s1[c], m1[c], -du[c]));
-                    d = ease[c] * (force + p0 / s0[c] - p1 / s1[c] + a.pull(c, dy));
-                    inverse_length = fmax(inverse_length, reach(s0[c], m0[c], d, change(s0[c], m0[c], d, p0)));
-                    inverse_length = fmax(inverse_length, reach(s1[c], m1[c], -d, change(s1[c], m1[c], -d, p1)));
-                }
-                moves[c] = d;
-            }
-            __syncwarp();
-            EACH(r, m) {
-                real d = 0;
-                if (BOUNDED(r)) {
-                    real p2 = HAS_LOW(r) ? PRODUCT(dw[r], PREDICTED(s2[r], m2[r], dw[r])) : 0;
-                    real p3 = HAS_HIGH(r) ? PRODUCT(-dw[r], PREDICTED(s3[r], m3[r], -dw[r])) : 0;
-                    real own = ease_r[r] - PROXIMAL;
-                    // the formula that does not amplify rounding errors
-                    d = own < 1 ? own * (p2 / s2[r] - p3 / s3[r] - y[r] - dy[r]) : a.sum(r, moves) + off[r];
-                    if (HAS_LOW(r))
-                        inverse_length = fmax(inverse_length, reach(s2[r], m2[r], d, change(s2[r], m2[r], d, p2)));
-                    if (HAS_HIGH(r))
-                        inverse_length = fmax(inverse_length, reach(s3[r], m3[r], -d, change(s3[r], m3[r], -d, p3)));
-                }
-                rest[r] = d;
-            }
-            inverse_length = largest(inverse_length);
-            __syncwarp();
-            if (corrects) {
-                length = 1 / fmax(inverse_length / TO_BOUNDARY, 1.0);
-                EACH(c, n) {
-                    if (!open[c]) continue;
-                    real p0 = PRODUCT(du[c], PREDICTED(s0[c], m0[c], du[c]));
-                    real p1 = PRODUCT(-du[c], PREDICTED(s1[c], m1[c], -du[c]));
-                    real d = moves[c];
-                    m0[c] += length * change(s0[c], m0[c], d, p0), s0[c] += length * d;
-                    m1[c] += length * change(s1[c], m1[c], -d, p1), s1[c] -= length * d;
-                    u[c] += length * d;
-                }
-                EACH(r, m) {
-                    real d = rest[r];
-                    real p2 = HAS_LOW(r) ? PRODUCT(dw[r], PREDICTED(s2[r], m2[r], dw[r])) : 0;
-                    real p3 = HAS_HIGH(r) ? PRODUCT(-dw[r], PREDICTED(s3[r], m3[r], -dw[r])) : 0;
-                    if (HAS_LOW(r)) m2[r] += length * change(s2[r], m2[r], d, p2), s2[r] += length * d;
-                    if (HAS_HIGH(r)) m3[r] += length * change(s3[r], m3[r], -d, p3), s3[r] -= length * d;
-                    w[r] += length * d, y[r] += length * dy[r];
-                }
-            } else {
-                length = 1 / fmax(inverse_length, 1.0);
-#define AHEAD(s, m, d) ((s + length * (d)) * (m + length * change(s, m, d, 0)))
-                EACH(c, n) {
-                    real d = du[c] = moves[c];
-                    if (!open[c]) continue;
-                    now += s0[c] * m0[c] + s1[c] * m1[c];
-                    ahead += AHEAD(s0[c], m0[c], d) + AHEAD(s1[c], m1[c], -d);
-                }
-                EACH(r, m) {
-                    real d = dw[r] = rest[r];
-                    if (HAS_LOW(r)) now += s2[r] * m2[r], ahead += AHEAD(s2[r], m2[r], d);
-                    if (HAS_HIGH(r)) now += s3[r] * m3[r], ahead += AHEAD(s3[r], m3[r], -d);
-                }
-                now = total(now) / bounds, ahead = total(ahead) / bounds;
-                real ratio = within(ahead / fmax(now, LEAST_PRODUCT), 0, 1);
-                target = now * ratio * ratio * ratio, clip = MOST_CORRECTED * now;
-            }
-            __syncwarp();
-        }
-
-        // the distance from the solution, in multiples of the tolerances
-        real residual = 0, most_product = 0;
-        EACH(c, n) {
-            if (!open[c]) continue;
-            real pull = a.pull(c, y);
-            real force = fabs(u[c] - eta[c] - pull - m0[c] + m1[c]);
-            residual = fmax(residual, force / (1 + fabs(eta[c]) + fabs(pull)));
-            most_product = fmax(most_product, fmax(s0[c] * m0[c], s1[c] * m1[c]));
-        }
-        EACH(r, m) {
-            if (!UNBOUNDED(r)) residual = fmax(residual, fabs(a.sum(r, u) - w[r]));
-            most_product = fmax(most_product, fmax(s2[r] * m2[r], s3[r] * m3[r]));
-        }
-        real distance = largest(fmax(residual / CLOSE, most_product / SMALL_PRODUCT));
-        iteration++;
-        if (distance < distance_of_best) {
-            distance_of_best = distance;
-            EACH(r, m) best_y[r] = y[r];
-        }
-        __syncwarp();
-        bool is_lost = !(distance < LOST * distance_of_best) && distance_of_best < WITHIN_REACH;
-        if (distance_of_best <= 1 || is_lost) break;
-    }
-    if (threadIdx.x == 0) found_iterations[instance] = iteration;
-
-    // ---------------------------------------------------------------- Newton's method on the pieces
-    real *last_y = m2, *dropped = m3;
-    EACH(r, m) last_y[r] = y[r], y[r] = best_y[r];
-    __syncwarp();
-    real least_residual = INFINITE;
-    bool is_last = false;
-    for (int step = 0;; step++) {
-        real free_size = 0, residual = 0;
-        EACH(c, n) {
-            real x = eta[c] + a.pull(c, y);
-            bool free = open[c] && x > 0 && x < 1;
-            ease[c] = free;
-            if (free) free_size = fmax(free_size, fabs(eta[c]));
-            t[c] = open[c] ? within(x, 0, 1) : found_fixed[c];
-        }
-        __syncwarp();
-        EACH(r, m) {
-            real sum = a.sum(r, t);
-            bool at_low = y[r] + (low[r] - sum) > 0;
-            bool tight = at_low || y[r] + (high[r] - sum) < 0 || EQUAL(r);
-            off[r] = tight ? (at_low ? low[r] : high[r]) - sum : 0;
-            ease_r[r] = tight ? 0 : LOOSE;
-            residual = fmax(residual, fabs(tight ? off[r] : y[r]));
-            dropped[r] = tight ? 0 : y[r];
-        }
-        residual = largest(residual), free_size = largest(free_size);
-        __syncwarp();
-        if (is_last) break;
-        if (residual < least_residual) {
-            least_residual = residual;
-            EACH(r, m) best_y[r] = y[r];
-        }
-        is_last = step == NEWTON_STEPS || least_residual <= EXACT + ROUNDING * free_size;
-        if (is_last) {
-            EACH(r, m) y[r] = least_residual < ROUGH ? best_y[r] : last_y[r];
-            __syncwarp();
-            continue;
-        }
-        EACH(c, n) t[c] = ease[c] * a.pull(c, dropped);
-        __syncwarp();
-        EACH(r, m) right[r] = ease_r[r] > 0 ? 0 : off[r] + a.sum(r, t);
-        __syncwarp();
-        equations.invert();
-        equations.solve(right, dy);
-        EACH(r, m) y[r] += dy[r] - dropped[r];
-        __syncwarp();
-    }
-    EACH(c, n) found_u[c] = t[c], found_free[c] = ease[c] > 0;
-    EACH(r, m) found_y[r] = y[r], found_off[r] = off[r], found_tight[r] = ease_r[r] == 0;
-    const bool has_face = least_residual < ROUGH;
-    if (has_face) equations.invert();
-    for (int r = 0; r < m; r++)
+    if (has_face) own.equations().invert();
+    for (int r = 0; r < m; r++) {
+        const real *line = own.inverse + r * (m | 1);
         EACH(i, m)
-            found_inverse[r * m + i] =
-                has_face ? -scale[r] * scale[i] * inverse[r * (m | 1) + i] : 0;
+            found_inverse[r * m + i] = has_face ? -own.scale[r] * own.scale[i] * line[i] : 0;
+    }
 }
