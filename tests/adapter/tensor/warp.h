@@ -1,9 +1,10 @@
-// What the source of a kernel takes from CUDA, for 32 threads of a CPU.
+// What the source of a kernel takes from CUDA, for one thread of a CPU.
+//
+// The 32 lanes of a warp run in turns, each up to the next point where they wait for each other.
 
-#include <barrier>
 #include <cmath>
 #include <cstring>
-#include <thread>
+#include <ucontext.h>
 #include <vector>
 
 using std::expm1, std::fabs, std::fmax, std::fmin, std::log1p, std::sqrt;
@@ -12,21 +13,24 @@ using std::expm1, std::fabs, std::fmax, std::fmin, std::log1p, std::sqrt;
 #define __global__
 #define __shared__
 
+constexpr int LANES = 32, STACK = 1 << 17;
+
 struct Index {
     int x;
 };
 
-static std::barrier<> meeting(32);
-static thread_local Index threadIdx, blockIdx;
-static double *memory, passed[32];
+static Index threadIdx, blockIdx;
+static double *memory, passed[LANES];
+static ucontext_t turns, lanes[LANES];
+static bool is_done[LANES];
 
-static void __syncwarp() { meeting.arrive_and_wait(); }
+static void __syncwarp() { swapcontext(&lanes[threadIdx.x], &turns); }
 
 static double __shfl_xor_sync(unsigned, double x, int lane) {
     passed[threadIdx.x] = x;
-    meeting.arrive_and_wait();
+    __syncwarp();
     double other = passed[threadIdx.x ^ lane];
-    meeting.arrive_and_wait();
+    __syncwarp();
     return other;
 }
 
@@ -34,4 +38,26 @@ static double __longlong_as_double(long long bits) {
     double x;
     memcpy(&x, &bits, sizeof x);
     return x;
+}
+
+// Run `work` in all lanes.
+static void run_warp(void (*work)()) {
+    static std::vector<char> stacks(LANES * STACK);
+    for (int lane = 0; lane < LANES; lane++) {
+        is_done[lane] = false;
+        getcontext(&lanes[lane]);
+        lanes[lane].uc_stack.ss_sp = stacks.data() + lane * STACK;
+        lanes[lane].uc_stack.ss_size = STACK;
+        lanes[lane].uc_link = &turns;
+        makecontext(&lanes[lane], work, 0);
+    }
+    for (bool is_running = true; is_running;) {
+        is_running = false;
+        for (int lane = 0; lane < LANES; lane++) {
+            if (is_done[lane]) continue;
+            threadIdx.x = lane;
+            swapcontext(&turns, &lanes[lane]);
+            is_running = is_running || !is_done[lane];
+        }
+    }
 }
