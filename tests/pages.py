@@ -100,7 +100,7 @@ def _console(block: Block, page: Path, module: types.ModuleType) -> None:
             case "lpsmap", _:
                 result = CliRunner().invoke(cli.main, arguments)
                 assert result.exit_code == 0, f"{command}\n{result.output}"
-                same = doctest.OutputChecker().check_output(want, result.output, LIKE)
+                same = doctest.OutputChecker().check_output(want, result.stdout, LIKE)
                 assert not want or same, f"{command}\n{want}\n---\n{result.output}"
             case "make", [target]:
                 assert f"\n{target}:" in (ROOT / "Makefile").read_text(encoding="utf-8"), command

@@ -5,6 +5,7 @@ A process does one job after another, since to start it and to load kernels take
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -140,6 +141,7 @@ def do_jobs(job: Callable[[str], None]) -> None:
     from lpsmap_jit.numba_names import install_recorder  # noqa: PLC0415 - numba is optional
 
     answers, sys.stdout = sys.stdout, sys.stderr
+    gc.disable()  # to look through numba's objects again and again takes a sixth of the time
     for line in sys.stdin:
         error = ""
         with install_recorder("numba:compile") as recorder:
@@ -149,3 +151,5 @@ def do_jobs(job: Callable[[str], None]) -> None:
             except Exception:
                 error = traceback.format_exc()
         print(json.dumps([len(recorder.buffer) // 2, error]), file=answers, flush=True)
+        gc.collect()
+        gc.freeze()  # the next collection looks through the objects of one job only

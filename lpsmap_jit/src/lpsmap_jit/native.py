@@ -36,12 +36,12 @@ class Callback:
     """
 
     def __init__(self, method: Callable[[int, int], None]) -> None:
-        reference = weakref.WeakMethod(method)
+        bound: Any = method
+        # WeakMethod runs Python code when the object dies, where the error of a handler is lost
+        owner, function = weakref.ref(bound.__self__), bound.__func__
 
         def call(what: int, argument: int) -> None:
-            function = reference()
-            assert function is not None
-            function(what, argument)
+            function(owner(), what, argument)
 
         self._call = call  # kept alive: compiled code has only its address
         self._words = (ctypes.c_int64 * 4)(id(call))

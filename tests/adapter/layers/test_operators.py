@@ -187,6 +187,14 @@ def test_a_lost_layer_is_made_again_or_named() -> None:
             torch.testing.assert_close(torch.autograd.grad(value, scores)[0], expected)
 
 
+def test_solutions_die_without_python_code_in_which_ctrl_c_would_be_lost() -> None:
+    ticket, events = tickets.ticket_for(object()), []
+    sys.setprofile(lambda frame, event, argument: events.append(event))
+    del ticket
+    sys.setprofile(None)
+    assert "call" not in events
+
+
 @every_layer
 def test_solutions_live_as_long_as_their_graph(case: Case) -> None:
     """Nothing is kept without gradients, or after them; nothing waits for the collector."""

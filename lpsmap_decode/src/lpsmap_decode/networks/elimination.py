@@ -56,7 +56,7 @@ def elimination_order(network: TableNetwork, limit: float) -> EliminationOrder:
         return EliminationOrder(np.arange(len(network.n_states)), np.inf)
     neighbours = _neighbours(network)
     by_fill, cost = minimum_fill(network.n_states, neighbours.copy(), limit)
-    across = _peripheral_order(neighbours)
+    across = _peripheral_order(neighbours, neighbours.sum(axis=1))
     other = _cost(network.n_states, neighbours, across, min(cost, limit))
     return EliminationOrder(across, other) if other < cost else EliminationOrder(by_fill, cost)
 
@@ -128,11 +128,10 @@ def minimum_fill(n_states: IntArray, neighbours: BoolArray, limit: float) -> tup
 
 
 @kernel
-def _peripheral_order(neighbours: BoolArray) -> IntArray:
+def _peripheral_order(neighbours: BoolArray, degree: IntArray) -> IntArray:
     """Return the nodes by their distance from a peripheral node, those of low degree first."""
     n = len(neighbours)
-    order, degree = np.empty(n, dtype=np.int64), neighbours.sum(axis=1)
-    start = 0
+    order, start = np.empty(n, dtype=np.int64), 0
     for _ in range(3):  # from any node, from the farthest node, and from the opposite end
         seen, n_seen, head = np.zeros(n, dtype=np.bool_), 0, 0
         for root in range(-1, n):
@@ -315,11 +314,14 @@ def eliminate(
             mine.append(f)
             for j in scopes[f]:
                 if j != node and met[j] != t:
-                    met[j], others[m] = t, j
+                    met[j], at = t, m
+                    while at > 0 and position[others[at - 1]] < position[j]:
+                        others[at] = others[at - 1]
+                        at -= 1
+                    others[at] = j  # the next node to eliminate comes last, and varies fastest
                     m += 1
             f = following[f]
-        # the next node to eliminate varies fastest
-        others = others[:m][np.argsort(-position[others[:m]])]
+        others = others[:m].copy()
         sizes = n_states[others]
         size = np.prod(sizes)
         strides = np.empty((len(mine), m + 1), dtype=np.int64)

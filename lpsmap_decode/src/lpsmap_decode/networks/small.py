@@ -35,8 +35,10 @@ def small_orders(
     small = np.zeros(len(first_node) - 1, dtype=np.bool_)
     for c in range(len(small)):
         begin, end = first_node[c], first_node[c + 1]
-        n = end - begin
-        if n == 0 or n > SMALL_NODES or n_states[begin:end].max() > MOST_STATES:
+        n, most = end - begin, 0
+        for i in range(begin, end):
+            most = max(most, n_states[i])
+        if n == 0 or n > SMALL_NODES or most > MOST_STATES:
             continue
         if interrupted():
             break
@@ -46,7 +48,9 @@ def small_orders(
                 for q in range(offsets[f], p):
                     i, j = scope[p] - begin, scope[q] - begin
                     neighbours[i, j] = neighbours[j, i] = True
-        order[begin:end], cost = minimum_fill(n_states[begin:end], neighbours, SMALL_COST)
+        found, cost = minimum_fill(n_states[begin:end], neighbours, SMALL_COST)
+        for i in range(n):
+            order[begin + i] = found[i]
         small[c] = cost <= SMALL_COST
     return small
 

@@ -263,7 +263,7 @@ def evaluate(dual: TreeDual, n: int, width: int, count: int, anew: bool) -> None
         for j in range(candidates):
             i = np.uint64(arcs[first + j])
             row[j], weight[j] = y[i] - q[i] * level[np.uint64(head[i - first])], q[i]
-        tau[word] = threshold(row, weight, int(candidates), guess, near, scale)
+        tau[word] = threshold(row, weight, n_arcs[word], guess, near, scale)
         largest, level_of_row, last = size[0], tau[word], first
         border = SUPPORT_TOLERANCE + 64 * EPSILON * largest
         for j in range(candidates):  # without branches, which would often be mispredicted

@@ -71,6 +71,7 @@ class ChainFlows(ActiveSets):
         (solve_chains, multiply_chains),
         (solve_flows, multiply_flows),
         (solve_forests, multiply_forests),
+        *ActiveSets.kernels,
     )
 
     def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:

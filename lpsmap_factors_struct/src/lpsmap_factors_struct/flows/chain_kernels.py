@@ -17,11 +17,9 @@ from lpsmap_core.api import (
     by_address,
     call_oracle,
     iteration_limit,
-    multiply_active_sets,
     multiply_by,
     problem_of,
     set_of,
-    solve_active_sets,
     solve_by,
     status_of,
     stopped,
@@ -45,6 +43,7 @@ from lpsmap_factors_struct.flows.record_access import (
     FOREST,
     FOREST_KERNELS,
     NO_CHAIN,
+    SET_KERNELS,
     SMALL,
     block_of,
     chains_at,
@@ -103,7 +102,7 @@ def solve_chains(
         longest, n_states = largest_chain(chains, small, problem)
         limit = max_structures(longest)
         allowed = iteration_limit(max_iterations, chains, small, problem)
-        solve_active_sets(chains, small, a, eta_v, z, v, min(allowed, limit))
+        solve_by(chains, SET_KERNELS, small, a, eta_v, z, v, min(allowed, limit))
         grown = _beyond_limit(chains, small, problem, allowed >= limit)
         untried = _small_rows(grown, problem)
         if alone and len(untried) > 0 and not stopped():
@@ -117,7 +116,7 @@ def solve_chains(
         solve_by(chains, FLOW_KERNELS, flows, a, eta_v, z, v, UNTIL_SOLVED)
     others = _solved_by(chains, rows, NO_CHAIN)
     if len(others) > 0:
-        solve_active_sets(chains, others, a, eta_v, z, v, max_iterations)
+        solve_by(chains, SET_KERNELS, others, a, eta_v, z, v, max_iterations)
 
 
 @kernel
@@ -130,14 +129,15 @@ def multiply_chains(
     out_v: FloatArray,
 ) -> None:
     """Multiply the Jacobians of `rows`."""
-    for method in (SMALL, NO_CHAIN):
-        sets = _solved_by(chains, rows, method)
-        if len(sets) > 0:
-            multiply_active_sets(chains, sets, d_u, d_v, out_u, out_v)
-    for method, kernels in ((FLOW, FLOW_KERNELS), (FOREST, FOREST_KERNELS)):
-        others = _solved_by(chains, rows, method)
-        if len(others) > 0:
-            multiply_by(chains, kernels, others, d_u, d_v, out_u, out_v)
+    for method in (SMALL, NO_CHAIN, FLOW, FOREST):
+        chosen = _solved_by(chains, rows, method)
+        if len(chosen) > 0:
+            kernels = SET_KERNELS
+            if method == FLOW:
+                kernels = FLOW_KERNELS
+            elif method == FOREST:
+                kernels = FOREST_KERNELS
+            multiply_by(chains, kernels, chosen, d_u, d_v, out_u, out_v)
 
 
 @kernel

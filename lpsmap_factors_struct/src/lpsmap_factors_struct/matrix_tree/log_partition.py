@@ -94,11 +94,11 @@ def _beliefs(
         n_labels, n = int(parameters[r, 3]), n_words(len(own), parameters[r, 3])
         apply_forced(scores.eta_u[offsets[r] : offsets[r + 1]], n, n_labels, own)
         entropy[r], mine[:] = 0.0, 0.0
-        used = workspace
-        total, rest, trees = sum_trees(own, nothing, n, n_labels, packed, single_root, used)
-        if np.isnan(total):
-            used = tree_workspace(n, False, True)
-            total, rest, trees = sum_trees(own, nothing, n, n_labels, packed, single_root, used)
+        used, total, rest, trees = workspace, np.nan, 0.0, -np.inf
+        for wide in (False, True):  # a loop, so that the sums are compiled once
+            if np.isnan(total):
+                used = tree_workspace(n, False, True) if wide else workspace
+                total, rest, trees = sum_trees(own, nothing, n, n_labels, packed, single_root, used)
         log_partition[r], remainder[r] = total, rest
         if n > 0 and len(kept) > 0:
             size = len(kept) // len(parameters)
@@ -141,11 +141,11 @@ def _hessian_products(
             _spread_tangent(workspace, own, d, n, n_labels, packed, mine)
             continue
         apply_forced(scores.eta_u[offsets[r] : offsets[r + 1]], n, n_labels, own)
-        used = workspace
-        total, _, trees = sum_trees(own, d, n, n_labels, packed, single_root, used)
-        if np.isnan(total):
-            used = tree_workspace(n, True, True)
-            total, _, trees = sum_trees(own, d, n, n_labels, packed, single_root, used)
+        used, total, trees = workspace, np.nan, -np.inf
+        for wide in (False, True):
+            if np.isnan(total):
+                used = tree_workspace(n, True, True) if wide else workspace
+                total, _, trees = sum_trees(own, d, n, n_labels, packed, single_root, used)
         if trees > -np.inf:
             _spread_tangent(used, own, d, n, n_labels, packed, mine)
 

@@ -120,11 +120,12 @@ def sample_trees(
         if used + most_draws(n) > len(uniform):
             return max(first, number * n_samples)
         apply_forced(scores.eta_u[offsets[r] : offsets[r + 1]], n, n_labels, own)
-        workspace, mine = plain, draws
-        total, _, _ = sum_trees(own, own[:0], n, n_labels, packed, single_root, workspace)
-        if np.isnan(total):
-            workspace, mine = tree_workspace(n, False, True), _draws_of(n, True)
-            total, _, _ = sum_trees(own, own[:0], n, n_labels, packed, single_root, workspace)
+        workspace, mine, total = plain, draws, np.nan
+        for wide in (False, True):
+            if np.isnan(total):
+                workspace = tree_workspace(n, False, True) if wide else plain
+                mine = _draws_of(n, True) if wide else draws
+                total, _, _ = sum_trees(own, own[:0], n, n_labels, packed, single_root, workspace)
         if total == -np.inf:
             continue
         sentence = _Sentence(own, n, n_labels, packed, workspace, mine)

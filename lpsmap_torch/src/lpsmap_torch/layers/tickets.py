@@ -8,11 +8,11 @@ always zero, so that operators are functions of their inputs; tickets are identi
 from __future__ import annotations
 
 import weakref
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 __all__ = ["solution_of", "ticket_for"]
@@ -24,7 +24,7 @@ class _Owner(np.ndarray[Any, np.dtype[np.int64]]):
     solution: Any
 
 
-_OWNERS: weakref.WeakValueDictionary[int, NDArray[Any]] = weakref.WeakValueDictionary()
+_OWNERS: dict[int, weakref.ref[_Owner]] = {}
 """The live owners, by address."""
 
 
@@ -33,11 +33,14 @@ def ticket_for(solution: object) -> Tensor:
     owner = np.zeros(1, dtype=np.int64).view(_Owner)
     owner.solution = solution
     ticket = torch.from_numpy(owner)
-    _OWNERS[ticket.data_ptr()] = owner
+    address = ticket.data_ptr()
+    # not Python code, in which the error of a signal handler would be lost
+    forget: Any = partial(_OWNERS.pop, address)
+    _OWNERS[address] = weakref.ref(owner, forget)
     return ticket
 
 
 def solution_of(ticket: Tensor) -> Any:
     """Return the solution that a tensor owns; None if it is a copy of a ticket."""
     owner = _OWNERS.get(ticket.untyped_storage().data_ptr())
-    return None if owner is None else getattr(owner, "solution", None)
+    return None if owner is None else getattr(owner(), "solution", None)
