@@ -184,9 +184,7 @@ def _solved_by(chains: Any, rows: IntArray, method: int) -> IntArray:
     methods, n = chains_at(chains).methods, 0
     for f in rows:
         n += methods[f] == method
-    if n == len(rows):
-        return rows
-    kept, n = np.empty(n, dtype=np.int64), 0
+    kept, n = np.empty(n, dtype=np.int64), 0  # kernels called by address take contiguous arrays
     for f in rows:
         if methods[f] == method:
             kept[n] = f
