@@ -271,6 +271,16 @@ def _join(
 
 
 @kernel
+def _insert(nodes: IntArray, n: int, node: int, position: IntArray) -> None:
+    """Insert a node into the first `n`; the next to eliminate comes last, and varies fastest."""
+    at = n
+    while at > 0 and position[nodes[at - 1]] < position[node]:
+        nodes[at] = nodes[at - 1]
+        at -= 1
+    nodes[at] = node
+
+
+@kernel
 def eliminate(
     n_states: IntArray,
     first_state: IntArray,
@@ -314,11 +324,8 @@ def eliminate(
             mine.append(f)
             for j in scopes[f]:
                 if j != node and met[j] != t:
-                    met[j], at = t, m
-                    while at > 0 and position[others[at - 1]] < position[j]:
-                        others[at] = others[at - 1]
-                        at -= 1
-                    others[at] = j  # the next node to eliminate comes last, and varies fastest
+                    met[j] = t
+                    _insert(others, m, j, position)
                     m += 1
             f = following[f]
         others = others[:m].copy()
