@@ -18,10 +18,14 @@ from lpsmap import ALGORITHM_1, FactorGraph, Pair, Variables
 from lpsmap_core import Assignment
 from lpsmap_torch.losses import MarginSparseMAPLoss, SparseMAPLoss, StructuredHingeLoss
 
-__all__ = ["Loss", "Regime", "Tagger", "at_least_one", "example_f1"]
+__all__ = ["Loss", "Regime", "Tagger", "at_least_one", "example_f1", "round_marginals"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
+
+
+TOLERANCE = 1e-6
+"""Tolerance of solved inference."""
 
 
 class Loss(str, Enum):
@@ -43,8 +47,8 @@ class Regime(str, Enum):
     def options(self) -> dict[str, Any]:
         """Options of the solver; the paper's are plain ADMM of 100 iterations at step size .1."""
         if self is Regime.CUT:
-            return {**ALGORITHM_1, "max_iter": 100, "tol": 1e-6, "step_size": 0.1}
-        return {"max_iter": 10_000, "tol": 1e-6}
+            return {**ALGORITHM_1, "max_iter": 100, "tol": TOLERANCE, "step_size": 0.1}
+        return {"max_iter": 10_000, "tol": TOLERANCE}
 
 
 class Tagger(nn.Module):
@@ -106,11 +110,12 @@ class Tagger(nn.Module):
         return value
 
     @torch.no_grad()
-    def rounded(self, examples: Examples) -> FloatArray:
-        """Return label sets: marginals above 1/2 of the inference in the loss, or the largest."""
-        scores = self.labels(examples.features).double().numpy()
+    def rounded(self, examples: Examples) -> tuple[FloatArray, FloatArray]:
+        """Return label sets, and the marginals, of the inference in the loss, that they round."""
+        raw = self.labels(examples.features).double()
+        scores = raw.numpy()
         if self.loss_kind is Loss.UNSTRUCTURED:
-            return at_least_one(scores > 0.0, scores)
+            return at_least_one(scores > 0.0, scores), np.asarray(raw.sigmoid())
         graph, u = self._graph(scores)
         with limited_on_purpose(self.regime is Regime.CUT):
             if self.loss_kind is Loss.HINGE:
@@ -118,10 +123,12 @@ class Tagger(nn.Module):
             else:
                 graph.solve(**self.regime.options)
         marginals = np.asarray(u.value)
-        return at_least_one(marginals > 0.5, marginals)
+        return round_marginals(marginals, scores), marginals
 
     @torch.no_grad()
-    def best(self, examples: Examples, seconds: float) -> tuple[FloatArray, float]:
+    def best(
+        self, examples: Examples, seconds: float, *, regularised: bool = False
+    ) -> tuple[FloatArray, float]:
         """Return the best label sets, and the share of examples with a proof.
 
         Parameters
@@ -130,8 +137,11 @@ class Tagger(nn.Module):
             The examples.
         seconds
             Mean time limit of the search per example.
+        regularised
+            Whether the score of a set includes LP-SparseMAP's regulariser, minus half of the
+            squared norm: one half less for every label.
         """
-        scores = self.labels(examples.features).double().numpy()
+        scores = self.labels(examples.features).double().numpy() - 0.5 * regularised
         graph, u = self._graph(scores)
         with limited_on_purpose():
             found = graph.solve_map(exact=True, max_time=seconds * len(examples))
@@ -158,6 +168,15 @@ def at_least_one(found: BoolArray, scores: FloatArray) -> FloatArray:
     empty = np.flatnonzero(~found.any(axis=1))
     sets[empty, scores[empty].argmax(axis=1)] = 1.0
     return sets
+
+
+def round_marginals(marginals: FloatArray, scores: FloatArray) -> FloatArray:
+    """Return label sets: the labels with marginals above 1/2, or the one with the largest.
+
+    The highest score decides among equal marginals: those of LP-MAP are often all zero.
+    """
+    largest = marginals > marginals.max(axis=1, keepdims=True) - TOLERANCE
+    return at_least_one(marginals > 0.5, np.where(largest, scores, -np.inf))
 
 
 def example_f1(found: FloatArray, gold: FloatArray) -> float:
