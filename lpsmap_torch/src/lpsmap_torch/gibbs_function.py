@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,10 @@ def attach_beliefs(
     constant
         For every log-partition function, the scores of negated variables that it contains.
     """
-    found: tuple[Tensor, ...] = _GibbsBeliefs.apply(gibbs, eta_u, eta_v, constant)  # type: ignore[no-untyped-call]
+    _ = gibbs._beliefs  # the copy shares them
+    # the caller keeps the results, and garbage collection does not see cycles through autograd
+    unlinked = copy.copy(gibbs)
+    found: tuple[Tensor, ...] = _GibbsBeliefs.apply(unlinked, eta_u, eta_v, constant)  # type: ignore[no-untyped-call]
     return found
 
 
