@@ -24,13 +24,15 @@ def solved(scores: Tensor) -> Tensor:
     u = graph.variable_from(scores)
     tree = graph.add(DepTree(u))
     graph.solve()
-    return u.value.square().sum() + graph.structures(tree).probabilities.square().sum()
+    found: Tensor = u.value.square().sum() + graph.structures(tree).probabilities.square().sum()
+    return found
 
 
 def summed(scores: Tensor) -> Tensor:
     graph = TorchFactorGraph()
     gibbs = graph.gibbs(graph.add(DepTree(graph.variable_from(scores))))
-    return gibbs.marginals.square().sum() + (gibbs.entropy + gibbs.log_partition).sum()
+    found: Tensor = gibbs.marginals.square().sum() + (gibbs.entropy + gibbs.log_partition).sum()
+    return found
 
 
 def summed_graph(scores: Tensor) -> Tensor:
@@ -38,13 +40,14 @@ def summed_graph(scores: Tensor) -> Tensor:
     u = graph.variable_from(scores)
     graph.add(Xor(u))
     gibbs = graph.gibbs()
-    return gibbs.value_of(u).square().sum() + (gibbs.entropy + gibbs.log_partition).sum()
+    found: Tensor = gibbs.value_of(u).square().sum() + (gibbs.entropy + gibbs.log_partition).sum()
+    return found
 
 
 def estimated(name: str, scores: Tensor) -> Tensor:
     found = SparseMAP(Xor, estimator=name)(scores, return_solution=True)
-    values: Tensor = found.marginals
-    return values.square().sum() + found.objective.sum()
+    loss: Tensor = found.marginals.square().sum() + found.objective.sum()
+    return loss
 
 
 def lost(kind: type, scores: Tensor) -> Tensor:
