@@ -284,6 +284,16 @@ def test_rows_of_no_tree_have_no_root() -> None:
         assert criterion(SCORES, tags, lengths=[2, 3]) == full
 
 
+def test_the_root_is_written_one_way_inside_the_lengths() -> None:
+    heads, scores = torch.tensor([[-1, 0, 2], [-1, -1, -1]]), normal(2, 3, 3)
+    found = SparseMAPLoss(DepTree)(scores, heads, lengths=[2, 3])
+    heads[0, 2] = -100
+    assert SparseMAPLoss(DepTree)(scores, heads, lengths=[2, 3]) == found
+    heads[0, 1] = 1
+    with pytest.raises(ValueError, match="expected one way to write the root"):
+        SparseMAPLoss(DepTree)(scores, heads, lengths=[2, 3])
+
+
 def test_the_loss_of_a_solved_graph_knows_roots() -> None:
     graph = TorchFactorGraph()
     v = graph.variable_from(SCORES.clone())
@@ -319,6 +329,25 @@ REFUSED: list[tuple[Any, Any, type[Exception], str]] = [
         "no structure of (item 0|an item)",
     ),
     (SCORES, HEADS - 3, ValueError, r"target holds -3 at \[0, 0\]; .*, or -100 for unlabelled"),
+    # heads counted from 1, as far as they cannot be others counted from 0
+    (
+        SCORES,
+        torch.tensor([[3, 1, 0], [0, 1, 2]]),
+        ValueError,
+        r"target holds 3 at \[0, 0\]; .* counted from 0, .* subtract 1 from heads counted from 1",
+    ),
+    (
+        SCORES,
+        torch.tensor([[2, 0, 1], [0, 1, 2]]),
+        ValueError,
+        "item 0 is not a structure that DepTree allows; .* subtract 1 from heads counted from 1",
+    ),
+    (
+        SCORES,
+        torch.tensor([[-1, 1, 2], [2, -1, 2]]),
+        ValueError,
+        r"target holds 1 at \[0, 1\], the arc from the root, and -1 at \[0, 0\]; expected one way",
+    ),
 ]
 
 
@@ -335,6 +364,10 @@ def test_bad_options_are_refused_in_words() -> None:
         CRFLoss(DepTree, reduction="avg")
     with pytest.raises(TypeError, match="factors is a str"):
         SparseMAPLoss("DepTree")  # type: ignore[arg-type]
+    for loss, verb in ((SparseMAPLoss, "solve"), (StructuredHingeLoss, "solve_map")):
+        words = rf"{loss.__name__}: got budget=2; expected options of TorchFactorGraph.{verb}, .*by"
+        with pytest.raises(TypeError, match=words):
+            loss(DepTree, budget=2)
     for cost, error in (
         (-1.0, ValueError),
         (float("nan"), ValueError),
@@ -355,7 +388,7 @@ def test_bad_options_are_refused_in_words() -> None:
     ("loss", "options", "error", "words"),
     [
         (SparseMAPLoss, {"tol": -1.0}, ValueError, "tol: got -1.0"),
-        (MarginSparseMAPLoss, {"max_iters": 3}, TypeError, "keyword argument 'max_iters'"),
+        (MarginSparseMAPLoss, {"max_iters": 3}, TypeError, "got max_iters=3; expected options"),
         (SparseMAPLoss, {"engine": "none"}, ValueError, "engine: got 'none'"),
         (PerceptronLoss, {"max_iter": 0}, ValueError, "max_iter: got 0"),
         (PerceptronLoss, {"exact": 2}, TypeError, "exact: got 2"),
@@ -375,3 +408,10 @@ def test_words_of_a_loss() -> None:
     assert repr(StructuredHingeLoss(DepTree, cost=0.5)) == (
         "StructuredHingeLoss(DepTree, reduction='mean', cost=0.5)"
     )
+
+
+@pytest.mark.parametrize("loss", ALL)
+def test_arguments_of_factors_are_named(loss: type) -> None:
+    words = rf"{loss.__name__}: got a Tensor as the argument after scores and target; .*lengths="
+    with pytest.raises(TypeError, match=words):
+        loss(DepTree)(SCORES, HEADS, torch.tensor([3, 2]))

@@ -9,6 +9,7 @@ import numpy as np
 from lpsmap_core import Factor
 from lpsmap_core.api import BoolArray, FloatArray, Layout, complete_assignment
 from lpsmap_torch.items import Items, Labels
+from lpsmap_torch.losses.labels import HEADS
 from lpsmap_torch.losses.marginal_targets import check_marginals
 
 __all__ = ["are_complete", "check_not_forbidden", "given_additionals", "structure_additionals"]
@@ -85,10 +86,11 @@ def structure_additionals(
         item = items.of_factors(factor)
         wrong = np.flatnonzero(~allowed & (item >= 0))
         if wrong.size:
+            convention = f" {HEADS}" if hasattr(factor, "root_arcs") else ""
             raise ValueError(
                 f"target: item {item[wrong[0]]} is not a structure that {type(factor).__name__} "
                 "allows; expected zeros and ones that all factors allow together, or NaN for "
-                "unlabelled variables."
+                f"unlabelled variables.{convention}"
             )
     return completed.additionals
 

@@ -9,16 +9,22 @@ import numpy as np
 from torch import Tensor
 
 from lpsmap_core import FactorGraph, Variables
-from lpsmap_core.api import BoolArray, FloatArray, real_numbers
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, real_numbers
 from lpsmap_torch.graph import in_factors
 from lpsmap_torch.items import Labels
 from lpsmap_torch.tensors import numbers
 
-__all__ = ["all_variables", "labels_of", "read_target"]
+__all__ = ["HEADS", "all_variables", "labels_of", "read_target"]
 
 
 IGNORED, ROOT = -100, -1
 """The label of an unlabelled row, like PyTorch's ``ignore_index``, and of an arc from the root."""
+
+HEADS = (
+    "Heads of words are counted from 0, and the root is -1, or on the diagonal the word itself; "
+    "subtract 1 from heads counted from 1 with 0 for the root, as in CoNLL-U."
+)
+"""The convention of targets of trees, for error messages."""
 
 
 def read_target(u: Variables, scores: Tensor, target: Any) -> FloatArray:
@@ -80,22 +86,38 @@ def _one_of_each_row(chosen: Any, u: Variables) -> FloatArray:
             f"target has dtype {chosen.dtype} and no entry for every variable; expected integers, "
             f"positions on the last axis of the scores, or numbers of shape {shape}."
         )
-    on = chosen[..., None] == np.arange(shape[-1])
-    to_root = chosen == ROOT
-    if to_root.any():
-        on |= to_root[..., None] & _from_roots(u)
+    on, roots, to_root = chosen[..., None] == np.arange(shape[-1]), _from_roots(u), chosen == ROOT
     unknown = (chosen == IGNORED) | ~in_factors(graph)[u.index].any(axis=-1)
+    _check_one_root(chosen, to_root & ~unknown, (on & roots).any(axis=-1) & ~unknown)
+    on |= to_root[..., None] & roots
     wrong = np.argwhere(~unknown & (on.sum(axis=-1) != 1))
     if len(wrong):
         at = tuple(wrong[0])
+        convention = f"{ROOT} means the root only in rows of dependency trees."
         raise ValueError(
             f"target holds {chosen[at]} at {[int(i) for i in at]}; expected positions on the last "
-            f"axis of the scores, 0 to {shape[-1] - 1}, or {IGNORED} for unlabelled rows; {ROOT} "
-            "means the root only in rows of dependency trees."
+            f"axis of the scores, 0 to {shape[-1] - 1}, or {IGNORED} for unlabelled rows. "
+            f"{HEADS if roots.any() else convention}"
         )
     values: FloatArray = on.astype(np.float64)
     values[unknown] = np.nan
     return values
+
+
+def _check_one_root(chosen: IntArray, marked: BoolArray, by_position: BoolArray) -> None:
+    """Validate that a target writes the root in one way: both occur if heads are counted from 1.
+
+    Raises
+    ------
+    ValueError
+        If some rows hold -1, and others the position of the arc from the root.
+    """
+    if marked.any() and by_position.any():
+        first, other = np.argwhere(by_position)[0], np.argwhere(marked)[0]
+        raise ValueError(
+            f"target holds {chosen[tuple(first)]} at {first.tolist()}, the arc from the root, and "
+            f"{ROOT} at {other.tolist()}; expected one way to write the root. {HEADS}"
+        )
 
 
 def _from_roots(u: Variables) -> BoolArray:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
+import inspect
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from lpsmap_core import Assignment, Solution, Variables
+from lpsmap_core import Assignment, FactorGraph, Solution, Variables
 from lpsmap_core.api import check_search_options, checked_flag
 from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.graph import TorchFactorGraph
@@ -50,7 +51,15 @@ class MaximumLoss(StructuredLoss):
         As in `StructuredLoss`.
     options
         Options of the solver, such as ``max_iter``.
+
+    Raises
+    ------
+    TypeError
+        If the solver has no such option.
     """
+
+    verb: ClassVar[str]
+    """The method of graphs that finds the maximum."""
 
     def __init__(
         self, factors: Factors | Layer, *, reduction: str = "mean", **options: Any
@@ -58,9 +67,24 @@ class MaximumLoss(StructuredLoss):
         super().__init__(factors, reduction=reduction)
         self.options = options
         if not is_compiled():
+            self._check_names()
             self._check_options()
         else:
+            torch.compiler.disable(self._check_names)()  # type: ignore[no-untyped-call]
             torch.compiler.disable(self._check_options)()  # type: ignore[no-untyped-call]
+
+    def _check_names(self) -> None:
+        """Validate that all options are those of the solver, and not arguments of factors."""
+        known = inspect.signature(getattr(FactorGraph, self.verb)).parameters
+        unknown = sorted(set(self.options) - set(known))
+        if unknown:
+            name = type(self).__name__
+            raise TypeError(
+                f"{name}: got {unknown[0]}={self.options[unknown[0]]!r:.40}; expected options of "
+                f"TorchFactorGraph.{self.verb}, such as max_iter. Give arguments of factors to a "
+                f"layer or a function, such as {name}(LatentTree(budget=2)) or "
+                f"{name}(functools.partial(DepTree, single_root=True)), or to every call by name."
+            )
 
     def _check_options(self) -> None:
         """Validate options in the constructor, by solving an empty graph."""
@@ -123,6 +147,8 @@ class SparseMAPLoss(Tempered, MaximumLoss):
             [ 0.2500, -0.2500,  0.0000],
             [ 0.0000,  0.0000,  0.0000]])
     """
+
+    verb = "solve"
 
     def __init__(
         self,
@@ -189,13 +215,18 @@ class PerceptronLoss(MaximumLoss):
         Options of `TorchFactorGraph.solve_map`; with ``exact=True`` the maximum is over structures.
     """
 
-    def _check_options(self) -> None:
+    verb = "solve_map"
+
+    def _check_names(self) -> None:
         if "temperature" in self.options:
             raise TypeError(
                 f"{type(self).__name__}: temperature: the loss has no quadratic term whose weight "
                 "it could be. Multiply the scores by a constant, or use SparseMAPLoss or "
                 "MarginSparseMAPLoss."
             )
+        super()._check_names()
+
+    def _check_options(self) -> None:
         options = dict(self.options)
         if checked_flag("exact", options.pop("exact", False)):
             check_search_options(**{name: options[name] for name in SEARCH if name in options})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -92,7 +92,7 @@ class StructuredLoss(nn.Module, abc.ABC):
         self,
         scores: Tensor,
         target: Any,
-        *,
+        *unnamed: NoReturn,
         target_additionals: Any = None,
         weight: Tensor | None = None,
         **arguments: Any,
@@ -119,13 +119,26 @@ class StructuredLoss(nn.Module, abc.ABC):
             ``(batch,)`` by which the losses of the items are multiplied; or of the shape of more of
             the first axes of the scores, if no factor connects their entries. Finite, at least 0.
         arguments
-            Arguments of `factors`, such as ``lengths`` or the scores of additionals.
+            Arguments of `factors`, such as ``lengths`` or the scores of additionals, by name.
 
         Returns
         -------
         Tensor
             A scalar, or ``(batch,)`` losses without a reduction.
+
+        Raises
+        ------
+        TypeError
+            If scores or target have a wrong type, or another argument is not named.
+        ValueError
+            If a shape, a device or a value is invalid, or factors do not allow the target.
         """
+        if unnamed:
+            name = type(self).__name__
+            raise TypeError(
+                f"{name}: got {kind_of(unnamed[0])} as the argument after scores and target; "
+                "expected all others by name. Write criterion(scores, target, lengths=lengths)."
+            )
         if not is_traced():
             return self._loss(scores, target, target_additionals, weight, arguments)
         given = {"target": target, "target_additionals": target_additionals, "weight": weight}
