@@ -108,9 +108,9 @@ class StructuredLoss(nn.Module, abc.ABC):
             Either labels of the variables in the shape of the scores: 0, 1, or NaN for unlabelled
             variables. Or integers without the last axis: the position on it that is on, as in
             `torch.nn.functional.cross_entropy`, and -100 for unlabelled rows. In rows of `DepTree`,
-            -1 is the root, as in decoded trees. Targets of variables in no factor, such as those
-            beyond `lengths`, are ignored. Losses without a margin also take marginals between 0
-            and 1, a mixture of structures, without a gradient.
+            -1 is the root in all items, as in decoded trees, or the position of its arc. Targets
+            of variables in no factor, such as those beyond `lengths`, are ignored. Losses without a
+            margin also take marginals between 0 and 1, a mixture of structures, without a gradient.
         target_additionals
             For marginals of factors with additionals, such as the transitions of a `Sequence`:
             their marginals, in the shape of their scores, as ``graph.additionals_of(factor)``
