@@ -99,8 +99,8 @@ class BiLSTM(nn.Module):
 
     def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
         """States (size, length, 2 * hidden) from inputs (size, length, features)."""
-        positions = torch.arange(inputs.shape[1])
-        mirrored = lengths[:, None] - 1 - positions
+        positions = torch.arange(inputs.shape[1], device=inputs.device)
+        mirrored = lengths.to(inputs.device)[:, None] - 1 - positions
         mirrored = torch.where(mirrored < 0, positions, mirrored)[..., None]
         backwards = self.backwards(inputs.take_along_dim(mirrored, 1))[0]
         return torch.cat([self.forwards(inputs)[0], backwards.take_along_dim(mirrored, 1)], dim=-1)

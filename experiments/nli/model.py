@@ -105,8 +105,9 @@ class Attention(nn.Module):
             (size, 2) numbers of words.
         """
         if not self.layers:
-            inside = within(lengths[:, 0], scores.shape[1])[:, :, None]
-            inside = inside & within(lengths[:, 1], scores.shape[2])[:, None]
+            (_, m, n), device = scores.shape, scores.device
+            inside = within(lengths[:, 0], m, device)[:, :, None]
+            inside = inside & within(lengths[:, 1], n, device)[:, None]
             finite = scores.masked_fill(~inside, torch.finfo(scores.dtype).min)
             rows, columns = (finite.softmax(axis) * inside for axis in (2, 1))
             return rows, columns
@@ -207,7 +208,8 @@ class DecomposableAttention(Classifier):
     def summary(self, words: Tensor, contexts: Tensor, lengths: Tensor) -> Tensor:
         """Return the sum of the comparison over words."""
         compared: Tensor = self.compare(torch.cat([words, contexts], -1))
-        return (compared * within(lengths, words.shape[1])[..., None]).sum(1)
+        inside = within(lengths, words.shape[1], words.device)[..., None]
+        return (compared * inside).sum(1)
 
 
 class ESIM(Classifier):
@@ -231,8 +233,8 @@ class ESIM(Classifier):
         """Return mean and maximum of the states of a second LSTM."""
         both = torch.cat([words, contexts, words - contexts, words * contexts], -1)
         states = self.composition(self.compare(both), lengths)
-        inside = within(lengths, words.shape[1])[..., None]
-        mean = (states * inside).sum(1) / lengths[:, None]
+        inside = within(lengths, words.shape[1], words.device)[..., None]
+        mean = (states * inside).sum(1) / inside.sum(1)
         return torch.cat([mean, states.masked_fill(~inside, -torch.inf).amax(1)], -1)
 
 
@@ -244,6 +246,6 @@ def make_classifier(
     return made(n_words, Attention(alignment, regime), sizes)
 
 
-def within(lengths: Tensor, n: int) -> Tensor:
-    """Return (size, n) flags of words, false for padding."""
-    return torch.arange(n) < lengths[:, None]
+def within(lengths: Tensor, n: int, device: torch.device) -> Tensor:
+    """Return (size, n) flags of words on a device, false for padding."""
+    return torch.arange(n, device=device) < lengths.to(device)[:, None]

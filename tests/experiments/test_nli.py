@@ -98,7 +98,10 @@ def test_alignments_are_what_they_should_be(
     batch = make_batch(PAIRS, vocabulary)
     with torch.no_grad():
         _, rows, columns = model(batch)
-    inside = within(batch.lengths[:, 0], 5)[:, :, None] & within(batch.lengths[:, 1], 4)[:, None]
+    rows_inside, columns_inside = (
+        within(batch.lengths[:, i], n, rows.device) for i, n in enumerate((5, 4))
+    )
+    inside = rows_inside[:, :, None] & columns_inside[:, None]
     assert not rows[~inside].any()
     assert not columns[~inside].any()
     both_ways = variant[1] in (Alignment.SOFTMAX, Alignment.SEQUENCE)
@@ -121,6 +124,18 @@ def test_padding_does_not_change_a_pair(variant: tuple[Architecture, Alignment, 
         padded = model(make_batch(PAIRS, vocabulary)).classes
         alone = torch.cat([model(make_batch([pair], vocabulary)).classes for pair in PAIRS])
     torch.testing.assert_close(padded, alone)
+
+
+@pytest.mark.parametrize("network", Architecture)
+def test_lengths_may_stay_on_the_cpu(network: Architecture) -> None:
+    model, vocabulary = classifier((network, Alignment.SOFTMAX, Regime.SOLVED))
+    batch = make_batch(PAIRS, vocabulary)
+    elsewhere = batch._replace(
+        premise=batch.premise.to("meta"), hypothesis=batch.hypothesis.to("meta")
+    )
+    output = model.to("meta")(elsewhere)
+    assert {one.device.type for one in output} == {"meta"}
+    assert output.classes.shape == (3, 3)
 
 
 @pytest.mark.compiled
