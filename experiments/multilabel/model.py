@@ -18,7 +18,7 @@ from lpsmap import ALGORITHM_1, FactorGraph, Pair, Variables
 from lpsmap_core import Assignment
 from lpsmap_torch.losses import MarginSparseMAPLoss, SparseMAPLoss, StructuredHingeLoss
 
-__all__ = ["Loss", "Regime", "Tagger", "at_least_one", "example_f1"]
+__all__ = ["Loss", "Regime", "Tagger", "at_least_one", "example_f1", "rounded"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -106,22 +106,23 @@ class Tagger(nn.Module):
         return value
 
     @torch.no_grad()
-    def rounded(self, examples: Examples) -> FloatArray:
-        """Return label sets: marginals above 1/2 of the inference in the loss, or the largest."""
-        scores = self.labels(examples.features).double().numpy()
+    def marginals(self, examples: Examples) -> FloatArray:
+        """Return the (size, labels) marginals of the inference in the loss."""
+        scores = self.labels(examples.features).double()
         if self.loss_kind is Loss.UNSTRUCTURED:
-            return at_least_one(scores > 0.0, scores)
-        graph, u = self._graph(scores)
+            return np.asarray(scores.sigmoid())
+        graph, u = self._graph(scores.numpy())
         with limited_on_purpose(self.regime is Regime.CUT):
             if self.loss_kind is Loss.HINGE:
                 graph.solve_map(**self.regime.options)
             else:
                 graph.solve(**self.regime.options)
-        marginals = np.asarray(u.value)
-        return at_least_one(marginals > 0.5, marginals)
+        return np.asarray(u.value)
 
     @torch.no_grad()
-    def best(self, examples: Examples, seconds: float) -> tuple[FloatArray, float]:
+    def best(
+        self, examples: Examples, seconds: float, *, regularised: bool = False
+    ) -> tuple[FloatArray, float]:
         """Return the best label sets, and the share of examples with a proof.
 
         Parameters
@@ -130,8 +131,11 @@ class Tagger(nn.Module):
             The examples.
         seconds
             Mean time limit of the search per example.
+        regularised
+            Whether the score of a set includes LP-SparseMAP's regulariser, minus half of the
+            squared norm: one half less for every label.
         """
-        scores = self.labels(examples.features).double().numpy()
+        scores = self.labels(examples.features).double().numpy() - 0.5 * regularised
         graph, u = self._graph(scores)
         with limited_on_purpose():
             found = graph.solve_map(exact=True, max_time=seconds * len(examples))
@@ -158,6 +162,11 @@ def at_least_one(found: BoolArray, scores: FloatArray) -> FloatArray:
     empty = np.flatnonzero(~found.any(axis=1))
     sets[empty, scores[empty].argmax(axis=1)] = 1.0
     return sets
+
+
+def rounded(marginals: FloatArray) -> FloatArray:
+    """Return label sets: the labels with marginals above 1/2, or the one with the largest."""
+    return at_least_one(marginals > 0.5, marginals)
 
 
 def example_f1(found: FloatArray, gold: FloatArray) -> float:
