@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from experiments import ROOT
 from experiments.catalogue import EXPERIMENTS
 from experiments.records import read_records
 
@@ -39,9 +40,18 @@ def write_pages(folder: Path, out: Path) -> list[Path]:
             own = [record for record in records if record.experiment == experiment.name]
             if own and experiment.page == page:
                 sections.append(experiment.report(own, out))
+                if all(record.size == "full" for record in own):
+                    sections += findings(experiment.name)
                 used += own
         if used:
             path = out / f"{page.name}.md"
             path.write_text(page.text(sections, used), encoding="utf-8")
             written.append(path)
     return written
+
+
+def findings(name: str) -> list[str]:
+    """Return the section of an experiment's README that explains the results of the full run."""
+    readme = ROOT / "experiments" / name / "README.md"
+    sections = readme.read_text(encoding="utf-8").split("\n## ")
+    return [f"### {section}".strip() for section in sections if section.startswith("Findings\n")]

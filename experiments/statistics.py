@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t
 
-__all__ = ["Interval", "difference", "interval"]
+__all__ = ["Interval", "difference", "interval", "span"]
 
 CONFIDENCE = 0.95
 
@@ -39,6 +39,11 @@ def interval(values: Sequence[float]) -> Interval:
         return Interval(float(np.mean(values)), math.nan, n)
     half = t.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(values, ddof=1) / math.sqrt(n)
     return Interval(float(np.mean(values)), float(half), n)
+
+
+def span(values: Sequence[float]) -> str:
+    """Return the smallest and the largest of several values in words; nothing for a single one."""
+    return f"{min(values):.2f} to {max(values):.2f}" if len(values) > 1 else ""
 
 
 def difference(first: Sequence[float], second: Sequence[float]) -> Interval:

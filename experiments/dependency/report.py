@@ -15,7 +15,7 @@ from experiments.dependency.losses import Loss
 from experiments.dependency.rows import ABLATIONS
 from experiments.pages import INK, PALETTE, by, picture, styled, table
 from experiments.records import Record
-from experiments.statistics import difference, interval
+from experiments.statistics import difference, interval, span
 
 __all__ = ["report"]
 
@@ -42,6 +42,7 @@ def report(records: Sequence[Record], folder: Path) -> str:
         "end has its best dev score in brackets.",
         table_of_losses(first_order),
         orders(first_order),
+        table_of_trials([r for r in records if r.settings["trial_rate"] is not None]),
         table_of_ablations(first_order, ablated),
         table_of_further(own),
         *sparsity_figures(first_order, folder),
@@ -74,14 +75,16 @@ def table_of_losses(records: Sequence[Record]) -> str:
                         loss.value,
                         len(complete),
                         shown(some),
+                        span([one["test"]["uas"] for one in complete]),
                         f"{PRINTED[language][loss.value]:.2f}",
+                        interval([one["dev"] for one in complete]) if complete else "",
                         shown(some, "uas_without_punctuation"),
                         ", ".join(sorted({f"{one['learning_rate']:g}" for one in complete})),
                         *speed(complete),
                     ]
                 )
-    headings = ["language", "loss", "seeds", "test UAS", "printed", "without punctuation", "rate"]
-    return table([*headings, "steps/s", "minutes"], lines)
+    headings = ["language", "loss", "seeds", "test UAS", "range", "printed", "best dev UAS"]
+    return table([*headings, "without punctuation", "rate", "steps/s", "minutes"], lines)
 
 
 def speed(results: Sequence[dict[str, Any]]) -> list[str]:
@@ -116,20 +119,46 @@ def orders(records: Sequence[Record]) -> str:
     return table(["language", "loss", "seeds", "UAS above the CRF's", "printed"], lines)
 
 
+def table_of_trials(records: Sequence[Record]) -> str:
+    """Return the best dev UAS of every trial of a learning rate."""
+    found = {
+        tuple(r.settings[k] for k in ("language", "loss", "trial_rate")): r.result["dev"]
+        for r in records
+        if r.complete
+    }
+    if not found:
+        return ""
+    rates = sorted({rate for *_, rate in found})
+    lines = []
+    for language, loss in dict.fromkeys((language, loss) for language, loss, _ in found):
+        scores = [found.get((language, loss, rate)) for rate in rates]
+        best = max(score for score in scores if score is not None)
+        cells = ["" if x is None else f"**{x:.2f}**" if x == best else f"{x:.2f}" for x in scores]
+        lines.append([LANGUAGES[language], loss, *cells])
+    return table(["language", "dev UAS of trials", *(f"{rate:g}" for rate in rates)], lines)
+
+
 def table_of_ablations(records: Sequence[Record], ablated: Mapping[str, Sequence[Record]]) -> str:
     """Return the table of the Vietnamese parser's ablations, on dev and test."""
     if not any(ablated.values()):
         return ""
     own = ("vi", Loss.SPARSEMAP.value)
     whole = [r for r in records if (r.settings["language"], r.settings["loss"]) == own]
+    of_seed = {r.settings["seed"]: r.result["test"]["uas"] for r in whole if r.complete}
     lines = []
     for what, some in [("", whole), *((ABLATIONS[k], some) for k, some in ablated.items())]:
         complete = [r for r in some if r.complete]
         dev = str(interval([r.result["dev"] for r in complete])) if complete else "–"
-        lines.append([LANGUAGES["vi"], what, len(complete), dev, shown(some)])
+        pairs = [
+            (r.result["test"]["uas"], of_seed[r.settings["seed"]])
+            for r in complete
+            if what and r.settings["seed"] in of_seed
+        ]
+        change = str(difference(*zip(*pairs, strict=True))) if pairs else ""
+        lines.append([LANGUAGES["vi"], what, len(complete), dev, shown(some), change])
     printed = f"{PRINTED['vi'][Loss.SPARSEMAP.value]:.2f}"
     headings = ["language", "SparseMAP with", "seeds", "best dev UAS"]
-    return table([*headings, f"test UAS (printed: {printed})"], lines)
+    return table([*headings, f"test UAS (printed: {printed})", "change"], lines)
 
 
 def table_of_further(records: Sequence[Record]) -> str:
@@ -210,7 +239,8 @@ def parse_figures(records: Sequence[Record], folder: Path) -> list[str]:
                 "arcs that have less than 1"
             )
             name = f"dependency-{record.settings['language']}-parses.png"
-            found.append(picture(draw_parses(ambiguous["drawn"]), folder, name, caption))
+            different = {" ".join(parse["words"]): parse for parse in ambiguous["drawn"]}
+            found.append(picture(draw_parses(list(different.values())), folder, name, caption))
     return found
 
 

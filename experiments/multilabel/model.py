@@ -18,10 +18,14 @@ from lpsmap import ALGORITHM_1, FactorGraph, Pair, Variables
 from lpsmap_core import Assignment
 from lpsmap_torch.losses import MarginSparseMAPLoss, SparseMAPLoss, StructuredHingeLoss
 
-__all__ = ["Loss", "Regime", "Tagger", "at_least_one", "example_f1", "rounded"]
+__all__ = ["Loss", "Regime", "Tagger", "at_least_one", "example_f1", "round_marginals"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
+
+
+TOLERANCE = 1e-6
+"""Tolerance of solved inference."""
 
 
 class Loss(str, Enum):
@@ -43,8 +47,8 @@ class Regime(str, Enum):
     def options(self) -> dict[str, Any]:
         """Options of the solver; the paper's are plain ADMM of 100 iterations at step size .1."""
         if self is Regime.CUT:
-            return {**ALGORITHM_1, "max_iter": 100, "tol": 1e-6, "step_size": 0.1}
-        return {"max_iter": 10_000, "tol": 1e-6}
+            return {**ALGORITHM_1, "max_iter": 100, "tol": TOLERANCE, "step_size": 0.1}
+        return {"max_iter": 10_000, "tol": TOLERANCE}
 
 
 class Tagger(nn.Module):
@@ -106,18 +110,20 @@ class Tagger(nn.Module):
         return value
 
     @torch.no_grad()
-    def marginals(self, examples: Examples) -> FloatArray:
-        """Return the (size, labels) marginals of the inference in the loss."""
-        scores = self.labels(examples.features).double()
+    def rounded(self, examples: Examples) -> tuple[FloatArray, FloatArray]:
+        """Return label sets, and the marginals, of the inference in the loss, that they round."""
+        raw = self.labels(examples.features).double()
+        scores = raw.numpy()
         if self.loss_kind is Loss.UNSTRUCTURED:
-            return np.asarray(scores.sigmoid())
-        graph, u = self._graph(scores.numpy())
+            return at_least_one(scores > 0.0, scores), np.asarray(raw.sigmoid())
+        graph, u = self._graph(scores)
         with limited_on_purpose(self.regime is Regime.CUT):
             if self.loss_kind is Loss.HINGE:
                 graph.solve_map(**self.regime.options)
             else:
                 graph.solve(**self.regime.options)
-        return np.asarray(u.value)
+        marginals = np.asarray(u.value)
+        return round_marginals(marginals, scores), marginals
 
     @torch.no_grad()
     def best(
@@ -164,9 +170,13 @@ def at_least_one(found: BoolArray, scores: FloatArray) -> FloatArray:
     return sets
 
 
-def rounded(marginals: FloatArray) -> FloatArray:
-    """Return label sets: the labels with marginals above 1/2, or the one with the largest."""
-    return at_least_one(marginals > 0.5, marginals)
+def round_marginals(marginals: FloatArray, scores: FloatArray) -> FloatArray:
+    """Return label sets: the labels with marginals above 1/2, or the one with the largest.
+
+    The highest score decides among equal marginals: those of LP-MAP are often all zero.
+    """
+    largest = marginals > marginals.max(axis=1, keepdims=True) - TOLERANCE
+    return at_least_one(marginals > 0.5, np.where(largest, scores, -np.inf))
 
 
 def example_f1(found: FloatArray, gold: FloatArray) -> float:

@@ -12,13 +12,15 @@ from experiments.multilabel.data import SETS
 from experiments.multilabel.model import Loss
 from experiments.pages import PALETTE, by, picture, styled, table
 from experiments.records import Record
-from experiments.statistics import difference, interval
+from experiments.statistics import difference, interval, span
 
 __all__ = ["report"]
 
 PRINTED = {"unstructured": 42.28, "hinge": 37.70, "sparsemap": 43.43}
 """Table 4, bibtex."""
 
+DECODINGS = ("rounded", "best", "regularised")
+"""Decodings of structured models, as records name them."""
 
 KEYS = "data", "loss", "regime", "glorot"
 """Settings that identify a row of the table."""
@@ -33,6 +35,7 @@ def report(records: Sequence[Record], folder: Path) -> str:
         "did not end has its best F1 on held-out examples in brackets.",
         table_of_losses(records),
         table_of_differences(records),
+        *decodings(records),
         curves(records, folder),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -48,6 +51,7 @@ def table_of_losses(records: Sequence[Record]) -> str:
     ):
         results = [r.result for r in some if r.complete]
         n = max(len(results), 1)
+        rounded = [one["test"]["rounded"] for one in results]
         structured = loss != Loss.UNSTRUCTURED.value
         has_printed = data == "bibtex" and loss in PRINTED and not glorot
         proved = sum(one["test"]["proved"] for one in results if structured) / n
@@ -58,6 +62,7 @@ def table_of_losses(records: Sequence[Record]) -> str:
                 regime if structured else "",
                 len(results),
                 shown(some, "rounded"),
+                span(rounded),
                 shown(some, "best") if structured and results else "",
                 f"{proved:.0%}" if structured and results else "",
                 f"{PRINTED[loss]:.2f}" if has_printed else "",
@@ -65,8 +70,8 @@ def table_of_losses(records: Sequence[Record]) -> str:
                 f"{sum(one['curve'][-1]['seconds'] for one in results) / 60 / n:.1f}",
             ]
         )
-    headings = ["data", "loss", "inference", "seeds", "rounded", "best", "proved", "printed"]
-    return table([*headings, "steps/s", "minutes"], lines)
+    headings = ["data", "loss", "inference", "seeds", "rounded", "range", "best", "proved"]
+    return table([*headings, "printed", "steps/s", "minutes"], lines)
 
 
 def shown(records: Sequence[Record], decoding: str) -> str:
@@ -106,6 +111,35 @@ def table_of_differences(records: Sequence[Record]) -> str:
     return table(headings, lines) if lines else ""
 
 
+def decodings(records: Sequence[Record]) -> list[str]:
+    """Return the table of decodings of structured models, and its introduction."""
+    lines = []
+    order = {data: i for i, data in enumerate(SETS)}
+    some = [r for r in records if r.complete and "regularised" in r.result["test"]]
+    for (data, loss, regime, _), group in sorted(
+        by(some, lambda r: tuple(r.settings[k] for k in KEYS)).items(),
+        key=lambda item: order[item[0][0]],
+    ):
+        tests = [r.result["test"] for r in group]
+        f1 = [interval([test[name] for test in tests]) for name in DECODINGS]
+        sizes = [
+            f"{sum(test['labels'][name] for test in tests) / len(tests):.2f}"
+            for name in ("gold", *DECODINGS)
+        ]
+        fractional = sum(test["fractional"] for test in tests) / len(tests)
+        lines.append([data, loss, regime, len(tests), *f1, *sizes, f"{fractional:.2f}"])
+    if not lines:
+        return []
+    headings = ["data", "loss", "inference", "seeds", *DECODINGS]
+    headings += [f"labels: {name}" for name in ("gold", *DECODINGS)]
+    return [
+        "Example F1 of the decodings, the mean number of labels that each predicts, and that of "
+        "labels with a fractional marginal. *Regularised* is the best label set if the score of a "
+        "set includes LP-SparseMAP's regulariser, which is one half less for every label.",
+        table([*headings, "fractional"], lines),
+    ]
+
+
 def curves(records: Sequence[Record], folder: Path) -> str:
     """Return the figure of held-out F1 along the training, a panel for every data set."""
     groups = by(
@@ -115,21 +149,25 @@ def curves(records: Sequence[Record], folder: Path) -> str:
     if not groups:
         return ""
     with styled():
-        figure = Figure(figsize=(3.2 * len(groups), 2.6))
-        for axes, (data, some) in zip(
-            figure.subplots(1, len(groups), squeeze=False)[0], groups.items(), strict=True
-        ):
+        n_columns = min(3, len(groups))
+        n_rows = -(-len(groups) // n_columns)
+        size = (3.2 * n_columns, 2.6 * n_rows)
+        figure = Figure(figsize=size, layout="constrained")
+        panels = figure.subplots(n_rows, n_columns, squeeze=False).flat
+        for (data, some), axes in zip(groups.items(), panels, strict=False):
             for record in some:
                 curve, loss = record.result["curve"], Loss(record.settings["loss"])
                 is_other = record.settings["regime"] == "cut" or record.settings["glorot"]
                 axes.plot(
-                    [point["epoch"] for point in curve],
+                    [point["steps"] for point in curve],
                     [point["dev"] for point in curve],
                     color=PALETTE[list(Loss).index(loss)],
                     linestyle="--" if is_other else "-",
                 )
-            axes.set(title=data, xlabel="epoch")
+            axes.set(title=data, xlabel="steps")
         keys = [Line2D([], [], color=colour) for colour in PALETTE[: len(Loss)]]
+        for empty in panels:
+            empty.axis("off")
         axes.legend(keys, [loss.value for loss in Loss], frameon=False, fontsize=7)
     caption = (
         "Example F1 on held-out examples along the training; dashed: cut at 100 iterations, or "

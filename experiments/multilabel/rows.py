@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from experiments.multilabel.data import SETS, Examples, Split, read_split
-from experiments.multilabel.model import FloatArray, Loss, Regime, Tagger, example_f1, rounded
+from experiments.multilabel.model import FloatArray, Loss, Regime, Tagger, example_f1
 from experiments.runs import Job, Result, Row
 from experiments.training import Task, Training, steps_per_second, train
 
@@ -132,14 +132,15 @@ def run(job: Job) -> Result:
     }
 
 
-def marginals(tagger: Tagger, examples: Examples) -> FloatArray:
-    """Return the marginals of all examples."""
-    return np.concatenate([tagger.marginals(part) for part in parts(examples)])
+def rounded(tagger: Tagger, examples: Examples) -> tuple[FloatArray, FloatArray]:
+    """Return the rounded label sets of all examples, and their marginals."""
+    found, marginals = zip(*map(tagger.rounded, parts(examples)), strict=True)
+    return np.concatenate(found), np.concatenate(marginals)
 
 
 def rounded_f1(tagger: Tagger, examples: Examples) -> float:
     """Return the example F1 of rounded marginals."""
-    return example_f1(rounded(marginals(tagger, examples)), examples.labels.double().numpy())
+    return example_f1(rounded(tagger, examples)[0], examples.labels.double().numpy())
 
 
 def decoded(tagger: Tagger, examples: Examples, seconds: float) -> Result:
@@ -148,13 +149,14 @@ def decoded(tagger: Tagger, examples: Examples, seconds: float) -> Result:
     That is the mean numbers of labels in the gold and decoded sets, of labels with a fractional
     marginal, and the share of examples whose best set has a proof.
     """
-    gold, found = examples.labels.double().numpy(), marginals(tagger, examples)
-    sets = {"rounded": rounded(found)}
+    gold = examples.labels.double().numpy()
+    found, marginals = rounded(tagger, examples)
+    sets = {"rounded": found}
     result: Result = {}
     if tagger.loss_kind is not Loss.UNSTRUCTURED:
         sets["best"], result["proved"] = best(tagger, examples, seconds)
         sets["regularised"], _ = best(tagger, examples, seconds, regularised=True)
-        result["fractional"] = float((abs(found - 0.5) < 0.499).sum(axis=1).mean())
+        result["fractional"] = float((abs(marginals - 0.5) < 0.499).sum(axis=1).mean())
     result |= {name: example_f1(some, gold) for name, some in sets.items()}
     sizes = {name: float(some.sum(axis=1).mean()) for name, some in {"gold": gold, **sets}.items()}
     return {**result, "labels": sizes}

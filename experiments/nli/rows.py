@@ -158,9 +158,19 @@ def run(job: Job) -> Result:
             "steps_per_second": steps_per_second(curve),
             "curve": curve,
         }
+        if settings.regime is Regime.PAPER:
+            result["solved"] = measure(solved(model, settings), corpus.test, vocabulary)
         if settings.seed == 0:
             result["alignments"] = alignments(model, chosen_pairs(corpus.dev), vocabulary)
     return result
+
+
+def solved(model: Classifier, settings: Settings) -> Classifier:
+    """Return a trained model whose alignments are solved to convergence."""
+    shape = settings.network, settings.alignment, Regime.SOLVED, settings.sizes
+    found = make_classifier(model.words.num_embeddings, *shape)
+    found.load_state_dict(model.state_dict())
+    return found.eval()
 
 
 @torch.no_grad()

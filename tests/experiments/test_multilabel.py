@@ -11,7 +11,7 @@ import torch
 
 from experiments.multilabel import EXPERIMENT
 from experiments.multilabel.data import Examples, read_split
-from experiments.multilabel.model import Loss, Tagger, at_least_one, example_f1
+from experiments.multilabel.model import Loss, Tagger, at_least_one, example_f1, round_marginals
 from experiments.records import read_records
 from experiments.runs import Row, Runner
 
@@ -51,6 +51,7 @@ def test_rows_run(runner: Runner, row: Row) -> None:
     assert len(result["curve"]) == 3
     if row.settings.loss is not Loss.UNSTRUCTURED:
         assert result["test"]["proved"] == 1.0
+        assert result["test"]["labels"].keys() == {"gold", "rounded", "best", "regularised"}
     page = EXPERIMENT.report(list(read_records(runner.out.glob("*.json"))), runner.out)
     name = row.settings.loss.value + (", Glorot" if row.settings.glorot else "")
     assert f"| emotions | {name} |" in page
@@ -86,3 +87,29 @@ def test_empty_sets_get_the_label_of_the_highest_score() -> None:
     scores = np.array([[0.1, 0.9, 0.2], [-3.0, -1.0, -2.0]])
     assert at_least_one(found, scores).tolist() == [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
     assert at_least_one(found[:0], scores[:0]).shape == (0, 3)
+
+
+def test_scores_decide_among_equal_marginals() -> None:
+    marginals = np.array([[0.0, 0.0, 0.0], [0.4, 0.4, 0.1], [0.2, 0.6, 0.6]])
+    scores = np.array([[-2.0, -1.0, -3.0], [0.1, 0.2, 0.9], [1.0, 0.0, 0.0]])
+    assert round_marginals(marginals, scores).tolist() == [[0, 1, 0], [0, 1, 0], [0, 1, 1]]
+
+
+def test_rounding_finds_the_best_regularised_set_of_separate_labels() -> None:
+    torch.manual_seed(0)
+    tagger = Tagger((3, 8, 4), Loss.SPARSEMAP)
+    with torch.no_grad():
+        tagger.labels[-1].bias += 0.5  # type: ignore[operator]
+    features = 20 * torch.randn(50, 3)
+    examples = Examples(features, torch.zeros(50, 4))
+    rounded, marginals = tagger.rounded(examples)
+    scores = tagger.labels(features).detach().double().numpy()
+    np.testing.assert_allclose(marginals, scores.clip(0, 1), atol=1e-5)
+    regularised, proved = tagger.best(examples, seconds=5.0, regularised=True)
+    assert proved == 1.0
+    filled = rounded.sum(axis=1) > 1  # no fallback for an empty set
+    assert filled.sum() > 5
+    np.testing.assert_array_equal(rounded[filled], regularised[filled])
+    best, _ = tagger.best(examples, seconds=5.0)
+    np.testing.assert_array_equal(best[filled], scores[filled] > 0)
+    assert best.sum() > rounded.sum()

@@ -187,6 +187,7 @@ def test_rows_run(runner: Runner, row: Row) -> None:
     assert 0 <= result["test"]["accuracy"] <= 100
     if settings.alignment is Alignment.SOFTMAX:
         assert result["test"]["nonzero"] == 100
+    assert ("solved" in result) == (settings.regime is Regime.PAPER)
     assert ("transition" in result["test"]) == (settings.alignment is Alignment.LP_SEQUENCE)
     assert len(result["curve"]) == settings.epochs + 1
     page = report(list(read_records(runner.out.glob("*.json"))), runner.out)

@@ -25,7 +25,7 @@ from experiments.rates import choose_rate
 from experiments.records import read_records
 from experiments.reports import write_pages
 from experiments.runs import Job, Result, Row, Runner
-from experiments.statistics import difference, interval
+from experiments.statistics import difference, interval, span
 from experiments.training import Task, Training, train
 
 
@@ -178,6 +178,8 @@ def test_intervals() -> None:
     assert found.half == pytest.approx(4.303 * 1.0 / math.sqrt(3), rel=1e-3)
     assert not found.is_positive
     assert str(interval([80.123])) == "80.12"
+    assert span([3.0, 1.0, 2.0]) == "1.00 to 3.00"
+    assert span([3.0]) == ""
     assert str(difference([3.0, 5.0, 4.0], [1.0, 2.0, 3.0])) == "2.00 ± 2.48"
     with pytest.raises(ValueError, match="expected pairs"):
         difference([1.0], [])
@@ -225,7 +227,11 @@ def test_command_runs_rows_and_reports(data: Path, tmp_path: Path) -> None:
     page = (tmp_path / "papers.md").read_text()
     assert "| emotions | unstructured |" in page
     assert "runs: 1 of size toy, 0 of them not complete" in page
+    assert "### Findings" not in page
     (kept,) = read_records(tmp_path.glob("*.json"))
+    replace(kept, size="full").write(tmp_path)
+    assert call("report", "--out", str(tmp_path)).exit_code == 0
+    assert page.count("## ") + 1 == (tmp_path / "papers.md").read_text().count("## ")
     point = {"dev": 12.34, "epoch": 0, "steps": 7, "seconds": 5400.0}
     replace(kept, complete=False, result={"curve": [point]}).write(tmp_path)
     assert call("report", "--out", str(tmp_path)).exit_code == 0
