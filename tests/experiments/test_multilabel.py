@@ -99,7 +99,7 @@ def test_rounding_finds_the_best_regularised_set_of_separate_labels() -> None:
     torch.manual_seed(0)
     tagger = Tagger((3, 8, 4), Loss.SPARSEMAP)
     with torch.no_grad():
-        tagger.labels[-1].bias += 0.5  # type: ignore[operator]
+        tagger.state_dict()["labels.4.bias"].add_(0.5)
     features = 20 * torch.randn(50, 3)
     examples = Examples(features, torch.zeros(50, 4))
     rounded, marginals = tagger.rounded(examples)
