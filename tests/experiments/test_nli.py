@@ -212,7 +212,7 @@ def test_alignments_are_compared_seed_by_seed(tmp_path: Path) -> None:
     some += [record("LP-matching", seed, 82.0 + seed) for seed in range(2)]
     page = report(some, tmp_path)
     assert "| SNLI | decomposable | LP-matching | paper | 2 | 2.00 ± 0.00 | +0.42 |" in page
-    assert "| 3 | 81.00 ± 2.48 | 84.62 |" in page
+    assert "| 3 | 81.00 ± 2.48 | 80.00 to 82.00 | 84.62 |" in page
 
 
 def test_the_full_size_has_all_variants() -> None:
