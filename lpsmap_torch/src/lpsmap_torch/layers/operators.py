@@ -11,14 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from lpsmap_torch.layers.layer_graph import LayoutSolution
+from lpsmap_torch.layers.solved_layers import SolvedLayer, solved_on_device, solved_on_host
 from lpsmap_torch.layers.solvers import solver_named
 from lpsmap_torch.layers.tickets import solution_of, ticket_for
-from lpsmap_torch.tensors import numbers
 
 __all__ = ["marginals"]
 
@@ -58,7 +56,7 @@ def _solve(
     layer: str,
 ) -> tuple[Tensor, Tensor]:
     solved = _solved((scores, parameters, lengths, mask, layer))
-    return _like(scores, solved.values), ticket_for(solved)
+    return solved.marginals(), ticket_for(solved)
 
 
 @torch.library.custom_op(
@@ -67,7 +65,7 @@ def _solve(
     schema=f"(Tensor gradient, Tensor ticket, {GIVEN}) -> (Tensor, Tensor)",
 )
 def _pull_back(gradient: Tensor, ticket: Tensor, *given: Any) -> tuple[Tensor, Tensor]:
-    return _products(_solution(ticket, given), gradient, *given[:2])
+    return _solution(ticket, given).pull_back(gradient)
 
 
 @torch.library.custom_op(
@@ -78,38 +76,20 @@ def _pull_back(gradient: Tensor, ticket: Tensor, *given: Any) -> tuple[Tensor, T
 def _push_forward(
     d_scores: Tensor, d_parameters: Tensor | None, ticket: Tensor, *given: Any
 ) -> Tensor:
-    solved = _solution(ticket, given)
-    along = None if d_parameters is None else numbers(d_parameters)
-    return _like(given[0], solved.push_forward(numbers(d_scores), along))
+    return _solution(ticket, given).push_forward(d_scores, d_parameters)
 
 
-def _products(
-    solved: LayoutSolution, gradient: Tensor, scores: Tensor, parameters: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Return gradients with respect to the scores, and to the parameters, empty without any."""
-    d_scores, d_parameters = solved.pull_back(numbers(gradient))
-    like = scores.new_empty(0) if parameters is None else parameters
-    return _like(scores, d_scores), _like(like, d_parameters.reshape(like.shape))
-
-
-def _solved(given: Any) -> LayoutSolution:
+def _solved(given: Any) -> SolvedLayer:
+    """Return the solution, on the device of the scores if an engine on tensors serves the layer."""
     *tensors, name = given
-    scores, parameters, lengths, mask = tensors
-    return solver_named(name).solved(
-        numbers(scores),
-        None if parameters is None else numbers(parameters),
-        *(None if x is None else x.detach().cpu().numpy() for x in (lengths, mask)),
-    )
+    solver = solver_named(name)
+    return solved_on_device(solver, *tensors) or solved_on_host(solver, *tensors)
 
 
-def _solution(ticket: Tensor, given: Any) -> LayoutSolution:
+def _solution(ticket: Tensor, given: Any) -> SolvedLayer:
     """Return the solution that a ticket owns; for a copy of a ticket, solve again."""
-    owned: LayoutSolution | None = solution_of(ticket)
+    owned: SolvedLayer | None = solution_of(ticket)
     return _solved(given) if owned is None else owned
-
-
-def _like(tensor: Tensor, array: NDArray[Any]) -> Tensor:
-    return torch.from_numpy(array).to(dtype=tensor.dtype, device=tensor.device, copy=True)
 
 
 def _check_not_onnx() -> None:
@@ -149,16 +129,17 @@ class _EagerSolve(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *given: Any) -> Tensor:
-        solved = _solved(given)
+        *tensors, name = given
+        solved = solved_on_host(solver_named(name), *tensors)
         _save(ctx, (ticket_for(solved), *given))
-        return _like(given[0], solved.values)
+        return solved.marginals()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # the gradient may have a gradient
             return *_pulled_back(ctx, gradient), None, None, None
         ticket, *given = _saved(ctx)
-        d_scores, d_parameters = _products(_solution(ticket, given), gradient, *given[:2])
+        d_scores, d_parameters = _solution(ticket, given).pull_back(gradient)
         return d_scores, None if given[1] is None else d_parameters, None, None, None
 
 

@@ -8,11 +8,9 @@ runs as it does outside, with autograd. A ticket owns the evaluation, which the 
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import uuid
 import weakref
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -20,6 +18,7 @@ from torch import Tensor, nn
 
 from lpsmap_torch.layers.tickets import solution_of, ticket_for
 from lpsmap_torch.losses.packed_arguments import packed, unpacked
+from lpsmap_torch.operator_autograd import autograd_inside, leaf_like
 
 __all__ = ["call_loss", "is_traced", "registered"]
 
@@ -94,16 +93,16 @@ def _evaluated(call: str, inputs: list[Tensor], base: Evaluation | None) -> Eval
     """
     mode, n, inner = _parsed(call)
     if not mode:
-        leaves = [_leaf(x) for x in inputs]
+        leaves = [leaf_like(x) for x in inputs]
         return Evaluation(leaves, [_loss(call, leaves)])
     if base is None:
         base = _evaluated(inner, inputs[:-n], None)
-    vectors = [_leaf(x) for x in inputs[-n:]]
+    vectors = [leaf_like(x) for x in inputs[-n:]]
     wanted = [x for x in base.inputs if x.is_floating_point()]
     if mode == PULL_BACK:
         outputs = _pulled(base.outputs, wanted, vectors)
     else:  # the transpose of the transposed product, which is linear
-        zeros = [_leaf(torch.zeros_like(y)) for y in base.outputs]
+        zeros = [leaf_like(torch.zeros_like(y)) for y in base.outputs]
         outputs = _pulled(_pulled(base.outputs, wanted, zeros), zeros, vectors)
     return Evaluation([*base.inputs, *vectors], outputs)
 
@@ -169,11 +168,6 @@ def _check_closure(name: str, value: Tensor, leaves: list[Tensor]) -> None:
         nodes.extend(before for before, _ in node.next_functions)
 
 
-def _leaf(tensor: Tensor) -> Tensor:
-    leaf = tensor.clone() if tensor.is_inference() else tensor.detach()
-    return leaf.requires_grad_() if leaf.is_floating_point() else leaf
-
-
 # -------------------------------------------------------------------- the operator
 
 
@@ -184,20 +178,10 @@ def _leaf(tensor: Tensor) -> Tensor:
 )
 def _operator(call: str, ticket: Tensor | None, inputs: list[Tensor]) -> list[Tensor]:
     base = None if ticket is None else solution_of(ticket)
-    with _autograd():
+    with autograd_inside():
         found = _evaluated(call, inputs, base)
     outputs = [x.detach().clone(memory_format=torch.contiguous_format) for x in found.outputs]
     return [*outputs, ticket_for(found)]
-
-
-@contextlib.contextmanager
-def _autograd() -> Iterator[None]:
-    """Run with autograd, also of views that change in place, which operators run without."""
-    with torch.inference_mode(False):  # restores the excluded keys
-        torch._C._dispatch_tls_set_dispatch_key_excluded(
-            torch._C.DispatchKey.ADInplaceOrView, False
-        )
-        yield
 
 
 @_operator.register_fake
