@@ -44,7 +44,11 @@ def default_threads() -> int:
 
 
 def in_shares(
-    function: Callable[[IntArray], Result], items: IntArray, sizes: IntArray, threads: int
+    function: Callable[[IntArray], Result],
+    items: IntArray,
+    sizes: IntArray,
+    threads: int,
+    cheaper: int = 1,
 ) -> list[Result]:
     """Call a function on shares of some items in several threads, and return its results.
 
@@ -62,6 +66,8 @@ def in_shares(
         For each item, an estimate of its work; `SMALLEST_WORK` is worth a thread.
     threads
         Number of threads that may be used.
+    cheaper
+        How many times less work a unit of size is than a link of a coupled component.
 
     Raises
     ------
@@ -71,7 +77,7 @@ def in_shares(
     """
     if not len(items):
         return []
-    bounds, threads = cut(sizes, 1 if interprets() else threads)
+    bounds, threads = cut(sizes, 1 if interprets() else threads, cheaper)
     if threads == 1:
         found = [function(items)]
         raise_interrupt()
@@ -134,20 +140,20 @@ def _run_in_threads(work: Callable[[], None], threads: int) -> None:
         raise raised
 
 
-def cut(sizes: IntArray, threads: int) -> tuple[IntArray, int]:
+def cut(sizes: IntArray, threads: int, cheaper: int = 1) -> tuple[IntArray, int]:
     """Return the bounds of shares of decreasing size, and the number of threads to use.
 
     Each share is a thread's part of half the remaining work, but at least `SMALLEST_SHARE`, so that
     the threads end at about the same time (Polychronopoulos & Kuck 1987). A single thread gets one
-    share.
+    share. Both limits are `cheaper` times as large as their constants.
     """
     n, total = len(sizes), int(sizes.sum()) if threads > 1 else 0
-    threads = min(threads, n, total // SMALLEST_WORK)
+    threads = min(threads, n, total // (SMALLEST_WORK * cheaper))
     if threads < 2:
         return np.array([0, n]), 1
     wanted, done = [], 0
     while done < total:
-        done += max((total - done) // (2 * threads), SMALLEST_SHARE)
+        done += max((total - done) // (2 * threads), SMALLEST_SHARE * cheaper)
         wanted.append(done)
     ends = sizes.cumsum().searchsorted(wanted, side="right").tolist()
     bounds = sorted({0, *ends, n})

@@ -118,7 +118,9 @@ def test_generic_is_asked_for() -> None:
 @pytest.mark.compiled
 def test_threads_take_shares_in_turn() -> None:
     graph = FactorGraph()
-    graph.add(Xor(graph.variable((50, 100))))
+    u = graph.variable((50, 50))
+    graph.add(Xor(u))
+    graph.add(AtMostOne(u))
     plan = graph.plan(threads=4)
     assert [share.components for share in plan.shares] == [8, 7, 6, 5, 5, 5, 5, 5, 4]
     assert sum(share.links for share in plan.shares) == plan.links == 5_000
@@ -128,6 +130,18 @@ def test_threads_take_shares_in_turn() -> None:
     assert "threads: 1 of 1, for a share of 5,000 links\n" in repr(graph.plan(threads=1))
     with pytest.raises(ValueError, match="threads: got 0; expected an integer of at least 1"):
         graph.plan(threads=0)
+
+
+@pytest.mark.compiled
+def test_a_pass_of_closed_forms_needs_more_links_for_a_thread() -> None:
+    graph = FactorGraph()
+    graph.add(Xor(graph.variable((50, 100))))
+    plan = graph.plan(threads=4)
+    assert (plan.threads, plan.links_per_thread) == (1, 96_000)
+    assert "a thread is worth its start from 96,000 links on" in repr(plan)
+    large = FactorGraph()
+    large.add(Xor(large.variable((2_000, 100))))
+    assert large.plan(threads=4).threads == 2
 
 
 def test_array_forms_are_one_share() -> None:

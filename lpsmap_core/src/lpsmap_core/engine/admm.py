@@ -28,7 +28,7 @@ from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import LoopWorkspace, make_loop_workspace
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.soundness import check_local_solutions
-from lpsmap_core.engine.state import PartState, initial_state
+from lpsmap_core.engine.state import ONE_PASS_CHEAPER, PartState, initial_state
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.limits import SHORT_RUN, UNTIL_SOLVED
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
@@ -68,7 +68,8 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     if len(direct):
         inner = options.max_inner_iter or UNTIL_SOLVED
         limits = Limits(1, 1, inner, options.tol, options.tol, False, 1.0)
-        advance_components(state, direct, workspace, limits, options.threads)
+        cheaper = ONE_PASS_CHEAPER if state.one_pass else 1
+        advance_components(state, direct, workspace, limits, options.threads, cheaper)
         state.out_of_time = out_of_time()
     inner = options.max_inner_iter or SHORT_RUN
     tolerances = options.tol, options.tol if options.dual_tol is None else options.dual_tol
@@ -102,6 +103,7 @@ def advance_components(
     workspace: Memory[LoopWorkspace],
     limits: Limits,
     threads: int = 1,
+    cheaper: int = 1,
 ) -> None:
     """Run the loop on some components until they are solved, or the limits are reached."""
     batched = state.batched
@@ -111,5 +113,6 @@ def advance_components(
         loop(share, batched, *handles, PLACES, limits, state.trace)
         raise_late()
 
-    in_shares(run, components, state.part.sizes[components], 1 if batched else threads)
+    sizes = state.part.sizes[components]
+    in_shares(run, components, sizes, 1 if batched else threads, cheaper)
     state.raise_errors()

@@ -38,7 +38,7 @@ from lpsmap_core.engine.selection import (
     scatter_to_links,
     select_components,
 )
-from lpsmap_core.engine.state import PartState
+from lpsmap_core.engine.state import ONE_PASS_CHEAPER, PartState
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.callers import stacklevel
 from lpsmap_jit.compile import kernel, leaf
@@ -120,9 +120,10 @@ def multiply_jacobian(
         return n
 
     with Watch(state.options.max_time):
-        for components, cheaper in zip(kinds, CHEAPER, strict=True):
-            sizes = state.part.sizes[components] // cheaper
-            n_unfinished += sum(in_shares(run, components, sizes, 1 if batched else threads))
+        of_direct = max(CHEAPER[0], ONE_PASS_CHEAPER if state.one_pass else 1)
+        for components, cheaper in zip(kinds, (of_direct, CHEAPER[1]), strict=True):
+            used, sizes = 1 if batched else threads, state.part.sizes[components]
+            n_unfinished += sum(in_shares(run, components, sizes, used, cheaper))
         late = out_of_time()
     state.raise_errors()
     if n_unfinished:

@@ -13,13 +13,14 @@ from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.scores import EVERYWHERE, RESIDUAL_ROUNDING, set_scores
 from lpsmap_core.layout.layout import Bucket, Part
 from lpsmap_core.local.protocol import LocalSolver
-from lpsmap_core.local.solvers import local_solver, make_solver_table
+from lpsmap_core.local.solvers import local_solver, make_solver_table, takes_one_pass
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.memory import Memory
 
 __all__ = [
     "EXACT_RESIDUAL",
+    "ONE_PASS_CHEAPER",
     "PartState",
     "initial_state",
     "scale_additionals",
@@ -32,6 +33,10 @@ NO_TRACE = np.empty((0, 2, 0))
 MOST_RESCALING = 2.0
 """Factor by which the scale of the scores may differ for earlier duals to be a good start. At a
 factor of 3 they took 0.7 to 1.7 times the iterations, at 10 up to 4 times."""
+
+ONE_PASS_CHEAPER = 64
+"""How many times cheaper a link is than in other components if one pass of a closed form solves the
+component: two threads take longer than one for up to 200,000 such links."""
 
 EXACT_RESIDUAL = 1e-12
 """Residuals up to this are rounding; the dual residual is relative to the largest score."""
@@ -71,6 +76,11 @@ class PartState:
         self.batched = any(solver.vectorised for solver in self.solvers)
         """Whether any solver is much faster on many rows at once."""
         self.faces_complete = all(solver.faces_complete for solver in self.solvers)
+
+    @property
+    def one_pass(self) -> bool:
+        """Whether compiled closed forms that do not iterate solve all local problems."""
+        return all(takes_one_pass(type(solver), solver.bucket.type) for solver in self.solvers)
 
     @property
     def forbids(self) -> bool:

@@ -34,6 +34,7 @@ __all__ = [
     "multiply_rows",
     "own_solver",
     "solve_rows",
+    "takes_one_pass",
 ]
 
 SOLVER_DEPENDS_ON = ("map_kernel", "solve_map", "vertex", "projection_kernel", "jvp_kernel")
@@ -130,6 +131,11 @@ def local_solver(
         For each additional, whether it is forbidden. If None, no slot is forced either.
     """
     return choose_solver(bucket.type, generic, limited).solver(bucket, delta, barred)
+
+
+def takes_one_pass(solver: type[LocalSolver], factor_type: type[Factor]) -> bool:
+    """Return whether a solver of a factor type is a compiled closed form that does not iterate."""
+    return solver is CompiledForm and not factor_type._iterates
 
 
 def every_solver(bucket: Bucket, delta: FloatArray) -> dict[str, LocalSolver]:

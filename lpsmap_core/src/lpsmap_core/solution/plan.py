@@ -16,11 +16,12 @@ from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.polish import MOST_POLISHED_LINKS
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.engine.shared_engine import SharedEngine
+from lpsmap_core.engine.state import ONE_PASS_CHEAPER
 from lpsmap_core.layout.layout import Bucket, Layout, Part
 from lpsmap_core.local.active.memory import block_size
 from lpsmap_core.local.active.oracle_results import vertex_sizes
 from lpsmap_core.local.active.sets import first_capacity
-from lpsmap_core.local.solvers import SolverChoice, choose_solver
+from lpsmap_core.local.solvers import SolverChoice, choose_solver, takes_one_pass
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import override_level
 from lpsmap_core.solution.table_rendering import text_table
@@ -155,6 +156,8 @@ class Plan:
         Number of threads used, at most the number of shares.
     available_threads
         Number of available threads.
+    links_per_thread
+        Number of links from which on a thread is worth its start.
     memory
         The memory of a solve.
     """
@@ -169,6 +172,7 @@ class Plan:
     shares: tuple[SharePlan, ...]
     threads: int
     available_threads: int
+    links_per_thread: int
     memory: MemoryPlan
 
     def to_dict(self) -> dict[str, Any]:
@@ -195,7 +199,7 @@ class Plan:
         shares = f"{n} shares" if n > 1 else "a share"
         line = f"threads: {used} of {most}, for {shares} of {_range(min(links), max(links))} links"
         if used < most:
-            line += f"; a thread is worth its start from {SMALLEST_WORK:,} links on"
+            line += f"; a thread is worth its start from {self.links_per_thread:,} links on"
         return line
 
     @property
@@ -222,7 +226,11 @@ def make_plan(
     found = [(bucket, choose_solver(bucket.type, limited=limited)) for bucket in part.buckets]
     own = isinstance(choice.engine, CompiledEngine)
     together = any(solver.vectorised for _, solver in found)
-    bounds, used = cut(part.sizes, 1 if together else threads)
+    one_pass = part.all_direct and all(
+        takes_one_pass(choice.solver, bucket.type) for bucket, choice in found
+    )
+    cheaper = ONE_PASS_CHEAPER if one_pass else 1
+    bounds, used = cut(part.sizes, 1 if together else threads, cheaper)
     used = used if own and part.n_components else 0
     ends = np.append(0, np.cumsum(part.sizes))[bounds]
     shares = zip(np.diff(bounds).tolist(), np.diff(ends).tolist(), strict=True) if used else ()
@@ -237,6 +245,7 @@ def make_plan(
         shares=tuple(SharePlan(*sizes) for sizes in shares),
         threads=used,
         available_threads=threads,
+        links_per_thread=SMALLEST_WORK * cheaper,
         memory=_memory(layout, found, used) if own else MemoryPlan(_array_bytes(layout), 0, 0),
     )
 
