@@ -302,6 +302,20 @@ def test_bad_targets(target: Any, error: type[Exception], message: str) -> None:
         sparse_map_loss(Xor)(scores, target)
 
 
+@pytest.mark.parametrize(
+    "heads, message",
+    [
+        # as far as they cannot be heads counted from 0
+        ([0, 3, 1], "target holds 3 at [1] of instance 0; "),
+        ([-1, 1, 0], "the arc from the root, and -1 at [0] of instance 0; expected one way"),
+    ],
+)
+def test_heads_are_counted_from_zero(heads: list[int], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        sparse_map_loss(DepTree)(normal(3, 3), jnp.array(heads))
+    assert "subtract 1 from heads counted from 1" in str(caught.value)
+
+
 def test_labels_that_no_structure_completes() -> None:
     target = jnp.array([[1.0, 1.0, jnp.nan], [jnp.nan] * 3])
     loss = sparse_map_loss(Xor)

@@ -63,6 +63,16 @@ def test_a_kernel_is_compiled_by_the_first_call_from_compiled_code() -> None:
     raise_late()
 
 
+def test_a_strided_array_is_not_read_as_a_contiguous_one() -> None:
+    from numba.core.errors import NumbaError
+
+    place, values = _place(double), np.ones(6)
+    with pytest.raises(NumbaError, match="expected a contiguous array"):
+        call(place, values[::2], 1)
+    assert call(place, values[3:], 1) == 1
+    np.testing.assert_array_equal(values, [1.0, 1.0, 1.0, 2.0, 2.0, 2.0])
+
+
 def test_errors_of_compiling_are_raised_once_the_loop_is_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -19,6 +19,12 @@ __all__ = ["known_values", "read_target"]
 IGNORED, ROOT = -100, -1
 """The label of an unlabelled row, as in other losses, and of an arc from the root."""
 
+HEADS = (
+    "Heads of words are counted from 0, and the root is -1, or on the diagonal the word itself; "
+    "subtract 1 from heads counted from 1 with 0 for the root, as in CoNLL-U."
+)
+"""The convention of targets of trees, for error messages."""
+
 
 def read_target(name: str, call: Call, target: Any) -> Arrays:
     """Return the labels of every block.
@@ -89,19 +95,37 @@ def _numbers(labels: NDArray[Any], inside: BoolArray) -> FloatArray:
 def _one_hot(chosen: NDArray[Any], inside: BoolArray, root: BoolArray) -> FloatArray:
     """Return the labels of rows of which one variable is on."""
     n = inside.shape[-1]
-    on = (chosen[..., None] == np.arange(n)) | ((chosen == ROOT)[..., None] & root)
+    on, marked = chosen[..., None] == np.arange(n), chosen == ROOT
     unknown = (chosen == IGNORED) | ~inside.any(axis=-1)
+    _check_one_root(chosen, marked & ~unknown, (on & root).any(axis=-1) & ~unknown)
+    on |= marked[..., None] & root
     wrong = np.argwhere(~unknown & (on.sum(axis=-1) != 1))
     if len(wrong):
         at = tuple(wrong[0])
         raise ValueError(
             f"target holds {chosen[at]} at {_place(at)}; expected positions on the last axis of "
-            f"the scores, 0 to {n - 1}, or {IGNORED} for unlabelled rows; {ROOT} means the root "
-            "only in rows of dependency trees."
+            f"the scores, 0 to {n - 1}, or {IGNORED} for unlabelled rows. "
+            f"{HEADS if root.any() else f'{ROOT} means the root only in rows of dependency trees.'}"
         )
     known: FloatArray = on.astype(np.float64)
     known[unknown] = np.nan
     return known
+
+
+def _check_one_root(chosen: NDArray[Any], marked: BoolArray, by_position: BoolArray) -> None:
+    """Validate that a target writes the root in one way: both occur if heads are counted from 1.
+
+    Raises
+    ------
+    ValueError
+        If some rows hold -1, and others the position of the arc from the root.
+    """
+    if marked.any() and by_position.any():
+        first, other = tuple(np.argwhere(by_position)[0]), tuple(np.argwhere(marked)[0])
+        raise ValueError(
+            f"target holds {chosen[first]} at {_place(first)}, the arc from the root, and {ROOT} "
+            f"at {_place(other)}; expected one way to write the root. {HEADS}"
+        )
 
 
 def _from_roots(solved: Instances) -> BoolArray:

@@ -73,14 +73,16 @@ borrowed: Any
 write_words: Any
 
 if COMPILED:
-    from lpsmap_jit.numba_names import cgutils, intrinsic, ir, types
+    from lpsmap_jit.numba_names import NumbaError, cgutils, intrinsic, ir, types
 
     @intrinsic  # type: ignore[untyped-decorator]
     def invoke(typing_context: Any, address: Any, arguments: Any) -> Any:
         """Call the compiled kernel at an address with a tuple of arguments, without a result.
 
-        Its exceptions propagate, such as an index error with bounds checks.
+        Its exceptions propagate, such as an index error with bounds checks. A call with a strided
+        array does not compile: the kernel would read it as a contiguous one.
         """
+        _check_contiguous(arguments)
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             kinds = list(signature.args[1])
@@ -94,6 +96,16 @@ if COMPILED:
             return context.get_dummy_value()
 
         return types.none(types.int64, arguments), generate
+
+    def _check_contiguous(kind: Any) -> None:
+        if isinstance(kind, types.BaseTuple):
+            for field in kind.types:
+                _check_contiguous(field)
+        elif isinstance(kind, types.Array) and kind.layout != "C":
+            raise NumbaError(
+                f"got {kind} for a kernel that is called by its address; expected a contiguous "
+                "array. Pass np.ascontiguousarray of it, in a kernel."
+            )
 
     def keep_error(builder: Any, api: Any, address: Any) -> None:
         """Store the current exception in three words at an address, unless they hold one."""
