@@ -368,6 +368,8 @@ def test_bad_options_are_refused_in_words() -> None:
         words = rf"{loss.__name__}: got budget=2; expected options of TorchFactorGraph.{verb}, .*by"
         with pytest.raises(TypeError, match=words):
             loss(DepTree, budget=2)
+    with pytest.raises(TypeError, match=r"CRFLoss: got single_root=True; expected options of the"):
+        CRFLoss(DepTree, single_root=True)  # type: ignore[arg-type]
     for cost, error in (
         (-1.0, ValueError),
         (float("nan"), ValueError),

@@ -69,9 +69,7 @@ class _OnHost:
         The tensors of the layer, of which only shapes, dtypes and devices are kept.
     """
 
-    def __init__(
-        self, solution: LayoutSolution, scores: Tensor, parameters: Tensor | None
-    ) -> None:
+    def __init__(self, solution: LayoutSolution, scores: Tensor, parameters: Tensor | None) -> None:
         table = scores if parameters is None else parameters
         self._shape = (0,) if parameters is None else table.shape
         self._solution, self._like = solution, (scores.dtype, scores.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -72,9 +72,14 @@ class CRFLoss(Tempered, StructuredLoss):
     """
 
     def __init__(
-        self, factors: Factors | Layer, *, temperature: Temperature = 1.0, reduction: str = "mean"
+        self,
+        factors: Factors | Layer,
+        *,
+        temperature: Temperature = 1.0,
+        reduction: str = "mean",
+        **unknown: NoReturn,
     ) -> None:
-        super().__init__(factors, reduction=reduction)
+        super().__init__(factors, reduction=reduction, **unknown)
         self.temperature = temperature
 
     def _items_losses(self, u: Variables, labels: Labels) -> Tensor:

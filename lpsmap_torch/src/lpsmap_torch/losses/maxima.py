@@ -76,15 +76,8 @@ class MaximumLoss(StructuredLoss):
     def _check_names(self) -> None:
         """Validate that all options are those of the solver, and not arguments of factors."""
         known = inspect.signature(getattr(FactorGraph, self.verb)).parameters
-        unknown = sorted(set(self.options) - set(known))
-        if unknown:
-            name = type(self).__name__
-            raise TypeError(
-                f"{name}: got {unknown[0]}={self.options[unknown[0]]!r:.40}; expected options of "
-                f"TorchFactorGraph.{self.verb}, such as max_iter. Give arguments of factors to a "
-                f"layer or a function, such as {name}(LatentTree(budget=2)) or "
-                f"{name}(functools.partial(DepTree, single_root=True)), or to every call by name."
-            )
+        unknown = {name: given for name, given in self.options.items() if name not in known}
+        self._refuse(unknown, f"options of TorchFactorGraph.{self.verb}, such as max_iter")
 
     def _check_options(self) -> None:
         """Validate options in the constructor, by solving an empty graph."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -64,8 +65,11 @@ class StructuredLoss(nn.Module, abc.ABC):
         their sum divided by the number of rows of the last axis with a label.
     """
 
-    def __init__(self, factors: Factors | Layer, *, reduction: str = "mean") -> None:
+    def __init__(
+        self, factors: Factors | Layer, *, reduction: str = "mean", **unknown: NoReturn
+    ) -> None:
         super().__init__()
+        self._refuse(unknown, "options of the loss, such as reduction")
         if not callable(factors):
             raise TypeError(
                 f"{type(self).__name__}: factors is a {type(factors).__name__}; expected a factor "
@@ -80,6 +84,22 @@ class StructuredLoss(nn.Module, abc.ABC):
         self.factors = factors
         self.reduction = checked_reduction(type(self).__name__, reduction)
         self._handle = registered(self)
+
+    def _refuse(self, unknown: Mapping[str, Any], expected: str) -> None:
+        """Raise if there are arguments that are not of the loss, but perhaps of its factors.
+
+        Raises
+        ------
+        TypeError
+            If there are.
+        """
+        if unknown:
+            name, first = type(self).__name__, min(unknown)
+            raise TypeError(
+                f"{name}: got {first}={unknown[first]!r:.40}; expected {expected}. Give arguments "
+                f"of factors to a layer or a function, such as {name}(LatentTree(budget=2)) or "
+                f"{name}(functools.partial(DepTree, single_root=True)), or to every call by name."
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_handle"}
