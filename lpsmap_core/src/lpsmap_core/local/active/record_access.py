@@ -166,7 +166,7 @@ def find_candidates(sets: Any, rows: IntArray, eta_v: FloatArray) -> bool:
     scores = Scores(own.scores, eta_v)
     while begin < len(rows):
         end = _end_of_call(rows, begin, factors.offsets)
-        called = rows[begin:end]
+        called = np.ascontiguousarray(rows[begin:end])
         clear_sizes(called, candidates)
         invoke(own.map_kernel, (called, factors, scores, candidates))
         if interrupted():

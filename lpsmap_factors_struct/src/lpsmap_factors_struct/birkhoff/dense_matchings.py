@@ -1,0 +1,124 @@
+"""The local solver of matchings: active sets while these are small, and then projections."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core import Factor, LocalSolver
+from lpsmap_core.api import (
+    ActiveSets,
+    Bucket,
+    ByteArray,
+    FloatArray,
+    IntArray,
+    SolverDescription,
+    Vertices,
+    join_vertices,
+)
+from lpsmap_factors_struct.birkhoff.decomposition import read_matchings
+from lpsmap_factors_struct.birkhoff.matching_kernels import (
+    multiply_matchings,
+    multiply_projections,
+    solve_matchings,
+    solve_projections,
+)
+from lpsmap_factors_struct.birkhoff.record_access import (
+    DENSE,
+    SMALL,
+    MatchingsRecord,
+    block_size,
+)
+
+__all__ = ["DenseMatchings"]
+
+
+class DenseMatchings(ActiveSets):
+    """The matchings of a bucket, each with an active set or a projection.
+
+    For nearly uniform scores, a solution has up to as many structures as the matrix has entries,
+    and an active set takes time in the cube of their number. A matching that exceeds the limit of
+    its active set is projected onto the polytope of matchings instead.
+
+    Parameters
+    ----------
+    bucket
+        Factors with the parameters of ``Matching``: the numbers of rows and columns, and whether
+        the side that is not longer is matched completely.
+    delta, barred
+        As for `ActiveSets`.
+    """
+
+    kernels = (
+        (solve_matchings, multiply_matchings),
+        (solve_projections, multiply_projections),
+        *ActiveSets.kernels,
+    )
+
+    def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
+        self.rows, self.columns, self.full = np.ascontiguousarray(
+            bucket.factors.parameters[:, :3].T
+        ).astype(np.int64)
+        n = len(self.rows)
+        self.methods, self.blocks = np.full(n, SMALL), dict[int, FloatArray]()
+        self.block_address, self.block_length = np.zeros((2, n), dtype=np.int64)
+        super().__init__(bucket, delta, barred)
+
+    @classmethod
+    def describe(cls, factor_type: type[Factor]) -> SolverDescription:
+        """Return the description that `FactorGraph.plan` shows."""
+        name, function, _ = super().describe(factor_type)
+        return SolverDescription(f"{name}, then projections", function, "rows and columns")
+
+    def own_record(self) -> MatchingsRecord:
+        """Return the record of the matchings that kernels use beside their active sets."""
+        own = self.rows, self.columns, self.full, self.methods
+        return MatchingsRecord(*own, self.block_address, self.block_length)
+
+    def incomplete(self, rows: IntArray) -> IntArray:
+        """Return the factors of `rows` with incomplete active sets; others are complete."""
+        return super().incomplete(rows[self.methods[rows] != DENSE])
+
+    def answer(self, rows: IntArray) -> None:
+        """Replace the active sets of matchings that exceed their limit by projections."""
+        for f in rows.tolist():
+            self._keep_block(f, np.zeros(block_size(int(self.rows[f]), int(self.columns[f]))))
+            self.forget(np.array([f]))
+            self.methods[f] = DENSE
+
+    def structures(self, rows: IntArray) -> Vertices:
+        """Return the structures of positive weight of the factors in `rows`."""
+        dense = self.methods[rows] == DENSE
+        found = [super().structures(rows[~dense])]
+        for f in rows[dense].tolist():
+            m, n = int(self.rows[f]), int(self.columns[f])
+            found.append(read_matchings(f, m, n, self._marginals(f)))
+        return join_vertices(found)
+
+    def _marginals(self, f: int) -> FloatArray:
+        """Return the marginals of a projected matching, as a matrix."""
+        m, n, block = int(self.rows[f]), int(self.columns[f]), self.blocks[f]
+        x = block[1 + m + n :]
+        return x.reshape(m, n) if m >= n else x.reshape(n, m).T
+
+    def copy_from(self, other: LocalSolver) -> None:
+        """Start from the final state of another solve of the same factors.
+
+        A matching whose marginals consist of one or two structures returns to an active set.
+        """
+        super().copy_from(other)
+        if not isinstance(other, DenseMatchings):
+            return
+        for f, block in other.blocks.items():
+            several = np.count_nonzero(other._marginals(f)) > 2 * min(self.rows[f], self.columns[f])
+            if other.methods[f] == DENSE and several:
+                self._keep_block(f, block.copy())
+                self.methods[f] = DENSE
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return super().nbytes + sum(block.nbytes for block in self.blocks.values())
+
+    def _keep_block(self, f: int, block: FloatArray) -> None:
+        self.blocks[f] = block
+        self.block_address[f], self.block_length[f] = block.ctypes.data, len(block)
