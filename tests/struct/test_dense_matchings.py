@@ -62,8 +62,14 @@ class Problem:
         return worst
 
 
-def mixtures(graph: FactorGraph, factor: Factor) -> FloatArray:
+def mixtures(graph: FactorGraph, factor: Matching) -> FloatArray:
+    """Return the means of the structures of a solution, which have to be matchings."""
     found = graph.structures(factor)
+    m, n = factor.event_shape
+    for one in found:
+        pairs = one.variables.sum(axis=(1, 2))
+        assert (pairs == min(m, n)).all() if factor.full != "none" else (pairs <= min(m, n)).all()
+        assert max(one.variables.sum(axis=1).max(), one.variables.sum(axis=2).max()) <= 1.0
     assert all(one.probabilities.min() > 0.0 for one in found)
     assert all(set(np.unique(one.variables)) <= {0.0, 1.0} for one in found)
     return np.array([np.tensordot(one.probabilities, one.variables, 1) for one in found])

@@ -17,7 +17,7 @@ TIGHT = 1e-11
 """A line is tight if its sum is within this of the remaining weight."""
 
 
-def read_matchings(f: int, m: int, n: int, marginals: FloatArray) -> Vertices:
+def read_matchings(f: int, m: int, n: int, full: bool, marginals: FloatArray) -> Vertices:
     """Return matchings whose mixture has some marginals.
 
     Parameters
@@ -26,11 +26,13 @@ def read_matchings(f: int, m: int, n: int, marginals: FloatArray) -> Vertices:
         Number of the factor.
     m, n
         Numbers of rows and columns.
+    full
+        Whether the lines of the side that is not longer are all matched.
     marginals
         (m, n) marginals.
     """
     rest = np.ascontiguousarray(marginals if m <= n else marginals.T)
-    partner, weight = _decompose(rest.copy(), assignment_workspace(*rest.shape, rest.size))
+    partner, weight = _decompose(rest.copy(), full, assignment_workspace(*rest.shape, rest.size))
     matched = partner >= 0
     short = np.arange(rest.shape[0])
     slots = short * n + partner if m <= n else partner * n + short
@@ -41,8 +43,13 @@ def read_matchings(f: int, m: int, n: int, marginals: FloatArray) -> Vertices:
 
 
 @kernel
-def _decompose(rest: FloatArray, work: AssignmentWorkspace) -> tuple[IntArray, FloatArray]:
-    """Subtract matchings until nothing is left; return the partners of short lines, and weights."""
+def _decompose(
+    rest: FloatArray, full: bool, work: AssignmentWorkspace
+) -> tuple[IntArray, FloatArray]:
+    """Subtract matchings until nothing is left; return the partners of short lines, and weights.
+
+    It also ends when a line that must be matched has no entry left, except for rounding.
+    """
     short, long = rest.shape
     most = short * long + short + long + 1
     partner, weight = np.full((most, short), -1), np.empty(most)
@@ -53,6 +60,11 @@ def _decompose(rest: FloatArray, work: AssignmentWorkspace) -> tuple[IntArray, F
             for j in range(long):
                 of_short[i] += rest[i, j]
                 of_long[j] += rest[i, j]
+        for i in range(short):
+            of_short[i] = left if full or of_short[i] > left - TIGHT else of_short[i]
+        for j in range(long):
+            equal = full and short == long
+            of_long[j] = left if equal or of_long[j] > left - TIGHT else of_long[j]
         _cover_tight(rest, of_short, of_long, left, work)
         assign(short, long, work)
         step, covered = left, np.zeros(long, dtype=np.bool_)
@@ -62,10 +74,10 @@ def _decompose(rest: FloatArray, work: AssignmentWorkspace) -> tuple[IntArray, F
                 partner[n, i], covered[j] = j, True
                 step = min(step, rest[i, j])
             else:
-                step = min(step, max(left - of_short[i], 0.0))
+                step = min(step, left - of_short[i])
         for j in range(long):
             if not covered[j]:
-                step = min(step, max(left - of_long[j], 0.0))
+                step = min(step, left - of_long[j])
         if step <= 0.0:
             break
         for i in range(short):
@@ -97,7 +109,7 @@ def _cover_tight(
         for j in range(long):
             cost = 4.0 * (short + long)
             if rest[i, j] > 0.0:
-                tight = (of_short[i] > left - TIGHT) + (of_long[j] > left - TIGHT)
+                tight = (of_short[i] == left) + (of_long[j] == left)
                 cost -= (short + 1.0) * tight + rest[i, j]
             work.cost[i * long + j] = cost
             least = min(least, cost)

@@ -91,7 +91,7 @@ class DenseMatchings(ActiveSets):
         found = [super().structures(rows[~dense])]
         for f in rows[dense].tolist():
             m, n = int(self.rows[f]), int(self.columns[f])
-            found.append(read_matchings(f, m, n, self._marginals(f)))
+            found.append(read_matchings(f, m, n, bool(self.full[f]), self._marginals(f)))
         return join_vertices(found)
 
     def _marginals(self, f: int) -> FloatArray:
