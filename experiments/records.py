@@ -18,6 +18,9 @@ from experiments import ROOT
 
 __all__ = ["Record", "read_records", "this_origin", "write_atomically"]
 
+NOT_RECORDS = ":(exclude)experiments/records"
+"""What runs of the full size replace themselves."""
+
 
 @lru_cache(maxsize=1)
 def this_origin() -> dict[str, Any]:
@@ -32,18 +35,18 @@ def this_origin() -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """Return the commit of the checkout, marked if tracked files differ from it."""
+    """Return the commit of the checkout, marked if tracked files, records aside, differ from it."""
     try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=10"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        commit = _git("rev-parse", "--short=10", "HEAD")
+        changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", NOT_RECORDS)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return described.stdout.strip()
+    return f"{commit}-dirty" if changed else commit
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def _processor() -> str:

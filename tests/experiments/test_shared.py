@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from click.testing import CliRunner
 from rich.console import Console
 from torch import Tensor, nn
 
-from experiments import ROOT
+from experiments import ROOT, records
 from experiments.__main__ import main
 from experiments.catalogue import EXPERIMENTS
 from experiments.pages import table
@@ -254,3 +255,23 @@ def test_committed_records_make_the_pages_of_the_documentation(tmp_path: Path) -
         for name in re.findall(r"^!\[.*\]\((.*)\)$", text, flags=re.MULTILINE):
             assert (tmp_path / name).stat().st_size > 1000
     assert "\n## All estimators\n" not in pages.get("papers", "")
+
+
+def test_replaced_records_do_not_make_a_commit_dirty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "ROOT", tmp_path)
+    assert records._commit() == "unknown"
+    record, code = tmp_path / "experiments" / "records" / "row.json", tmp_path / "code.py"
+    record.parent.mkdir(parents=True)
+    for path in (record, code):
+        path.write_text("first")
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for words in (["init"], ["add", "."], [*identity, "commit", "-m", "first"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True)
+    commit = records._commit()
+    assert len(commit) == 10
+    record.write_text("second")
+    assert records._commit() == commit
+    code.write_text("second")
+    assert records._commit() == f"{commit}-dirty"
