@@ -32,9 +32,9 @@ def read_matchings(f: int, m: int, n: int, full: bool, marginals: FloatArray) ->
         (m, n) marginals.
     """
     rest = np.ascontiguousarray(marginals if m <= n else marginals.T)
-    partner, weight = _decompose(rest.copy(), full, assignment_workspace(*rest.shape, rest.size))
-    matched = partner >= 0
-    short = np.arange(rest.shape[0])
+    work = assignment_workspace(min(m, n), max(m, n), m * n)
+    partner, weight = _decompose(rest.copy(), full, work)
+    matched, short = partner >= 0, np.arange(min(m, n))
     slots = short * n + partner if m <= n else partner * n + short
     sizes = matched.sum(axis=1)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
