@@ -94,7 +94,7 @@ def test_a_training_step_copies_neither_scores_nor_marginals(
 
     for module in (tensors, host_share):
         monkeypatch.setattr(module, "numbers_on_host", copied)
-    monkeypatch.setattr("lpsmap_torch.layers.operators.numbers", copied)
+    monkeypatch.setattr("lpsmap_torch.layers.solved_layers.numbers", copied)
     monkeypatch.setattr("lpsmap_torch.tensor.graphs.numbers", copied)
     assert reads(step) == 0
 
