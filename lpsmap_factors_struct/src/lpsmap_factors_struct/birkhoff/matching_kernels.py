@@ -36,6 +36,7 @@ from lpsmap_factors_struct.birkhoff.record_access import (
     block_of,
     matchings_at,
 )
+from lpsmap_factors_struct.methods import rows_with
 
 __all__ = [
     "multiply_matchings",
@@ -63,7 +64,7 @@ def solve_matchings(
     max_iterations: int,
 ) -> None:
     """Solve the local problems of `rows`; the limit of iterations only applies to active sets."""
-    small = _solved_by(matchings, rows, SMALL)
+    small = rows_with(matchings_at(matchings).methods, rows, SMALL)
     if len(small) > 0:
         allowed = iteration_limit(max_iterations, matchings, small, problem_of(matchings, a, eta_v))
         limit = min(allowed, MOST_STRUCTURES)
@@ -71,10 +72,10 @@ def solve_matchings(
         grown = _beyond_limit(matchings, small, allowed >= MOST_STRUCTURES)
         if len(grown) > 0 and (stopped() or not call_oracle(matchings, grown)):
             return
-    dense = _solved_by(matchings, rows, DENSE)
+    dense = rows_with(matchings_at(matchings).methods, rows, DENSE)
     if len(dense) > 0:
         solve_by(matchings, DENSE_KERNELS, dense, a, eta_v, z, v, UNTIL_SOLVED)
-    others = _solved_by(matchings, rows, NO_PROJECTION)
+    others = rows_with(matchings_at(matchings).methods, rows, NO_PROJECTION)
     if len(others) > 0 and not stopped():
         solve_by(matchings, SET_KERNELS, others, a, eta_v, z, v, max_iterations)
 
@@ -90,21 +91,10 @@ def multiply_matchings(
 ) -> None:
     """Multiply the Jacobians of `rows`."""
     for method in (SMALL, NO_PROJECTION, DENSE):
-        chosen = _solved_by(matchings, rows, method)
+        chosen = rows_with(matchings_at(matchings).methods, rows, method)
         if len(chosen) > 0:
             kernels = DENSE_KERNELS if method == DENSE else SET_KERNELS
             multiply_by(matchings, kernels, chosen, d_u, d_v, out_u, out_v)
-
-
-@kernel
-def _solved_by(matchings: Any, rows: IntArray, method: int) -> IntArray:
-    """Return the rows with some method, as a contiguous array."""
-    methods, kept, n = matchings_at(matchings).methods, np.empty(len(rows), dtype=np.int64), 0
-    for f in rows:
-        if methods[f] == method:
-            kept[n] = f
-            n += 1
-    return kept[:n]
 
 
 @kernel

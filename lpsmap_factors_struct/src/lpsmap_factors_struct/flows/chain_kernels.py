@@ -49,6 +49,7 @@ from lpsmap_factors_struct.flows.record_access import (
     chains_at,
     largest_chain,
 )
+from lpsmap_factors_struct.methods import rows_with
 
 __all__ = ["max_structures", "multiply_chains", "multiply_flows", "solve_chains", "solve_flows"]
 
@@ -94,10 +95,10 @@ def solve_chains(
     alone = max_iterations == UNTIL_SOLVED
     if alone:
         chains_at(chains).methods[_forest_candidates(chains, rows, problem)] = FOREST
-    forests = _solved_by(chains, rows, FOREST)
+    forests = rows_with(chains_at(chains).methods, rows, FOREST)
     if len(forests) > 0:
         solve_by(chains, FOREST_KERNELS, forests, a, eta_v, z, v, UNTIL_SOLVED)
-    small = _solved_by(chains, rows, SMALL)
+    small = rows_with(chains_at(chains).methods, rows, SMALL)
     if len(small) > 0:
         longest, n_states = largest_chain(chains, small, problem)
         limit = max_structures(longest)
@@ -108,13 +109,13 @@ def solve_chains(
         if alone and len(untried) > 0 and not stopped():
             chains_at(chains).methods[untried] = FOREST
             solve_by(chains, FOREST_KERNELS, untried, a, eta_v, z, v, UNTIL_SOLVED)
-            grown = _solved_by(chains, grown, SMALL)
+            grown = rows_with(chains_at(chains).methods, grown, SMALL)
         if len(grown) > 0 and (stopped() or not call_oracle(chains, grown)):
             return
-    flows = _solved_by(chains, rows, FLOW)
+    flows = rows_with(chains_at(chains).methods, rows, FLOW)
     if len(flows) > 0:
         solve_by(chains, FLOW_KERNELS, flows, a, eta_v, z, v, UNTIL_SOLVED)
-    others = _solved_by(chains, rows, NO_CHAIN)
+    others = rows_with(chains_at(chains).methods, rows, NO_CHAIN)
     if len(others) > 0:
         solve_by(chains, SET_KERNELS, others, a, eta_v, z, v, max_iterations)
 
@@ -130,7 +131,7 @@ def multiply_chains(
 ) -> None:
     """Multiply the Jacobians of `rows`."""
     for method in (SMALL, NO_CHAIN, FLOW, FOREST):
-        chosen = _solved_by(chains, rows, method)
+        chosen = rows_with(chains_at(chains).methods, rows, method)
         if len(chosen) > 0:
             kernels = SET_KERNELS
             if method == FLOW:
@@ -176,20 +177,6 @@ def multiply_flows(
         chain = _chain_of(chains, f, problem, work)
         change = Chain(chain.length, chain.n_states, _change_of(chain.flow, work), work)
         _multiply(f, change, problem, out_u, out_v)
-
-
-@kernel
-def _solved_by(chains: Any, rows: IntArray, method: int) -> IntArray:
-    """Return the rows with some method."""
-    methods, n = chains_at(chains).methods, 0
-    for f in rows:
-        n += methods[f] == method
-    kept, n = np.empty(n, dtype=np.int64), 0  # kernels called by address take contiguous arrays
-    for f in rows:
-        if methods[f] == method:
-            kept[n] = f
-            n += 1
-    return kept
 
 
 @kernel
