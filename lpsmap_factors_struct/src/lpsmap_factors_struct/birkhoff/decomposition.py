@@ -13,6 +13,9 @@ __all__ = ["read_matchings"]
 REST = 1e-12
 """Weight that may be left when no further matching is found, as rounding."""
 
+MOST_LOST = 1e-7
+"""Largest weight that rounding loses."""
+
 TIGHT = 1e-11
 """A line is tight if its sum is within this of the remaining weight."""
 
@@ -34,12 +37,15 @@ def read_matchings(f: int, m: int, n: int, full: bool, marginals: FloatArray) ->
     rest = np.ascontiguousarray(marginals if m <= n else marginals.T)
     work = assignment_workspace(min(m, n), max(m, n), m * n)
     partner, weight = _decompose(rest.copy(), full, work)
+    total = weight.sum()
+    if total < 1.0 - MOST_LOST:
+        raise RuntimeError(f"structures: found matchings of a total weight of {total}, not 1.")
     matched, short = partner >= 0, np.arange(min(m, n))
     slots = short * n + partner if m <= n else partner * n + short
     sizes = matched.sum(axis=1)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     owner, entry = np.full(len(weight), f), slots[matched]
-    return Vertices(owner, weight / weight.sum(), offsets, entry, np.ones(len(entry)))
+    return Vertices(owner, weight / total, offsets, entry, np.ones(len(entry)))
 
 
 @kernel
@@ -109,8 +115,9 @@ def _cover_tight(
         for j in range(long):
             cost = 4.0 * (short + long)
             if rest[i, j] > 0.0:
-                tight = (of_short[i] == left) + (of_long[j] == left)
-                cost -= (short + 1.0) * tight + rest[i, j]
+                cost -= rest[i, j]
+                cost -= short + 1.0 if of_short[i] == left else 0.0
+                cost -= short + 1.0 if of_long[j] == left else 0.0
             work.cost[i * long + j] = cost
             least = min(least, cost)
         for j in range(long):

@@ -25,15 +25,18 @@ __all__ = ["mark_tight_lines", "move_on_face", "project"]
 MOST_STEPS = 60
 """Limit of Newton steps."""
 
-BEST_EXCESS, MOST_EXCESS = 1e-15, 1e-12
-"""Newton steps continue to the first excess of a line while they help; the second is accepted,
-relative to the largest multiplier."""
+BEST_EXCESS, GOOD_EXCESS, MOST_EXCESS = 1e-15, 1e-12, 1e-11
+"""Newton steps end at the first excess of a line, and at the second if they no longer help; the
+third is accepted after the last step."""
 
 DAMPED_RANGE = 30.0
 """The diagonal is raised in proportion to the excess, by less if the multipliers are larger."""
 
 MOST_HALVINGS, ARMIJO = 12, 1e-4
 """Limit of the halvings of a step, and the smallest decrease accepted, relative to the slope."""
+
+VALUE_ROUNDING = 1e-14
+"""Relative rounding of the dual function, by which a step may raise it."""
 
 ROUNDING = 4e-16
 """Marginals below this multiple of the numbers from which they are computed are zero."""
@@ -48,40 +51,54 @@ def project(sides: Sides, warm: bool, lines: Lines) -> bool:
 
     The multipliers start from those of the workspace if they are `warm`.
     """
+    if sides.equal_short:
+        _centre(sides, lines)
     if not warm:
         _start(sides, lines)
     value, before = _evaluate(sides, lines.multiplier, lines.excess, lines), np.inf
     for _ in range(MOST_STEPS):
-        worst = _largest(sides, lines.excess)
-        close = MOST_EXCESS * (1.0 + _largest(sides, lines.multiplier))
-        if worst <= BEST_EXCESS or close >= worst > 0.5 * before or interrupted():
+        worst, size = _largest(sides, lines.excess), 1.0 + _largest(sides, lines.multiplier)
+        if worst <= BEST_EXCESS or GOOD_EXCESS >= worst > 0.5 * before or interrupted():
             break
         before = worst
-        size = 1.0 + _largest(sides, lines.multiplier)
         _find_step(sides, min(1.0, DAMPED_RANGE / size) * min(worst, 1.0), lines)
         value = _search(sides, value, lines)
-    accurate: bool = _largest(sides, lines.excess) <= MOST_EXCESS * (
-        1.0 + _largest(sides, lines.multiplier)
-    )
     _clear_rounding(sides, lines)
+    accurate: bool = _largest(sides, lines.excess) <= MOST_EXCESS
     return accurate
 
 
 @leaf
-def _start(sides: Sides, lines: Lines) -> None:
-    """Start from multipliers with which most lines that must be matched have sums of about 1."""
-    multiplier, y, q = lines.multiplier, lines.y, lines.q
-    n_long, n_short = sides.n_long, sides.n_short
-    for i in range(n_long):
-        multiplier[i] = 0.0
+def _centre(sides: Sides, lines: Lines) -> None:
+    """Reduce the scores of short lines, which must be matched, so that the largest are 0.
+
+    The solution is the same, and the multipliers are no larger than the scores differ, so that
+    their rounding is small.
+    """
+    y, q, n_short = lines.y, lines.q, sides.n_short
     for j in range(n_short):
-        total, weight = 0.0, 0.0
+        level = -np.inf
+        for e in range(j, sides.n_long * n_short, n_short):
+            level = max(level, y[e] / q[e])
+        if level > -np.inf:
+            for e in range(j, sides.n_long * n_short, n_short):
+                y[e] -= q[e] * level
+
+
+@leaf
+def _start(sides: Sides, lines: Lines) -> None:
+    """Start from multipliers of short lines with which most have sums of about 1."""
+    y, q, n_long, n_short = lines.y, lines.q, sides.n_long, sides.n_short
+    for i in range(n_long):
+        lines.multiplier[i] = 0.0
+    for j in range(n_short):
+        total, weight = -1.0, 0.0
         for e in range(j, n_long * n_short, n_short):
-            if y[e] > -np.inf:
+            if y[e] > -1.0:
                 total += y[e]
                 weight += q[e]
-        level = (total - 1.0) / weight if weight > 0.0 else 0.0
-        multiplier[n_long + j] = level if sides.equal_short else max(0.0, level)
+        level = total / weight if weight > 0.0 else 0.0
+        lines.multiplier[n_long + j] = level if sides.equal_short else max(0.0, level)
 
 
 @leaf
@@ -150,7 +167,7 @@ def _search(sides: Sides, value: float, lines: Lines) -> float:
                 trial[k] = max(0.0, trial[k])
             slope -= excess[k] * (trial[k] - multiplier[k])
         found = _evaluate(sides, trial, lines.trial_excess, lines)
-        if found <= value + ARMIJO * slope + ROUNDING * abs(value):
+        if found <= value + ARMIJO * slope + VALUE_ROUNDING * (1.0 + abs(value)):
             break
         length *= 0.5
     for k in range(n):
