@@ -74,7 +74,11 @@ SEEDS = {"toy": 1, "small": 1, "full": 2}
 
 
 def rows(size: str, seeds: int | None) -> list[Row]:
-    """Return the rows of a size: every loss on every data set, structured ones in both regimes."""
+    """Return the rows of a size: every loss on every data set, structured ones in both regimes.
+
+    By default bibtex, whose structured rows take up to 38 minutes, has a second seed only of the
+    models that are compared: unstructured, and LP-SparseMAP.
+    """
     found = []
     for seed in range(seeds or SEEDS[size]):
         for data in DATA[size]:
@@ -82,6 +86,9 @@ def rows(size: str, seeds: int | None) -> list[Row]:
             if size == "full":
                 base = replace(base, epochs=EPOCHS[data])
             found += [row(base), row(replace(base, glorot=True))]
+            if data == "bibtex" and seed and not seeds:
+                found.append(row(replace(base, loss=Loss.SPARSEMAP, regime=Regime.SOLVED)))
+                continue
             for loss in [loss for loss in Loss if loss is not Loss.UNSTRUCTURED]:
                 found += [row(replace(base, loss=loss, regime=regime)) for regime in Regime]
     return found
