@@ -45,8 +45,8 @@ EASE_WITHOUT_BOUNDS = 1e30
 """Inverse stiffness of a sum without bounds, so that its multiplier stays zero."""
 
 PROXIMAL, PROXIMAL_OF_LINEAR = 1e-9, 1e-8
-"""Proximal terms of multipliers, which are not unique if there are no interior points, and of
-numbers without a quadratic term."""
+"""Proximal terms of multipliers of magnitude 1, which are not unique if there are no interior points,
+and of numbers without a quadratic term."""
 
 LEAST_PRODUCT = 1e-300
 """Minimum divisor in place of a mean product of zero."""
@@ -211,7 +211,8 @@ class _Directions:
         held = low.multiplier / low.slack + high.multiplier / high.slack
         ease = torch.where(self._bounded, 1.0 / torch.where(self._bounded, held, 1.0), 0.0)
         self._ease_of_sums = torch.where(_is_unbounded(problems), EASE_WITHOUT_BOUNDS, ease)
-        diagonal = self._ease_of_sums + PROXIMAL
+        size = point.y.abs().amax(-1, keepdim=True).clamp(min=1.0)  # large if a mask cannot hold
+        diagonal = self._ease_of_sums + PROXIMAL / size
         self._equations = problems.batch.equations(self._ease, diagonal)
 
     def step_to(self, products: tuple[Tensor | float, ...]) -> Step:

@@ -186,6 +186,7 @@ struct Component {
     real *low, *high, *w, *s2, *m2, *s3, *m3, *y, *best_y, *ease_r, *off, *right, *dy, *dw;
     real *scale, *rest, *inverse;
     bool *open;
+    real proximal;  // the proximal terms of multipliers
 
     __device__ Component(const Matrix &matrix, const real *scores, real *memory)
         : a(matrix), eta(scores) {
@@ -290,9 +291,12 @@ struct Component {
 
     // Prepare the equations of the steps from the point.
     __device__ void linearise() {
+        real size = 1;
+        EACH(r, a.n_rows) size = fmax(size, fabs(y[r]));
+        proximal = PROXIMAL / largest(size);
         EACH(r, a.n_rows) {
             off[r] = is_free(r) ? 0 : a.sum(r, u) - w[r];
-            ease_r[r] = PROXIMAL;
+            ease_r[r] = proximal;
             if (is_bounded(r)) ease_r[r] += 1 / (m2[r] / s2[r] + m3[r] / s3[r]);
             if (is_free(r)) ease_r[r] += EASE_WITHOUT_BOUNDS;
         }
@@ -323,7 +327,7 @@ struct Component {
         EACH(r, a.n_rows) {
             real of_sums = 0;
             if (is_bounded(r)) of_sums = lowest(aim, r) / s2[r] - highest(aim, r) / s3[r] - y[r];
-            right[r] = (ease_r[r] - PROXIMAL) * of_sums - off[r] - a.sum(r, t);
+            right[r] = (ease_r[r] - proximal) * of_sums - off[r] - a.sum(r, t);
         }
         __syncwarp();
         equations().solve(right, dy);
@@ -340,7 +344,7 @@ struct Component {
         EACH(r, a.n_rows) {
             rest[r] = 0;
             if (!is_bounded(r)) continue;
-            real p2 = lowest(aim, r), p3 = highest(aim, r), own = ease_r[r] - PROXIMAL;
+            real p2 = lowest(aim, r), p3 = highest(aim, r), own = ease_r[r] - proximal;
             // the formula that does not amplify rounding errors
             real of_sums = p2 / s2[r] - p3 / s3[r] - y[r];
             real d = rest[r] = own < 1 ? own * (of_sums - dy[r]) : a.sum(r, t) + off[r];
