@@ -66,31 +66,40 @@ def on_host(name: str, tensor: Tensor) -> NDArray[np.float64]:
 
 
 def numbers(tensor: Tensor) -> NDArray[np.float64]:
-    """Return the values of a tensor that was validated before."""
-    found: NDArray[np.float64] = converted(tensor.detach(), torch.float64, _HOST).numpy()
-    return found
-
-
-def numbers_on_host(tensors: Sequence[Tensor]) -> NDArray[np.float64]:
-    """Return the numbers of tensors on one device, concatenated, by a single copy.
+    """Return the values of a tensor that was validated before.
 
     From a GPU it is a copy to pinned memory, which runs at full speed and waits for its stream
     alone.
     """
-    flat = [x.detach().reshape(-1) for x in tensors]
-    joined = (flat[0] if len(flat) == 1 else torch.cat(flat)).to(torch.float64)
-    if joined.is_cuda:
-        pinned = torch.empty(joined.shape, dtype=torch.float64, pin_memory=True)
-        pinned.copy_(joined, non_blocking=True)
-        torch.cuda.current_stream(joined.device).synchronize()
-        joined = pinned
-    found: NDArray[np.float64] = joined.cpu().numpy()
+    plain = tensor.detach()
+    if plain.is_cuda:
+        pinned = torch.empty(plain.shape, dtype=torch.float64, pin_memory=True)
+        pinned.copy_(plain.to(torch.float64), non_blocking=True)
+        torch.cuda.current_stream(plain.device).synchronize()
+        plain = pinned
+    found: NDArray[np.float64] = converted(plain, torch.float64, _HOST).numpy()
     return found
 
 
-def tensor_of(array: NDArray[np.float64], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return an array as a tensor, sharing memory if possible."""
-    return converted(torch.from_numpy(array), dtype, device)
+def numbers_on_host(tensors: Sequence[Tensor]) -> NDArray[np.float64]:
+    """Return the numbers of tensors on one device, concatenated, by a single copy."""
+    flat = [x.reshape(-1) for x in tensors]
+    return numbers(flat[0] if len(flat) == 1 else torch.cat(flat))
+
+
+def tensor_of(
+    array: NDArray[np.float64], dtype: torch.dtype, device: torch.device, copy: bool = False
+) -> Tensor:
+    """Return an array as a tensor, sharing memory if possible, unless `copy` is set.
+
+    To a GPU it is a copy from pinned memory, for which the caller does not wait.
+    """
+    host = torch.from_numpy(array)
+    if device.type == "cuda":
+        return host.to(dtype).pin_memory().to(device, non_blocking=True)
+    if copy:
+        return host.to(dtype=dtype, device=device, copy=True)
+    return converted(host, dtype, device)
 
 
 def converted(tensor: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_torch import tensors
-from lpsmap_torch.layers import MatchingAttention, SequenceAttention, SparseMAP
+from lpsmap_torch.layers import LatentTree, MatchingAttention, SequenceAttention, SparseMAP
 from lpsmap_torch.tensor import host_share
 
 sys.path.append(str(Path(__file__).parents[3]))
@@ -120,6 +120,22 @@ def test_nothing_waits_for_a_gpu(shape: tuple[int, int, int]) -> None:
             layer(scores, lengths=lengths).square().sum().backward()
         finally:
             torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.gpu
+@every_gpu
+@pytest.mark.parametrize("layer", [LatentTree(), MatchingAttention(engine="compiled")])
+def test_the_host_path_copies_by_pinned_memory(layer: Any) -> None:
+    scores = normal(8, 5, 5).to(torch.float32).cuda().requires_grad_()
+    layer(scores)  # lays out
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        layer(scores).square().sum().backward()
+        torch.cuda.synchronize()
+    names = [event.name() for event in profile.profiler.kineto_results.events()]
+    copies = [name for name in names if "DtoH" in name or "HtoD" in name]
+    assert len(copies) == 4  # scores, marginals, and their gradients
+    assert all("Pinned" in name for name in copies)
 
 
 @pytest.mark.gpu

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_torch.layers.device_marginals import marginals_on_device
@@ -13,7 +12,7 @@ from lpsmap_torch.layers.graph_tensors import arrays_of
 from lpsmap_torch.layers.layer_graph import LayoutSolution
 from lpsmap_torch.layers.solvers import Solver
 from lpsmap_torch.operator_autograd import autograd_inside, leaf_like
-from lpsmap_torch.tensors import numbers
+from lpsmap_torch.tensors import numbers, tensor_of
 
 __all__ = ["SolvedLayer", "solved_on_device", "solved_on_host"]
 
@@ -77,22 +76,20 @@ class _OnHost:
 
     def marginals(self) -> Tensor:
         """Return the marginals; see `SolvedLayer`."""
-        return _tensor(self._solution.values, *self._like)
+        return tensor_of(self._solution.values, *self._like, copy=True)
 
     def pull_back(self, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Return gradients; see `SolvedLayer`."""
         d_scores, d_parameters = self._solution.pull_back(numbers(gradient))
         table = d_parameters.reshape(self._shape)
-        return _tensor(d_scores, *self._like), _tensor(table, *self._like_table)
+        like, like_table = self._like, self._like_table
+        return tensor_of(d_scores, *like, copy=True), tensor_of(table, *like_table, copy=True)
 
     def push_forward(self, d_scores: Tensor, d_parameters: Tensor | None) -> Tensor:
         """Return the tangent; see `SolvedLayer`."""
         along = None if d_parameters is None else numbers(d_parameters)
-        return _tensor(self._solution.push_forward(numbers(d_scores), along), *self._like)
-
-
-def _tensor(array: NDArray[Any], dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.from_numpy(array).to(dtype=dtype, device=device, copy=True)
+        tangent = self._solution.push_forward(numbers(d_scores), along)
+        return tensor_of(tangent, *self._like, copy=True)
 
 
 class _OnDevice:
