@@ -54,7 +54,7 @@ class Settings:
     study, regime, structure
         The compared variant.
     seed, steps, learning_rate
-        The training options, with batches of 64.
+        The training options.
     minutes
         Time limit of the training; None for no limit.
     steps_between
@@ -112,6 +112,8 @@ ESCAPE_SEEDS = {"toy": 1, "small": 0, "full": 6}
 
 ESCAPE_STEPS = {"toy": 2, "small": 100, "full": 800}
 
+BATCH_SIZE = 64
+
 COLD_MINUTES = {"toy": None, "small": 1.0, "full": 90.0}
 """Training time in the paper's regime, for each of two structures."""
 
@@ -133,8 +135,9 @@ def rows(size: str, seeds: int | None) -> list[Row]:
             found += [one, cold(one)]
     for structure in LATENT:
         one = cold(replace(base, study=Study.COLD, structure=structure))
+        epoch = -(-base.sizes[0] // BATCH_SIZE)
         steps = base.steps if size == "toy" else 1_000_000
-        found.append(replace(one, steps=steps, minutes=COLD_MINUTES[size]))
+        found.append(replace(one, steps=steps, minutes=COLD_MINUTES[size], steps_between=epoch))
     return [row(settings) for settings in found]
 
 
@@ -178,7 +181,7 @@ def run(job: Job) -> Result:
 
     def epoch(number: int, rng: np.random.Generator) -> Iterator[Batch]:
         part = parts[number * len(parts) // n_epochs]
-        endless = chain.from_iterable(part.epoch(64, rng) for _ in repeat(None))
+        endless = chain.from_iterable(part.epoch(BATCH_SIZE, rng) for _ in repeat(None))
         return islice(endless, settings.steps_between)
 
     def loss(batch: Batch) -> Tensor:
