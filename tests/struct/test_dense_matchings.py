@@ -181,6 +181,47 @@ def test_masks_and_forced_pairs(masked: float, forced: bool, rng: np.random.Gene
             np.testing.assert_allclose(found, expected[1], rtol=0, atol=1e-7)
 
 
+@pytest.mark.parametrize("full", FULL)
+def test_active_sets_last_until_a_projection_succeeds(full: str, rng: np.random.Generator) -> None:
+    problem = Problem(0.1 + 0.01 * rng.standard_normal((2, 6, 6)), full=full)
+    own, z = problem.solver(), np.empty(problem.a.size)
+    own.solve(problem.rows, problem.a.reshape(-1), NOTHING, z, NOTHING, 3)
+    assert len(own.unsolved()) == 2
+    own.answer(problem.rows)  # and then the time is up
+    found = own.structures(problem.rows)
+    structure, slot, value = found.of_variables(np.full(2, 36))
+    mixed = np.zeros(z.shape)
+    np.add.at(mixed, 36 * found.owner[structure] + slot, found.probability[structure] * value)
+    np.testing.assert_allclose(mixed, z, rtol=0, atol=1e-12)
+
+
+@pytest.mark.compiled
+@pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
+@pytest.mark.parametrize("full", FULL)
+def test_structures_after_a_time_limit(full: str, rng: np.random.Generator) -> None:
+    scores = 0.02 + 1e-3 * rng.standard_normal((120, 120))
+    for seconds in (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 1.0):
+        graph = FactorGraph()
+        u = graph.variable_from(scores)
+        factor = graph.add(Matching(u, full))
+        if graph.solve(max_time=seconds).iterations[0]:
+            np.testing.assert_allclose(mixtures(graph, factor), u.value[None], rtol=0, atol=1e-9)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("size", [1e3, 1e4])
+def test_projections_with_large_offsets(size: float, rng: np.random.Generator) -> None:
+    """Offsets of lines that must be matched, or of all pairs if all lines will be."""
+    a, offset = 0.01 * rng.standard_normal((1, 64, 64)), size * rng.standard_normal((2, 64))
+    cases = (("shorter", offset[0][:, None] + offset[1]), ("none", size))
+    for full, by in cases:
+        problem, plain = Problem(a + by, full=full), Problem(a)
+        own = problem.solver()
+        z, expected = problem.solve(own), plain.solve(plain.solver())
+        assert own.methods.tolist() == [DENSE]
+        np.testing.assert_allclose(z, expected, rtol=0, atol=1e-14 * size)
+
+
 @pytest.mark.compiled
 def test_a_projection_that_fails_leaves_the_active_set() -> None:
     """A pair that must be on has an infinite local score."""

@@ -79,11 +79,9 @@ class DenseMatchings(ActiveSets):
         return super().incomplete(rows[self.methods[rows] != DENSE])
 
     def answer(self, rows: IntArray) -> None:
-        """Replace the active sets of matchings that exceed their limit by projections."""
+        """Allocate memory for the projections of matchings whose active sets exceed their limit."""
         for f in rows.tolist():
             self._keep_block(f, np.zeros(block_size(int(self.rows[f]), int(self.columns[f]))))
-            self.forget(np.array([f]))
-            self.methods[f] = DENSE
 
     def structures(self, rows: IntArray) -> Vertices:
         """Return the structures of positive weight of the factors in `rows`."""

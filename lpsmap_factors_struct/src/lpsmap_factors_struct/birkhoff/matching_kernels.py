@@ -65,16 +65,18 @@ def solve_matchings(
 ) -> None:
     """Solve the local problems of `rows`; the limit of iterations only applies to active sets."""
     small = rows_with(matchings_at(matchings).methods, rows, SMALL)
-    if len(small) > 0:
+    dense = rows_with(matchings_at(matchings).methods, rows, DENSE)
+    if len(dense) > 0:
+        solve_by(matchings, DENSE_KERNELS, dense, a, eta_v, z, v, UNTIL_SOLVED)
+    if len(small) > 0 and not stopped():
         allowed = iteration_limit(max_iterations, matchings, small, problem_of(matchings, a, eta_v))
         limit = min(allowed, MOST_STRUCTURES)
         solve_by(matchings, SET_KERNELS, small, a, eta_v, z, v, limit)
         grown = _beyond_limit(matchings, small, allowed >= MOST_STRUCTURES)
-        if len(grown) > 0 and (stopped() or not call_oracle(matchings, grown)):
-            return
-    dense = rows_with(matchings_at(matchings).methods, rows, DENSE)
-    if len(dense) > 0:
-        solve_by(matchings, DENSE_KERNELS, dense, a, eta_v, z, v, UNTIL_SOLVED)
+        if len(grown) > 0:
+            if stopped() or not call_oracle(matchings, grown):
+                return
+            solve_by(matchings, DENSE_KERNELS, grown, a, eta_v, z, v, UNTIL_SOLVED)
     others = rows_with(matchings_at(matchings).methods, rows, NO_PROJECTION)
     if len(others) > 0 and not stopped():
         solve_by(matchings, SET_KERNELS, others, a, eta_v, z, v, max_iterations)
@@ -119,16 +121,23 @@ def solve_projections(
     v: FloatArray,
     max_iterations: int,
 ) -> None:
-    """Solve the local problems of matchings by projections, without a limit of iterations."""
+    """Solve the local problems of matchings by projections, without a limit of iterations.
+
+    An interrupted projection leaves the last solution: that of the active set before the first one.
+    """
     problem, lines = problem_of(matchings, a, eta_v), _workspace(matchings, rows)
     record, status = matchings_at(matchings), status_of(matchings)
     for f in rows:
         status[f] = RUNNING
         if stopped():
             return
+        if _forces(f, problem):
+            record.methods[f] = NO_PROJECTION
+            set_of(matchings, f).active[0] = 0  # structures without the pair have to go
+            continue
         sides = sides_of(record.rows[f], record.columns[f], record.full[f] != 0)
         if _project(f, sides, problem, lines, block_of(matchings, f), z):
-            status[f] = OPTIMAL
+            status[f], record.methods[f] = OPTIMAL, DENSE
         elif not stopped():
             record.methods[f] = NO_PROJECTION
 
@@ -164,6 +173,15 @@ def _workspace(matchings: Any, rows: IntArray) -> Lines:
 
 
 @leaf
+def _forces(f: int, problem: LocalProblem) -> bool:
+    """Return whether a pair must be on."""
+    for slot in range(problem.offsets[f], problem.offsets[f + 1]):
+        if problem.a[slot] == np.inf:
+            return True
+    return False
+
+
+@leaf
 def _project(
     f: int,
     sides: Sides,
@@ -175,11 +193,7 @@ def _project(
     """Solve a matching's problem from the multipliers in its block; return whether it is solved."""
     lines, n_lines = by_address(workspace), sides.n_long + sides.n_short
     _read(f, sides, problem, lines)
-    for e in range(sides.n_long * sides.n_short):
-        if lines.y[e] == np.inf:
-            return False  # a pair that must be on
     warm = block[SOLVED] == 1.0
-    block[SOLVED] = 0.0
     if warm:
         for k in range(n_lines):
             lines.multiplier[k] = block[1 + k]
@@ -209,7 +223,7 @@ def _multiply(
         lines.multiplier[k] = block[1 + k]
     _read(f, sides, problem, lines)
     for e in range(sides.n_long * sides.n_short):
-        lines.x[e] = block[1 + n_lines + e] if block[SOLVED] == 1.0 else 0.0
+        lines.x[e] = block[1 + n_lines + e]
     mark_tight_lines(sides, lines)
     move_on_face(sides, lines)
     _write(f, sides, problem, lines.y, out_u)

@@ -29,6 +29,10 @@ BEST_EXCESS, GOOD_EXCESS, MOST_EXCESS = 1e-15, 1e-12, 1e-11
 """Newton steps end at the first excess of a line, and at the second if they no longer help; the
 third is accepted after the last step."""
 
+EXCESS_ROUNDING, MOST_EXCESS_ROUNDING = 4e-16, 1e-9
+"""Rounding of a sum, which the second and third are not below, for each entry of a line relative to
+the multipliers, and its limit."""
+
 DAMPED_RANGE = 30.0
 """The diagonal is raised in proportion to the excess, by less if the multipliers are larger."""
 
@@ -51,38 +55,57 @@ def project(sides: Sides, warm: bool, lines: Lines) -> bool:
 
     The multipliers start from those of the workspace if they are `warm`.
     """
-    if sides.equal_short:
-        _centre(sides, lines)
+    _centre(sides, lines)
     if not warm:
         _start(sides, lines)
     value, before = _evaluate(sides, lines.multiplier, lines.excess, lines), np.inf
     for _ in range(MOST_STEPS):
         worst, size = _largest(sides, lines.excess), 1.0 + _largest(sides, lines.multiplier)
-        if worst <= BEST_EXCESS or GOOD_EXCESS >= worst > 0.5 * before or interrupted():
+        good = max(GOOD_EXCESS, _excess_rounding(sides, lines))
+        if worst <= BEST_EXCESS or good >= worst > 0.5 * before or interrupted():
             break
         before = worst
         _find_step(sides, min(1.0, DAMPED_RANGE / size) * min(worst, 1.0), lines)
         value = _search(sides, value, lines)
     _clear_rounding(sides, lines)
-    accurate: bool = _largest(sides, lines.excess) <= MOST_EXCESS
+    most = max(MOST_EXCESS, _excess_rounding(sides, lines))
+    accurate: bool = _largest(sides, lines.excess) <= most
     return accurate
 
 
 @leaf
+def _excess_rounding(sides: Sides, lines: Lines) -> float:
+    """Return the rounding of sums: the multipliers are large if all scores are."""
+    size = _largest(sides, lines.multiplier)
+    found: float = min(EXCESS_ROUNDING * sides.n_long * size, MOST_EXCESS_ROUNDING)
+    return found
+
+
+@leaf
 def _centre(sides: Sides, lines: Lines) -> None:
-    """Reduce the scores of short lines, which must be matched, so that the largest are 0.
+    """Reduce the scores of lines that must be matched, so that the largest of a line are 0.
 
     The solution is the same, and the multipliers are no larger than the scores differ, so that
     their rounding is small.
     """
-    y, q, n_short = lines.y, lines.q, sides.n_short
-    for j in range(n_short):
-        level = -np.inf
-        for e in range(j, sides.n_long * n_short, n_short):
-            level = max(level, y[e] / q[e])
-        if level > -np.inf:
-            for e in range(j, sides.n_long * n_short, n_short):
-                y[e] -= q[e] * level
+    n_short, n = sides.n_short, sides.n_long * sides.n_short
+    if sides.equal_short:
+        for j in range(n_short):
+            _centre_line(lines, j, n, n_short)
+    if sides.equal_long:
+        for i in range(0, n, n_short):
+            _centre_line(lines, i, i + n_short, 1)
+
+
+@leaf
+def _centre_line(lines: Lines, first: int, end: int, step: int) -> None:
+    """Reduce the scores of one line."""
+    y, q, level = lines.y, lines.q, -np.inf
+    for e in range(first, end, step):
+        level = max(level, y[e] / q[e])
+    if level > -np.inf:
+        for e in range(first, end, step):
+            y[e] -= q[e] * level
 
 
 @leaf
