@@ -75,6 +75,21 @@ def test_gradients_of_layers(case: Case) -> None:
     assert torch.autograd.gradgradcheck(function, inputs, atol=1e-5, fast_mode=True)
 
 
+@every_layer
+def test_scores_and_weights_may_change_before_the_backward_pass(case: Case) -> None:
+    layer, scores = trained(case), normal(*case.shape).requires_grad_()
+    weights = [weight for weight in layer.parameters() if weight.requires_grad]
+    expected = torch.autograd.grad(layer(scores).square().sum(), [scores, *weights])
+    changed = scores * 1.0
+    loss = layer(changed).square().sum()
+    with torch.no_grad():
+        for tensor in (changed, *weights):
+            tensor.add_(1.0)
+    found = torch.autograd.grad(loss, [scores, *weights])
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
 def ragged(case: Case, size: int) -> tuple[Tensor, Tensor, list[tuple[slice, ...]]]:
     """Return scores with NaN for padding, lengths, and each item's place."""
     rng = np.random.default_rng(0)

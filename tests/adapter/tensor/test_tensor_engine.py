@@ -17,6 +17,7 @@ from lpsmap import (
     DepTree,
     Matching,
     Nand,
+    Pair,
     TorchFactorGraph,
     WarmStartCache,
     Xor,
@@ -169,6 +170,21 @@ def test_warm_starts_are_validated_and_the_log_is_written(caplog: pytest.LogCapt
     with caplog.at_level("INFO", logger="lpsmap"):
         graph.solve(engine="tensor", verbose=1)
     assert caplog.messages
+
+
+def test_solutions_are_of_the_scores_as_they_were() -> None:
+    """The arrays of a solution are gathered on first access."""
+    found = []
+    for engine in ("compiled", "tensor"):
+        scores, extra = normal(4, 2), normal(4, seed=1)
+        graph = TorchFactorGraph()
+        u = graph.variable_from(scores)
+        graph.add(Pair(u[:, 0], u[:, 1], extra))
+        solution = graph.solve(engine=engine)
+        scores.add_(5.0)
+        extra.add_(10.0)
+        found.append(solution.objective)
+    np.testing.assert_allclose(*found, rtol=0, atol=1e-12)
 
 
 def test_structures_are_found_on_the_host() -> None:

@@ -131,7 +131,9 @@ class _EagerSolve(torch.autograd.Function):
     def forward(ctx: Any, *given: Any) -> Tensor:
         *tensors, name = given
         solved = solved_on_host(solver_named(name), *tensors)
-        _save(ctx, (ticket_for(solved), *given))
+        # copies of the numbers, which may change in place, as after a softmax
+        scores, parameters = (None if x is None else x.clone() for x in tensors[:2])
+        _save(ctx, (ticket_for(solved), scores, parameters, *tensors[2:], name))
         return solved.marginals()
 
     @staticmethod

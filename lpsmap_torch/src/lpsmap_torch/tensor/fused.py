@@ -143,4 +143,9 @@ def _kernel(device: torch.device) -> Any:
     with torch.cuda.device(device):
         kernel = torch.cuda._compile_kernel(source(), "project")
         kernel.set_shared_memory_config(_most_bytes(device))
-    return kernel
+
+    def launch(**arguments: Any) -> None:
+        with torch.cuda.device(device):  # of whose current stream the launch is
+            kernel(**arguments)
+
+    return launch

@@ -55,15 +55,14 @@ def solve_on_device(
     nus = [None if x is None else padded[x].to(dtype) for x in places.additionals]
 
     def gather() -> Solution:
-        arrays = [
-            np.zeros((f.n_factors, f.n_additionals))
-            if x is None
-            else numbers(x).reshape(f.n_factors, -1)
-            for f, x in zip(factors, additionals, strict=True)
-        ]
-        return solve_laid_out(
-            _SolvedEngine(solved), layout, factors, numbers(scores), arrays, options
-        )
+        values, end = numbers(flat), len(scores)  # copies: the given tensors may have changed
+        arrays = []
+        for factor, extra in zip(factors, additionals, strict=True):
+            shape, begin = (factor.n_factors, factor.n_additionals), end
+            end = begin if extra is None else begin + math.prod(shape)
+            arrays.append(np.zeros(shape) if extra is None else values[begin:end].reshape(shape))
+        eta = values[: len(scores)]
+        return solve_laid_out(_SolvedEngine(solved), layout, factors, eta, arrays, options)
 
     may_wait = engine.check_every is not None
     return DeviceSolution(marginals.to(dtype), nus, solved, may_wait, gather)
