@@ -99,7 +99,8 @@ def check_solver(name: str, factors: Any, options: Mapping[str, Any]) -> None:
             f"{name}: factors is {kind_of(factors)}; expected a factor type, such as "
             "lpsmap.DepTree, or a function of variables that returns factors."
         )
-    FactorGraph().solve(**options)
+    quiet = {key: value for key, value in options.items() if key != "verbose"}
+    FactorGraph().solve(**quiet)
 
 
 def read_scores(name: str, scores: Any) -> tuple[Arrays, PyTreeDef]:
