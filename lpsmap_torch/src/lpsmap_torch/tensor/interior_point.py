@@ -45,8 +45,8 @@ EASE_WITHOUT_BOUNDS = 1e30
 """Inverse stiffness of a sum without bounds, so that its multiplier stays zero."""
 
 PROXIMAL, PROXIMAL_OF_LINEAR = 1e-9, 1e-8
-"""Proximal terms of multipliers of magnitude 1, which are not unique if there are no interior points,
-and of numbers without a quadratic term."""
+"""Proximal terms of multipliers of magnitude 1, which are not unique if there are no interior
+points, and of numbers without a quadratic term."""
 
 LEAST_PRODUCT = 1e-300
 """Minimum divisor in place of a mean product of zero."""
