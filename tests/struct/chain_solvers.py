@@ -8,7 +8,7 @@ import numpy.typing as npt
 from lpsmap import FactorGraph, Sequence
 from lpsmap_core.api import Bucket, build_layout
 from lpsmap_factors_struct.flows.chain_flows import ChainFlows
-from lpsmap_factors_struct.flows.record_access import FOREST
+from lpsmap_factors_struct.flows.record_access import FLOW, FOREST
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -25,6 +25,7 @@ def flows_of(bucket: Bucket, delta: FloatArray, barred: npt.ArrayLike | None = N
     """A solver that has given its active sets up."""
     solver = forests_of(bucket, delta, barred)
     solver.answer(np.arange(bucket.n_factors))
+    solver.methods[:] = FLOW
     return solver
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core import kernel
-from lpsmap_core.api import IntArray
+from lpsmap_core import kernel, leaf
+from lpsmap_core.api import IntArray, LocalProblem
 
-__all__ = ["rows_with"]
+__all__ = ["has_forced", "rows_with"]
 
 
 @kernel
@@ -19,3 +19,12 @@ def rows_with(methods: IntArray, rows: IntArray, method: int) -> IntArray:
             kept[n] = f
             n += 1
     return kept[:n]
+
+
+@leaf
+def has_forced(f: int, problem: LocalProblem) -> bool:
+    """Return whether a variable of a factor must be on."""
+    for slot in range(problem.offsets[f], problem.offsets[f + 1]):
+        if problem.a[slot] == np.inf:
+            return True
+    return False

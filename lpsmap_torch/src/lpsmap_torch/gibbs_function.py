@@ -65,8 +65,9 @@ class _GibbsBeliefs(torch.autograd.Function):
         d_u = torch.zeros_like(m) if of_m is None else of_m
         d_v = torch.zeros_like(n) if of_n is None else of_n
         if of_entropy is not None:
-            d_u = d_u - of_entropy[owner] * finite_or_zero(eta_u)
-            d_v = d_v - of_entropy[owner_v] * finite_or_zero(eta_v)
+            own_u, own_v = map(tensor, gibbs._scores)  # those of the entropy: others may change
+            d_u = d_u - of_entropy[owner] * finite_or_zero(own_u)
+            d_v = d_v - of_entropy[owner_v] * finite_or_zero(own_v)
         moved = _HessianProduct.apply(gibbs, eta_u, eta_v, d_u, d_v)  # type: ignore[no-untyped-call]
         if out is not None:
             moved = out[0] + moved[0], out[1] + moved[1]

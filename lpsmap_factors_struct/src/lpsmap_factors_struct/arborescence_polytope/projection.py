@@ -113,6 +113,8 @@ def _project_trees(
         elif _project_words(dual, n, width, 0) < SHARP_ARCS_PER_WORD * n:
             count = _edmonds_cuts(dual, n, width, free, capacity, trees)
         count = _add_cuts(dual, n, width, count, free, capacity, flows)
+        if interrupted():
+            break  # the last solution and its face stay
         _clear_rounding(dual, n, width)
         rank = factorise_face(dual, n, width, count)
         copy(dual.x[: hi - lo], dual.y)

@@ -36,7 +36,7 @@ from lpsmap_factors_struct.birkhoff.record_access import (
     block_of,
     matchings_at,
 )
-from lpsmap_factors_struct.methods import rows_with
+from lpsmap_factors_struct.methods import has_forced, rows_with
 
 __all__ = [
     "multiply_matchings",
@@ -131,7 +131,7 @@ def solve_projections(
         status[f] = RUNNING
         if stopped():
             return
-        if _forces(f, problem):
+        if has_forced(f, problem):
             record.methods[f] = NO_PROJECTION
             set_of(matchings, f).active[0] = 0  # structures without the pair have to go
             continue
@@ -170,15 +170,6 @@ def _workspace(matchings: Any, rows: IntArray) -> Lines:
 
 
 # -------------------------------------------------------------------- one matching
-
-
-@leaf
-def _forces(f: int, problem: LocalProblem) -> bool:
-    """Return whether a pair must be on."""
-    for slot in range(problem.offsets[f], problem.offsets[f + 1]):
-        if problem.a[slot] == np.inf:
-            return True
-    return False
 
 
 @leaf

@@ -23,7 +23,7 @@ from lpsmap_factors_struct.flows.chain_kernels import (
     solve_chains,
     solve_flows,
 )
-from lpsmap_factors_struct.flows.forest import FOREST_SOLVED, forest_size
+from lpsmap_factors_struct.flows.forest import forest_size
 from lpsmap_factors_struct.flows.forest_kernels import multiply_forests, solve_forests
 from lpsmap_factors_struct.flows.paths import (
     MAX_POSITIONS,
@@ -82,9 +82,8 @@ class ChainFlows(ActiveSets):
         self.blocks: dict[int, FloatArray] = {}
         self.block_length = np.where(fit, forest_size(self.lengths, self.states), 0)
         self._forest_ends = np.cumsum(self.block_length)
-        self._forests = np.empty(self._forest_ends[-1] if len(fit) else 0)
+        self._forests = np.zeros(self._forest_ends[-1] if len(fit) else 0)
         words = self._forest_ends - self.block_length
-        self._forests[words[fit] + FOREST_SOLVED] = 0.0
         self.block_address = self._forests.ctypes.data + self._forests.itemsize * words
         super().__init__(bucket, delta, barred)
 
@@ -149,7 +148,7 @@ class ChainFlows(ActiveSets):
         return super().nbytes + sum(block.nbytes for block in self.blocks.values())
 
     def answer(self, rows: IntArray) -> None:
-        """Replace the active sets of chains that exceed their limit by flows.
+        """Allocate memory for the flows of chains whose active sets exceed their limit.
 
         The largest chains keep their active sets.
         """
@@ -159,8 +158,6 @@ class ChainFlows(ActiveSets):
                 self.methods[f] = NO_CHAIN
                 continue
             self._keep_block(f, np.zeros(flow_size(length, n_states)))
-            self.forget(np.array([f]))
-            self.methods[f] = FLOW
 
     def block_of(self, f: int) -> FloatArray:
         """Return the block of a chain's flow, or else of its forest."""

@@ -49,7 +49,7 @@ from lpsmap_factors_struct.flows.record_access import (
     chains_at,
     largest_chain,
 )
-from lpsmap_factors_struct.methods import rows_with
+from lpsmap_factors_struct.methods import has_forced, rows_with
 
 __all__ = ["max_structures", "multiply_chains", "multiply_flows", "solve_chains", "solve_flows"]
 
@@ -93,13 +93,16 @@ def solve_chains(
     """Solve the local problems of `rows`; the limit of iterations only applies to active sets."""
     problem = problem_of(chains, a, eta_v)
     alone = max_iterations == UNTIL_SOLVED
-    if alone:
-        chains_at(chains).methods[_forest_candidates(chains, rows, problem)] = FOREST
+    flows = rows_with(chains_at(chains).methods, rows, FLOW)
     forests = rows_with(chains_at(chains).methods, rows, FOREST)
+    if alone:
+        forests = np.concatenate((forests, _forest_candidates(chains, rows, problem)))
     if len(forests) > 0:
         solve_by(chains, FOREST_KERNELS, forests, a, eta_v, z, v, UNTIL_SOLVED)
+    if len(flows) > 0:
+        solve_by(chains, FLOW_KERNELS, flows, a, eta_v, z, v, UNTIL_SOLVED)
     small = rows_with(chains_at(chains).methods, rows, SMALL)
-    if len(small) > 0:
+    if len(small) > 0 and not stopped():
         longest, n_states = largest_chain(chains, small, problem)
         limit = max_structures(longest)
         allowed = iteration_limit(max_iterations, chains, small, problem)
@@ -107,14 +110,13 @@ def solve_chains(
         grown = _beyond_limit(chains, small, problem, allowed >= limit)
         untried = _small_rows(grown, problem)
         if alone and len(untried) > 0 and not stopped():
-            chains_at(chains).methods[untried] = FOREST
             solve_by(chains, FOREST_KERNELS, untried, a, eta_v, z, v, UNTIL_SOLVED)
             grown = rows_with(chains_at(chains).methods, grown, SMALL)
-        if len(grown) > 0 and (stopped() or not call_oracle(chains, grown)):
-            return
-    flows = rows_with(chains_at(chains).methods, rows, FLOW)
-    if len(flows) > 0:
-        solve_by(chains, FLOW_KERNELS, flows, a, eta_v, z, v, UNTIL_SOLVED)
+        if len(grown) > 0:
+            if stopped() or not call_oracle(chains, grown):
+                return
+            grown = rows_with(chains_at(chains).methods, grown, SMALL)
+            solve_by(chains, FLOW_KERNELS, grown, a, eta_v, z, v, UNTIL_SOLVED)
     others = rows_with(chains_at(chains).methods, rows, NO_CHAIN)
     if len(others) > 0:
         solve_by(chains, SET_KERNELS, others, a, eta_v, z, v, max_iterations)
@@ -151,13 +153,29 @@ def solve_flows(
     v: FloatArray,
     max_iterations: int,
 ) -> None:
-    """Solve the local problems of chains that have flows, without a limit of iterations."""
+    """Solve the local problems of chains by flows, without a limit of iterations.
+
+    An interrupted flow leaves the last solution: that of the active set before the first flow.
+    """
     problem = problem_of(chains, a, eta_v)
+    status, methods = status_of(chains), chains_at(chains).methods
     longest, n_states = largest_chain(chains, rows, problem)
     work = chain_workspace(longest, n_states)
     for f in rows:
-        chain = _chain_of(chains, f, problem, work)
-        _solve(f, chain, problem, z, v, status_of(chains), chains_at(chains).methods)
+        status[f] = RUNNING
+        if stopped():
+            return
+        if has_forced(f, problem):
+            set_of(chains, f).active[0] = 0  # paths without the node have to go
+        block = block_of(chains, f)
+        before = block.copy()
+        if _solve(f, _chain_of(chains, f, problem, work), problem, z, v):
+            status[f], methods[f] = OPTIMAL, FLOW
+        elif stopped():
+            block[:] = before
+            return
+        else:
+            methods[f] = NO_CHAIN
 
 
 @kernel
@@ -243,29 +261,17 @@ def _change_of(flow: Flow, work: ChainWorkspace) -> Flow:
 
 
 @leaf
-def _solve(
-    f: int,
-    held: Chain,
-    problem: LocalProblem,
-    z: FloatArray,
-    v: FloatArray,
-    status: IntArray,
-    methods: IntArray,
-) -> None:
-    """Solve a chain's problem by its flow, or fall back on its active set."""
+def _solve(f: int, held: Chain, problem: LocalProblem, z: FloatArray, v: FloatArray) -> bool:
+    """Solve a chain's problem by its flow; return whether it is solved."""
     chain = by_address(held)
-    status[f] = RUNNING
-    if stopped():
-        return
     read_weights(f, sizes(chain)[1], problem, chain.work.weight)
     _read_scores(f, chain, problem)
     if problem.forbids:
         _forbid_nodes_and_edges(f, chain, problem)
-    if solve_chain(chain):
-        status[f] = OPTIMAL
-        _write_solution(f, chain, problem, z, v)
-    elif not stopped():
-        methods[f] = NO_CHAIN
+    if not solve_chain(chain):
+        return False
+    _write_solution(f, chain, problem, z, v)
+    return True
 
 
 @leaf

@@ -29,6 +29,7 @@ from lpsmap_factors_struct.flows.forest_solver import multiply_on_forest, solve_
 from lpsmap_factors_struct.flows.initial_forest import initialise_forest
 from lpsmap_factors_struct.flows.problem_reader import forbid_nodes, read_node_scores, read_weights
 from lpsmap_factors_struct.flows.record_access import (
+    FOREST,
     SMALL,
     block_of,
     chains_at,
@@ -50,7 +51,7 @@ def solve_forests(
 ) -> None:
     """Solve the local problems of chains on forests, exactly and without a limit of iterations.
 
-    Chains for which this fails fall back on active sets.
+    Chains for which this fails fall back on active sets. An interrupted chain gets the best path.
     """
     problem = problem_of(chains, a, eta_v)
     status, methods = status_of(chains), chains_at(chains).methods
@@ -61,10 +62,10 @@ def solve_forests(
         if stopped():
             return
         chain = _chain_of(chains, f, problem, work)
-        if _solve(f, chain, problem, z, v):
+        written, solved = _solve(f, chain, problem, z, v)
+        methods[f] = FOREST if written else SMALL
+        if solved:
             status[f] = OPTIMAL
-        elif not stopped():
-            methods[f] = SMALL
 
 
 @kernel
@@ -101,10 +102,12 @@ def _chain_of(chains: Any, f: int, problem: LocalProblem, work: ForestWorkspace)
 
 
 @leaf
-def _solve(f: int, held: ForestChain, problem: LocalProblem, z: FloatArray, v: FloatArray) -> bool:
-    """Solve a chain's problem, and write the solution; returns whether it is solved.
+def _solve(
+    f: int, held: ForestChain, problem: LocalProblem, z: FloatArray, v: FloatArray
+) -> tuple[bool, bool]:
+    """Solve a chain's problem, and write the solution, or the best path if it is interrupted.
 
-    If it is interrupted, it writes the best path.
+    Returns whether either was written, and whether the problem is solved.
     """
     work, n = held.work, np.uint64(held.n_states)
     n_nodes = np.uint64(held.length) * n
@@ -118,11 +121,13 @@ def _solve(f: int, held: ForestChain, problem: LocalProblem, z: FloatArray, v: F
     whole = ForestChain(held.length, held.n_states, held.forest, work, steps, first)
     chain = by_address(whole)
     solved = solve_on_forest(chain)
-    if not solved and stopped():
+    interrupted = not solved and stopped()
+    if interrupted:
         initialise_forest(chain)
-    if solved or stopped():
+    written: bool = solved or interrupted
+    if written:
         _write_solution(f, held, held.forest.flow, problem, z, v)
-    return solved
+    return written, solved
 
 
 @leaf

@@ -188,7 +188,7 @@ def _copy_number(systems: Numbers, to: int, start: int) -> None:
 def _put_inverse(to: Numbers, at: int, of: Numbers, i: int) -> None:
     """Write the reciprocal of a number."""
     value = 1.0 / of.value[i]
-    tangent = -value * value * of.tangent[i] if len(of.tangent) > 0 else 0.0
+    tangent = -value * (value * of.tangent[i]) if len(of.tangent) > 0 else 0.0
     fill(to, at, 1, value, tangent, -of.power[i] if len(of.power) > 0 else 0.0)
 
 
