@@ -190,3 +190,17 @@ def test_marginals_are_those_of_torch_struct(name: str) -> None:
     gradients = torch.autograd.grad((found * weights).sum(), scores)
     asked = torch.autograd.grad((expected * weights).sum(), scores)
     torch.testing.assert_close(gradients, asked, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_entropies_are_of_the_scores_as_they_were(whole: bool) -> None:
+    given, found = normal(1, 3, 3), []
+    for change in (False, True):
+        scores, graph = given * 1.0, TorchFactorGraph()
+        factor = graph.add(DepTree(graph.variable_from(scores)))
+        gibbs = graph.gibbs() if whole else graph.gibbs(factor)
+        if change:
+            with torch.no_grad():
+                scores.mul_(-3.0)
+        found.append(torch.autograd.grad(gibbs.entropy.sum(), given)[0])
+    torch.testing.assert_close(*found, rtol=0, atol=1e-12)

@@ -140,3 +140,14 @@ def test_products_by_kept_inverses_are_those_computed_again() -> None:
         )
         found = kept.hessian_product(rows, Scores(own, nothing), Scores(d, nothing))
         np.testing.assert_allclose(found.eta_u, again.eta_u, rtol=1e-9, atol=1e-13)
+
+
+@pytest.mark.parametrize("scale", [30.0, 300.0])
+def test_products_of_large_scores(scale: float) -> None:
+    """The arcs into a word have one probability in all, which no direction changes."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        graph = FactorGraph()
+        u = graph.variable_from(scale * rng.standard_normal((1, 5, 5)))
+        moved = graph.gibbs(graph.add(DepTree(u, single_root=True))).jvp(rng.standard_normal(25))
+        np.testing.assert_allclose(moved[1].reshape(5, 5).sum(axis=1), 0.0, rtol=0, atol=1e-9)

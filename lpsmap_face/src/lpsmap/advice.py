@@ -28,7 +28,10 @@ SYNONYMS = {
 """Factor types, with other words for them."""
 
 ELSEWHERE = {
-    "lpsmap": "FactorGraph Solution Status TorchFactorGraph Variables WarmStartCache solve_many",
+    "lpsmap": (
+        "FactorGraph PFactorGraph Solution Status TorchFactorGraph Variables WarmStartCache plot "
+        "solve_many"
+    ),
     "lpsmap_torch.layers": (
         "LPMatchingAttention LPSequenceAttention LatentTree LayerSolution MatchingAttention "
         "Rationale Samples SequenceAttention SparseMAP"
@@ -76,11 +79,11 @@ def advice_on(name: str, factors: Collection[str]) -> str:
     if name == "solve_many":
         return missing_pack_advice("lpsmap-decode")
     words = {word.lower(): kind for kind, others in SYNONYMS.items() for word in others.split()}
-    if name.lower() in words:
+    modules = {other: module for module, names in ELSEWHERE.items() for other in names.split()}
+    if name.lower() in words and name not in modules:
         meant = words[name.lower()]
         install = "" if meant in factors else f" {missing_name_advice(meant, factors)}"
         return f"did you mean {meant}?{install}"
-    modules = {other: module for module, names in ELSEWHERE.items() for other in names.split()}
     if name in modules and modules[name] != "lpsmap":
         return _import_of(name, modules[name])
     plain = {other.lower(): other for other in modules if other != name}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 import judges
-from lpsmap import AtMostOne, DepTree, FactorGraph, Pair, Status, Xor
+from lpsmap import AtMostOne, DepTree, FactorGraph, Pair, Sequence, Status, Xor
 from lpsmap_core import ConvergenceWarning
 from random_graphs import Polytope, random_graph
 
@@ -181,3 +182,20 @@ def test_time_limit() -> None:
     for wrong in (0.0, -1.0, np.nan):
         with pytest.raises(ValueError, match="max_time: got .* expected a positive number"):
             graph.solve(max_time=wrong)
+
+
+@pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
+@pytest.mark.parametrize("kind", [Sequence, DepTree])
+def test_errors_of_lone_factors_without_time(kind: Any) -> None:
+    """A factor that was stopped before its first solution has a point outside its polytope."""
+    scores = 0.01 * np.random.default_rng(0).standard_normal((2, 20, 20))
+    more = (np.zeros((20, 20)),) if kind is Sequence else ()
+    found = []
+    for seconds in (None, 1e-9, 1e-3):
+        graph = FactorGraph()
+        u = graph.variable_from(scores)
+        graph.add(kind(u, *more))
+        solution = graph.solve(max_time=seconds)
+        found.append(u.value)
+        error = np.sqrt(((u.value - found[0]) ** 2).sum(axis=(1, 2)))
+        assert (error <= solution.error_bound + 1e-9).all()

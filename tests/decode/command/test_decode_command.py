@@ -47,7 +47,7 @@ def decode(*arguments: object) -> Result:
 
 def lines_of(text: str) -> dict[str, dict[str, Any]]:
     lines = [json.loads(line) for line in text.splitlines()]
-    found = {Path(line["file"]).name: line for line in lines}
+    found = {Path(line["path"]).name: line for line in lines}
     assert len(found) == len(lines)
     return found
 
@@ -87,7 +87,7 @@ def test_files_of_others_are_left_alone(models: Path) -> None:
     out = models / "out.jsonl"
     for text, words in (
         ("my notes\nof today\n", "line 1 is not a result"),
-        ('{"file": "a", "task": "lp-map"}\n', "results of the task 'lp-map'; expected 'map'"),
+        ('{"path": "a", "task": "lp-map"}\n', "results of the task 'lp-map'; expected 'map'"),
     ):
         out.write_text(text)
         result = decode(models / "m0.uai", "--out", out)
@@ -106,10 +106,10 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         with Journal(tmp_path / "out", "map") as journal:
-            journal.append({"file": "a", "task": "map"})
+            journal.append({"path": "a", "task": "map"})
             resource.setrlimit(resource.RLIMIT_FSIZE, (60, before[1]))
             with pytest.raises(OSError, match=r"full|large"):
-                journal.append({"file": "b" * 100, "task": "map"})
+                journal.append({"path": "b" * 100, "task": "map"})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
@@ -173,3 +173,26 @@ def test_an_interrupted_run_is_gone_on_with(tmp_path: Path, here: None) -> None:
     assert len(second) == 8
     assert {name: second[name] for name in first} == first
     assert os.listdir(tmp_path).count("out.jsonl") == 1
+
+
+def test_models_of_other_folders_are_others(
+    tmp_path: Path, here: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.jsonl"
+    for state, name in enumerate("ab"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "m.uai").write_text(coin(state))
+        monkeypatch.chdir(folder)
+        result = decode("*.uai", "./m.uai", folder / "m.uai", "--out", out)
+        assert result.stderr.startswith("1 solved")
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [line["file"] for line in lines] == ["m.uai", "m.uai"]
+    assert [line["variables"]["x0"].index(1.0) for line in lines] == [0, 1]
+
+
+def test_the_folder_of_the_results_has_to_exist(models: Path, here: None) -> None:
+    result = decode(models / "m0.uai", "--out", models / "typo" / "out.jsonl")
+    assert result.exit_code == 1
+    assert "the folder does not exist. Create it first." in result.stderr
+    assert not (models / "typo").exists()

@@ -15,7 +15,7 @@ from scipy.sparse import coo_array
 
 import lpsmap_core
 from forks import Server
-from lpsmap import AtMostOne, Budget, Dense, DepTree, FactorGraph, Knapsack, Pair, Xor
+from lpsmap import AtMostOne, Budget, Dense, DepTree, FactorGraph, Knapsack, Or, Pair, Xor
 from lpsmap_core import (
     Answer,
     Assignment,
@@ -463,3 +463,22 @@ def test_bad_options_of_a_search_are_refused_without_one(
     check_search_options()
     with pytest.raises(error, match=next(iter(options))):
         check_search_options(**options)
+
+
+@HIGHS
+@pytest.mark.parametrize("first", [-1.0, -4.0, -1e6])
+def test_costs_are_not_mistaken_for_masks(first: float) -> None:
+    """Larger costs that the constraints require are minimised, whatever their sizes."""
+    rng, scores = np.random.default_rng(0), []
+    costs = -rng.integers(5, 10, 20).astype(float)
+    costs[0] = first
+    sets = np.array([rng.choice(20, 3, replace=False) for _ in range(30)])
+    for solver in ("lpsmap", "highs"):
+        graph = FactorGraph()
+        u = graph.variable_from(costs)
+        graph.add(Or(u[sets]))
+        graph.add(Or(u))
+        best = graph.solve_map(exact=True, solver=solver)
+        assert best.ok
+        scores.append(best.score)
+    np.testing.assert_allclose(*scores, rtol=1e-9)

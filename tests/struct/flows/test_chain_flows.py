@@ -12,7 +12,9 @@ import numpy.typing as npt
 import pytest
 
 from chain_solvers import flows_of, forests_of, make_bucket
+from lpsmap import Budget, FactorGraph, Sequence
 from lpsmap_core.api import UNTIL_SOLVED, ActiveSets
+from lpsmap_factors_struct.flows.chain_flows import ChainFlows
 
 FloatArray = npt.NDArray[np.float64]
 Way = Callable[..., ActiveSets]
@@ -51,3 +53,39 @@ def test_flows_and_forests_agree_with_active_sets(
         np.testing.assert_allclose(found[0], expected[0], rtol=0, atol=1e-9)
         # a product with the inverse of a face's equations, which loses some digits
         np.testing.assert_allclose(found[1], expected[1], rtol=0, atol=1e-7)
+
+
+@pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:lpsmap. the gradients of some components are approximate")
+@pytest.mark.parametrize("budget", [False, True])
+def test_solutions_after_a_time_limit(budget: bool) -> None:
+    """Structures, values and products are of the same solution, wherever a solve was stopped."""
+    scores = 0.01 * np.random.default_rng(0).standard_normal((4, 25, 12))
+    for seconds in (1e-6, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3):
+        graph = FactorGraph()
+        u = graph.variable_from(scores)
+        factor = graph.add(Sequence(u, np.zeros((12, 12))))
+        if budget:
+            graph.add(Budget(u.reshape(4, -1), 24))
+        solution = graph.solve(max_time=seconds)
+        assert np.isfinite(solution.vjp(np.ones(scores.size))[0]).all()
+        done = np.flatnonzero(solution.iterations)
+        off = 1e-9 + 2.0 * solution.primal_residual
+        found = graph.structures(factor)
+        for b in done:
+            mixed = np.tensordot(found[b].probabilities, found[b].variables, 1)
+            np.testing.assert_allclose(mixed, u.value[b], rtol=0, atol=off[b])
+
+
+def test_active_sets_last_until_a_flow_succeeds() -> None:
+    bucket, rng = make_bucket(9, 5), np.random.default_rng(0)
+    solver = ChainFlows(bucket, np.ones(45))
+    a, z, rows = 0.01 * rng.standard_normal(45), np.empty(45), np.arange(1)
+    n = int(bucket.additional_offsets[-1])
+    solver.solve(rows, a, np.zeros(n), z, np.empty(n), 3)
+    assert len(solver.unsolved()) == 1
+    solver.answer(rows)  # and then the time is up
+    found = solver.structures(rows)
+    structure, slot, value = found.of_variables(np.array([45]))
+    mixed = np.bincount(slot, found.probability[structure] * value, 45)
+    np.testing.assert_allclose(mixed, z, rtol=0, atol=1e-12)

@@ -1,1 +1,1 @@
-"""The commands ``lpsmap solve``, ``info``, ``convert`` and ``decode``."""
+"""The commands ``lpsmap solve``, ``info``, ``convert``, ``decode`` and ``explain``."""

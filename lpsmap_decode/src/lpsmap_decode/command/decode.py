@@ -85,18 +85,18 @@ def decode(
             journal = stack.enter_context(Journal(out, task)) if out else None
         except (OSError, JournalError) as error:
             raise click.ClickException(str(error)) from error
-        left = [name for name in names if journal is None or name not in journal.done]
+        done = journal.done if journal else ()
+        left = {name: path for name, path in names.items() if str(path) not in done}
         executor = stack.enter_context(_executor(scheduler, workers))
         shown = (
             not quiet and is_terminal(sys.stderr) and importlib.util.find_spec("rich") is not None
         )
-        paths = [Path(name).resolve() for name in left]
         with errors_as_messages():
             outcomes = solve_many(
-                paths, executor, task=task, ordered=False, progress=shown, **options
+                list(left.values()), executor, task=task, ordered=False, progress=shown, **options
             )
         write = journal.append if journal else lambda line: click.echo(json.dumps(line))
-        found = _write_outcomes(outcomes, left, task, write)
+        found = _write_outcomes(outcomes, list(left.items()), task, write)
     if not quiet:
         _print_summary(found, len(names) - len(left), out)
     if found["not done"]:
@@ -104,16 +104,17 @@ def decode(
     raise SystemExit(FAILED if found["failed"] else UNSOLVED if found["not solved"] else 0)
 
 
-def _matching_files(patterns: Iterable[str]) -> list[str]:
-    """Return the files that match the patterns, without duplicates."""
-    names: dict[str, None] = {}
+def _matching_files(patterns: Iterable[str]) -> dict[str, Path]:
+    """Return the names of files that match the patterns, with their paths, without duplicates."""
+    names: dict[Path, str] = {}
     for pattern in patterns:
         found = sorted(filter(os.path.isfile, glob.glob(pattern, recursive=True)))
         found = found or ([pattern] if os.path.isfile(pattern) else [])
         if not found:
             raise click.BadParameter(f"no file matches {pattern!r}.", param_hint="GLOB")
-        names.update(dict.fromkeys(found))
-    return list(names)
+        for name in found:
+            names.setdefault(Path(name).resolve(), name)
+    return {name: path for path, name in names.items()}
 
 
 @contextmanager
@@ -139,15 +140,15 @@ def _executor(scheduler: str | None, workers: int | None) -> Iterator[Executor |
 
 def _write_outcomes(
     outcomes: Iterator[Outcome],
-    names: Sequence[str],
+    files: Sequence[tuple[str, Path]],
     task: str,
     write: Callable[[dict[str, Any]], None],
 ) -> Counter[str]:
     """Write the outcomes as they arrive; return the number of each kind."""
-    found = Counter({"not done": len(names)})
+    found = Counter({"not done": len(files)})
     try:
         for outcome in outcomes:
-            write(_line(outcome, names[outcome.index], task))
+            write(_line(outcome, *files[outcome.index], task))
             kind = "failed" if outcome.error else "solved" if outcome.ok else "not solved"
             found.update({kind: 1, "not done": -1})
     except KeyboardInterrupt:
@@ -157,8 +158,9 @@ def _write_outcomes(
     return found
 
 
-def _line(outcome: Outcome, name: str, task: str) -> dict[str, Any]:
-    line: dict[str, Any] = {"file": name, "task": task, "seconds": round(outcome.seconds, 6)}
+def _line(outcome: Outcome, name: str, path: Path, task: str) -> dict[str, Any]:
+    line: dict[str, Any] = {"file": name, "path": str(path), "task": task}
+    line["seconds"] = round(outcome.seconds, 6)
     if outcome.error is not None:
         return line | {"error": f"{type(outcome.error).__name__}: {outcome.error}"}
     line |= {"status": outcome.status, "score": numbers(outcome.score)}

@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 
 __all__ = ["Journal", "JournalError"]
 
-KEY = "file"
+KEY = "path"
 """The field that names the subject of a line."""
 
 
@@ -49,6 +49,8 @@ class Journal:
             raise JournalError(
                 f"{self._path}: not a regular file. Choose another --out, or omit it."
             )
+        if not self._path.parent.is_dir():
+            raise JournalError(f"{self._path}: the folder does not exist. Create it first.")
         try:
             self._lock.acquire(timeout=0)
         except (Timeout, OSError):  # older releases of filelock raise the OSError itself

@@ -20,7 +20,7 @@ from lpsmap_core.api import (
     score_assignment,
     stacklevel,
 )
-from lpsmap_decode.solvers.program import masked_bound, programs, with_masks
+from lpsmap_decode.solvers.program import as_given, masked_bound, programs, with_masks
 from lpsmap_decode.solvers.validation import check_answer, wrong_answer
 
 __all__ = ["improve_with_solver", "unsolved_assignment", "merge_better"]
@@ -146,15 +146,19 @@ def _judge_answers(
 def _answer(program: Program, solver: MapSolver, limits: SearchLimits) -> Answer:
     """Return the answer of a solver.
 
-    A program that is infeasible without its masked variables is solved again with them.
+    A program that is infeasible without its masked variables is solved again with them: with small
+    masks if these are about equal, and otherwise with the scores as they are.
     """
     answer = _solved(program, solver, limits)
     masked = masked_bound(program)
     if answer.bound == -math.inf and masked > -math.inf:
-        counting = with_masks(program)
-        if counting is None or limits.deadline.passed:
+        if limits.deadline.passed:
             return Answer(None, masked, answer.n_nodes)
-        answer, n_before = _solved(counting.program, solver, limits), answer.n_nodes
+        counting, n_before = with_masks(program), answer.n_nodes
+        if counting is None:
+            answer = _solved(as_given(program), solver, limits)
+            return answer._replace(n_nodes=n_before + answer.n_nodes)
+        answer = _solved(counting.program, solver, limits)
         answer = answer._replace(
             bound=counting.bound(answer.bound), n_nodes=n_before + answer.n_nodes
         )

@@ -12,7 +12,14 @@ import numpy as np
 from lpsmap_core import Factor, LinearConstraints, Program
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, Layout, slot_values
 
-__all__ = ["WithMasks", "masked_bound", "programs", "with_masks", "without_constraints"]
+__all__ = [
+    "WithMasks",
+    "as_given",
+    "masked_bound",
+    "programs",
+    "with_masks",
+    "without_constraints",
+]
 
 DECISIVE = 4.0
 """Negative scores this many times as large as the sum of all smaller absolute scores are masks: any
@@ -26,6 +33,16 @@ def masked_bound(program: Program) -> float:
         return -np.inf
     gains = program.scores[program.scores > 0.0].sum()
     return float(gains + program.masks[program.masks < 0.0].max())
+
+
+def as_given(program: Program) -> Program:
+    """Return the program with the mask scores as ordinary ones."""
+    return dataclasses.replace(
+        program,
+        scores=program.scores + program.masks,
+        upper=np.where(program.masks < 0.0, 1.0, program.upper),
+        masks=np.zeros(len(program.masks)),
+    )
 
 
 def with_masks(program: Program) -> WithMasks | None:
