@@ -127,8 +127,8 @@ def test_random_batches(first: int) -> None:
         check_batch(seed)
 
 
-# 128 and 130 have masks of -1e9 that cannot hold; at that of 274 Newton steps went in circles
-@pytest.mark.parametrize("seed", [*range(8), 128, 130, 274])
+# 128 and 130 have masks of -1e9 that cannot hold; Newton steps went in circles in 274 and 718
+@pytest.mark.parametrize("seed", [*range(8), 128, 130, 274, 718])
 def test_some_batches(seed: int) -> None:
     check_batch(seed)
 

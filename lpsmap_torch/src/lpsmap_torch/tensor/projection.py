@@ -46,7 +46,7 @@ class Limits:
     """Numbers of iterations, and the period of checks of convergence, which wait for the device."""
 
     interior: int = 60
-    newton: int = 20
+    newton: int = 30
     check_every: int | None = 5
     """None for no checks: all iterations run, and nothing waits for the device."""
 
