@@ -64,9 +64,9 @@ def decode(
 
     Every file that GLOB matches is solved, and its result is written as a line of JSON. GLOB is a
     file name or a quoted pattern, such as "models/grid*.uai"; ** matches any folders. Lines are
-    written in the order of completion. Each contains the file name, the status and score of every
-    component, and the values of the variables, or the error of the model. Neither an error nor a
-    crashed worker affects the other models.
+    written in the order of completion. Each contains the file name and path, the status and score
+    of every component, and the values of the variables, or the error of the model. Neither an error
+    nor a crashed worker affects the other models.
 
     With --out, the command can be interrupted and run again: finished models are skipped.
 
