@@ -102,11 +102,10 @@ def error_bounds(state: PartState, optimality: Optimality, threads: int) -> Floa
 
     If the optimality conditions of a component hold to rounding, the bound is `AMPLIFICATION` times
     their residuals. The solution of a single factor lies in its polytope, so ``||z - z*||^2`` is at
-    most its violation once there is a solution. All other components are refined until their
-    conditions hold to rounding, and the distance to the refined point is added to its own bound. If
-    scores are so large that rounding prevents this, half the squared distance is at most the gap,
-    up to the disagreement of the copies. Without the quadratic term the solution need not be
-    unique, and there is no bound.
+    most its violation once it exists. All other components are refined until the conditions hold to
+    rounding, and the distance to the refined point is added to its own bound. If scores are so
+    large that rounding prevents this, half the squared distance is at most the gap, up to the
+    disagreement of the copies. Without the quadratic term the solution need not be unique.
     """
     part = state.part
     if not state.problem.quadratic:

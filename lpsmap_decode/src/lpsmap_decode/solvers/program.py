@@ -58,12 +58,8 @@ def with_masks(program: Program) -> WithMasks | None:
     if not 0.5 * size > spread:
         return None
     counted = min(size, DECISIVE * max(spread, np.finfo(np.float64).tiny))
-    counting = dataclasses.replace(
-        program,
-        scores=np.where(there, rest - counted, rest),
-        upper=np.where(there, 1.0, program.upper),
-        masks=np.zeros(len(there)),
-    )
+    scores = np.where(there, rest - counted, rest)
+    counting = dataclasses.replace(as_given(program), scores=scores)
     return WithMasks(counting, size, counted, spread)
 
 

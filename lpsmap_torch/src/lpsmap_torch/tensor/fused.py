@@ -145,7 +145,7 @@ def _kernel(device: torch.device) -> Any:
         kernel.set_shared_memory_config(_most_bytes(device))
 
     def launch(**arguments: Any) -> None:
-        with torch.cuda.device(device):  # of whose current stream the launch is
+        with torch.cuda.device(device):  # it launches on that device's current stream
             kernel(**arguments)
 
     return launch
