@@ -45,11 +45,12 @@ VARIANTS = (
     (Architecture.DECOMPOSABLE, Alignment.LP_MATCHING, Regime.PAPER),
     (Architecture.DECOMPOSABLE, Alignment.LP_MATCHING, Regime.SOLVED),
     (Architecture.DECOMPOSABLE, Alignment.LP_SEQUENCE, Regime.PAPER),
+    (Architecture.DECOMPOSABLE, Alignment.LP_SEQUENCE, Regime.SOLVED),
     (Architecture.ESIM, Alignment.SOFTMAX, Regime.SOLVED),
     (Architecture.ESIM, Alignment.SEQUENCE, Regime.SOLVED),
     (Architecture.ESIM, Alignment.MATCHING, Regime.SOLVED),
 )
-"""Rows of the two tables, and LP-matching solved to convergence, which equals matching."""
+"""Rows of the two tables, and the LP alignments solved to convergence."""
 
 DRAWN = 5
 """Number of dev pairs whose alignments are recorded by the first seed."""
@@ -95,6 +96,13 @@ OF_SIZE = {"toy": TOY, "small": SMALL, "full": FULL}
 
 ESIM_EPOCHS = {"toy": 1, "small": 2, "full": 8}
 
+ESIM_SIZES = {
+    "toy": TOY.sizes,
+    "small": Sizes(deviation=1.0),
+    "full": Sizes(deviation=1.0, hidden=200),
+}
+"""With smaller layers or embeddings, sequences give weight to more pairs than in the paper."""
+
 FEW = {"toy": 1, "small": 1, "full": 2}
 """Seeds of LP-sequence and ESIM."""
 
@@ -111,7 +119,7 @@ def rows(size: str, seeds: int | None) -> list[Row]:
         one = replace(OF_SIZE[size], network=network, alignment=alignment, regime=regime)
         is_slow = network is Architecture.ESIM or alignment is Alignment.LP_SEQUENCE
         if network is Architecture.ESIM:
-            one = replace(one, epochs=ESIM_EPOCHS[size])
+            one = replace(one, epochs=ESIM_EPOCHS[size], sizes=ESIM_SIZES[size])
         own = (FEW if is_slow else SEEDS)[size]
         for corpus in CORPORA:
             for seed in range(seeds or (MNLI_SEEDS if corpus == "mnli" else own)):
