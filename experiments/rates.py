@@ -12,10 +12,10 @@ MOST_EXPANSIONS = 3
 """Maximum number of expansions of a grid, for losses that diverge only later."""
 
 
-def choose_rate(
-    job: Job, trial: Callable[[float], Row], grid: Sequence[float], *, expand: bool = True
-) -> float:
+def choose_rate(job: Job, trial: Callable[[float], Row], grid: Sequence[float]) -> float:
     """Return the rate of the trial with the best held-out measure.
+
+    The grid grows by a factor of 2 while the best rate is at one of its ends.
 
     Parameters
     ----------
@@ -25,12 +25,10 @@ def choose_rate(
         The row that trains with a given rate; the result's "dev" is compared.
     grid
         Rates in increasing order.
-    expand
-        Whether the grid grows by a factor of 2 while the best rate is at one of its ends.
     """
     rates = list(grid)
     found = {rate: float(job.result_of(trial(rate))["dev"]) for rate in rates}
-    for _ in range(MOST_EXPANSIONS if expand else 0):
+    for _ in range(MOST_EXPANSIONS):
         best = max(rates, key=found.__getitem__)
         if best not in (rates[0], rates[-1]):
             break

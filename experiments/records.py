@@ -19,7 +19,7 @@ from experiments import ROOT
 __all__ = ["Record", "read_records", "this_origin", "write_atomically"]
 
 NOT_RECORDS = ":(exclude)experiments/records"
-"""What runs of the full size replace themselves."""
+"""The records, which full runs replace themselves."""
 
 
 @lru_cache(maxsize=1)

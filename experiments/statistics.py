@@ -20,25 +20,19 @@ class Interval:
 
     mean: float
     half: float
-    count: int
 
     def __str__(self) -> str:
         spread = "" if math.isnan(self.half) else f" ± {self.half:.2f}"
         return f"{self.mean:.2f}{spread}"
-
-    @property
-    def is_positive(self) -> bool:
-        """Whether the whole interval is above zero."""
-        return self.mean - self.half > 0.0
 
 
 def interval(values: Sequence[float]) -> Interval:
     """Return the mean of values and its confidence interval by Student's t."""
     n = len(values)
     if n < 2:
-        return Interval(float(np.mean(values)), math.nan, n)
+        return Interval(float(np.mean(values)), math.nan)
     half = t.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(values, ddof=1) / math.sqrt(n)
-    return Interval(float(np.mean(values)), float(half), n)
+    return Interval(float(np.mean(values)), float(half))
 
 
 def span(values: Sequence[float]) -> str:

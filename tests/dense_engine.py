@@ -152,7 +152,7 @@ class DenseSolution(SolvedGraph):
         )
         root = np.vstack([of_mu, self.table.n[:, face] @ of_p]) @ np.linalg.pinv(of_mu, 1e-9)
         given = [d, d_v if len(d_v) else np.zeros(len(self.table.n))]
-        owner = np.concatenate([part.component, part.additional_component])
+        owner = part.component_of_numbers
         mask = np.ones(len(owner), dtype=bool) if chosen is None else chosen[owner]
         product = root @ (root.T @ np.where(mask, np.concatenate(given), 0.0))
         return product[: len(d)], product[len(d) :]

@@ -18,7 +18,7 @@ __all__ = ["ESTIMATORS", "VARIANTS", "Baseline", "Variant"]
 
 
 class Baseline(str, Enum):
-    """The baseline of the score function: none of the score function, or one of the two."""
+    """The baseline of the score function; `UNUSED` if the variant does not use it."""
 
     UNUSED = ""
     LEAVE_ONE_OUT = "leave-one-out"

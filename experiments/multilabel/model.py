@@ -111,7 +111,7 @@ class Tagger(nn.Module):
 
     @torch.no_grad()
     def rounded(self, examples: Examples) -> tuple[FloatArray, FloatArray]:
-        """Return label sets, and the marginals, of the inference in the loss, that they round."""
+        """Return rounded label sets and their marginals, by the inference of the loss."""
         raw = self.labels(examples.features).double()
         scores = raw.numpy()
         if self.loss_kind is Loss.UNSTRUCTURED:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from layer_cases import normal
-from lpsmap import Alignment, DepTree, FactorGraph, Sequence, TorchFactorGraph
+from lpsmap import Alignment, DepTree, FactorGraph, Sequence, TorchFactorGraph, Xor
 from lpsmap_torch.gibbs import TorchGibbs
 from lpsmap_torch.losses import CRFLoss
 
@@ -81,6 +81,14 @@ def test_log_probabilities_train_a_random_field() -> None:
     (gradient,) = torch.autograd.grad(log_p.sum(), eta)
     torch.testing.assert_close(gradient, gold - gibbs.marginals.detach())
     assert gradcheck(lambda eta, w: sequences(eta, w).log_probability(gold, extra), SEQUENCE)
+
+
+def test_a_structure_without_a_batch_has_one_probability() -> None:
+    eta = normal(3)
+    graph = TorchFactorGraph()
+    gibbs = graph.gibbs(graph.add(Xor(graph.variable_from(eta))))
+    found = gibbs.log_probability([0.0, 1.0, 0.0])
+    torch.testing.assert_close(found, eta.log_softmax(0)[1])
 
 
 def test_numbers_are_those_of_numpy() -> None:

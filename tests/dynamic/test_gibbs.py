@@ -219,6 +219,25 @@ def test_bad_input_is_refused() -> None:
         gibbs.k_best(2).push_forward(np.zeros(12))
 
 
+def test_a_structure_without_a_batch_has_one_probability() -> None:
+    graph = FactorGraph()
+    gibbs = graph.gibbs(graph.add(Xor(graph.variable_from([0.0, np.log(3.0)]))))
+    one, several = gibbs.log_probability([0.0, 1.0]), gibbs.log_probability(np.eye(2))
+    np.testing.assert_allclose(one, np.log(0.75))
+    assert one.shape == ()
+    np.testing.assert_allclose(several, np.log([0.25, 0.75]))
+
+
+@pytest.mark.parametrize("negated", [False, True])
+@pytest.mark.filterwarnings("error")
+def test_without_an_allowed_structure_there_are_no_probabilities(negated: bool) -> None:
+    graph = FactorGraph()
+    u = graph.variable_from([-np.inf, -np.inf])
+    gibbs = graph.gibbs(graph.add(Xor(~u if negated else u)))
+    assert gibbs.log_partition == -np.inf
+    assert np.isnan(gibbs.log_probability([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]])).all()
+
+
 def test_samples_do_not_depend_on_numpys_global_state() -> None:
     graph, _, factor = sequences(np.zeros((2, 3, 2)))
     gibbs = graph.gibbs(factor)

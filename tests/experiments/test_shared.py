@@ -177,7 +177,6 @@ def test_intervals() -> None:
     found = interval([1.0, 2.0, 3.0])
     assert found.mean == 2.0
     assert found.half == pytest.approx(4.303 * 1.0 / math.sqrt(3), rel=1e-3)
-    assert not found.is_positive
     assert str(interval([80.123])) == "80.12"
     assert span([3.0, 1.0, 2.0]) == "1.00 to 3.00"
     assert span([3.0]) == ""

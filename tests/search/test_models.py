@@ -163,3 +163,13 @@ def test_bad_scores_are_refused(model: CountModel) -> None:
         viterbi(corpus, np.zeros(1))
     with pytest.raises(ValueError, match="NaN or infinity"):
         viterbi(corpus, np.full(model.n_parameters, np.nan))
+
+
+@pytest.mark.parametrize(
+    ("make", "name"), [(BinaryGrammar, "n_labels"), (HiddenMarkovModel, "n_states")]
+)
+def test_numbers_of_states_are_validated(make: type[CountModel], name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}: got 0; expected an integer of at least 1"):
+        make(0, SYMBOLS)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=f"{name}: got 1.5; expected an integer"):
+        make(1.5, SYMBOLS)  # type: ignore[call-arg]

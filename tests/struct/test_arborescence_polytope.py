@@ -123,7 +123,7 @@ def test_labels(rng, draws, options):
 
 @pytest.mark.parametrize("single_root", [False, True])
 @pytest.mark.parametrize("n", [2, 3, 4])
-def test_solves_the_quadratic_programme(rng, n, single_root):
+def test_solves_the_quadratic_program(rng, n, single_root):
     vertices, none = judges.trees(n, single_root=single_root)
     a, delta = draw(rng, 18, n)
     a = np.clip(a, -1e3, 1e3)

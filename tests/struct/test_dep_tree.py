@@ -1,4 +1,4 @@
-"""Dependency trees against enumeration, other algorithms and the quadratic programme's judge."""
+"""Dependency trees against enumeration, other algorithms and the quadratic program's judge."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def random_siblings(rng, n):
     return [rng.standard_normal((arcs.size + 1,) * 2) for arcs in sides(np.zeros((n, n)))]
 
 
-def test_a_tree_with_sibling_scores_solves_the_quadratic_programme(rng):
+def test_a_tree_with_sibling_scores_solves_the_quadratic_program(rng):
     n = 4
     for draw in range(8):
         scores, siblings = rng.standard_normal((n, n)), random_siblings(rng, n)

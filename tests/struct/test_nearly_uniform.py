@@ -1,7 +1,7 @@
 """Scores of every scale, down to nearly uniform ones, whose solutions have thousands of structures.
 
 A factor alone is solved with default options, whatever its scores; the engine's certificate asks
-its oracle once more. What is small enough to be listed is held to the quadratic programme's judge.
+its oracle once more. What is small enough to be listed is held to the quadratic program's judge.
 """
 
 from __future__ import annotations

@@ -121,6 +121,7 @@ from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
 from lpsmap_core.solution.report import report_unsolved, warn_unsolved
 from lpsmap_core.solution.solve import solve_laid_out
 from lpsmap_core.solution.table_rendering import text_table
+from lpsmap_jit.announcements import is_quiet
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IndexArray, IntArray
 from lpsmap_jit.by_address import by_address
 from lpsmap_jit.callers import stacklevel
@@ -179,6 +180,7 @@ __all__ += [
     "floats_at_address",
     "general_position",
     "interpreted_by",
+    "is_quiet",
     "stopped",
     "summing_leaf",
 ]

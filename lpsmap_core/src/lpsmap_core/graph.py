@@ -300,7 +300,7 @@ class FactorGraph(DeclaredGraph):
         """Find the `k` best assignments of every component, with a proof.
 
         The search of `solve_map` continues after the best assignment, and excludes those found. For
-        a single factor with a dynamic programme, `gibbs` is faster.
+        a single factor with a dynamic program, `gibbs` is faster.
 
         Parameters
         ----------
@@ -418,7 +418,7 @@ class FactorGraph(DeclaredGraph):
         layout, limited = self._laid_out(), checked_flag("limited", limited)
         options = Options(threads=threads_or_default(threads))
         choice = choose_engine(engine, layout.part, options)
-        return make_plan(self.factors, layout, choice, options.threads, limited)
+        return make_plan(layout, choice, options.threads, limited)
 
     def value_of(self, variables: Variables) -> Any:
         """Return the marginals of a view; see `Variables.value`."""

@@ -3,7 +3,7 @@
 from lpsmap_dynamic.builder import HypergraphBuilder
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.dynamic_program import DynamicProgram
-from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly
+from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly, two_sum
 from lpsmap_dynamic.gibbs import Gibbs
 from lpsmap_dynamic.graph_gibbs import GraphGibbs
 from lpsmap_dynamic.graph_samples import GraphSamples
@@ -25,4 +25,5 @@ __all__ = [
     "add_exactly",
     "subset_hypergraph",
     "sum_exactly",
+    "two_sum",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lpsmap_core.api import BoolArray, IntArray
+from lpsmap_core.api import BoolArray, IntArray, offsets_of, ranges
 from lpsmap_dynamic.edges import N_EDGES, N_ITEMS, Edges, edges_of, encoded
 from lpsmap_dynamic.order import (
     CYCLE,
@@ -19,7 +19,7 @@ from lpsmap_dynamic.order import (
 
 __all__ = ["Hypergraph"]
 
-MOST_EDGES = 1 << 31
+MOST_EDGES_OF_FACTOR = 1 << 31
 """Maximum number of hyperedges of a derivation."""
 
 
@@ -86,19 +86,19 @@ class Hypergraph:
             raise ValueError(_cyclic(what == CYCLE, name_of(number)))
         order = order[:number]
         counts = np.diff(first_edge)[order]
-        chosen = by_head[_ranges(first_edge[order], counts)]
+        chosen = by_head[ranges(first_edge, order)]
         position = np.zeros(n_items + 1, dtype=np.int64)  # the last entry is for tails of -1
         position[order] = np.arange(1, number + 1)
         sizes = np.diff(first_entry)[chosen]
         edges = Edges(
-            _ends(counts),
+            offsets_of(counts),
             position[tails[chosen]].reshape(-1),
-            _ends(sizes),
-            entries[_ranges(first_entry[chosen], sizes)],
+            offsets_of(sizes),
+            entries[ranges(first_entry, chosen)],
         )
         self._check(edges, lambda e: name_of(int(heads[chosen[e]])))
         n_entries, n_edges = sizes_of_derivations(*edges[:3])
-        if n_edges >= MOST_EDGES:
+        if n_edges >= MOST_EDGES_OF_FACTOR:
             raise ValueError(
                 "hypergraph: a derivation can have more than two billion hyperedges; expected "
                 "items that a derivation uses at most a few times."
@@ -203,13 +203,3 @@ def _cyclic(is_cycle: bool, name: object) -> str:
         f"hypergraph: item {name!r} is not the head of a hyperedge, but the goal needs it; "
         "expected at least one hyperedge, without tails for an axiom."
     )
-
-
-def _ends(counts: IntArray) -> IntArray:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
-
-def _ranges(starts: IntArray, counts: IntArray) -> IntArray:
-    """Return the concatenated ranges with given starts and lengths."""
-    before = _ends(counts)
-    return np.repeat(starts - before[:-1], counts) + np.arange(before[-1])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray, IntArray
 
-__all__ = ["LARGEST_SUMMABLE", "add_exactly", "sum_exactly"]
+__all__ = ["LARGEST_SUMMABLE", "add_exactly", "sum_exactly", "two_sum"]
 
 PLAIN = 1e3
 """Numbers up to this are summed in plain arithmetic, with negligible rounding errors."""
@@ -45,3 +46,13 @@ def add_exactly(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
         of_b = total - a
         lost = (a - (total - of_b)) + (b - of_b)
     return total, np.where(np.isfinite(total), lost, 0.0)
+
+
+@leaf
+def two_sum(a: float, b: float) -> tuple[float, float]:
+    """Return a sum and its rounding error (Knuth 1969)."""
+    total = a + b
+    if not abs(total) < np.inf:
+        return total, 0.0
+    of_b = total - a
+    return total, (a - (total - of_b)) + (b - of_b)

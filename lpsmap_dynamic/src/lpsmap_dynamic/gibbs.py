@@ -236,7 +236,7 @@ class Gibbs:
         if flipped is not None:
             slots = np.where(flipped, 1.0 - slots, slots)
         extra = self._extra(additionals, n, k)
-        return self._log_probabilities(slots, extra).reshape(*shape[:batch], *middle)
+        return self._log_probabilities(slots, extra).reshape((*shape[:batch], *middle))
 
     def _extra(self, additionals: Any, n: int, k: int) -> FloatArray:
         """Return the given additionals of k structures of each of n factors as (k, ...)."""
@@ -269,7 +269,7 @@ class Gibbs:
         np.add.at(found, row[~finite], entry[~finite])
         found = found.reshape(n, k)
         row, place = np.nonzero((slots == 0.0) & (self._scores.eta_u == np.inf))
-        found[self._owner[place], row] = -np.inf  # a forced slot is off
+        found[self._owner[place], row] -= np.inf  # a forced slot is off; NaN stays
         return found
 
     def _less_log_partition(self, score: FloatArray, rest: FloatArray, owner: IntArray) -> Any:
@@ -278,6 +278,7 @@ class Gibbs:
         Subtracting before rounding lets huge scores common to all structures cancel.
         """
         high, low = self._log_partition_of_slots
+        high = np.where(np.isneginf(high), np.nan, high)
         with np.errstate(invalid="ignore"):
             return (score - high[owner]) + (rest - low[owner])
 
@@ -289,7 +290,7 @@ class Gibbs:
         counts = self.factor.inference().count(self._scores)
         return np.array([*counts, None], dtype=object)[:-1].reshape(self.factor.batch_shape)
 
-    # ---------------------------------------------------------------- shapes
+    # ---------------------------------------------------------------- internals
 
     def _hessian_product(self, direction: Scores) -> Scores:
         return self._sums.hessian_product(self._rows, self._scores, direction)

@@ -11,7 +11,16 @@ import numpy as np
 
 from lpsmap_core import Factors, Scores, interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
-from lpsmap_dynamic.edges import POLL_PERIOD, Edges, edge_score, edges_of, largest_of
+from lpsmap_dynamic.edges import (
+    N_EDGES,
+    N_ITEMS,
+    POLL_PERIOD,
+    Edges,
+    edge_score,
+    edges_of,
+    largest_of,
+)
+from lpsmap_dynamic.exact_sums import two_sum
 
 __all__ = [
     "beliefs_of",
@@ -208,16 +217,6 @@ def has_large(scores: FloatArray) -> bool:
 
 
 @leaf
-def two_sum(a: float, b: float) -> tuple[float, float]:
-    """Return a sum and its rounding error (Knuth)."""
-    total = a + b
-    if not abs(total) < np.inf:
-        return total, 0.0
-    of_b = total - a
-    return total, (a - (total - of_b)) + (b - of_b)
-
-
-@leaf
 def _outside(
     edges: Edges,
     arity: int,
@@ -345,7 +344,7 @@ def beliefs_of(
     outputs are zero.
     """
     offsets, extra = factors.offsets, factors.additional_offsets
-    n_items, n_edges = largest_of(rows, factors, 0), largest_of(rows, factors, 1)
+    n_items, n_edges = largest_of(rows, factors, N_ITEMS), largest_of(rows, factors, N_EDGES)
     total, reach, doubt = np.empty(n_items + 1), np.empty(n_items + 1), np.empty(n_items + 1)
     rest, local = np.empty(n_items + 1), np.empty(n_edges)
     for r in rows:
@@ -374,7 +373,7 @@ def hessian_products(
     by forward differentiation of both passes.
     """
     offsets, extra = factors.offsets, factors.additional_offsets
-    n_items, n_edges = largest_of(rows, factors, 0), largest_of(rows, factors, 1)
+    n_items, n_edges = largest_of(rows, factors, N_ITEMS), largest_of(rows, factors, N_EDGES)
     total, d_total, d_reach = np.empty(n_items + 1), np.empty(n_items + 1), np.empty(n_items + 1)
     local, d_local = np.empty(n_edges), np.empty(n_edges)
     for r in rows:

@@ -9,6 +9,9 @@ import numpy as np
 from lpsmap_core import Factors, Scores, Structures, interrupted, kernel, largest_arity, leaf
 from lpsmap_core.api import FloatArray, IndexArray, IntArray
 from lpsmap_dynamic.edges import (
+    MOST_EDGES,
+    N_EDGES,
+    N_ITEMS,
     POLL_PERIOD,
     Edges,
     edge_score,
@@ -201,7 +204,7 @@ def k_best_of(
     """
     offsets, extra = factors.offsets, factors.additional_offsets
     start, entry, value, size = structures
-    n = k * (largest_of(rows, factors, 0) + 1)
+    n = k * (largest_of(rows, factors, N_ITEMS) + 1)
     ranked = RankedDerivations(
         np.empty(n),
         np.empty(n, dtype=np.int64),
@@ -209,7 +212,7 @@ def k_best_of(
         np.empty(n, dtype=np.int64),
         np.empty(n // k, dtype=np.int64),
     )
-    widest = largest_of(rows, factors, 1) + k + 1
+    widest = largest_of(rows, factors, N_EDGES) + k + 1
     heap = Heap(
         np.empty(widest),
         np.empty(widest, dtype=np.int64),
@@ -217,8 +220,8 @@ def k_best_of(
         np.empty(widest, dtype=np.int64),
     )
     total, rest = np.empty(n // k), np.empty(n // k)
-    weight = np.empty(largest_of(rows, factors, 1))
-    stack = np.empty(largest_of(rows, factors, 4) + 1, dtype=np.int64)
+    weight = np.empty(largest_of(rows, factors, N_EDGES))
+    stack = np.empty(largest_of(rows, factors, MOST_EDGES) + 1, dtype=np.int64)
     n_entries = largest_arity(rows, offsets) + largest_arity(rows, extra)
     place = np.full(n_entries, -1, dtype=np.int64)
     for r in rows:

@@ -6,7 +6,15 @@ import numpy as np
 
 from lpsmap_core import Factors, Scores, Structures, interrupted, kernel, largest_arity, leaf
 from lpsmap_core.api import FloatArray, IndexArray, IntArray
-from lpsmap_dynamic.edges import Edges, edges_of, largest_of, switch_on
+from lpsmap_dynamic.edges import (
+    MOST_EDGES,
+    N_EDGES,
+    N_ITEMS,
+    Edges,
+    edges_of,
+    largest_of,
+    switch_on,
+)
 from lpsmap_dynamic.inside_outside import inside
 
 __all__ = ["samples_of"]
@@ -86,9 +94,10 @@ def samples_of(
     """
     offsets, extra = factors.offsets, factors.additional_offsets
     start, entry, value, size = structures
-    n_items = largest_of(rows, factors, 0)
+    n_items = largest_of(rows, factors, N_ITEMS)
     total, rest, doubt = np.empty(n_items + 1), np.empty(n_items + 1), np.empty(n_items + 1)
-    local, deepest = np.empty(largest_of(rows, factors, 1)), largest_of(rows, factors, 4)
+    local = np.empty(largest_of(rows, factors, N_EDGES))
+    deepest = largest_of(rows, factors, MOST_EDGES)
     stack = np.empty(deepest + 1, dtype=np.int64)
     n_entries = largest_arity(rows, offsets) + largest_arity(rows, extra)
     place = np.full(n_entries, -1, dtype=np.int64)

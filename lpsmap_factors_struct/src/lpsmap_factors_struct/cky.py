@@ -60,7 +60,7 @@ def best_label(scores: FloatArray, i: int, j: int, n: int, n_labels: int) -> int
 def binary_tree(scores: FloatArray, n: int, n_labels: int, workspace: ChartWorkspace) -> None:
     """Find the best binary tree over `n` words, in ``O(n^3)``.
 
-    The dynamic programme of Cocke, Kasami (1965) and Younger (1967). Single words and the whole
+    The dynamic program of Cocke, Kasami (1965) and Younger (1967). Single words and the whole
     sentence are in every tree, so that only their labels are chosen.
 
     Parameters

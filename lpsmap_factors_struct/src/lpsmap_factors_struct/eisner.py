@@ -76,7 +76,7 @@ def projective_tree(
 ) -> None:
     """Find the best projective tree of `n` words, in O(n^3).
 
-    Eisner's (1996) dynamic programme over spans with their head at one end. The root stands before
+    Eisner's (1996) dynamic program over spans with their head at one end. The root stands before
     the first word, and may have several children.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Inner loops of dynamic programmes: maxima of sums of two series, for one entry or a row."""
+"""Inner loops of dynamic programs: maxima of sums of two series, for one entry or a row."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def best_segments(
 ) -> int:
     """Find the best segmentation, in ``O(length * n_states * (longest + n_states))``.
 
-    The dynamic programme of semi-Markov models (Sarawagi & Cohen 2004), without back pointers:
+    The dynamic program of semi-Markov models (Sarawagi & Cohen 2004), without back pointers:
     backtracking repeats the comparisons.
 
     Parameters
@@ -202,7 +202,7 @@ class SemiMarkov(DynamicProgram):
 
     The structures are all divisions of `L` positions into segments of 1 to `D` positions, each with
     one of `S` states. If there are transition scores, the additionals count the pairs of states of
-    consecutive segments. The oracle is the dynamic programme of semi-Markov models (Sarawagi &
+    consecutive segments. The oracle is the dynamic program of semi-Markov models (Sarawagi &
     Cohen 2004), in O(L S (D + S)).
 
     Parameters

@@ -52,7 +52,7 @@ def budgeted_viterbi(
 ) -> None:
     """Find the best sequence under a budget, in ``O(length * budget * n_states^2)``.
 
-    Viterbi's (1967) dynamic programme over pairs of a state and the number of visits so far.
+    Viterbi's (1967) dynamic program over pairs of a state and the number of visits so far.
 
     Parameters
     ----------

@@ -95,7 +95,7 @@ def distance_viterbi(
 ) -> None:
     """Find the best sequence of states, in ``O(length * n_states * bins)``.
 
-    Viterbi's (1967) dynamic programme, without back pointers: backtracking repeats comparisons.
+    Viterbi's (1967) dynamic program, without back pointers: backtracking repeats comparisons.
 
     Parameters
     ----------

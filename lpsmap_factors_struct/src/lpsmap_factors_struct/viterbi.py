@@ -102,7 +102,7 @@ def viterbi(
 ) -> None:
     """Find the best sequence of states, in ``O(length * n_states^2)``.
 
-    Viterbi's (1967) dynamic programme, without back pointers: backtracking repeats comparisons.
+    Viterbi's (1967) dynamic program, without back pointers: backtracking repeats comparisons.
 
     Parameters
     ----------

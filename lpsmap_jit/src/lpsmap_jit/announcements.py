@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-__all__ = ["QUIET", "announced", "waiting", "watch"]
+__all__ = ["QUIET", "announced", "is_quiet", "waiting", "watch"]
 
 QUIET = "LPSMAP_QUIET"
 """The environment variable that disables announcements."""
@@ -133,9 +133,14 @@ def announced(function: Any) -> Iterator[None]:
             _compilation.end()
 
 
+def is_quiet() -> bool:
+    """Return whether announcements are disabled."""
+    return os.environ.get(QUIET, "0") not in ("", "0")
+
+
 def watch() -> None:
     """Watch the compilation from now on: so far the function might have been loaded."""
-    if os.environ.get(QUIET, "0") in ("", "0"):
+    if not is_quiet():
         _compilation.begin()
 
 

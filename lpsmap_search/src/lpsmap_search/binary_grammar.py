@@ -6,9 +6,10 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from lpsmap_core.api import checked_count
 from lpsmap_dynamic import HypergraphBuilder
 from lpsmap_search.count_model import CountModel
-from lpsmap_search.symbols import checked_states, checked_symbols, encoded
+from lpsmap_search.symbols import checked_symbols, encoded
 
 __all__ = ["BinaryGrammar"]
 
@@ -25,6 +26,8 @@ class BinaryGrammar(CountModel):
 
     Raises
     ------
+    TypeError
+        If the number is not an integer.
     ValueError
         If there are no nonterminals or words, or a word is repeated.
 
@@ -35,7 +38,7 @@ class BinaryGrammar(CountModel):
     """
 
     def __init__(self, n_labels: int, words: Sequence[str]) -> None:
-        self.n_labels = checked_states(n_labels)
+        self.n_labels = checked_count("n_labels", n_labels)
         self.words = checked_symbols("words", words)
         labels = range(self.n_labels)
         blocks = [[f"whole {label}" for label in labels]]

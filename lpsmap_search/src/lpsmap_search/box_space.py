@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.api import FloatArray
 from lpsmap_decode import Space
-from lpsmap_search.arrays import FloatArray
 
 __all__ = ["Arrays", "BoxSpace", "stacked", "unstacked"]
 

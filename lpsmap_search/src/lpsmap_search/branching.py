@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lpsmap_core import leaf
-from lpsmap_search.arrays import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_search.shares import Totals, fraction_above, fraction_below, phi
 
 __all__ = ["NARROW", "Branch", "Means", "choose_branch", "halves"]

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.api import FloatArray
 from lpsmap_decode import SearchResult, SearchState
-from lpsmap_search.arrays import FloatArray
 from lpsmap_search.box_space import Arrays, BoxSpace
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_search.arrays import FloatArray
+from lpsmap_core.api import FloatArray
 from lpsmap_search.constraints import CONSTRAINT_TOLERANCE, CountConstraint
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.linear_programs import BASIC, UNIT, Basis, LinearProgram, SimplexSolver

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.api import FloatArray
 from lpsmap_decode import Evaluation
-from lpsmap_search.arrays import FloatArray
 from lpsmap_search.box_space import Arrays, BoxSpace
 from lpsmap_search.branching import Means, choose_branch, halves
 from lpsmap_search.chord_program import ChordProgram

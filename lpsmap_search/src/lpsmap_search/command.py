@@ -67,7 +67,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.argument("corpus", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--method",
-    type=click.Choice(list(METHODS)),
+    type=click.Choice([SEARCH, *METHODS]),
     default=SEARCH,
     show_default=True,
     help="Branch and bound to a proved optimum, or expectation maximisation over the best trees, "
@@ -78,7 +78,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     type=click.IntRange(1),
     default=10,
     show_default=True,
-    help="Skip longer sentences; punctuation does not count.",
+    help="Skip longer sentences; removed punctuation does not count.",
 )
 @click.option(
     "--min-words",

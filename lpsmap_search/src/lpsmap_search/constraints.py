@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_search.arrays import FloatArray
+from lpsmap_core.api import FloatArray
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.dependency_model import DependencyModelWithValence
 from lpsmap_search.viterbi import viterbi

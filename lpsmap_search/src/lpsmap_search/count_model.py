@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_dynamic import HypergraphBuilder
-from lpsmap_search.arrays import FloatArray, IntArray
 
 __all__ = ["CountModel"]
 

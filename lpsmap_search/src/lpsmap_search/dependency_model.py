@@ -6,8 +6,8 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 
 import numpy as np
 
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_dynamic import HypergraphBuilder
-from lpsmap_search.arrays import FloatArray, FloatTable, IntArray
 from lpsmap_search.count_model import CountModel
 from lpsmap_search.half_spans import LEFT, RIGHT, half_spans
 from lpsmap_search.symbols import checked_symbols, encoded
@@ -109,7 +109,7 @@ class DependencyModelWithValence(CountModel):
 
     def tree_scores(
         self, sentences: Sequence[Sequence[str]], scores: FloatArray
-    ) -> tuple[FloatTable, FloatTable, IntArray]:
+    ) -> tuple[FloatArray, FloatArray, IntArray]:
         """Return the arguments of `DMVTree` for sentences, given scores of the parameters.
 
         Parameters

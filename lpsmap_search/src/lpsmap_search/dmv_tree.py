@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
-from lpsmap_search.arrays import FloatArray, IntArray
 from lpsmap_search.half_spans import LEFT, RIGHT, half_spans
 
 __all__ = ["DMVTree"]

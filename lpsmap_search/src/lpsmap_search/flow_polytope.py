@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_search.arrays import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.dependency_model import DependencyModelWithValence
 from lpsmap_search.half_spans import LEFT, RIGHT

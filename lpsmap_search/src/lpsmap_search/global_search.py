@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core import Deadline, SearchProgress, ended_by_ctrl_c
-from lpsmap_core.api import checked_count, checked_flag
+from lpsmap_core.api import FloatArray, checked_count, checked_flag
 from lpsmap_decode import Search, SearchResult
-from lpsmap_search.arrays import FloatArray
 from lpsmap_search.box_space import BoxSpace
 from lpsmap_search.checkpoint import Autosave, Checkpoint, subject_of
 from lpsmap_search.checks import checked_nonnegative, checked_time
@@ -147,6 +146,8 @@ def global_search(
         If an option is out of range, no structures satisfy the constraint, the executor does not
         accept work, or the checkpoint is damaged, belongs to another search or a newer release, or
         cannot be written.
+    ImportError
+        If the relaxation needs highspy, or `progress` needs rich, and it is not installed.
     """
     begin, gap = time.monotonic(), checked_nonnegative("gap", gap)
     max_nodes = None if max_nodes is None else checked_count("max_nodes", max_nodes)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_search.arrays import FloatArray, FloatTable
+from lpsmap_core.api import FloatArray
 from lpsmap_search.conllu import ROOT, TaggedSentence
 from lpsmap_search.dependency_model import DependencyModelWithValence
 
@@ -103,7 +103,7 @@ def grammar_json(
 
 def _parts(
     model: DependencyModelWithValence, values: FloatArray
-) -> tuple[FloatArray, FloatTable, FloatTable]:
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return values of root tags, of children (side, head, child), and of decisions."""
     t = len(model.tags)
     root, children, decisions = np.split(values, [t, t + 2 * t * t])

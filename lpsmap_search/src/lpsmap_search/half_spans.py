@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_search.arrays import IntArray
+from lpsmap_core.api import IntArray
 
 __all__ = ["LEFT", "RIGHT", "HalfSpans", "half_spans"]
 

@@ -6,9 +6,10 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from lpsmap_core.api import checked_count
 from lpsmap_dynamic import HypergraphBuilder
 from lpsmap_search.count_model import CountModel
-from lpsmap_search.symbols import checked_states, checked_symbols, encoded
+from lpsmap_search.symbols import checked_symbols, encoded
 
 __all__ = ["HiddenMarkovModel"]
 
@@ -25,6 +26,8 @@ class HiddenMarkovModel(CountModel):
 
     Raises
     ------
+    TypeError
+        If the number is not an integer.
     ValueError
         If there are no states or words, or a word is repeated.
 
@@ -35,7 +38,7 @@ class HiddenMarkovModel(CountModel):
     """
 
     def __init__(self, n_states: int, words: Sequence[str]) -> None:
-        self.n_states = checked_states(n_states)
+        self.n_states = checked_count("n_states", n_states)
         self.words = checked_symbols("words", words)
         states = range(self.n_states)
         blocks = [[f"first {state}" for state in states]]

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from lpsmap_core import Deadline
+from lpsmap_core.api import FloatArray
 from lpsmap_decode import SearchResult
-from lpsmap_search.arrays import FloatArray
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.inside_outside import sampled_counts

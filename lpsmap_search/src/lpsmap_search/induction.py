@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lpsmap_core import SearchProgress
+from lpsmap_core.api import FloatArray
 from lpsmap_decode import SearchResult
-from lpsmap_search.arrays import FloatArray
 from lpsmap_search.conllu import TaggedSentence
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
@@ -32,7 +32,6 @@ __all__ = ["METHODS", "SEARCH", "Induced", "Moment", "Options", "accuracy", "ind
 SEARCH = "search"
 
 METHODS: dict[str, Method] = {
-    SEARCH: "viterbi",
     "em": "viterbi",
     "soft-em": "soft",
     "sparsemap-em": "sparsemap",
@@ -53,8 +52,8 @@ class Options:
     max_time: float | None = None
     gap: float = 0.01
     n_restarts: int | None = None
-    """None for as many as the time limit allows, or without one, for the default of `restarts` or
-    `global_search`."""
+    """None: in expectation maximisation as many as the time limit allows, or 10 without one; in a
+    search the default of `global_search`."""
     seed: int = 0
     smoothing: float = 0.1
     """Smoothing in expectation maximisation."""
@@ -123,7 +122,7 @@ def induce(
     corpus
         The sentences.
     method
-        One of `METHODS`.
+        `SEARCH`, or one of `METHODS`.
     options
         Its options.
     report

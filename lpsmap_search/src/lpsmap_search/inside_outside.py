@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from lpsmap_core import kernel, leaf
-from lpsmap_search.arrays import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_search.corpus import Corpus, Derivations
 from lpsmap_search.viterbi import add_by_kind, checked_scores, score_kinds
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.api import checked_count
-from lpsmap_search.arrays import FloatArray
+from lpsmap_core.api import FloatArray, checked_count
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.count_model import CountModel
 from lpsmap_search.structures import structures_of

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import kernel, leaf
-from lpsmap_search.arrays import BoolArray, FloatArray, FloatTable, IntArray
+from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_search.branching import Branch, Means, choose_branch
 from lpsmap_search.constraints import CONSTRAINT_TOLERANCE
 from lpsmap_search.corpus import Derivations
@@ -68,7 +68,7 @@ class Bounds(NamedTuple):
     """The lower bound of that parameter in the upper box."""
     lower: BoolArray
     """Whether the point of the relaxation is in the lower box."""
-    counts: FloatTable
+    counts: FloatArray
     """The counts of the best structures found that satisfy the constraint."""
     value: FloatArray
     """Their likelihood; -inf if none were found."""
@@ -79,7 +79,7 @@ class _Vertices(NamedTuple):
 
     first: IntArray
     """(C + 1,) offsets of the vertices of each block; a large block has none."""
-    p: FloatTable
+    p: FloatArray
     """Their coordinates, in the order of the block."""
     value: FloatArray
     """The sum of phi over them."""
@@ -165,8 +165,8 @@ def bound_boxes(
     first: IntArray,
     totals: Totals,
     constraint: ConstraintRow,
-    boxes: FloatTable,
-    multipliers: FloatTable,
+    boxes: FloatArray,
+    multipliers: FloatArray,
     threshold: float,
     aim: float,
     n_steps: int,

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.api import FloatArray
 from lpsmap_decode import Evaluation
-from lpsmap_search.arrays import FloatArray
 from lpsmap_search.box_space import Arrays, BoxSpace, stacked, unstacked
 from lpsmap_search.branching import Branch, halves
 from lpsmap_search.constraints import CountConstraint

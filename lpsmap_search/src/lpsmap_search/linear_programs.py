@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_search.arrays import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_search.sparse_matrix import SparseMatrix, sums_at
 
 __all__ = ["Basis", "LinearProgram", "LinearSolution", "SimplexSolver", "highspy_module"]
@@ -148,8 +148,6 @@ class LinearSolution:
     """The objective reported by HiGHS. It is not a safe bound."""
     x: FloatArray
     """(n,) the point, feasible up to the tolerances of HiGHS if the status is ``"optimal"``."""
-    reduced_costs: FloatArray
-    """(n,) ``c - A'y``."""
     row_duals: FloatArray
     """(m,) the duals y: the derivatives of the optimum with respect to row bounds."""
     basis: Basis | None
@@ -159,7 +157,7 @@ class LinearSolution:
 class SimplexSolver:
     """A linear program that is solved repeatedly with small changes.
 
-    Changes of the objective, bounds and rows are passed to HiGHS immediately; those of coefficients
+    Changes of the objective and new rows are passed to HiGHS immediately; changes of coefficients
     with the next solve.
 
     Parameters
@@ -214,38 +212,6 @@ class SimplexSolver:
         self._objective[columns] = values
         self._highs.changeColsCost(len(columns), columns, -values)
 
-    def change_bounds(
-        self, columns: npt.ArrayLike, lower: npt.ArrayLike, upper: npt.ArrayLike
-    ) -> None:
-        """Set bounds of columns.
-
-        Parameters
-        ----------
-        columns
-            Indices of the columns.
-        lower, upper
-            Finite values, one for each or one for all.
-        """
-        columns, (lower, upper) = _broadcast(columns, lower, upper)
-        self._lower[columns], self._upper[columns] = lower, upper
-        self._highs.changeColsBounds(len(columns), columns, lower, upper)
-
-    def change_row_bounds(
-        self, rows: npt.ArrayLike, lower: npt.ArrayLike, upper: npt.ArrayLike
-    ) -> None:
-        """Set bounds of rows.
-
-        Parameters
-        ----------
-        rows
-            Indices of the rows.
-        lower, upper
-            One for each, or one for all.
-        """
-        rows, (lower, upper) = _broadcast(rows, lower, upper)
-        self._row_lower[rows], self._row_upper[rows] = lower, upper
-        self._highs.changeRowsBounds(len(rows), rows, lower, upper)
-
     def change_coefficients(self, entries: IntArray, values: npt.ArrayLike) -> None:
         """Set entries of the matrix; it is passed to HiGHS again in the next solve.
 
@@ -279,24 +245,6 @@ class SimplexSolver:
         self._row_upper = np.concatenate([self._row_upper, upper])
         start, column = (x.astype(np.int32) for x in (matrix.start, matrix.column))
         self._highs.addRows(k, lower, upper, n, start, column, matrix.value)
-
-    def keep_rows(self, n_rows: int) -> None:
-        """Drop all rows but the first ones.
-
-        Parameters
-        ----------
-        n_rows
-            The number of rows to keep.
-        """
-        end = self._matrix.start[n_rows]
-        self._matrix = SparseMatrix(
-            self._matrix.start[: n_rows + 1],
-            self._matrix.column[:end],
-            self._matrix.value[:end],
-            self.n_columns,
-        )
-        self._row_lower, self._row_upper = self._row_lower[:n_rows], self._row_upper[:n_rows]
-        self._is_current = False
 
     def solve(
         self,
@@ -392,14 +340,14 @@ class SimplexSolver:
         x, y = np.array(solution.col_value), self._usable(-np.array(solution.row_dual))
         if len(x) != self.n_columns or not np.isfinite(x).all():  # after a failure
             x = np.clip(0.0, self._lower, self._upper)
-        costs, bound = self._dual_bound(self._objective, y)
+        bound = self._dual_bound(self._objective, y)
         if status == "infeasible":
             ray = highs.getDualRay()
             if ray[1] and self._proves_infeasible(np.array(ray[2])):
                 bound = -np.inf
         self._last = Basis.from_highs(statuses, self.n_rows) if statuses.valid else None
         objective = -highs.getObjectiveValue()
-        return LinearSolution(status, bound, objective, x, costs, y, self._last)
+        return LinearSolution(status, bound, objective, x, y, self._last)
 
     def _usable(self, duals: npt.ArrayLike) -> FloatArray:
         """Return row duals whose bounds are finite, zeros if HiGHS has none."""
@@ -416,10 +364,10 @@ class SimplexSolver:
         Both signs of the ray are tried: the dual bound of the zero objective must be negative.
         """
         nothing = np.zeros(self.n_columns)
-        return any(self._dual_bound(nothing, self._usable(y))[1] < 0.0 for y in (ray, -ray))
+        return any(self._dual_bound(nothing, self._usable(y)) < 0.0 for y in (ray, -ray))
 
-    def _dual_bound(self, objective: FloatArray, y: FloatArray) -> tuple[FloatArray, float]:
-        """Return the reduced costs, and a safe bound by weak duality for any y."""
+    def _dual_bound(self, objective: FloatArray, y: FloatArray) -> float:
+        """Return a safe bound by weak duality for any y."""
         matrix, n = self._matrix, len(objective)
         weighted = matrix.value * y[matrix.row]
         costs = objective - sums_at(matrix.column, weighted, n)
@@ -430,7 +378,7 @@ class SimplexSolver:
         widest = np.maximum(np.abs(self._lower), np.abs(self._upper))
         # the maximum number of terms of a sum, each of which is rounded at most this often
         rounding = UNIT * (n + 2 * len(y) + 4) * (sizes @ widest + np.abs(by_rows).sum())
-        return costs, float(by_columns.sum() + by_rows.sum() + rounding)
+        return float(by_columns.sum() + by_rows.sum() + rounding)
 
 
 _STATUSES: dict[str, Status] = {

@@ -14,8 +14,7 @@ from typing import Literal
 import numpy as np
 
 from lpsmap_core import Deadline, ended_by_ctrl_c
-from lpsmap_core.api import checked_count
-from lpsmap_search.arrays import FloatArray
+from lpsmap_core.api import FloatArray, checked_count
 from lpsmap_search.checks import checked_nonnegative, checked_positive, checked_time
 from lpsmap_search.constraints import (
     CountConstraint,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lpsmap_search.arrays import FloatArray
+from lpsmap_core.api import FloatArray
 from lpsmap_search.conllu import ROOT
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.dependency_model import DependencyModelWithValence

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lpsmap_core import kernel
-from lpsmap_search.arrays import FloatArray
+from lpsmap_core.api import FloatArray
 from lpsmap_search.corpus import Corpus, Derivations
 from lpsmap_search.linear_programs import LinearProgram
 from lpsmap_search.sparse_matrix import SparseMatrix

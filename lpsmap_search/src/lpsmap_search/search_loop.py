@@ -9,8 +9,8 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, 
 from typing import Any
 
 from lpsmap_core import Deadline
+from lpsmap_core.api import FloatArray
 from lpsmap_decode import NodeBatch, Search, Unfinished
-from lpsmap_search.arrays import FloatArray
 from lpsmap_search.workers import BatchResult, Workers
 
 __all__ = ["SearchLoop"]

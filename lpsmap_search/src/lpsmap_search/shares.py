@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import leaf
-from lpsmap_search.arrays import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.viterbi import best_counts, new_workspace
 

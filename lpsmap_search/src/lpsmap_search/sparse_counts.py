@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from lpsmap_search.arrays import FloatArray
+from lpsmap_core.api import FloatArray
 from lpsmap_search.checks import checked_positive
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.structures import structures_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_search.arrays import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray
 
 __all__ = ["Entries", "SparseMatrix", "sums_at"]
 

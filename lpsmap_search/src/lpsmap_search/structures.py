@@ -8,8 +8,8 @@ import numpy as np
 
 from lpsmap_core import Factor, FactorGraph
 from lpsmap_core import Variables as GraphVariables
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_dynamic import DynamicProgram, Hypergraph, HypergraphBuilder, Row
-from lpsmap_search.arrays import FloatArray, FloatTable, IntArray
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.count_model import CountModel
 
@@ -32,7 +32,7 @@ class CountedStructures(DynamicProgram):
     def __init__(
         self,
         variables: GraphVariables,
-        scores: FloatTable,
+        scores: FloatArray,
         hypergraphs: Sequence[Hypergraph],
     ) -> None:
         lengths = np.array([hypergraph.arity for hypergraph in hypergraphs], dtype=np.int64)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 
-__all__ = ["checked_states", "checked_symbols", "encoded"]
+__all__ = ["checked_symbols", "encoded"]
 
 
 def encoded(sentence: Sequence[str], symbols: Sequence[str]) -> tuple[int, ...]:
@@ -42,19 +41,3 @@ def checked_symbols(name: str, symbols: Sequence[str]) -> tuple[str, ...]:
             f"{name}: got {list(found)}; expected at least one symbol, without repetitions."
         )
     return found
-
-
-def checked_states(n: int) -> int:
-    """Validate a number of states.
-
-    Raises
-    ------
-    TypeError
-        If it is not an integer.
-    ValueError
-        If it is less than 1.
-    """
-    n = operator.index(n)
-    if n < 1:
-        raise ValueError(f"states: got {n}; expected at least 1.")
-    return n

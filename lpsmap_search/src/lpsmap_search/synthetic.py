@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.api import checked_count
-from lpsmap_search.arrays import FloatArray
+from lpsmap_core.api import FloatArray, checked_count
 from lpsmap_search.conllu import ROOT, TaggedSentence
 from lpsmap_search.dependency_model import DependencyModelWithValence
 from lpsmap_search.half_spans import LEFT, RIGHT

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from lpsmap_core import Deadline
-from lpsmap_core.api import checked_count
+from lpsmap_core.api import FloatArray, checked_count
 from lpsmap_decode import Evaluation, Unfinished
-from lpsmap_search.arrays import FloatTable
 from lpsmap_search.checks import checked_nonnegative, checked_time
 
 __all__ = ["RootedSpace", "TreeSize", "tree_size"]
@@ -141,7 +140,7 @@ def _dive(
     return n_nodes, seconds, n_visited, spent
 
 
-def _estimate(dives: FloatTable, root: _Visit) -> TreeSize:
+def _estimate(dives: FloatArray, root: _Visit) -> TreeSize:
     n = len(dives)
     mean = dives.mean(axis=0)
     error = dives.std(axis=0, ddof=1) / math.sqrt(n) if n > 1 else np.full(4, math.inf)

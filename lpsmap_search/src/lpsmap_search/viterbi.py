@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import kernel, leaf
-from lpsmap_search.arrays import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_search.corpus import Corpus, Derivations
 
 __all__ = [

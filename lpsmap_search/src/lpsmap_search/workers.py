@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Union
 
 import numpy as np
 
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_decode import BatchExecutor, Evaluation, Unfinished
-from lpsmap_search.arrays import FloatArray, IntArray
 from lpsmap_search.box_space import Arrays, BoxSpace
 
 __all__ = ["GivenExecutor", "Evaluations", "Workers"]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from brute_force import all_counts, best_likelihood
+from judges.paper_program import MixedIntegerProgram
 from lpsmap_search import Corpus, DependencyModelWithValence, HiddenMarkovModel, viterbi
-from lpsmap_search.paper.miqp import MixedIntegerProgram
 from lpsmap_search.sparse_matrix import SparseMatrix
 
 MISSING = ["one parent", "one root", "flow at least zero", "counts at least zero"]

@@ -73,7 +73,7 @@ class Split:
 
     def __init__(self, part: Part, scores: FloatArray, largest: FloatArray) -> None:
         self.part, self.scores, self.largest = part, scores, largest
-        self.owner = np.concatenate([part.component, part.additional_component])
+        self.owner = part.component_of_numbers
         n = part.n_components
         self.cut, self.base = np.zeros(n), np.ones(n)
         self.penalty = np.full(n, PENALTIES[0])

@@ -294,6 +294,11 @@ class Part:
         """For each additional, its component."""
         return np.repeat(self.spans.component, np.diff(self.spans.additional_offsets))
 
+    @functools.cached_property
+    def component_of_numbers(self) -> IntArray:
+        """For each variable, and then for each additional, its component."""
+        return np.concatenate([self.component, self.additional_component])
+
     @property
     def root_degree(self) -> FloatArray:
         """For each variable, the square root of its degree."""

@@ -48,7 +48,7 @@ def reduce_dominant_scores(
         For each component, whether scores were changed.
     """
     scores = np.concatenate([eta, eta_v])
-    owner = np.concatenate([part.component, part.additional_component])
+    owner = part.component_of_numbers
     magnitude = np.where(np.isfinite(scores), np.abs(scores), 0.0)
     changed = np.zeros(part.n_components, dtype=bool)
     least = magnitude.min(initial=np.inf, where=magnitude > 0.0)

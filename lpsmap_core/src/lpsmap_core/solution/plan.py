@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,6 @@ from lpsmap_core.local.active.memory import block_size
 from lpsmap_core.local.active.oracle_results import vertex_sizes
 from lpsmap_core.local.active.sets import first_capacity
 from lpsmap_core.local.solvers import SolverChoice, choose_solver, takes_one_pass
-from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import override_level
 from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_jit.threads import SMALLEST_WORK, cut
@@ -214,13 +213,7 @@ class Plan:
         return line + ")"
 
 
-def make_plan(
-    declarations: Sequence[Factor],
-    layout: Layout,
-    choice: EngineChoice,
-    threads: int,
-    limited: bool,
-) -> Plan:
+def make_plan(layout: Layout, choice: EngineChoice, threads: int, limited: bool) -> Plan:
     """Return the plan of a graph and its layout; see `FactorGraph.plan`."""
     part = layout.part
     found = [(bucket, choose_solver(bucket.type, limited=limited)) for bucket in part.buckets]

@@ -65,5 +65,5 @@ def _sums(
 ) -> FloatArray:
     """Return the score of an assignment in every component."""
     gains = np.concatenate([np.where(chosen, eta, 0.0), np.where(v != 0.0, eta_v, 0.0) * v])
-    owner = np.concatenate([part.component, part.additional_component])
+    owner = part.component_of_numbers
     return np.bincount(owner, gains, part.n_components).astype(np.float64, copy=False)

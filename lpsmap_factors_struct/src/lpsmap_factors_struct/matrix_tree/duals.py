@@ -19,7 +19,8 @@ import numpy as np
 
 from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
-from lpsmap_factors_struct.matrix_tree.expansions import Expansion, exceeds, plus, two_sum
+from lpsmap_dynamic import two_sum
+from lpsmap_factors_struct.matrix_tree.expansions import Expansion, exceeds, plus
 
 __all__ = ["UNIT", "ReducedScores", "reduce_tree_scores", "tree_scores_workspace"]
 

@@ -8,20 +8,11 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from lpsmap_core import leaf
+from lpsmap_dynamic import two_sum
 
-__all__ = ["Expansion", "exceeds", "plus", "two_sum"]
+__all__ = ["Expansion", "exceeds", "plus"]
 
 Expansion: TypeAlias = tuple[float, float, float]
-
-
-@leaf
-def two_sum(a: float, b: float) -> tuple[float, float]:
-    """Return a sum and its rounding error (Knuth 1969)."""
-    total = a + b
-    if not abs(total) < float("inf"):
-        return total, 0.0
-    of_b = total - a
-    return total, (a - (total - of_b)) + (b - of_b)
 
 
 @leaf

@@ -8,6 +8,7 @@ import numpy as np
 
 from lpsmap_core import kernel, leaf
 from lpsmap_core.api import BoolArray, FloatArray
+from lpsmap_dynamic import two_sum
 from lpsmap_factors_struct.arc_layout import arc_slot
 from lpsmap_factors_struct.matrix_tree.duals import (
     UNIT,
@@ -16,7 +17,7 @@ from lpsmap_factors_struct.matrix_tree.duals import (
     tree_scores_workspace,
 )
 from lpsmap_factors_struct.matrix_tree.elimination import Halves, eliminate_trees, halves_of
-from lpsmap_factors_struct.matrix_tree.expansions import Expansion, plus, two_sum
+from lpsmap_factors_struct.matrix_tree.expansions import Expansion, plus
 from lpsmap_factors_struct.matrix_tree.inverse import Inverse, expect_by_inverse, inverse_of
 from lpsmap_factors_struct.matrix_tree.wide_numbers import (
     LOG_RADIX,

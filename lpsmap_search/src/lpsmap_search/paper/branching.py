@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from lpsmap_search.arrays import FloatArray
+from lpsmap_core.api import FloatArray
 from lpsmap_search.branching import NARROW, Branch
 
 __all__ = ["Split", "most_fractional", "most_regretted"]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_search.arrays import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.paper.parse_rows import ParseRows
 from lpsmap_search.paper.tangents import Tangents, tangent_rows

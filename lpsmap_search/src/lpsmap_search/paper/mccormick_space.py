@@ -8,9 +8,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.api import checked_count
+from lpsmap_core.api import FloatArray, checked_count
 from lpsmap_decode import Evaluation
-from lpsmap_search.arrays import FloatArray
 from lpsmap_search.box_space import Arrays, BoxSpace
 from lpsmap_search.branching import halves
 from lpsmap_search.checks import checked_nonnegative

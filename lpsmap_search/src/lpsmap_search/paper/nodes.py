@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_search.arrays import FloatArray
+from lpsmap_core.api import FloatArray
 from lpsmap_search.box_space import Arrays
 from lpsmap_search.linear_programs import Basis
 from lpsmap_search.paper.tangents import Tangents

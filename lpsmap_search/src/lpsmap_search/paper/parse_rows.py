@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_search.arrays import BoolArray, FloatArray
+from lpsmap_core.api import BoolArray, FloatArray
 from lpsmap_search.polytopes import Polytope
 from lpsmap_search.sparse_matrix import SparseMatrix
 

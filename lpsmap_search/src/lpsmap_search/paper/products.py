@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_search.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_search.sparse_matrix import SparseMatrix
 
 __all__ = [

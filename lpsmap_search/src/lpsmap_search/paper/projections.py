@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from lpsmap_search.arrays import FloatArray
+from lpsmap_core.api import FloatArray
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.count_model import CountModel

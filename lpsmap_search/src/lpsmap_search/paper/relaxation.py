@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_search.arrays import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_search.linear_programs import LinearProgram
 from lpsmap_search.paper.linear_rows import LinearRows, Ranges
 from lpsmap_search.paper.products import (

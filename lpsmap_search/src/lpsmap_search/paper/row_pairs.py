@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from lpsmap_search.arrays import IntArray
+from lpsmap_core.api import IntArray
 from lpsmap_search.paper.linear_rows import LinearRows
 from lpsmap_search.sparse_matrix import SparseMatrix
 

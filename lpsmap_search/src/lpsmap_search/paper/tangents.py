@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_search.arrays import FloatArray, FloatTable, IntArray
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_search.sparse_matrix import SparseMatrix
 
 __all__ = ["Tangents", "joined_tangents", "separated", "simplex_tangents", "tangent_rows"]
@@ -28,7 +28,7 @@ class Tangents(NamedTuple):
 
     block: IntArray
     """(K,)."""
-    point: FloatTable
+    point: FloatArray
     """(K, W) logarithms of the parameters of the block, padded with zeros."""
 
 
@@ -126,7 +126,7 @@ def _places(first: IntArray, block: IntArray) -> IntArray:
     return np.where(slots < sizes[block][:, None], first[block][:, None] + slots, -1)
 
 
-def _tangents(first: IntArray, turn: FloatArray, block: IntArray, p: FloatTable) -> Tangents:
+def _tangents(first: IntArray, turn: FloatArray, block: IntArray, p: FloatArray) -> Tangents:
     """Return tangents at probabilities, clipped to the logarithms at which they are valid."""
     place = _places(first, block)
     with np.errstate(divide="ignore"):

@@ -84,6 +84,9 @@ class Layer(Tempered):
         parameters included. Or a tensor, which becomes a buffer, or a parameter, with a gradient:
         one element, or a shape that broadcasts to the batch. Also an attribute, which can change
         between calls.
+    estimator
+        What the layer returns: an object of `lpsmap_torch.estimators`, or its name, such as
+        ``"map"``; ``"sparsemap"`` by default. Also an attribute.
     """
 
     engine: str

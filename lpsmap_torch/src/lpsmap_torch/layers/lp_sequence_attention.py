@@ -38,7 +38,7 @@ class LPSequenceAttention(RelaxedPairLayer):
         As in `FactorGraph.solve`.
     backward_tol, backward_max_iter
         As in `FactorGraph.solve`.
-    temperature
+    temperature, estimator
         As in `SparseMAP`.
 
     Attributes

@@ -29,7 +29,7 @@ class MatchingAttention(PairLayer):
         As in `FactorGraph.solve`.
     backward_tol, backward_max_iter
         As in `FactorGraph.solve`.
-    temperature
+    temperature, estimator
         As in `SparseMAP`.
 
     Notes

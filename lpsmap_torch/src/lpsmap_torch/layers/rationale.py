@@ -39,7 +39,7 @@ class Rationale(LimitedLayer):
         As in `FactorGraph.solve`.
     backward_tol, backward_max_iter
         As in `FactorGraph.solve`.
-    temperature
+    temperature, estimator
         As in `SparseMAP`.
 
     Attributes

@@ -46,6 +46,9 @@ class SparseMAP(Layer):
         A positive number by which all scores are divided, or a tensor or parameter, with a
         gradient: one element, or a shape that broadcasts to the batch. Also an attribute, which can
         change between calls.
+    estimator
+        What the layer returns: an object of `lpsmap_torch.estimators`, or its name, such as
+        ``"map"``; ``"sparsemap"`` by default. Also an attribute.
     options
         Further arguments of the type, the same for all instances.
 

@@ -34,7 +34,7 @@ class TopK(LimitedLayer):
         As in `FactorGraph.solve`.
     backward_tol, backward_max_iter
         As in `FactorGraph.solve`.
-    temperature
+    temperature, estimator
         As in `SparseMAP`.
 
     Notes

@@ -52,13 +52,15 @@ class CRFLoss(Tempered, StructuredLoss):
     ----------
     factors
         A function of the variables and the keyword arguments of the call that returns one or
-        several factors. Every factor type is such a function: ``Sequence``.
+        several factors. Every factor type is such a function: ``Sequence``. Or a layer, whose
+        factors, parameters, lengths and masks then apply.
     temperature
         The strength T of the regularisation: structures have probability ``exp(score / T) / Z``,
         and the loss is T times that of scores divided by T. A positive number, or a tensor or
         parameter of one element, with a gradient; also an attribute.
     reduction
-        The reduction of the losses of items: ``"mean"``, ``"sum"``, or ``"none"``.
+        The reduction of the losses of items: ``"mean"``, ``"sum"``, ``"none"``, or
+        ``"token_mean"``, their sum divided by the number of labelled rows.
 
     Examples
     --------

@@ -115,14 +115,16 @@ class SparseMAPLoss(Tempered, MaximumLoss):
     ----------
     factors
         Called with the variables, and with the keyword arguments of the call; returns a factor or
-        several. Every factor type is such a function: ``DepTree``.
+        several. Every factor type is such a function: ``DepTree``. Or a layer, whose factors,
+        parameters, lengths and masks then apply.
     temperature
         The strength of the regularisation: the weight T of ``T/2 ||mu||^2`` instead of ``1/2
         ||mu||^2``. The loss is T times that of scores divided by T, and tends to `PerceptronLoss`
         as T tends to 0. A positive number, or a tensor or parameter of one element, with a
         gradient; also an attribute.
     reduction
-        Reduction of the items' losses: ``"mean"``, ``"sum"``, or ``"none"``.
+        Reduction of the items' losses: ``"mean"``, ``"sum"``, ``"none"``, or ``"token_mean"``,
+        their sum divided by the number of labelled rows.
     options
         Options of `TorchFactorGraph.solve`, such as ``max_iter``.
 

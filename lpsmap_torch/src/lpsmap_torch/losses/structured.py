@@ -152,6 +152,8 @@ class StructuredLoss(nn.Module, abc.ABC):
             If scores or target have a wrong type, or another argument is not named.
         ValueError
             If a shape, a device or a value is invalid, or factors do not allow the target.
+        ImportError
+            If the target has unlabelled variables, and ``lpsmap-decode`` is not installed.
         """
         if unnamed:
             name = type(self).__name__

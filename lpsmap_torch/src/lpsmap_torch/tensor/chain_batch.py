@@ -57,7 +57,7 @@ class ChainBatch(Batch):
         """Return the marginals and the flows."""
         length, s = self.last.shape[-2], self.n_states
         u, e = x[..., : length * s], x[..., length * s :]
-        return _unflat(u, length, s), _unflat(e, length - 1, s, s)
+        return torch.unflatten(u, -1, (length, s)), torch.unflatten(e, -1, (length - 1, s, s))
 
     def sums(self, x: Tensor) -> Tensor:
         """Return A x."""
@@ -79,7 +79,9 @@ class ChainBatch(Batch):
         """Return the numbers of the rows of arriving and of leaving flows."""
         length, s = self.last.shape[-2], self.n_states
         arriving, leaving = torch.split(y, [length * s, (length - 1) * s], dim=-1)
-        return _unflat(arriving, length, s), _unflat(leaving, length - 1, s)
+        return torch.unflatten(arriving, -1, (length, s)), torch.unflatten(
+            leaving, -1, (length - 1, s)
+        )
 
     def equations(self, d: Tensor, diagonal: Tensor, tight: Tensor | None = None) -> Equations:
         """Return the equations with the matrix ``A diag(d) A' + diag(diagonal)``."""
@@ -141,7 +143,7 @@ class ChainBatch(Batch):
             final = (self.bins.final @ final.unsqueeze(-1)).squeeze(-1)
             step = (self.bins.step @ distances.unsqueeze(-1)).squeeze(-1)
             steps = step.unsqueeze(-2).expand(*step.shape[:-1], length - 1, s * s).flatten(-2)
-        u = _unflat(states, length, s) + self.last * final.unsqueeze(-2)
+        u = torch.unflatten(states, -1, (length, s)) + self.last * final.unsqueeze(-2)
         u = torch.cat([u[..., :1, :] + initial.unsqueeze(-2), u[..., 1:, :]], dim=-2)
         return torch.cat([u.flatten(-2), steps], dim=-1)
 
@@ -184,8 +186,3 @@ def _alternating(arriving: Tensor, leaving: Tensor) -> Tensor:
 def _pairs(first: Tensor, second: Tensor, axis: int = -3) -> Tensor:
     """Return two tensors of equal shape in turns along an axis."""
     return torch.stack([first, second], dim=axis).flatten(axis - 1, axis)
-
-
-def _unflat(x: Tensor, *shape: int) -> Tensor:
-    """Return numbers with the last axis split into several."""
-    return x.reshape(*x.shape[:-1], *shape)

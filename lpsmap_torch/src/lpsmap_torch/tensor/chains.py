@@ -14,7 +14,7 @@ from lpsmap_torch.tensor.served import SEQUENCE, sizes_of_chains
 
 __all__ = ["chains_of"]
 
-MOST_FLOWS = 2**24
+MOST_FLOWS_OF_BATCH = 2**24
 """Maximum number of flows of a batch."""
 
 
@@ -43,7 +43,7 @@ def chains_of(part: Part, selected: BoolArray, precision: torch.dtype) -> Iterat
         for number in range(group.max(initial=-1) + 1):
             members, sizes = factors[group == number], size[:2, group == number].max(axis=1)
             flows = len(members) * int(sizes[0]) * int(sizes[1]) ** 2
-            for of_batch in np.array_split(members, -(-flows // MOST_FLOWS)):
+            for of_batch in np.array_split(members, -(-flows // MOST_FLOWS_OF_BATCH)):
                 yield _batch(part, b, of_batch, precision)
 
 

@@ -63,7 +63,7 @@ def constraint_rows_of(part: Part) -> tuple[ConstraintRows, IntArray]:
     counts = np.concatenate([np.diff(rows.offsets) for rows in pieces])
     others = [np.concatenate(arrays) for arrays in list(zip(*pieces, strict=True))[1:]]
     joined = ConstraintRows._make([offsets_of(counts), *others])
-    of_columns = np.concatenate([part.component, part.additional_component, *auxiliary])
+    of_columns = np.concatenate([part.component_of_numbers, *auxiliary])
     return _select(joined, np.argsort(joined.component, kind="stable")), of_columns
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -155,7 +155,7 @@ class BlockTridiagonal(_Factored):
     ) -> None:
         self._shape = diagonal.shape[-2:]
         super().__init__(diagonal.flatten(-2))
-        self.precision, scale = precision, _unflat(self._scale, self._shape)
+        self.precision, scale = precision, torch.unflatten(self._scale, -1, self._shape)
         self._diagonal = scale.square() * diagonal
         rows, columns = scale[..., :-1, :].unsqueeze(-1), scale[..., 1:, :].unsqueeze(-2)
         self._couplings = rows * couplings * columns
@@ -175,7 +175,7 @@ class BlockTridiagonal(_Factored):
         return factors, links
 
     def _damped(self, right: Tensor) -> Tensor:
-        blocks = _unflat(right, self._shape).unsqueeze(-1).unbind(-3)
+        blocks = torch.unflatten(right, -1, self._shape).unsqueeze(-1).unbind(-3)
         ahead = [torch.linalg.solve_triangular(self._factors[0], blocks[0], upper=False)]
         steps = zip(self._factors[1:], self._links, blocks[1:], strict=True)
         for factor, link, block in steps:
@@ -188,18 +188,13 @@ class BlockTridiagonal(_Factored):
         return torch.stack(x[::-1], dim=-3).squeeze(-1).flatten(-2)
 
     def _times(self, x: Tensor) -> Tensor:
-        blocks = _unflat(x, self._shape)
+        blocks = torch.unflatten(x, -1, self._shape)
         after = (self._couplings @ blocks[..., 1:, :].unsqueeze(-1)).squeeze(-1)
         before = (self._couplings.mT @ blocks[..., :-1, :].unsqueeze(-1)).squeeze(-1)
         nothing = torch.zeros_like(blocks[..., :1, :])
         neighbours = torch.cat([after, nothing], -2) + torch.cat([nothing, before], -2)
         product: Tensor = (self._diagonal * blocks + neighbours).flatten(-2)
         return product
-
-
-def _unflat(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return numbers with the last axis split into two."""
-    return x.reshape(*x.shape[:-1], *shape)
 
 
 class ConjugateGradients(Equations):

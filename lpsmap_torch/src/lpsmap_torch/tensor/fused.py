@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import logging
-import os
 from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor
 
+from lpsmap_core.api import is_quiet
 from lpsmap_torch.tensor import forced, interior_point
 from lpsmap_torch.tensor.batch import Batch
 from lpsmap_torch.tensor.newton import Pieces
@@ -20,9 +20,6 @@ from lpsmap_torch.tensors import is_transformed
 __all__ = ["Start", "serves", "source", "start"]
 
 WARP = 32
-
-QUIET = "LPSMAP_QUIET"
-"""The environment variable that disables announcements of compilation."""
 
 _log = logging.getLogger("lpsmap")
 
@@ -138,7 +135,7 @@ def source() -> str:
 
 @functools.cache
 def _kernel(device: torch.device) -> Any:
-    if not os.environ.get(QUIET):
+    if not is_quiet():
         _log.warning("lpsmap compiles a kernel for %s.", torch.cuda.get_device_name(device))
     with torch.cuda.device(device):
         kernel = torch.cuda._compile_kernel(source(), "project")

@@ -34,7 +34,7 @@ class HostShare:
         self, part: Part, components: BoolArray, numbers: Tensor, options: Options
     ) -> None:
         self.components, self._part, self._options = components, part, options
-        of_numbers = np.concatenate([part.component, part.additional_component])
+        of_numbers = part.component_of_numbers
         self._places = np.flatnonzero(components[of_numbers])
         self._index = torch.from_numpy(self._places).to(numbers.device)
         scores = self._whole(numbers)
@@ -76,7 +76,7 @@ class HostShare:
         whole[self._places] = numbers_on_host([d])
         finite = np.isfinite(whole)
         scale = np.abs(whole[finite]).max(initial=0.0) or 1.0
-        of_numbers = np.concatenate([self._part.component, self._part.additional_component])
+        of_numbers = self._part.component_of_numbers
         bad = self.bad.copy()
         bad[of_numbers[~finite]] = True
         eta, eta_v = self._split(np.where(finite, whole / scale, 0.0))

@@ -16,7 +16,7 @@ SEQUENCE, CHAINS = "Sequence", ("Sequence", "SequenceDistance")
 MOST_ROWS = 2**16
 """Maximum number of rows of a component."""
 
-MOST_FLOWS = 2**22
+MOST_FLOWS_OF_SEQUENCE = 2**22
 """Maximum number of flows of a sequence."""
 
 
@@ -41,7 +41,7 @@ def single_chains(part: Part) -> BoolArray:
         owner = np.repeat(np.arange(bucket.n_factors), np.diff(bucket.offsets))
         np.logical_or.at(negated, owner, bucket.negated)
         _, states = sizes_of_chains(bucket)
-        small = np.diff(bucket.offsets) * states <= MOST_FLOWS
+        small = np.diff(bucket.offsets) * states <= MOST_FLOWS_OF_SEQUENCE
         single[bucket.component[~negated & small]] = True
     return single & part.direct
 

@@ -74,7 +74,7 @@ class SolvedOnTensors(SolvedGraph):
             d_v = torch.zeros(self.part.n_additionals, dtype=d.dtype)
         vector = torch.cat([d.to(device), d_v.to(device)])
         if chosen is not None:
-            of_numbers = np.concatenate([self.part.component, self.part.additional_component])
+            of_numbers = self.part.component_of_numbers
             vector = torch.where(torch.from_numpy(chosen[of_numbers]).to(device), vector, 0.0)
         product = self.multiplied(vector)
         return product[:n], product[n:]
@@ -214,7 +214,7 @@ class SolvedOnTensors(SolvedGraph):
     def _solved_on_host(self) -> SolvedGraph:
         scores, n = self._scores.cpu().numpy(), self.part.n_variables
         skip = np.array([s is Status.INFEASIBLE for s in self.status().tolist()], dtype=bool)
-        of_numbers = np.concatenate([self.part.component, self.part.additional_component])
+        of_numbers = self.part.component_of_numbers
         skip[of_numbers[~(scores < np.inf)]] = True
         scores = np.where(skip[of_numbers], 0.0, scores)
         eta, eta_v = scores[:n].copy(), scores[n:].copy()
@@ -260,7 +260,7 @@ def solve_on_tensors(
     problem, scores = problem_of(part, scores.device, precision), scores.detach().double()
     served = engine.serves(part)
     if skip is not None and (skip & served).any():
-        of_numbers = np.concatenate([part.component, part.additional_component])
+        of_numbers = part.component_of_numbers
         skipped = torch.from_numpy(skip[of_numbers]).to(scores.device)
         scores = torch.where(skipped, 0.0, scores)
     limits = Limits(min(Limits.interior, options.max_iter), check_every=engine.check_every)

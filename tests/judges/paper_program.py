@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_search.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.dependency_model import DependencyModelWithValence
 from lpsmap_search.half_spans import LEFT, RIGHT
