@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t
 
-__all__ = ["Interval", "difference", "interval", "span"]
+from experiments.records import Record
+
+__all__ = ["Interval", "difference", "interval", "mean_or_best", "span"]
 
 CONFIDENCE = 0.95
 
@@ -51,3 +53,12 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Interval:
     if len(first) != len(second):
         raise ValueError(f"got {len(first)} and {len(second)} values; expected pairs.")
     return interval([a - b for a, b in zip(first, second, strict=True)])
+
+
+def mean_or_best(records: Sequence[Record], measure: str) -> str:
+    """Return the mean test measure of complete runs, or in brackets the best on dev data so far."""
+    complete = [r.result["test"][measure] for r in records if r.complete]
+    if complete:
+        return str(interval(complete))
+    known = [point["dev"] for r in records for point in r.result.get("curve", [])]
+    return f"({max(known):.2f})" if known else "–"

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from experiments.batching import batches_by_length, random_subset
 from parsing.sentences import Sentence, read_sentences
 
 __all__ = ["Batch", "Treebank", "Vocabulary", "batches", "evaluation_batches", "make_batch"]
@@ -44,14 +45,8 @@ class Treebank:
 
     def part(self, n_train: int | None, n_dev: int | None, n_test: int | None) -> Treebank:
         """Return a deterministic random subset of a treebank."""
-
-        def some(sentences: list[Sentence], n: int | None) -> list[Sentence]:
-            if n is None or n >= len(sentences):
-                return sentences
-            chosen = np.random.default_rng(0).choice(len(sentences), n, replace=False)
-            return [sentences[i] for i in sorted(chosen)]
-
-        return Treebank(some(self.train, n_train), some(self.dev, n_dev), some(self.test, n_test))
+        of_parts = zip((self.train, self.dev, self.test), (n_train, n_dev, n_test), strict=True)
+        return Treebank(*(random_subset(part, n) for part, n in of_parts))
 
 
 class Vocabulary:
@@ -143,18 +138,9 @@ def make_batch(sentences: Sequence[Sentence], vocabulary: Vocabulary) -> Batch:
 def batches(
     sentences: Sequence[Sentence], vocabulary: Vocabulary, size: int, rng: np.random.Generator
 ) -> Iterator[Batch]:
-    """Yield all sentences once in random order, in batches of about equal length.
-
-    The order of the sentences is random; pools of some batches are sorted by length.
-    """
-    order, pool = rng.permutation(len(sentences)), 20 * size
-    chunks: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
-    for start in range(0, len(order), pool):
-        some = order[start : start + pool]
-        some = some[np.argsort([len(sentences[i]) for i in some], kind="stable")]
-        chunks += [some[i : i + size] for i in range(0, len(some), size)]
-    for i in rng.permutation(len(chunks)):
-        yield make_batch([sentences[j] for j in chunks[i]], vocabulary)
+    """Yield all sentences once in random order, in batches of about equal length."""
+    for some in batches_by_length(sentences, len, size, rng):
+        yield make_batch(some, vocabulary)
 
 
 def evaluation_batches(

@@ -15,7 +15,7 @@ from experiments.dependency.losses import Loss
 from experiments.dependency.rows import ABLATIONS
 from experiments.pages import INK, PALETTE, by, picture, styled, table
 from experiments.records import Record
-from experiments.statistics import difference, interval, span
+from experiments.statistics import difference, interval, mean_or_best, span
 
 __all__ = ["report"]
 
@@ -51,15 +51,6 @@ def report(records: Sequence[Record], folder: Path) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def shown(records: Sequence[Record], measure: str = "uas") -> str:
-    """Return the mean test score of complete runs, or in brackets that of incomplete ones."""
-    complete = [r.result["test"][measure] for r in records if r.complete]
-    if complete:
-        return str(interval(complete))
-    curves = [r.result["curve"] for r in records if r.result.get("curve")]
-    return f"({max(point['dev'] for curve in curves for point in curve):.2f})" if curves else "–"
-
-
 def table_of_losses(records: Sequence[Record]) -> str:
     """Return Table 1 for the languages at hand, with speed and the chosen rate."""
     lines = []
@@ -74,11 +65,11 @@ def table_of_losses(records: Sequence[Record]) -> str:
                         LANGUAGES[language],
                         loss.value,
                         len(complete),
-                        shown(some),
+                        mean_or_best(some, "uas"),
                         span([one["test"]["uas"] for one in complete]),
                         f"{PRINTED[language][loss.value]:.2f}",
                         interval([one["dev"] for one in complete]) if complete else "",
-                        shown(some, "uas_without_punctuation"),
+                        mean_or_best(some, "uas_without_punctuation"),
                         ", ".join(sorted({f"{one['learning_rate']:g}" for one in complete})),
                         *speed(complete),
                     ]
@@ -155,7 +146,7 @@ def table_of_ablations(records: Sequence[Record], ablated: Mapping[str, Sequence
             if what and r.settings["seed"] in of_seed
         ]
         change = str(difference(*zip(*pairs, strict=True))) if pairs else ""
-        lines.append([LANGUAGES["vi"], what, len(complete), dev, shown(some), change])
+        lines.append([LANGUAGES["vi"], what, len(complete), dev, mean_or_best(some, "uas"), change])
     printed = f"{PRINTED['vi'][Loss.SPARSEMAP.value]:.2f}"
     headings = ["language", "SparseMAP with", "seeds", "best dev UAS"]
     return table([*headings, f"test UAS (printed: {printed})", "change"], lines)
@@ -168,9 +159,16 @@ def table_of_further(records: Sequence[Record]) -> str:
         [r for r in records if r.settings["loss"] == Loss.SPARSEMAP.value],
         lambda r: (r.settings["language"], r.settings["structure"]),
     ).items():
-        las = shown(some, "las") if structure == "relations" else ""
+        las = mean_or_best(some, "las") if structure == "relations" else ""
         results = [r.result for r in some if r.complete]
-        row = [LANGUAGES[language], structure, len(results), shown(some), las, *speed(results)]
+        row = [
+            LANGUAGES[language],
+            structure,
+            len(results),
+            mean_or_best(some, "uas"),
+            las,
+            *speed(results),
+        ]
         lines.append(row)
     if all(line[1] == "arcs" for line in lines):
         return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -16,11 +15,11 @@ from experiments.nli.data import (
     CLASSES,
     PADDING,
     Batch,
-    Corpus,
     Vocabulary,
     batches,
     evaluation_batches,
 )
+from experiments.nli.rows import read_corpus
 from lpsmap_torch.layers import Rationale
 from valency.model import BiLSTM
 
@@ -94,7 +93,7 @@ class RationaleTask:
     """
 
     def __init__(self, data: Path, sizes: tuple[int, int, int | None]) -> None:
-        corpus = read_corpus(data).part(*sizes)
+        corpus = read_corpus(data, "snli").part(*sizes)
         self.training, self.vocabulary = corpus.train, Vocabulary(corpus.train)
         self.dev = list(evaluation_batches(corpus.dev, self.vocabulary))
         self.test = list(evaluation_batches(corpus.test, self.vocabulary))
@@ -107,9 +106,3 @@ class RationaleTask:
         """Yield batches without end."""
         epochs = (batches(self.training, self.vocabulary, size, rng) for _ in repeat(None))
         return chain.from_iterable(epochs)
-
-
-@lru_cache(maxsize=1)
-def read_corpus(data: Path) -> Corpus:
-    """Read the corpus with a cache per process."""
-    return Corpus.read(data, "snli")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -12,8 +11,8 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu
 
 from experiments.estimators.model import LatentModel
-from listops import make_corpora
-from valency.batches import Batch, Corpus
+from experiments.listops.rows import corpora
+from valency.batches import Batch
 from valency.model import Inference, Structure, ValencyTagger, arcs_with_root, word_scores
 
 __all__ = ["TreeModel", "TreeTask"]
@@ -84,12 +83,3 @@ class TreeTask:
         """Yield batches without end, after a share of the training."""
         part = self.parts[int(done * len(self.parts))]
         return chain.from_iterable(part.epoch(size, rng) for _ in repeat(None))
-
-
-@lru_cache(maxsize=1)
-def corpora(
-    data: Path, sizes: tuple[int, int, int | None], max_tokens: int
-) -> tuple[Corpus, Corpus, Corpus]:
-    """Return generated training expressions, and those of the published test file."""
-    training, dev, test = make_corpora(*sizes[:2], 0, max_tokens, data / "listops")
-    return training, dev, Corpus(test.expressions[: sizes[2]])

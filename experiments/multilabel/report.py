@@ -12,7 +12,7 @@ from experiments.multilabel.data import SETS
 from experiments.multilabel.model import Loss
 from experiments.pages import PALETTE, by, picture, styled, table
 from experiments.records import Record
-from experiments.statistics import difference, interval, span
+from experiments.statistics import difference, interval, mean_or_best, span
 
 __all__ = ["report"]
 
@@ -61,9 +61,9 @@ def table_of_losses(records: Sequence[Record]) -> str:
                 f"{loss}, Glorot" if glorot else loss,
                 regime if structured else "",
                 len(results),
-                shown(some, "rounded"),
+                mean_or_best(some, "rounded"),
                 span(rounded),
-                shown(some, "best") if structured and results else "",
+                mean_or_best(some, "best") if structured and results else "",
                 f"{proved:.0%}" if structured and results else "",
                 f"{PRINTED[loss]:.2f}" if has_printed else "",
                 f"{sum(one['steps_per_second'] for one in results) / n:.2f}",
@@ -72,15 +72,6 @@ def table_of_losses(records: Sequence[Record]) -> str:
         )
     headings = ["data", "loss", "inference", "seeds", "rounded", "range", "best", "proved"]
     return table([*headings, "printed", "steps/s", "minutes"], lines)
-
-
-def shown(records: Sequence[Record], decoding: str) -> str:
-    """Return the mean test F1 of complete runs, or in brackets the results of incomplete ones."""
-    complete = [r.result["test"][decoding] for r in records if r.complete]
-    if complete:
-        return str(interval(complete))
-    known = [point["dev"] for r in records for point in r.result.get("curve", [])]
-    return f"({max(known):.2f})" if known else "–"
 
 
 def table_of_differences(records: Sequence[Record]) -> str:

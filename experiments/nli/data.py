@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from experiments.batching import batches_by_length, random_subset
+
 __all__ = [
     "CLASSES",
     "CORPORA",
@@ -79,14 +81,8 @@ class Corpus:
 
     def part(self, n_train: int | None, n_dev: int | None, n_test: int | None) -> Corpus:
         """Return a deterministic random subset of a corpus."""
-
-        def some(pairs: list[Pair], n: int | None) -> list[Pair]:
-            if n is None or n >= len(pairs):
-                return pairs
-            chosen = np.random.default_rng(0).choice(len(pairs), n, replace=False)
-            return [pairs[i] for i in sorted(chosen)]
-
-        return Corpus(some(self.train, n_train), some(self.dev, n_dev), some(self.test, n_test))
+        of_parts = zip((self.train, self.dev, self.test), (n_train, n_dev, n_test), strict=True)
+        return Corpus(*(random_subset(part, n) for part, n in of_parts))
 
 
 def tokens(sentence: str) -> tuple[str, ...]:
@@ -155,13 +151,8 @@ def batches(
     pairs: Sequence[Pair], vocabulary: Vocabulary, size: int, rng: np.random.Generator
 ) -> Iterator[Batch]:
     """Yield all pairs once in random order, in batches of about equal length."""
-    order, pool = rng.permutation(len(pairs)), 20 * size
-    chunks: list[list[Pair]] = []
-    for start in range(0, len(order), pool):
-        some = sorted((pairs[i] for i in order[start : start + pool]), key=_length)
-        chunks += [some[i : i + size] for i in range(0, len(some), size)]
-    for i in rng.permutation(len(chunks)):
-        yield make_batch(chunks[i], vocabulary)
+    for some in batches_by_length(pairs, _length, size, rng):
+        yield make_batch(some, vocabulary)
 
 
 def evaluation_batches(

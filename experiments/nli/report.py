@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from experiments.nli.model import Alignment, Architecture
 from experiments.pages import PALETTE, by, picture, styled, table
 from experiments.records import Record
-from experiments.statistics import difference, interval, span
+from experiments.statistics import difference, interval, mean_or_best, span
 
 __all__ = ["report"]
 
@@ -91,8 +91,6 @@ def table_of_alignments(records: Sequence[Record]) -> str:
         n = max(len(results), 1)
         tests = [one["test"] for one in results]
         accuracies = [test["accuracy"] for test in tests]
-        known = [point["dev"] for r in some for point in r.result.get("curve", [])]
-        accuracy = f"({max(known):.2f})" if known else "–"
         ends = [one["solved"] for one in results if "solved" in one]
         scores = [test["transition"] for test in tests if "transition" in test]
         printed = PRINTED_NONZERO.get((corpus, network), {}).get(alignment)
@@ -103,7 +101,7 @@ def table_of_alignments(records: Sequence[Record]) -> str:
                 alignment,
                 "" if alignment == Alignment.SOFTMAX.value else regime,
                 len(results),
-                interval(accuracies) if tests else accuracy,
+                mean_or_best(some, "accuracy"),
                 span(accuracies),
                 f"{PRINTED[corpus, network][alignment]:.2f}",
                 f"{interval([test['nonzero'] for test in tests])} %" if tests else "",

@@ -21,6 +21,7 @@ import numpy as np
 from lpsmap_core.api import FloatArray
 from lpsmap_search.constraints import CONSTRAINT_TOLERANCE, CountConstraint
 from lpsmap_search.corpus import Corpus
+from lpsmap_search.count_model import x_log_x
 from lpsmap_search.linear_programs import BASIC, UNIT, Basis, LinearProgram, SimplexSolver
 from lpsmap_search.polytopes import hypergraph_polytope
 from lpsmap_search.shares import Totals
@@ -44,14 +45,10 @@ class Chords(NamedTuple):
 
 def chords_of(low: FloatArray, high: FloatArray) -> Chords:
     """Return the chords of a box."""
-    bottom, top, width = _phi(low), _phi(high), high - low
+    bottom, top, width = x_log_x(low), x_log_x(high), high - low
     slope = np.divide(top - bottom, width, out=np.zeros_like(low), where=width > 0.0)
     rounding = 8.0 * UNIT * (1.0 + np.abs(slope))
     return Chords(slope, bottom - slope * low + rounding)
-
-
-def _phi(p: FloatArray) -> FloatArray:
-    return p * np.log(np.where(p > 0.0, p, 1.0))
 
 
 class ChordProgram:

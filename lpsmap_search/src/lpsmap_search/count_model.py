@@ -11,7 +11,7 @@ import numpy as np
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_dynamic import HypergraphBuilder
 
-__all__ = ["CountModel"]
+__all__ = ["CountModel", "x_log_x"]
 
 
 class CountModel(abc.ABC):
@@ -124,9 +124,10 @@ class CountModel(abc.ABC):
         convex, and homogeneous of degree one. It is the objective of Viterbi training (Gormley &
         Eisner 2013, Eq. 1) with the optimal parameters for the counts.
         """
-        return float(_x_log_x(counts).sum() - _x_log_x(self.sums(counts)).sum())
+        return float(x_log_x(counts).sum() - x_log_x(self.sums(counts)).sum())
 
 
-def _x_log_x(x: FloatArray) -> FloatArray:
+def x_log_x(x: FloatArray) -> FloatArray:
+    """Return ``x log x``, 0 at 0."""
     positive = np.where(x > 0.0, x, 1.0)
     return positive * np.log(positive)
