@@ -72,6 +72,7 @@ class BinaryTree(DynamicProgram):
     `labelled`. A span precedes its parts.
     """
 
+    variables_ndim = 2
     length_axes = (0, 1)
     map_kernel = staticmethod(_best_trees)
 

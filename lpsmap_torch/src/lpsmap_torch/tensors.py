@@ -77,7 +77,8 @@ def numbers(tensor: Tensor) -> NDArray[np.float64]:
         pinned.copy_(plain.to(torch.float64), non_blocking=True)
         torch.cuda.current_stream(plain.device).synchronize()
         plain = pinned
-    found: NDArray[np.float64] = converted(plain, torch.float64, _HOST).numpy()
+    # the imaginary part of a conjugate is a view that negates
+    found: NDArray[np.float64] = converted(plain, torch.float64, _HOST).resolve_neg().numpy()
     return found
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 import judges
 from judged_layers import Judged
 from layer_cases import CASES, SUMMED, Case, every_layer, normal, trained
-from lpsmap import Or, Pair, Sequence, Xor
+from lpsmap import Knapsack, Or, Pair, Permutation, Sequence, Xor
 from lpsmap_core import ConvergenceWarning
 from lpsmap_torch.estimators import (
     MAP,
@@ -394,3 +394,51 @@ def test_sums_over_padding_and_empty_batches(case: Case, name: str) -> None:
 def test_disjunctions_of_functions() -> None:
     found = SparseMAP(lambda u: Or(u), estimator="map")(torch.full((2, 3), -1.0))
     assert found.sum(-1).tolist() == [1.0, 1.0]
+
+
+KNAPSACK = {"costs": [1.0, 2.0, 3.0, 1.0], "budget": 3.0}
+
+
+@pytest.mark.parametrize("estimator", [MAP(), MAP("spigot"), PerturbAndMAP()], ids=repr)
+def test_fractional_solutions_are_rounded_to_structures(estimator: Any) -> None:
+    """The first node of a search may have no structure; then it goes on."""
+    torch.manual_seed(0)
+    scores = torch.cat([torch.tensor([[0.0, 0.0, 1.0, 0.5]]), torch.randn(50, 4)]).double()
+    found = SparseMAP(Knapsack, estimator=estimator, **KNAPSACK)(scores)
+    assert ((found == 0.0) | (found == 1.0)).all()
+    assert (found @ torch.tensor(KNAPSACK["costs"]).double() <= KNAPSACK["budget"]).all()
+    trees = LatentTree(
+        budget=1, projective=True, single_root=True, budget_root=True, estimator=estimator
+    )
+    assert (trees(torch.randn(10, 6, 6)).sum(-1) == 1.0).all()
+    alike = LPSequenceAttention(estimator=estimator)(torch.zeros(1, 3, 5))
+    assert ((alike == 0.0) | (alike == 1.0)).all()
+
+
+def test_rounded_structures_are_not_called_the_best() -> None:
+    scores = torch.tensor([[0.0, 0.0, 1.0, 0.5]], dtype=torch.float64)
+    layer = SparseMAP(Knapsack, estimator="map", **KNAPSACK)
+    found = layer(scores, return_solution=True)
+    exact = SparseMAP(Knapsack, estimator=MAP(exact=True), **KNAPSACK)(scores)
+    assert bool(found.solved) <= bool((found.marginals @ scores.mT >= exact @ scores.mT).all())
+
+
+def test_a_type_without_structures_of_zeros_and_ones_is_reported() -> None:
+    with pytest.warns(ConvergenceWarning, match="no structure of zeros and ones"):
+        SparseMAP(Permutation, estimator="map")(torch.tensor([[0.3, -1.0, 2.0, 0.5]]))
+
+
+@pytest.mark.parametrize("estimator", ["marginals", "sample"])
+def test_sums_over_no_structures_are_reported(estimator: str) -> None:
+    layer = TopK(2, estimator=estimator)
+    with pytest.warns(ConvergenceWarning, match="constraints that allow no structure"):
+        found = layer(torch.tensor([[0.0, -torch.inf, -torch.inf], [0.0, 1.0, 2.0]]))
+    assert not found[0].any()
+    assert found[1].any()
+
+
+@pytest.mark.parametrize("estimator", ["marginals", "sample", "map"])
+def test_solutions_without_a_batch_have_additionals(estimator: str) -> None:
+    layer = Rationale(2, transition=0.5, estimator=estimator)
+    one, batch = (layer(torch.ones(shape), return_solution=True) for shape in ((4,), (1, 4)))
+    assert one.additionals.shape == batch.additionals.shape[1:]

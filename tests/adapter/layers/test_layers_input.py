@@ -24,6 +24,11 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         TypeError,
         "scores is an ndarray; .*torch.as_tensor",
     ),
+    "lengths of floats": (
+        lambda: layers.TopK(2)(W, lengths=torch.ones(2)),
+        TypeError,
+        r"lengths is torch.float32; .*Use lengths.long\(\)",
+    ),
     "complex": (lambda: layers.TopK(2)(W + 0j), TypeError, "complex64; expected real numbers"),
     "sparse": (lambda: layers.TopK(2)(W.to_sparse()), TypeError, r"Use to_dense\(\)"),
     "meta in an estimator": (
@@ -350,3 +355,10 @@ def test_one_bad_item_leaves_the_others() -> None:
     values[[0, 2]].square().sum().backward()
     assert scores.grad[[0, 2]].isfinite().all()
     assert scores.grad[1].isnan().all()
+
+
+def test_views_that_negate_are_read() -> None:
+    complex_scores = torch.complex(normal(2, 4), normal(2, 4))
+    view = complex_scores.conj().imag
+    assert view.is_neg()
+    torch.testing.assert_close(layers.TopK(2)(view), layers.TopK(2)(-complex_scores.imag))

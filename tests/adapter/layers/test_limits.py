@@ -122,3 +122,10 @@ def test_bad_limits_are_refused_in_words(make: Any, name: str, event: Any) -> No
             layer(scores, **{name: limits})
     with pytest.raises(TypeError, match=f"unexpected argument 'size'; expected .* {name}"):
         layer(scores, size=LIMITS)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32])
+def test_limits_in_few_bits_leave_lengths_alone(dtype: torch.dtype) -> None:
+    scores, lengths = normal(1, 300), torch.tensor([257])
+    found = TopK(2)(scores, lengths=lengths, k=torch.tensor([2], dtype=dtype))
+    torch.testing.assert_close(found, TopK(2)(scores, lengths=lengths))

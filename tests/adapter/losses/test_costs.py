@@ -317,3 +317,17 @@ def test_costs_of_whole_structures_are_refused_in_words() -> None:
         loss(torch.zeros(1, 3, 3), torch.tensor([[0, 0, -100]]))
     with pytest.raises(ValueError, match="is not a structure that DepTree allows"):
         loss(torch.zeros(1, 3, 3), torch.tensor([[1, 0, 0]]))
+
+
+@pytest.mark.parametrize("loss", [StructuredHingeLoss, MarginSparseMAPLoss, MarginCRFLoss])
+def test_learned_costs_have_gradients_beside_unlabelled_variables(loss: Any) -> None:
+    scores, target = normal(2, 3), torch.tensor([0, -100])
+    cost = torch.tensor([0.4, 0.9, 0.7], dtype=double)
+    criterion = loss(Xor, cost=nn.Parameter(cost.clone()))
+    criterion(scores, target).backward()
+    for i, h in enumerate(1e-6 * torch.eye(3, dtype=double)):
+        above, below = (
+            loss(Xor, cost=nn.Parameter(cost + move))(scores, target) for move in (h, -h)
+        )
+        slope = ((above - below) / 2e-6).item()
+        assert criterion.cost.grad[i].item() == pytest.approx(slope, abs=1e-5)

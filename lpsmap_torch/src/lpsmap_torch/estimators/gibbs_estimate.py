@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor
 
-from lpsmap_core.api import BoolArray, FloatArray
+from lpsmap_core.api import BoolArray, FloatArray, warn_unsolved
 from lpsmap_torch.estimators.estimator import Estimate
 from lpsmap_torch.graph_gibbs import TorchGraphGibbs
 from lpsmap_torch.items import Items
@@ -22,6 +22,11 @@ class GibbsEstimate(Estimate):
         As in `Estimate`.
     gibbs
         The distribution.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If components have no structure.
     """
 
     def __init__(
@@ -29,6 +34,12 @@ class GibbsEstimate(Estimate):
     ) -> None:
         super().__init__(values, additionals)
         self._gibbs = gibbs
+        wrong = np.isneginf(self._log_partition[:-1])
+        if wrong.any():
+            warn_unsolved(
+                ["Components have constraints that allow no structure."],
+                [f"Components without a structure: {int(wrong.sum())} of {len(wrong)}."],
+            )
 
     @property
     def infeasible(self) -> BoolArray:

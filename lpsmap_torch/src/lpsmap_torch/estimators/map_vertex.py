@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from lpsmap_core import Assignment, Solution
-from lpsmap_core.api import FloatArray, checked_flag, checked_number
+from lpsmap_core import Assignment, Solution, Status
+from lpsmap_core.api import DEFAULT_GAP, FloatArray, checked_flag, checked_number, warn_unsolved
 from lpsmap_torch.estimators.estimator import (
     Estimator,
     SolvedEstimate,
@@ -22,6 +23,9 @@ from lpsmap_torch.graph import TorchFactorGraph
 __all__ = ["MAP", "checked_gradient"]
 
 GRADIENTS = ("straight-through", "spigot", "identity")
+
+ANY_GAP = 1e9
+"""The relative gap at which a search ends with the first structure that it finds."""
 
 FRACTIONAL = 1e-6
 """Values at least this far from 0 and 1 are fractional: the tolerance of solves."""
@@ -49,7 +53,7 @@ class MAP(Estimator):
     exact
         Whether to search for the best structure with a proof, by ``lpsmap-decode``. Otherwise
         LP-MAP is solved, and ``lpsmap-decode`` rounds fractional solutions, which occur if factors
-        interact, with a single node of its search.
+        interact; it searches until it has a structure.
 
     Raises
     ------
@@ -85,7 +89,7 @@ class MAP(Estimator):
         assert isinstance(found, Solution)
         fractional = np.abs(found.values - np.round(found.values)) > FRACTIONAL
         if (fractional & (found.layout.component >= 0)).any():
-            return found.decode(max_nodes=1, threads=options.get("threads"))
+            return _rounded(found, options.get("threads"))
         return found
 
     def _surrogate(
@@ -112,6 +116,24 @@ class MAP(Estimator):
     def __repr__(self) -> str:
         step = f", step={self.step!r}" if self.gradient == "spigot" else ""
         return f"MAP({self.gradient!r}{step}{', exact=True' if self.exact else ''})"
+
+
+def _rounded(found: Solution, threads: int | None) -> Assignment:
+    """Return the first structures that a search finds, starting from marginals.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If it finds none for a component whose relaxation is feasible.
+    """
+    first = found.decode(gap=ANY_GAP, threads=threads)
+    missing = ~first.found & (found.status != Status.INFEASIBLE)
+    if missing.any():
+        warn_unsolved(
+            ["The search found no structure of zeros and ones for some components."],
+            [f"Components without a structure: {int(missing.sum())} of {len(missing)}."],
+        )
+    return replace(first, gap=DEFAULT_GAP)  # what counts as a proof
 
 
 def checked_gradient(name: str, gradient: Any, known: Sequence[str]) -> str:

@@ -103,10 +103,10 @@ def checked_lengths(
     if lengths is None:
         return None
     if not isinstance(lengths, Tensor) or lengths.dtype not in _INTEGERS:
-        got = lengths.dtype if isinstance(lengths, Tensor) else kind_of(lengths)
-        raise TypeError(
-            f"{name}: lengths is {got}; expected a tensor of integers. Use torch.tensor(lengths)."
-        )
+        is_tensor = isinstance(lengths, Tensor)
+        got = lengths.dtype if is_tensor else kind_of(lengths)
+        fix = "lengths.long()" if is_tensor else "torch.tensor(lengths)"
+        raise TypeError(f"{name}: lengths is {got}; expected a tensor of integers. Use {fix}.")
     shape = tuple(lengths.shape)
     one_per_entry = len(shape) == 1 and len(batch) > 0  # one row of lengths for the whole batch
     is_single = _leads(shape, batch)

@@ -135,7 +135,7 @@ class Estimated:
             assert own is not None
             entries = torch.from_numpy(tied.entries(n).reshape(-1)).to(table.device)
             scored = torch.from_numpy(tied.scored).to(own.device)
-            table = table.index_add(0, entries, own[:, scored].reshape(-1).to(table))
+            table = table.index_add(0, entries, own[..., scored].reshape(-1).to(table))
         return table.reshape(*self.problem.batch, n)
 
     @property

@@ -190,7 +190,9 @@ class Layer(Tempered):
         Returns
         -------
         Distributions
-            The distributions of every instance, as tensors; the probabilities carry gradients.
+            The distributions of the factors of the first declaration, as tensors; the probabilities
+            carry gradients. Types whose factors need a variable have no factor for an instance
+            without variables.
         """
         return self._structures(scores, self._weights(), lengths, mask)
 

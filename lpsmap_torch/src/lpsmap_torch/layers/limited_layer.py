@@ -114,7 +114,7 @@ class LimitedLayer(Layer):
         checked = super()._checked_lengths(lengths.lengths, batch)
         if checked is None:
             return limits.unsqueeze(-1)
-        return torch.stack([limits, checked.to(limits)], dim=-1)
+        return torch.stack([limits.long(), checked.to(limits.device).long()], dim=-1)
 
 
 def limits_and_lengths(default: int | None, lengths: Lengths, n_axes: int) -> tuple[Any, Lengths]:

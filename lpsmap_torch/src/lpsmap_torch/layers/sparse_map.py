@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,7 +38,8 @@ class SparseMAP(Layer):
         scores of additionals, get gradients. The graph of a function is built in every call, cannot
         be exported, and breaks the graph of torch.compile.
     event_ndim
-        The number of axes of the scores of an instance; None for the default of the type.
+        The number of axes of the scores of an instance; None for the default of the type, or for
+        the axes from `axis` on.
     max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
         As in `FactorGraph.solve`.
     backward_tol, backward_max_iter
@@ -57,7 +59,8 @@ class SparseMAP(Layer):
     TypeError
         If `factors` is neither a factor type nor a function, or the options have a ``dim``.
     ValueError
-        If an ``axis`` among the options is not negative, or an option is out of range.
+        If an ``axis`` among the options is not negative, or not among the last `event_ndim` axes,
+        or an option is out of range.
 
     Examples
     --------
@@ -111,7 +114,15 @@ class SparseMAP(Layer):
                 "comes first."
             )
         kind: Any = factors
-        self.event_ndim = kind.variables_ndim if event_ndim is None else event_ndim
+        least = -options.get("axis", -1)
+        if event_ndim is not None and event_ndim < least:
+            raise ValueError(
+                f"SparseMAP: event_ndim is {event_ndim}; expected {least} or more, since axis is "
+                f"{-least}."
+            )
+        # the labels of arcs or spans are a further axis
+        own = kind.variables_ndim + bool(options.get("labelled", False))
+        self.event_ndim = max(own, least) if event_ndim is None else event_ndim
         self.mask_ndim = self.event_ndim
         # types with length_axes have one length for all of these axes
         self.most_lengths = self.event_ndim if kind.length_axes is None else 1
@@ -253,10 +264,10 @@ class SparseMAP(Layer):
         # some types need a variable in each factor; and with several batch axes, one length per
         # instance could be read as two lengths for several instances
         if not there.all() or (lengths is not None and split > 1):
-            rows = np.flatnonzero(there)
-            view = u.reshape(-1, *u.shape[split:])[rows]
-            lengths = None if lengths is None else lengths.reshape(there.size, -1)[rows]
-            mask = None if mask is None else mask.reshape(-1, *u.shape[split:])[rows]
+            rows, n = np.flatnonzero(there), there.size
+            view = u.reshape(n, *u.shape[split:])[rows]
+            lengths = None if lengths is None else _of_instances(lengths, there.shape)[rows]
+            mask = None if mask is None else mask.reshape(n, *u.shape[split:])[rows]
             if lengths is not None and lengths.shape[1] == 1:
                 lengths = lengths[:, 0]
         if view.size == 0 and u.size:
@@ -278,10 +289,15 @@ def _there(batch: tuple[int, ...], lengths: Lengths, mask: Mask) -> NDArray[np.b
     """Return flags of instances with any variable."""
     there = np.ones(batch, dtype=bool)
     if lengths is not None:
-        there &= (lengths.reshape(*batch, -1) != 0).all(axis=-1)
+        there &= (_of_instances(lengths, batch) != 0).all(axis=-1).reshape(batch)
     if mask is not None:
         there &= mask.any(axis=tuple(range(len(batch), mask.ndim)))
     return there
+
+
+def _of_instances(lengths: NDArray[np.int64], batch: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return a row of lengths for every instance."""
+    return lengths.reshape(math.prod(batch), math.prod(lengths.shape[len(batch) :]))
 
 
 class _Name(str):

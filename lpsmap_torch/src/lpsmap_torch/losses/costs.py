@@ -89,7 +89,8 @@ def augmented(name: str, scores: Tensor, labels: Tensor, cost: Cost) -> Tensor:
         raise ValueError(
             f"{name}: cost holds {costs[wrong][0]:g}; expected finite numbers, 0 or more."
         )
-    return scores + torch.where(known, costs * (1.0 - 2.0 * labels), 0.0)
+    # zeros for NaN: a gradient of zero times NaN would be NaN
+    return scores + torch.where(known, costs, 0.0) * (1.0 - 2.0 * labels.nan_to_num(0.0))
 
 
 def _broadcast(name: str, cost: Any, scores: Tensor) -> Tensor:

@@ -66,8 +66,8 @@ def read_target(u: Variables, scores: Tensor, target: Any) -> FloatArray:
         if len(wrong):
             at = tuple(wrong[0])
             raise ValueError(
-                f"target holds {values[at]:g} at {[int(i) for i in at]}; expected 0, 1, marginals "
-                "between them, or NaN for unlabelled variables."
+                f"target holds {float(values[at])!r} at {[int(i) for i in at]}; expected 0, 1, "
+                "marginals between them, or NaN for unlabelled variables."
             )
         return values
     if found.shape != shape[:-1]:
