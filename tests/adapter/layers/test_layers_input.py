@@ -24,6 +24,11 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         TypeError,
         "scores is an ndarray; .*torch.as_tensor",
     ),
+    "mask of a type without masks": (
+        lambda: layers.SparseMAP(DepTree)(X[..., :3], mask=torch.ones(2, 3, 3).bool()),
+        TypeError,
+        "got mask, which DepTree does not take; expected no mask. Forbid variables by",
+    ),
     "lengths of floats": (
         lambda: layers.TopK(2)(W, lengths=torch.ones(2)),
         TypeError,
@@ -121,7 +126,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "additionals": (
         lambda: layers.SparseMAP(Xor)(W, torch.zeros(3)),
         TypeError,
-        "unexpected keyword argument 'additionals'",
+        "got additionals, which Xor does not take; expected no additionals",
     ),
     "no type": (
         lambda: layers.SparseMAP("Xor"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any, ClassVar
 
@@ -256,6 +257,25 @@ class SparseMAP(Layer):
                 "function in its place."
             )
 
+    def _check_taken(self, given: dict[str, Any]) -> None:
+        """Validate that the type takes the given arguments.
+
+        Raises
+        ------
+        TypeError
+            If it does not.
+        """
+        taken = inspect.signature(self.factors).parameters
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
+            return
+        for name in given:
+            if name not in taken:
+                fix = " Forbid variables by scores of -inf." if name == "mask" else ""
+                raise TypeError(
+                    f"SparseMAP: got {name}, which {self.factors.__name__} does not take; expected "
+                    f"no {name}.{fix}"
+                )
+
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
         """Return the factors, one per instance."""
         split = u.ndim - self.event_ndim
@@ -276,6 +296,7 @@ class SparseMAP(Layer):
         given = {name: value for name, value in given.items() if value is not None}
         if n_weights:
             given["additionals"] = np.zeros((*view.shape[: view.ndim - self.event_ndim], n_weights))
+        self._check_taken(given)
         factor: Any = self.factors(view, **self.options, **given)
         tied = (Tied(factor, np.arange(n_weights), rows),) if n_weights else ()
         return Declarations([factor], tied=tied)
