@@ -60,7 +60,7 @@ def test_contradictions_are_found() -> None:
     u = graph.variable(3)
     graph.add(Or(u))
     graph.add(Budget(u, 0))
-    with pytest.warns(UserWarning, match="allow no assignment"):
+    with pytest.warns(UserWarning, match="no zeros and ones satisfy"):
         found = graph.solve_map(exact=True, solver="cpsat")
     assert not found.found.any()
     assert found.proved.all()

@@ -172,7 +172,7 @@ def report_unproved(assignment: Assignment, shapes: Callable[[], Shapes], refuse
     words, details = [], []
     for count, said in (
         (bad.sum(), "have a score that is NaN or +inf, and NaN values."),
-        ((none & ~allowed & ~bad).sum(), "have constraints that allow no assignment of zeros and ones."),
+        ((none & ~allowed & ~bad).sum(), "have constraints that no zeros and ones satisfy."),
         ((none & allowed).sum(), f"have no assignment yet: {mend}."),
         (
             (~none & ~assignment.proved).sum(),
