@@ -124,3 +124,16 @@ def test_a_solution_of_a_function() -> None:
     counts = found.additionals[0][:, 3:30].reshape(2, 3, 3, 3).sum((0, 1))
     torch.testing.assert_close(steps, counts, rtol=0, atol=1e-9)
     assert len(found.structures()) == 2
+
+
+@pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
+@pytest.mark.parametrize("estimator", ["sparsemap", "map", "marginals", "sample"])
+def test_instances_without_a_structure_have_no_objective(estimator: str) -> None:
+    scores = torch.tensor([[-torch.inf] * 4, [0.0, 1.0, 2.0, 3.0]], requires_grad=True)
+    found = SparseMAP(Xor, estimator=estimator)(scores, return_solution=True)
+    assert found.objective[0] == -torch.inf
+    assert found.objective[1].isfinite()
+    assert found.solved.tolist()[0] is False
+    (gradient,) = torch.autograd.grad(found.objective.sum(), scores)
+    assert not gradient[0].any()
+    assert gradient[1].any()

@@ -417,3 +417,8 @@ def test_arguments_of_factors_are_named(loss: type) -> None:
     words = rf"{loss.__name__}: got a Tensor as the argument after scores and target; .*lengths="
     with pytest.raises(TypeError, match=words):
         loss(DepTree)(SCORES, HEADS, torch.tensor([3, 2]))
+
+
+def test_decoded_structures_have_the_dtype_of_the_scores() -> None:
+    scores = torch.zeros(1, 3, 3, dtype=torch.float16)
+    assert SparseMAPLoss(DepTree).decode(scores).dtype is torch.float16

@@ -85,9 +85,15 @@ class SolvedEstimate(Estimate):
         return infeasible_variables(self.found)
 
     def objective(self, items: Items) -> FloatArray:
-        """Return the maxima of the items: of the relaxation, or the scores of assignments."""
+        """Return the maxima of the items: of the relaxation, or the scores of assignments.
+
+        They are -inf for items without a structure.
+        """
         found = self.found
-        of_component = found.score if isinstance(found, Assignment) else found.objective
+        if isinstance(found, Assignment):
+            of_component = found.score
+        else:
+            of_component = np.where(found.status == Status.INFEASIBLE, -np.inf, found.objective)
         return items.sums(items.of_component, of_component)
 
     def solved(self, items: Items) -> BoolArray:

@@ -140,9 +140,12 @@ class Estimated:
 
     @property
     def objective(self) -> Tensor:
-        """The objectives of the instances, with gradients."""
+        """The objectives of the instances, with gradients; -inf without a structure."""
         graph, estimate = self.problem.built.graph, self.estimate
-        slopes = scores_with_slopes(graph, estimate.values, estimate.additionals, self._items)
+        values, infeasible = estimate.values, torch.from_numpy(estimate.infeasible)
+        if infeasible.any():
+            values = values.masked_fill(infeasible.to(values.device), 0.0)
+        slopes = scores_with_slopes(graph, values, estimate.additionals, self._items)
         values = torch.from_numpy(estimate.objective(self._items)).to(estimate.values.device)
         return with_slopes(values, *slopes).reshape(self.problem.batch) * self.problem.temperature
 

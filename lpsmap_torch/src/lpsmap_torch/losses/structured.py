@@ -215,8 +215,8 @@ class StructuredLoss(nn.Module, abc.ABC):
         options
             Options of `FactorGraph.solve_map`, as in `Layer.decode`.
         """
-        scores = checked_scores(type(self).__name__, scores)
-        return self._built(scores, arguments).decode(options or {})
+        checked = checked_scores(type(self).__name__, scores)
+        return self._built(checked, arguments).decode(options or {}).to(scores.dtype)
 
     def _augmented(self, scores: Tensor, known: FloatArray) -> Tensor:
         """Return the scores, with a margin if the loss has one."""
