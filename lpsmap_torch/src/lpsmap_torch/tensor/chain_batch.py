@@ -79,9 +79,8 @@ class ChainBatch(Batch):
         """Return the numbers of the rows of arriving and of leaving flows."""
         length, s = self.last.shape[-2], self.n_states
         arriving, leaving = torch.split(y, [length * s, (length - 1) * s], dim=-1)
-        return torch.unflatten(arriving, -1, (length, s)), torch.unflatten(
-            leaving, -1, (length - 1, s)
-        )
+        arriving = torch.unflatten(arriving, -1, (length, s))
+        return arriving, torch.unflatten(leaving, -1, (length - 1, s))
 
     def equations(self, d: Tensor, diagonal: Tensor, tight: Tensor | None = None) -> Equations:
         """Return the equations with the matrix ``A diag(d) A' + diag(diagonal)``."""
