@@ -53,7 +53,7 @@ class MAP(Estimator):
     exact
         Whether to search for the best structure with a proof, by ``lpsmap-decode``. Otherwise
         LP-MAP is solved, and ``lpsmap-decode`` rounds fractional solutions, which occur if factors
-        interact; it searches until it has a structure.
+        interact; it searches until it has a structure, within the limits of `Solution.decode`.
 
     Raises
     ------
