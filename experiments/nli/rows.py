@@ -35,7 +35,7 @@ from experiments.nli.model import (
 from experiments.runs import Job, Result, Row
 from experiments.training import Task, Training, steps_per_second, train
 
-__all__ = ["NAME", "VARIANTS", "Settings", "rows"]
+__all__ = ["NAME", "SNLI_ONLY", "VARIANTS", "Settings", "rows"]
 
 NAME = "nli"
 
@@ -53,7 +53,7 @@ VARIANTS = (
 """Rows of the two tables, and the LP alignments solved to convergence."""
 
 SNLI_ONLY = (Architecture.DECOMPOSABLE, Alignment.LP_SEQUENCE, Regime.SOLVED)
-"""A variant that takes hours with MultiNLI's long sentences."""
+"""A variant that takes more than an hour with MultiNLI's long sentences."""
 
 DRAWN = 5
 """Number of dev pairs whose alignments are recorded by the first seed."""

@@ -102,7 +102,7 @@ def test_a_state_that_there_is_no_other_of(negated: tuple[bool, bool], first: ty
         assert found.ok
         assert u.value.tolist() == [float(wanted[0])]
     else:
-        with pytest.warns(ConvergenceWarning, match="allow no"):
+        with pytest.warns(ConvergenceWarning, match="no zeros and ones satisfy"):
             found = graph.solve_map(exact=True)
         assert not found.found.any()
 
