@@ -155,9 +155,7 @@ def test_contradictions_are_said() -> None:
     graph.add(Xor(u))
     graph.add(Budget(u, 0, axis=1))
     graph.add(Xor(graph.variable_from([1.0, 2.0])))
-    with pytest.warns(
-        ConvergenceWarning, match="constraints that no zeros and ones"
-    ) as caught:
+    with pytest.warns(ConvergenceWarning, match="constraints that no zeros and ones") as caught:
         found = graph.solve_map(exact=True)
     assert "2 of 3 components have constraints" in details_of(caught[0])
     assert found.proved.all()
