@@ -71,7 +71,7 @@ def pairs(batch: int) -> list[Pair]:
         found.append(Pair(f"projective tree n={n}", "torch-struct", shape, ours, theirs, 0.3))
         ours, theirs = tree(False), modifiers(matrix_tree)
         found.append(Pair(f"tree n={n}", "torch-struct matrix-tree", shape, ours, theirs, 1.5))
-    for shape in ((128, 64), (1024, 100)):
+    for shape in ((128, 64), (1024, 100), (4096, 64)):
         name = "x".join(map(str, shape))
         found.append(Pair(f"Xor graph {name}", "entmax", (shape,), xor, sparsemax, 1.0))
         ours = lambda threads, scores: CHOICE(scores)  # noqa: E731

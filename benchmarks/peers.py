@@ -176,7 +176,7 @@ def pairs(batch: int) -> list[Pair]:
         Pair("tree n=20", "torch-struct matrix-tree", trees[20], tree(False), matrix_tree),
         Pair("tree n=50", "torch-struct matrix-tree", trees[50], tree(False), matrix_tree, 3.0),
         Pair("matching 30x40", "torch Sinkhorn", ((batch, 30, 40),), matching, sinkhorn, 1.0),
-        Pair("Xor 4096x64", "entmax sparsemax", ((4096, 64),), xor, sparsemax, 2.0),
+        Pair("Xor 4096x64", "entmax sparsemax", ((4096, 64),), xor, sparsemax, 1.0),
     ]
 
 
