@@ -194,7 +194,7 @@ def draw_sparsity(curves: dict[Any, Any]) -> Figure:
                     )
             axes.axhline(20, color="#bbbbbb", linewidth=0.8)
             axes.set(title=network, xlabel="epoch", ylabel="% nonzero", ylim=(0, 103))
-            axes.legend(frameon=False, fontsize=7)
+            axes.legend(frameon=False, fontsize=7, loc=(0.58, 0.45))
     return figure
 
 
