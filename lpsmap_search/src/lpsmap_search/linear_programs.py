@@ -208,9 +208,9 @@ class SimplexSolver:
         values
             One for each, or one for all.
         """
-        columns, (values,) = _broadcast(columns, values)
-        self._objective[columns] = values
-        self._highs.changeColsCost(len(columns), columns, -values)
+        index = np.array(columns, dtype=np.int32, ndmin=1)
+        self._objective[index] = values
+        self._highs.changeColsCost(len(index), index, -self._objective[index])
 
     def change_coefficients(self, entries: IntArray, values: npt.ArrayLike) -> None:
         """Set entries of the matrix; it is passed to HiGHS again in the next solve.
@@ -389,14 +389,6 @@ _STATUSES: dict[str, Status] = {
     "kTimeLimit": "stopped",
 }
 """Statuses by the names of HiGHS. No program is unbounded, since all columns are bounded."""
-
-
-def _broadcast(
-    numbers: npt.ArrayLike, *values: npt.ArrayLike
-) -> tuple[npt.NDArray[np.int32], list[FloatArray]]:
-    """Return indices of columns or rows, and values for each, as arrays for HiGHS."""
-    index = np.array(numbers, dtype=np.int32, ndmin=1)
-    return index, [np.full(len(index), x, dtype=np.float64) for x in values]
 
 
 def highspy_module() -> Any:
