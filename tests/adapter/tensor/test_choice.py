@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from lpsmap import AtMostOne, Budget, DepTree, Pair, Status, TorchFactorGraph, Xor
+from lpsmap import AtMostOne, Budget, DepTree, Pair, Sequence, Status, TorchFactorGraph, Xor
 from lpsmap_core import CompiledEngine
 from lpsmap_torch.layers import LatentTree, MatchingAttention
 from lpsmap_torch.tensor import choice, host_share
 from lpsmap_torch.tensor.engine import FixedTensorEngine, TensorEngine
+from lpsmap_torch.tensor.graphs import DeviceSolution
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -158,6 +159,16 @@ def test_layers_choose_too(layer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert bool(solves) == isinstance(layer, LatentTree)
     layer.engine = "compiled"
     torch.testing.assert_close(found, layer(normal(2, 3, 3)), rtol=0, atol=1e-9)
+
+
+@pytest.mark.usefixtures("cpu_like_a_gpu")
+def test_sequences_run_on_the_host_unless_the_engine_is_given() -> None:
+    graph = TorchFactorGraph()
+    u = graph.variable_from(normal(2, 4, 3))
+    graph.add(Sequence(u, normal(3, 3)))
+    assert graph.plan().engine == "compiled"
+    assert not isinstance(graph.solve(), DeviceSolution)
+    assert isinstance(graph.solve(engine="tensor"), DeviceSolution)
 
 
 @pytest.mark.usefixtures("cpu_like_a_gpu")
