@@ -19,6 +19,7 @@ __all__ = [
     "check_not_compiled",
     "converted",
     "is_compiled",
+    "is_eager",
     "is_transformed",
     "numbers",
     "numbers_on_host",
@@ -133,6 +134,19 @@ def is_compiled() -> bool:
         return False
     eval_frame: Any = torch._C._dynamo.eval_frame
     return callable(eval_frame.get_eval_frame_callback())
+
+
+def is_eager(tensor: Tensor) -> bool:
+    """Return whether no compiler, transform or mode has to see the operations on a tensor."""
+    return (
+        type(tensor) in (Tensor, torch.nn.Parameter)
+        and not tensor.is_meta
+        and not torch.compiler.is_compiling()
+        and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+        and not torch._C._are_functorch_transforms_active()
+        and torch._C._len_torch_dispatch_stack() == 0
+        and forward_ad._current_level < 0
+    )
 
 
 def _of_anything(name: str, scores: Any) -> Tensor:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,46 +49,50 @@ def kernel_on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Non
         pytest.skip("there is no C++ compiler")
     folder = tmp_path_factory.mktemp("kernel")
     declared = "extern __shared__ real memory[];"
-    assert declared in fused.source()
-    parts = (HERE / "warp.h").read_text(), fused.source().replace(declared, "")
-    (folder / "kernel.cpp").write_text("\n".join([*parts, (HERE / "warp.cpp").read_text()]))
-    options = ["-std=c++17", "-O1", "-fPIC", "-shared", "-o", "kernel.so"]
-    done = subprocess.run(
-        [COMPILER, *options, "kernel.cpp"], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    library = ctypes.CDLL(str(folder / "kernel.so"))
+    libraries = dict[str, Any]()
+    for name, entry in fused.ENTRIES.items():
+        assert declared in fused.source(name)
+        parts = (HERE / "warp.h").read_text(), fused.source(name).replace(declared, "")
+        source, library = folder / f"{name}.cpp", folder / f"{name}.so"
+        source.write_text("\n".join([*parts, (HERE / "warp.cpp").read_text()]))
+        options = ["-std=c++17", "-O1", f"-DKERNEL={entry}", "-fPIC", "-shared", "-o", library]
+        done = subprocess.run(
+            [COMPILER, *options, source], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        libraries[name] = ctypes.CDLL(str(library))
 
-    def launch(grid: Any, block: Any, shared_mem: int, args: list[Tensor | int]) -> None:
+    def launch(name: str, grid: Any, block: Any, shared_mem: int, args: list[Tensor | int]) -> None:
         assert block == (32, 1, 1)
         tensors = [x for x in args if isinstance(x, Tensor)]
         sizes = [x for x in args if isinstance(x, int)]
         assert all(x.is_contiguous() for x in tensors)
         addresses = (ctypes.c_void_p * len(tensors))(*(x.data_ptr() for x in tensors))
-        library.run(grid[0], -(-shared_mem // 8), addresses, (ctypes.c_int * len(sizes))(*sizes))
+        numbers = (ctypes.c_int * len(sizes))(*sizes)
+        libraries[name].run(grid[0], -(-shared_mem // 8), addresses, numbers)
 
     return launch
 
 
 @pytest.fixture
-def starts(
+def found(
     monkeypatch: pytest.MonkeyPatch, kernel_on_cpu: Callable[..., None]
-) -> list[fused.Start]:
-    """Let the kernel solve batches on the CPU, and return what it found."""
-    found = list[fused.Start]()
+) -> list[fused.Solved]:
+    """Let the kernels solve batches on the CPU, and return what they found."""
+    kept = list[fused.Solved]()
 
-    def kept(*given: Any) -> fused.Start:
-        found.append(fused.start(*given))
-        return found[-1]
+    def solved(*given: Any) -> fused.Solved:
+        kept.append(fused.solved(*given))
+        return kept[-1]
 
-    monkeypatch.setattr(fused, "_kernel", lambda device: kernel_on_cpu)
-    monkeypatch.setattr(projection, "start", kept)
+    monkeypatch.setattr(fused, "_kernel", lambda name, device: partial(kernel_on_cpu, name))
+    monkeypatch.setattr(projection, "solved", solved)
     monkeypatch.setattr(
         projection,
         "serves",
         lambda batch, scores: isinstance(batch, DenseBatch) and batch.linear is None,
     )
-    return found
+    return kept
 
 
 def matching(graph: TorchFactorGraph, scores: Tensor) -> Any:
@@ -115,7 +120,7 @@ def budgets(graph: TorchFactorGraph, scores: Tensor) -> Any:
 GRAPHS = [matching, logic, budgets]
 
 
-def solved(build: Any, scores: Tensor, engine: str) -> tuple[Tensor, Tensor, list[Status]]:
+def solve(build: Any, scores: Tensor, engine: str) -> tuple[Tensor, Tensor, list[Status]]:
     """Return marginals, a gradient, and statuses."""
     given = scores.clone().requires_grad_()
     graph = TorchFactorGraph()
@@ -123,7 +128,7 @@ def solved(build: Any, scores: Tensor, engine: str) -> tuple[Tensor, Tensor, lis
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         solution = graph.solve(engine=engine, tol=1e-11)
-    weights = normal(*scores.shape, seed=9)
+    weights = normal(*scores.shape, seed=9).to(scores.device)
     ok = ~u.value.isnan()
     (gradient,) = torch.autograd.grad((u.value[ok] * weights[ok]).sum(), given)
     return u.value.detach(), gradient, list(solution.status)
@@ -132,26 +137,26 @@ def solved(build: Any, scores: Tensor, engine: str) -> tuple[Tensor, Tensor, lis
 @pytest.mark.parametrize("build", GRAPHS)
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 30.0, 1e6])
 def test_it_solves_what_cores_engine_solves(
-    starts: list[fused.Start], build: Any, scale: float
+    found: list[fused.Solved], build: Any, scale: float
 ) -> None:
     scores = scale * normal(3, 2, 4)
-    found, expected = (solved(build, scores, engine) for engine in ("tensor-fixed", "compiled"))
-    assert len(starts) == 1  # and the fixed number of iterations leaves nothing to operations
-    torch.testing.assert_close(found[:2], expected[:2], rtol=0, atol=1e-9)
-    assert found[2] == expected[2]
+    values, expected = (solve(build, scores, engine) for engine in ("tensor-fixed", "compiled"))
+    assert len(found) == 1  # and the fixed number of iterations leaves nothing to operations
+    torch.testing.assert_close(values[:2], expected[:2], rtol=0, atol=1e-9)
+    assert values[2] == expected[2]
 
 
 @pytest.mark.parametrize("shape", [(5, 1, 1), (5, 1, 40), (5, 40, 1), (40, 8, 14), (3, 20, 30)])
-def test_it_solves_all_sizes(starts: list[fused.Start], shape: tuple[int, int, int]) -> None:
+def test_it_solves_all_sizes(found: list[fused.Solved], shape: tuple[int, int, int]) -> None:
     build = budgets if shape[2] == 1 else matching
     scores = 3.0 * normal(*shape)
-    found, expected = (solved(build, scores, engine) for engine in ("tensor-fixed", "compiled"))
-    torch.testing.assert_close(found[:2], expected[:2], rtol=0, atol=1e-9)
-    assert found[2] == expected[2]
-    assert len(starts) == 1
+    values, expected = (solve(build, scores, engine) for engine in ("tensor-fixed", "compiled"))
+    torch.testing.assert_close(values[:2], expected[:2], rtol=0, atol=1e-9)
+    assert values[2] == expected[2]
+    assert len(found) == 1
 
 
-def test_masks_ties_and_infeasible_instances(starts: list[fused.Start]) -> None:
+def test_masks_ties_and_infeasible_instances(found: list[fused.Solved]) -> None:
     scores = 3.0 * normal(6, 3, 5)
     scores[0, 1] = -torch.inf  # infeasible
     scores[1, :, 2:] = -1e9  # a forbidden number is needed
@@ -159,48 +164,34 @@ def test_masks_ties_and_infeasible_instances(starts: list[fused.Start]) -> None:
     scores[3] = 0.0
     scores[4, :, 2:] = -torch.inf  # infeasible
     scores[5] = scores[5].round()
-    found, expected = (solved(matching, scores, name) for name in ("tensor", "compiled"))
-    fixed = solved(matching, scores, "tensor-fixed")
+    values, expected = (solve(matching, scores, name) for name in ("tensor", "compiled"))
+    fixed = solve(matching, scores, "tensor-fixed")
     feasible = [1, 2, 3, 5]
-    for values in found[0], fixed[0]:
-        torch.testing.assert_close(values[feasible], expected[0][feasible], rtol=0, atol=1e-9)
-    assert found[2] == fixed[2] == expected[2]
-    assert found[2].count(Status.INFEASIBLE) == 2
-
-
-def test_it_presolves_as_operations_do(
-    starts: list[fused.Start], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scores = normal(4, 3, 4)
-    scores[1, :, 1:] = scores[2, 0, :3] = scores[3, 1] = -torch.inf
-    given: list[Any] = []
-    taken = projection.start
-    monkeypatch.setattr(projection, "start", lambda *x: given.append(x) or taken(*x))
-    solved(matching, scores, "tensor")
-    ((batch, _, allowed, _),) = given
-    for found, expected in zip(starts[0].presolved, batch.presolved(allowed), strict=True):
-        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    for given in values[0], fixed[0]:
+        torch.testing.assert_close(given[feasible], expected[0][feasible], rtol=0, atol=1e-9)
+    assert values[2] == fixed[2] == expected[2]
+    assert values[2].count(Status.INFEASIBLE) == 2
 
 
 def test_what_it_leaves_is_solved_by_operations(
-    starts: list[fused.Start], monkeypatch: pytest.MonkeyPatch
+    found: list[fused.Solved], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken = projection.start
+    taken = projection.solved
 
-    def spoilt(*given: Any) -> fused.Start:
-        begun = taken(*given)
-        begun.pieces.off[::2] = 1.0
-        return begun
+    def spoilt(*given: Any) -> fused.Solved:
+        solved = taken(*given)
+        solved.exact[::2], solved.values[::2], solved.ease[::2] = False, 0.5, 0.0
+        return solved
 
-    monkeypatch.setattr(projection, "start", spoilt)
+    monkeypatch.setattr(projection, "solved", spoilt)
     scores = normal(5, 3, 4)
-    found, expected = (solved(matching, scores, engine) for engine in ("tensor", "compiled"))
-    torch.testing.assert_close(found[:2], expected[:2], rtol=0, atol=1e-9)
-    assert found[2] == expected[2]
-    assert starts
+    values, expected = (solve(matching, scores, engine) for engine in ("tensor", "compiled"))
+    torch.testing.assert_close(values[:2], expected[:2], rtol=0, atol=1e-9)
+    assert values[2] == expected[2]
+    assert found
 
 
-def test_it_has_first_and_second_derivatives(starts: list[fused.Start]) -> None:
+def test_it_has_first_and_second_derivatives(found: list[fused.Solved]) -> None:
     def loss(scores: Tensor) -> Tensor:
         graph = TorchFactorGraph()
         u = matching(graph, scores)
@@ -210,7 +201,7 @@ def test_it_has_first_and_second_derivatives(starts: list[fused.Start]) -> None:
     given = normal(1, 2, 2, seed=2).requires_grad_()
     assert torch.autograd.gradcheck(loss, given)
     assert torch.autograd.gradgradcheck(loss, given)
-    assert starts
+    assert found
 
 
 # -------------------------------------------------------------------- GPUs
@@ -225,8 +216,8 @@ def test_on_a_gpu_it_agrees_with_operations(
 ) -> None:
     scores = scale * normal(*shape).cuda()
     scores[::7, :, 1], scores[::5, 0, 2:] = -torch.inf, -1e9
-    found = solved(matching, scores, "tensor")
+    values = solve(matching, scores, "tensor")
     monkeypatch.setattr(projection, "serves", lambda *_: False)
-    expected = solved(matching, scores, "tensor")
-    torch.testing.assert_close(found[:2], expected[:2], rtol=0, atol=1e-9)
-    assert found[2] == expected[2]
+    expected = solve(matching, scores, "tensor")
+    torch.testing.assert_close(values[:2], expected[:2], rtol=0, atol=1e-9)
+    assert values[2] == expected[2]

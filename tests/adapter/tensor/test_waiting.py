@@ -104,6 +104,7 @@ def test_a_training_step_copies_neither_scores_nor_marginals(
 
 @pytest.mark.gpu
 @every_gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")
 @pytest.mark.parametrize("shape", [(32, 4, 6), (8, 5, 3)])
 def test_nothing_waits_for_a_gpu(shape: tuple[int, int, int]) -> None:
     layers = (
@@ -124,6 +125,7 @@ def test_nothing_waits_for_a_gpu(shape: tuple[int, int, int]) -> None:
 
 @pytest.mark.gpu
 @every_gpu
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events:UserWarning")
 @pytest.mark.parametrize("layer", [LatentTree(), MatchingAttention(engine="compiled")])
 def test_the_host_path_copies_by_pinned_memory(layer: Any) -> None:
     scores = normal(8, 5, 5).to(torch.float32).cuda().requires_grad_()

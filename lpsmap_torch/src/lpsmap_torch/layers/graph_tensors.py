@@ -25,11 +25,14 @@ def arrays_of(*given: Tensor | None) -> list[NDArray[Any] | None]:
 def shown_marginals(layout: LayerGraph, solution: DeviceSolution) -> Tensor:
     """Return the marginals of the scores; zeros in padding and in infeasible instances."""
     shape, shown = layout.variables.shape, layout.declared.shown
-    rows = layout.by_instance(solution.infeasible())
-    nothing = rows.any(-1, keepdim=True).expand_as(rows).reshape(shape)[shown]
+    found, infeasible = solution.marginals.reshape(shape)[shown], solution.infeasible()
+    if infeasible is not None:
+        rows = layout.by_instance(infeasible)
+        nothing = rows.any(-1, keepdim=True).expand_as(rows).reshape(shape)[shown]
+        found = found.masked_fill(nothing, 0.0)
     if layout.keep is not None:
-        nothing = nothing | ~_on(layout, "keep", layout.keep, nothing.device)
-    return solution.marginals.reshape(shape)[shown].masked_fill(nothing, 0.0)
+        found = found.masked_fill(~_on(layout, "keep", layout.keep, found.device), 0.0)
+    return found
 
 
 def rescore(
@@ -61,6 +64,8 @@ def placed(layout: LayerGraph, scores: Tensor) -> Tensor:
     if forbidden is not None:
         flags = _on(layout, "forbidden", forbidden, scores.device)
         scores = scores.masked_fill(flags, -torch.inf)
+    if shown is Ellipsis:
+        return scores
     whole = scores.new_zeros(layout.variables.shape)
     whole[shown] = scores
     return whole

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from lpsmap_torch.layers.solved_layers import SolvedLayer, solved_on_device, solved_on_host
 from lpsmap_torch.layers.solvers import solver_named
 from lpsmap_torch.layers.tickets import solution_of, ticket_for
+from lpsmap_torch.tensors import is_eager
 
 __all__ = ["marginals"]
 
@@ -35,7 +35,7 @@ def marginals(
     if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         _check_not_onnx()
     given = scores, parameters, lengths, mask, name
-    if _is_eager(scores):
+    if is_eager(scores):
         eager: Tensor = _EagerSolve.apply(*given)  # type: ignore[no-untyped-call]
         return eager
     found: Tensor = _call(_solve, _Solve, *given)[0]
@@ -143,19 +143,6 @@ class _EagerSolve(torch.autograd.Function):
         ticket, *given = _saved(ctx)
         d_scores, d_parameters = _solution(ticket, given).pull_back(gradient)
         return d_scores, None if given[1] is None else d_parameters, None, None, None
-
-
-def _is_eager(scores: Tensor) -> bool:
-    """Return whether neither a compiler, nor a transform, nor a mode has to see an operator."""
-    return (
-        type(scores) in (Tensor, torch.nn.Parameter)
-        and not scores.is_meta
-        and not torch.compiler.is_compiling()
-        and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-        and not torch._C._are_functorch_transforms_active()
-        and torch._C._len_torch_dispatch_stack() == 0
-        and forward_ad._current_level < 0
-    )
 
 
 class _Solve(torch.autograd.Function):

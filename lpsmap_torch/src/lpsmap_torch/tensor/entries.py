@@ -14,10 +14,10 @@ class Entries(NamedTuple):
     """Entries of (n, n_rows, n_columns) matrices, padded with zeros; n may be 1."""
 
     row_places: Tensor
-    """(n, n_rows, k) the columns of each row's entries."""
+    """(n, k, n_rows) the columns of each row's entries."""
     row_values: Tensor
     column_places: Tensor
-    """(n, n_columns, j) the rows of each column's entries."""
+    """(n, j, n_columns) the rows of each column's entries."""
     column_values: Tensor
 
 
@@ -31,4 +31,5 @@ def _by_line(matrix: Tensor) -> tuple[Tensor, Tensor]:
     is_entry = matrix != 0.0
     width = max(int(is_entry.sum(-1).max()), 1)
     places = torch.argsort((~is_entry).to(torch.int8), dim=-1, stable=True)[..., :width]
-    return places.to(torch.int32).contiguous(), torch.gather(matrix, -1, places).contiguous()
+    values = torch.gather(matrix, -1, places)
+    return places.to(torch.int32).mT.contiguous(), values.mT.contiguous()

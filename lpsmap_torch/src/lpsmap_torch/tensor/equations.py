@@ -15,8 +15,8 @@ __all__ = [
     "ConjugateGradients",
     "Dense",
     "Equations",
-    "Inverted",
     "conjugate_gradients",
+    "symmetric",
 ]
 
 DAMPING, DAMPING_OF_BLOCKS = {torch.float64: 1e-10, torch.float32: 1e-6}, 1e-12
@@ -65,7 +65,7 @@ class _Factored(Equations):
         scaled, n = self._scale * right, REFINEMENTS[self.precision]
         if self.precision is torch.float32:
             steps = functools.partial(conjugate_gradients, self._times, self._rounded, n_steps=n)
-            return self._scale * _symmetric(steps, scaled)
+            return self._scale * symmetric(steps, scaled)
         x = self._damped(scaled)
         for _ in range(n):
             x = x + self._damped(scaled - self._times(x))
@@ -110,31 +110,6 @@ class Dense(_Factored):
 
     def _times(self, x: Tensor) -> Tensor:
         return (self._matrix @ x.unsqueeze(-1)).squeeze(-1)
-
-
-class Inverted(Equations):
-    """Equations whose damped matrices are inverted already.
-
-    Parameters
-    ----------
-    times
-        Returns products with the matrices, without damping.
-    inverse
-        (..., n, n) inverses of the damped matrices.
-    """
-
-    def __init__(self, times: Callable[[Tensor], Tensor], inverse: Tensor) -> None:
-        self._times, self._inverse = times, inverse
-
-    def solve(self, right: Tensor) -> Tensor:
-        """Return the solutions for (..., n) right-hand sides."""
-        x = self._damped(right)
-        for _ in range(REFINEMENTS[torch.float64]):
-            x = x + self._damped(right - self._times(x))
-        return x
-
-    def _damped(self, right: Tensor) -> Tensor:
-        return (self._inverse @ right.unsqueeze(-1)).squeeze(-1)
 
 
 class BlockTridiagonal(_Factored):
@@ -217,7 +192,7 @@ class ConjugateGradients(Equations):
         steps = functools.partial(
             conjugate_gradients, self._times, self._preconditioned, n_steps=MOST_STEPS
         )
-        return _symmetric(steps, right)
+        return symmetric(steps, right)
 
     def _preconditioned(self, right: Tensor) -> Tensor:
         return right / self._scale
@@ -260,7 +235,7 @@ def conjugate_gradients(
     return best
 
 
-def _symmetric(solve: Callable[[Tensor], Tensor], right: Tensor) -> Tensor:
+def symmetric(solve: Callable[[Tensor], Tensor], right: Tensor) -> Tensor:
     """Return ``solve(right)``, a linear function by steps that are not linear."""
     if right.requires_grad and torch.is_grad_enabled():
         found: Tensor = _Symmetric.apply(right, solve)  # type: ignore[no-untyped-call]
@@ -278,4 +253,4 @@ class _Symmetric(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return _symmetric(ctx.solve, gradient), None
+        return symmetric(ctx.solve, gradient), None

@@ -1,4 +1,4 @@
-"""Projections of small components by one kernel of a GPU, which PyTorch compiles at first use."""
+"""Projections of small components by kernels of a GPU, which PyTorch compiles at first use."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import torch
 from torch import Tensor
 
 from lpsmap_core.api import is_quiet
-from lpsmap_torch.tensor import forced, interior_point
+from lpsmap_torch.tensor import equations, forced, interior_point, projection_problem
 from lpsmap_torch.tensor.batch import Batch
-from lpsmap_torch.tensor.newton import Pieces
 from lpsmap_torch.tensor.row_batch import DenseBatch
 from lpsmap_torch.tensors import is_transformed
 
-__all__ = ["Start", "serves", "source", "start"]
+__all__ = ["Solved", "multiplied", "serves", "solved", "source"]
 
 WARP = 32
 
 _log = logging.getLogger("lpsmap")
 
 CONSTANTS = {
+    "REFINEMENTS": equations.REFINEMENTS[torch.float64],
     "FORCED_ROUNDS": forced.ROUNDS,
     "SLACK": forced.SLACK,
     **{
@@ -42,15 +42,19 @@ CONSTANTS = {
             "LEAST_PRODUCT",
         )
     },
+    **{
+        name: getattr(projection_problem, name)
+        for name in ("LARGEST", "EXACT", "ROUNDING", "PROVED")
+    },
 }
-"""The constants of the modules that the kernel shares its method with."""
+"""The constants of the modules that the kernels share their methods with."""
 
 
 def serves(batch: Batch, scores: Tensor) -> TypeGuard[DenseBatch]:
-    """Return whether the kernel can solve a batch.
+    """Return whether the kernels can solve a batch.
 
-    It needs a GPU of Nvidia, whose shared memory holds a component, and a PyTorch that compiles
-    kernels (2.9 or later). It computes in float64.
+    They need a GPU of Nvidia, whose shared memory holds a component, and a PyTorch that compiles
+    kernels (2.9 or later). They compute in float64.
     """
     if not scores.is_cuda or is_transformed(scores) or not hasattr(torch.cuda, "_compile_kernel"):
         return False
@@ -70,75 +74,108 @@ def _most_bytes(device: torch.device) -> int:
 def _bytes(batch: DenseBatch) -> int:
     """Return the size of the shared memory of a component."""
     n_rows, n_columns = batch.matrix.shape[-2:]
-    return 8 * (8 * n_columns + 16 * n_rows + n_rows * (n_rows | 1)) + n_columns
+    of_flags = (n_columns + 7) // 8
+    return 8 * (9 * n_columns + 16 * n_rows + n_rows * (n_rows | 1) + of_flags)
 
 
-class Start(NamedTuple):
-    """What the kernel returns for every instance; the caller checks whether it is a solution."""
+class Solved(NamedTuple):
+    """What a kernel returns for every instance; see `Projected` and `Face`."""
 
-    presolved: tuple[Tensor, Tensor, Tensor, Tensor]
-    """What `Batch.presolved` returns."""
-    pieces: Pieces
-    inverse: Tensor
-    """(n, n_rows, n_rows) inverses of the damped matrices of the tight rows; 0 without a face."""
+    values: Tensor
+    y: Tensor
+    ease: Tensor
+    tight: Tensor
+    gap: Tensor
+    residual: Tensor
+    exact: Tensor
+    infeasible: Tensor
     iterations: Tensor
-    """(n, 1) iterations of the interior point method."""
 
 
-def start(batch: DenseBatch, scores: Tensor, allowed: Tensor, most_iterations: int) -> Start:
-    """Presolve and solve all instances of a batch.
+def solved(batch: DenseBatch, scores: Tensor, most_iterations: int) -> Solved:
+    """Solve all instances of a batch.
 
     Parameters
     ----------
     batch
         The constraints.
     scores
-        (n, n_columns) finite scores.
-    allowed
-        Flags of the numbers that may differ from zero.
+        (n, n_columns) scores; ``-inf`` where a column is forbidden.
     most_iterations
         Maximum number of iterations of the interior point method.
     """
-    n, n_rows, n_columns = len(scores), *batch.matrix.shape[-2:]
-    low, high = torch.empty_like(batch.low), torch.empty_like(batch.low)
-    open_, fixed = torch.empty_like(allowed), torch.empty_like(scores)
-    y, u, free = torch.empty_like(low), torch.empty_like(scores), torch.empty_like(allowed)
-    tight, off = torch.empty_like(low, dtype=torch.bool), torch.empty_like(low)
-    inverse, iterations = scores.new_empty((n, n_rows, n_rows)), scores.new_empty((n, 1))
-    entries = batch.entries
-    _kernel(scores.device)(
+    n = len(scores)
+    values, ease, gap = torch.empty_like(scores), torch.empty_like(scores), scores.new_empty(n)
+    y, tight = torch.empty_like(batch.low), torch.empty_like(batch.low, dtype=torch.bool)
+    exact = gap.new_empty(n, dtype=torch.bool)
+    found = Solved(
+        *(values, y, ease, tight),
+        *(gap, torch.empty_like(gap), exact, torch.empty_like(exact)),
+        torch.empty_like(gap, dtype=torch.int64),
+    )
+    given = scores.contiguous(), batch.low, batch.high
+    _kernel("projection", scores.device)(
         grid=(n, 1, 1),
         block=(WARP, 1, 1),
         shared_mem=_bytes(batch),
-        args=[
-            *(x.contiguous() for x in (scores, allowed, batch.low, batch.high)),
-            *entries,
-            n_rows,
-            n_columns,
-            entries.row_places.shape[-1],
-            entries.column_places.shape[-1],
-            int(len(batch.matrix) > 1),
-            most_iterations,
-            *(low, high, open_, fixed, y, u, free, tight, off, inverse, iterations),
-        ],
+        args=[*given, *_of_matrices(batch), most_iterations, *found],
     )
-    pieces = Pieces(u, free, tight, off, y, fixed, torch.zeros_like(iterations))
-    return Start((low, high, open_, fixed), pieces, inverse, iterations)
+    return found
 
 
-def source() -> str:
-    """Return the source of the kernel in CUDA C++."""
-    defined = "".join(f"#define {name} {value!r}\n" for name, value in CONSTANTS.items())
+def multiplied(batch: DenseBatch, ease: Tensor, tight: Tensor, d: Tensor) -> Tensor:
+    """Return products of vectors with the Jacobians on faces, as `Face.multiply` does.
+
+    Parameters
+    ----------
+    batch
+        The constraints.
+    ease, tight
+        The faces, as `solved` returns them.
+    d
+        (n, n_columns) vectors.
+    """
+    found, (n_rows, n_columns) = torch.empty_like(d), batch.matrix.shape[-2:]
+    _kernel("product", d.device)(
+        grid=(len(d), 1, 1),
+        block=(WARP, 1, 1),
+        shared_mem=8 * (n_columns + 5 * n_rows + n_rows * (n_rows | 1)),
+        args=[d.contiguous(), ease, tight, *_of_matrices(batch), found],
+    )
+    return found
+
+
+def _of_matrices(batch: DenseBatch) -> list[Tensor | int]:
+    """Return the entries of the matrices and their sizes, as arguments of a kernel."""
+    entries = batch.entries
+    widths = entries.row_places.shape[-2], entries.column_places.shape[-2]
+    return [*entries, *batch.matrix.shape[-2:], *widths, int(len(batch.matrix) > 1)]
+
+
+def source(name: str) -> str:
+    """Return the source of a kernel in CUDA C++.
+
+    Parameters
+    ----------
+    name
+        The name of its file, without the suffix.
+    """
+    defined = "".join(f"#define {key} {value!r}\n" for key, value in CONSTANTS.items())
     folder = importlib.resources.files("lpsmap_torch.tensor")
-    return defined + (folder / "projection.cu").read_text(encoding="utf-8")
+    files = (folder / f"{part}.cu" for part in ("matrix", name))
+    return defined + "\n".join(file.read_text(encoding="utf-8") for file in files)
+
+
+ENTRIES = {"projection": "project", "product": "multiply"}
+"""The functions of the files."""
 
 
 @functools.cache
-def _kernel(device: torch.device) -> Any:
+def _kernel(name: str, device: torch.device) -> Any:
     if not is_quiet():
         _log.warning("lpsmap compiles a kernel for %s.", torch.cuda.get_device_name(device))
     with torch.cuda.device(device):
-        kernel = torch.cuda._compile_kernel(source(), "project")
+        kernel = torch.cuda._compile_kernel(source(name), ENTRIES[name])
         kernel.set_shared_memory_config(_most_bytes(device))
 
     def launch(**arguments: Any) -> None:

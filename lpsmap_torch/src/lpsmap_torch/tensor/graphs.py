@@ -45,17 +45,20 @@ def solve_on_device(
     dtype = scores.dtype
     for tensor in given:
         dtype = torch.promote_types(dtype, tensor.dtype)
-    flat = torch.cat([scores.double(), *(x.reshape(-1).double() for x in given)])
+    # copies, since the given tensors may change before all numbers are read
+    blocks = [x.reshape(-1).to(torch.float64, copy=True) for x in (scores, *given)]
+    flat = torch.cat(blocks) if given else blocks[0]
     eta = flat if options.quadratic == 1.0 else flat / options.quadratic
     places = _places_of(layout, factors, scores.device)
-    solved = solve_on_tensors(layout.part, eta[places.inside], None, own, engine)
-    found = solved.differentiable(eta[places.inside])
+    inside = eta if places.inside is None else eta[places.inside]
+    solved = solve_on_tensors(layout.part, inside, None, own, engine)
+    found = solved.differentiable(inside)
     marginals = _with_free_variables(eta[: len(scores)], found, layout.part, places)
-    padded = torch.cat([found, found.new_zeros(1)])
+    padded = torch.cat([found, found.new_zeros(1)]) if given else found
     nus = [None if x is None else padded[x].to(dtype) for x in places.additionals]
 
     def gather() -> Solution:
-        values, end = numbers(flat), len(scores)  # copies: the given tensors may have changed
+        values, end = numbers(flat), len(scores)
         arrays = []
         for factor, extra in zip(factors, additionals, strict=True):
             shape, begin = (factor.n_factors, factor.n_additionals), end
@@ -65,14 +68,16 @@ def solve_on_device(
         return solve_laid_out(_SolvedEngine(solved), layout, factors, eta, arrays, options)
 
     may_wait = engine.check_every is not None
-    return DeviceSolution(marginals.to(dtype), nus, solved, may_wait, gather)
+    marginals = marginals.to(dtype, copy=True)  # callers may change them in place
+    return DeviceSolution(marginals, nus, solved, may_wait, gather)
 
 
 class _Places(NamedTuple):
     """Where the numbers of a part are among those of its graph, on a device."""
 
-    inside: Tensor
-    """For each variable of the part, then each additional, its place in the graph's scores."""
+    inside: Tensor | None
+    """For each variable of the part, then each additional, its place in the graph's scores; None if
+    they are in this order."""
     variables: Tensor
     """For each variable of the part, its number in the graph."""
     additionals: list[Tensor | None]
@@ -85,8 +90,10 @@ def _places_of(layout: Layout, factors: Sequence[Factor], device: torch.device) 
     cached = layout.part.derived(_cached)
     if device not in cached:
         inside, additionals = _places_on_host(layout, factors)
+        n_additionals = sum(factor.n_factors * factor.n_additionals for factor in factors)
+        in_order = np.array_equal(inside, np.arange(layout.n_variables + n_additionals))
         cached[device] = _Places(
-            torch.from_numpy(inside).to(device),
+            None if in_order else torch.from_numpy(inside).to(device),
             torch.from_numpy(layout.part.variables).to(device),
             [None if x is None else torch.from_numpy(x).to(device) for x in additionals],
         )
@@ -119,7 +126,7 @@ def _places_on_host(
 
 def _with_free_variables(scores: Tensor, found: Tensor, part: Part, places: _Places) -> Tensor:
     """Return the marginals of a graph, given those of its part; free variables are clipped."""
-    inside = found[: part.n_variables]
+    inside = found if part.n_additionals == 0 else found[: part.n_variables]
     if part.whole:
         return inside
     outside = torch.where((scores > 0.0) & (scores < 1.0), scores, scores.detach().clamp(0.0, 1.0))
@@ -176,8 +183,10 @@ class DeviceSolution(Solution):
         """Return whether a component is not solved; False if it must not wait for the device."""
         return self._may_wait and not self.on_tensors.all_solved()
 
-    def infeasible(self) -> Tensor:
-        """Return (n_variables,) flags of the variables in infeasible components."""
+    def infeasible(self) -> Tensor | None:
+        """Return (n_variables,) flags of variables in infeasible components; None without any."""
+        if self.on_tensors.is_known_solved:
+            return None
         flags, part = self.on_tensors.infeasible_variables(), self.on_tensors.part
         if part.whole:
             return flags

@@ -19,15 +19,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lpsmap_torch.tensor.equations import Equations, Inverted
 from lpsmap_torch.tensor.projection_problem import Projections
 
-__all__ = ["Face", "Pieces", "newton_step", "on_face", "pieces_at", "select"]
-
-EASE, PROXIMAL_STEPS = 1e3, 6
-"""Inverse weight of proximal terms for the largest scores, and number of steps, of a product with
-the Jacobian if there are numbers without a quadratic term."""
-
+__all__ = ["Pieces", "newton_step", "pieces_at", "select"]
 
 CLOSE = 4e-6
 """The margin if there are numbers without a quadratic term: the root of the products of an interior
@@ -112,79 +106,3 @@ def newton_step(problems: Projections, pieces: Pieces) -> Tensor:
 def select(condition: Tensor, new: Pieces, old: Pieces) -> Pieces:
     """Return new pieces for instances where `condition` is true, and old pieces for the others."""
     return Pieces(*(torch.where(condition, *both) for both in zip(new, old, strict=True)))
-
-
-def on_face(problems: Projections, pieces: Pieces, face: Face) -> Pieces:
-    """Return the pieces with numbers moved onto the face, within their bounds.
-
-    If a number is free despite a mask of -1e9, multipliers are as large as the mask, and their
-    rounding errors move the sums off their bounds.
-    """
-    moved = pieces.u + face.ease * problems.batch.pull(face.equations.solve(pieces.off))
-    u = torch.where(pieces.free, moved.clamp(0.0, 1.0), pieces.u)
-    off = torch.where(pieces.tight, pieces.off + problems.batch.sums(pieces.u - u), 0.0)
-    return pieces._replace(u=u, off=off)
-
-
-class Face:
-    """The face of every projection of a batch, on which it is an affine function of the scores.
-
-    Parameters
-    ----------
-    problems
-        The projections.
-    free, tight
-        Flags of the numbers inside their bounds, and of the sums at a bound.
-    inverse
-        (n, n_rows, n_rows) inverses of the damped equations on the faces, if they are known.
-    """
-
-    def __init__(
-        self,
-        problems: Projections,
-        free: Tensor,
-        tight: Tensor,
-        inverse: Tensor | None = None,
-    ) -> None:
-        self._batch, self._tight = problems.batch, tight
-        linear = self._batch.linear
-        ease = (
-            torch.ones_like(problems.eta)
-            if linear is None
-            else torch.where(linear, EASE / problems.small_size, 1.0)
-        )
-        self.ease = ease * free.to(problems.eta.dtype)
-        self.equations: Equations
-        if inverse is None:
-            nothing = torch.zeros_like(tight, dtype=problems.eta.dtype)
-            self.equations = self._batch.equations(self.ease, nothing, tight)
-        else:
-            self.equations = Inverted(self._times, inverse)
-
-    def _times(self, y: Tensor) -> Tensor:
-        """Return the products with the matrix of the equations, for multipliers of tight sums."""
-        sums = self._batch.sums(self.ease * self._batch.pull(torch.where(self._tight, y, 0.0)))
-        return torch.where(self._tight, sums, 0.0)
-
-    def multiply(self, d: Tensor) -> Tensor:
-        """Multiply the symmetric Jacobian with vectors on the columns; autograd can follow.
-
-        The Jacobian projects onto the directions that do not change tight sums. The product of a
-        vector that is not finite is NaN.
-        """
-        linear, forward = self._batch.linear, self.ease * self._batch.scores(d)
-        found = self._projected(forward)
-        if linear is not None:
-            before = found
-            for _ in range(1, PROXIMAL_STEPS):
-                before, found = found, self._projected(forward + torch.where(linear, found, 0.0))
-            # where flows are not unique, each step moves them on: leave them where they were
-            drift = torch.where(linear, found - before, 0.0)
-            found = found - PROXIMAL_STEPS * drift
-        return self._batch.values(found) + (0.0 * d).sum(-1, keepdim=True)
-
-    def _projected(self, x: Tensor) -> Tensor:
-        """Return the nearest numbers to `x` that do not change tight sums."""
-        sums = torch.where(self._tight, self._batch.sums(x), 0.0)
-        y = torch.where(self._tight, self.equations.solve(sums), 0.0)  # also when autograd returns
-        return x - self.ease * self._batch.pull(y)

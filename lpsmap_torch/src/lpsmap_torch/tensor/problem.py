@@ -29,19 +29,23 @@ class TensorProblem:
         The batches.
     position
         For each number, its position in the concatenated, flat batches; their total size for
-        numbers outside all batches.
+        numbers outside all batches. None if all numbers are in one batch, in their order.
     """
 
-    def __init__(self, batches: Sequence[Batch], position: Tensor) -> None:
+    def __init__(self, batches: Sequence[Batch], position: Tensor | None) -> None:
         self.batches, self._position = batches, position
 
     def to(self, device: torch.device) -> TensorProblem:
         """Return the problem on a device."""
         batches = [batch.to(device) for batch in self.batches]
-        return TensorProblem(batches, self._position.to(device))
+        position = None if self._position is None else self._position.to(device)
+        return TensorProblem(batches, position)
 
     def split(self, numbers: Tensor, padding: float) -> list[Tensor]:
         """Return the part's numbers by batches, with a value for padding."""
+        if self._position is None:
+            (batch,) = self.batches
+            return [numbers.reshape(batch.members.columns.shape)]
         ends = numbers.new_zeros(1), numbers.new_full((1,), padding)
         padded = torch.cat([numbers, *ends])
         return [padded[batch.members.columns] for batch in self.batches]
@@ -49,6 +53,8 @@ class TensorProblem:
     def joined(self, numbers: Sequence[Tensor], like: Tensor) -> Tensor:
         """Return the part's numbers from those of batches, and zeros for the others."""
         flat = [x.reshape(-1) for x in numbers]
+        if self._position is None:
+            return flat[0]
         return torch.cat([*flat, like.new_zeros(1)])[self._position]
 
 
@@ -82,4 +88,5 @@ def _on_host(part: Part, precision: torch.dtype) -> TensorProblem:
         flat = batch.members.columns.numpy().reshape(-1)
         positions[flat] = np.arange(position, position + len(flat))
         position += len(flat)
-    return TensorProblem(batches, torch.from_numpy(positions[:n]))
+    in_order = len(batches) == 1 and position == n and (np.diff(positions[:n]) == 1).all()
+    return TensorProblem(batches, None if in_order else torch.from_numpy(positions[:n]))

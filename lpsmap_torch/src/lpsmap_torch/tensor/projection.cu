@@ -1,156 +1,35 @@
 // Projections of small components on a GPU, with a warp for each component.
 //
-// The method and the names are those of forced.py, interior_point.py and newton.py. There, every
+// The methods and the names are those of forced.py, interior_point.py and newton.py. There, every
 // operation is a kernel that reads its numbers from the device's memory and writes them back. Here
-// the numbers of a component stay in shared memory until it is solved.
+// the numbers of a component stay in shared memory until it is solved. Newton's method with a line
+// search comes first: if it converges, it takes as many steps as the interior point method, and
+// each is a fraction of the work.
 
-#define EACH(i, n) for (int i = threadIdx.x; i < (n); i += 32)
+// Limits of the steps with a line search, and of the halvings of a step.
+#define DESCENTS 32
+#define HALVINGS 12
 
-#define INFINITE (__longlong_as_double(0x7ff0000000000000LL))
+// The largest violation of a sum after these steps, and the one at which they stop.
+#define DESCENDED 1e-10
+#define NO_VIOLATION 1e-14
 
-// Newton's method stops well below the residual that projection.py demands.
+// The diagonal is raised in proportion to the violations, by less if multipliers are larger than
+// this.
+#define DAMPED_RANGE 30.0
+
+// Smallest accepted decrease of the dual function relative to its slope, and its rounding.
+#define ARMIJO 1e-4
+#define VALUE_ROUNDING 1e-14
+
+// Newton's method on the pieces stops well below the residual that projection.py demands.
 #define NEWTON_STEPS 6
-#define EXACT 1e-13
-#define ROUNDING 2e-16
+#define STOP 1e-13
+#define STOP_ROUNDING 2e-16
 
 // With a larger residual, the result is the last multipliers of the interior point method: those of
 // infeasible constraints grow until they prove it.
 #define ROUGH 1e-3
-
-// Added to a diagonal of ones, since redundant rows make matrices singular.
-#define DAMPING 1e-10
-
-// Added to the diagonal of rows that are not tight, so that their multipliers stay zero.
-#define LOOSE 1e30
-
-typedef double real;
-
-static __device__ real total(real x) {
-    for (int i = 16; i; i /= 2) x += __shfl_xor_sync(0xffffffffu, x, i);
-    return x;
-}
-
-static __device__ real largest(real x) {
-    for (int i = 16; i; i /= 2) x = fmax(x, __shfl_xor_sync(0xffffffffu, x, i));
-    return x;
-}
-
-static __device__ real within(real x, real least, real most) { return fmin(fmax(x, least), most); }
-
-// The entries of a component's matrix by rows and by columns, padded with zeros.
-struct Matrix {
-    int n_rows, n_columns, in_row, in_column;
-    const int *row_places, *column_places;
-    const real *row_values, *column_values;
-
-    __device__ real sum(int r, const real *x) const {
-        const int *__restrict__ places = row_places + r * in_row;
-        const real *__restrict__ values = row_values + r * in_row;
-        real found = 0;
-#pragma unroll 4
-        for (int i = 0; i < in_row; i++) found += values[i] * x[places[i]];
-        return found;
-    }
-
-    __device__ real pull(int c, const real *y) const {
-        const int *__restrict__ places = column_places + c * in_column;
-        const real *__restrict__ values = column_values + c * in_column;
-        real found = 0;
-#pragma unroll 2
-        for (int i = 0; i < in_column; i++) found += values[i] * y[places[i]];
-        return found;
-    }
-
-    // The sum of positive entries times `x`, and of negative entries times `other`.
-    __device__ real half_sum(int r, const real *x, const real *other) const {
-        real found = 0;
-        for (int i = r * in_row; i < (r + 1) * in_row; i++)
-            found += row_values[i] * (row_values[i] > 0 ? x : other)[row_places[i]];
-        return found;
-    }
-
-    __device__ real half_pull(int c, const real *y, const real *other) const {
-        real found = 0;
-        for (int i = c * in_column; i < (c + 1) * in_column; i++)
-            found += column_values[i] > 0 ? column_values[i] * y[column_places[i]]
-                                          : -column_values[i] * other[column_places[i]];
-        return found;
-    }
-};
-
-// The equations A diag(ease) A' + diag(more), solved by the inverse of the matrix that is scaled to
-// ones on its diagonal and damped.
-struct Equations {
-    const Matrix &a;
-    const real *ease, *more;
-    real *inverse, *scale, *rest, *pulled;
-    int stride;
-
-    __device__ void invert() const {
-        int n = a.n_rows;
-        EACH(r, n) {
-            real *own = inverse + r * stride;
-            for (int i = 0; i < n; i++) own[i] = 0;
-            for (int i = r * a.in_row; i < (r + 1) * a.in_row; i++) {
-                int c = a.row_places[i];
-                real weight = a.row_values[i] * ease[c];
-                if (weight != 0)
-                    for (int e = c * a.in_column; e < (c + 1) * a.in_column; e++)
-                        own[a.column_places[e]] += weight * a.column_values[e];
-            }
-            real diagonal = own[r] + more[r];
-            scale[r] = diagonal > 1e-200 ? 1 / sqrt(diagonal) : 1;
-            own[r] = diagonal > 1e-200 ? diagonal : 0;
-        }
-        __syncwarp();
-        EACH(r, n) {
-            real *own = inverse + r * stride;
-#pragma unroll 4
-            for (int i = 0; i < n; i++) own[i] *= scale[r] * scale[i];
-            own[r] = (own[r] > 0 ? 1 : 0) + DAMPING;
-        }
-        __syncwarp();
-        for (int k = 0; k < n; k++) {  // sweeps (Goodnight 1979), which end at the negative inverse
-            real pivot = 1 / fmax(inverse[k * stride + k], DAMPING);
-            EACH(r, n) {
-                if (r == k) continue;
-                real *__restrict__ own = inverse + r * stride;
-                const real *__restrict__ of_pivot = inverse + k * stride;
-                real factor = own[k] * pivot;
-                if (factor == 0) continue;
-#pragma unroll 8
-                for (int i = 0; i < n; i++) own[i] -= factor * of_pivot[i];
-            }
-            __syncwarp();
-            EACH(r, n) {
-                real swept = r == k ? -pivot : inverse[k * stride + r] * pivot;
-                inverse[k * stride + r] = swept;
-                if (r != k) inverse[r * stride + k] = swept;
-            }
-            __syncwarp();
-        }
-    }
-
-    // Solve for a right-hand side, refined twice as damping and rounding need.
-    __device__ void solve(const real *right, real *x) const {
-        int n = a.n_rows;
-        EACH(r, n) x[r] = 0, rest[r] = scale[r] * right[r];
-        for (int round = 0;; round++) {
-            __syncwarp();
-            EACH(r, n) {
-                real found = 0;
-#pragma unroll 8
-                for (int i = 0; i < n; i++) found -= inverse[r * stride + i] * rest[i];
-                x[r] += scale[r] * found;
-            }
-            __syncwarp();
-            if (round == 2) return;
-            EACH(c, a.n_columns) pulled[c] = ease[c] * a.pull(c, x);
-            __syncwarp();
-            EACH(r, n) rest[r] = scale[r] * (right[r] - a.sum(r, pulled) - more[r] * x[r]);
-        }
-    }
-};
 
 // The change of the multiplier of a bound after which the product with its slack has a value.
 static __device__ real change(real slack, real multiplier, real d_slack, real product) {
@@ -179,30 +58,35 @@ struct Aim {
 // A component; all its numbers are in shared memory.
 struct Component {
     Matrix a;
-    const real *eta;
-    // of columns: numbers, lower and upper slacks and multipliers, and inverse stiffnesses
-    real *u, *s0, *m0, *s1, *m1, *ease, *t, *du;
+    real *fixed;  // the values of fixed numbers, in the device's memory
+    // of columns: scores, numbers, lower and upper slacks and multipliers, and inverse stiffnesses
+    real *eta, *u, *ease, *t, *s0, *m0, *s1, *m1, *du;
     // of rows: bounds, sums, lower and upper slacks and multipliers, and inverse stiffnesses
     real *low, *high, *w, *s2, *m2, *s3, *m3, *y, *best_y, *ease_r, *off, *right, *dy, *dw;
-    real *scale, *rest, *inverse;
+    real *scale, *rest, *matrix;
     bool *open;
     real proximal;  // the proximal terms of multipliers
 
-    __device__ Component(const Matrix &matrix, const real *scores, real *memory)
-        : a(matrix), eta(scores) {
-        real **of_columns[] = {&u, &s0, &m0, &s1, &m1, &ease, &t, &du};
-        real **of_rows[] = {&low, &high, &w,   &s2,    &m2, &s3, &m3,    &y,
-                            &best_y, &ease_r, &off, &right, &dy, &dw, &scale, &rest};
+    __device__ Component(const Matrix &entries, real *values, real *memory)
+        : a(entries), fixed(values) {
+        real **of_columns[] = {&eta, &u, &ease, &t}, **of_points[] = {&s0, &m0, &s1, &m1, &du};
+        real **of_rows[] = {&low, &high,  &w,   &m2,    &m3, &y,     &best_y,
+                            &ease_r, &off, &right, &dy, &scale, &rest},
+             **of_sums[] = {&s2, &s3, &dw};
 #pragma unroll
         for (real **array : of_columns) *array = memory, memory += a.n_columns;
 #pragma unroll
         for (real **array : of_rows) *array = memory, memory += a.n_rows;
-        inverse = memory;
-        open = (bool *)(inverse + a.n_rows * (a.n_rows | 1));
+        matrix = memory, memory += a.n_rows * (a.n_rows | 1);
+        open = (bool *)memory, memory += (a.n_columns + 7) / 8;
+#pragma unroll
+        for (real **array : of_points) *array = memory, memory += a.n_columns;
+#pragma unroll
+        for (real **array : of_sums) *array = memory, memory += a.n_rows;
     }
 
     __device__ Equations equations() const {
-        return {a, ease, ease_r, inverse, scale, rest, t, a.n_rows | 1};
+        return {a, ease, ease_r, matrix, scale, rest, t};
     }
 
     __device__ bool is_equal(int r) const { return low[r] == high[r]; }
@@ -211,11 +95,25 @@ struct Component {
     __device__ bool is_bounded(int r) const { return has_low(r) || has_high(r); }
     __device__ bool is_free(int r) const { return low[r] == -INFINITE && high[r] == INFINITE; }
 
+    // Read scores; return whether they are valid. A score of -LARGEST or less forbids.
+    __device__ bool read(const real *scores) {
+        real invalid = 0;
+        EACH(c, a.n_columns) if (!(scores[c] < INFINITE)) invalid = 1;
+        const bool is_valid = largest(invalid) == 0;
+        EACH(c, a.n_columns) {
+            real score = is_valid ? scores[c] : 0;
+            open[c] = score > -LARGEST;
+            eta[c] = open[c] ? fmin(score, LARGEST) : 0;
+        }
+        __syncwarp();
+        return is_valid;
+    }
+
     // Fix forced numbers, and remove bounds that always hold; see forced.py.
-    __device__ void presolve(const bool *allowed) {
+    __device__ void presolve() {
         const int n = a.n_columns, m = a.n_rows;
-        real *least = s0, *most = s1, *at_least = m2, *at_most = m3;
-        EACH(c, n) least[c] = 0, most[c] = allowed[c];
+        real *least = t, *most = ease, *at_least = m2, *at_most = m3;
+        EACH(c, n) least[c] = 0, most[c] = open[c];
         __syncwarp();
         real inconsistent = 0;
         for (int round = 0; round < FORCED_ROUNDS; round++) {
@@ -241,14 +139,112 @@ struct Component {
         }
         const bool consistent = largest(inconsistent) == 0;
         EACH(c, n) {
-            open[c] = consistent ? least[c] < most[c] : allowed[c];
-            u[c] = consistent ? least[c] : 0;
+            if (consistent) open[c] = least[c] < most[c];
+            fixed[c] = u[c] = consistent ? least[c] : 0;
         }
         EACH(r, m) {
             if (consistent && ((int)w[r] & 1)) low[r] = -INFINITE;
             if (consistent && ((int)w[r] & 2)) high[r] = INFINITE;
         }
         __syncwarp();
+    }
+
+    // The multiplier that brings the sum of a row's largest numbers to a bound, or 0 if the row is
+    // not a plain sum.
+    __device__ real level(int r, real bound) const {
+        real most = -INFINITE, sum = 0, count = 0;
+        for (int i = r; i < a.in_row * a.n_rows; i += a.n_rows) {
+            if (a.row_values[i] != 0 && a.row_values[i] != 1) return 0;
+            int c = a.row_places[i];
+            if (a.row_values[i] == 1 && open[c]) most = fmax(most, eta[c]);
+        }
+        for (int i = r; i < a.in_row * a.n_rows; i += a.n_rows) {
+            int c = a.row_places[i];
+            if (a.row_values[i] == 1 && open[c] && eta[c] > most - 1) sum += eta[c], count += 1;
+        }
+        return count > 0 ? (bound - sum) / count : 0;
+    }
+
+    // Return the dual function at some multipliers; leave the numbers in `t`, flags of those inside
+    // their bounds in `ease`, and the signed violations of sums in `violation`.
+    __device__ real dual(const real *at, real *violation) {
+        real value = 0;
+        EACH(c, a.n_columns) {
+            real x = eta[c] + a.pull(c, at);
+            t[c] = open[c] ? within(x, 0, 1) : fixed[c];
+            ease[c] = open[c] && x > 0 && x < 1;
+            value += t[c] * (x - 0.5 * t[c]);
+        }
+        __syncwarp();
+        EACH(r, a.n_rows) {
+            real sum = a.sum(r, t);
+            bool at_low = is_equal(r) || at[r] > 0 || (at[r] == 0 && sum < low[r]);
+            bool at_high = at[r] < 0 || sum > high[r];
+            violation[r] = at_low ? low[r] - sum : (at_high ? high[r] - sum : 0);
+            if (at[r] != 0) value -= at[r] * (at_low ? low[r] : high[r]);
+        }
+        value = total(value);
+        __syncwarp();
+        return value;
+    }
+
+    // Go along the step `dy` until the dual function decreases; return its value there. Multipliers
+    // of sums whose bounds differ keep their signs. Violations of sums are in `off`.
+    __device__ real search(real value) {
+        real *trial = m2, *violation = m3, reached, length = 1;
+        for (int halving = 0;; halving++, length *= 0.5) {
+            real slope = 0;
+            EACH(r, a.n_rows) {
+                real x = y[r] + length * dy[r];
+                bool is_positive = y[r] > 0 || (y[r] == 0 && off[r] > 0);
+                trial[r] = is_equal(r) ? x : (is_positive ? fmax(x, 0.0) : fmin(x, 0.0));
+                slope -= off[r] * (trial[r] - y[r]);
+            }
+            slope = total(slope);
+            __syncwarp();
+            reached = dual(trial, violation);
+            real rounding = VALUE_ROUNDING * (1 + fabs(value));
+            if (halving == HALVINGS || reached <= value + ARMIJO * slope + rounding) break;
+        }
+        EACH(r, a.n_rows) y[r] = trial[r], off[r] = violation[r];
+        __syncwarp();
+        return reached;
+    }
+
+    // Leave the multipliers of the solution in `best_y` by Newton's method with a line search
+    // (Li, Sun & Toh 2020); return whether it converges. Count the steps.
+    __device__ bool descend(int *steps) {
+        EACH(r, a.n_rows) y[r] = 0;
+        __syncwarp();
+        dual(y, off);
+        EACH(r, a.n_rows) {
+            // rows that share columns with others move together: only those that have to
+            bool moves = is_equal(r) || (a.in_column == 1 && off[r] != 0);
+            if (moves) y[r] = level(r, is_equal(r) || off[r] > 0 ? low[r] : high[r]);
+        }
+        __syncwarp();
+        real value = dual(y, off), before = INFINITE;
+        for (*steps = 0;; ++*steps) {
+            real worst = 0, size = 1;
+            EACH(r, a.n_rows) {
+                worst = larger(worst, fabs(off[r])), size = larger(size, fabs(y[r]));
+            }
+            worst = largest(worst), size = largest(size);
+            if (worst <= NO_VIOLATION || (worst <= DESCENDED && worst > 0.5 * before)) break;
+            if (*steps == DESCENTS) return false;
+            before = worst;
+            real damping = fmin(DAMPED_RANGE / size, 1.0) * fmin(worst, 1.0);
+            EACH(r, a.n_rows) {
+                bool moves = is_equal(r) || y[r] != 0 || off[r] != 0;
+                ease_r[r] = moves ? damping : LOOSE, right[r] = off[r];
+            }
+            __syncwarp();
+            equations().eliminate(right, dy);
+            value = search(value);
+        }
+        EACH(r, a.n_rows) best_y[r] = y[r];
+        __syncwarp();
+        return true;
     }
 
     // Go to a point near the central path without the constraints on sums; return the number of
@@ -443,7 +439,7 @@ struct Component {
 
     // Find the pieces at the multipliers: values in `t`, flags of free numbers in `ease`, and of
     // tight sums in `ease_r`. Return the residual; `rounding` becomes the one to stop at.
-    __device__ real find_pieces(const real *fixed, real *dropped, real *rounding) {
+    __device__ real find_pieces(real *dropped, real *rounding) {
         real free_size = 0, residual = 0;
         EACH(c, a.n_columns) {
             real x = eta[c] + a.pull(c, y);
@@ -459,22 +455,22 @@ struct Component {
             bool tight = at_low || y[r] + (high[r] - sum) < 0 || is_equal(r);
             off[r] = tight ? (at_low ? low[r] : high[r]) - sum : 0;
             ease_r[r] = tight ? 0 : LOOSE;
-            residual = fmax(residual, fabs(tight ? off[r] : y[r]));
+            residual = larger(residual, fabs(tight ? off[r] : y[r]));
             dropped[r] = tight ? 0 : y[r];
         }
-        residual = largest(residual), *rounding = EXACT + ROUNDING * largest(free_size);
+        residual = largest(residual), *rounding = STOP + STOP_ROUNDING * largest(free_size);
         __syncwarp();
         return residual;
     }
 
-    // Solve from `best_y` by Newton's method, and leave the pieces of the solution; return whether
-    // they are close to it. See newton.py.
-    __device__ bool finish(const real *fixed) {
+    // Solve from `best_y` by Newton's method, and leave the pieces of the solution; return their
+    // residual. See newton.py.
+    __device__ real finish() {
         real *last_y = m2, *dropped = m3, least = INFINITE;
         EACH(r, a.n_rows) last_y[r] = y[r], y[r] = best_y[r];
         __syncwarp();
         for (int step = 0;; step++) {
-            real rounding, residual = find_pieces(fixed, dropped, &rounding);
+            real rounding, residual = find_pieces(dropped, &rounding);
             if (residual < least) {
                 least = residual;
                 EACH(r, a.n_rows) best_y[r] = y[r];
@@ -492,18 +488,77 @@ struct Component {
         EACH(r, a.n_rows) y[r] = least < ROUGH ? best_y[r] : last_y[r];
         __syncwarp();
         real rounding;
-        find_pieces(fixed, dropped, &rounding);
-        return least < ROUGH;
+        return find_pieces(dropped, &rounding);
+    }
+
+    // The residual of the pieces.
+    __device__ real residual() const {
+        real found = 0;
+        EACH(r, a.n_rows) found = larger(found, fabs(ease_r[r] > 0 ? y[r] : off[r]));
+        return largest(found);
+    }
+
+    // Whether a residual is rounding; see `is_exact`.
+    __device__ bool is_exact(real residual) const {
+        real size = 0;
+        EACH(c, a.n_columns) if (ease[c] > 0) size = fmax(size, fabs(eta[c]));
+        return residual <= EXACT + ROUNDING * largest(size);
+    }
+
+    // Whether the multipliers prove that the constraints are infeasible; see `proves_infeasible`.
+    __device__ bool is_infeasible() {
+        real size = 1, margin = 0, sizes = 0;
+        EACH(r, a.n_rows) {
+            rest[r] = fabs(y[r] > 0 ? low[r] : high[r]) < INFINITE ? y[r] : 0;
+            size = fmax(size, fabs(rest[r]));
+        }
+        size = largest(size);
+        EACH(r, a.n_rows) {
+            rest[r] /= size;
+            real required = rest[r] == 0 ? 0 : rest[r] * (rest[r] > 0 ? low[r] : high[r]);
+            margin += required, sizes += fabs(required);
+        }
+        __syncwarp();
+        EACH(c, a.n_columns) {
+            real pull = a.pull(c, rest), attained = open[c] ? fmax(pull, 0.0) : fixed[c] * pull;
+            margin -= attained, sizes += fabs(attained);
+        }
+        __syncwarp();
+        return total(margin) > PROVED * total(sizes);
+    }
+
+    // Move free numbers onto the face, within their bounds; see `on_face`.
+    __device__ void move_onto_face() {
+        EACH(r, a.n_rows) right[r] = ease_r[r] > 0 ? 0 : off[r];
+        __syncwarp();
+        equations().invert();
+        equations().solve(right, dy);
+        EACH(c, a.n_columns) {
+            real moved = ease[c] > 0 ? within(u[c] + a.pull(c, dy), 0, 1) : u[c];
+            t[c] = u[c] - moved, u[c] = moved;
+        }
+        __syncwarp();
+        EACH(r, a.n_rows) if (ease_r[r] == 0) off[r] += a.sum(r, t);
+        __syncwarp();
+    }
+
+    // The duality gap of the values in `u`.
+    __device__ real gap() const {
+        real found = 0;
+        EACH(r, a.n_rows) {
+            real bound = y[r] > 0 ? low[r] : high[r];
+            if (y[r] != 0 && fabs(bound) < INFINITE) found += y[r] * (a.sum(r, u) - bound);
+        }
+        return total(found);
     }
 };
 
 extern "C" __global__ void project(
-    const real *all_scores, const bool *all_allowed, const real *all_low, const real *all_high,
-    const int *row_places, const real *row_values, const int *column_places,
-    const real *column_values, int n_rows, int n_columns, int in_row, int in_column, int differ,
-    int most_iterations, real *found_low, real *found_high, bool *found_open, real *found_fixed,
-    real *found_y, real *found_u, bool *found_free, bool *found_tight, real *found_off,
-    real *found_inverse, real *found_iterations) {
+    const real *all_scores, const real *all_low, const real *all_high, const int *row_places,
+    const real *row_values, const int *column_places, const real *column_values, int n_rows,
+    int n_columns, int in_row, int in_column, int differ, int most_iterations, real *found_u,
+    real *found_y, real *found_ease, bool *found_tight, real *found_gap,
+    real *found_residual, bool *found_exact, bool *found_infeasible, long long *found_iterations) {
     extern __shared__ real memory[];
     const long long instance = blockIdx.x;
     const int n = n_columns, m = n_rows;
@@ -511,27 +566,33 @@ extern "C" __global__ void project(
     const long long column_table = differ * instance * n * in_column;
     const Matrix a = {m, n, in_row, in_column, row_places + row_table, column_places + column_table,
                       row_values + row_table, column_values + column_table};
-    Component own(a, all_scores + instance * n, memory);
-    found_low += instance * m, found_high += instance * m, found_y += instance * m;
-    found_open += instance * n, found_fixed += instance * n, found_u += instance * n;
-    found_free += instance * n, found_tight += instance * m, found_off += instance * m;
-    found_inverse += instance * m * m;
+    found_u += instance * n, found_ease += instance * n;
+    found_y += instance * m, found_tight += instance * m;
 
+    Component own(a, found_u, memory);
     EACH(r, m) own.low[r] = all_low[instance * m + r], own.high[r] = all_high[instance * m + r];
-    own.presolve(all_allowed + instance * n);
-    EACH(r, m) found_low[r] = own.low[r], found_high[r] = own.high[r];
-    EACH(c, n) found_open[c] = own.open[c], found_fixed[c] = own.u[c];
-    int iterations = own.approach(most_iterations);
-    if (threadIdx.x == 0) found_iterations[instance] = iterations;
-    const bool has_face = own.finish(found_fixed);
-    EACH(c, n) found_u[c] = own.t[c], found_free[c] = own.ease[c] > 0;
-    EACH(r, m) {
-        found_y[r] = own.y[r], found_off[r] = own.off[r], found_tight[r] = own.ease_r[r] == 0;
+    const bool is_valid = own.read(all_scores + instance * n);
+    own.presolve();
+    int iterations = 0;
+    real residual = own.descend(&iterations) ? own.finish() : INFINITE;
+    if (!own.is_exact(residual)) {
+        iterations += own.approach(most_iterations);
+        residual = own.finish();
     }
-    if (has_face) own.equations().invert();
-    for (int r = 0; r < m; r++) {
-        const real *line = own.inverse + r * (m | 1);
-        EACH(i, m)
-            found_inverse[r * m + i] = has_face ? -own.scale[r] * own.scale[i] * line[i] : 0;
+    const bool is_infeasible = own.is_infeasible(), is_exact = own.is_exact(residual);
+    EACH(c, n) own.u[c] = own.t[c];
+    __syncwarp();
+    if (is_exact && !is_infeasible && residual > STOP) own.move_onto_face();
+    residual = own.residual();
+    const real gap = own.gap();
+    EACH(c, n) {
+        found_u[c] = is_valid ? own.u[c] : NOT_A_NUMBER;
+        found_ease[c] = is_infeasible ? 0 : own.ease[c];
     }
+    EACH(r, m) found_y[r] = own.y[r], found_tight[r] = own.ease_r[r] == 0 && !is_infeasible;
+    if (threadIdx.x) return;
+    found_gap[instance] = gap, found_residual[instance] = is_valid ? residual : INFINITE;
+    found_exact[instance] = is_exact && is_valid;
+    found_infeasible[instance] = is_infeasible && is_valid;
+    found_iterations[instance] = iterations;
 }

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from lpsmap_torch.tensor.batch import Batch
-from lpsmap_torch.tensor.fused import Start, serves, start
+from lpsmap_torch.tensor.face import Face, FusedFace, face_of, on_face
+from lpsmap_torch.tensor.fused import serves, solved
 from lpsmap_torch.tensor.interior_point import Interior, first_point, next_point
-from lpsmap_torch.tensor.newton import Face, Pieces, newton_step, on_face, pieces_at, select
+from lpsmap_torch.tensor.newton import Pieces, newton_step, pieces_at, select
 from lpsmap_torch.tensor.projection_problem import (
+    EXACT,
+    LARGEST,
+    ROUNDING,
     Projections,
     projections_of,
     proves_infeasible,
@@ -21,12 +23,6 @@ from lpsmap_torch.tensor.projection_problem import (
 from lpsmap_torch.tensor.row_batch import DenseBatch
 
 __all__ = ["Limits", "Projected", "project"]
-
-LARGEST = 1e15
-"""Scores below minus this forbid, like ``-inf``; scores above it are clipped."""
-
-EXACT, ROUNDING = 1e-12, 1e-15
-"""Sums are exact up to the first, plus the second times the largest score of a free variable."""
 
 ROUGH = 1e-7
 """Pieces with a larger residual are worse than the interior point, if there are proximal terms."""
@@ -75,9 +71,11 @@ class Projected:
         (n,) whether the residual is rounding, and whether the constraints are infeasible. Both are
         false if a score is NaN or ``+inf``; `values` are then NaN.
     iterations
-        (n,) iterations of the interior point method.
+        (n,) iterations of the interior point method, or steps of Newton's method in its place.
     face
         The faces.
+    is_solved
+        Whether the host knows that all are exact.
     """
 
     batch: Batch
@@ -89,6 +87,7 @@ class Projected:
     infeasible: Tensor
     iterations: Tensor
     face: Face
+    is_solved: bool = False
 
 
 def project(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
@@ -103,52 +102,37 @@ def project(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     limits
         Limits of iterations.
     """
+    if serves(batch, eta):
+        return _by_kernel(batch, eta, limits)
+    return _by_operations(batch, eta, limits)
+
+
+def _by_kernel(batch: DenseBatch, eta: Tensor, limits: Limits) -> Projected:
+    """Solve by the kernel and, if checks may wait, by operations what it left."""
+    found = solved(batch, eta, limits.interior)
+    face: Face = FusedFace(batch, found.ease, found.tight)
+    own = {name: x for name, x in found._asdict().items() if name not in ("ease", "tight")}
+    may_wait = limits.check_every is not None
+    if not may_wait or bool(found.exact.all()):
+        return Projected(batch, **own, face=face, is_solved=may_wait)
+    is_left = ~(found.exact | found.infeasible) & (found.residual < torch.inf)
+    (left,) = torch.where(is_left)
+    if len(left):
+        of_left = _by_operations(batch.taken(left), eta[left], limits)
+        own = {name: x.index_copy(0, left, getattr(of_left, name)) for name, x in own.items()}
+        ease = found.ease.index_copy(0, left, of_left.face.ease)
+        face = Face(batch, ease, found.tight.index_copy(0, left, of_left.face.tight))
+    return Projected(batch, **own, face=face)
+
+
+def _by_operations(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
+    """Solve by operations on all instances at once."""
     invalid = ~(eta < torch.inf).all(-1, keepdim=True)
     # finite, since chains add scores and multiply them with zeros
     scores = batch.scores(torch.where(invalid, 0.0, eta).clamp(-4.0 * LARGEST, LARGEST))
     allowed = scores > -LARGEST
     scores = torch.where(allowed, scores, 0.0)
-    if serves(batch, scores):
-        begun = start(batch, scores, allowed, limits.interior)
-        problems = projections_of(batch, scores, begun.presolved)
-        found = _completed(batch, problems, begun, limits)
-    else:
-        problems = projections_of(batch, scores, batch.presolved(allowed))
-        found = _by_operations(problems, limits)
-    best, infeasible = found.pieces, found.infeasible
-    free, tight = best.free & ~infeasible, best.tight & ~infeasible
-    face = Face(problems, free, tight, found.inverse)
-    exact = is_exact(problems, best)
-    best = select(exact, on_face(problems, best, face), found.rough)
-    return Projected(
-        batch,
-        torch.where(invalid, torch.nan, batch.values(best.u)),
-        torch.where(infeasible, found.certificate, best.y),
-        _gap(problems, best),
-        torch.where(invalid, torch.inf, best.residual).squeeze(-1),
-        (exact & ~invalid).squeeze(-1),
-        (infeasible & ~invalid).squeeze(-1),
-        found.iterations.squeeze(-1).long(),
-        face,
-    )
-
-
-class _Found(NamedTuple):
-    """What was found of the solutions of some problems."""
-
-    pieces: Pieces
-    rough: Pieces
-    """The pieces to use if those are not exact."""
-    infeasible: Tensor
-    certificate: Tensor
-    """(n, n_rows) multipliers that prove infeasibility."""
-    iterations: Tensor
-    inverse: Tensor | None = None
-    """The inverses of the equations on the faces, if they are known."""
-
-
-def _by_operations(problems: Projections, limits: Limits) -> _Found:
-    """Solve by operations on all instances at once."""
+    problems = projections_of(batch, scores, batch.presolved(allowed))
     point = first_point(problems)
     for i in range(limits.interior):
         if i and limits.check_is_due(i) and bool(point.done.all()):
@@ -156,25 +140,20 @@ def _by_operations(problems: Projections, limits: Limits) -> _Found:
         point = next_point(problems, point)
     infeasible = proves_infeasible(problems, point.y)
     best = _on_pieces(problems, point, infeasible, limits)
-    return _Found(best, _rough(problems, best, point), infeasible, point.y, point.iterations)
-
-
-def _completed(batch: DenseBatch, problems: Projections, begun: Start, limits: Limits) -> _Found:
-    """Return what the kernel found; if checks may wait, solve by operations what it left."""
-    best, y = begun.pieces, begun.pieces.y
-    infeasible = proves_infeasible(problems, y)
-    found = _Found(best, best, infeasible, y, begun.iterations)
-    if limits.check_every is not None:
-        (left,) = torch.where(~(is_exact(problems, best) | infeasible).squeeze(-1))
-        if len(left):
-            of_left = _by_operations(problems.taken(left, batch.taken(left)), limits)
-            pieces = Pieces(*map(_put(left), best, of_left.pieces))
-            return _Found(pieces, pieces, *map(_put(left), found[2:5], of_left[2:5]))
-    return found._replace(inverse=begun.inverse)
-
-
-def _put(rows: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    return lambda old, new: old.index_copy(0, rows, new)
+    face = face_of(problems, best.free & ~infeasible, best.tight & ~infeasible)
+    exact, rough = is_exact(problems, best), _rough(problems, best, point)
+    best = select(exact, on_face(problems, best, face), rough)
+    return Projected(
+        batch,
+        torch.where(invalid, torch.nan, batch.values(best.u)),
+        torch.where(infeasible, point.y, best.y),
+        _gap(problems, best),
+        torch.where(invalid, torch.inf, best.residual).squeeze(-1),
+        (exact & ~invalid).squeeze(-1),
+        (infeasible & ~invalid).squeeze(-1),
+        point.iterations.squeeze(-1).long(),
+        face,
+    )
 
 
 def _on_pieces(

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from lpsmap_torch.tensor.batch import Batch
 
-__all__ = ["Projections", "projections_of", "proves_infeasible", "typical_score"]
+__all__ = [
+    "EXACT",
+    "LARGEST",
+    "ROUNDING",
+    "Projections",
+    "projections_of",
+    "proves_infeasible",
+    "typical_score",
+]
+
+LARGEST = 1e15
+"""Scores below minus this forbid, like ``-inf``; scores above it are clipped."""
+
+EXACT, ROUNDING = 1e-12, 1e-15
+"""Sums are exact up to the first, plus the second times the largest score of a free variable."""
 
 PROVED = 1e-9
 """Minimum margin of a certificate of infeasibility, relative to its summed magnitudes."""
@@ -51,14 +65,6 @@ class Projections(NamedTuple):
         """Return the problems with other inverse weights of proximal terms, up to `most`."""
         changed = torch.minimum((self.ease * factor).clamp(min=1.0), torch.as_tensor(most))
         return self._replace(ease=torch.where(torch.as_tensor(self.batch.linear), changed, 1.0))
-
-    def taken(self, rows: Tensor, batch: Batch) -> Projections:
-        """Return the problems of some instances, whose constraints are `batch`."""
-        n = len(self.eta)
-        taken: list[Any] = [
-            x[rows] if isinstance(x, Tensor) and len(x) == n else x for x in self[1:]
-        ]
-        return Projections(batch, *taken)
 
     @property
     def small_size(self) -> Tensor:

@@ -18,6 +18,7 @@ from lpsmap_torch.tensor.engine import TensorEngine
 from lpsmap_torch.tensor.host_share import HostShare
 from lpsmap_torch.tensor.problem import TensorProblem, problem_of
 from lpsmap_torch.tensor.projection import Limits, Projected, project
+from lpsmap_torch.tensors import is_eager
 
 __all__ = ["SolvedOnTensors", "solve_on_tensors"]
 
@@ -92,21 +93,33 @@ class SolvedOnTensors(SolvedGraph):
     def differentiable(self, scores: Tensor) -> Tensor:
         """Return the marginals of variables and additionals as a function of the scores.
 
-        On a face they are affine: the solution plus the Jacobian times a change of zero. Autograd
-        and all function transforms support these operations.
+        The result can share memory with this solution, and must not change in place.
+
+        On a face they are affine: the solution plus the Jacobian times a change of zero. All
+        function transforms support these operations; autograd alone needs none in advance.
 
         Parameters
         ----------
         scores
             The solved scores, with gradients.
         """
+        if is_eager(scores):
+            found: Tensor = _Affine.apply(scores, self)  # type: ignore[no-untyped-call]
+            return found
         solution = self.numbers()
         finite = torch.where(scores.detach() == -torch.inf, 0.0, scores)
         change = (finite - finite.detach()) * (1.0 + 0.0 * solution)  # keeps NaN
         return solution + self.multiplied(change, is_zero=True)
 
+    @functools.cached_property
+    def is_known_solved(self) -> bool:
+        """Whether the host knows that all components are solved."""
+        return self.share is None and all(batch.is_solved for batch in self.projected)
+
     def all_solved(self) -> bool:
-        """Return whether all components are solved; this waits for the device."""
+        """Return whether all components are solved; this waits for the device if it must."""
+        if self.is_known_solved:
+            return True
         tol = self._options.tol
         if self.share is not None and (self.share.bad.any() or self.share.unsolved().any()):
             return False
@@ -234,6 +247,23 @@ class SolvedOnTensors(SolvedGraph):
             own = self.share.components
             result[own] = of_share(self.share.solved)[own]
         return result
+
+
+class _Affine(torch.autograd.Function):
+    """The marginals as a function of the scores, whose derivative is computed when it is needed."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, solved: SolvedOnTensors) -> Tensor:
+        ctx.solved = solved
+        return solved.numbers()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        solved: SolvedOnTensors = ctx.solved
+        product = solved.multiplied(gradient)
+        if not solved.is_known_solved:  # numbers that are NaN have gradients that are
+            product = product + 0.0 * solved.numbers()
+        return product, None
 
 
 def solve_on_tensors(

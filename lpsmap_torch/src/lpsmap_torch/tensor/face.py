@@ -1,0 +1,108 @@
+"""The faces of projections, on which they are affine functions of the scores."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from lpsmap_torch.tensor.batch import Batch
+from lpsmap_torch.tensor.equations import Equations, symmetric
+from lpsmap_torch.tensor.fused import multiplied
+from lpsmap_torch.tensor.newton import Pieces
+from lpsmap_torch.tensor.projection_problem import Projections
+from lpsmap_torch.tensor.row_batch import DenseBatch
+from lpsmap_torch.tensors import is_eager
+
+__all__ = ["Face", "FusedFace", "face_of", "on_face"]
+
+EASE, PROXIMAL_STEPS = 1e3, 6
+"""Inverse weight of proximal terms for the largest scores, and number of steps, of a product with
+the Jacobian if there are numbers without a quadratic term."""
+
+
+class Face:
+    """The face of every projection of a batch.
+
+    Parameters
+    ----------
+    batch
+        The constraints.
+    ease
+        (n, n_x) the inverse stiffness of the numbers inside their bounds, and zeros.
+    tight
+        (n, n_rows) flags of the sums at a bound.
+    """
+
+    def __init__(self, batch: Batch, ease: Tensor, tight: Tensor) -> None:
+        self.batch, self.ease, self.tight = batch, ease, tight
+
+    @functools.cached_property
+    def equations(self) -> Equations:
+        """The equations of multipliers on the faces, factorised when they are needed."""
+        nothing = torch.zeros_like(self.tight, dtype=self.ease.dtype)
+        return self.batch.equations(self.ease, nothing, self.tight)
+
+    def multiply(self, d: Tensor) -> Tensor:
+        """Multiply the symmetric Jacobian with vectors on the columns; autograd can follow.
+
+        The Jacobian projects onto the directions that do not change tight sums. The product of a
+        vector that is not finite is NaN.
+        """
+        linear, forward = self.batch.linear, self.ease * self.batch.scores(d)
+        found = self._projected(forward)
+        if linear is not None:
+            before = found
+            for _ in range(1, PROXIMAL_STEPS):
+                before, found = found, self._projected(forward + torch.where(linear, found, 0.0))
+            # where flows are not unique, each step moves them on: leave them where they were
+            drift = torch.where(linear, found - before, 0.0)
+            found = found - PROXIMAL_STEPS * drift
+        return self.batch.values(found) + (0.0 * d).sum(-1, keepdim=True)
+
+    def _projected(self, x: Tensor) -> Tensor:
+        """Return the nearest numbers to `x` that do not change tight sums."""
+        sums = torch.where(self.tight, self.batch.sums(x), 0.0)
+        y = torch.where(self.tight, self.equations.solve(sums), 0.0)  # also when autograd returns
+        return x - self.ease * self.batch.pull(y)
+
+
+class FusedFace(Face):
+    """The faces that a kernel has found, and another multiplies with."""
+
+    batch: DenseBatch
+
+    def multiply(self, d: Tensor) -> Tensor:
+        """Multiply the Jacobian with vectors; see `Face.multiply`."""
+        if not is_eager(d):
+            return super().multiply(d)
+        return symmetric(functools.partial(multiplied, self.batch, self.ease, self.tight), d)
+
+
+def face_of(problems: Projections, free: Tensor, tight: Tensor) -> Face:
+    """Return the faces of projections.
+
+    Parameters
+    ----------
+    problems
+        The projections.
+    free, tight
+        Flags of the numbers inside their bounds, and of the sums at a bound.
+    """
+    ease, linear = free.to(problems.eta.dtype), problems.batch.linear
+    if linear is not None:
+        ease = torch.where(linear, EASE / problems.small_size, 1.0) * ease
+    return Face(problems.batch, ease, tight)
+
+
+def on_face(problems: Projections, pieces: Pieces, face: Face) -> Pieces:
+    """Return the pieces with numbers moved onto the face, within their bounds.
+
+    If a number is free despite a mask of -1e9, multipliers are as large as the mask, and their
+    rounding errors move the sums off their bounds.
+    """
+    moved = pieces.u + face.ease * problems.batch.pull(face.equations.solve(pieces.off))
+    u = torch.where(pieces.free, moved.clamp(0.0, 1.0), pieces.u)
+    off = torch.where(pieces.tight, pieces.off + problems.batch.sums(pieces.u - u), 0.0)
+    return pieces._replace(u=u, off=off)
