@@ -1,18 +1,21 @@
 """Solves where the scores are: the engine in tensor operations beside the compiled one.
 
 ``python benchmarks/device.py`` prints medians of synchronised times on a GPU, forward and backward,
-for batches of three sizes, beside core's engine on the CPU and what users would take instead on the
-GPU: 50 Sinkhorn iterations, or marginals of a linear chain by torch-struct, where it is installed.
+for batches of three sizes: by the engine in tensor operations, as it is and as a CUDA graph, by
+core's engine on the CPU, and by what users would take instead on the GPU: 50 Sinkhorn iterations,
+or marginals of a linear chain by torch-struct, where it is installed.
 With ``--cpu`` it prints what can be counted without one: iterations, operations, and how often the
 CPU would wait; and times on CPU tensors.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -28,10 +31,11 @@ from lpsmap_torch.tensor.engine import TensorEngine
 from lpsmap_torch.tensor.solution import solve_on_tensors
 
 BATCHES = (64, 1024, 8192)
-REPEATS = 5
-OTHERS = "Sinkhorn-50, or torch-struct"
-LONGEST = 8.0
-"""Seconds after which a cell is timed no further, so that the table takes less than ten minutes."""
+REPEATS = 15
+LONGEST = 4.0
+"""Seconds after which a cell is timed no further, and above which it is skipped, judged by the
+smaller batch: the table takes three minutes."""
+FEW_THREADS = 2
 WAITS = ("aten::_local_scalar_dense", "aten::nonzero")
 
 
@@ -40,7 +44,7 @@ class Workload(NamedTuple):
 
     name: str
     shape: tuple[int, ...]
-    make: Callable[[str], torch.nn.Module]
+    make: Callable[..., torch.nn.Module]
     other: Callable[[Tensor], Tensor] | None = None
     """What users would take instead on the device."""
 
@@ -59,13 +63,13 @@ class Chain(torch.nn.Module):
 
     Parameters
     ----------
-    engine
-        The name of the engine.
+    options
+        Options of the layer.
     """
 
-    def __init__(self, engine: str) -> None:
+    def __init__(self, **options: Any) -> None:
         super().__init__()
-        self.layer = SparseMAP(Sequence, engine=engine)
+        self.layer = SparseMAP(Sequence, **options)
 
     def forward(self, scores: Tensor) -> Tensor:
         """Return the marginals of the states."""
@@ -103,11 +107,51 @@ def torch_struct_chain() -> Callable[[Tensor], Tensor] | None:
 
 
 WORKLOADS = (
-    Workload("matching 8x14", (8, 14), lambda name: MatchingAttention(engine=name), sinkhorn),
-    Workload("matching 30x40", (30, 40), lambda name: MatchingAttention(engine=name), sinkhorn),
-    Workload("budget 1 of 100", (100,), lambda name: SparseMAP(Budget, budget=1, engine=name)),
-    Workload("sequence 50x20", (50, 20), lambda name: Chain(name), torch_struct_chain()),
+    Workload("matching 8x14", (8, 14), MatchingAttention, sinkhorn),
+    Workload("matching 30x40", (30, 40), MatchingAttention, sinkhorn),
+    Workload("budget 1 of 100", (100,), partial(SparseMAP, Budget, budget=1)),
+    Workload("sequence 50x20", (50, 20), Chain, torch_struct_chain()),
 )
+
+
+def on_tensors(workload: Workload, scores: Tensor) -> Callable[[Tensor], Tensor] | None:
+    """Return the solve by tensor operations."""
+    return workload.make(engine="tensor").to(scores.device)
+
+
+def as_graph(workload: Workload, scores: Tensor) -> Callable[[Tensor], Tensor] | None:
+    """Return the solve as a CUDA graph; None where it cannot be captured in a reasonable time."""
+    if not scores.is_cuda or workload.make is Chain:
+        return None
+    layer = workload.make(engine="tensor-fixed").to(scores.device)
+    layer(scores)  # lays out
+    gc.collect()  # an older graph that is collected during the capture would spoil it
+    captured: Callable[[Tensor], Tensor] = torch.cuda.make_graphed_callables(
+        layer, (scores.clone().requires_grad_(),)
+    )
+    return captured
+
+
+def compiled(
+    threads: int | None, workload: Workload, scores: Tensor
+) -> Callable[[Tensor], Tensor] | None:
+    """Return the solve by core's engine."""
+    return workload.make(engine="compiled", threads=threads).to(scores.device)
+
+
+def otherwise(workload: Workload, scores: Tensor) -> Callable[[Tensor], Tensor] | None:
+    """Return what users would take instead."""
+    return workload.other
+
+
+WAYS: dict[str, Callable[[Workload, Tensor], Callable[[Tensor], Tensor] | None]] = {
+    "tensor": on_tensors,
+    "CUDA graph": as_graph,
+    "Sinkhorn-50, or torch-struct": otherwise,
+    "compiled": partial(compiled, None),
+    f"compiled, {FEW_THREADS} threads": partial(compiled, FEW_THREADS),
+}
+"""The columns of the table."""
 
 
 def milliseconds(values: Callable[[Tensor], Tensor], scores: Tensor) -> tuple[float, float]:
@@ -134,19 +178,25 @@ def _now(scores: Tensor) -> float:
     return time.perf_counter()
 
 
-def timed(workload: Workload, batch: int, device: torch.device) -> list[str]:
-    """Return a row of times."""
-    scores = torch.randn(batch, *workload.shape, device=device)
-    ways = [workload.make("tensor").to(device), workload.make("compiled").to(device)]
-    cells = ["{:.2f} + {:.2f}".format(*milliseconds(way, scores)) for way in ways]
-    if workload.other is not None:
-        cells.append("{:.2f} + {:.2f}".format(*milliseconds(workload.other, scores)))
-    return [workload.name, f"{batch:,}", *cells]
+def timed(way: str, workload: Workload, sizes: tuple[int, ...], device: torch.device) -> list[str]:
+    """Return the times of one way to solve, for all sizes of batches."""
+    cells, last, before = [], 0.0, 1
+    for batch in sizes:
+        cell = ""
+        if last * batch / before < 1e3 * LONGEST:
+            scores = torch.randn(batch, *workload.shape, device=device)
+            solve = WAYS[way](workload, scores)
+            if solve is not None:
+                times = milliseconds(solve, scores)
+                last, before, cell = sum(times), batch, "{:.2f} + {:.2f}".format(*times)
+                click.echo(f"{workload.name}, {batch:,}, {way}: {cell}", err=True)
+        cells.append(cell)
+    return cells
 
 
 def counted(workload: Workload, batch: int) -> list[str]:
     """Return a row of what is counted."""
-    scores, layer = torch.randn(batch, *workload.shape), workload.make("tensor")
+    scores, layer = torch.randn(batch, *workload.shape), workload.make(engine="tensor")
     own = layer.layer if isinstance(layer, Chain) else layer
     given = (flat_transitions(scores),) if isinstance(layer, Chain) else ()
     part = own.build(scores, *given).graph._laid_out().part
@@ -174,7 +224,7 @@ def main(cpu: bool, batch: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     device = torch.device("cpu" if cpu else "cuda")
     sizes = batch or ((16,) if cpu else BATCHES)
-    console = Console()
+    console = Console(width=130)
     if cpu:
         table = Table("workload", "batch", "iterations (median, 99 %)", "operations", "waits")
         for workload in WORKLOADS:
@@ -182,11 +232,12 @@ def main(cpu: bool, batch: tuple[int, ...]) -> None:
                 table.add_row(*counted(workload, size))
         console.print(table)
     where = "CPU" if cpu else torch.cuda.get_device_name()
-    table = Table("workload", "batch", f"tensor ({where})", "compiled (CPU)", OTHERS)
-    for workload in WORKLOADS:
-        for size in sizes:
-            table.add_row(*timed(workload, size, device))
-    console.print("Milliseconds, forward + backward.", table)
+    table = Table("workload", "batch", *WAYS)
+    columns = [[x for w in WORKLOADS for x in timed(way, w, sizes, device)] for way in WAYS]
+    rows = [(w.name, f"{size:,}") for w in WORKLOADS for size in sizes]
+    for (name, size), *cells in zip(rows, *columns, strict=True):
+        table.add_row(name, size, *cells)
+    console.print(f"Milliseconds, forward + backward; scores on {where}.", table)
 
 
 if __name__ == "__main__":
