@@ -37,10 +37,10 @@ class TorchFactorGraph(FactorGraph):
 
     The methods are those of `lpsmap_core.FactorGraph`. Scores of variables and of additionals are
     dense float16, bfloat16, float32 or float64 tensors with any strides, on any device. The solve
-    runs in float64: on the CPU by core's engine, on other devices by operations on tensors, except
-    for components that need the host. ``u.value`` has the dtype and device of the scores. Gradients
-    flow to all scores, and so do second derivatives: the solution is piecewise affine, and its
-    second derivative with respect to the scores is zero within a face.
+    runs in float64: on the CPU by core's engine, and on other devices there, except for what needs
+    the CPU or is faster on it. ``u.value`` has the dtype and device of the scores. Gradients flow
+    to all scores, and so do second derivatives: the solution is piecewise affine, and its second
+    derivative with respect to the scores is zero within a face.
 
     A solve cannot be part of a compiled or transformed function, unlike `lpsmap_torch.layers`.
     Decorate the function that builds and solves the graph with ``torch.compiler.disable``, and use

@@ -142,6 +142,7 @@ def is_eager(tensor: Tensor) -> bool:
         type(tensor) in (Tensor, torch.nn.Parameter)
         and not tensor.is_meta
         and not torch.compiler.is_compiling()
+        and not _is_batched(tensor)
         and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
         and not torch._C._are_functorch_transforms_active()
         and torch._C._len_torch_dispatch_stack() == 0

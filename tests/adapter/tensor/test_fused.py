@@ -1,4 +1,4 @@
-"""The kernel that solves small components on a GPU, here compiled for the CPU."""
+"""The kernels for small components on a GPU, here compiled for the CPU."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from lpsmap import (
     AtMostOne,
+    Bits,
     Budget,
     ConvergenceWarning,
     Knapsack,
@@ -28,8 +30,10 @@ from lpsmap import (
     TorchFactorGraph,
     Xor,
 )
+from lpsmap_torch.layers import MatchingAttention
 from lpsmap_torch.tensor import fused, projection
 from lpsmap_torch.tensor.row_batch import DenseBatch
+from tensor_batches import check_batch
 
 HERE = Path(__file__).parent
 COMPILER = shutil.which("g++")
@@ -44,7 +48,7 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 @pytest.fixture(scope="module")
 def kernel_on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
-    """The kernel as a function that is called like a kernel of a GPU."""
+    """The kernels as functions that are called like kernels of a GPU."""
     if COMPILER is None:
         pytest.skip("there is no C++ compiler")
     folder = tmp_path_factory.mktemp("kernel")
@@ -69,7 +73,11 @@ def kernel_on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Non
         assert all(x.is_contiguous() for x in tensors)
         addresses = (ctypes.c_void_p * len(tensors))(*(x.data_ptr() for x in tensors))
         numbers = (ctypes.c_int * len(sizes))(*sizes)
-        libraries[name].run(grid[0], -(-shared_mem // 8), addresses, numbers)
+        runs = list[list[bytes]]()
+        for is_reversed in True, False:
+            libraries[name].run(grid[0], -(-shared_mem // 8), addresses, numbers, is_reversed)
+            runs.append([x.numpy().tobytes() for x in tensors])
+        assert runs[0] == runs[1]  # otherwise lanes race
 
     return launch
 
@@ -202,6 +210,58 @@ def test_it_has_first_and_second_derivatives(found: list[fused.Solved]) -> None:
     assert torch.autograd.gradcheck(loss, given)
     assert torch.autograd.gradgradcheck(loss, given)
     assert found
+
+
+def test_a_start_beyond_a_bound_finds_the_solution(found: list[fused.Solved]) -> None:
+    """The largest numbers of a row nearly fill it: its multiplier at the start had a wrong sign."""
+
+    def build(graph: TorchFactorGraph, scores: Tensor) -> Any:
+        u = graph.variable_from(scores)
+        graph.add(Bits(u))  # one component
+        graph.add(Xor([u[0], ~u[1]]))
+        graph.add(AtMostOne(u[2:]))
+        return u
+
+    scores = torch.tensor([0.9, 0.3, 0.5, 0.5 + 1e-11, *[-0.05] * 40], dtype=torch.float64)
+    values, expected = (solve(build, scores, engine) for engine in ("tensor-fixed", "compiled"))
+    torch.testing.assert_close(values[:2], expected[:2], rtol=0, atol=1e-9)
+    assert found[0].y.isfinite().all()
+
+
+# in 229 constraints are redundant, and the inverse of a matrix lost the digits of gradients
+@pytest.mark.parametrize("seed", [0, 1, 229])
+def test_random_graphs(found: list[fused.Solved], seed: int) -> None:
+    check_batch(seed)
+    assert found
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_products_within_transforms_are_operations(found: list[fused.Solved]) -> None:
+    scores = normal(1, 3, 4).requires_grad_()
+    layer = MatchingAttention(engine="tensor")
+    values = layer(scores)
+    weights = normal(12, 1, 3, 4, seed=1)
+    (batched,) = torch.autograd.grad(
+        values, scores, weights, is_grads_batched=True, retain_graph=True
+    )
+    each = [torch.autograd.grad(values, scores, w, retain_graph=True)[0] for w in weights]
+    torch.testing.assert_close(batched, torch.stack(each), rtol=0, atol=1e-12)
+    weight, along = weights[0].requires_grad_(), weights[1]
+    (product,) = torch.autograd.grad(values, scores, weight, create_graph=True)
+    with forward_ad.dual_level():
+        vector = forward_ad.make_dual(weights[2].detach(), along.detach())
+        (dual,) = torch.autograd.grad(product, weight, vector)
+        tangent = forward_ad.unpack_dual(dual).tangent
+    torch.testing.assert_close(tangent, each[1], rtol=0, atol=1e-12)
+    assert found
+
+
+@pytest.mark.parametrize("most", [1, 2, 1000])
+def test_each_method_keeps_to_the_limit_of_iterations(found: list[fused.Solved], most: int) -> None:
+    graph = TorchFactorGraph()
+    matching(graph, 100.0 * normal(5, 4, 5))
+    graph.solve(engine="tensor-fixed", max_iter=most)
+    assert found[0].iterations.max() <= min(2 * most, 92)
 
 
 # -------------------------------------------------------------------- GPUs

@@ -22,8 +22,9 @@ static void lane() {
     is_done[threadIdx.x] = true;
 }
 
-extern "C" void run(int n_instances, int n_numbers, const void *const *addresses, const int *numbers) {
-    at = addresses, sizes = numbers;
+extern "C" void run(int n_instances, int n_numbers, const void *const *addresses, const int *numbers,
+                    bool reversed) {
+    at = addresses, sizes = numbers, is_reversed = reversed;
     for (int instance = 0; instance < n_instances; instance++) {
         std::vector<double> shared(n_numbers, NAN);  // as a GPU leaves them: not zeros
         memory = shared.data(), blockIdx.x = instance;

@@ -1,6 +1,7 @@
 // What the source of a kernel takes from CUDA, for one thread of a CPU.
 //
-// The 32 lanes of a warp run in turns, each up to the next point where they wait for each other.
+// The 32 lanes of a warp run in turns, each up to the next point where they wait for each other. In
+// the reverse order they find the same, unless lanes read what others write without waiting.
 
 #include <cmath>
 #include <cstring>
@@ -22,7 +23,7 @@ struct Index {
 static Index threadIdx, blockIdx;
 static double *memory, passed[LANES];
 static ucontext_t turns, lanes[LANES];
-static bool is_done[LANES];
+static bool is_done[LANES], is_reversed;
 
 static void __syncwarp() { swapcontext(&lanes[threadIdx.x], &turns); }
 
@@ -53,7 +54,8 @@ static void run_warp(void (*work)()) {
     }
     for (bool is_running = true; is_running;) {
         is_running = false;
-        for (int lane = 0; lane < LANES; lane++) {
+        for (int turn = 0; turn < LANES; turn++) {
+            const int lane = is_reversed ? LANES - 1 - turn : turn;
             if (is_done[lane]) continue;
             threadIdx.x = lane;
             swapcontext(&turns, &lanes[lane]);

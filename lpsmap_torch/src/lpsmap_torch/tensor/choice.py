@@ -23,7 +23,8 @@ WITHOUT_FLOAT64 = ("mps", "meta")
 def engine_on(device: str, name: str) -> TensorEngine | None:
     """Return the engine for scores on a device, or None for core's engine or another.
 
-    ``"auto"`` takes core's engine on the CPU, which is faster there, and `TensorEngine` elsewhere.
+    ``"auto"`` takes core's engine on the CPU, which is faster there, and `TensorEngine` elsewhere,
+    unless `is_faster_on_host`.
 
     Parameters
     ----------

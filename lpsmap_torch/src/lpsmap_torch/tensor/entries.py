@@ -1,4 +1,4 @@
-"""The nonzero entries of a batch's matrices, as the kernel reads them."""
+"""The nonzero entries of a batch's matrices, as the kernels read them."""
 
 from __future__ import annotations
 

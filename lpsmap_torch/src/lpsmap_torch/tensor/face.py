@@ -75,9 +75,13 @@ class FusedFace(Face):
 
     def multiply(self, d: Tensor) -> Tensor:
         """Multiply the Jacobian with vectors; see `Face.multiply`."""
-        if not is_eager(d):
-            return super().multiply(d)
-        return symmetric(functools.partial(multiplied, self.batch, self.ease, self.tight), d)
+        return symmetric(self._multiply, d) if is_eager(d) else super().multiply(d)
+
+    def _multiply(self, d: Tensor) -> Tensor:
+        # autograd calls this again for vectors that may be within a transform
+        return (
+            multiplied(self.batch, self.ease, self.tight, d) if is_eager(d) else super().multiply(d)
+        )
 
 
 def face_of(problems: Projections, free: Tensor, tight: Tensor) -> Face:

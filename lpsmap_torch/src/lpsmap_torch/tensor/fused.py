@@ -44,7 +44,7 @@ CONSTANTS = {
     },
     **{
         name: getattr(projection_problem, name)
-        for name in ("LARGEST", "EXACT", "ROUNDING", "PROVED")
+        for name in ("LARGEST", "EXACT", "ROUNDING", "MOST_OFF", "PROVED")
     },
 }
 """The constants of the modules that the kernels share their methods with."""
@@ -75,7 +75,7 @@ def _bytes(batch: DenseBatch) -> int:
     """Return the size of the shared memory of a component."""
     n_rows, n_columns = batch.matrix.shape[-2:]
     of_flags = (n_columns + 7) // 8
-    return 8 * (9 * n_columns + 16 * n_rows + n_rows * (n_rows | 1) + of_flags)
+    return 8 * (9 * n_columns + 17 * n_rows + n_rows * (n_rows | 1) + of_flags)
 
 
 class Solved(NamedTuple):
@@ -102,9 +102,9 @@ def solved(batch: DenseBatch, scores: Tensor, most_iterations: int) -> Solved:
     scores
         (n, n_columns) scores; ``-inf`` where a column is forbidden.
     most_iterations
-        Maximum number of iterations of the interior point method.
+        Maximum number of iterations of the interior point method, and of steps before it.
     """
-    n = len(scores)
+    scores, n = scores.contiguous(), len(scores)
     values, ease, gap = torch.empty_like(scores), torch.empty_like(scores), scores.new_empty(n)
     y, tight = torch.empty_like(batch.low), torch.empty_like(batch.low, dtype=torch.bool)
     exact = gap.new_empty(n, dtype=torch.bool)
@@ -113,12 +113,11 @@ def solved(batch: DenseBatch, scores: Tensor, most_iterations: int) -> Solved:
         *(gap, torch.empty_like(gap), exact, torch.empty_like(exact)),
         torch.empty_like(gap, dtype=torch.int64),
     )
-    given = scores.contiguous(), batch.low, batch.high
     _kernel("projection", scores.device)(
         grid=(n, 1, 1),
         block=(WARP, 1, 1),
         shared_mem=_bytes(batch),
-        args=[*given, *_of_matrices(batch), most_iterations, *found],
+        args=[scores, batch.low, batch.high, *_of_matrices(batch), most_iterations, *found],
     )
     return found
 
@@ -135,12 +134,14 @@ def multiplied(batch: DenseBatch, ease: Tensor, tight: Tensor, d: Tensor) -> Ten
     d
         (n, n_columns) vectors.
     """
-    found, (n_rows, n_columns) = torch.empty_like(d), batch.matrix.shape[-2:]
+    d, (n_rows, n_columns) = d.contiguous(), batch.matrix.shape[-2:]
+    # the launch of zeros makes the device's context current in the threads of autograd
+    found = torch.zeros_like(d)
     _kernel("product", d.device)(
         grid=(len(d), 1, 1),
         block=(WARP, 1, 1),
-        shared_mem=8 * (n_columns + 5 * n_rows + n_rows * (n_rows | 1)),
-        args=[d.contiguous(), ease, tight, *_of_matrices(batch), found],
+        shared_mem=8 * (n_columns + 6 * n_rows + n_rows * (n_rows | 1)),
+        args=[d, ease, tight, *_of_matrices(batch), found],
     )
     return found
 

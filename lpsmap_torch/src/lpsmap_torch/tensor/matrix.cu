@@ -74,11 +74,12 @@ struct Matrix {
 };
 
 // The equations A diag(ease) A' + diag(more); the matrix is scaled to ones on its diagonal, and
-// damped.
+// damped. They are solved by elimination without pivoting, which is stable for a positive definite
+// matrix. An explicit inverse would not be accurate enough where rows are redundant.
 struct Equations {
     const Matrix &a;
     const real *ease, *more;
-    real *matrix, *scale, *rest, *pulled;
+    real *matrix, *scale, *pivot, *rest, *pulled;
 
     __device__ int stride() const { return a.n_rows | 1; }  // odd, for the banks of shared memory
 
@@ -108,8 +109,9 @@ struct Equations {
         __syncwarp();
     }
 
-    // Solve for a right-hand side by elimination, without refinement.
-    __device__ void eliminate(const real *right, real *x) const {
+    // Factorise, and reduce a right-hand side along with it. The columns below the diagonal stay as
+    // they were eliminated.
+    __device__ void factor(const real *right) const {
         int n = a.n_rows;
         build();
         EACH(r, n) rest[r] = scale[r] * right[r];
@@ -117,11 +119,11 @@ struct Equations {
         for (int k = 0; k < n; k++) {
             if (scale[k] == 0) continue;
             const real *__restrict__ of_pivot = matrix + k * stride();
-            real pivot = 1 / fmax(of_pivot[k], DAMPING), above = rest[k];
-            if (threadIdx.x == 0) x[k] = pivot;
+            real inverse = 1 / fmax(of_pivot[k], DAMPING), above = rest[k];
+            if (threadIdx.x == 0) pivot[k] = inverse;
             for (int r = k + 1 + threadIdx.x; r < n; r += 32) {
                 real *__restrict__ own = matrix + r * stride();
-                real factor = own[k] * pivot;
+                real factor = own[k] * inverse;
                 if (factor == 0) continue;
 #pragma unroll 8
                 for (int i = k + 1; i < n; i++) own[i] -= factor * of_pivot[i];
@@ -129,60 +131,60 @@ struct Equations {
             }
             __syncwarp();
         }
-        EACH(r, n) if (scale[r] == 0) x[r] = 0;
-        for (int k = n - 1; k >= 0; k--) {
+    }
+
+    // Reduce another right-hand side after the factorisation.
+    __device__ void reduce(const real *right) const {
+        EACH(r, a.n_rows) rest[r] = scale[r] * right[r];
+        __syncwarp();
+        reduce_rest();
+    }
+
+    __device__ void reduce_rest() const {
+        int n = a.n_rows;
+        for (int k = 0; k < n; k++) {
             if (scale[k] == 0) continue;
-            real found = x[k] * rest[k];
+            real above = pivot[k] * rest[k];
+            for (int r = k + 1 + threadIdx.x; r < n; r += 32)
+                rest[r] -= matrix[r * stride() + k] * above;
+            __syncwarp();
+        }
+    }
+
+    // Replace a reduced right-hand side by the solution of the scaled equations.
+    __device__ void substitute() const {
+        for (int k = a.n_rows - 1; k >= 0; k--) {
+            if (scale[k] == 0) continue;
+            real found = pivot[k] * rest[k];
             EACH(r, k) rest[r] -= matrix[r * stride() + k] * found;
             __syncwarp();
-            if (threadIdx.x == 0) x[k] = scale[k] * found;
+            if (threadIdx.x == 0) rest[k] = found;
         }
         __syncwarp();
     }
 
-    // Replace the matrix by its negative inverse, for `solve`.
-    __device__ void invert() const {
-        int n = a.n_rows;
-        build();
-        for (int k = 0; k < n; k++) {  // sweeps (Goodnight 1979)
-            if (scale[k] == 0) continue;
-            real pivot = 1 / fmax(matrix[k * stride() + k], DAMPING);
-            EACH(r, n) {
-                if (r == k) continue;
-                real *__restrict__ own = matrix + r * stride();
-                const real *__restrict__ of_pivot = matrix + k * stride();
-                real factor = own[k] * pivot;
-                if (factor == 0) continue;
-#pragma unroll 8
-                for (int i = 0; i < n; i++) own[i] -= factor * of_pivot[i];
-            }
-            __syncwarp();
-            EACH(r, n) {
-                real swept = r == k ? -pivot : matrix[k * stride() + r] * pivot;
-                matrix[k * stride() + r] = swept;
-                if (r != k) matrix[r * stride() + k] = swept;
-            }
-            __syncwarp();
-        }
+    // Factorise, and solve for a right-hand side without refinement.
+    __device__ void eliminate(const real *right, real *x) const {
+        factor(right);
+        substitute();
+        EACH(r, a.n_rows) x[r] = scale[r] * rest[r];
+        __syncwarp();
     }
 
-    // Solve for a right-hand side, refined as damping and rounding need.
+    // Solve for the right-hand side that was reduced, refined as damping and rounding need.
     __device__ void solve(const real *right, real *x) const {
         int n = a.n_rows;
-        EACH(r, n) x[r] = 0, rest[r] = scale[r] * right[r];
+        EACH(r, n) x[r] = 0;
         for (int round = 0;; round++) {
-            __syncwarp();
-            EACH(r, n) {
-                real found = 0;
-#pragma unroll 8
-                for (int i = 0; i < n; i++) found -= matrix[r * stride() + i] * rest[i];
-                x[r] += scale[r] * found;
-            }
+            substitute();
+            EACH(r, n) x[r] += scale[r] * rest[r];
             __syncwarp();
             if (round == REFINEMENTS) return;
             EACH(c, a.n_columns) pulled[c] = ease[c] * a.pull(c, x);
             __syncwarp();
             EACH(r, n) rest[r] = scale[r] * (right[r] - a.sum(r, pulled) - more[r] * x[r]);
+            __syncwarp();
+            reduce_rest();
         }
     }
 };

@@ -88,5 +88,5 @@ def _on_host(part: Part, precision: torch.dtype) -> TensorProblem:
         flat = batch.members.columns.numpy().reshape(-1)
         positions[flat] = np.arange(position, position + len(flat))
         position += len(flat)
-    in_order = len(batches) == 1 and position == n and (np.diff(positions[:n]) == 1).all()
+    in_order = len(batches) == 1 and position == n and np.array_equal(positions[:n], np.arange(n))
     return TensorProblem(batches, None if in_order else torch.from_numpy(positions[:n]))

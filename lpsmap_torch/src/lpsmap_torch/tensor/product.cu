@@ -18,8 +18,8 @@ extern "C" __global__ void multiply(
     found += instance * n;
 
     real *moved = memory, *y = moved + n, *right = y + m, *loose = right + m, *scale = loose + m;
-    real *rest = scale + m, *matrix = rest + m, poison = 0;
-    const Equations equations = {a, ease, loose, matrix, scale, rest, moved};
+    real *pivot = scale + m, *rest = pivot + m, *matrix = rest + m, poison = 0;
+    const Equations equations = {a, ease, loose, matrix, scale, pivot, rest, moved};
     EACH(c, n) moved[c] = ease[c] * d[c], poison += 0 * d[c];
     poison = total(poison);  // NaN unless all numbers are finite
     __syncwarp();
@@ -28,7 +28,7 @@ extern "C" __global__ void multiply(
         right[r] = tight[r] ? a.sum(r, moved) : 0;
     }
     __syncwarp();
-    equations.invert();
+    equations.factor(right);
     equations.solve(right, y);
     EACH(c, n) found[c] = ease[c] * (d[c] - a.pull(c, y)) + poison;
 }

@@ -3,14 +3,16 @@
 // The methods and the names are those of forced.py, interior_point.py and newton.py. There, every
 // operation is a kernel that reads its numbers from the device's memory and writes them back. Here
 // the numbers of a component stay in shared memory until it is solved. Newton's method with a line
-// search comes first: if it converges, it takes as many steps as the interior point method, and
-// each is a fraction of the work.
+// search comes first, which takes as many steps as the interior point method for scores of
+// magnitude 1, and less work for each; large scores and infeasible constraints are left to the
+// latter.
 
 // Limits of the steps with a line search, and of the halvings of a step.
 #define DESCENTS 32
 #define HALVINGS 12
 
-// The largest violation of a sum after these steps, and the one at which they stop.
+// The largest violation of a sum after these steps, relative to the largest multiplier, and the one
+// at which they stop.
 #define DESCENDED 1e-10
 #define NO_VIOLATION 1e-14
 
@@ -63,7 +65,7 @@ struct Component {
     real *eta, *u, *ease, *t, *s0, *m0, *s1, *m1, *du;
     // of rows: bounds, sums, lower and upper slacks and multipliers, and inverse stiffnesses
     real *low, *high, *w, *s2, *m2, *s3, *m3, *y, *best_y, *ease_r, *off, *right, *dy, *dw;
-    real *scale, *rest, *matrix;
+    real *scale, *pivot, *rest, *matrix;
     bool *open;
     real proximal;  // the proximal terms of multipliers
 
@@ -71,7 +73,7 @@ struct Component {
         : a(entries), fixed(values) {
         real **of_columns[] = {&eta, &u, &ease, &t}, **of_points[] = {&s0, &m0, &s1, &m1, &du};
         real **of_rows[] = {&low, &high,  &w,   &m2,    &m3, &y,     &best_y,
-                            &ease_r, &off, &right, &dy, &scale, &rest},
+                            &ease_r, &off, &right, &dy, &scale, &pivot, &rest},
              **of_sums[] = {&s2, &s3, &dw};
 #pragma unroll
         for (real **array : of_columns) *array = memory, memory += a.n_columns;
@@ -86,7 +88,7 @@ struct Component {
     }
 
     __device__ Equations equations() const {
-        return {a, ease, ease_r, matrix, scale, rest, t};
+        return {a, ease, ease_r, matrix, scale, pivot, rest, t};
     }
 
     __device__ bool is_equal(int r) const { return low[r] == high[r]; }
@@ -213,14 +215,15 @@ struct Component {
 
     // Leave the multipliers of the solution in `best_y` by Newton's method with a line search
     // (Li, Sun & Toh 2020); return whether it converges. Count the steps.
-    __device__ bool descend(int *steps) {
+    __device__ bool descend(int most_steps, int *steps) {
         EACH(r, a.n_rows) y[r] = 0;
         __syncwarp();
         dual(y, off);
         EACH(r, a.n_rows) {
             // rows that share columns with others move together: only those that have to
-            bool moves = is_equal(r) || (a.in_column == 1 && off[r] != 0);
-            if (moves) y[r] = level(r, is_equal(r) || off[r] > 0 ? low[r] : high[r]);
+            bool raises = off[r] > 0, moves = is_equal(r) || (a.in_column == 1 && off[r] != 0);
+            real found = moves ? level(r, is_equal(r) || raises ? low[r] : high[r]) : 0;
+            y[r] = is_equal(r) ? found : (raises ? fmax(found, 0.0) : fmin(found, 0.0));
         }
         __syncwarp();
         real value = dual(y, off), before = INFINITE;
@@ -230,8 +233,10 @@ struct Component {
                 worst = larger(worst, fabs(off[r])), size = larger(size, fabs(y[r]));
             }
             worst = largest(worst), size = largest(size);
-            if (worst <= NO_VIOLATION || (worst <= DESCENDED && worst > 0.5 * before)) break;
-            if (*steps == DESCENTS) return false;
+            if (!(size < INFINITE)) return false;
+            if (worst <= NO_VIOLATION) break;
+            if (worst <= DESCENDED * size && worst > 0.5 * before) break;
+            if (*steps == most_steps) return false;
             before = worst;
             real damping = fmin(DAMPED_RANGE / size, 1.0) * fmin(worst, 1.0);
             EACH(r, a.n_rows) {
@@ -285,7 +290,7 @@ struct Component {
         return fmin(eta > 0 ? 0.5 * (eta + root) : 2 * product / (root - eta), 0.5);
     }
 
-    // Prepare the equations of the steps from the point.
+    // Prepare the equations of the steps from the point; the predictor factorises them.
     __device__ void linearise() {
         real size = 1;
         EACH(r, a.n_rows) size = fmax(size, fabs(y[r]));
@@ -298,7 +303,6 @@ struct Component {
         }
         EACH(c, a.n_columns) ease[c] = open[c] ? 1 / (1 + m0[c] / s0[c] + m1[c] / s1[c]) : 0;
         __syncwarp();
-        equations().invert();
     }
 
     // The products of the lower and the upper bound of a column, and of a row, after a step.
@@ -326,6 +330,10 @@ struct Component {
             right[r] = (ease_r[r] - proximal) * of_sums - off[r] - a.sum(r, t);
         }
         __syncwarp();
+        if (aim.corrects)
+            equations().reduce(right);
+        else
+            equations().factor(right);
         equations().solve(right, dy);
         real most = 0;
         EACH(c, a.n_columns) {
@@ -403,12 +411,12 @@ struct Component {
             if (!open[c]) continue;
             real pull = a.pull(c, y);
             real force = fabs(u[c] - eta[c] - pull - m0[c] + m1[c]);
-            residual = fmax(residual, force / (1 + fabs(eta[c]) + fabs(pull)));
-            product = fmax(product, fmax(s0[c] * m0[c], s1[c] * m1[c]));
+            residual = larger(residual, force / (1 + fabs(eta[c]) + fabs(pull)));
+            product = larger(product, fmax(s0[c] * m0[c], s1[c] * m1[c]));
         }
         EACH(r, a.n_rows) {
-            if (!is_free(r)) residual = fmax(residual, fabs(a.sum(r, u) - w[r]));
-            product = fmax(product, fmax(s2[r] * m2[r], s3[r] * m3[r]));
+            if (!is_free(r)) residual = larger(residual, fabs(a.sum(r, u) - w[r]));
+            product = larger(product, fmax(s2[r] * m2[r], s3[r] * m3[r]));
         }
         return largest(fmax(residual / CLOSE, product / SMALL_PRODUCT));
     }
@@ -455,7 +463,7 @@ struct Component {
             bool tight = at_low || y[r] + (high[r] - sum) < 0 || is_equal(r);
             off[r] = tight ? (at_low ? low[r] : high[r]) - sum : 0;
             ease_r[r] = tight ? 0 : LOOSE;
-            residual = larger(residual, fabs(tight ? off[r] : y[r]));
+            residual = larger(residual, tight ? fabs(off[r]) + 0 * y[r] : fabs(y[r]));
             dropped[r] = tight ? 0 : y[r];
         }
         residual = largest(residual), *rounding = STOP + STOP_ROUNDING * largest(free_size);
@@ -480,7 +488,7 @@ struct Component {
             __syncwarp();
             EACH(r, a.n_rows) right[r] = ease_r[r] > 0 ? 0 : off[r] + a.sum(r, t);
             __syncwarp();
-            equations().invert();
+            equations().factor(right);
             equations().solve(right, dy);
             EACH(r, a.n_rows) y[r] += dy[r] - dropped[r];
             __syncwarp();
@@ -491,18 +499,21 @@ struct Component {
         return find_pieces(dropped, &rounding);
     }
 
-    // The residual of the pieces.
+    // The residual of the pieces; infinite with a multiplier that is not a number.
     __device__ real residual() const {
         real found = 0;
-        EACH(r, a.n_rows) found = larger(found, fabs(ease_r[r] > 0 ? y[r] : off[r]));
+        EACH(r, a.n_rows) {
+            found = larger(found, ease_r[r] > 0 ? fabs(y[r]) : fabs(off[r]) + 0 * y[r]);
+        }
         return largest(found);
     }
 
     // Whether a residual is rounding; see `is_exact`.
     __device__ bool is_exact(real residual) const {
-        real size = 0;
-        EACH(c, a.n_columns) if (ease[c] > 0) size = fmax(size, fabs(eta[c]));
-        return residual <= EXACT + ROUNDING * largest(size);
+        real score = 0, multiplier = 0;
+        EACH(c, a.n_columns) if (ease[c] > 0) score = fmax(score, fabs(eta[c]));
+        EACH(r, a.n_rows) multiplier = fmax(multiplier, fabs(y[r]));
+        return residual <= EXACT + ROUNDING * (largest(score) + largest(multiplier));
     }
 
     // Whether the multipliers prove that the constraints are infeasible; see `proves_infeasible`.
@@ -527,19 +538,25 @@ struct Component {
         return total(margin) > PROVED * total(sizes);
     }
 
-    // Move free numbers onto the face, within their bounds; see `on_face`.
-    __device__ void move_onto_face() {
+    // Move free numbers onto the face, within their bounds; see `on_face`. Return the maximum
+    // distance of a tight sum from its bound.
+    __device__ real move_onto_face() {
         EACH(r, a.n_rows) right[r] = ease_r[r] > 0 ? 0 : off[r];
         __syncwarp();
-        equations().invert();
+        equations().factor(right);
         equations().solve(right, dy);
         EACH(c, a.n_columns) {
             real moved = ease[c] > 0 ? within(u[c] + a.pull(c, dy), 0, 1) : u[c];
             t[c] = u[c] - moved, u[c] = moved;
         }
         __syncwarp();
-        EACH(r, a.n_rows) if (ease_r[r] == 0) off[r] += a.sum(r, t);
+        real most = 0;
+        EACH(r, a.n_rows) if (ease_r[r] == 0) {
+            off[r] += a.sum(r, t);
+            most = larger(most, fabs(off[r]));
+        }
         __syncwarp();
+        return largest(most);
     }
 
     // The duality gap of the values in `u`.
@@ -573,16 +590,24 @@ extern "C" __global__ void project(
     EACH(r, m) own.low[r] = all_low[instance * m + r], own.high[r] = all_high[instance * m + r];
     const bool is_valid = own.read(all_scores + instance * n);
     own.presolve();
-    int iterations = 0;
-    real residual = own.descend(&iterations) ? own.finish() : INFINITE;
-    if (!own.is_exact(residual)) {
+    int iterations = 0, most_steps = most_iterations < DESCENTS ? most_iterations : DESCENTS;
+    const real first = own.descend(most_steps, &iterations) ? own.finish() : INFINITE;
+    real residual = first;
+    if (!own.is_exact(first)) {
+        EACH(r, m) found_y[r] = own.y[r];
         iterations += own.approach(most_iterations);
         residual = own.finish();
+        if (residual > first) {
+            EACH(r, m) own.best_y[r] = found_y[r];
+            __syncwarp();
+            residual = own.finish();
+        }
     }
-    const bool is_infeasible = own.is_infeasible(), is_exact = own.is_exact(residual);
+    const bool is_infeasible = own.is_infeasible();
+    bool is_exact = own.is_exact(residual) && !is_infeasible;
     EACH(c, n) own.u[c] = own.t[c];
     __syncwarp();
-    if (is_exact && !is_infeasible && residual > STOP) own.move_onto_face();
+    if (is_exact && residual > STOP) is_exact = own.move_onto_face() <= MOST_OFF;
     residual = own.residual();
     const real gap = own.gap();
     EACH(c, n) {

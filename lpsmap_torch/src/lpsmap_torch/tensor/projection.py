@@ -1,4 +1,7 @@
-"""Projections onto the constraints of a batch: interior point, then Newton on the face."""
+"""Projections onto the constraints of a batch: by a kernel, or by operations.
+
+The operations are an interior point method, then Newton's method on the face.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from lpsmap_torch.tensor.newton import Pieces, newton_step, pieces_at, select
 from lpsmap_torch.tensor.projection_problem import (
     EXACT,
     LARGEST,
+    MOST_OFF,
     ROUNDING,
     Projections,
     projections_of,
@@ -29,8 +33,8 @@ ROUGH = 1e-7
 
 MARGIN_EVERY, KINK = 3, 2.0
 """In every third Newton step, numbers and sums closer to a bound than this multiple of the
-residual are free and tight: otherwise steps can cycle between the two sides of a bound."""
-
+residual are free and tight, and smaller multipliers are zero: otherwise steps can cycle between the
+two sides of a bound."""
 
 PLAIN_STEPS, MORE_EASE, LESS_EASE = 5, 10.0, 1e-2
 """Number of Newton steps that may increase the residual if there are proximal terms, and factors of
@@ -71,7 +75,7 @@ class Projected:
         (n,) whether the residual is rounding, and whether the constraints are infeasible. Both are
         false if a score is NaN or ``+inf``; `values` are then NaN.
     iterations
-        (n,) iterations of the interior point method, or steps of Newton's method in its place.
+        (n,) iterations of the interior point method, plus steps of Newton's method before it.
     face
         The faces.
     is_solved
@@ -110,18 +114,17 @@ def project(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
 def _by_kernel(batch: DenseBatch, eta: Tensor, limits: Limits) -> Projected:
     """Solve by the kernel and, if checks may wait, by operations what it left."""
     found = solved(batch, eta, limits.interior)
-    face: Face = FusedFace(batch, found.ease, found.tight)
+    face = FusedFace(batch, found.ease, found.tight)
     own = {name: x for name, x in found._asdict().items() if name not in ("ease", "tight")}
     may_wait = limits.check_every is not None
     if not may_wait or bool(found.exact.all()):
         return Projected(batch, **own, face=face, is_solved=may_wait)
-    is_left = ~(found.exact | found.infeasible) & (found.residual < torch.inf)
-    (left,) = torch.where(is_left)
+    (left,) = torch.where(~(found.exact | found.infeasible) & (eta < torch.inf).all(-1))
     if len(left):
         of_left = _by_operations(batch.taken(left), eta[left], limits)
         own = {name: x.index_copy(0, left, getattr(of_left, name)) for name, x in own.items()}
         ease = found.ease.index_copy(0, left, of_left.face.ease)
-        face = Face(batch, ease, found.tight.index_copy(0, left, of_left.face.tight))
+        face = FusedFace(batch, ease, found.tight.index_copy(0, left, of_left.face.tight))
     return Projected(batch, **own, face=face)
 
 
@@ -141,8 +144,10 @@ def _by_operations(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     infeasible = proves_infeasible(problems, point.y)
     best = _on_pieces(problems, point, infeasible, limits)
     face = face_of(problems, best.free & ~infeasible, best.tight & ~infeasible)
-    exact, rough = is_exact(problems, best), _rough(problems, best, point)
-    best = select(exact, on_face(problems, best, face), rough)
+    moved, rough = on_face(problems, best, face), _rough(problems, best, point)
+    is_close = moved.off.abs().amax(-1, keepdim=True) <= MOST_OFF
+    exact = is_exact(problems, best) & is_close & ~infeasible
+    best = select(exact, moved, rough)
     return Projected(
         batch,
         torch.where(invalid, torch.nan, batch.values(best.u)),
@@ -165,8 +170,11 @@ def _on_pieces(
     for i in range(limits.newton):
         if limits.check_is_due(i) and bool((is_exact(problems, best) | infeasible).all()):
             break
-        margin = KINK * pieces.residual if i % MARGIN_EVERY == 1 else None
-        y = newton_step(eased, pieces_at(eased, pieces.y, center, margin))
+        margin, y = None, pieces.y
+        if i % MARGIN_EVERY == 1:
+            margin = KINK * pieces.residual
+            y = torch.where(y.abs() > margin, y, 0.0)
+        y = newton_step(eased, pieces_at(eased, y, center, margin))
         pieces = pieces_at(eased, y, center)
         closer = pieces.residual < best.residual
         best = select(closer, pieces, best)
@@ -193,9 +201,8 @@ def _rough(problems: Projections, best: Pieces, point: Interior) -> Pieces:
 
 def is_exact(problems: Projections, pieces: Pieces) -> Tensor:
     """Return whether pieces satisfy the equations up to rounding."""
-    size = torch.where(pieces.free, problems.eta.abs(), 0.0)
-    if problems.batch.linear is not None:  # their rounding errors are amplified
-        size = problems.ease * (size + pieces.y.abs().amax(-1, keepdim=True))
+    size = torch.where(pieces.free, problems.eta.abs(), 0.0) + pieces.y.abs().amax(-1, keepdim=True)
+    size = problems.ease * size  # without a quadratic term, rounding errors are amplified
     return pieces.residual <= EXACT + ROUNDING * size.amax(-1, keepdim=True)
 
 

@@ -12,6 +12,7 @@ from lpsmap_torch.tensor.batch import Batch
 __all__ = [
     "EXACT",
     "LARGEST",
+    "MOST_OFF",
     "ROUNDING",
     "Projections",
     "projections_of",
@@ -23,7 +24,12 @@ LARGEST = 1e15
 """Scores below minus this forbid, like ``-inf``; scores above it are clipped."""
 
 EXACT, ROUNDING = 1e-12, 1e-15
-"""Sums are exact up to the first, plus the second times the largest score of a free variable."""
+"""Residuals are rounding up to the first, plus the second times the largest multiplier and score of
+a free variable."""
+
+MOST_OFF = 1e-9
+"""Maximum distance of a tight sum from its bound, however large the multipliers are, after numbers
+were moved onto the face."""
 
 PROVED = 1e-9
 """Minimum margin of a certificate of infeasibility, relative to its summed magnitudes."""

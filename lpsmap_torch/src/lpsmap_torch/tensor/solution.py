@@ -159,7 +159,7 @@ class SolvedOnTensors(SolvedGraph):
 
     @functools.cached_property
     def iterations(self) -> IntArray:  # type: ignore[override]
-        """(n_components,) iterations of the interior point method."""
+        """(n_components,) iterations, as in `Projected`."""
         return self._gathered(lambda batch: batch.iterations, 0, lambda own: own.iterations)
 
     @functools.cached_property
