@@ -513,7 +513,8 @@ struct Component {
         real score = 0, multiplier = 0;
         EACH(c, a.n_columns) if (ease[c] > 0) score = fmax(score, fabs(eta[c]));
         EACH(r, a.n_rows) multiplier = fmax(multiplier, fabs(y[r]));
-        return residual <= EXACT + ROUNDING * (largest(score) + largest(multiplier));
+        const real rounding = EXACT + ROUNDING * (largest(score) + largest(multiplier));
+        return residual < INFINITE && residual <= rounding;
     }
 
     // Whether the multipliers prove that the constraints are infeasible; see `proves_infeasible`.
