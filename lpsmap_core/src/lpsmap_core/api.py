@@ -29,6 +29,7 @@ from lpsmap_core import (  # noqa: F401  (where version 2 of the plugin API has 
 )
 from lpsmap_core.engine.backends import NumpyBackend
 from lpsmap_core.engine.choice import AUTO, run_with
+from lpsmap_core.engine.direct import DirectSolution, solve_directly
 from lpsmap_core.engine.options import checked_options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.step_size import first_step_sizes
@@ -274,7 +275,8 @@ __all__ += [
 ]
 
 # Solutions: the solution of a laid-out graph, and the warnings about unsolved components.
-__all__ += ["report_unsolved", "solve_laid_out", "warn_unsolved"]
+__all__ += ["DirectSolution", "report_unsolved", "solve_directly", "solve_laid_out"]
+__all__ += ["warn_unsolved"]
 
 # Messages: what a user is told, and about which line.
 __all__ += ["error_with_origin", "raised_by_core", "stacklevel", "text_table"]

@@ -17,6 +17,7 @@ from typing import Any
 import click
 import numpy as np
 
+from lpsmap_core.engine.direct import solve_directly
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.records import Scores
 from lpsmap_core.model.factor import Factor
@@ -136,6 +137,9 @@ def _sum(factor: Factor) -> None:
 def _call_verbs(graph: FactorGraph) -> None:
     solution = graph.solve()
     solution.vjp(np.ones(solution.values.size))
+    direct = solve_directly(solution.layout.part, solution.scores, lambda: None)
+    if direct is not None:
+        direct.multiply(solution.values)
     _ = solution.error_bound  # calls the oracles
     graph.structures(graph.factors[0])
     graph.solve_map()

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from lpsmap_core import Factor, FactorGraph, Solution, Status, Variables
 from lpsmap_core.api import Layout, build_layout
 from lpsmap_torch.graph import in_factors
+from lpsmap_torch.layers.direct import DirectlySolved, solved_directly
 
 __all__ = ["Declarations", "LayerGraph", "LayoutSolution", "Tied"]
 
@@ -84,6 +85,7 @@ class LayerGraph:
         if declared.forbidden is not None:
             shown &= ~declared.forbidden
         self.keep = None if shown.all() else shown
+        self._zeros = np.broadcast_to(0.0, variables.shape)
         self.on_devices: dict[Any, Any] = {}  # arrays of this layout, as tensors
 
     @functools.cached_property
@@ -105,14 +107,27 @@ class LayerGraph:
         options
             The options of `FactorGraph.solve`.
         """
-        self.graph.rescore(self.variables, self.placed(self._masked(scores)))
+        whole = self.placed(self._masked(scores))
+
+        def solve() -> Solution:
+            return self._solved(whole, parameters, options)
+
+        given = self.laid_out, self.declared.factors, np.array(whole).reshape(-1)
+        solution = solved_directly(*given, options["engine"], solve)
+        return LayoutSolution(self, solution, parameters.shape)
+
+    def _solved(
+        self, whole: FloatArray, parameters: FloatArray, options: dict[str, Any]
+    ) -> Solution:
+        """Return the solution of the graph for scores of all variables."""
+        self.graph.rescore(self.variables, whole)
         for tied in self.declared.tied:
             rows = tied.scores(parameters).reshape(np.shape(tied.factor.additionals))
             self.graph.rescore(tied.factor, rows)
         try:
-            return LayoutSolution(self, self.graph.solve(**options), parameters.shape)
+            return self.graph.solve(**options)
         finally:
-            self.graph.rescore(self.variables, np.broadcast_to(0.0, self.variables.shape))
+            self.graph.rescore(self.variables, self._zeros)
 
     def placed(self, numbers: FloatArray) -> FloatArray:
         """Return values for all variables: those of the scores, and zeros elsewhere."""
@@ -162,9 +177,13 @@ class LayoutSolution:
         The shape of the parameters.
     """
 
-    def __init__(self, layout: LayerGraph, solution: Solution, shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, layout: LayerGraph, solution: Solution | DirectlySolved, shape: tuple[int, ...]
+    ) -> None:
         self._layout, self._solution, self._shape = layout, solution, shape
-        self._infeasible = None if solution.ok else layout.infeasible(solution)
+        self._infeasible = None
+        if isinstance(solution, Solution) and not solution.ok:
+            self._infeasible = layout.infeasible(solution)
         values = layout.shown(solution.values)  # zeros in the padding, whose scores are zero
         if layout.declared.forbidden is not None:
             values = layout.kept(values)

@@ -80,10 +80,11 @@ class _OnHost:
 
     def pull_back(self, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Return gradients; see `SolvedLayer`."""
-        d_scores, d_parameters = self._solution.pull_back(numbers(gradient))
-        table = d_parameters.reshape(self._shape)
-        like, like_table = self._like, self._like_table
-        return tensor_of(d_scores, *like, copy=True), tensor_of(table, *like_table, copy=True)
+        d_scores, table = self._solution.pull_back(numbers(gradient))
+        found = tensor_of(d_scores, *self._like, copy=True)
+        if not table.size:
+            return found, found.new_empty(self._shape)
+        return found, tensor_of(table.reshape(self._shape), *self._like_table, copy=True)
 
     def push_forward(self, d_scores: Tensor, d_parameters: Tensor | None) -> Tensor:
         """Return the tangent; see `SolvedLayer`."""
