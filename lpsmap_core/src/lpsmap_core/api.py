@@ -34,8 +34,7 @@ from lpsmap_core.engine.options import checked_options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.kernels.entries import reader_of
-from lpsmap_core.layout.copies import copies_of
-from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout
+from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout, part_of_buckets
 from lpsmap_core.layout.ragged import offsets_of, ranges
 from lpsmap_core.local.active.limits import UNTIL_SOLVED, iteration_limit
 from lpsmap_core.local.active.record_access import LocalProblem, problem_of, set_of, status_of
@@ -235,10 +234,7 @@ __all__ += [
 ]
 
 # Linear constraints: what a factor type tells solvers of whole graphs.
-__all__ += [
-    "PartlyConstrained",
-    "one_of_each_group",
-]
+__all__ += ["PartlyConstrained", "one_of_each_group"]
 
 # Graphs as flat arrays: what engines solve, and what adapters ask about a whole assignment.
 __all__ += [
@@ -251,15 +247,14 @@ __all__ += [
     "reduce_dominant_scores",
     "build_layout",
     "complete_assignment",
-    "copies_of",
     "offsets_of",
+    "part_of_buckets",
     "ranges",
     "score_assignment",
 ]
 
 # Engines: what `Engine` and `SolvedGraph` are handed and return.
-__all__ += ["Vertices", "WarmStart", "checked_options"]
-__all__ += ["first_step_sizes", "in_shares"]
+__all__ += ["Vertices", "WarmStart", "checked_options", "first_step_sizes", "in_shares"]
 
 # Decoders: they find best assignments, and graphs given evidence.
 __all__ += [
@@ -275,8 +270,8 @@ __all__ += [
 ]
 
 # Solutions: the solution of a laid-out graph, and the warnings about unsolved components.
-__all__ += ["DirectSolution", "report_unsolved", "solve_directly", "solve_laid_out"]
-__all__ += ["warn_unsolved"]
+__all__ += ["DirectSolution", "solve_directly", "solve_laid_out"]
+__all__ += ["report_unsolved", "warn_unsolved"]
 
 # Messages: what a user is told, and about which line.
 __all__ += ["error_with_origin", "raised_by_core", "stacklevel", "text_table"]

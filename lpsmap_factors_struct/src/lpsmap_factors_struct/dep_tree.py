@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from lpsmap_core.api import FloatArray, IntArray, checked_flag, one_of_each_grou
 from lpsmap_dynamic import DynamicProgram, Gibbs, HypergraphBuilder, Row
 from lpsmap_factors_struct.arborescence_polytope.projection import multiply_jacobians, project_trees
 from lpsmap_factors_struct.arc_layout import arc_slot, best_arcs, n_words
+from lpsmap_factors_struct.arcs_svg import arcs_svg
 from lpsmap_factors_struct.arrays import first_maximum
 from lpsmap_factors_struct.chu_liu_edmonds import arborescence_workspace, maximum_arborescence
 from lpsmap_factors_struct.eisner import eisner_hypergraph, projective_tree, spans_workspace
@@ -237,6 +238,10 @@ class DepTree(Factor):
         if self.labelled:
             found["labels"] = arcs[words, columns].argmax(axis=-1).tolist()
         return found
+
+    def _drawings(self, decoded: dict[str, Any], words: Sequence[str] | None) -> dict[str, str]:
+        """Return the tree as arcs over the words."""
+        return {"heads": arcs_svg(decoded["heads"], words)}
 
     @property
     def root_arcs(self) -> Variables:

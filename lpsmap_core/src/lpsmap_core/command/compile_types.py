@@ -139,7 +139,7 @@ def _call_verbs(graph: FactorGraph) -> None:
     solution.vjp(np.ones(solution.values.size))
     direct = solve_directly(solution.layout.part, solution.scores, lambda: None)
     if direct is not None:
-        direct.multiply(solution.values)
+        direct.multiply(direct.marginals)
     _ = solution.error_bound  # calls the oracles
     graph.structures(graph.factors[0])
     graph.solve_map()

@@ -27,7 +27,7 @@ from lpsmap_core.model.slots import slot_values
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.memory import Memory
 
-__all__ = ["Bucket", "Layout", "Part", "arranged_part", "build_layout"]
+__all__ = ["Bucket", "Layout", "Part", "build_layout", "part_of_buckets"]
 Derived = TypeVar("Derived")
 
 _NO_FLOATS = np.empty(0)
@@ -156,17 +156,17 @@ class Part:
     """
 
     buckets: list[Bucket]
-    spans: Spans
-    links: Links
     variables: IntArray
     """For each variable of the part, its id in the graph."""
     whole: bool
     """Whether the part has all variables of the graph, in the graph's order."""
     link_variable: IntArray
-    """For each link, its variable; in the order of the factors' slots, like the next two."""
-    delta: FloatArray
-    """For each link, the square root of its variable's degree."""
+    """For each link, its variable; in the order of the factors' slots, like the next one."""
     negated: BoolArray
+    spans: Spans
+    links: Links
+    delta: FloatArray
+    """For each link in the order of the slots, the square root of its variable's degree."""
     sizes: IntArray
     """For each component, its number of links."""
     direct: BoolArray
@@ -430,43 +430,53 @@ def _part(
     negated: BoolArray,
 ) -> Part:
     component = table.component
-    if arrangement is None:
-        variables = np.flatnonzero(component >= 0)
-        variables = variables[_stable_order(component[variables])]
-        position = np.empty(len(component), dtype=np.int64)
-        position[variables] = np.arange(len(variables))
-        component = component[variables]
-        buckets = [_in_order_of_components(b) for b in map(_covering, buckets) if b.n_factors]
-        variable = concatenate_rows([position[b.variable] for b in buckets], np.int64)
-        negated = concatenate_rows([b.negated for b in buckets], np.bool_)
-        of_factor = concatenate_rows([b.component for b in buckets], np.int64)
-        additional_offsets = concatenate_rows([b.additional_offsets for b in buckets], np.int64)
-        counts = [[b.n_factors, b.n_links, b.n_additionals] for b in buckets]
-        starts = np.array([[0, 0, 0], *counts]).cumsum(axis=0).T.copy()
-        buckets = [
-            replace(b, variable=variable[lo:hi])  # a view saves memory in large graphs
-            for b, lo, hi in zip(buckets, starts[1, :-1], starts[1, 1:], strict=True)
-        ]
-        arrangement = arrange(
-            starts, component, of_factor, additional_offsets, variable, negated, table.n_components
-        )
-    else:
+    if arrangement is not None:
         variables = arrangement.spans.counting[: len(component)]
-    return arranged_part(buckets, arrangement, variables, table.in_order, variable, negated)
+        return Part(buckets, variables, table.in_order, variable, negated, **arrangement._asdict())
+    variables = np.flatnonzero(component >= 0)
+    variables = variables[_stable_order(component[variables])]
+    position = np.empty(len(component), dtype=np.int64)
+    position[variables] = np.arange(len(variables))
+    buckets = [_in_order_of_components(b) for b in map(_covering, buckets) if b.n_factors]
+    buckets = [replace(b, variable=position[b.variable]) for b in buckets]
+    given = component[variables], table.n_components, variables, table.in_order
+    return part_of_buckets(buckets, *given)
 
 
-def arranged_part(
+def part_of_buckets(
     buckets: list[Bucket],
-    arrangement: Arrangement,
+    component: IntArray,
+    n_components: int,
     variables: IntArray,
-    whole: bool,
-    link_variable: IntArray,
-    negated: BoolArray,
+    whole: bool = True,
 ) -> Part:
-    """Return a part of arranged buckets; the other arguments are fields of `Part`."""
-    spans, links, delta, sizes, direct, records = arrangement
-    of_links = link_variable, delta, negated
-    return Part(buckets, spans, links, variables, whole, *of_links, sizes, direct, records)
+    """Return the part of some buckets with factors and variables in the order of the components.
+
+    Parameters
+    ----------
+    buckets
+        The buckets, whose variables are numbered in the part.
+    component
+        For each variable of the part, its component.
+    n_components
+        Number of components.
+    variables, whole
+        As in `Part`.
+    """
+    variable = concatenate_rows([b.variable for b in buckets], np.int64)
+    negated = concatenate_rows([b.negated for b in buckets], np.bool_)
+    of_factor = concatenate_rows([b.component for b in buckets], np.int64)
+    additional_offsets = concatenate_rows([b.additional_offsets for b in buckets], np.int64)
+    counts = [[b.n_factors, b.n_links, b.n_additionals] for b in buckets]
+    starts = np.array([[0, 0, 0], *counts]).cumsum(axis=0).T.copy()
+    buckets = [
+        replace(b, variable=variable[lo:hi])  # a view saves memory in large graphs
+        for b, lo, hi in zip(buckets, starts[1, :-1], starts[1, 1:], strict=True)
+    ]
+    arrangement = arrange(
+        starts, component, of_factor, additional_offsets, variable, negated, n_components
+    )
+    return Part(buckets, variables, whole, variable, negated, **arrangement._asdict())
 
 
 def _covering(bucket: Bucket) -> Bucket:

@@ -183,6 +183,10 @@ class Factor(abc.ABC):
         places = np.argwhere(np.asarray(variables) > 0.5)
         return {"on": (places[:, 0] if places.shape[1] == 1 else places).tolist()}
 
+    def _drawings(self, decoded: dict[str, Any], words: Sequence[str] | None) -> dict[str, str]:
+        """Return entries of `decode` as SVG, for the words of a sentence or their positions."""
+        return {}
+
     @classmethod
     def examples(cls) -> Sequence[Factor]:
         """Return small declarations of the type, on which the kit tests it.

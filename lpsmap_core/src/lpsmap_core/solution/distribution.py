@@ -15,7 +15,6 @@ from lpsmap_core.local.vertices import Vertices, WeightMap
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import real_numbers
 from lpsmap_core.model.slots import flipped_slots, placed_values, row_view, slot_values, slots_of
-from lpsmap_core.solution.arcs_svg import arcs_svg
 from lpsmap_core.solution.table_rendering import html_table, text_table
 from lpsmap_jit.arrays import FloatArray, IntArray
 
@@ -131,7 +130,7 @@ class Distribution:
         return {"factor": name, "structures": [structure.to_dict() for structure in self]}
 
     def to_html(self, words: Sequence[str] | None = None) -> str:
-        """Return an HTML table of the structures, with drawings of dependency trees.
+        """Return an HTML table of the structures, with drawings of trees.
 
         Parameters
         ----------
@@ -141,9 +140,7 @@ class Distribution:
         rows = []
         for structure in self:
             row = {name: html.escape(cell) for name, cell in _cells(structure).items()}
-            if "heads" in row:
-                row["heads"] = arcs_svg(structure.decoded["heads"], words)
-            rows.append(row)
+            rows.append(row | self._whole.factor._drawings(structure.decoded, words))
         return html_table(rows, NUMBERS, self._title)
 
     def _repr_html_(self) -> str:

@@ -20,10 +20,10 @@ from lpsmap_core.api import (
     Part,
     WarmStart,
     Watch,
-    copies_of,
     deadline_passed,
     out_of_time,
 )
+from lpsmap_decode.exact.component_copies import copies_of
 from lpsmap_decode.exact.rounding import round_towards
 from lpsmap_decode.search import Evaluation, Space, Unfinished
 from lpsmap_decode.tolerances import BOUND_ROUNDING, INTEGRAL

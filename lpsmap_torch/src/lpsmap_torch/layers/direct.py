@@ -103,9 +103,7 @@ def solved_directly(
     """
     if engine not in (AUTO, CompiledEngine.name):
         return otherwise()
-    part = layout.part
-    eta = scores if part.whole else scores[part.variables]
-    found = solve_directly(part, eta, otherwise)
+    found = solve_directly(layout.part, scores, otherwise)
     if isinstance(found, DirectSolution):
         return DirectlySolved(layout, factors, scores, found)
     return found

@@ -1,4 +1,4 @@
-"""A part of many copies of one component, which are solved side by side."""
+"""Copies of one component, which are solved side by side."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lpsmap_core.layout.arrangement import arrange
-from lpsmap_core.layout.layout import Part, arranged_part
+from lpsmap_core.api import Part, part_of_buckets
 
 __all__ = ["copies_of"]
 
@@ -28,7 +27,7 @@ def copies_of(part: Part, component: int, n_copies: int) -> Part:
     """
     first, end = (int(v) for v in part.first_variable[component : component + 2])
     n_variables = end - first
-    buckets, counts = [], []
+    buckets = []
     for bucket in part.buckets:
         rows = np.flatnonzero(bucket.component == component)
         if not rows.size:
@@ -39,18 +38,5 @@ def copies_of(part: Part, component: int, n_copies: int) -> Part:
         shift = np.repeat(np.arange(n_copies) * n_variables, links_of_copy)
         several = replace(several, variable=several.variable - first + shift, component=copy)
         buckets.append(several)
-        counts.append([several.n_factors, several.n_links, several.n_additionals])
-    starts = np.array([[0, 0, 0], *counts]).cumsum(axis=0).T.copy()
-    variable = np.concatenate([b.variable for b in buckets])
-    negated = np.concatenate([b.negated for b in buckets])
-    arrangement = arrange(
-        starts,
-        np.repeat(np.arange(n_copies), n_variables),
-        np.concatenate([b.component for b in buckets]),
-        np.concatenate([b.additional_offsets for b in buckets]),
-        variable,
-        negated,
-        n_copies,
-    )
-    variables = np.arange(n_copies * n_variables)
-    return arranged_part(buckets, arrangement, variables, True, variable, negated)
+    of_variable = np.repeat(np.arange(n_copies), n_variables)
+    return part_of_buckets(buckets, of_variable, n_copies, np.arange(n_copies * n_variables))

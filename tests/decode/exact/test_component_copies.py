@@ -7,7 +7,7 @@ import pytest
 
 from lpsmap_core.engine.admm import solve_part
 from lpsmap_core.engine.options import Options
-from lpsmap_core.layout.copies import copies_of
+from lpsmap_decode.exact.component_copies import copies_of
 from random_graphs import KINDS, random_graph
 
 KEPT = [*KINDS, "Sequence"]
