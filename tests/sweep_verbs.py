@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import FactorGraph
-from lpsmap_core.api import slot_values, slots_of
+from lpsmap_core.api import slot_values, slots_of, solve_directly
 from lpsmap_core.testing.oracle import oracles_of
 from stress_decoding import Judge
 from stress_decoding import check_graph as check_assignments
@@ -121,6 +121,16 @@ def _jacobian(case: Case, seconds: float) -> Call:
     return lambda: (solution.jacobian(some), solution.dual_variables(case.factor))
 
 
+def _direct(case: Case, seconds: float) -> Call:
+    solution = case.solution
+
+    def ask() -> Any:
+        found = solve_directly(solution.layout.part, solution.scores, lambda: None)
+        return found, None if found is None else found.multiply(found.marginals)
+
+    return ask
+
+
 VERBS: dict[str, Callable[[Case, float], Call]] = {
     "solve": _solve,
     "gradient": _gradient,
@@ -134,6 +144,7 @@ VERBS: dict[str, Callable[[Case, float], Call]] = {
     "warm_start": _warm_start,
     "temperature": _temperature,
     "jacobian": _jacobian,
+    "direct": _direct,
 }
 """For every verb a function that gets all ready, and returns the call that is timed."""
 
@@ -273,6 +284,20 @@ def judge_again(case: Case) -> Iterator[str]:
     yield from _differs("rescore", case, fresh.solve(tol=1e-9, max_iter=20_000), again)
 
 
+def judge_direct(case: Case) -> Iterator[str]:
+    """Hold a call of the closed form, and its product with a vector, against a solve's bits."""
+    solution = case.graph.solve()
+    part = solution.layout.part
+    direct = solve_directly(part, solution.scores, lambda: None)
+    if direct is None:
+        return
+    d, variables = np.random.default_rng(case.seed).normal(size=case.eta.size), part.variables
+    if not (solution.ok and np.array_equal(direct.marginals, solution.values[variables])):
+        yield "a call of the closed form differs from a solve"
+    if not np.array_equal(direct.multiply(d[variables]), solution.vjp(d)[0][variables]):
+        yield "a product with the Jacobian of the closed form differs from that of a solve"
+
+
 def judge_temperature(case: Case) -> Iterator[str]:
     """Hold solves at temperatures against solves of scores that are divided by them."""
     d = np.random.default_rng(case.seed).normal(size=case.eta.size)
@@ -312,5 +337,6 @@ JUDGES: dict[str, Callable[[Case], Iterator[str]]] = {
     "judge_again": judge_again,
     "judge_jacobian": judge_jacobian,
     "judge_temperature": judge_temperature,
+    "judge_direct": judge_direct,
 }
 """What yields all that is wrong about a small graph."""
