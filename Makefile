@@ -92,6 +92,7 @@ format: $(STAMP)  ## Format the code and sort its imports
 	$(BIN)/ruff format .
 
 docs: $(DOCS_STAMP)  ## Build the documentation in build/docs; a warning or a broken link is an error
+	rm -rf build/docs  # pages of modules that are gone
 	$(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet docs build/docs
 
 # Kernels are compiled from the installed sources, which the wheels contain unchanged.
