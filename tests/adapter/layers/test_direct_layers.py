@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+import lpsmap_core.graph as graph
 from lpsmap import AtMostOne, Budget, ConvergenceWarning, Knapsack, Or, Xor
-from lpsmap_torch.layers import SparseMAP, direct, layer_graph
+from lpsmap_core.api import Layout
+from lpsmap_torch.layers import LatentTree, SparseMAP, direct, layer_graph
 from lpsmap_torch.layers.direct import DirectlySolved
 
 pytestmark = pytest.mark.compiled
@@ -165,3 +167,22 @@ def test_empty_batches(spy: Spy) -> None:
     SparseMAP(Xor)(leaf).sum().backward()
     assert leaf.grad is not None
     assert leaf.grad.shape == (0, 4)
+
+
+@pytest.mark.parametrize("make", [lambda: SparseMAP(Xor), LatentTree])
+def test_every_batch_is_laid_out_once(
+    make: Callable[[], torch.nn.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layouts: list[Layout] = []
+    build = graph.build_layout
+
+    def recorded(*given: Any) -> Layout:
+        layouts.append(build(*given))
+        return layouts[-1]
+
+    monkeypatch.setattr(graph, "build_layout", recorded)
+    layer, scores = make(), torch.randn(3, 5, 5, generator=torch.manual_seed(7))
+    for lengths in (torch.tensor([5, 2, 3]), torch.tensor([1, 5, 4]), torch.tensor([5, 2, 3])):
+        given = lengths if isinstance(layer, LatentTree) else lengths[:, None]
+        layer(scores.requires_grad_(), lengths=given).sum().backward()
+    assert len(layouts) == 2

@@ -96,10 +96,10 @@ def _has_form(part: Part) -> bool:
     if len(part.buckets) != 1 or not part.all_direct or part.n_additionals:
         return False
     kind, order = part.buckets[0].type, part.links.order
-    if part.negated.any() or not (order[1:] > order[:-1]).all():
-        return False
     compiled = all(hasattr(x, "overloads") for x in (kind.projection_kernel, kind.jvp_kernel))
-    return compiled and takes_one_pass(choose_solver(kind).solver, kind)
+    if not (compiled and takes_one_pass(choose_solver(kind).solver, kind)):
+        return False
+    return not part.negated.any() and bool((order[1:] > order[:-1]).all())
 
 
 def _form(part: Part) -> Memory[_Form]:

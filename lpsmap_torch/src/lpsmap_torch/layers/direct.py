@@ -95,7 +95,7 @@ def solved_directly(
     layout, factors
         The layout, and its declarations.
     scores
-        The scores of all variables, flat, in an array that nothing else changes.
+        The scores of all variables, flat.
     engine
         The name of the engine.
     otherwise
@@ -105,5 +105,5 @@ def solved_directly(
         return otherwise()
     found = solve_directly(layout.part, scores, otherwise)
     if isinstance(found, DirectSolution):
-        return DirectlySolved(layout, factors, scores, found)
+        return DirectlySolved(layout, factors, scores.copy(), found)
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lpsmap_core import Factor, FactorGraph, Solution, Status, Variables
-from lpsmap_core.api import Layout, build_layout
+from lpsmap_core.api import Layout
 from lpsmap_torch.graph import in_factors
 from lpsmap_torch.layers.direct import DirectlySolved, solved_directly
 
@@ -88,10 +87,10 @@ class LayerGraph:
         self._zeros = np.broadcast_to(0.0, variables.shape)
         self.on_devices: dict[Any, Any] = {}  # arrays of this layout, as tensors
 
-    @functools.cached_property
+    @property
     def laid_out(self) -> Layout:
         """The graph in flat arrays."""
-        return build_layout(self.graph.n_variables, self.graph.factors)
+        return self.graph._laid_out()
 
     def solve(
         self, scores: FloatArray, parameters: FloatArray, options: dict[str, Any]
@@ -112,7 +111,7 @@ class LayerGraph:
         def solve() -> Solution:
             return self._solved(whole, parameters, options)
 
-        given = self.laid_out, self.declared.factors, np.array(whole).reshape(-1)
+        given = self.laid_out, self.declared.factors, np.reshape(whole, -1)
         solution = solved_directly(*given, options["engine"], solve)
         return LayoutSolution(self, solution, parameters.shape)
 
