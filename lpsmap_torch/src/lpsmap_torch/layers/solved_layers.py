@@ -82,8 +82,8 @@ class _OnHost:
         """Return gradients; see `SolvedLayer`."""
         d_scores, table = self._solution.pull_back(numbers(gradient))
         found = tensor_of(d_scores, *self._like, copy=True)
-        if not table.size:
-            return found, found.new_empty(self._shape)
+        if self._shape == (0,):  # there are no parameters
+            return found, found.new_empty(0)
         return found, tensor_of(table.reshape(self._shape), *self._like_table, copy=True)
 
     def push_forward(self, d_scores: Tensor, d_parameters: Tensor | None) -> Tensor:
