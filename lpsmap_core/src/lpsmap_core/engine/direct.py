@@ -1,7 +1,7 @@
 """Graphs of separate factors of one type: one call of a closed form, without the loop.
 
-The loop would find the same solution in its first iteration, but the state of a solve takes ten
-times longer to set up than the closed form of a small batch takes.
+The loop would find the same solution in its first iteration, but in a small batch its state takes
+longer to set up than the closed form takes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Layers of single factors with a closed form, whose solves are one call of it.
+"""Layers of separate factors with a closed form, whose solves are one call of it.
 
 Of small batches, the other parts of a solve would take most of the time.
 """
@@ -13,13 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lpsmap_core import CompiledEngine, Factor, Options, Solution
-from lpsmap_core.api import (
-    AUTO,
-    DirectSolution,
-    Layout,
-    solve_directly,
-    solve_laid_out,
-)
+from lpsmap_core.api import AUTO, DirectSolution, Layout, solve_directly, solve_laid_out
 
 __all__ = ["DirectlySolved", "solved_directly"]
 
@@ -42,11 +36,7 @@ class DirectlySolved:
     """
 
     def __init__(
-        self,
-        layout: Layout,
-        factors: list[Factor],
-        scores: FloatArray,
-        direct: DirectSolution,
+        self, layout: Layout, factors: list[Factor], scores: FloatArray, direct: DirectSolution
     ) -> None:
         self.factors = factors
         self._layout, self._scores, self._direct = layout, scores, direct
