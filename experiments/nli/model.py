@@ -248,4 +248,5 @@ def make_classifier(
 
 def within(lengths: Tensor, n: int, device: torch.device) -> Tensor:
     """Return (size, n) flags of words on a device, false for padding."""
-    return torch.arange(n, device=device) < lengths.to(device)[:, None]
+    there = lengths.to(device, non_blocking=True)  # the CPU need not wait for a GPU
+    return torch.arange(n, device=device) < there[:, None]

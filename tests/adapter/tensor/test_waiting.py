@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,13 @@ import torch
 from torch import Tensor
 
 from lpsmap_torch import tensors
-from lpsmap_torch.layers import LatentTree, MatchingAttention, SequenceAttention, SparseMAP
+from lpsmap_torch.layers import (
+    LatentTree,
+    LPMatchingAttention,
+    MatchingAttention,
+    SequenceAttention,
+    SparseMAP,
+)
 from lpsmap_torch.tensor import host_share
 
 sys.path.append(str(Path(__file__).parents[3]))
@@ -52,8 +61,8 @@ def test_fixed_numbers_of_iterations_never_wait(layer: Any) -> None:
     assert waits(layer(engine="tensor-fixed", **options), normal(4, 3, 4)) == 0
 
 
-def training_step() -> Callable[[], Any]:
-    """Return a training step of decomposable attention with matchings."""
+def training_step(device: str) -> Callable[[], Any]:
+    """Return a training step of decomposable attention with matchings on a device."""
     from experiments.nli.data import Batch
     from experiments.nli.model import (
         Alignment,
@@ -70,9 +79,11 @@ def training_step() -> Callable[[], Any]:
         20, Architecture.DECOMPOSABLE, Alignment.MATCHING, Regime.SOLVED, Sizes()
     )
     model.attention = attention
-    words = torch.randint(1, 20, (4, 5)), torch.randint(1, 20, (4, 6))
+    model.to(device)
+    premises, hypotheses = (torch.randint(1, 20, (4, n), device=device) for n in (5, 6))
     lengths = torch.tensor([[5, 6], [3, 6], [5, 2], [1, 1]])
-    batch = Batch(*words, lengths, torch.zeros(4, dtype=torch.int64))
+    labels = torch.zeros(4, dtype=torch.int64, device=device)
+    batch = Batch(premises, hypotheses, lengths, labels)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
     def step() -> None:
@@ -87,40 +98,75 @@ def training_step() -> Callable[[], Any]:
 def test_a_training_step_copies_neither_scores_nor_marginals(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    step = training_step()
-
-    def copied(*_: Any) -> Any:
-        raise AssertionError("numbers were copied to the host")
+    step = training_step("cpu")
 
     for module in (tensors, host_share):
         monkeypatch.setattr(module, "numbers_on_host", copied)
     monkeypatch.setattr("lpsmap_torch.layers.solved_layers.numbers", copied)
     monkeypatch.setattr("lpsmap_torch.tensor.graphs.numbers", copied)
+    monkeypatch.setattr(torch, "from_numpy", copied)
     assert reads(step) == 0
+
+
+def copied(*_: Any) -> Any:
+    raise AssertionError("numbers were copied from or to the host")
+
+
+RAGGED: list[Callable[..., Any]] = [
+    partial(MatchingAttention),
+    partial(LPMatchingAttention),
+    partial(SequenceAttention, dtype=torch.float64),
+]
+
+
+@pytest.mark.parametrize("make", RAGGED)
+def test_constants_of_ragged_batches_are_copied_once(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any]
+) -> None:
+    layer, scores = make(engine="tensor-fixed"), normal(3, 3, 4).requires_grad_()
+    lengths = torch.tensor([[3, 4], [1, 2], [2, 4]])
+    layer(scores, lengths=lengths).square().sum().backward()
+    monkeypatch.setattr(torch, "from_numpy", copied)
+    layer(scores, lengths=lengths).square().sum().backward()
 
 
 # -------------------------------------------------------------------- GPUs
 
 
+@contextmanager
+def waiting_forbidden() -> Iterator[None]:
+    """Raise an error where the host waits for a GPU."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Synchronization debug mode", UserWarning)
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 @pytest.mark.gpu
 @every_gpu
-@pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")
 @pytest.mark.parametrize("shape", [(32, 4, 6), (8, 5, 3)])
 def test_nothing_waits_for_a_gpu(shape: tuple[int, int, int]) -> None:
-    layers = (
-        MatchingAttention(engine="tensor-fixed"),
-        SequenceAttention(engine="tensor-fixed").cuda(),
-    )
-    for layer in layers:
-        scores = normal(*shape).cuda()
-        lengths = torch.tensor(shape[1:]).expand(shape[0], 2)
+    for make in RAGGED:
+        layer, scores = make(engine="tensor-fixed").cuda(), normal(*shape).cuda()
+        lengths = torch.tensor(shape[1:]).repeat(shape[0], 1)
+        lengths[0] = 1
         layer(scores, lengths=lengths)
         scores.requires_grad_()
-        torch.cuda.set_sync_debug_mode("error")
-        try:
+        with waiting_forbidden():
             layer(scores, lengths=lengths).square().sum().backward()
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.gpu
+@every_gpu
+def test_a_training_step_never_waits_for_a_gpu() -> None:
+    step = training_step("cuda")
+    with waiting_forbidden():
+        step()
+    with waiting_forbidden(), pytest.raises(RuntimeError, match="synchronizing"):
+        torch.ones(1, device="cuda").item()
 
 
 @pytest.mark.gpu

@@ -69,7 +69,7 @@ def solve_on_device(
 
     may_wait = engine.check_every is not None
     marginals = marginals.to(dtype, copy=True)  # callers may change them in place
-    return DeviceSolution(marginals, nus, solved, may_wait, gather)
+    return DeviceSolution(marginals, nus, solved, places.variables, may_wait, gather)
 
 
 class _Places(NamedTuple):
@@ -162,6 +162,8 @@ class DeviceSolution(Solution):
         For every declaration, the (n_factors, n_additionals) marginals of its additionals, or None.
     on_tensors
         The solution on the device.
+    variables
+        For each variable of its part, its number in the graph, on the device.
     may_wait
         Whether `has_failed` may wait for the device.
     gather
@@ -173,11 +175,13 @@ class DeviceSolution(Solution):
         marginals: Tensor,
         of_additionals: list[Tensor | None],
         on_tensors: SolvedOnTensors,
+        variables: Tensor,
         may_wait: bool,
         gather: Callable[[], Solution],
     ) -> None:
         self.marginals, self.of_additionals = marginals, of_additionals
-        self.on_tensors, self._may_wait, self._gather = on_tensors, may_wait, gather
+        self.on_tensors, self._variables = on_tensors, variables
+        self._may_wait, self._gather = may_wait, gather
 
     def has_failed(self) -> bool:
         """Return whether a component is not solved; False if it must not wait for the device."""
@@ -187,11 +191,11 @@ class DeviceSolution(Solution):
         """Return (n_variables,) flags of variables in infeasible components; None without any."""
         if self.on_tensors.is_known_solved:
             return None
-        flags, part = self.on_tensors.infeasible_variables(), self.on_tensors.part
-        if part.whole:
+        flags = self.on_tensors.infeasible_variables()
+        if self.on_tensors.part.whole:
             return flags
-        variables = torch.from_numpy(part.variables).to(flags.device)
-        return torch.zeros_like(self.marginals, dtype=torch.bool).index_put((variables,), flags)
+        everywhere = torch.zeros_like(self.marginals, dtype=torch.bool)
+        return everywhere.index_put((self._variables,), flags)
 
     def __getattr__(self, name: str) -> Any:
         if name not in FIELDS:
