@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 from lpsmap import FactorGraph
+from lpsmap_core.api import Part
+from lpsmap_torch.tensor import solution
 from tensor_batches import check_batch, mixed_batch, solved
 
 
@@ -26,3 +32,17 @@ def test_some_batches(seed: int) -> None:
 def test_two_runs_have_the_same_bits() -> None:
     runs = [solved(mixed_batch(3, FactorGraph()), "tensor").values for _ in range(2)]
     np.testing.assert_array_equal(*runs)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("first", range(0, 20, 5))
+def test_random_batches_on_a_gpu(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
+    solve = solution.solve_on_tensors
+
+    def solve_there(part: Part, scores: Tensor, *settings: Any) -> Any:
+        return solve(part, scores.cuda(), *settings)
+
+    monkeypatch.setattr(solution, "solve_on_tensors", solve_there)
+    for seed in range(first, first + 5):
+        check_batch(seed)
