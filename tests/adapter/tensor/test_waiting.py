@@ -113,8 +113,8 @@ def copied(*_: Any) -> Any:
 
 
 RAGGED: list[Callable[..., Any]] = [
-    partial(MatchingAttention),
-    partial(LPMatchingAttention),
+    MatchingAttention,
+    LPMatchingAttention,
     partial(SequenceAttention, dtype=torch.float64),
 ]
 
