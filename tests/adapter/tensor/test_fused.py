@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from gpus import on_gpu
 from lpsmap import (
     AtMostOne,
     Bits,
@@ -37,8 +38,6 @@ from tensor_batches import check_batch
 
 HERE = Path(__file__).parent
 COMPILER = shutil.which("g++")
-
-every_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -267,8 +266,7 @@ def test_each_method_keeps_to_the_limit_of_iterations(found: list[fused.Solved],
 # -------------------------------------------------------------------- GPUs
 
 
-@pytest.mark.gpu
-@every_gpu
+@on_gpu
 @pytest.mark.parametrize("shape", [(1000, 8, 14), (200, 1, 3), (40, 20, 30)])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 10.0, 1e8])
 def test_on_a_gpu_it_agrees_with_operations(

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from torch import Tensor
 
+from gpus import on_gpu
 from lpsmap import FactorGraph
 from lpsmap_core.api import Part
 from lpsmap_torch.tensor import solution
@@ -34,8 +34,7 @@ def test_two_runs_have_the_same_bits() -> None:
     np.testing.assert_array_equal(*runs)
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@on_gpu
 @pytest.mark.parametrize("first", range(0, 20, 5))
 def test_random_batches_on_a_gpu(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
     solve = solution.solve_on_tensors

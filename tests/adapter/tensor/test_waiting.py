@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from gpus import on_gpu
 from lpsmap_torch import tensors
 from lpsmap_torch.layers import (
     LatentTree,
@@ -25,7 +26,6 @@ from lpsmap_torch.layers import (
 from lpsmap_torch.tensor import host_share
 
 sys.path.append(str(Path(__file__).parents[3]))
-every_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -101,14 +101,14 @@ def test_a_training_step_copies_neither_scores_nor_marginals(
     step = training_step("cpu")
 
     for module in (tensors, host_share):
-        monkeypatch.setattr(module, "numbers_on_host", copied)
-    monkeypatch.setattr("lpsmap_torch.layers.solved_layers.numbers", copied)
-    monkeypatch.setattr("lpsmap_torch.tensor.graphs.numbers", copied)
-    monkeypatch.setattr(torch, "from_numpy", copied)
+        monkeypatch.setattr(module, "numbers_on_host", refuse)
+    monkeypatch.setattr("lpsmap_torch.layers.solved_layers.numbers", refuse)
+    monkeypatch.setattr("lpsmap_torch.tensor.graphs.numbers", refuse)
+    monkeypatch.setattr(torch, "from_numpy", refuse)
     assert reads(step) == 0
 
 
-def copied(*_: Any) -> Any:
+def refuse(*_: Any) -> Any:
     raise AssertionError("numbers were copied from or to the host")
 
 
@@ -126,7 +126,7 @@ def test_constants_of_ragged_batches_are_copied_once(
     layer, scores = make(engine="tensor-fixed"), normal(3, 3, 4).requires_grad_()
     lengths = torch.tensor([[3, 4], [1, 2], [2, 4]])
     layer(scores, lengths=lengths).square().sum().backward()
-    monkeypatch.setattr(torch, "from_numpy", copied)
+    monkeypatch.setattr(torch, "from_numpy", refuse)
     layer(scores, lengths=lengths).square().sum().backward()
 
 
@@ -145,8 +145,7 @@ def waiting_forbidden() -> Iterator[None]:
         torch.cuda.set_sync_debug_mode("default")
 
 
-@pytest.mark.gpu
-@every_gpu
+@on_gpu
 @pytest.mark.parametrize("shape", [(32, 4, 6), (8, 5, 3)])
 def test_nothing_waits_for_a_gpu(shape: tuple[int, int, int]) -> None:
     for make in RAGGED:
@@ -159,8 +158,7 @@ def test_nothing_waits_for_a_gpu(shape: tuple[int, int, int]) -> None:
             layer(scores, lengths=lengths).square().sum().backward()
 
 
-@pytest.mark.gpu
-@every_gpu
+@on_gpu
 def test_a_training_step_never_waits_for_a_gpu() -> None:
     step = training_step("cuda")
     with waiting_forbidden():
@@ -169,8 +167,7 @@ def test_a_training_step_never_waits_for_a_gpu() -> None:
         torch.ones(1, device="cuda").item()
 
 
-@pytest.mark.gpu
-@every_gpu
+@on_gpu
 @pytest.mark.filterwarnings("ignore:.*Profiler clears events:UserWarning")
 @pytest.mark.parametrize("layer", [LatentTree(), MatchingAttention(engine="compiled")])
 def test_the_host_path_copies_by_pinned_memory(layer: Any) -> None:
@@ -186,8 +183,7 @@ def test_the_host_path_copies_by_pinned_memory(layer: Any) -> None:
     assert all("Pinned" in name for name in copies)
 
 
-@pytest.mark.gpu
-@every_gpu
+@on_gpu
 def test_scores_on_a_gpu_are_solved_there_by_default() -> None:
     scores = normal(32, 4, 6)
     found = MatchingAttention()(scores.cuda())
@@ -195,8 +191,7 @@ def test_scores_on_a_gpu_are_solved_there_by_default() -> None:
     torch.testing.assert_close(found.cpu(), MatchingAttention(tol=1e-11)(scores), rtol=0, atol=1e-9)
 
 
-@pytest.mark.gpu
-@every_gpu
+@on_gpu
 def test_cuda_graphs_replay_a_solve() -> None:
     from lpsmap import Budget
 
