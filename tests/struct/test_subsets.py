@@ -117,6 +117,37 @@ def test_gradients_of_many_bits_are_exact(rng, scale, coupled):
     np.testing.assert_allclose(by_scores.reshape(d.shape), d * inside, rtol=0, atol=1e-9)
 
 
+def exactly(u):
+    return TopK(u, u.shape[-1] // 2)
+
+
+def at_most(u):
+    return TopK(u, u.shape[-1] // 2, exact=False)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-2, 1e-4, 1e-8, 0.0])
+@pytest.mark.parametrize("n", [10, 128, 300])
+@pytest.mark.parametrize("make", [exactly, at_most, Bits])
+def test_nearly_uniform_subsets_have_exact_gradients(rng, make, n, scale):
+    """As after the initialisation of a network: the face has nearly all dimensions."""
+    scores = 0.3 + scale * rng.standard_normal((4, n))
+    d = rng.standard_normal(scores.shape)
+    graph = FactorGraph()
+    u = graph.variable_from(scores)
+    factor = graph.add(make(u))
+    solution = graph.solve()
+    assert solution.ok
+    inside = (u.value > 0) & (u.value < 1)
+    tight = np.abs(u.value.sum(axis=1) - n // 2) < 1e-9 if make is not Bits else np.zeros(4, bool)
+    mean = np.sum(d, axis=1, where=inside, keepdims=True) / inside.sum(axis=1, keepdims=True)
+    expected = np.where(inside, d - np.where(tight[:, None], mean, 0.0), 0.0)
+    found, _ = solution.vjp(d)
+    np.testing.assert_allclose(found.reshape(d.shape), expected, rtol=0, atol=1e-13)
+    for mu, structures in zip(u.value, solution.structures(factor), strict=True):
+        mixture = sum(s.probability * s.variables for s in structures)
+        np.testing.assert_allclose(mixture, mu, rtol=0, atol=2e-11)
+
+
 def test_ragged_and_masked_batches_are_their_subsets(rng):
     scores = rng.standard_normal((4, 6))
     lengths = np.array([4, 0, 1, 6])

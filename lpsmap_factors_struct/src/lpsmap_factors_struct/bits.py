@@ -12,12 +12,14 @@ from lpsmap_core import (
     FactorGraph,
     Factors,
     LinearConstraints,
+    LocalScores,
+    LocalSolution,
     Scores,
     Structures,
     Variables,
     leaf,
 )
-from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray, clip_row, sum_constrained_jvp
 from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, subset_hypergraph
 
 __all__ = ["Bits"]
@@ -35,6 +37,16 @@ def _best_bits(rows: IntArray, factors: Factors, scores: Scores, structures: Str
                 entry[at], value[at] = i - offsets[r], 1.0
                 at += 1
         size[r] = at - start[r]
+
+
+@leaf
+def _clip(rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution) -> None:
+    """Project every factor in `rows` onto its box."""
+    offsets = factors.offsets
+    for r in rows:
+        lo, hi = np.uint64(offsets[r]), np.uint64(offsets[r + 1])
+        clip_row(lo, hi, scores.a, scores.delta, solution.z, solution.face)
+        solution.branch[r] = 0
 
 
 class Bits(HypergraphFactor):
@@ -68,6 +80,8 @@ class Bits(HypergraphFactor):
     """
 
     map_kernel = staticmethod(_best_bits)
+    projection_kernel = staticmethod(_clip)
+    jvp_kernel = staticmethod(sum_constrained_jvp)
 
     def __init__(
         self,

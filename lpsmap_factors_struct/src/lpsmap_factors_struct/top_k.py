@@ -19,7 +19,13 @@ from lpsmap_core import (
     kernel,
     largest_arity,
 )
-from lpsmap_core.api import FloatArray, IntArray, checked_flag
+from lpsmap_core.api import (
+    FloatArray,
+    IntArray,
+    checked_flag,
+    project_budget_rows,
+    sum_constrained_jvp,
+)
 from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, subset_hypergraph
 from lpsmap_factors_struct.quickselect import best_indicator, best_subset
 
@@ -43,9 +49,10 @@ class TopK(HypergraphFactor):
     """Subsets of exactly, or at most, k of n elements, as structures.
 
     The marginals are those of a budget constraint: the projection of the scores onto ``{0 <= z <=
-    1, sum z = k}`` or ``<= k``. The factor adds a sparse distribution over subsets with these
-    marginals. A function of whole subsets can be averaged exactly over this distribution (Correia
-    et al. 2020, section 4.2). The oracle selects the k largest scores in O(n).
+    1, sum z = k}`` or ``<= k``, in closed form (Niculae & Martins 2020, appendix D.1.3). The factor
+    adds a sparse distribution over subsets with these marginals. A function of whole subsets can be
+    averaged exactly over this distribution (Correia et al. 2020, section 4.2). The oracle selects
+    the k largest scores in O(n).
 
     Parameters
     ----------
@@ -76,6 +83,8 @@ class TopK(HypergraphFactor):
     """
 
     map_kernel = staticmethod(_best_subsets)
+    projection_kernel = staticmethod(project_budget_rows)
+    jvp_kernel = staticmethod(sum_constrained_jvp)
 
     def __init__(
         self,
