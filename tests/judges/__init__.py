@@ -5,6 +5,7 @@ by other algorithms than the library's, and a judge that cannot verify its resul
 """
 
 from judges.differences import central_difference, directional_derivative
+from judges.faces import face_directions
 from judges.graphs import (
     EnumeratedFactor,
     admm,
@@ -45,6 +46,7 @@ __all__ = [
     "budget",
     "central_difference",
     "directional_derivative",
+    "face_directions",
     "imply",
     "is_feasible",
     "knapsack",

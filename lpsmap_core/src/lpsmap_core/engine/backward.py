@@ -67,6 +67,8 @@ TOO_MANY = (
     "backward_max_iter"
 )
 
+APPROXIMATE = "lpsmap: the gradients of some components are approximate, because "
+
 CHEAPER = 16, 2
 """How many times cheaper than a solve a product is, roughly, in direct and in coupled components.
 """
@@ -99,11 +101,8 @@ def multiply_jacobian(
     -----
     RuntimeWarning
         If a component needs more products with ``S`` than ``backward_max_iter``, or more time than
-        the solve was given.
+        the solve was given, or if its active set ran out of iterations.
     """
-    if not state.faces_complete:
-        with Watch():
-            state.complete_faces()
     product, product_v = d, np.empty(state.part.n_additionals)
     work, kinds = make_face_workspace(state.part, product_v), state.part.kinds
     if chosen is not None:
@@ -120,23 +119,27 @@ def multiply_jacobian(
         return n
 
     with Watch(state.options.max_time):
+        state.complete_faces()
         of_direct = max(CHEAPER[0], ONE_PASS_CHEAPER if state.one_pass else 1)
         for components, cheaper in zip(kinds, (of_direct, CHEAPER[1]), strict=True):
             used, sizes = 1 if batched else threads, state.part.sizes[components]
             n_unfinished += sum(in_shares(run, components, sizes, used, cheaper))
         late = out_of_time()
     state.raise_errors()
-    if n_unfinished:
-        limit = f"{limits.n_products} products. {TOO_MANY}"
-        if late:
-            limit = f"{state.options.max_time:g} seconds; raise max_time to continue"
-        warnings.warn(
-            "lpsmap: the gradients of some components are approximate, because the backward pass "
-            f"stopped after {limit}.",
-            RuntimeWarning,
-            stacklevel=stacklevel(),
-        )
+    if late:
+        limit = f"{state.options.max_time:g} seconds; raise max_time to continue"
+        _warn(f"the backward pass stopped after {limit}.")
+    elif n_unfinished:
+        _warn(f"the backward pass stopped after {limits.n_products} products. {TOO_MANY}.")
+    unsolved = state.unsolved()
+    if unsolved[slice(None) if chosen is None else chosen].any():
+        _warn("an active set ran out of iterations, and has found only a part of its face.")
     return product, product_v
+
+
+def _warn(reason: str) -> None:
+    """Warn that gradients are approximate for some reason."""
+    warnings.warn(APPROXIMATE + reason, RuntimeWarning, stacklevel=stacklevel())
 
 
 @leaf

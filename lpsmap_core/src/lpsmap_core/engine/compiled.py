@@ -63,8 +63,7 @@ class SolvedPart(SolvedGraph):
         status.fill(Status.TIME_LIMIT if state.out_of_time else Status.ITERATION_LIMIT)
         status[progress.converged] = Status.CONVERGED
         status[exact] = Status.SOLVED
-        limited = state.problem.direct & (progress.iterations > 0)  # 0 if the time ran out
-        status[progress.unsolved & limited] = Status.INNER_ITERATION_LIMIT
+        status[state.unsolved()] = Status.INNER_ITERATION_LIMIT
         if state.imprecise is not None and not state.out_of_time:
             status[state.imprecise] = Status.PRECISION_LIMIT
         status[progress.infeasible] = Status.INFEASIBLE

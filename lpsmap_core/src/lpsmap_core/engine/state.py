@@ -16,6 +16,7 @@ from lpsmap_core.local.protocol import LocalSolver
 from lpsmap_core.local.solvers import local_solver, make_solver_table, takes_one_pass
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
+from lpsmap_jit.interrupts import out_of_time
 from lpsmap_jit.memory import Memory
 
 __all__ = [
@@ -93,7 +94,10 @@ class PartState:
             solver.raise_error()
 
     def complete_faces(self) -> None:
-        """Prepare the faces of converged components for derivatives; at most once."""
+        """Prepare the faces of converged components for derivatives; at most once.
+
+        After a time limit the next call continues.
+        """
         if self.faces_complete:
             return
         iterate, converged = self.problem.iterate, self.problem.progress.converged
@@ -104,7 +108,16 @@ class PartState:
             rows = np.flatnonzero(converged[bucket.component])
             scaled = self.problem.extras.scaled[additionals]
             solver.complete_faces(rows, iterate.a[links], scaled, iterate.z[links])
-        self.faces_complete = True
+        self.faces_complete = not out_of_time()
+
+    def unsolved(self) -> BoolArray:
+        """Return which components end at the limit of an active set's iterations.
+
+        In coupled components the limit applies to each iteration of the loop.
+        """
+        progress = self.problem.progress
+        started = progress.iterations > 0  # 0 if the time ran out
+        return progress.unsolved & self.problem.direct & started
 
     @property
     def forbidden(self) -> BoolArray:

@@ -128,15 +128,16 @@ class ActiveSets(LocalSolver):
 
         With tied scores, the simplex of a solution can have fewer dimensions than its face, such as
         the centre of a square on a diagonal. A solution can also lack structures whose weights
-        would be below rounding. Scores tilted orthogonally to the simplex are equal on all of it.
-        Since `z` lies inside its face, they are larger for some structure of the face unless the
-        simplex has all dimensions.
+        would be below rounding: about 52 structures represent a mean like binary digits. A time
+        limit leaves faces incomplete, and a further call continues.
         """
         rows = self.incomplete(rows)
         if not len(rows):
             return
-        large = self.active[rows] >= LARGE_SET
-        for some in (rows[~large], *rows[large].reshape(-1, 1)):  # large sets one at a time
+        most = np.diff(self.bucket.offsets)[rows] + 1
+        words = np.cumsum(most * (most + 1) // 2)
+        groups = np.flatnonzero(np.diff(words // MOST_KEPT)) + 1  # of limited memory each
+        for some in np.split(rows, groups):
             self.grow(some)  # an interrupt may have prevented it
             complete_faces(self.handle, some, a, eta_v, z)
             self.raise_error()

@@ -235,9 +235,10 @@ def _join(
         else:
             own.status[0] = OPTIMAL
         return
-    if not add_waiting(gap, own, inverse_delta, copies, work):
-        own.status[0] = STALLED
+    improved = add_waiting(gap, own, inverse_delta, copies, work)
     write_mixture(own, inverse_delta, copies)
+    if not improved and not refine(own, inverse_delta, copies, work):
+        own.status[0] = STALLED
     _write_scores(f, problem, z, scores)
 
 

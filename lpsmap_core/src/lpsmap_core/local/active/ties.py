@@ -1,4 +1,12 @@
-"""Tied structures: those that could be active as well and that the derivative needs."""
+"""Tied structures: those that could be active as well and that the derivative needs.
+
+The derivative of a projection is the projection onto the affine hull of the face that contains the
+solution. The active structures may span a part of it only. The oracle therefore gets the scores at
+the solution, tilted along a random direction that is orthogonal to their affine hull, and thus
+prefers a structure outside of it. It returns one inside exactly if they span the whole face. Every
+other answer either adds a dimension, of which a face has at most as many as its factor has slots,
+or is no structure of the face because the tilt outweighs its gap. The tilt is then reduced.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +34,7 @@ from lpsmap_core.local.active.steps import (
     multiply_faces,
     optimality_gap,
 )
-from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import general_position, kernel, leaf
 from lpsmap_jit.interrupts import interrupted
 
@@ -35,11 +43,9 @@ __all__ = ["complete_faces"]
 TIE_TOLERANCE = 1e-12
 """Relative gap up to which a structure is tied with the active ones."""
 
-TILT = 1e-8
-"""Relative change of the scores that makes the oracle choose other tied structures."""
-
-MOST_TIED = 200
-"""Limit of tilted oracle calls for a factor."""
+LARGEST_TILT, SMALLEST_TILT, TILT_RATIO = 1e-8, 1e-12, 1e-2
+"""Relative changes of the scores that make the oracle choose other tied structures. The smallest
+still exceeds the rounding of scores."""
 
 
 @kernel
@@ -51,18 +57,16 @@ def complete_faces(
     scores, candidates = record.scores, record.candidates
     wave, along, nothing = np.zeros(len(a)), np.zeros(len(a)), np.empty(0)
     everything, waves = rows, problem_of(sets, wave, nothing)
-    adopted = np.zeros(len(problem.offsets) - 1, dtype=np.bool_)
-    for attempt in range(MOST_TIED):
-        if len(rows) == 0:
-            break
+    tilt, attempt = np.full(len(problem.offsets) - 1, LARGEST_TILT), 0
+    while len(rows) > 0:
         _draw_wave(rows, problem.offsets, attempt, wave)
         multiply_faces(sets, rows, waves, along, nothing)
-        _tilt(rows, problem, z, wave, along, scores)
+        _tilt(rows, problem, z, wave, along, tilt, scores)
         if not find_candidates(sets, rows, eta_v):
             break
-        if _add_tied(sets, rows, problem, candidates, z, adopted) and not grow_sets(sets, rows):
+        if _add_tied(sets, rows, problem, candidates, z, tilt) and not grow_sets(sets, rows):
             break
-        rows = _select(rows, adopted)
+        rows, attempt = _incomplete(rows, tilt), attempt + 1
     release_triangles(sets, everything)
 
 
@@ -81,6 +85,7 @@ def _tilt(
     z: FloatArray,
     wave: FloatArray,
     along: FloatArray,
+    tilt: FloatArray,
     scores: FloatArray,
 ) -> None:
     """Write the oracle's scores at `z`, tilted by the wave's part orthogonal to the simplex."""
@@ -93,7 +98,7 @@ def _tilt(
                 largest = max(largest, abs(scores[i]))
         for i in range(lo, hi):
             off = (wave[i] - along[i]) * problem.inverse_delta[i]
-            scores[i] += TILT * (largest + 1.0) * off
+            scores[i] += tilt[f] * (largest + 1.0) * off
         make_oracle_scores_finite(f, problem, scores[lo:hi])
 
 
@@ -104,37 +109,40 @@ def _add_tied(
     problem: LocalProblem,
     candidates: Structures,
     z: FloatArray,
-    adopted: BoolArray,
+    tilt: FloatArray,
 ) -> bool:
     """Add each factor's candidate with weight zero if it is tied and independent.
 
-    Marks in `adopted` the factors whose candidates joined; returns whether an active set is full.
+    Reduces the tilt of a factor whose candidate is not tied, and sets it to zero if the face is
+    complete, as far as rounding allows to say. Returns whether an active set is full.
     """
     work = make_gram_workspace(largest_capacity(sets, rows), largest_arity(rows, problem.offsets))
     full = False
     for f in rows:
         own, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
-        adopted[f] = False
-        place = own.order[own.active[0]]
+        count = own.active[0]
+        place = own.order[count]
         copy_candidate(f, place, own, candidates, hi - lo)
         gap, rounding = optimality_gap(f, place, problem, own, z)
         if gap < -TIE_TOLERANCE / GAP_ROUNDING * rounding:
+            tilt[f] = tilt[f] * TILT_RATIO if tilt[f] > SMALLEST_TILT else 0.0
             continue
-        own.p[own.active[0]] = 0.0
-        if append_structures(own.active[0], 1, own, problem.inverse_delta[lo:hi], work, True) == 1:
-            adopted[f] = True
-            full |= is_full(own)
+        own.p[count] = 0.0
+        joined = append_structures(count, 1, own, problem.inverse_delta[lo:hi], work, True)
+        if joined == 0 or own.active[0] > hi - lo:
+            tilt[f] = 0.0
+        full |= is_full(own)
         if interrupted():
             break
     return full
 
 
 @kernel
-def _select(rows: IntArray, chosen: BoolArray) -> IntArray:
-    """Return the chosen rows."""
+def _incomplete(rows: IntArray, tilt: FloatArray) -> IntArray:
+    """Return the rows whose tilt is not zero."""
     kept, n = np.empty(len(rows), dtype=np.int64), 0
     for f in rows:
-        if chosen[f]:
+        if tilt[f] > 0.0:
             kept[n] = f
             n += 1
     return kept[:n]

@@ -54,7 +54,8 @@ def add_waiting(
 
     A small set that one structure joins is at its optimum except for the `gap` of that structure.
     Large sets drift until rounding makes structures join and leave, so their residual is
-    recomputed. Returns false if no weight moves; the gain of the newcomers was then rounding.
+    recomputed. Returns false if no newcomer stays. The gain was then rounding, since the optimum
+    without the newcomers was found before.
     """
     first, n = own.active[0], own.waiting[0]
     settled = n_newcomers(first) == 1
@@ -65,9 +66,10 @@ def add_waiting(
     own.waiting[0] = 0
     for k in range(first, first + n):
         own.p[k] = 1.0 if first == 0 else 0.0
-    if append_structures(first, n, own, inverse_delta, work, settled) == 0:
+    joined = append_structures(first, n, own, inverse_delta, work, settled)
+    if joined == 0:
         return _exchange(own, inverse_delta, z, work)
-    return first == 0 or _descend(own, work)
+    return first == 0 or _descend(joined, own, work) > 0
 
 
 @leaf
@@ -108,32 +110,32 @@ def optimise(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: Gra
     write_mixture(own, inverse_delta, z)
     mean_residual(own, inverse_delta, z, work)
     forward_residual(own, work)
-    _descend(own, work)
+    _descend(0, own, work)
 
 
 @leaf
-def _descend(own: ActiveSet, work: GramWorkspace) -> bool:
+def _descend(joined: int, own: ActiveSet, work: GramWorkspace) -> int:
     """Move the weights to the optimum along the residual r; the first column holds ``L^-1 r``.
 
-    Structures whose weight falls to zero leave. Returns whether any weight moved.
+    Structures whose weight falls to zero leave. Returns how many of the last `joined` ones stay.
     """
-    moved, residual = False, work.columns[0]
+    residual = work.columns[0]
     while own.active[0] > 1:
         total = 1.0
         for k in range(own.active[0]):
             total -= own.p[k]
         find_direction(total, own, work)
         blocking, step = _step(work.direction, own)
-        moved |= step > 0.0
         if blocking < 0:
-            return moved
+            return joined
         for k in range(own.active[0]):
             residual[k] *= 1.0 - step
+        joined -= blocking >= own.active[0] - joined
         remove(blocking, own, work)
         if interrupted():
-            return True
+            return joined
     own.p[0] = 1.0
-    return moved
+    return joined
 
 
 @leaf
