@@ -187,6 +187,12 @@ def test_the_tilt_is_no_larger_than_the_scores() -> None:
 
 
 @pytest.mark.compiled
+def test_a_set_that_cannot_improve_is_not_called_solved() -> None:
+    """Exchanges of structures end in a cycle here, far from the optimum."""
+    check_kind("SequenceDistance", 25, 1e-6)
+
+
+@pytest.mark.compiled
 def test_gradients_over_a_part_of_a_face_are_called_approximate() -> None:
     graph = FactorGraph()
     graph.add(DepTree(graph.variable((8, 8)), projective=True))

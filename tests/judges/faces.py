@@ -39,14 +39,14 @@ def face_directions(
     while failures < FAILURES and basis.shape[1] < len(eta_u):
         wave = _off(basis, rng.standard_normal(len(eta_u)))
         found = False
-        wave *= (1.0 + np.abs(gradient).max()) / np.abs(wave).max()
+        wave *= (1.0 + np.max(np.abs(gradient))) / np.max(np.abs(wave))
         for tilt in (*TILTS, *(-tilt for tilt in TILTS)):
             *_, m, n = best(gradient + tilt * wave, eta_v)
             magnitude = 1.0 + (np.abs(eta_u) + np.abs(mean)) @ np.abs(m) + np.abs(eta_v) @ np.abs(n)
             if gradient @ m + eta_v @ n < top - ROUNDING * magnitude:
                 continue
             step = _off(basis, m - first)
-            if np.linalg.norm(step) > 1e-6 * max(1.0, np.linalg.norm(m - first)):
+            if np.linalg.norm(step) > 1e-6 * max(1.0, float(np.linalg.norm(m - first))):
                 basis = np.column_stack([basis, step / np.linalg.norm(step)])
                 found = True
                 break

@@ -277,7 +277,7 @@ class Solution:
         Warns
         -----
         RuntimeWarning
-            If components reach the engine's limit, or the ``max_time`` of the solve. Their
+            If components reach the limits of the engine or of an active set, or ``max_time``. Their
             gradients are approximate, and zero for components that were not started.
         """
         d = real_numbers("vjp: d_values", d_values).astype(np.float64, copy=False).reshape(-1)

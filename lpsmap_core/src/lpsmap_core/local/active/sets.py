@@ -64,6 +64,9 @@ LARGE_CAPACITY = 64
 MOST_KEPT = 1 << 25
 """Words of all blocks, 256 MiB, above which large sets release their triangles."""
 
+MOST_AT_ONCE = 1 << 25
+"""Words of the triangles of whole faces that are completed together, unless one has more."""
+
 
 class ActiveSets(LocalSolver):
     """The active sets of a bucket: they solve, differentiate and list the structures.
@@ -136,8 +139,7 @@ class ActiveSets(LocalSolver):
             return
         most = np.diff(self.bucket.offsets)[rows] + 1
         words = np.cumsum(most * (most + 1) // 2)
-        groups = np.flatnonzero(np.diff(words // MOST_KEPT)) + 1  # of limited memory each
-        for some in np.split(rows, groups):
+        for some in np.split(rows, np.flatnonzero(np.diff(words // MOST_AT_ONCE)) + 1):
             self.grow(some)  # an interrupt may have prevented it
             complete_faces(self.handle, some, a, eta_v, z)
             self.raise_error()

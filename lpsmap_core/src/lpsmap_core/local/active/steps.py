@@ -49,6 +49,9 @@ __all__ = [
 GAP_ROUNDING = 1e-13
 """An optimality gap below this multiple of the summed magnitudes is rounding."""
 
+STALL = 100.0
+"""A gap up to this multiple of its rounding is rounding, too, if no structure can use it."""
+
 PUSH = 2.0
 """Step by which a waiting structure moves the point of the next oracle call, in units of the step
 that closes its own gap. Of 1/2 to 8, values from 1 to 4 took the fewest calls."""
@@ -237,7 +240,7 @@ def _join(
         return
     improved = add_waiting(gap, own, inverse_delta, copies, work)
     write_mixture(own, inverse_delta, copies)
-    if not improved and not refine(own, inverse_delta, copies, work):
+    if not (improved or refine(own, inverse_delta, copies, work)) and gap <= STALL * rounding:
         own.status[0] = STALLED
     _write_scores(f, problem, z, scores)
 
