@@ -266,12 +266,3 @@ def test_jacobian_is_the_derivative(rng, single_root):
                 assert np.abs(product - derivative).max() <= 1e-6
                 checked += 1
     assert checked >= 15
-
-
-def test_projective_trees_have_no_closed_form(graph):
-    u = graph.variable((3, 3))
-    assert type(DepTree(u)) is DepTree
-    projective = DepTree(u, projective=True)
-    assert isinstance(projective, DepTree)
-    assert projective.projection_kernel is None
-    assert projective.jvp_kernel is None

@@ -16,7 +16,6 @@ import judges
 from checks import SLOW, Case, check_gradients, check_oracle, check_probabilities, check_sparsemap
 from lpsmap_core import FactorGraph, Scores, Structures
 from lpsmap_core.api import build_layout, row_view, slot_values
-from lpsmap_dynamic import DynamicProgram
 from lpsmap_factors_struct import DepTree
 
 NOTHING = np.empty(0)
@@ -337,20 +336,3 @@ def test_wrong_arguments_are_named(graph, shape, options, message):
         DepTree(graph.variable(shape), **options)
 
 
-@pytest.mark.parametrize("projective", [True, 1, np.True_, np.array(True)])
-def test_projective_trees_have_a_type_of_their_own(graph, projective):
-    """It has another local solver, and the name of the type that was declared."""
-    u = graph.variable((3, 3))
-    trees = [DepTree(u, projective=projective), DepTree(u, True, projective)]
-    trees += [copy.copy(trees[0]), pickle.loads(pickle.dumps((graph, trees[0])))[1]]
-    for tree in trees:
-        assert isinstance(tree, DepTree) and isinstance(tree, DynamicProgram)
-        assert tree.projective.all()
-        assert repr(tree) == "DepTree(over variables of shape (3, 3))"
-    assert not isinstance(DepTree(u), DynamicProgram)
-    assert inspect.signature(type(trees[0])) == inspect.signature(DepTree)
-    assert list(inspect.signature(DepTree).parameters)[:3] == ["variables", "packed", "projective"]
-    with pytest.raises(ValueError, match="^DepTree: variables has shape"):
-        DepTree(u[0], projective=projective)
-    with pytest.raises(TypeError, match="missing 1 required positional argument: 'variables'"):
-        DepTree(projective=projective)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Hashable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,7 @@ from lpsmap_core import (
     kernel,
 )
 from lpsmap_core.api import FloatArray, IntArray, checked_flag, one_of_each_group
-from lpsmap_dynamic import DynamicProgram, Gibbs, HypergraphBuilder, Row
+from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row
 from lpsmap_factors_struct.arborescence_polytope.projection import multiply_jacobians, project_trees
 from lpsmap_factors_struct.arc_layout import arc_slot, best_arcs, n_words
 from lpsmap_factors_struct.arcs_svg import arcs_svg
@@ -73,7 +72,7 @@ def _best_trees(rows: IntArray, factors: Factors, scores: Scores, structures: St
         size[r] = n
 
 
-class DepTree(Factor):
+class DepTree(HypergraphFactor):
     """Dependency trees: the head of every word is another word or the root, without cycles.
 
     The structures are the spanning trees directed away from the root. Several words may hang from
@@ -127,9 +126,8 @@ class DepTree(Factor):
     variables_ndim = 2
     length_axes = (0, 1)
     map_kernel = staticmethod(_best_trees)
-    gibbs = Gibbs
-    projection_kernel: ClassVar[Callable[..., None] | None] = staticmethod(project_trees)
-    jvp_kernel: ClassVar[Callable[..., None] | None] = staticmethod(multiply_jacobians)
+    projection_kernel = staticmethod(project_trees)
+    jvp_kernel = staticmethod(multiply_jacobians)
     _iterates = True
 
     def __init__(
@@ -157,24 +155,13 @@ class DepTree(Factor):
                 f"DepTree: variables has shape {self.variables.shape}; expected at least one label "
                 "on the last axis. Leave labelled off for arcs without labels."
             )
-        projective = checked_flag("DepTree: projective", projective)
+        self._generic = checked_flag("DepTree: projective", projective)
         self.packed = self.per_factor("packed", checked_flag("DepTree: packed", packed))
-        self.projective = self.per_factor("projective", projective)
+        self.projective = self.per_factor("projective", self._generic)
         self.single_root = self.per_factor(
             "single_root", checked_flag("DepTree: single_root", single_root)
         )
         self.n_labels = self.per_factor("n_labels", n_labels)
-
-    def __new__(cls, *arguments: Any, **options: Any) -> DepTree:
-        """Return an object of `ProjectiveDepTree` for projective trees."""
-        projective = arguments[2] if len(arguments) > 2 else options.get("projective", False)
-        tree_type: type[DepTree] = cls
-        with contextlib.suppress(TypeError):  # __init__ raises it
-            if cls is DepTree and checked_flag("DepTree: projective", projective):
-                tree_type = ProjectiveDepTree
-        return super().__new__(tree_type)
-
-    __new__.__wrapped__ = __init__  # type: ignore[attr-defined]  # has its signature
 
     @classmethod
     def examples(cls) -> list[Factor]:
@@ -253,8 +240,16 @@ class DepTree(Factor):
         columns = words if np.all(self.packed) else np.zeros_like(words)
         return arcs[..., words, columns, :] if self.labelled else arcs[..., words, columns]
 
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+        """Return the goal item of Eisner's algorithm, for projective trees."""
+        n, n_labels = row.event_shape[0], int(row["n_labels"])
+        return eisner_hypergraph(build, n, n_labels, row["packed"] != 0, row["single_root"] != 0)
+
     def inference(self) -> Inference:
-        """Return the inference over trees, by the matrix-tree theorem."""
+        """Return the inference by the matrix-tree theorem, or by Eisner's algorithm."""
+        if self.projective.any():
+            return super().inference()
         parameters = self.packed, self.projective, self.single_root, self.n_labels
         return TreeInference(self.offsets, np.stack(parameters, axis=1))
 
@@ -272,23 +267,3 @@ class DepTree(Factor):
     def _columns(self, words: IntArray, heads: IntArray) -> IntArray:
         """Return the columns of the arcs from `heads` in the rows of `words`."""
         return heads if self.packed else np.where(heads == words, 0, heads + (heads < words))
-
-
-class ProjectiveDepTree(DepTree, DynamicProgram):
-    """The type of ``DepTree(projective=True)``, whose polytope has no known inequalities.
-
-    It has another local solver, the active set, and inference by sums over derivations.
-    """
-
-    projection_kernel = None
-    jvp_kernel = None
-    inference = DynamicProgram.inference
-
-    @classmethod
-    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
-        """Return the goal item of Eisner's algorithm."""
-        n, n_labels = row.event_shape[0], int(row["n_labels"])
-        return eisner_hypergraph(build, n, n_labels, row["packed"] != 0, row["single_root"] != 0)
-
-
-ProjectiveDepTree.__name__ = DepTree.__name__  # messages name the type that was declared

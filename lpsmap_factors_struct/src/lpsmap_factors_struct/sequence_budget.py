@@ -196,6 +196,9 @@ class SequenceBudget(Sequence):
     """
 
     map_kernel = staticmethod(_best_sequences)
+    vertex_sizes = Sequence.vertex_sizes  # these hold for all sequences
+    unused = Sequence.unused
+    necessary_constraints = Sequence.necessary_constraints
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from lpsmap_core.kernels.entries import address_of, lazy_place
 from lpsmap_core.kernels.records import Direction, Factors, LocalScores, LocalSolution, Product
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.finite_scores import NOTHING_BARRED, make_rows_finite
-from lpsmap_core.local.solvers import choose_solver, takes_one_pass
+from lpsmap_core.local.solvers import solver_of, takes_one_pass
 from lpsmap_core.model.unused import largest_magnitude
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.by_address import by_value, record_at
@@ -97,7 +97,7 @@ def _has_form(part: Part) -> bool:
         return False
     kind, order = part.buckets[0].type, part.links.order
     compiled = all(hasattr(x, "overloads") for x in (kind.projection_kernel, kind.jvp_kernel))
-    if not (compiled and takes_one_pass(choose_solver(kind).solver, kind)):
+    if not (compiled and takes_one_pass(solver_of(part.buckets[0]).solver, kind)):
         return False
     return not part.negated.any() and bool((order[1:] > order[:-1]).all())
 

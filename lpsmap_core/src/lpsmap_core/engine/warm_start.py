@@ -225,10 +225,10 @@ def _by_owner(owner: IntArray, n: int) -> tuple[IntArray, IntArray]:
 def _links_in_graph(layout: Layout) -> IntArray:
     """Return the number in the graph of each link of its part."""
     places, first = [np.empty(0, dtype=np.int64)], 0
-    mine = {bucket.type: bucket for bucket in layout.part.buckets}
+    mine = {(bucket.type, bucket.generic): bucket for bucket in layout.part.buckets}
     for bucket in layout.buckets:
-        if bucket.type in mine:
-            some = mine[bucket.type]
+        some = mine.get((bucket.type, bucket.generic))
+        if some is not None:
             begin = np.concatenate([[0], np.cumsum([d.n_factors for d in bucket.declarations])])
             places.append(first + ranges(bucket.offsets, begin[some.declaration] + some.row))
         first += bucket.n_links

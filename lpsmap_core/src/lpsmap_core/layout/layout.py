@@ -35,7 +35,7 @@ _NO_FLOATS = np.empty(0)
 
 @dataclass(frozen=True)
 class Bucket:
-    """All factors of one type, as flat arrays."""
+    """Factors of one type, all with the same kind of local solver, as flat arrays."""
 
     type: type[Factor]
     declarations: Sequence[Factor]
@@ -50,6 +50,11 @@ class Bucket:
     negated: BoolArray
     component: IntArray
     """For each factor, its component; -1 for a factor of no variables."""
+
+    @property
+    def generic(self) -> bool:
+        """Whether the active set solves the factors, whatever solver their type has."""
+        return self.declarations[0]._generic
 
     @property
     def offsets(self) -> IntArray:
@@ -339,6 +344,7 @@ class Layout:
             return False
         return all(
             a.type is b.type
+            and a.generic == b.generic
             and np.array_equal(a.offsets, b.offsets)
             and np.array_equal(a.variable, b.variable)
             and np.array_equal(a.negated, b.negated)
@@ -356,22 +362,18 @@ def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
     factors
         Its declarations.
     """
-    by_type: dict[type[Factor], list[Factor]] = {}
+    groups: dict[tuple[type[Factor], bool], list[Factor]] = {}
     for factor in factors:
-        by_type.setdefault(type(factor), []).append(factor)
-    declarations = [d for some in by_type.values() for d in some]
-    numbers = [
-        (i, d.n_factors, d.n_additionals) for some in by_type.values() for i, d in enumerate(some)
-    ]
+        groups.setdefault((type(factor), factor._generic), []).append(factor)
+    declarations = [d for group in groups.values() for d in group]
+    numbers = [(i, d.n_factors, d.n_additionals) for g in groups.values() for i, d in enumerate(g)]
     variable = concatenate_rows([slot_values(d, d.variables.index) for d in declarations], np.int64)
     negated = concatenate_rows(
         [slot_values(d, d.variables.negated) for d in declarations], np.bool_
     )
     slots = concatenate_rows([d.offsets for d in declarations], np.int64)
     table, arrangement = cached_arrangement(n_variables, numbers, slots, variable, negated)
-    buckets = [
-        _bucket(b, some, table, variable, negated) for b, some in enumerate(by_type.values())
-    ]
+    buckets = [_bucket(b, g, table, variable, negated) for b, g in enumerate(groups.values())]
     part = _part(buckets, table, arrangement, variable, negated)
     return Layout(n_variables, table.n_components, table.component, buckets, part)
 

@@ -34,11 +34,9 @@ __all__ = [
     "multiply_rows",
     "own_solver",
     "solve_rows",
+    "solver_of",
     "takes_one_pass",
 ]
-
-SOLVER_DEPENDS_ON = ("map_kernel", "solve_map", "vertex", "projection_kernel", "jvp_kernel")
-"""Attributes that a local solver depends on: a subclass that replaces one does not inherit it."""
 
 
 class SolverChoice(NamedTuple):
@@ -86,11 +84,14 @@ def choose_solver(
     return SolverChoice(ActiveSets, *ActiveSets.describe(factor_type))._replace(reason=reason)
 
 
+def solver_of(bucket: Bucket, generic: bool = False, limited: bool = False) -> SolverChoice:
+    """Return the best solver for a bucket; `generic` and `limited` as in `choose_solver`."""
+    choice = choose_solver(bucket.type, generic or bucket.generic, limited)
+    return choice._replace(reason="no closed form") if bucket.generic else choice
+
+
 def own_solver(factor_type: type[Factor]) -> type[LocalSolver] | None:
     """Return a factor type's own local solver, or None.
-
-    The solver is valid for the structures of the class that names it. A subclass that replaces the
-    oracle or the closed form does not inherit it, but may name its own.
 
     Raises
     ------
@@ -98,16 +99,12 @@ def own_solver(factor_type: type[Factor]) -> type[LocalSolver] | None:
         If the type does not return a class of local solvers.
     """
     own = factor_type.local_solver()
-    if own is None:
-        return None
-    if not (isinstance(own, type) and issubclass(own, LocalSolver)):
+    if own is not None and not (isinstance(own, type) and issubclass(own, LocalSolver)):
         raise TypeError(
             f"{factor_type.__name__}.local_solver returned {own!r:.60}; expected a subclass of "
             "lpsmap_core.LocalSolver, or None."
         )
-    names_it = next(cls for cls in factor_type.__mro__ if "local_solver" in vars(cls))
-    same = all(getattr(factor_type, name) is getattr(names_it, name) for name in SOLVER_DEPENDS_ON)
-    return own if same else None
+    return own
 
 
 def local_solver(
@@ -117,7 +114,7 @@ def local_solver(
     limited: bool = False,
     barred: ByteArray | None = None,
 ) -> LocalSolver:
-    """Return the best solver for a bucket; see `choose_solver`.
+    """Make the best solver for a bucket; see `choose_solver`.
 
     Parameters
     ----------
@@ -130,7 +127,7 @@ def local_solver(
     barred
         For each additional, whether it is forbidden. If None, no slot is forced either.
     """
-    return choose_solver(bucket.type, generic, limited).solver(bucket, delta, barred)
+    return solver_of(bucket, generic, limited).solver(bucket, delta, barred)
 
 
 def takes_one_pass(solver: type[LocalSolver], factor_type: type[Factor]) -> bool:
@@ -144,6 +141,8 @@ def every_solver(bucket: Bucket, delta: FloatArray) -> dict[str, LocalSolver]:
     The active set comes first. All have to give the same solutions and derivatives.
     """
     solvers: dict[str, LocalSolver] = {"active set": ActiveSets(bucket, delta)}
+    if bucket.generic:
+        return solvers
     if has_kernels(bucket.type):
         solvers["compiled closed form"] = CompiledForm(bucket, delta)
     own = own_solver(bucket.type)

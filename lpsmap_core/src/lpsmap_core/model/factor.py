@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from lpsmap_core.kernels.records import Factors, LocalSolution
 from lpsmap_core.model.inference import Inference, LogPartition, no_inference
+from lpsmap_core.model.inheritance import disinherit
 from lpsmap_core.model.inputs import (
     MOST,
     broadcast,
@@ -37,7 +38,8 @@ class Factor(abc.ABC):
 
     A factor type needs two methods, a MAP oracle and its vertices; the generic active set does the
     rest (Niculae et al. 2018, appendix A.2). Compiled oracles and closed forms for a whole bucket
-    are optional overrides, which must agree with the two methods.
+    are optional overrides, which must agree with the two methods. A subclass that overrides one of
+    the two inherits no optional override.
 
     With scores ``a`` of its variables, scores ``eta_v`` of its additionals and scaled variables
     ``delta * z = M p``, ``v = N p``, a factor's local problem is (Niculae & Martins 2020,
@@ -67,10 +69,6 @@ class Factor(abc.ABC):
         If `variables` are not Variables, or an argument that must be numeric is not.
     ValueError
         If shapes disagree, or a length is negative or beyond the event axes.
-
-    Notes
-    -----
-    Factors are immutable: the state of a solution or a gradient belongs to the solution.
     """
 
     variables_ndim: int = 1
@@ -97,8 +95,15 @@ class Factor(abc.ABC):
     _iterates: ClassVar[bool] = False
     """Whether the closed form iterates. ``max_inner_iter`` then selects the active set instead."""
 
+    _generic: bool = False
+    """Whether the active set solves a declaration, whose factors the closed form does not cover."""
+
     _flipped: npt.NDArray[np.bool_] | None = None
     """Entries of `variables` that the type negated; see `slots.flipped_slots`."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        disinherit(cls, Factor)
 
     def __init__(
         self,
@@ -115,8 +120,7 @@ class Factor(abc.ABC):
         if self.variables.ndim < ndim:
             raise ValueError(
                 f"{name}: variables has shape {self.variables.shape}; expected at least {ndim} "
-                f"axes; the last {ndim} belong to one factor. Add the missing axes by indexing or "
-                "reshape."
+                f"axes; the last {ndim} belong to one factor. Add axes by indexing or reshape."
             )
         split = self.variables.ndim - ndim
         self.batch_shape: tuple[int, ...] = self.variables.shape[:split]
@@ -134,10 +138,7 @@ class Factor(abc.ABC):
 
     @property
     def additionals_value(self) -> Any:
-        """Marginals of the additionals in the graph's latest solution, shaped like their scores.
-
-        In a ``TorchFactorGraph``, a tensor with gradients. See `FactorGraph.additionals_of`.
-        """
+        """Marginals of the additionals, like their scores; see `FactorGraph.additionals_of`."""
         return self.variables.graph.additionals_of(self)
 
     # ---------------------------------------------------------------- one factor, plain Python
@@ -276,8 +277,7 @@ class Factor(abc.ABC):
     def local_solver(cls) -> type[Any] | None:
         """Return the type's own solver of local problems, a ``lpsmap_core.LocalSolver``.
 
-        With None, core uses the closed form if there is one, else the active set. A subclass that
-        overrides the oracle or the closed form does not inherit the solver.
+        With None, core uses the closed form, else the active set. New kernels reset it to None.
         """
         return None
 
@@ -462,6 +462,10 @@ class Factor(abc.ABC):
 
     # ---------------------------------------------------------------- for packs and for core
 
+    def _kernel_numbers(self, name: str) -> Any:
+        """Return the numbers of a registered parameter that kernels get."""
+        return getattr(self, name)
+
     def _kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:
         """Return the arrays of integers that kernels get, and the position of each factor's."""
         name = self._parameters.integers
@@ -485,8 +489,6 @@ class Factor(abc.ABC):
         self, lengths: npt.ArrayLike | None, mask: npt.ArrayLike | None
     ) -> tuple[IntArray | None, npt.NDArray[np.bool_] | None]:
         """Return one length for every factor and cut axis, and flags of the entries in use."""
-        if lengths is None and mask is None:
-            return None, None
         name, split, axes = type(self).__name__, len(self.batch_shape), self._cut_axes()
         shape, keep, checked = self.variables.shape, None, None
         if lengths is not None:

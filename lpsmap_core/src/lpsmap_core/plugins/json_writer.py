@@ -19,7 +19,6 @@ from lpsmap_core.model.variables import Variables
 from lpsmap_core.plugins.array_files import Arrays
 from lpsmap_core.plugins.compressed_text import write_text
 from lpsmap_core.plugins.formats import FileFormatError, NamedGraph
-from lpsmap_core.plugins.registry import installed
 
 __all__ = ["write_json"]
 
@@ -115,8 +114,6 @@ def _call(
     graph: FactorGraph, factor: Factor, large_arrays: dict[str, npt.NDArray[Any]]
 ) -> dict[str, Any]:
     """Return the call that declares a factor."""
-    names = [cls.__name__ for cls in type(factor).__mro__]
-    name = next((name for name in names if name in installed().factors), names[0])
     scored = copy.copy(factor)
     if factor.n_additionals:
         shape = np.shape(factor.additionals)
@@ -129,7 +126,7 @@ def _call(
             over.append(_view(value, large_arrays))
         elif value is not None or parameter.default is parameter.empty:
             options[key] = _numbers(value, large_arrays)
-    return {"type": name, "over": over, **options}
+    return {"type": type(factor).__name__, "over": over, **options}
 
 
 def _attribute(factor: Factor, parameter: inspect.Parameter) -> Any:

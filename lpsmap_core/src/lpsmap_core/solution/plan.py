@@ -21,7 +21,7 @@ from lpsmap_core.layout.layout import Bucket, Layout, Part
 from lpsmap_core.local.active.memory import block_size
 from lpsmap_core.local.active.oracle_results import vertex_sizes
 from lpsmap_core.local.active.sets import first_capacity
-from lpsmap_core.local.solvers import SolverChoice, choose_solver, takes_one_pass
+from lpsmap_core.local.solvers import SolverChoice, solver_of, takes_one_pass
 from lpsmap_core.model.levels import override_level
 from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_jit.threads import SMALLEST_WORK, cut
@@ -216,7 +216,7 @@ class Plan:
 def make_plan(layout: Layout, choice: EngineChoice, threads: int, limited: bool) -> Plan:
     """Return the plan of a graph and its layout; see `FactorGraph.plan`."""
     part = layout.part
-    found = [(bucket, choose_solver(bucket.type, limited=limited)) for bucket in part.buckets]
+    found = [(bucket, solver_of(bucket, limited=limited)) for bucket in part.buckets]
     own = isinstance(choice.engine, CompiledEngine)
     together = any(solver.vectorised for _, solver in found)
     one_pass = part.all_direct and all(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core import Factor, FactorGraph, FileFormatError
-from lpsmap_core.api import declared_variables, slot_values, slots_of, write_text
+from lpsmap_core.api import declared_variables, factor_named, slot_values, slots_of, write_text
 
 __all__ = ["PLAIN", "write_fg"]
 
@@ -61,14 +61,17 @@ def write_fg(graph: FactorGraph, path: Path) -> None:
 
 def _lines(path: Path, graph: FactorGraph, factor: Factor) -> Iterator[str]:
     """Yield the lines of a declaration's factors."""
-    kind = KINDS.get(type(factor).__name__)
+    name = type(factor).__name__
+    kind = KINDS.get(name)
+    if kind is not None and type(factor) is not factor_named(name):
+        kind = None  # another type of the same name
     if kind is None or (kind == "BUDGET" and _column(factor, "force_budget").any()):
         raise FileFormatError(
             f"{path}: {factor!r} cannot be written for AD3, which has no such factor. Write .json "
             "instead."
         )
     view = factor.variables
-    if type(factor).__name__ != "Nand":
+    if name != "Nand":
         view = declared_variables(factor)
     literals = slot_values(factor, np.where(view.negated, -1 - view.index, view.index + 1))
     scores = _finite(path, graph.additional_scores(factor))
