@@ -34,6 +34,10 @@ from lpsmap_factors_logic.sum_constrained import AT_MOST
 
 __all__ = ["Knapsack"]
 
+SMALLEST, LARGEST = 2.0**-4, 2.0**49
+"""Range of the numbers of a row that need no scaling. Squares of costs do not overflow, and other
+solvers, such as HiGHS, neither refuse nor drop coefficients."""
+
 
 @kernel
 def _best_vertices(
@@ -135,14 +139,13 @@ class Knapsack(LogicFactor):
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[float, ...]:
         """Return the best vertex: by score per cost until the budget is spent, the last in part."""
-        y = np.zeros(len(eta_u))
+        y, (costs, left) = np.zeros(len(eta_u)), _scaled_rows(self.costs, self.budget)
         wanted = np.flatnonzero(eta_u > 0)
-        cost = self.costs[wanted]
+        cost = costs[wanted]
         gain = np.full(len(wanted), np.inf)
         np.divide(eta_u[wanted], cost, out=gain, where=cost > 0)
-        left = self.budget
         for i in wanted[np.argsort(-gain, kind="stable")]:
-            cost = self.costs[i]
+            cost = costs[i]
             y[i] = 1.0 if cost <= left else left / cost
             left -= y[i] * cost
             if y[i] < 1.0:
@@ -151,7 +154,14 @@ class Knapsack(LogicFactor):
 
     def linear_constraints(self) -> LinearConstraints:
         """Return the constraints that the total cost of every row is at most its budget."""
-        return bounded_sums(self, -np.inf, self.budget, slot_values(self, self.costs))
+        costs, budget = self._kernel_numbers("costs"), self._kernel_numbers("budget")
+        return bounded_sums(self, -np.inf, budget, slot_values(self, costs))
+
+    def _kernel_numbers(self, name: str) -> FloatArray:
+        """Return the costs, or the budgets, of scaled rows."""
+        costs = self.costs if self.keep is None else np.where(self.keep, self.costs, 0.0)
+        scaled, budget = _scaled_rows(costs, self.budget.reshape(self.batch_shape))
+        return scaled if name == "costs" else budget.reshape(-1)
 
     @classmethod
     def solve_sparsemap(
@@ -159,3 +169,26 @@ class Knapsack(LogicFactor):
     ) -> LocalSolution:
         """Project onto ``0 <= z <= 1 / delta, <c * delta, z> <= B`` in array-API code."""
         return sum_constrained.project(a, delta, link_parameter, parameters[:, :1], AT_MOST)
+
+
+def _scaled_rows(costs: FloatArray, budget: Any) -> tuple[FloatArray, Any]:
+    """Return costs and budgets of rows with extreme numbers scaled, and others unchanged.
+
+    The scale is a power of 2, which rounds nothing, and leaves the budget between 1/2 and 1. A cost
+    above `LARGEST` is then so many budgets that its variable is off up to rounding, and is reduced
+    to that. With a budget of 0 all positive costs mean the same, and become 1.
+
+    Parameters
+    ----------
+    costs
+        (..., n) costs.
+    budget
+        (...) budgets.
+    """
+    largest = np.maximum(costs.max(axis=-1, initial=0.0), budget)
+    moderate = (largest <= LARGEST) & (budget >= SMALLEST)
+    exponent = np.where(moderate, 0, -np.frexp(budget)[1])
+    with np.errstate(over="ignore", under="ignore"):
+        scaled = np.minimum(np.ldexp(costs, exponent[..., None]), LARGEST)
+        is_zero = np.asarray(budget == 0.0)[..., None]
+        return np.where(is_zero, np.sign(costs), scaled), np.ldexp(budget, exponent)

@@ -22,7 +22,7 @@ def row_parameters(declarations: list[Factor], n: int) -> FloatTable:
     rows = declarations[0]._parameters.rows
     parameters, begin = np.empty((n, sum(map(math.prod, rows.values())))), 0
     for name, shape in rows.items():
-        arrays, end = [getattr(d, name) for d in declarations], begin + math.prod(shape)
+        arrays, end = [d._kernel_numbers(name) for d in declarations], begin + math.prod(shape)
         columns = parameters[:, begin] if shape == () else parameters[:, begin:end]
         if shape:
             arrays = [array.reshape(len(array), end - begin) for array in arrays]
@@ -36,7 +36,7 @@ def link_parameter(declarations: list[Factor]) -> FloatArray:
     name = declarations[0]._parameters.link
     if name is None:
         return _NO_FLOATS
-    values = [slot_values(d, getattr(d, name)) for d in declarations]
+    values = [slot_values(d, d._kernel_numbers(name)) for d in declarations]
     return np.concatenate(values).astype(np.float64)
 
 
