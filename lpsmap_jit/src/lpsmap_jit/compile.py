@@ -18,7 +18,7 @@ from lpsmap_jit.announcements import announced
 from lpsmap_jit.cache import CompilationNotice, keep_on_disk, locked
 from lpsmap_jit.deadlines import compiling
 from lpsmap_jit.deferral import Deferred
-from lpsmap_jit.tiers import of_thread
+from lpsmap_jit.tiers import of_kernels, of_thread
 
 numba: Any
 try:
@@ -137,6 +137,7 @@ def interpreted_by(python: Callable[..., Any]) -> Callable[[Function], Function]
         if not COMPILED:
             return functools.update_wrapper(python, compiled)
         compiled.interpreted = python
+        of_kernels.add(python.__code__)
         return compiled
 
     return choose
@@ -157,6 +158,7 @@ def _compiled(
     }
     dispatcher: Any = numba.njit(**options)(function)
     dispatcher.__class__, dispatcher.interpreted = Kernel, function
+    of_kernels.add(function.__code__)  # type: ignore[attr-defined]
     part: Any = numba.njit(**options, pipeline_class=linkable_kernels.ForCallers)(function)
     keep_on_disk(dispatcher)
     keep_on_disk(part, is_part=True)
@@ -185,6 +187,8 @@ if COMPILED:
         def is_compiled(self) -> bool:
             """Return whether it is compiled in this process or cached on disk."""
             return bool(self.overloads) or self._cache.has_some(self.targetctx)
+
+    of_kernels.add(Kernel.__call__.__code__)
 
 
 def _watch(dispatcher: Any, counts: bool) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lpsmap_core import ConvergenceWarning, Factor, FactorGraph
+from lpsmap_core import ConvergenceWarning, Factor, FactorGraph, kernel
 from lpsmap_core.engine.compiled import InterpretedPart, SolvedPart
 from lpsmap_core.engine.status import Status
 from lpsmap_core.plugins.registry import installed
@@ -126,6 +126,16 @@ def _first(solution, factor: Factor):
     return solution.structures(factor)[(0,) * len(factor.batch_shape)]
 
 
+@kernel
+def failing(kind):
+    raise kind
+
+
+@kernel
+def misplacing(x):
+    return np.reshape(x, (2, "two"))
+
+
 class TestPatience:
     @pytest.fixture(autouse=True)
     def patience(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,26 +171,64 @@ class TestPatience:
         found = [unless_slow(work, self.Nothing(), lambda: 0) for _ in range(5)]
         assert found == [True, True, True, False, False]
 
-    @pytest.mark.parametrize("error", [tiers.TooSlow, *tiers.ONLY_IN_PYTHON])
-    def test_what_only_python_raises_is_solved_compiled(self, error: type[Exception]) -> None:
+    @pytest.mark.parametrize("kind", [tiers.TooSlow, *tiers.ONLY_IN_PYTHON])
+    def test_what_only_kernels_in_python_raise_is_solved_compiled(
+        self, kind: type[Exception]
+    ) -> None:
         tried = []
 
         def work() -> str:
             tried.append(interprets())
             if interprets():
-                raise error
+                failing(kind)
             return "compiled"
 
         assert unless_slow(work, self.Nothing(), lambda: 0) == "compiled"
         assert tried == [True, False]
 
-    def test_other_errors_come_out(self) -> None:
-        def work() -> None:
-            raise KeyError("of a factor type")
+    def test_what_numpy_raises_for_a_kernel_is_solved_compiled(self) -> None:
+        def work() -> str:
+            if interprets():
+                misplacing(np.zeros(3))
+            return "compiled"
 
-        with pytest.raises(KeyError):
+        assert unless_slow(work, self.Nothing(), lambda: 0) == "compiled"
+
+    @pytest.mark.parametrize("kind", [KeyError, *tiers.ONLY_IN_PYTHON])
+    def test_other_errors_come_out_at_once(self, kind: type[Exception]) -> None:
+        tried = []
+
+        def work() -> None:
+            tried.append(interprets())
+            raise kind("of a factor type")
+
+        with pytest.raises(kind, match="of a factor type"):
             unless_slow(work, self.Nothing(), lambda: 0)
+        assert tried == [True]
         assert not interprets()
+
+    @pytest.mark.parametrize("method", ["solve_map", "vertex"])
+    @pytest.mark.parametrize("kind", tiers.ONLY_IN_PYTHON)
+    def test_errors_of_oracles_come_out_at_once(
+        self, kind: type[Exception], method: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from lpsmap_core.engine import compiled
+
+        monkeypatch.setattr(compiled, "loop", self.Nothing())
+        calls = []
+
+        def raise_it(*arguments: object) -> None:
+            calls.append(interprets())
+            raise kind("of an oracle")
+
+        wrong = type("Wrong", (OneOf,), {method: raise_it})
+        graph = FactorGraph()
+        u = graph.variable_from([0.1, 0.2, 0.3])
+        graph.add(wrong(u))
+        graph.add(installed().factors["Xor"].value(u[:2]))
+        with pytest.raises(kind, match="of an oracle"):
+            graph.solve()
+        assert calls == [True]
 
     def test_a_solve_that_takes_too_long_is_compiled(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from lpsmap_core.engine import compiled
