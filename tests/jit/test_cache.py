@@ -4,97 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
 import lpsmap_core
 import lpsmap_jit
-from forks import Program, Server
-from lpsmap_jit.baselines import Baseline, baselines, files_of_wheel
+from cached_package import LEAVES, TOTAL, Package
+from lpsmap_jit.baselines import Baseline, files_of_wheel
 
 pytestmark = pytest.mark.compiled
-
-LEAVES = """
-from lpsmap_jit import leaf
-
-@leaf
-def scaled(x):
-    return 2.0 * x
-"""
-
-TOTAL = """
-import numpy as np
-from lpsmap_jit import kernel
-from lpsmap_jit.compile import general_position
-from tiny.leaves.scale import scaled
-
-@kernel
-def total(x):
-    result = 0.0 * general_position(3, 4)
-    for i in range(len(x)):
-        result += scaled(x[i])
-    return result
-
-print(total(np.ones(3)), *total.stats.cache_misses.values())
-"""
-"""Prints the total, and a 1 if it was compiled rather than loaded."""
-
-FILES = {
-    "tiny/__init__.py": "",
-    "tiny/leaves/__init__.py": "",
-    "tiny/leaves/scale.py": LEAVES,
-    "tiny/loops/__init__.py": "",
-    "tiny/loops/total.py": TOTAL,
-}
-
-
-class Package:
-    """A package with a kernel, in a folder of its own; so are its compiled files."""
-
-    def __init__(self, folder: Path, server: Server) -> None:
-        self.folder, self.server = folder, server
-        self.environment = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
-        for name, text in FILES.items():
-            self.write(name, text)
-
-    def write(self, name: str, text: str) -> None:
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-
-    def copy_of(self, module: ModuleType) -> Path:
-        """Let the package import a copy of another one; return its folder."""
-        source, copy = Path(str(module.__file__)).parent, self.folder / module.__name__
-        shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
-        return copy
-
-    def begin(
-        self, first: str = "", module: str = "tiny.loops.total"
-    ) -> Program | subprocess.Popen[str]:
-        """Start a process that runs some code and then imports a module."""
-        return self.server.begin(f"{first}\nimport {module}", self.folder, self.environment)
-
-    def run(self, first: str = "", module: str = "tiny.loops.total") -> tuple[str, str]:
-        """Return what such a process prints, and its notices."""
-        process = self.begin(first, module)
-        printed, notices = process.communicate()
-        assert process.returncode == 0, notices
-        return printed.strip(), notices
-
-    def kept(self, kernel: str = "*") -> list[Path]:
-        """The files of its compiled kernels, or of one of them."""
-        return sorted(self.folder.glob(f"tiny/**/__pycache__/{kernel}.nb?"))
-
-
-@pytest.fixture
-def package(tmp_path: Path, server: Server) -> Package:
-    return Package(tmp_path, server)
-
 
 # -------------------------------------------------------------------- damage
 
@@ -392,31 +312,6 @@ def test_processes_compile_different_kernels_of_a_package_at_the_same_time(
 
 
 # -------------------------------------------------------------------- the platform wheel
-
-BASELINE = baselines()[-1].name if baselines() else ""
-
-
-@pytest.fixture
-def wheel(package: Package) -> Path:
-    """A folder of files that were compiled for a baseline, as in the platform wheel."""
-    if not BASELINE:
-        pytest.skip("no baseline is known of this machine")
-    built = {"NUMBA_CPU_NAME": BASELINE, "NUMBA_CPU_FEATURES": ""}
-    # not by the server, in which numba has chosen a processor
-    subprocess.run(
-        [sys.executable, "-c", "import tiny.loops.total"],
-        cwd=package.folder,
-        env={**package.environment, **built, "NUMBA_CACHE_DIR": str(package.folder / "built")},
-        check=True,
-    )
-    folder = package.folder / "lpsmap_kernels" / BASELINE
-    package.write("lpsmap_kernels/__init__.py", "")
-    folder.mkdir()
-    for path in package.folder.glob("built/*/*.nbc"):
-        if "-part-" not in path.name:
-            path.rename(folder / path.name)
-    package.environment["NUMBA_CACHE_DIR"] = str(package.folder / "cache")
-    return folder
 
 
 def test_files_of_the_wheel_are_loaded_and_nothing_is_written(

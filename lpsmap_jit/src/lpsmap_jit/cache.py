@@ -2,7 +2,8 @@
 
 numba does not validate its cache files: one truncated by a full disk or a crash breaks every later
 process. Here a kernel with an invalid file is compiled again, and is not cached if no file can be
-written. Files of the platform wheel (`lpsmap_jit.baselines`) are read, too.
+written. Files of the platform wheel (`lpsmap_jit.baselines`) are read, too. A file is executed as
+code, so it is read only if no other user can write to it or to its folder.
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ from lpsmap_jit import sources
 from lpsmap_jit.announcements import waiting, watch
 from lpsmap_jit.baselines import Processor, files_of_wheel
 from lpsmap_jit.callers import stacklevel
-from lpsmap_jit.checked_files import read_checked, write_checked
+from lpsmap_jit.checked_files import (
+    UntrustedError,
+    check_trusted,
+    read_checked,
+    write_checked,
+)
 from lpsmap_jit.sources import short_digest
 
 numba: Any
@@ -33,7 +39,7 @@ with suppress(ImportError):
     import numba
 
     from lpsmap_jit import linkable_kernels
-    from lpsmap_jit.numba_names import CacheFormat, CompileResult, dumps
+    from lpsmap_jit.numba_names import CacheFormat, CacheLocator, CompileResult, dumps
 
 __all__ = ["CompilationNotice", "keep_on_disk", "locked"]
 
@@ -41,6 +47,12 @@ NOT_KEPT = (
     "lpsmap compiles kernels in every process, which takes up to a minute each time: they cannot "
     "be cached on disk ({reason}). Set the environment variable NUMBA_CACHE_DIR to a writable "
     "folder on a disk with free space."
+)
+
+NOT_TRUSTED = (
+    "lpsmap compiles kernels that are cached on disk, because {reason}, and kernels are code: "
+    "whoever writes them can do all that you can. Remove the permission with `chmod -R go-w` on a "
+    "folder of your own, or set the environment variable NUMBA_CACHE_DIR to another folder."
 )
 
 
@@ -90,7 +102,7 @@ class KernelCache:
         target.refresh()
         for path in self._paths(signature, target.codegen().magic_tuple()):
             with suppress(Exception):  # try the next file, and then compile, on any error
-                kept, compiled = pickle.loads(read_checked(path))
+                kept, compiled = pickle.loads(_read(path))
                 if kept == signature:  # different types may have the same name
                     return self._rebuilt(target, compiled)
         watch()
@@ -107,6 +119,7 @@ class KernelCache:
         path = next(self._paths(signature, compiled.codegen.magic_tuple()))
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            check_trusted(self._folder)
             for other in self._folder.glob(f"{self._name}.*"):
                 current = other.suffix == ".nbc" and other.name.startswith(self._stem)
                 if not current and other != self.lock_path:
@@ -114,11 +127,14 @@ class KernelCache:
             write_checked(path, content)
         except OSError as error:
             _warn_once(NOT_KEPT, reason=str(error))
+        except UntrustedError as error:
+            _warn_once(NOT_TRUSTED, reason=str(error))
 
     def has_some(self, target: Any) -> bool:
         """Return whether the kernel is cached for any signature."""
         folders = [folder for folder, _ in self._folders(target.codegen().magic_tuple())]
-        return any(any(folder.glob(f"{self._stem}*.nbc")) for folder in folders)
+        files = [file for folder in folders for file in folder.glob(f"{self._stem}*.nbc")]
+        return any(_is_trusted(file.parent) for file in files)
 
     def flush(self) -> None:
         """Remove the files of the kernel."""
@@ -148,9 +164,17 @@ class KernelCache:
         return f"{name.replace('<', '').replace('>', '')}.{version}"  # illegal on Windows
 
     def _folders(self, processor: Processor) -> Iterator[tuple[Path, Processor]]:
-        """Yield the folders of files that a processor can run, and what they are compiled for."""
-        if self._folder is not None:
-            yield self._folder, processor
+        """Yield the folders of files that a processor can run, and what they are compiled for.
+
+        The folder where numba would write first is read even if it cannot be written.
+        """
+        file = self._function.__code__.co_filename
+        first = Path(file).parent / "__pycache__"
+        if numba.config.CACHE_DIR:
+            first = Path(numba.config.CACHE_DIR, CacheLocator.get_suitable_cache_subpath(file))
+        for folder in dict.fromkeys([self._folder, first]):
+            if folder is not None:
+                yield folder, processor
         yield from files_of_wheel(processor)
 
     def _paths(self, signature: Any, processor: Processor) -> Iterator[Path]:
@@ -186,6 +210,24 @@ def _digest_of_source(function: FunctionType) -> str:
     with suppress(OSError):
         return short_digest(inspect.getsource(function))
     return ""
+
+
+def _read(path: Path) -> memoryview:
+    """Return the content of a file; the exceptions are those of `read_checked`."""
+    try:
+        if path.exists():
+            check_trusted(path.parent)
+        return read_checked(path)
+    except UntrustedError as error:
+        _warn_once(NOT_TRUSTED, reason=str(error))
+        raise
+
+
+def _is_trusted(folder: Path) -> bool:
+    with suppress(UntrustedError):
+        check_trusted(folder)
+        return True
+    return False
 
 
 _said: set[str] = set()

@@ -14,6 +14,7 @@ from typing import Any
 __all__ = [
     "CPUDispatcher",
     "CacheFormat",
+    "CacheLocator",
     "CodeLibrary",
     "CompileResult",
     "Compiler",
@@ -68,6 +69,7 @@ install_recorder = _find("numba.core.event", "install_recorder")
 
 # caching
 CacheFormat = _find("numba.core.caching", "CompileResultCacheImpl")
+CacheLocator = _find("numba.core.caching", "_CacheLocator")
 dumps = _find("numba.core.serialize", "dumps")
 
 # extension
