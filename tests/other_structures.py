@@ -26,10 +26,12 @@ class Four:
     """The methods of a type with these structures."""
 
     def solve_map(self, eta_u, eta_v):
+        """Return the number of the best one."""
         found = four_vertices(np.shape(eta_u), len(eta_v))
         return int(np.argmax([(m * eta_u).sum() + n @ eta_v for m, n in found]))
 
     def vertex(self, y):
+        """Return structure `y`."""
         return four_vertices(self.event_shape, self.n_additionals)[y]
 
 

@@ -163,9 +163,8 @@ def judged_row(factor: Factor) -> tuple[Any, ...]:
     """Return the structures of a declaration's first row, and its scores."""
     view, graph = row_view(factor, 0), factor.variables.graph
     begin, end = factor.offsets[:2]
-    index, negated = (
-        slot_values(factor, x)[begin:end] for x in (factor.variables.index, factor.variables.negated)
-    )
+    index = slot_values(factor, factor.variables.index)[begin:end]
+    negated = slot_values(factor, factor.variables.negated)[begin:end]
     scores = graph.flat_scores()[index]
     extra = graph.additional_scores(factor)
     vertices = [Four.vertex(view, y) for y in range(4)]
