@@ -137,9 +137,11 @@ class TestOtherStructures:
         assert type(again.factors[0]) is type(factor)
         for one, two in zip(results(graph), results(again), strict=True):
             np.testing.assert_array_equal(one, two)
-        for suffix in ("json", "fg"):
-            with pytest.raises(FileFormatError):
-                write_graph(NamedGraph(graph, {}), tmp_path / f"graph.{suffix}")
+        named, _ = declared(type(name, (Four, TYPES[name]), {}), i)  # by the name of its base
+        for written in (graph, named):
+            for suffix in ("json", "fg"):
+                with pytest.raises(FileFormatError):
+                    write_graph(NamedGraph(written, {}), tmp_path / f"graph.{suffix}")
 
     def test_one_structure_with_vertices_of_the_base(self, name: str, i: int) -> None:
         """Only `solve_map` is overridden."""

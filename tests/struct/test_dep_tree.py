@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import functools
-import inspect
 import itertools
-import pickle
 
 import networkx
 import numpy as np
@@ -334,5 +331,3 @@ def test_sentences_of_no_words(rng, graph):
 def test_wrong_arguments_are_named(graph, shape, options, message):
     with pytest.raises(ValueError, match=message):
         DepTree(graph.variable(shape), **options)
-
-

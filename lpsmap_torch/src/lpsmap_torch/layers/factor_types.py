@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from lpsmap_core import Factor, Variables, installed
-from lpsmap_core.api import missing_name_advice
+from lpsmap_core.api import FloatArray, missing_name_advice
 
 __all__ = ["factor_type", "no_factor"]
 
@@ -26,5 +28,14 @@ def factor_type(name: str) -> Any:
 
 def no_factor(u: Variables) -> Factor:
     """Return a declaration of zero factors, for a batch of padding only."""
-    nothing: Factor = factor_type("Xor")(u.reshape(-1)[:0].reshape(0, 1))
-    return nothing
+    return _Nothing(u.reshape(-1)[:0].reshape(0, 1))
+
+
+class _Nothing(Factor):
+    """A variable that is off: a type that needs no pack."""
+
+    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> int:
+        return 0
+
+    def vertex(self, y: Any) -> tuple[FloatArray, FloatArray]:
+        return np.zeros(1), np.empty(0)
