@@ -51,6 +51,7 @@ def results(graph: FactorGraph, **options: Any) -> tuple[Any, Any]:
 # -------------------------------------------------------------------- without changes
 
 
+@pytest.mark.filterwarnings("ignore:lpsmap. Components have constraints that no zeros and ones")
 @pytest.mark.parametrize("name, i", EXAMPLES)
 def test_a_subclass_without_changes_is_solved_as_its_base(name: str, i: int) -> None:
     base, same = TYPES[name], unchanged(TYPES[name])

@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 
-from lpsmap_core import Factor
+from lpsmap_core import Factor, Inference
 from lpsmap_core.api import IntArray
 from lpsmap_dynamic.builder import HypergraphBuilder
 from lpsmap_dynamic.declaration import Hypergraph
@@ -56,7 +56,7 @@ class HypergraphFactor(Factor):
         rows, which = different_rows(self)
         return [self.hypergraph_of(row) for row in rows], which
 
-    def inference(self) -> HypergraphInference:
+    def inference(self) -> Inference:
         """Return the inference over the structures of this declaration's factors."""
         return HypergraphInference(self.offsets, self.n_additionals, *self.hypergraphs())
 

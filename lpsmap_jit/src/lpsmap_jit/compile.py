@@ -158,7 +158,7 @@ def _compiled(
     }
     dispatcher: Any = numba.njit(**options)(function)
     dispatcher.__class__, dispatcher.interpreted = Kernel, function
-    of_kernels.add(function.__code__)  # type: ignore[attr-defined]
+    of_kernels.add(function.__code__)
     part: Any = numba.njit(**options, pipeline_class=linkable_kernels.ForCallers)(function)
     keep_on_disk(dispatcher)
     keep_on_disk(part, is_part=True)
