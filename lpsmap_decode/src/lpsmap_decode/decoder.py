@@ -58,7 +58,7 @@ class ExactDecoder(Decoder):
         ModuleNotFoundError
             If a dependency of the solver is not installed.
         """
-        limited = bool(limits.max_nodes or limits.report)
+        limited = limits.max_nodes is not None
         all_scores = [graph.scores, *graph.additional_scores]
         choice = choose_map_solver(solver, graph.factors, all_scores, limited)
         if choice.solver is None:

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import lpsmap_core
 from lpsmap_core import FactorGraph, FileFormat, NamedGraph, hookimpl, registered
 from lpsmap_core.command import cli
+from lpsmap_decode import decoder
 from lpsmap_decode.command import solve_file
 from lpsmap_decode.command.solve_file import UNSOLVED
 
@@ -190,3 +191,22 @@ def test_the_time_of_the_command_counts_the_reading(
         assert result.exit_code == 0, result.output
     assert 0.0 < given[1] < 0.1
     assert 1.0 < given[0] <= 59.7
+
+
+def test_the_command_hands_over_to_another_solver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reports progress, which has nothing to do with the choice of the solver."""
+    pytest.importorskip("highspy", reason="highspy is not installed: the extra [highs]")
+    rng = np.random.default_rng(0)
+    scores, pairs = rng.normal(size=12), np.triu_indices(12, 1)
+    factors: list[dict[str, Any]] = [{"type": "Budget", "over": ["u"], "budget": 4}]
+    for i, j in zip(*pairs, strict=True):
+        over = [f"u[{i}]", f"u[{j}]"]
+        factors.append({"type": "Pair", "over": over, "scores": rng.normal()})
+    path = written(tmp_path, {"variables": {"u": scores.tolist()}, "factors": factors})
+    monkeypatch.setattr(decoder, "FIRST_NODES", 1)
+    result = CliRunner().invoke(cli.main, ["solve", str(path), "--task", "map"])
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.output)
+    assert (answer["solver"], answer["status"]) == ("highs", ["PROVED"])

@@ -40,8 +40,7 @@ def choose_map_solver(
     factors, scores
         The declarations of the graph, and all its scores.
     limited
-        Whether a node limit or progress reports are requested, which only the built-in search
-        supports.
+        Whether a node limit is requested, which only the built-in search supports.
 
     Raises
     ------
@@ -69,7 +68,7 @@ def _automatic(
     factors: Sequence[Factor], scores: Sequence[FloatArray], limited: bool
 ) -> MapSolverChoice:
     if limited:
-        return MapSolverChoice(None, True, "alone supports max_nodes and progress reports")
+        return MapSolverChoice(None, True, "alone supports max_nodes")
     solver = solver_named(PREFERRED)
     if solver.missing():
         return MapSolverChoice(None, True, f"is the only solver: {PREFERRED} is not installed")
