@@ -18,7 +18,8 @@ import numpy as np
 from lpsmap_core import Program, SolverLimits
 from lpsmap_core.api import slot_values
 from lpsmap_decode.networks.network import networks_of
-from lpsmap_decode.solvers.highs import model_of
+from lpsmap_decode.solvers.highs import arrays_of
+from lpsmap_decode.solvers.highs_process import model_of
 from lpsmap_decode.solvers.program import programs, without_constraints
 
 __all__ = ["ENOUGH", "PEERS"]
@@ -52,7 +53,7 @@ def highs_time(graph: Any, max_time: float, whole: bool) -> str:
     while n == 0 or time.process_time() - begun < ENOUGH:
         n += 1
         for program in some:
-            highs, model = highspy.Highs(), model_of(program)
+            highs, model = highspy.Highs(), model_of(arrays_of(program))
             highs.silent()
             if not whole:
                 model.integrality_ = []

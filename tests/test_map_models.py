@@ -6,7 +6,11 @@ here HiGHS gets what our declarations hold.
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +21,10 @@ from environments import ROOT
 from lpsmap_core import ConvergenceWarning
 from lpsmap_core.plugins.files import read_evidence, read_graph
 from lpsmap_core.plugins.formats import FileFormatError
-from lpsmap_decode import read_network
+from lpsmap_decode import read_network, solve_many
 
-FOLDER = Path(os.environ.get("LPSMAP_MAP_MODELS", ROOT.parent / "shared" / "data" / "map-models"))
+DATA = Path(os.environ.get("LPSMAP_DATA", ROOT.parent / "shared" / "data"))
+FOLDER = Path(os.environ.get("LPSMAP_MAP_MODELS", DATA / "map-models"))
 
 pytestmark = pytest.mark.skipif(
     not FOLDER.is_dir(), reason="needs the models, in the folder that LPSMAP_MAP_MODELS names"
@@ -254,3 +259,79 @@ def test_a_model_that_nobody_has_proved_gets_a_good_assignment():
         found = graph.solve_map(exact=True, max_nodes=2)
     assert found.total >= -260.0
     assert found.bound[0] >= -1e-6
+
+
+COMPETITION = {
+    "ProteinFolding_17.uai.gz": (10.0, 38094.0),
+    "ProteinFolding_20.uai.gz": (10.0, 12845.0),
+    "ProteinFolding_24.uai.gz": (10.0, 13549.0),
+    "wcsp_14.uai.gz": (10.0, -60.0),
+    "pedigree9.uai.gz": (120.0, -282.9967),
+}
+"""Hard models: seconds, and what the best assignment scores at least."""
+
+
+COMMAND = "from lpsmap_core.command.entry import main; main()"
+
+
+def model(name):
+    path = FOLDER / "uai" / name
+    if not path.exists():
+        pytest.skip(f"no {name} in {path.parent}; LPSMAP_MAP_MODELS names the folder above it")
+    return path
+
+
+def run(*arguments):
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
+@pytest.mark.parametrize("name", COMPETITION)
+def test_command_and_api_agree_on_hard_models(name):
+    seconds, least = COMPETITION[name]
+    path = model(name)
+    found = read_graph(path).graph.solve_map(exact=True, max_time=seconds)
+    options = ["--task", "map", "--max-time", str(seconds), "--output", "json"]
+    done = run("-c", COMMAND, "solve", str(path), *options)
+    assert done.returncode == (0 if found.ok else 3), done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["solver"] == found.solver
+    assert answer["status"] == ["PROVED" if found.ok else "FOUND"]
+    print(name, found.total, found.bound, found.ok, answer["score"], answer["bound"])
+    for score, bound in ((found.total, found.bound[0]), (answer["score"][0], answer["bound"][0])):
+        assert least <= score <= bound
+    if found.ok:
+        assert answer["score"][0] == pytest.approx(found.total, rel=1e-6)
+
+
+MANY = """
+import sys, warnings
+from lpsmap_core.api import read_graph
+warnings.simplefilter("ignore")
+for name in sys.argv[1:]:
+    found = read_graph(name).graph.solve_map(exact=True, max_time=10.0, threads=1)
+    assert found.found.all() and not found.interrupted
+"""
+
+
+@pytest.mark.slow
+def test_processes_end_well_after_hard_models():
+    """Twenty runs of two models, in ten processes one after the other."""
+    paths = [str(model(f"ProteinFolding_{number}.uai.gz")) for number in (17, 20)]
+    for _ in range(10):
+        done = run("-c", MANY, *paths)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
+def test_threads_solve_hard_models_side_by_side():
+    """Twenty runs of two models, by two threads of one process."""
+    paths = [model(f"ProteinFolding_{number}.uai.gz") for number in (17, 20)] * 10
+    for solver in ("auto", "highs"):
+        with ThreadPoolExecutor(2) as executor:
+            outcomes = solve_many(paths, executor, task="map", solver=solver, max_time=10.0)
+            for outcome in outcomes:
+                assert outcome.error is None, outcome.traceback
+                assert outcome.status == ("FOUND",)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import time
 import types
 import warnings
 from typing import Any, ClassVar
@@ -27,7 +26,6 @@ from lpsmap_core import (
     registered,
 )
 from lpsmap_core.api import check_search_options
-from lpsmap_decode.solvers.highs import run_highs
 from random_graphs import KINDS, all_scores, random_graph
 
 HIGHS = pytest.mark.skipif(
@@ -171,7 +169,11 @@ def test_who_solved_and_why_is_said() -> None:
     assert best(tree).solver == "lpsmap"
 
 
-def test_auto_hands_over_what_is_not_proved_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reported", [False, True])
+def test_auto_hands_over_what_is_not_proved_at_once(
+    reported: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether or not somebody asks for the progress of the search before."""
     from lpsmap_decode import decoder
     from lpsmap_decode.solvers import choice
 
@@ -185,7 +187,10 @@ def test_auto_hands_over_what_is_not_proved_at_once(monkeypatch: pytest.MonkeyPa
     graph.add(Budget(u, 4))  # no table: it would be eliminated without a search
     easy = graph.variable_from([1.0, 2.0])
     graph.add(Xor(easy))
-    found = best(graph)
+    seen: list[int] = []
+    progress = (lambda component, _: seen.append(component)) if reported else None
+    found = best(graph, progress=progress)
+    assert seen == ([0] if reported else [])
     assert found.solver == "scipy"
     assert found.reason == "proves most assignments soon; scipy solves the others"
     assert found.ok
@@ -379,47 +384,6 @@ def test_wrong_solvers_are_refused_in_words() -> None:
         best(tree, solver="scipy")
     with pytest.raises(ValueError, match=r"a score is above 1e\+07"):
         best(knapsack([1.0, 1e9, 0.0]), solver="scipy")
-
-
-class Deaf:
-    """A solver that goes on after Ctrl-C, as HiGHS does in some of its stages."""
-
-    asked = cancelled = 0
-
-    def startSolve(self) -> None:  # noqa: N802
-        """Go on for ever."""
-
-    def cancelSolve(self) -> None:  # noqa: N802
-        """Take no notice."""
-        self.cancelled += 1
-
-    def wait(self, seconds: float) -> tuple[bool, None]:
-        """Wait; Ctrl-C comes at the third time."""
-        self.asked += 1
-        if self.asked == 3:
-            raise KeyboardInterrupt
-        time.sleep(seconds)
-        return False, None
-
-
-class DeafToTime(Deaf):
-    def wait(self, seconds: float) -> tuple[bool, None]:
-        time.sleep(seconds)
-        return False, None
-
-
-def test_a_solver_has_no_longer_than_its_time() -> None:
-    begin = time.monotonic()
-    assert run_highs(DeafToTime(), 0.1) == (False, False)
-    assert time.monotonic() - begin < 5.0
-
-
-def test_nobody_waits_for_a_solver_that_does_not_hear_of_ctrl_c() -> None:
-    deaf, begin = Deaf(), time.monotonic()
-    assert run_highs(deaf) == (False, True)
-    assert time.monotonic() - begin < 1.0
-    assert deaf.cancelled == 1
-    assert deaf.asked > 3
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,36 @@
-"""HiGHS, a solver of mixed-integer linear programs (Huangfu & Hall 2018)."""
+"""HiGHS, a solver of mixed-integer linear programs (Huangfu & Hall 2018), in a child process."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import importlib.util
+import math
+import os
+import pickle
+import subprocess
+import sys
+import threading
 import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import spawn
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from lpsmap_core import Answer, MapSolver, Program, SolverLimits
-from lpsmap_core.api import FloatArray
+from lpsmap_core.api import FloatArray, stacklevel
+from lpsmap_decode.solvers import highs_process
+from lpsmap_decode.solvers.row_scaling import MARGIN, meets_rows, scaled_rows
 
-__all__ = ["HighsSolver", "model_of", "run_highs"]
-
-POLL = 0.05
-"""Seconds between two checks for Ctrl-C."""
+__all__ = ["HighsSolver", "arrays_of"]
 
 PATIENCE = 0.3
-"""Seconds that HiGHS may continue after Ctrl-C or its time limit: some of its stages do not check
-for either."""
+"""Seconds that HiGHS may continue after its time limit, which some of its stages do not check."""
 
 TOLERANCES = {
     "mip_feasibility_tolerance": 1e-9,
@@ -41,9 +51,17 @@ def _is_installed() -> bool:
 
 
 class HighsSolver(MapSolver):
-    """HiGHS, through the package highspy: cutting planes and branch and bound."""
+    """HiGHS, through the package highspy: cutting planes and branch and bound.
+
+    It runs in a child process, which starts with the first program and ends with this object. HiGHS
+    has state that all threads of a process share, and some of its stages hear of neither time limit
+    nor Ctrl-C; a process can be ended at any time.
+    """
 
     name: ClassVar[str] = "highs"
+
+    def __init__(self) -> None:
+        self._child: _Child | None = None
 
     @classmethod
     def missing(cls) -> str | None:
@@ -53,92 +71,166 @@ class HighsSolver(MapSolver):
         return "highspy is not installed. Install it with: pip install 'lpsmap-decode[highs]'"
 
     def solve(self, program: Program, limits: SolverLimits) -> Answer:
-        """Solve a program; Ctrl-C ends it with the best assignment so far."""
-        import highspy
+        """Solve a program; the time limit and Ctrl-C end it with the best assignment so far.
 
-        largest = float(np.abs(program.scores).max(initial=0.0))
-        scale = float(np.exp2(np.round(np.log2(SCALED_SCORE / largest)))) if largest > 0.0 else 1.0
-        highs = _silent()
-        highs.HandleUserInterrupt = True
-        options = {**TOLERANCES, "threads": limits.threads}
-        options |= {"mip_rel_gap": limits.gap, "mip_abs_gap": limits.gap * scale}
-        if limits.seconds is not None:
-            options["time_limit"] = limits.seconds
-        for name, value in options.items():
-            highs.setOptionValue(name, value)
-        highs.passModel(model_of(dataclasses.replace(program, scores=scale * program.scores)))
-        best: list[FloatArray] = []
-        highs.cbMipImprovingSolution += lambda event: best.append(
-            np.array(event.data_out.mip_solution)
-        )
-        ended, interrupted = run_highs(highs, limits.seconds)
-        if not ended:
-            values = best[-1][: len(program.variables)] if best else None
-            return Answer(values, np.inf, interrupted=interrupted)
-        status, known = highs.getModelStatus(), highspy.HighsModelStatus
-        # bounded, since all columns are
-        if status in (known.kInfeasible, known.kUnboundedOrInfeasible):
-            return Answer(None, -np.inf)
-        if status not in (known.kOptimal, known.kTimeLimit, known.kInterrupt):
-            return Answer(None, np.inf, interrupted=interrupted)
-        info = highs.getInfo()
-        bound = info.mip_dual_bound / scale if np.isfinite(info.mip_dual_bound) else np.inf
-        values = None
-        if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
-            values = np.array(highs.getSolution().col_value)[: len(program.variables)]
-        return Answer(values, bound, max(int(info.mip_node_count), 0), interrupted)
-
-
-def _silent() -> Any:
-    """Return a HiGHS instance that does not print its banner when callbacks are enabled."""
-    import highspy
-
-    class Silent(highspy.Highs):  # type: ignore[misc]
-        def enableCallbacks(self) -> None:  # noqa: N802
-            self.silent()
-            super().enableCallbacks()
-
-    highs = Silent()
-    highs.silent()
-    return highs
-
-
-def model_of(program: Program) -> Any:
-    """Return a program as a HiGHS model with a row-wise matrix."""
-    import highspy
-
-    model, n, m = highspy.HighsLp(), len(program.scores), len(program.low)
-    model.num_col_, model.num_row_ = n, m
-    model.sense_ = highspy.ObjSense.kMaximize
-    model.col_cost_, model.col_lower_, model.col_upper_ = program.scores, np.zeros(n), program.upper
-    model.row_lower_, model.row_upper_ = program.low, program.high
-    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    model.a_matrix_.start_ = np.concatenate([[0], np.cumsum(np.bincount(program.row, minlength=m))])
-    model.a_matrix_.index_ = program.column
-    model.a_matrix_.value_ = program.coefficient
-    kinds = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
-    n_whole = len(program.variables)
-    model.integrality_ = [kinds[0]] * n_whole + [kinds[1]] * (n - n_whole)
-    return model
-
-
-def run_highs(highs: Any, seconds: float | None = None) -> tuple[bool, bool]:
-    """Solve in another thread; return whether it ended, and whether Ctrl-C was pressed.
-
-    A thread that has not ended keeps its model alive and is not joined.
-    """
-    interrupted, give_up = False, np.inf
-    if seconds is not None:
-        give_up = time.monotonic() + seconds + PATIENCE
-    highs.startSolve()
-    while time.monotonic() < give_up:
+        Warns
+        -----
+        UserWarning
+            If the child process fails, for example for lack of memory.
+        """
+        end = math.inf if limits.seconds is None else time.monotonic() + limits.seconds
+        run = _Run(program, limits.gap, limits.threads)
         try:
-            ended, _ = highs.wait(POLL)
-            if ended:
-                return True, interrupted
+            self._run(run, MARGIN, end)
+            if run.missed and not run.unfinished and time.monotonic() < end:
+                self._run(run, -MARGIN, end)  # the best assignment is not quite feasible
         except KeyboardInterrupt:
-            interrupted, give_up = True, time.monotonic() + PATIENCE
-            highs.cancelSolve()
-    if not interrupted:
-        highs.cancelSolve()
-    return False, interrupted
+            run.interrupted = True
+        finally:
+            if run.unfinished and self._child is not None:
+                self._child.end()
+                self._child = None
+        return Answer(run.values, run.bound, run.n_nodes, run.interrupted)
+
+    def _run(self, run: _Run, margin: float, end: float) -> None:
+        """Solve a program with moved sides; note assignments and bounds."""
+        run.begin(margin)
+        try:
+            child = self._child = self._child or _Child()
+            with _called_at(end + PATIENCE, child.kill):
+                child.await_start()
+                child.send(run.request(end))
+                while run.unfinished:
+                    run.note(*child.report())
+        except (OSError, EOFError, pickle.UnpicklingError, RuntimeError) as error:
+            if time.monotonic() < end:
+                warnings.warn(
+                    f"solver 'highs' has not finished: its process failed, perhaps for lack of "
+                    f"memory ({type(error).__name__}: {error}). The assignment is the best so far; "
+                    "solve with solver='lpsmap'.",
+                    stacklevel=stacklevel(),
+                )
+
+
+class _Run:
+    """A program and the answers so far, in units of its scores."""
+
+    def __init__(self, program: Program, gap: float, threads: int) -> None:
+        self._program, self._gap, self._threads = program, gap, threads
+        largest = float(np.abs(program.scores).max(initial=0.0))
+        self._scale = (
+            float(np.exp2(np.round(np.log2(SCALED_SCORE / largest)))) if largest > 0.0 else 1.0
+        )
+        self.values: FloatArray | None = None
+        self._score, self.bound = -math.inf, math.inf
+        self.n_nodes, self.unfinished, self.missed, self.interrupted = 0, False, False, False
+
+    def begin(self, margin: float) -> None:
+        """Begin with the program whose sides are moved by a margin."""
+        self._margin, self._n_before = margin, self.n_nodes
+        self.unfinished, self.missed = True, False
+
+    def request(self, end: float) -> dict[str, Any]:
+        """Return the request to the child process."""
+        options = {**TOLERANCES, "threads": self._threads}
+        options |= {"mip_rel_gap": self._gap, "mip_abs_gap": self._gap * self._scale}
+        if end < math.inf:
+            options["time_limit"] = max(end - time.monotonic(), 0.0)
+        program = scaled_rows(self._program, self._margin)
+        scaled = dataclasses.replace(program, scores=self._scale * program.scores)
+        return {**arrays_of(scaled), "options": options}
+
+    def note(self, kind: str, *content: Any) -> None:
+        """Take note of a report of the child process.
+
+        Raises
+        ------
+        RuntimeError
+            If HiGHS failed.
+        """
+        if kind == highs_process.FAILED:
+            raise RuntimeError(content[0])
+        values, bound, n_nodes = content
+        if self._margin > 0.0:  # bounds of a narrower program do not hold
+            self.bound = min(self.bound, bound / self._scale)
+        self.n_nodes = self._n_before + max(int(n_nodes), 0)
+        self.unfinished = kind != highs_process.ENDED
+        if values is None:
+            return
+        self.missed = not meets_rows(self._program, values)
+        score = float(self._program.scores @ values)
+        if not self.missed and score > self._score:
+            self.values, self._score = values[: len(self._program.variables)], score
+
+
+class _Child:
+    """A child process that runs `highs_process`."""
+
+    def __init__(self) -> None:
+        python = os.fsdecode(spawn.get_executable())
+        self._process = subprocess.Popen(
+            [python, "-I", str(Path(highs_process.__file__).resolve())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._started = False
+        self.end = weakref.finalize(self, _end, self._process, os.getpid())
+        self.kill = self._process.kill
+
+    def await_start(self) -> None:
+        """Wait until the process has imported HiGHS."""
+        if not self._started:
+            self.send(sys.path)
+            kind, *content = self.report()
+            if kind != highs_process.READY:
+                raise RuntimeError(content[0])
+            self._started = True
+
+    def send(self, content: Any) -> None:
+        """Send an object."""
+        assert self._process.stdin is not None
+        pickle.dump(content, self._process.stdin, protocol=pickle.HIGHEST_PROTOCOL)
+        self._process.stdin.flush()
+
+    def report(self) -> tuple[Any, ...]:
+        """Wait for the next report."""
+        assert self._process.stdout is not None
+        try:
+            report: tuple[Any, ...] = pickle.load(self._process.stdout)
+        except EOFError:
+            raise EOFError(f"exit code {self._process.wait()}") from None
+        return report
+
+
+@contextmanager
+def _called_at(end: float, function: Callable[[], None]) -> Iterator[None]:
+    """Call a function in another thread if a block lasts until a time; join the thread."""
+    if end == math.inf:
+        yield
+        return
+    timer = threading.Timer(max(end - time.monotonic(), 0.0), function)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def _end(process: subprocess.Popen[bytes], owner: int) -> None:
+    """End a child process, unless this is a fork of its parent."""
+    if os.getpid() != owner:
+        return
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        with suppress(OSError):  # it still had data
+            pipe.close()
+
+
+def arrays_of(program: Program) -> dict[str, Any]:
+    """Return the arguments of `highs_process.model_of` for a program."""
+    names = ("scores", "upper", "row", "column", "coefficient", "low", "high")
+    return {**{name: getattr(program, name) for name in names}, "n_whole": len(program.variables)}
