@@ -13,8 +13,8 @@ import numpy as np
 from lpsmap_core import FactorGraph
 from lpsmap_factors_logic import Xor
 
-__all__ = ["fails_at_three", "kills_always_at_two", "kills_once", "marginals", "positions", "row"]
-__all__ += ["slow_row"]
+__all__ = ["fails_at_three", "first_waits", "kills_always_at_two", "kills_once", "marginals"]
+__all__ += ["positions", "row", "slow_row"]
 
 
 def marginals(graph: Any) -> list[Any]:
@@ -34,6 +34,14 @@ def row(number: int) -> FactorGraph:
 def slow_row(number: int) -> FactorGraph:
     """Return `row`, late."""
     time.sleep(0.02)
+    return row(number)
+
+
+def first_waits(problem: tuple[int, Path]) -> FactorGraph:
+    """Return `row`; number 0 waits until there is a file."""
+    number, go = problem
+    while number == 0 and not go.exists():
+        time.sleep(0.01)
     return row(number)
 
 

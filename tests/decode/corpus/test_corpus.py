@@ -149,6 +149,51 @@ def test_problems_are_read_as_they_are_needed() -> None:
     assert read == [0, 1, 2]
 
 
+@pytest.mark.parametrize("batch_size", [1, 3])
+@pytest.mark.parametrize("executor", [ThreadPoolExecutor, forked])
+def test_few_problems_are_read_while_one_is_slow(
+    executor: Callable[[int], Executor], batch_size: int, tmp_path: Path
+) -> None:
+    read: list[int] = []
+
+    def problems() -> Iterator[tuple[int, Path]]:
+        for number in itertools.count():
+            read.append(number)
+            yield number, tmp_path / "go"
+
+    most = 4 * 2 * batch_size  # four batches for each of two workers
+    outcomes = solve_many(
+        problems(), lambda: executor(2), build=remote_jobs.first_waits, batch_size=batch_size
+    )
+    waiting = threading.Thread(target=lambda: found.append(next(outcomes)), daemon=True)
+    found: list[Outcome] = []
+    waiting.start()
+    until = time.monotonic() + 20.0
+    while len(read) < most and time.monotonic() < until:
+        time.sleep(0.01)
+    time.sleep(0.5)
+    assert len(read) == most
+    assert not found
+    (tmp_path / "go").touch()
+    waiting.join()
+    found += itertools.islice(outcomes, 59)
+    assert [outcome.index for outcome in found] == [*range(60)]
+    assert len(read) <= 60 + most
+    outcomes.close()  # type: ignore[attr-defined]
+
+
+def test_the_order_of_completion_waits_for_nobody(tmp_path: Path) -> None:
+    problems = ((number, tmp_path / "go") for number in range(60))
+    with ThreadPoolExecutor(2) as executor:
+        outcomes = solve_many(
+            problems, executor, build=remote_jobs.first_waits, batch_size=1, ordered=False
+        )
+        found = [outcome.index for outcome in itertools.islice(outcomes, 59)]
+        (tmp_path / "go").touch()
+        assert sorted(found) == [*range(1, 60)]
+        assert [outcome.index for outcome in outcomes] == [0]
+
+
 def test_structures_come_back_in_words() -> None:
     outcomes = solve_many([3, 14], forked, build=remote_jobs.row, extract=remote_jobs.positions)
     assert [outcome.extracted for outcome in outcomes] == [[3], [4]]

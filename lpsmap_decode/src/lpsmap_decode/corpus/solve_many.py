@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 from collections import deque
@@ -31,6 +32,10 @@ __all__ = ["solve_many"]
 
 Outcomes = Generator[Outcome, None, None]
 
+READ_AHEAD = 2
+"""Maximum number of batches that are read and not yet yielded in order, relative to those under way
+at most, which are two for each worker."""
+
 MOST_DEATHS = 3
 """Problems that may crash their workers before any is solved: then workers probably cannot
 start."""
@@ -54,7 +59,8 @@ def solve_many(
     ----------
     problems
         Graphs, `NamedGraph`, paths of model files, or arguments of `build`. They are read lazily,
-        so the number may be unlimited.
+        so the number may be unlimited: with any executor, at most four batches for each worker are
+        read and not yet yielded.
     executor
         An executor of `concurrent.futures`, such as dask's ``client.get_executor()``; a function
         that returns one; a number of processes; or None to solve one problem after the other in
@@ -68,7 +74,8 @@ def solve_many(
         Called in the worker with the solved graph and the result of the solve. Its result, such as
         decoded structures, is sent back as `Outcome.extracted`.
     ordered
-        Whether to yield outcomes in the order of the problems, rather than of completion.
+        Whether to yield outcomes in the order of the problems, rather than of completion. While a
+        problem is slow, workers then solve the batches that are read, and wait.
     batch_size
         Number of problems that a worker gets at a time; None for as many as take about half a
         second.
@@ -118,11 +125,8 @@ def solve_many(
     )
     corpus = _Corpus(workers, job, batches)
     total = len(problems) if isinstance(problems, Sized) else None
-    return (
-        _in_order(_with_progress(corpus, progress, total))
-        if ordered
-        else _with_progress(corpus, progress, total)
-    )
+    outcomes = _with_progress(corpus, progress, total)
+    return _in_order(outcomes, corpus) if ordered else outcomes
 
 
 class _Corpus:
@@ -130,10 +134,18 @@ class _Corpus:
 
     When a worker dies, every batch under way is suspect, and repeated alone: a problem that then
     kills its worker again is the culprit.
+
+    Attributes
+    ----------
+    following
+        The number of the problem that is yielded next; infinity if outcomes are yielded in the
+        order of completion.
     """
 
     def __init__(self, workers: BatchExecutor, job: Job, batches: Batches) -> None:
         self._workers, self._job, self._batches = workers, job, batches
+        self.following = math.inf
+        self._last_numbers: deque[int] = deque()  # of batches that are read and not yet yielded
         self._running: dict[Future[BatchResult], Batch] = {}
         self._again: deque[Batch] = deque()
         self._suspects: deque[Batch] = deque()
@@ -168,11 +180,23 @@ class _Corpus:
                 break
             self._alone = bool(self._suspects)
             waiting = self._suspects or self._again
-            batch = waiting.popleft() if waiting else self._batches.take()
+            batch = waiting.popleft() if waiting else self._next()
             if not batch:
                 break
             self._running[self._submitted(batch)] = batch
         return bool(self._running)
+
+    def _next(self) -> Batch:
+        """Return the next batch; it is empty at the end, and while too many are not yet yielded."""
+        last = self._last_numbers
+        while last and last[0] < self.following:
+            last.popleft()
+        if len(last) >= READ_AHEAD * self._workers.most_batches:
+            return []
+        batch = self._batches.take()
+        if batch:
+            last.append(batch[-1].number)
+        return batch
 
     def _submitted(self, batch: Batch) -> Future[BatchResult]:
         try:
@@ -236,16 +260,17 @@ def _with_progress(corpus: _Corpus, progress: bool, total: int | None) -> Outcom
             yield outcome
 
 
-def _in_order(outcomes: Outcomes) -> Outcomes:
+def _in_order(outcomes: Outcomes, corpus: _Corpus) -> Outcomes:
     """Yield outcomes in the order of their problems."""
     early: dict[int, Outcome] = {}
-    following = 0
+    following = corpus.following = 0
     with closing(outcomes):
         for outcome in outcomes:
             early[outcome.index] = outcome
             while following in early:
                 yield early.pop(following)
                 following += 1
+            corpus.following = following
 
 
 def _pickled(problem: Problem) -> Problem:
