@@ -292,12 +292,13 @@ class FactorGraph(DeclaredGraph):
         self,
         k: int,
         *,
+        by_component: bool = False,
         gap: float = DEFAULT_GAP,
         max_time: float | None = None,
         max_nodes: int | None = None,
         threads: int | None = None,
     ) -> Sequence[Assignment]:
-        """Find the `k` best assignments of every component, with a proof.
+        """Find the `k` best assignments of the graph, with a proof.
 
         The search of `solve_map` continues after the best assignment, and excludes those found. For
         a single factor with a dynamic program, `gibbs` is faster.
@@ -306,16 +307,21 @@ class FactorGraph(DeclaredGraph):
         ----------
         k
             Number of assignments, at most a million.
+        by_component
+            Whether to rank every component by itself, as for a mini-batch in one graph: entry j
+            then holds the j-th best assignment of each component, and the score ``-inf`` for a
+            component with fewer. Variables in no factor have their best values in all entries.
         gap, max_time, max_nodes, threads
             As for `solve_map`.
 
         Returns
         -------
         sequence of Assignment
-            Of length `k`: entry j holds the j-th best assignment of each component, and the score
-            ``-inf`` for a component with fewer. ``proved`` means that only assignments in earlier
-            entries score more. The first is also stored as ``self.solution``. Variables in no
-            factor have their best values in all entries.
+            The best first, and all distinct; fewer than `k` if there are no more. ``proved`` means
+            that only assignments in earlier entries score more. Components with scores that are NaN
+            or ``+inf`` are left out. If another component has no assignment, the graph has none,
+            and the only entry holds the best ones of the other components. The first entry is also
+            stored as ``self.solution``.
 
         Raises
         ------
@@ -332,13 +338,14 @@ class FactorGraph(DeclaredGraph):
             Once, if the best assignments of components are not proved to be the best.
         """
         k = checked_count("k_best: k", k)
+        checked_flag("k_best: by_component", by_component)
         limits = search_limits(gap, max_time, max_nodes, threads, None)
         decoder = installed_decoder("k_best")
         linear = Options(threads=limits.threads, quadratic=0.0, max_time=max_time)
         options = options_for_search(linear, limits)._replace(exact=False)
         with ended_by_ctrl_c(limits.deadline):
             relaxed = self._run(options, 0, None, AUTO, self._flat())
-            found = decoder.k_best(relaxed.relaxation, k, limits)
+            found = decoder.k_best(relaxed.relaxation, k, limits, by_component)
         self.solution = found[0]
         report_unproved(found[0], self._shapes, self.refuses_non_finite)
         return found

@@ -23,7 +23,7 @@ from lpsmap_decode.solvers.external_solver import (
 __all__ = ["ExactDecoder"]
 
 MAX_RANK = 1_000_000
-"""Largest number of best assignments of a component. All of them are stored."""
+"""Largest number of best assignments. All of them are stored."""
 
 SHARE = 0.75
 """The share of the time limit for an external solver that runs first. The rest is for the
@@ -80,8 +80,10 @@ class ExactDecoder(Decoder):
         """Return an assignment near a relaxed solution, with its bounds."""
         return decode(relaxation, limits)
 
-    def k_best(self, relaxation: Relaxation, k: int, limits: SearchLimits) -> RankedAssignments:
-        """Return the `k` best assignments of every component.
+    def k_best(
+        self, relaxation: Relaxation, k: int, limits: SearchLimits, by_component: bool
+    ) -> RankedAssignments:
+        """Return the `k` best assignments of a graph, or of each of its components.
 
         Raises
         ------
@@ -92,7 +94,7 @@ class ExactDecoder(Decoder):
             raise ValueError(
                 f"k_best: k: got {k}; expected at most {MAX_RANK}, since all are stored."
             )
-        return ranked_assignments(relaxation, k, limits)
+        return ranked_assignments(relaxation, k, limits, by_component)
 
     def condition(
         self,

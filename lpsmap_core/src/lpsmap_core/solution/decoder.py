@@ -166,17 +166,21 @@ class Decoder(abc.ABC):
         """
 
     @abc.abstractmethod
-    def k_best(self, relaxation: Relaxation, k: int, limits: SearchLimits) -> Sequence[Assignment]:
-        """Return the best assignments of every component, the j-th best in the j-th entry.
+    def k_best(
+        self, relaxation: Relaxation, k: int, limits: SearchLimits, by_component: bool
+    ) -> Sequence[Assignment]:
+        """Return the best assignments of a graph, the best first: at least one entry.
 
         Parameters
         ----------
         relaxation
             A solution of LP-MAP.
         k
-            Number of assignments.
+            Maximum number of assignments.
         limits
             Limits of the search.
+        by_component
+            Whether to rank every component by itself; see `FactorGraph.k_best`.
         """
 
     @abc.abstractmethod

@@ -1,8 +1,8 @@
-"""The k best assignments of one component: a search that continues past the best.
+"""The best assignments of one component, in their order: a search that continues past the best.
 
-Nodes are evaluated in the order of their bounds, and a node is pruned if it cannot contain one of
-the k best assignments. If the best assignment of a node is known, the node is split into parts that
-exclude it (Murty 1968, Lawler 1972).
+Nodes are evaluated in the order of their bounds, until no open node can contain a better assignment
+than the best one that is not ranked yet. If the best assignment of a node is known, the node is
+split into parts that exclude it (Murty 1968, Lawler 1972).
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -19,82 +18,120 @@ from lpsmap_core.api import BoolArray, SearchLimits
 from lpsmap_decode.exact.relaxation_search import OPEN, Node, RelaxationSpace
 from lpsmap_decode.search import Evaluation, Unfinished
 
-__all__ = ["KBestResult", "k_best"]
+__all__ = ["Ranking"]
 
 
-class KBestResult(NamedTuple):
-    """The best assignments found, the best first."""
-
-    scores: list[float]
-    answers: list[BoolArray]
-    bound: float
-    """An upper bound on all other assignments; ``-inf`` if there is none."""
-    n_nodes: int
-    interrupted: bool
-
-
-def k_best(space: RelaxationSpace, root: Node, k: int, limits: SearchLimits) -> KBestResult:
-    """Find the `k` best assignments of a component.
+class Ranking:
+    """The best assignments of a component, which are searched for on request.
 
     Parameters
     ----------
     space
-        The search space of the component.
+        A function that returns the search space of the component.
     root
-        The root node.
-    k
-        The number of assignments.
+        A function that returns the root node.
     limits
-        When to stop.
+        When to stop. Assignments are then ranked without a proof, as far as they are found.
+
+    Attributes
+    ----------
+    scores, answers
+        The assignments ranked so far, the best first.
     """
-    met: dict[bytes, tuple[float, BoolArray]] = {}
-    highest: list[float] = []  # the k highest scores, as a heap
-    numbers = itertools.count()
-    nodes: list[tuple[float, int, Node]] = [(-math.inf, next(numbers), root)]
-    least, n_nodes, interrupted = -math.inf, 0, False
-    while k and nodes and not _is_over(limits, n_nodes):
-        if -nodes[0][0] <= least:
-            break
-        batch = [heapq.heappop(nodes) for _ in range(min(space.batch, len(nodes)))]
+
+    def __init__(
+        self,
+        space: Callable[[], RelaxationSpace],
+        root: Callable[[RelaxationSpace], Node],
+        limits: SearchLimits,
+    ) -> None:
+        self._space, self._root, self._limits = space, root, limits
+        self.scores: list[float] = []
+        self.answers: list[BoolArray] = []
+        self.n_nodes = 0
+        self._numbers = itertools.count()
+        self._nodes: list[tuple[float, int, Node]] | None = None
+        self._found: list[tuple[float, int, BoolArray]] = []  # not ranked yet, as a heap
+        self._met: set[bytes] = set()
+        self._final: float | None = None
+
+    @property
+    def bound(self) -> float:
+        """An upper bound on all assignments not ranked; ``-inf`` if there are none."""
+        if self._final is not None:
+            return self._final
+        if self._nodes is None:
+            return math.inf
+        return max((-heap[0][0] for heap in (self._nodes, self._found) if heap), default=-math.inf)
+
+    def close(self) -> None:
+        """End the search, and drop its open nodes."""
+        self._final = self.bound
+        self._nodes, self._found = [], []
+
+    def has(self, j: int) -> bool:
+        """Search until the assignment of rank `j` is known; return whether there is one."""
+        while len(self.scores) <= j and self._rank_next():
+            pass
+        return len(self.scores) > j
+
+    def _rank_next(self) -> bool:
+        """Rank another assignment; return whether one was found."""
+        while not self._is_over() and self._is_open():
+            if not self._evaluate():
+                break
+        if not self._found:
+            return False
+        negative, _, answer = heapq.heappop(self._found)
+        self.scores.append(-negative)
+        self.answers.append(answer)
+        return True
+
+    def _is_over(self) -> bool:
+        most = self._limits.max_nodes
+        return (most is not None and self.n_nodes >= most) or self._limits.deadline.passed
+
+    def _is_open(self) -> bool:
+        """Return whether an open node may contain a better assignment than those found."""
+        if not self._nodes:
+            return self._nodes is None
+        if not self._found:
+            return True
+        score = -self._found[0][0]
+        return -self._nodes[0][0] > score + self._limits.gap * max(1.0, abs(score))
+
+    def _evaluate(self) -> bool:
+        """Evaluate the open nodes with the highest bounds; return whether there was time."""
+        space = self._space()
+        if self._nodes is None:
+            self._nodes = [(-math.inf, next(self._numbers), self._root(space))]
+        batch = [heapq.heappop(self._nodes) for _ in range(min(space.batch, len(self._nodes)))]
         evaluations: Sequence[Evaluation[Node, BoolArray]] | Unfinished[BoolArray]
         try:
-            batch_nodes = [node for _, _, node in batch]
-            evaluations = space.evaluate(batch_nodes, -math.inf, known=bool(met))
+            nodes = [node for _, _, node in batch]
+            evaluations = space.evaluate(nodes, -math.inf, known=bool(self._met))
         except KeyboardInterrupt:
-            evaluations, interrupted = Unfinished(), True
-        if isinstance(evaluations, Unfinished):  # keep the nodes open
-            nodes += batch
-            heapq.heapify(nodes)
-            break
-        n_nodes += len(batch)
+            self._limits.deadline.end()
+            evaluations = Unfinished()
+        if isinstance(evaluations, Unfinished):
+            for entry in batch:  # keep the nodes open
+                heapq.heappush(self._nodes, entry)
+            self._meet(evaluations.answer, evaluations.score)
+            return False
+        self.n_nodes += len(batch)
         for (negative, _, node), evaluation in zip(batch, evaluations, strict=True):
             bound = min(-negative, evaluation.bound)
-            if evaluation.answer is not None and evaluation.score > -math.inf:
-                key = evaluation.answer.tobytes()
-                if key not in met:
-                    heapq.heappush(highest, evaluation.score)
-                    if len(highest) > k:
-                        heapq.heappop(highest)
-                met[key] = evaluation.score, evaluation.answer
+            self._meet(evaluation.answer, evaluation.score)
             if bound > -math.inf:
                 for child in evaluation.children or _without(node, evaluation.answer):
-                    heapq.heappush(nodes, (-bound, next(numbers), child))
-        if len(highest) == k:  # nodes with lower bounds are pruned
-            least = highest[0] + limits.gap * max(1.0, abs(highest[0]))
-    best = sorted(met.values(), key=lambda pair: -pair[0])
-    left = [score for score, _ in best[k:]] + [-negative for negative, _, _ in nodes]
-    return KBestResult(
-        scores=[score for score, _ in best[:k]],
-        answers=[answer for _, answer in best[:k]],
-        bound=max(left, default=-math.inf),
-        n_nodes=n_nodes,
-        interrupted=interrupted,
-    )
+                    heapq.heappush(self._nodes, (-bound, next(self._numbers), child))
+        return True
 
-
-def _is_over(limits: SearchLimits, n_nodes: int) -> bool:
-    spent = limits.max_nodes is not None and n_nodes >= limits.max_nodes
-    return spent or limits.deadline.passed
+    def _meet(self, answer: BoolArray | None, score: float) -> None:
+        """Take note of an assignment, unless it is known."""
+        if answer is not None and score > -math.inf and answer.tobytes() not in self._met:
+            self._met.add(answer.tobytes())
+            heapq.heappush(self._found, (-score, next(self._numbers), answer))
 
 
 def _without(node: Node, answer: BoolArray | None) -> Iterator[Node]:

@@ -1,43 +1,48 @@
-"""The k best assignments of every component of a graph."""
+"""The k best assignments of a graph, or of every component of it."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import overload
+from typing import NamedTuple, overload
 
 import numpy as np
 
 from lpsmap_core import Assignment
 from lpsmap_core.api import (
+    BoolArray,
     FloatArray,
+    IntArray,
     Relaxation,
-    ScoredGraph,
     SearchLimits,
     Watch,
     best_additionals,
     reduce_dominant_scores,
 )
+from lpsmap_decode.exact.combinations import Combination, combinations
 from lpsmap_decode.exact.far_scores import in_given_scale
-from lpsmap_decode.exact.k_best import KBestResult, k_best
+from lpsmap_decode.exact.k_best import Ranking
 from lpsmap_decode.exact.relaxation_search import RelaxationSpace
 
 __all__ = ["RankedAssignments", "ranked_assignments"]
 
+MOST_SPACES = 8
+"""Number of search spaces that are kept. They are large, and made anew if they are needed again."""
+
+NONE = -1
+"""The rank of a component without an assignment."""
+
 
 class RankedAssignments(Sequence[Assignment]):
-    """The k best assignments of a graph, the best first; each is built on first access.
+    """The best assignments of a graph, the best first; each is built on first access."""
 
-    If every component has fewer, the last entries are the same object.
-    """
-
-    def __init__(self, k: int, n_different: int, make: Callable[[int], Assignment]) -> None:
-        self._k, self._n_different = k, n_different
-        self._make = functools.cache(make)
+    def __init__(self, n: int, make: Callable[[int], Assignment]) -> None:
+        self._n, self._make = n, functools.cache(make)
 
     def __len__(self) -> int:
-        return self._k
+        return self._n
 
     @overload
     def __getitem__(self, j: int) -> Assignment: ...
@@ -45,15 +50,17 @@ class RankedAssignments(Sequence[Assignment]):
     def __getitem__(self, j: slice) -> list[Assignment]: ...
     def __getitem__(self, j: int | slice) -> Assignment | list[Assignment]:
         if isinstance(j, slice):
-            return [self[i] for i in range(*j.indices(self._k))]
-        return self._make(min(range(self._k)[j], self._n_different))
+            return [self[i] for i in range(*j.indices(self._n))]
+        return self._make(range(self._n)[j])
 
     def __repr__(self) -> str:
-        return f"RankedAssignments({self._k} of them, {self._n_different} different)"
+        return f"RankedAssignments({self._n} of them)"
 
 
-def ranked_assignments(relaxation: Relaxation, k: int, limits: SearchLimits) -> RankedAssignments:
-    """Return the k best assignments of every component: entry j combines the j-th best of each.
+def ranked_assignments(
+    relaxation: Relaxation, k: int, limits: SearchLimits, by_component: bool
+) -> RankedAssignments:
+    """Return the k best assignments of a graph, or of each of its components.
 
     Parameters
     ----------
@@ -63,67 +70,176 @@ def ranked_assignments(relaxation: Relaxation, k: int, limits: SearchLimits) -> 
         The number of assignments.
     limits
         When to stop.
+    by_component
+        Whether entry j combines the j-th best of every component, rather than being the j-th best
+        of the graph.
     """
-    graph = relaxation.graph
-    part, bad = graph.layout.part, graph.non_finite
-    given = graph.of_part()
-    eta, eta_v, far = reduce_dominant_scores(part, *given)
-    start = relaxation.solved.end()
-    ranked: list[KBestResult] = []
+    ranked = _RankedGraph(relaxation, limits)
     with Watch(within=limits.deadline):
-        for c in range(part.n_components):
-            if limits.deadline.passed:
-                ranked.append(KBestResult([], [], math.inf, 0, False))
-                continue
+        entries = ranked.each(k) if by_component else ranked.together(k)
+    ranked.close()
+    return RankedAssignments(len(entries), lambda j: ranked.assignment(entries[j]))
+
+
+class _Entry(NamedTuple):
+    """The ranks of all components, and which variables in no factor have their second value."""
+
+    ranks: IntArray
+    flipped: IntArray
+    loss: FloatArray
+    """For each component, the loss of the assignments with which this one competes."""
+
+
+class _RankedGraph:
+    """The rankings of all components, and the variables in no factor."""
+
+    def __init__(self, relaxation: Relaxation, limits: SearchLimits) -> None:
+        self._graph, self._limits = relaxation.graph, limits
+        part = self._graph.layout.part
+        self._given = self._graph.of_part()
+        eta, eta_v, self._far = reduce_dominant_scores(part, *self._given)
+        start = relaxation.solved.end()
+
+        @functools.lru_cache(MOST_SPACES)
+        def space(c: int) -> RelaxationSpace:
             variables = slice(*part.first_variable[c : c + 2].tolist())
-            space = RelaxationSpace(part, c, eta[variables], eta_v, limits.threads)
-            ranked.append(k_best(space, space.root(start), 0 if bad[c] else k, limits))
-            if ranked[-1].interrupted:
-                limits.deadline.end()
+            return RelaxationSpace(part, c, eta[variables], eta_v, limits.threads)
 
-    def make(j: int) -> Assignment:
-        one = _assignment(graph, ranked, j, eta_v, limits)
-        chosen = np.nan_to_num(one.values[part.variables]) > 0.0
-        v = part.by_bucket(one.additionals, graph.factors)
-        known = chosen, v, one.score, one.bound
-        one.score, one.bound = in_given_scale(part, given, far, *known, limits.gap)
-        return one
+        self._eta_v, self._spaces = eta_v, space
+        self._rankings = [
+            Ranking(functools.partial(space, c), lambda space: space.root(start), limits)
+            for c in range(part.n_components)
+        ]
+        self._ranked = ~self._graph.non_finite
+        alone = (self._graph.layout.component < 0) & np.isfinite(self._graph.scores)
+        self._free = np.flatnonzero(alone)
 
-    return RankedAssignments(k, max((len(one.answers) for one in ranked), default=0), make)
+    def close(self) -> None:
+        """End all searches."""
+        self._spaces.cache_clear()
+        for ranking in self._rankings:
+            ranking.close()
 
+    def together(self, k: int) -> list[_Entry]:
+        """Return the k best of the graph: only one if a component has no assignment."""
+        n = len(self._rankings)
+        first = self._first()
+        if (first[self._ranked] == NONE).any():
+            return [_Entry(first, np.empty(0, dtype=np.int64), np.zeros(n))]
+        found: list[tuple[float, Combination]] = []
+        lists = n + len(self._free)
+        for combination in itertools.islice(combinations(lists, self._loss), k):
+            found.append((sum(self._loss(*chosen) for chosen in combination), combination))
+            if self._limits.deadline.passed:
+                break
+        entries = []
+        for loss, combination in sorted(found, key=lambda pair: pair[0]):
+            ranks = first.copy()
+            for c, rank in combination:
+                if c < n:
+                    ranks[c] = rank
+            flipped = self._free[[c - n for c, _ in combination if c >= n]]
+            entries.append(_Entry(ranks, flipped, np.full(n, loss)))
+        return entries
 
-def _assignment(
-    graph: ScoredGraph,
-    ranked: Sequence[KBestResult],
-    j: int,
-    eta_v: FloatArray,
-    limits: SearchLimits,
-) -> Assignment:
-    """Return the j-th best assignment of every component; NaN where there are fewer."""
-    part, n = graph.layout.part, len(ranked)
-    chosen = np.zeros(part.n_variables, dtype=bool)
-    score, bound = np.full(n, -np.inf), np.full(n, -np.inf)
-    for c, found in enumerate(ranked):
-        bound[c] = found.bound
-        if j < len(found.answers):
-            chosen[slice(*part.first_variable[c : c + 2].tolist())] = found.answers[j]
-            score[c] = found.scores[j]
-            bound[c] = max(score[c], found.bound)
-    with Watch():
-        _, v = best_additionals(part, eta_v, chosen)
-    values = np.where(graph.scores > 0.0, 1.0, 0.0)  # of variables in no factor
-    values[part.variables] = np.where((score > -np.inf)[part.component], chosen, np.nan)
-    return Assignment(
-        layout=graph.layout,
-        factors=graph.factors,
-        scores=graph.scores,
-        additional_scores=graph.additional_scores,
-        values=values,
-        additionals=part.by_declaration(v, graph.factors),
-        score=score,
-        bound=np.where(graph.non_finite, np.nan, bound),
-        n_nodes=np.array([found.n_nodes for found in ranked], dtype=np.int64),
-        gap=limits.gap,
-        reason="continues past the best",
-        interrupted=limits.deadline.cut,
-    )
+    def each(self, k: int) -> list[_Entry]:
+        """Return the k best of every component, as far as any component has so many."""
+        last, none = self._first(), np.empty(0, dtype=np.int64)
+        for c in np.flatnonzero(last != NONE).tolist():
+            self._rankings[c].has(k - 1)
+            last[c] = len(self._rankings[c].scores) - 1
+        entries = []
+        for j in range(max(1, int(last.max(initial=0)) + 1)):
+            ranks = np.where(j <= last, j, NONE)
+            loss = [self._loss(c, r) if r > 0 else 0.0 for c, r in enumerate(ranks.tolist())]
+            entries.append(_Entry(ranks, none, np.array(loss)))
+        return entries
+
+    def _first(self) -> IntArray:
+        """Return the rank 0 for each component, or `NONE`."""
+        pairs = zip(self._rankings, self._ranked.tolist(), strict=True)
+        return np.array([0 if ok and r.has(0) else NONE for r, ok in pairs], dtype=np.int64)
+
+    def _loss(self, c: int, rank: int) -> float:
+        """Return how much less the assignment of a rank scores than the best; infinity if none.
+
+        Variables in no factor follow the components.
+        """
+        free = c - len(self._rankings)
+        if free >= 0:
+            size = abs(float(self._graph.scores[self._free[free]]))
+            return math.inf if rank > 1 else rank * size
+        if not (self._ranked[c] and self._rankings[c].has(rank)):
+            return math.inf
+        if self._far[c]:
+            loss = self._given_score(c, 0) - self._given_score(c, rank)
+        else:
+            loss = self._rankings[c].scores[0] - self._rankings[c].scores[rank]
+        return min(loss, float(np.finfo(np.float64).max))
+
+    def _given_score(self, c: int, rank: int) -> float:
+        """Return the score of an assignment of a component in units of the given scores."""
+        ranks = np.full(len(self._rankings), NONE)
+        ranks[c] = rank
+        chosen, score = self._chosen(ranks)
+        _, score, _ = self._in_given_scale(chosen, score, score)
+        return float(score[c])
+
+    def _chosen(self, ranks: IntArray) -> tuple[BoolArray, FloatArray]:
+        """Return the assignments of some ranks, and their scores."""
+        part = self._graph.layout.part
+        chosen = np.zeros(part.n_variables, dtype=bool)
+        score = np.full(part.n_components, -np.inf)
+        for c in np.flatnonzero(ranks != NONE).tolist():
+            variables = slice(*part.first_variable[c : c + 2].tolist())
+            chosen[variables] = self._rankings[c].answers[ranks[c]]
+            score[c] = self._rankings[c].scores[ranks[c]]
+        return chosen, score
+
+    def _in_given_scale(
+        self, chosen: BoolArray, score: FloatArray, bound: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the additionals of an assignment, its scores and its bounds."""
+        part = self._graph.layout.part
+        with Watch():
+            _, v = best_additionals(part, self._eta_v, chosen)
+        known = chosen, v, score, bound
+        return v, *in_given_scale(part, self._given, self._far, *known, self._limits.gap)
+
+    def assignment(self, entry: _Entry) -> Assignment:
+        """Return the assignment of an entry; NaN in components without one."""
+        graph, part = self._graph, self._graph.layout.part
+        chosen, score = self._chosen(entry.ranks)
+        bound = np.array([ranking.bound for ranking in self._rankings])
+        for c in np.flatnonzero(entry.ranks != NONE).tolist():
+            bound[c] = self._bound(c, float(score[c]), float(entry.loss[c]))
+        bound[graph.non_finite] = np.nan
+        v, score, bound = self._in_given_scale(chosen, score, bound)
+        values = np.where(graph.scores > 0.0, 1.0, 0.0)  # of variables in no factor
+        values[entry.flipped] = 1.0 - values[entry.flipped]
+        found: BoolArray = entry.ranks != NONE
+        values[part.variables] = np.where(found[part.component], chosen, np.nan)
+        return Assignment(
+            layout=graph.layout,
+            factors=graph.factors,
+            scores=graph.scores,
+            additional_scores=graph.additional_scores,
+            values=values,
+            additionals=part.by_declaration(v, graph.factors),
+            score=score,
+            bound=bound,
+            n_nodes=np.array([ranking.n_nodes for ranking in self._rankings], dtype=np.int64),
+            gap=self._limits.gap,
+            reason="continues past the best",
+            interrupted=self._limits.deadline.cut,
+        )
+
+    def _bound(self, c: int, score: float, loss: float) -> float:
+        """Return a bound that exceeds a score if assignments not ranked may lose less."""
+        ranking = self._rankings[c]
+        if not self._far[c]:
+            return max(score, score + loss + ranking.bound - ranking.scores[0])
+        last = len(ranking.scores) - 1
+        gap = self._limits.gap * max(1.0, abs(ranking.scores[last]))
+        proved = ranking.bound <= ranking.scores[last] + gap and loss <= self._loss(c, last)
+        return score if proved or ranking.bound == -math.inf else math.inf

@@ -161,9 +161,10 @@ class RelaxationSpace(Space[Node, BoolArray]):
             ]
         )
         self._eta_v = self._tiled(own)
-        finite = np.abs(np.concatenate([eta, own]))
-        self._rounding = BOUND_ROUNDING * (1.0 + float(finite[np.isfinite(finite)].sum()))
-        self._spread = float(np.sqrt(np.square(finite[np.isfinite(finite)]).mean()))
+        size = np.abs(np.concatenate([eta, own]))
+        size = size[np.isfinite(size)]
+        self._rounding = BOUND_ROUNDING * (1.0 + float(size.sum()))
+        self._spread = float(np.sqrt(np.square(size).sum() / max(1, len(size))))
         self._n_links, self._threads = n_links, threads
         self._n_evaluated, self._perturbed, self._gains = 0, False, Gains(len(eta))
 

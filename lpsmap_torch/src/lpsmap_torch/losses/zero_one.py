@@ -38,7 +38,8 @@ def compare_zero_one(graph: TorchFactorGraph, labels: Labels, search: dict[str, 
     ValueError
         If labels are incomplete, or are not a structure.
     """
-    best, second = graph.k_best(2, **search)
+    ranked = graph.k_best(2, by_component=True, **search)
+    best, second = ranked[0], ranked[-1]
     if best.interrupted:  # an interrupted search has no loss
         raise KeyboardInterrupt
     layout, items = best.layout, Items(best.layout, labels)
@@ -54,6 +55,7 @@ def compare_zero_one(graph: TorchFactorGraph, labels: Labels, search: dict[str, 
     wrong = np.zeros(layout.n_components, dtype=bool)
     wrong[layout.component[inside & (best.values != known)]] = True
     changed = _changed_components(best, second, wrong, items)
+    changed &= len(ranked) > 1
     hardest = _select(best, second, changed)
     given = Point(known, nu)
     others = items.sums(items.of_component, (wrong | changed).astype(np.float64)) > 0.0
