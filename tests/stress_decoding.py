@@ -262,7 +262,8 @@ def check_graph(graph: StressGraph, judge: Judge, rng: np.random.Generator) -> l
     judge.doubt = 0.0
     judge.assignment("max_time", built.solve_map(exact=True, max_time=1e-9, threads=1))
     judge.assignment("max_nodes", built.solve_map(exact=True, max_nodes=1, threads=1))
-    check_the_best(judge, built.k_best(int(rng.integers(1, 5)), threads=1, max_time=5.0))
+    ranked = built.k_best(int(rng.integers(1, 5)), by_component=True, threads=1, max_time=5.0)
+    check_the_best(judge, ranked)
     check_evidence(judge, built, rng)
     if importlib.util.find_spec("highspy"):
         judge.assignment("auto", built.solve_map(exact=True, threads=1))

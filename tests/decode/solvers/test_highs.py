@@ -328,7 +328,7 @@ print(found.found.all(), found.interrupted, flush=True)
 """
 
 
-def solving(seconds: float | None) -> subprocess.Popen[str]:
+def solving(seconds: float) -> subprocess.Popen[str]:
     """Start a Python program that solves, and wait until it does."""
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     process = subprocess.Popen(
@@ -353,7 +353,7 @@ def test_a_program_ends_well_after_its_time_limit() -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 def test_ctrl_c_ends_it_with_the_best_so_far() -> None:
-    process = solving(None)
+    process = solving(60.0)
     begin = time.monotonic()
     process.send_signal(signal.SIGINT)
     printed, errors = process.communicate(timeout=60.0)
@@ -363,7 +363,7 @@ def test_ctrl_c_ends_it_with_the_best_so_far() -> None:
 
 @pytest.mark.skipif(not LINUX, reason="reads /proc")
 def test_no_process_outlives_one_that_is_killed() -> None:
-    process = solving(None)
+    process = solving(60.0)
     (child,) = children(process.pid)
     process.kill()
     process.communicate()
