@@ -300,28 +300,24 @@ class FactorGraph(DeclaredGraph):
     ) -> Sequence[Assignment]:
         """Find the `k` best assignments of the graph, with a proof.
 
-        The search of `solve_map` continues after the best assignment, and excludes those found. For
-        a single factor with a dynamic program, `gibbs` is faster.
+        The search of `solve_map` continues. For one factor with a dynamic program, see `gibbs`.
 
         Parameters
         ----------
         k
             Number of assignments, at most a million.
         by_component
-            Whether to rank every component by itself, as for a mini-batch in one graph: entry j
-            then holds the j-th best assignment of each component, and the score ``-inf`` for a
-            component with fewer. Variables in no factor have their best values in all entries.
+            Whether to rank every component by itself, as in a mini-batch: entry j then has the j-th
+            best of each, or the score ``-inf``, and the best values of variables in no factor.
         gap, max_time, max_nodes, threads
             As for `solve_map`.
 
         Returns
         -------
         sequence of Assignment
-            The best first, and all distinct; fewer than `k` if there are no more. ``proved`` means
-            that only assignments in earlier entries score more. Components with scores that are NaN
-            or ``+inf`` are left out. If another component has no assignment, the graph has none,
-            and the only entry holds the best ones of the other components. The first entry is also
-            stored as ``self.solution``.
+            The best first, all distinct; fewer than `k` if there are no more. ``proved`` means that
+            only assignments in earlier entries score more. The first is also ``self.solution``: the
+            only one if a component has no assignment, unless its scores are NaN or ``+inf``.
 
         Raises
         ------

@@ -76,9 +76,9 @@ def ranked_assignments(
     """
     ranked = _RankedGraph(relaxation, limits)
     with Watch(within=limits.deadline):
-        entries = ranked.each(k) if by_component else ranked.together(k)
+        n, entry = ranked.each(k) if by_component else ranked.together(k)
     ranked.close()
-    return RankedAssignments(len(entries), lambda j: ranked.assignment(entries[j]))
+    return RankedAssignments(n, lambda j: ranked.assignment(entry(j)))
 
 
 class _Entry(NamedTuple):
@@ -120,40 +120,43 @@ class _RankedGraph:
         for ranking in self._rankings:
             ranking.close()
 
-    def together(self, k: int) -> list[_Entry]:
-        """Return the k best of the graph: only one if a component has no assignment."""
-        n = len(self._rankings)
-        first = self._first()
-        if (first[self._ranked] == NONE).any():
-            return [_Entry(first, np.empty(0, dtype=np.int64), np.zeros(n))]
+    def together(self, k: int) -> tuple[int, Callable[[int], _Entry]]:
+        """Return the number of best of the graph, up to k, and a function that returns each.
+
+        If a component has no assignment, there is one entry.
+        """
+        n, first = len(self._rankings), self._first()
         found: list[tuple[float, Combination]] = []
-        lists = n + len(self._free)
+        lists = n + len(self._free) if (first[self._ranked] != NONE).all() else 0
         for combination in itertools.islice(combinations(lists, self._loss), k):
             found.append((sum(self._loss(*chosen) for chosen in combination), combination))
             if self._limits.deadline.passed:
                 break
-        entries = []
-        for loss, combination in sorted(found, key=lambda pair: pair[0]):
-            ranks = first.copy()
+        found.sort(key=lambda pair: pair[0])
+
+        def entry(j: int) -> _Entry:
+            (loss, combination), ranks = found[j], first.copy()
             for c, rank in combination:
                 if c < n:
                     ranks[c] = rank
             flipped = self._free[[c - n for c, _ in combination if c >= n]]
-            entries.append(_Entry(ranks, flipped, np.full(n, loss)))
-        return entries
+            return _Entry(ranks, flipped, np.full(n, loss))
 
-    def each(self, k: int) -> list[_Entry]:
-        """Return the k best of every component, as far as any component has so many."""
-        last, none = self._first(), np.empty(0, dtype=np.int64)
+        return len(found), entry
+
+    def each(self, k: int) -> tuple[int, Callable[[int], _Entry]]:
+        """Return the same for every component by itself, as far as any component has so many."""
+        last = self._first()
         for c in np.flatnonzero(last != NONE).tolist():
             self._rankings[c].has(k - 1)
             last[c] = len(self._rankings[c].scores) - 1
-        entries = []
-        for j in range(max(1, int(last.max(initial=0)) + 1)):
+
+        def entry(j: int) -> _Entry:
             ranks = np.where(j <= last, j, NONE)
             loss = [self._loss(c, r) if r > 0 else 0.0 for c, r in enumerate(ranks.tolist())]
-            entries.append(_Entry(ranks, none, np.array(loss)))
-        return entries
+            return _Entry(ranks, self._free[:0], np.array(loss))
+
+        return max(1, int(last.max(initial=0)) + 1), entry
 
     def _first(self) -> IntArray:
         """Return the rank 0 for each component, or `NONE`."""
