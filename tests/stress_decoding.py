@@ -5,8 +5,9 @@ factor types, masks from -1e4 to the smallest number, negations, ties, duplicate
 at scales from 1e-300 to 1e300. The judges share no code with the library: `rules` says what factors
 allow and score, and the allowed assignments of a component are joined factor by factor. Held to
 them are LP-MAP's bound and status, the exact search, what is rounded, the k best, searches that are
-cut short, graphs given evidence, other scores, and HiGHS where it is installed. Exit code and
-``--only SEED`` are as for `stress`; every twentieth graph is large, and judged by `stress_large`.
+cut short, graphs given evidence, other scores, and HiGHS where it is installed, also in threads.
+Exit code and ``--only SEED`` are as for `stress`; every twentieth graph is large, and judged by
+`stress_large`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from __future__ import annotations
 import importlib.util
 import sys
 import warnings
-from typing import NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -25,6 +27,7 @@ from lpsmap import FactorGraph, Solution, Status
 from lpsmap_core import Assignment
 from lpsmap_core.api import flipped_slots, slots_of
 from lpsmap_core.testing.oracle import oracles_of
+from lpsmap_decode import solve_many
 from rules import RULES
 from stress import checked_large, describe, reports, run
 from stress_graphs import Piece, StressGraph, draw_graph
@@ -267,7 +270,26 @@ def check_graph(graph: StressGraph, judge: Judge, rng: np.random.Generator) -> l
     check_evidence(judge, built, rng)
     if importlib.util.find_spec("highspy"):
         judge.assignment("auto", built.solve_map(exact=True, threads=1))
+        check_highs(judge, graph, rng)
     return relaxed.status.tolist()
+
+
+def check_highs(judge: Judge, graph: StressGraph, rng: np.random.Generator) -> None:
+    """Judge what HiGHS says of graphs that it can solve, sometimes in threads."""
+    options: dict[str, Any] = {"solver": "highs", "max_time": 10.0, "threads": 1}
+    try:
+        judge.assignment("highs", graph.build().solve_map(exact=True, **options))
+    except ValueError as refused:
+        if "cannot solve the graph" not in str(refused):
+            raise
+        return
+    if rng.random() < 0.2:
+        pool = ThreadPoolExecutor(2)
+        options |= {"task": "map", "batch_size": 1, "extract": lambda graph, found: found}
+        for outcome in solve_many([graph.build() for _ in range(3)], pool, **options):
+            if outcome.error is not None:
+                raise outcome.error
+            judge.assignment("highs in threads", outcome.extracted)
 
 
 def check_the_best(judge: Judge, ranked: list[Assignment]) -> None:
@@ -328,8 +350,7 @@ def any_checked(seed: int) -> Report:
 def checked(seed: int) -> Report:
     """Check the graph of a seed; whatever it raises is a failure, too."""
     graph = draw_graph(seed, extreme=True)
-    head = f"scale {graph.scale:g}, mask {graph.mask:g}, ties {graph.ties}"
-    report = Report(seed, graph.scale, f"{head}, {', '.join(graph.kinds)}", set(graph.kinds))
+    report = Report(seed, graph.scale, f"{graph.head}, {', '.join(graph.kinds)}", set(graph.kinds))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

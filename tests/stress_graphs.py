@@ -13,7 +13,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,12 @@ ORDINARY_SCALES = (0.01, 0.1, 1.0, 3.0)
 
 TIES = ("none", "rounded", "nearly rounded", "equal", "uneven")
 """How scores are drawn before they are scaled."""
+
+UNTRAINED = "nearly equal"
+"""How scores of an untrained network are drawn."""
+
+SUBCLASSES = ("none", "plain", "level 1")
+"""What is declared: a type, a subclass that changes nothing, or one with its own oracle."""
 
 MOST_STRUCTURES = 220
 """Structures of a graph; the judges' programs have a number for each."""
@@ -97,12 +103,20 @@ class StressGraph:
     ties: str
     mask: float = -np.inf
     """What the library sees instead of scores of ``-inf``."""
+    subclass: str = "none"
+    """Which of `SUBCLASSES` the factors belong to."""
 
     @property
     def magnitude(self) -> float:
         """Largest magnitude of the scores that forbid nothing, at least 1."""
         scores = np.concatenate([self.eta, *(p.eta_v.reshape(-1) for p in self.pieces)])
         return max(1.0, float(np.abs(scores[scores > -np.inf]).max(initial=0.0)))
+
+    @property
+    def head(self) -> str:
+        """How it was drawn, in words."""
+        words = f"scale {self.scale:g}, mask {self.mask:g}, ties {self.ties}"
+        return words if self.subclass == "none" else f"{words}, subclass {self.subclass}"
 
     @property
     def kinds(self) -> list[str]:
@@ -116,14 +130,16 @@ class StressGraph:
             for p in self.pieces
         ]
         eta = np.where(self.eta == -np.inf, mask, self.eta)
-        return StressGraph(eta, pieces, self.scale, self.ties)
+        return StressGraph(eta, pieces, self.scale, self.ties, subclass=self.subclass)
 
     def build(self) -> FactorGraph:
         """Return the factor graph."""
         graph, seen = FactorGraph(), self.masked(self.mask)
         u = graph.variable_from(seen.eta)
         for piece in seen.pieces:
-            graph.add(piece.template.declare(u, piece.variables, piece.negated, piece.eta_v))
+            factor = piece.template.declare(u, piece.variables, piece.negated, piece.eta_v)
+            factor.__class__ = subclass_of(type(factor), self.subclass)
+            graph.add(factor)
         return graph
 
     def enumerated(self, eta_v: list[FloatArray] | None = None) -> list[judges.EnumeratedFactor]:
@@ -144,6 +160,20 @@ def _allowed(
     keep &= ~((row.n != 0.0) & (eta_v == -np.inf)).any(axis=1)
     finite = np.where(eta_v == -np.inf, 0.0, eta_v)
     return judges.EnumeratedFactor(variables, negated, row.m[keep], row.n[keep], finite)
+
+
+@functools.cache
+def subclass_of(factor_type: type[Factor], how: str) -> type[Factor]:
+    """Return a subclass of a type as a user may write one; see `SUBCLASSES`."""
+    if how == "none":
+        return factor_type
+    members: dict[str, Any] = {}
+    if how == "level 1":
+        members = {
+            "solve_map": lambda self, eta_u, eta_v: factor_type.solve_map(self, eta_u, eta_v),
+            "vertex": lambda self, y: factor_type.vertex(self, y),
+        }
+    return type(f"{factor_type.__name__}Subclass", (factor_type,), members)
 
 
 # -------------------------------------------------------------------- structures of installed types
@@ -245,10 +275,15 @@ def _of_parameters(rng: np.random.Generator, extreme: bool) -> Template:
 def draw_graph(seed: int, extreme: bool = False) -> StressGraph:
     """Draw a graph; some have no solution.
 
-    With `extreme`, some have large masks, extreme scales, or counts beyond all that there is.
+    With `extreme`, some have large masks, extreme scales, or counts beyond all that there is; some
+    are of subclasses, or have the scores of an untrained network.
     """
     rng = np.random.default_rng(seed)
     scale, ties = float(rng.choice(SCALES)), str(rng.choice(TIES))
+    subclass, more = "none", np.random.default_rng([seed, 3])  # keeps the draws of a seed
+    if extreme:
+        subclass = str(more.choice(SUBCLASSES, p=(0.6, 0.2, 0.2)))
+        ties = UNTRAINED if more.random() < 0.15 else ties
     mask, masking = -np.inf, rng.random() if extreme else 1.0
     if masking < 0.25:
         scale, mask = float(rng.choice(ORDINARY_SCALES)), float(rng.choice(LARGE_MASKS))
@@ -274,7 +309,7 @@ def draw_graph(seed: int, extreme: bool = False) -> StressGraph:
     elif mask > -np.inf or rng.random() < 0.25:
         allowed = assignment if rng.random() < 0.8 else np.zeros(n_variables)
         eta[(allowed == 0.0) & (rng.random(n_variables) < 0.15)] = -np.inf
-    return StressGraph(eta, scored, scale, ties, mask)
+    return StressGraph(eta, scored, scale, ties, mask, subclass)
 
 
 def _draw_templates(rng: np.random.Generator, extreme: bool) -> Iterator[Template]:
@@ -339,6 +374,8 @@ def _draw_scores(rng: np.random.Generator, n: int, ties: str) -> FloatArray:
         return np.round(scores)
     if ties == "nearly rounded":
         return np.round(scores) + 1e-9 * scores
+    if ties == UNTRAINED:
+        return float(rng.integers(-1, 2)) + 10.0 ** rng.uniform(-9.0, -2.0) * scores
     if ties == "uneven":
         return np.asarray(scores * 10.0 ** rng.uniform(-3.0, 0.0, size=n))
     return scores

@@ -8,7 +8,9 @@ what they are again.
 from __future__ import annotations
 
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,15 +21,19 @@ import judges
 from dense import DenseJacobian
 from lpsmap import ConvergenceWarning, Solution, Status
 from lpsmap_core import CompilationNotice
-from stress_graphs import StressGraph, draw_graph
+from lpsmap_decode import solve_many
+from stress_graphs import UNTRAINED, StressGraph, draw_graph
 
 __all__ = ["Report", "check_graph", "checked", "components_of"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-TOLERANCE = 1e-9
-"""What graphs are solved to."""
+OPTIONS: dict[str, Any] = {"tol": 1e-9, "max_iter": 20_000, "threads": 1}
+"""How graphs are solved."""
+
+THREADED = 4
+"""One of so many graphs is also solved in threads."""
 
 CLOSE = 1e-6
 """Allowed error of a marginal, or of the objective relative to the scores' magnitude: a thousand
@@ -40,7 +46,7 @@ the scores, which sums of some thousand terms round at 2e-16 of the largest each
 
 AGREEMENT = 1e-7
 """Allowed error of the objective besides, relative to the largest score: copies agree within
-`TOLERANCE` only, and their disagreement is worth as much as the duals."""
+the tolerance only, and their disagreement is worth as much as the duals."""
 
 UNFINISHED = 1e6
 """Scale of scores from which on the loop may end at its limit, contradictions included: it says so.
@@ -260,13 +266,29 @@ def check_warnings(
         report.wrong.append(f"no warning, with {solution!r}")
 
 
+def check_threads(report: Report, graph: StressGraph, solution: Solution) -> None:
+    """Hold the same graph, solved three times by two threads, against a solution."""
+    if report.seed % THREADED:
+        return
+    graphs = [graph.build() for _ in range(3)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        outcomes = list(solve_many(graphs, ThreadPoolExecutor(2), batch_size=1, **OPTIONS))
+    for outcome in outcomes:
+        if outcome.error is not None:
+            report.wrong.append(f"in threads: {outcome.error!r}")
+        elif not np.array_equal(outcome.values[0], solution.values, equal_nan=True):
+            report.wrong.append("in threads: other marginals")
+
+
 def check_graph(report: Report, graph: StressGraph, rng: np.random.Generator) -> None:
     """Solve a graph and judge all about it."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        solution = graph.build().solve(tol=TOLERANCE, max_iter=20_000, threads=1)
+        solution = graph.build().solve(**OPTIONS)
         if solution.ok:
             check_gradient(report, solution, rng)
+    check_threads(report, graph, solution)
     check_warnings(report, solution, caught)
     eta = np.where(graph.eta == -np.inf, 0.0, graph.eta)
     components = components_of(len(eta), graph.enumerated())
@@ -276,7 +298,7 @@ def check_graph(report: Report, graph: StressGraph, rng: np.random.Generator) ->
     free = np.setdiff1d(np.arange(len(eta)), [v for c in components for v in c.variables])
     if not np.array_equal(solution.values[free], np.clip(graph.eta[free], 0.0, 1.0)):
         report.wrong.append("a variable of no factor is not its clipped score")
-    plain = graph.ties == "none" and 0.1 <= graph.scale <= 10.0
+    plain = graph.ties in ("none", UNTRAINED) and 0.1 <= graph.scale <= 10.0
     if plain and components and solution.ok and not report.unjudged and graph.mask == -np.inf:
         check_differences(report, solution, components, graph, rng)
 
@@ -284,7 +306,7 @@ def check_graph(report: Report, graph: StressGraph, rng: np.random.Generator) ->
 def checked(seed: int, extreme: bool = True) -> Report:
     """Check the graph of a seed; whatever it raises is a failure, too."""
     graph = draw_graph(seed, extreme)
-    head = f"scale {graph.scale:g}, mask {graph.mask:g}, ties {graph.ties}"
+    head = graph.head
     report = Report(seed, graph.scale, f"{head}, {', '.join(graph.kinds)}", set(graph.kinds))
     try:
         check_graph(report, graph, np.random.default_rng([seed, 1]))

@@ -69,7 +69,7 @@ SHARE = {6: 6.0, 24: 10.0, 50: 15.0, 200: 30.0}
 COMPILING = 3
 """Size of the graphs of which kernels are compiled, before verbs are timed."""
 
-SEEDS, LEAST = 28, 2
+SEEDS, LEAST = 36, 2
 
 
 class Task(NamedTuple):

@@ -29,8 +29,22 @@ Draw = Callable[..., FloatArray]
 COMPANIES = ("columns", "alone", "pairs", "budget")
 """What shares the variables: a factor a column, nothing, all neighbours in pairs, one large sum."""
 
-STATES = ("normal", "rounded", "scaled up", "-inf", "equal", "scaled down", "-1e9")
-"""How scores are drawn."""
+STATES = (
+    "normal",
+    "rounded",
+    "scaled up",
+    "-inf",
+    "equal",
+    "scaled down",
+    "-1e9",
+    "nearly equal",
+    "nearly zero",
+)
+"""How scores are drawn; the last two as by an untrained network."""
+
+
+SCALES = {"scaled up": 1e6, "scaled down": 1e-6, "nearly zero": 0.01}
+"""By state, if not 1."""
 
 
 class Kind(NamedTuple):
@@ -172,9 +186,11 @@ class Case:
             return np.round(scores)
         if self.state == "equal":
             return np.full(shape, 1.0)
+        if self.state == "nearly equal":
+            return 1.0 + 1e-7 * scores
         if mask and self.state in ("-inf", "-1e9"):
             return np.where(self.rng.random(shape) < 0.15, float(self.state), scores)
-        return scores * {"scaled up": 1e6, "scaled down": 1e-6}.get(self.state, 1.0)
+        return scores * SCALES.get(self.state, 1.0)
 
     def _accompany(self) -> None:
         """Add the factors that share the variables."""
@@ -216,8 +232,8 @@ class Case:
             )
             variables, negated = factor.variables.index, factor.variables.negated
             pieces.append(Piece(template, variables.reshape(-1), negated.reshape(-1), scores))
-        scale = {"scaled up": 1e6, "scaled down": 1e-6}.get(self.state, 1.0)
-        ties = "none" if self.state not in ("rounded", "equal") else self.state
+        scale = SCALES.get(self.state, 1.0)
+        ties = "none" if self.state not in ("rounded", "equal", "nearly equal") else self.state
         mask = float(self.state) if self.state.startswith("-") else -np.inf
         eta = np.where(self.eta == mask, -np.inf, self.eta).reshape(-1)
         return StressGraph(eta, pieces, scale, ties, mask)
