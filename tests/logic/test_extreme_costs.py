@@ -112,8 +112,8 @@ def test_costs_of_different_magnitudes(costs, budget, expected) -> None:
 
 
 def test_integer_costs_are_exact() -> None:
-    """Costs that differ in the last of six digits."""
-    unit = 10.0**5
+    """Costs that differ in the last of four digits."""
+    unit = 10.0**3
     costs, scores = [unit + 1.0, unit, 2.0], [1.0, 0.9, 1e-3]
     for budget, best in ((2 * unit + 1.0, 1.9), (2 * unit, 1.001), (2 * unit + 3.0, 1.901)):
         graph, _ = declared(costs, budget, scores)
