@@ -339,7 +339,8 @@ def solving(seconds: float) -> subprocess.Popen[str]:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "solving\n"
-    while LINUX and not children(process.pid):
+    until = time.monotonic() + 60.0
+    while LINUX and not children(process.pid) and time.monotonic() < until:
         time.sleep(0.05)
     time.sleep(1.0)
     return process
