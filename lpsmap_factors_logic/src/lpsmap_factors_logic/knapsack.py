@@ -38,6 +38,12 @@ SMALLEST, LARGEST = 2.0**-4, 2.0**49
 """Range of the numbers of a row that need no scaling. Squares of costs do not overflow, and other
 solvers, such as HiGHS, neither refuse nor drop coefficients."""
 
+ROUNDING = 1e-15
+"""Share of the budget by which a sum of costs may exceed it, such as .1 + .2 exceeds .3."""
+
+NEGLIGIBLE = 2.0**-80
+"""Share of the budget below which a cost is 0: sums of a million such costs are rounding."""
+
 
 @kernel
 def _best_vertices(
@@ -50,6 +56,7 @@ def _best_vertices(
     for r in rows:
         lo, n_variables = offsets[r], offsets[r + 1] - offsets[r]
         left, n = factors.parameters[r, 0], 0
+        rounding = ROUNDING * left
         for i in range(n_variables):
             gain, cost = scores.eta_u[lo + i], costs[lo + i]
             negated[i] = np.inf
@@ -59,10 +66,10 @@ def _best_vertices(
             cost = costs[lo + i]
             if scores.eta_u[lo + i] <= 0.0 or (cost > left and left <= 0.0):
                 break
-            share = 1.0 if cost <= left else left / cost
+            share = 1.0 if cost <= left + rounding else left / cost
             entry[start[r] + n], value[start[r] + n] = i, share
             n += 1
-            left -= share * cost
+            left = max(left - share * cost, 0.0)
             if share < 1.0:
                 break
         size[r] = n
@@ -140,14 +147,14 @@ class Knapsack(LogicFactor):
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> tuple[float, ...]:
         """Return the best vertex: by score per cost until the budget is spent, the last in part."""
         y, (costs, left) = np.zeros(len(eta_u)), _scaled_rows(self.costs, self.budget)
-        wanted = np.flatnonzero(eta_u > 0)
+        rounding, wanted = ROUNDING * left, np.flatnonzero(eta_u > 0)
         cost = costs[wanted]
         gain = np.full(len(wanted), np.inf)
         np.divide(eta_u[wanted], cost, out=gain, where=cost > 0)
         for i in wanted[np.argsort(-gain, kind="stable")]:
             cost = costs[i]
-            y[i] = 1.0 if cost <= left else left / cost
-            left -= y[i] * cost
+            y[i] = 1.0 if cost <= left + rounding else left / cost
+            left = max(left - y[i] * cost, 0.0)
             if y[i] < 1.0:
                 break
         return tuple(y.tolist())
@@ -176,7 +183,8 @@ def _scaled_rows(costs: FloatArray, budget: Any) -> tuple[FloatArray, Any]:
 
     The scale is a power of 2, which rounds nothing, and leaves the budget between 1/2 and 1. A cost
     above `LARGEST` is then so many budgets that its variable is off up to rounding, and is reduced
-    to that. With a budget of 0 all positive costs mean the same, and become 1.
+    to that. A `NEGLIGIBLE` cost becomes 0. With a budget of 0 all positive costs mean the same, and
+    become 1.
 
     Parameters
     ----------
@@ -189,6 +197,8 @@ def _scaled_rows(costs: FloatArray, budget: Any) -> tuple[FloatArray, Any]:
     moderate = (largest <= LARGEST) & (budget >= SMALLEST)
     exponent = np.where(moderate, 0, -np.frexp(budget)[1])
     with np.errstate(over="ignore", under="ignore"):
-        scaled = np.minimum(np.ldexp(costs, exponent[..., None]), LARGEST)
+        scaled, limit = np.ldexp(costs, exponent[..., None]), np.ldexp(budget, exponent)
+        scaled = np.minimum(scaled, LARGEST)
+        scaled[scaled < NEGLIGIBLE * limit[..., None]] = 0.0
         is_zero = np.asarray(budget == 0.0)[..., None]
-        return np.where(is_zero, np.sign(costs), scaled), np.ldexp(budget, exponent)
+        return np.where(is_zero, np.sign(costs), scaled), limit

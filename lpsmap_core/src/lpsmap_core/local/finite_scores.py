@@ -19,6 +19,7 @@ __all__ = [
     "NOTHING_BARRED",
     "ORACLE_MULTIPLE",
     "clip_scores",
+    "exchange_rate",
     "make_finite",
     "make_rows_finite",
 ]
@@ -32,8 +33,7 @@ FORBIDDEN_MULTIPLE = 1e6
 
 CLOSED_FORM_MULTIPLE = 1e6
 """Score of a forced slot for closed forms, as a multiple of the summed magnitudes of all other
-scores. It is this large because the costs of a knapsack trade off against it; closed forms lose no
-digits by it."""
+scores, and of the slots' `exchange_rate`. Closed forms lose no digits by it."""
 
 ORACLE_MULTIPLE = 1e3
 """The same for MAP oracles. Their structures have entries of 0 and 1, or fractions that are not
@@ -56,6 +56,21 @@ def clip_scores(scores: FloatArray) -> None:
 
 
 @leaf
+def exchange_rate(first: int, end: int, link_parameter: FloatArray) -> float:
+    """Return how much more of a constraint the largest slot of a factor uses than the smallest.
+
+    The slots of a knapsack trade scores for costs: a forced slot outweighs the others only if its
+    score is this many times larger. Without a link parameter, 1.
+    """
+    largest, smallest = 0.0, np.inf
+    for i in range(first, min(end, len(link_parameter))):
+        size = abs(link_parameter[i])
+        if size > 0.0:
+            largest, smallest = max(largest, size), min(smallest, size)
+    return largest / smallest if largest > smallest else 1.0
+
+
+@leaf
 def make_finite(scores: FloatArray, eta_v: FloatArray, barred: ByteArray, multiple: float) -> None:
     """Replace the infinite scores of one factor's slots by finite ones.
 
@@ -68,7 +83,7 @@ def make_finite(scores: FloatArray, eta_v: FloatArray, barred: ByteArray, multip
     barred
         For each additional, whether it is forbidden.
     multiple
-        `CLOSED_FORM_MULTIPLE` or `ORACLE_MULTIPLE`.
+        `CLOSED_FORM_MULTIPLE` or `ORACLE_MULTIPLE`, times the `exchange_rate` of the slots.
     """
     total, n_forced = 1.0, 0
     for score in scores:
@@ -95,4 +110,5 @@ def make_rows_finite(
     for f in rows:
         lo, hi = offsets[f], offsets[f + 1]
         first, last = additional_offsets[f], additional_offsets[f + 1]
-        make_finite(a[lo:hi], eta_v[first:last], barred[first:last], CLOSED_FORM_MULTIPLE)
+        multiple = CLOSED_FORM_MULTIPLE * exchange_rate(lo, hi, factors.link_parameter)
+        make_finite(a[lo:hi], eta_v[first:last], barred[first:last], multiple)

@@ -12,7 +12,7 @@ from lpsmap_core.local.active.oracle_results import (
     call_map_kernel,
     vertex_sizes,
 )
-from lpsmap_core.local.finite_scores import ORACLE_MULTIPLE, clip_scores
+from lpsmap_core.local.finite_scores import ORACLE_MULTIPLE, clip_scores, exchange_rate
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import raise_interrupt
@@ -85,12 +85,12 @@ def with_finite_scores(
 ) -> tuple[FloatArray, FloatArray]:
     """Replace infinite scores, and those of barred additionals, by finite ones that decide.
 
-    Each is a `multiple` of the sum of all other magnitudes in its factor. Larger scores would leave
-    only rounding of the others.
+    Each is a `multiple` of the sum of all other magnitudes in its factor, and of the slots'
+    `exchange_rate`. Larger scores would leave only rounding of the others.
     """
     finite, finite_v = np.empty(len(scores)), np.empty(len(eta_v))
-    offsets = bucket.offsets, bucket.additional_offsets
-    _decide(*offsets, scores, eta_v, barred, multiple, finite, finite_v)
+    offsets, per_link = (bucket.offsets, bucket.additional_offsets), bucket.factors.link_parameter
+    _decide(*offsets, per_link, scores, eta_v, barred, multiple, finite, finite_v)
     return finite, finite_v
 
 
@@ -138,6 +138,7 @@ def _spread(
 def _decide(
     offsets: IntArray,
     additional_offsets: IntArray,
+    link_parameter: FloatArray,
     scores: FloatArray,
     eta_v: FloatArray,
     barred: BoolArray,
@@ -154,6 +155,7 @@ def _decide(
             total += 0.0 if barred[i] else abs(eta_v[i])
         more = min(total, 1.0) if total > 0.0 else 1.0  # keeps the digits of small scores, too
         decisive = multiple * (total + more)
+        decisive *= exchange_rate(offsets[f], offsets[f + 1], link_parameter)
         for i in range(offsets[f], offsets[f + 1]):
             finite[i] = np.copysign(decisive, scores[i]) if np.isinf(scores[i]) else scores[i]
         for i in range(additional_offsets[f], additional_offsets[f + 1]):
@@ -177,4 +179,4 @@ def _compare(
             wrong += abs(w[i] - (1.0 if scores[i] > 0.0 else 0.0))
         for i in range(additional_offsets[f], additional_offsets[f + 1]):
             wrong += abs(n[i]) if barred[i] else 0.0
-        found[f] = wrong <= HELD
+        found[f] = wrong == 0.0

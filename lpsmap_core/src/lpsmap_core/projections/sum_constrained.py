@@ -34,6 +34,9 @@ from lpsmap_jit.compile import kernel, leaf
 
 __all__ = ["clip_row", "project_budget_rows"]
 
+DOMINANT = 1e5
+"""Scores of forced slots are larger; see `finite_scores.CLOSED_FORM_MULTIPLE`."""
+
 
 @leaf
 def clip_row(
@@ -69,7 +72,7 @@ def project_budget_rows(
     x, q, c = np.empty(widest), np.empty(widest), np.ones(widest)
     for r in rows:
         lo, hi = np.uint64(offsets[r]), np.uint64(offsets[r + 1])
-        n, total, all_costs = np.uint64(0), 0.0, 0.0
+        n, total, all_costs, largest = np.uint64(0), 0.0, 0.0, 0.0
         for i in range(lo, hi):
             if costs.size > 0:
                 c[n] = costs[i]
@@ -77,6 +80,7 @@ def project_budget_rows(
             q[n] = c[n] * delta[i] * delta[i]
             total += c[n] * min(max(x[n], 0.0), 1.0)
             all_costs += c[n]
+            largest = max(largest, x[n])
             n += np.uint64(1)
         budget = parameters[r, 0]
         exact = parameters.shape[1] > 1 and parameters[r, 1] != 0.0
@@ -85,9 +89,37 @@ def project_budget_rows(
         if not active:
             clip_row(lo, hi, a, delta, z, face)
             continue
-        tau, correction = _multiplier(n, x, q, c, budget, total)
         level = BOUND_LEVEL * min(1.0, budget / all_costs) if all_costs > 0.0 else 0.0
+        if largest > DOMINANT:
+            n, budget, total = _without_dominant(n, x, q, c, budget, total)
+        tau, correction = _multiplier(n, x, q, c, budget, total)
         _write_box_row(lo, hi, a, delta, costs, tau, correction, level, z, face)
+
+
+@leaf
+def _without_dominant(
+    n: np.uint64, x: FloatArray, q: FloatArray, c: FloatArray, budget: float, total: float
+) -> tuple[np.uint64, float, float]:
+    """Remove slots that are at 1 until all others are at 0: sums with them lose others' digits.
+
+    Returns the number of the others, their budget and their sum at tau = 0. Nothing is removed if
+    the budget does not suffice, and the constraint cannot be met.
+    """
+    spent, leaves, enters, others = 0.0, -np.inf, np.inf, 0.0
+    for i in range(n):
+        if x[i] > DOMINANT:
+            spent += c[i]
+            leaves = max(leaves, (1.0 - x[i]) / q[i]) if q[i] > 0.0 else leaves
+        else:
+            others += c[i] * min(max(x[i], 0.0), 1.0)
+            enters = min(enters, -x[i] / q[i]) if q[i] > 0.0 else enters
+    if leaves > enters or spent > budget * (1.0 + BOUND_LEVEL):
+        return n, budget, total
+    n_kept = np.uint64(0)
+    for i in range(n):
+        x[n_kept], q[n_kept], c[n_kept] = x[i], q[i], c[i]
+        n_kept += np.uint64(x[i] <= DOMINANT)
+    return n_kept, max(budget - spent, 0.0), others
 
 
 @leaf

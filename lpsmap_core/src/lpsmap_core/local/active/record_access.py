@@ -73,6 +73,7 @@ class LocalProblem(NamedTuple):
 
     offsets: IntArray
     additional_offsets: IntArray
+    link_parameter: FloatArray
     inverse_delta: FloatArray
     a: FloatArray
     """Local scores, infinite in forced slots. All structures of a feasible face agree on these
@@ -147,6 +148,7 @@ def problem_of(sets: Any, a: FloatArray, eta_v: FloatArray) -> LocalProblem:
     return LocalProblem(
         factors.offsets,
         factors.additional_offsets,
+        factors.link_parameter,
         own.inverse_delta,
         a,
         eta_v,

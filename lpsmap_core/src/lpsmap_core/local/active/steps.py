@@ -28,7 +28,12 @@ from lpsmap_core.local.active.record_access import (
     status_of,
 )
 from lpsmap_core.local.active.weights import add_waiting, optimise, refine, write_mixture
-from lpsmap_core.local.finite_scores import ORACLE_MULTIPLE, clip_scores, make_finite
+from lpsmap_core.local.finite_scores import (
+    ORACLE_MULTIPLE,
+    clip_scores,
+    exchange_rate,
+    make_finite,
+)
 from lpsmap_core.local.protocol import OPTIMAL, RUNNING, STALLED
 from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import kernel, leaf
@@ -341,7 +346,9 @@ def make_oracle_scores_finite(f: int, problem: LocalProblem, score: FloatArray) 
     """Make the scores of a factor's slots finite for the oracle, including forced ones."""
     if problem.forbids:
         extra = slice(problem.additional_offsets[f], problem.additional_offsets[f + 1])
-        make_finite(score, problem.eta_v[extra], problem.barred[extra], ORACLE_MULTIPLE)
+        lo, hi = problem.offsets[f], problem.offsets[f + 1]
+        multiple = ORACLE_MULTIPLE * exchange_rate(lo, hi, problem.link_parameter)
+        make_finite(score, problem.eta_v[extra], problem.barred[extra], multiple)
     clip_scores(score)
 
 
