@@ -65,13 +65,13 @@ class ExactDecoder(Decoder):
             found = decode(relax(), limits)
         elif choice.after_own:
             found = decode(relax(), limits._replace(max_nodes=FIRST_NODES))
-            if not (found.proved.all() or limits.deadline.passed):
+            if not (found.proved.all() or found.interrupted or limits.deadline.passed):
                 found = improve_with_solver(found, choice.solver, limits)
         else:
             found = improve_with_solver(
                 unsolved_assignment(graph, limits.gap), choice.solver, limits, SHARE
             )
-            if not (found.proved.all() or limits.deadline.passed):
+            if not (found.proved.all() or found.interrupted or limits.deadline.passed):
                 merge_better(found, decode(relax(), limits._replace(max_nodes=0)))
         found.reason = choice.reason
         return found
