@@ -19,7 +19,7 @@ __all__ = ["Tokens"]
 FREE_COUNT = 2**16
 """Counts up to this are accepted without a comparison to the size of the file."""
 
-INTEGER = re.compile(rb"[+-]?[0-9]{1,19}")
+INTEGER = re.compile(rb"[+-]?[0-9]{1,20}")
 ONE_NUMBER = rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 """Digits match in one way only, so that long words that are not numbers do not backtrack."""
 NUMBER = re.compile(ONE_NUMBER)
@@ -59,6 +59,10 @@ class Tokens:
     def refuse(self, words: str) -> NoReturn:
         """Raise an error about the latest word."""
         raise FileFormatError(f"{self._here()}: {words}.")
+
+    def warn(self, words: str) -> None:
+        """Warn about the latest word."""
+        warnings.warn(f"{self._here()}: {words}", stacklevel=stacklevel())
 
     def _here(self) -> str:
         """Return the position of the latest word."""
@@ -160,8 +164,7 @@ class Tokens:
         """Warn about further words."""
         if self.upcoming() is not None:
             words = f"got {_shown(self.word('nothing'))}; expected the end of the file"
-            message = f"{self._here()}: {words}. The rest is ignored."
-            warnings.warn(message, stacklevel=stacklevel())
+            self.warn(f"{words}. The rest is ignored.")
 
     def end(self) -> None:
         """Raise an error for further words."""

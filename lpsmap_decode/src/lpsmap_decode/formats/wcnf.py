@@ -11,17 +11,17 @@ from lpsmap_core import FactorGraph, FileFormat, NamedGraph
 from lpsmap_core.api import factor_named
 from lpsmap_decode.formats.tokens import Tokens
 
-__all__ = ["WcnfFormat"]
+__all__ = ["WcnfFormat", "states_costs"]
 
 HEAVIEST = 2**53
 """The largest weight that is exact as a score."""
 
-LARGEST_WEIGHT = 2**63 - 1
-"""The largest number that a file may hold."""
+LARGEST_WEIGHT = 2**64 - 1
+"""The largest number that a file may hold; a common top weight."""
 
 
 class _Clauses(NamedTuple):
-    """Nonempty clauses of distinct literals.
+    """Clauses of distinct literals.
 
     Attributes
     ----------
@@ -47,13 +47,16 @@ class WcnfFormat(FileFormat):
         1 2 0
 
     The format before 2022, with a header ``p wcnf VARIABLES CLAUSES TOP``, is read too: clauses of
-    weight TOP or more must hold; without TOP, all clauses are soft.
+    weight TOP or more must hold; without TOP, all clauses are soft. A clause of that format may
+    extend over lines, with a warning, since a missing 0 looks the same. In the format of 2022 it
+    may not.
 
     Variables are the block ``x``; the score of x1 is at ``x[0]``. A hard clause is an `Or`. A soft
     clause is an `Or` with an additional variable, which is on if the clause is violated and scores
     minus its weight; these variables are the block ``violated``. A soft clause of one literal is a
-    score of its variable. The best score is thus a constant minus the weight of the violated
-    clauses.
+    score of its variable. That of x1 scores 0 if it is violated and its weight if not; the variable
+    ``constant``, which is always on, subtracts such weights if there are any. Thus the score of an
+    assignment is minus its cost, the weight of the violated clauses.
     """
 
     name = "WCNF"
@@ -62,16 +65,19 @@ class WcnfFormat(FileFormat):
     def read(self, path: Path) -> NamedGraph:
         """Return the graph in a file; see `FileFormat.read`."""
         found = _read(path)
-        scores = np.zeros(found.n_variables)
+        scores, constant = np.zeros(found.n_variables), 0.0
         hard: dict[int, list[list[int]]] = {}  # by their numbers of literals
         soft: dict[int, list[tuple[list[int], int]]] = {}
         for clause, weight in zip(found.literals, found.weights, strict=True):
             if weight is None:
                 hard.setdefault(len(clause), []).append(clause)
-            elif len(clause) == 1:
-                scores[abs(clause[0]) - 1] += weight if clause[0] > 0 else -weight
-            else:
+            elif len(clause) > 1:
                 soft.setdefault(len(clause), []).append((clause, weight))
+            else:
+                negated = bool(clause) and clause[0] < 0
+                constant -= 0.0 if negated else weight
+                if clause:
+                    scores[abs(clause[0]) - 1] += -weight if negated else weight
         graph = FactorGraph()
         x = graph.variable_from(scores)
         weights = [weight for group in soft.values() for _, weight in group]
@@ -86,7 +92,16 @@ class WcnfFormat(FileFormat):
             over = [x[np.abs(column) - 1] ^ (column < 0) for column in columns]
             graph.add(factor_named("Or")([*over, slack]))
             at += len(group)
-        return NamedGraph(graph, {"x": x, "violated": violated})
+        variables = {"x": x, "violated": violated}
+        if constant:
+            variables["constant"] = graph.variable_from([constant])
+            graph.add(factor_named("Xor")(variables["constant"][None]))
+        return NamedGraph(graph, variables)
+
+
+def states_costs(path: Path) -> bool:
+    """Return whether a file is in this format, in which scores are minus the costs of a file."""
+    return path.name.lower().removesuffix(".gz").endswith(WcnfFormat.suffixes)
 
 
 def _read(path: Path) -> _Clauses:
@@ -95,6 +110,7 @@ def _read(path: Path) -> _Clauses:
     most, n_clauses, top = tokens.most, None, None
     if tokens.upcoming() == b"p":
         most, n_clauses, top = _header(tokens)
+    ends = _LineEnds(tokens, strict=n_clauses is None)
     n_read, n_variables, clauses, weights = 0, 0 if n_clauses is None else most, [], []
     while tokens.upcoming() is not None:
         if n_clauses is None and tokens.upcoming() == b"h":
@@ -102,10 +118,10 @@ def _read(path: Path) -> _Clauses:
             weight = None
         else:
             weight = _weight(tokens, top)
-        literals = _literals(tokens, most, weight)
+        literals = _literals(tokens, most, weight, ends)
         n_read += 1
-        if literals:
-            n_variables = max(n_variables, *map(abs, literals))
+        if literals is not None:
+            n_variables = max([n_variables, *map(abs, literals)])
             clauses.append(literals)
             weights.append(weight)
     if n_clauses not in (None, n_read):
@@ -133,11 +149,39 @@ def _weight(tokens: Tokens, top: int | None) -> int | None:
     return weight
 
 
-def _literals(tokens: Tokens, most: int, weight: int | None) -> list[int]:
-    """Return the distinct literals of a clause; no literals if it is trivially true or false."""
+class _LineEnds:
+    """Validates that every clause is a line, or warns once if it need not be."""
+
+    def __init__(self, tokens: Tokens, strict: bool) -> None:
+        self._tokens, self._strict, self._warned = tokens, strict, False
+
+    def inside(self) -> None:
+        """Check that a clause continues on its line."""
+        tokens = self._tokens
+        if tokens.upcoming() is None or not tokens.line_ended():
+            return
+        words = "the line ends within a clause; expected 0 at its end"
+        if self._strict:
+            tokens.refuse(words)
+        if not self._warned:
+            tokens.warn(f"{words}. The next line is read as its continuation.")
+            self._warned = True
+
+    def after(self) -> None:
+        """Check that a line ends with its clause."""
+        if self._strict and not self._tokens.line_ended():
+            self._tokens.word("nothing")
+            self._tokens.refuse("the line continues after the 0 of its clause; expected a new line")
+
+
+def _literals(tokens: Tokens, most: int, weight: int | None, ends: _LineEnds) -> list[int] | None:
+    """Return the distinct literals of a clause; None if it always holds."""
     literals: dict[int, None] = {}
+    ends.inside()
     while literal := tokens.integer("a literal, or 0 at the end of a clause", -most, most):
         literals[literal] = None
+        ends.inside()
     if weight is None and not literals:
         tokens.refuse("a hard clause has no literals and cannot hold; expected at least one")
-    return [] if any(-literal in literals for literal in literals) else list(literals)
+    ends.after()
+    return None if any(-literal in literals for literal in literals) else list(literals)
