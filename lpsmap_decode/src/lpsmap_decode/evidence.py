@@ -24,6 +24,8 @@ class Conditioned:
     ----------
     graph
         The conditioned graph, to be solved.
+    on
+        (n_variables,) which variables of the original graph are known to be on.
 
     Notes
     -----
@@ -50,7 +52,7 @@ class Conditioned:
         self, graph: Any, on: BoolArray, factors: dict[int, tuple[Factor, Factor]]
     ) -> None:
         self.graph = graph
-        self._on = on
+        self.on = on
         self._factors = factors
 
     def __repr__(self) -> str:
@@ -77,7 +79,7 @@ class Conditioned:
             If a factor is not in the original graph.
         """
         if isinstance(what, Variables):
-            return Variables(self.graph, what.index, what.negated ^ self._on[what.index])
+            return Variables(self.graph, what.index, what.negated ^ self.on[what.index])
         if id(what) not in self._factors:
             raise ValueError(f"of: {what!r} is not in the original graph; pass one of its factors.")
         return self._factors[id(what)][1]

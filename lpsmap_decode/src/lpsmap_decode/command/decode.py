@@ -18,11 +18,12 @@ import click
 
 from lpsmap_decode.command.limits import is_terminal, limit_options, refuse_search_options
 from lpsmap_decode.command.models import errors_as_messages
-from lpsmap_decode.command.output import numbers
+from lpsmap_decode.command.output import cost_of, numbers
 from lpsmap_decode.corpus.jobs import MAP, TASKS
 from lpsmap_decode.corpus.journal import Journal, JournalError
 from lpsmap_decode.corpus.outcome import Outcome
 from lpsmap_decode.corpus.solve_many import solve_many
+from lpsmap_decode.formats.wcnf import states_costs
 
 __all__ = ["decode"]
 
@@ -166,6 +167,8 @@ def _line(outcome: Outcome, name: str, path: Path, task: str) -> dict[str, Any]:
     line |= {"status": outcome.status, "score": numbers(outcome.score)}
     if outcome.bound is not None:
         line["bound"] = numbers(outcome.bound)
+        if states_costs(path):
+            line["cost"] = cost_of(outcome.score)
     return line | {"variables": {str(name): numbers(u) for name, u in outcome.values.items()}}
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Assignment, NamedGraph, Solution
-from lpsmap_core.api import text_table
-from lpsmap_decode.corpus.outcome import status_names
+from lpsmap_core.api import FloatArray, text_table
 from lpsmap_decode.formats.uai import assignment_text
+from lpsmap_decode.parts import Parts
 
-__all__ = ["JSON", "TABLE", "UAI", "answer_text", "check_form", "numbers"]
+__all__ = ["JSON", "TABLE", "UAI", "answer_text", "check_form", "cost_of", "numbers"]
 
 TABLE, JSON, UAI = "table", "json", "uai"
 
@@ -60,16 +60,23 @@ def _check_states(named: NamedGraph) -> None:
             )
 
 
-def answer_text(form: str, named: NamedGraph, result: SolveResult) -> str:
-    """Return an answer as text in an output format."""
+def answer_text(
+    form: str, named: NamedGraph, result: SolveResult, parts: Parts, costs: bool = False
+) -> str:
+    """Return an answer as text in an output format.
+
+    The cost of an assignment, which is minus its score, is included if `costs`.
+    """
+    costs = costs and isinstance(result, Assignment)
     if form == JSON:
-        return json.dumps(_as_json(named, result), allow_nan=False)
+        return json.dumps(_as_json(named, result, parts, costs), allow_nan=False)
     if form == UAI:
         _check_states(named)
         return assignment_text(list(named.variables.values())).rstrip("\n")
     rows = list(_rows(named))
     values = text_table(rows, ["VALUE"]) if rows else "all variables are 0"
-    return f"{values}\n\n{text_table(list(_summary(result)), ['COMPONENTS', 'SCORE', 'BOUND'])}"
+    summary = list(_summary(parts, costs))
+    return f"{values}\n\n{text_table(summary, ['COMPONENTS', 'SCORE', 'BOUND', 'COST'])}"
 
 
 def numbers(array: npt.NDArray[np.float64]) -> Any:
@@ -79,13 +86,22 @@ def numbers(array: npt.NDArray[np.float64]) -> Any:
     return plain.tolist()
 
 
-def _as_json(named: NamedGraph, result: SolveResult) -> dict[str, Any]:
-    answer: dict[str, Any] = {"status": list(status_names(result))}
-    if isinstance(result, Assignment):
-        answer |= {"score": numbers(result.score), "bound": numbers(result.bound)}
-        answer |= {"nodes": result.n_nodes.tolist(), "solver": result.solver}
+def cost_of(score: FloatArray) -> int | None:
+    """Return the cost of an assignment with scores that are minus whole costs; None without one."""
+    total = float(score.sum())
+    return round(-total) if np.isfinite(total) else None
+
+
+def _as_json(named: NamedGraph, result: SolveResult, parts: Parts, costs: bool) -> dict[str, Any]:
+    answer: dict[str, Any] = {"status": list(parts.status)}
+    if isinstance(result, Assignment) and parts.bound is not None:
+        answer |= {"score": numbers(parts.score), "bound": numbers(parts.bound)}
+        nodes = result.n_nodes.tolist() + [0] * (len(parts.status) - len(result.n_nodes))
+        answer |= {"nodes": nodes, "solver": result.solver}
+        if costs:
+            answer["cost"] = cost_of(parts.score)
     else:
-        answer["objective"] = numbers(result.objective)
+        answer["objective"] = numbers(parts.score)
     answer["variables"] = {name: numbers(u.value) for name, u in named.variables.items()}
     return answer
 
@@ -99,13 +115,16 @@ def _rows(named: NamedGraph) -> Iterator[dict[str, str]]:
             yield {"VARIABLE": f"{name}{at if at else ''}", "VALUE": f"{value:.6g}"}
 
 
-def _summary(result: SolveResult) -> Iterator[dict[str, str]]:
-    """Yield the number of components and their total score, by status."""
-    status = np.array(status_names(result))
-    scores = result.score if isinstance(result, Assignment) else result.objective
-    for name in dict.fromkeys(status.tolist()):
+def _summary(parts: Parts, costs: bool) -> Iterator[dict[str, str]]:
+    """Yield the number of parts and their total score, by status."""
+    status = np.array(parts.status)
+    for name in dict.fromkeys(parts.status):
         mine = status == name
-        row = {"STATUS": name, "COMPONENTS": str(mine.sum()), "SCORE": f"{scores[mine].sum():.9g}"}
-        if isinstance(result, Assignment):
-            row["BOUND"] = f"{result.bound[mine].sum():.9g}"
+        score = parts.score[mine].sum()
+        row = {"STATUS": name, "COMPONENTS": str(mine.sum()), "SCORE": f"{score:.9g}"}
+        if parts.bound is not None:
+            row["BOUND"] = f"{parts.bound[mine].sum():.9g}"
+        if costs:
+            cost = cost_of(parts.score[mine])
+            row["COST"] = "" if cost is None else str(cost)
         yield row

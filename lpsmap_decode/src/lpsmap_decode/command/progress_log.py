@@ -12,6 +12,7 @@ import numpy as np
 import lpsmap_core
 from lpsmap_core import Assignment, NamedGraph, SearchProgress
 from lpsmap_core.api import OWN_SEARCH, FloatArray
+from lpsmap_decode.parts import Parts
 
 __all__ = ["ProgressLog", "relative_gap"]
 
@@ -61,22 +62,22 @@ class ProgressLog:
             f"gap {relative_gap(*now)}, {how_far.n_nodes} nodes, {self.seconds:.1f} s"
         )
 
-    def end(self, found: Assignment) -> None:
+    def end(self, found: Assignment, parts: Parts) -> None:
         """Report the result."""
         proved, nodes = found.found & found.proved, int(found.n_nodes.sum())
         took = f"{nodes} nodes, {self.seconds:.2f} s"
-        bound = float(found.bound.sum()) + found.free_score
+        total, bound = float(parts.score.sum()), float(found.bound.sum()) + parts.free
         if found.solver != OWN_SEARCH or self._history:
             self._say(f"by {found.solver}, which {found.reason}")
         if (np.isneginf(found.bound) & ~found.found).any():
             self._say(f"no assignment is allowed; {took}")
         elif proved.all():
-            self._say(f"optimum {found.total:.9g}, proved; {took}")
+            self._say(f"optimum {total:.9g}, proved; {took}")
         else:
-            best = f"best {found.total:.9g}" if found.found.all() else "no assignment yet"
+            best = f"best {total:.9g}" if found.found.all() else "no assignment yet"
             self._say(
                 f"stopped: {best}, bound {bound:.9g}, gap "
-                f"{relative_gap(found.total, bound)}; {int(proved.sum())} of {len(proved)} "
+                f"{relative_gap(total, bound)}; {int(proved.sum())} of {len(proved)} "
                 f"components proved; {took}"
             )
 
@@ -85,13 +86,13 @@ class ProgressLog:
         """Seconds since the start."""
         return time.monotonic() - self._begin
 
-    def history(self, found: Assignment) -> FloatArray:
+    def history(self, found: Assignment, parts: Parts) -> FloatArray:
         """Return times, best scores and bounds of the whole graph, as rows.
 
         They start when every searched component has a bound, and end with the result.
         """
         score, bound = found.score.copy(), found.bound.copy()
-        free, n = found.free_score, len({c for _, c, _, _ in self._history})
+        free, n = parts.free, len({c for _, c, _, _ in self._history})
         met: set[int] = set()
         rows = []
         for seconds, component, best, highest in self._history:
@@ -99,7 +100,7 @@ class ProgressLog:
             met.add(component)
             if len(met) == n:
                 rows.append((seconds, float(score.sum()) + free, float(bound.sum()) + free))
-        rows.append((self.seconds, found.total, float(found.bound.sum()) + free))
+        rows.append((self.seconds, float(parts.score.sum()), float(found.bound.sum()) + free))
         return np.array(rows)
 
     def _say(self, words: str) -> None:

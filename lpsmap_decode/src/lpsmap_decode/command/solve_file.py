@@ -12,7 +12,13 @@ import click
 import numpy as np
 
 from lpsmap_core import Assignment, Deadline, NamedGraph, Solution
-from lpsmap_core.api import error_with_origin, raised_by_core, read_evidence, read_graph
+from lpsmap_core.api import (
+    FloatArray,
+    error_with_origin,
+    raised_by_core,
+    read_evidence,
+    read_graph,
+)
 from lpsmap_decode.command.limits import (
     NumberRange,
     is_terminal,
@@ -23,6 +29,8 @@ from lpsmap_decode.command.models import MODEL, errors_as_messages
 from lpsmap_decode.command.output import JSON, TABLE, UAI, answer_text, check_form
 from lpsmap_decode.command.progress_log import ProgressLog
 from lpsmap_decode.corpus.jobs import MAP, SPARSEMAP, TASKS, solve_as
+from lpsmap_decode.formats.wcnf import states_costs
+from lpsmap_decode.parts import Parts, parts_of
 
 __all__ = ["solve"]
 
@@ -93,11 +101,14 @@ def solve(
 
     The suffix of FILE determines its format; `lpsmap plugins` lists the installed ones. With
     evidence, observed variables have the value 0 or 1, and the others are solved for given these. A
-    table lists the nonzero values; in JSON, numbers that are not finite are null.
+    table lists the nonzero values; in JSON, numbers that are not finite are null. Scores are those
+    of the printed values: observed variables and variables in no factor count as one component, the
+    last.
 
-    With --task map, score and bound are printed too: no assignment scores more than the bound. On a
-    terminal, every better assignment or bound is reported on standard error. Ctrl-C ends the search
-    and prints the best assignment so far; a second Ctrl-C ends the command.
+    With --task map, score and bound are printed too: no assignment scores more than the bound. For
+    a .wcnf file the cost, the weight of the violated clauses, is printed, and the score is minus
+    it. On a terminal, every better assignment or bound is reported on standard error. Ctrl-C ends
+    the search and prints the best assignment so far; a second Ctrl-C ends the command.
 
     The exit code is 0 if every component is solved, and 3 if one is not: its status gives the
     reason. It is 1 if the file cannot be read or solved, and 2 for a usage error; then nothing is
@@ -114,10 +125,10 @@ def solve(
     elif trace:
         options["trace"] = True
     with errors_as_messages():
-        named = read_graph(file)
+        named, known = read_graph(file), None
         log.read(file, named)
         if evidence is not None:
-            named = _conditioned(named, evidence, file)
+            named, known = _conditioned(named, evidence, file)
             log.given(named)
         check_form(form, named)
         if max_time is not None:
@@ -130,12 +141,13 @@ def solve(
             if isinstance(error, ValueError):
                 raise click.ClickException(f"{file}: {_odd_block(named, error)}{error}") from error
             raise
+    parts = parts_of(found, known)
     if isinstance(found, Assignment):
-        log.end(found)
-    click.echo(answer_text(form, named, found))
+        log.end(found, parts)
+    click.echo(answer_text(form, named, found, parts, states_costs(file)))
     if plot and trace:
-        _draw(plot, trace, log, found)
-    if not found.ok:
+        _draw(plot, trace, log, found, parts)
+    if not parts.ok:
         raise SystemExit(UNSOLVED)
 
 
@@ -171,10 +183,12 @@ def _plots(path: Path) -> ModuleType:
     return figures
 
 
-def _draw(plot: ModuleType, path: Path, log: ProgressLog, found: Solution | Assignment) -> None:
+def _draw(
+    plot: ModuleType, path: Path, log: ProgressLog, found: Solution | Assignment, parts: Parts
+) -> None:
     """Plot the convergence into a file."""
     if isinstance(found, Assignment):
-        axes = plot.search(log.history(found))
+        axes = plot.search(log.history(found, parts))
     else:
         axes = plot.convergence(found)
     try:
@@ -183,10 +197,14 @@ def _draw(plot: ModuleType, path: Path, log: ProgressLog, found: Solution | Assi
         raise click.ClickException(f"--trace {path}: {error}") from error
 
 
-def _conditioned(named: NamedGraph, evidence: Path, file: Path) -> NamedGraph:
-    """Return a graph conditioned on the evidence in a file, with the same names."""
+def _conditioned(named: NamedGraph, evidence: Path, file: Path) -> tuple[NamedGraph, FloatArray]:
+    """Return a graph given the evidence in a file, and the scores of variables known to be on.
+
+    The blocks have the same names.
+    """
     given = named.graph.condition(read_evidence(evidence, named, file))
-    return NamedGraph(given.graph, {name: given.of(u) for name, u in named.variables.items()})
+    blocks = {name: given.of(u) for name, u in named.variables.items()}
+    return NamedGraph(given.graph, blocks), named.graph.flat_scores()[given.on]
 
 
 def _odd_block(named: NamedGraph, error: ValueError) -> str:

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from lpsmap_core import Assignment, ConvergenceWarning, FactorGraph, NamedGraph, Solution
 from lpsmap_core.api import FloatArray, kind_of, read_graph
-from lpsmap_decode.corpus.outcome import Outcome, status_names
+from lpsmap_decode.corpus.outcome import Outcome
+from lpsmap_decode.parts import parts_of
 
 __all__ = [
     "LP_MAP",
@@ -103,12 +104,13 @@ def _outcome(job: Job, problem: Problem) -> Outcome:
         found = solve_as(job.task, named.graph, job.options)
         if isinstance(found, Assignment) and found.interrupted:  # stop all problems
             raise KeyboardInterrupt
+        parts = parts_of(found)
         return Outcome(
             index=problem.number,
-            status=status_names(found),
-            score=found.score if isinstance(found, Assignment) else found.objective,
-            bound=found.bound if isinstance(found, Assignment) else None,
-            ok=found.ok,
+            status=parts.status,
+            score=parts.score,
+            bound=parts.bound,
+            ok=parts.ok,
             extracted=job.extract(named.graph, found) if job.extract else None,
             solved_values=_values(named),
             seconds=time.monotonic() - begin,

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core import Assignment, Solution
 from lpsmap_core.api import FloatArray
 
-__all__ = ["Outcome", "status_names"]
+__all__ = ["Outcome"]
 
 Values = Mapping[int | str, FloatArray]
 
@@ -25,15 +24,15 @@ class Outcome:
     index
         The problem's position among all.
     status
-        A word for every component of its graph: for a relaxation, the name of its `Status`; for an
-        exact search, ``"PROVED"``, ``"FOUND"``, ``"NOT_FOUND"`` or ``"INFEASIBLE"``.
+        A word for every part of its graph, which are its components and, last, its variables in no
+        factor, if any. For a relaxation, the name of its `Status`; for an exact search,
+        ``"PROVED"``, ``"FOUND"``, ``"NOT_FOUND"`` or ``"INFEASIBLE"``.
     score
-        (n_components,) objectives, or scores of the assignment.
+        (n_parts,) objectives, or scores of the assignment. Their sum is the score of all values.
     bound
-        (n_components,) upper bounds on the score of any assignment after an exact search; else
-        None.
+        (n_parts,) upper bounds on the score of any assignment after an exact search; else None.
     ok
-        Whether every component is solved, or proved optimal by an exact search.
+        Whether every part is solved, or proved optimal by an exact search.
     seconds
         Duration of building and solving.
     extracted
@@ -70,12 +69,3 @@ class Outcome:
                 "Check outcome.error first."
             ) from self.error
         return self.solved_values
-
-
-def status_names(found: Solution | Assignment) -> tuple[str, ...]:
-    """Return a word for every component of a solved graph."""
-    if isinstance(found, Solution):
-        return tuple(status.name for status in found.status)
-    words = {(True, True): "PROVED", (True, False): "FOUND", (False, True): "INFEASIBLE"}
-    pairs = zip(found.found.tolist(), found.proved.tolist(), strict=True)
-    return tuple(words.get(pair, "NOT_FOUND") for pair in pairs)
