@@ -194,8 +194,8 @@ def test_it_solves_as_the_graph_that_python_would_build(tmp_path):
         ("XOR 3", "XNOR 3", "line 10, column 1: got 'XNOR'; expected the type of a factor, one of"),
         (
             "XOR 3",
-            "ARBORESCENCE 3",
-            "factors of type ARBORESCENCE are not supported; expected one of",
+            "GRANDPARENT_HEAD_AUTOMATON 3",
+            "factors of type GRANDPARENT_HEAD_AUTOMATON are not supported; expected one of",
         ),
         ("1 2 -3", "1 2 -8", "line 10, column 11: got -8; expected a variable, negated or not"),
         ("1 2 -3", "1 0 -3", "got 0; expected a variable, counted from 1"),

@@ -198,6 +198,13 @@ def test_a_wrong_file_says_where(tmp_path, old, new, words):
         read_graph(path)
 
 
+@pytest.mark.parametrize("first", ["markov", "Markov", "bayes"])
+def test_the_first_word_may_be_in_lower_case(tmp_path, first):
+    named = read_graph(written(tmp_path, GOOD.replace("MARKOV", first, 1)))
+    expected = read_graph(written(tmp_path, GOOD)).graph.flat_scores()
+    np.testing.assert_array_equal(named.graph.flat_scores(), expected)
+
+
 def test_many_small_variables_promise_no_huge_table(tmp_path):
     n = 400
     text = f"MARKOV {n} {'2 ' * n} 1 {n} {' '.join(map(str, range(n)))} 4 1 1 1 1"

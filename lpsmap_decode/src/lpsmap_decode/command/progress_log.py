@@ -12,7 +12,7 @@ import numpy as np
 import lpsmap_core
 from lpsmap_core import Assignment, NamedGraph, SearchProgress
 from lpsmap_core.api import OWN_SEARCH, FloatArray
-from lpsmap_decode.parts import Parts
+from lpsmap_decode.parts import parts_of
 
 __all__ = ["ProgressLog", "relative_gap"]
 
@@ -30,6 +30,7 @@ class ProgressLog:
         self._aloud = aloud
         self._begin = time.monotonic()
         self._history: list[tuple[float, int, float, float]] = []
+        self._known: FloatArray | None = None
         self._last: dict[int, tuple[float, float]] = {}
 
     def read(self, path: Path, named: NamedGraph) -> None:
@@ -44,8 +45,17 @@ class ProgressLog:
             f"factors: {kinds}; {self.seconds:.2f} s"
         )
 
-    def given(self, named: NamedGraph) -> None:
-        """Report the number of free variables after conditioning."""
+    def given(self, named: NamedGraph, known: FloatArray) -> None:
+        """Report a conditioned graph.
+
+        Parameters
+        ----------
+        named
+            The graph.
+        known
+            The scores of the variables that are known to be on.
+        """
+        self._known = known
         free = int(np.isfinite(named.graph.flat_scores()).sum())
         self._say(f"given the evidence: {free} variables that are neither known nor forbidden")
 
@@ -62,8 +72,9 @@ class ProgressLog:
             f"gap {relative_gap(*now)}, {how_far.n_nodes} nodes, {self.seconds:.1f} s"
         )
 
-    def end(self, found: Assignment, parts: Parts) -> None:
+    def end(self, found: Assignment) -> None:
         """Report the result."""
+        parts = parts_of(found, self._known)
         proved, nodes = found.found & found.proved, int(found.n_nodes.sum())
         took = f"{nodes} nodes, {self.seconds:.2f} s"
         total, bound = float(parts.score.sum()), float(found.bound.sum()) + parts.free
@@ -86,11 +97,12 @@ class ProgressLog:
         """Seconds since the start."""
         return time.monotonic() - self._begin
 
-    def history(self, found: Assignment, parts: Parts) -> FloatArray:
+    def history(self, found: Assignment) -> FloatArray:
         """Return times, best scores and bounds of the whole graph, as rows.
 
         They start when every searched component has a bound, and end with the result.
         """
+        parts = parts_of(found, self._known)
         score, bound = found.score.copy(), found.bound.copy()
         free, n = parts.free, len({c for _, c, _, _ in self._history})
         met: set[int] = set()

@@ -30,7 +30,7 @@ from lpsmap_decode.command.output import JSON, TABLE, UAI, answer_text, check_fo
 from lpsmap_decode.command.progress_log import ProgressLog
 from lpsmap_decode.corpus.jobs import MAP, SPARSEMAP, TASKS, solve_as
 from lpsmap_decode.formats.wcnf import states_costs
-from lpsmap_decode.parts import Parts, parts_of
+from lpsmap_decode.parts import parts_of
 
 __all__ = ["solve"]
 
@@ -129,7 +129,7 @@ def solve(
         log.read(file, named)
         if evidence is not None:
             named, known = _conditioned(named, evidence, file)
-            log.given(named)
+            log.given(named, known)
         check_form(form, named)
         if max_time is not None:
             options["max_time"] = max(deadline.left, LEAST)
@@ -143,10 +143,10 @@ def solve(
             raise
     parts = parts_of(found, known)
     if isinstance(found, Assignment):
-        log.end(found, parts)
+        log.end(found)
     click.echo(answer_text(form, named, found, parts, states_costs(file)))
     if plot and trace:
-        _draw(plot, trace, log, found, parts)
+        _draw(plot, trace, log, found)
     if not parts.ok:
         raise SystemExit(UNSOLVED)
 
@@ -183,12 +183,10 @@ def _plots(path: Path) -> ModuleType:
     return figures
 
 
-def _draw(
-    plot: ModuleType, path: Path, log: ProgressLog, found: Solution | Assignment, parts: Parts
-) -> None:
+def _draw(plot: ModuleType, path: Path, log: ProgressLog, found: Solution | Assignment) -> None:
     """Plot the convergence into a file."""
     if isinstance(found, Assignment):
-        axes = plot.search(log.history(found, parts))
+        axes = plot.search(log.history(found))
     else:
         axes = plot.convergence(found)
     try:

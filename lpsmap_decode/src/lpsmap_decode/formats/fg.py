@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,19 +9,13 @@ import numpy as np
 
 from lpsmap_core import FactorGraph, FileFormat, NamedGraph, Variables
 from lpsmap_core.api import factor_named
+from lpsmap_decode.formats.fg_structures import STRUCTURES, Builder, Parser, state_counts
 from lpsmap_decode.formats.fg_writing import PLAIN, write_fg
 from lpsmap_decode.formats.tokens import Tokens
 
 __all__ = ["FgFormat"]
 
-OTHERS = [
-    "SEQUENCE_BUDGET",
-    "GENERAL_TREE",
-    "GENERAL_TREE_COUNTS",
-    "ARBORESCENCE",
-    "HEAD_AUTOMATON",
-    "GRANDPARENT_HEAD_AUTOMATON",
-]
+OTHERS = ["GENERAL_TREE_COUNTS", "GRANDPARENT_HEAD_AUTOMATON", "SEQUENCE_COMPRESSOR"]
 """Factor types of AD3 that are not supported."""
 
 
@@ -48,8 +41,10 @@ class FgFormat(FileFormat):
         OR 3 1 2 -3  type of a factor, number of variables, and the variables from 1; - negates
         PAIR 2 1 2 -1.05
 
-    Variables are the block ``u``. Types without parameters are XOR, OR, ATMOSTONE, OROUT, XOROUT,
-    ANDOUT and IMPLY. Other types have parameters after their variables:
+    Variables are the block ``u``. A file may hold several graphs, one after the other. They are
+    read as separate parts of one graph, with the blocks ``u0``, ``u1`` and so on. Types without
+    parameters are XOR, OR, ATMOSTONE, OROUT, XOROUT, ANDOUT and IMPLY. Other types have
+    parameters after their variables:
 
     - PAIR: the log-potential of both variables being 1;
     - BUDGET: the maximum number of variables that are on;
@@ -59,7 +54,17 @@ class FgFormat(FileFormat):
       variable after the other;
     - SEQUENCE: a number of positions, their numbers of states, and log-potentials: of the first
       position's states, of the transitions to the next position, a row for each state, and so on,
-      and of the last position's states.
+      and of the last position's states;
+    - SEQUENCE_BUDGET: as for SEQUENCE, with the maximum number of positions in their first states
+      after the number of positions;
+    - GENERAL_TREE: a number of nodes, their numbers of states, their parents from 0, -1 for node 0,
+      which is the root, and for every other node the log-potentials of its parent's and its own
+      state, a row for each state of the parent;
+    - ARBORESCENCE: a number of nodes, and the head and modifier of the arc that each variable
+      stands for, from 0, which is the root;
+    - HEAD_AUTOMATON, whose variables are the modifiers of a head away from it: the log-potentials
+      of modifiers that follow each other. First those of the start before each modifier and before
+      the end, then those of the first modifier before each later one and before the end, and so on.
 
     Other types raise an error. Text after the last factor is ignored with a warning.
     """
@@ -69,26 +74,13 @@ class FgFormat(FileFormat):
 
     def read(self, path: Path) -> NamedGraph:
         """Return the graph in a file; see `FileFormat.read`."""
-        tokens = Tokens(path)
-        n_variables = tokens.count("the number of variables")
-        n_factors = tokens.count("the number of factors")
-        scores = tokens.numbers(n_variables, "the log-potential of a variable")
-        groups: dict[tuple[Any, ...], list[_Line]] = {}
-        for _ in range(n_factors):
-            line = _factor(tokens, n_variables)
-            groups.setdefault((line.kind, len(line.literals), line.sizes), []).append(line)
-        if tokens.upcoming() in {kind.encode() for kind in KINDS}:
-            tokens.word("nothing")
-            tokens.refuse(f"got one more factor; expected {n_factors}, the number at the beginning")
+        tokens, graph = Tokens(path), FactorGraph()
+        blocks = [_read_graph(tokens, graph)]
+        while (tokens.upcoming() or b"").isdigit():
+            blocks.append(_read_graph(tokens, graph))
         tokens.leave_out_rest()
-        graph = FactorGraph()
-        u = graph.variable_from(scores)
-        for (kind, _, _), lines in groups.items():
-            literals = np.array([line.literals for line in lines], dtype=np.int64)
-            over = u[np.abs(literals) - 1] ^ (literals < 0)
-            numbers = np.array([line.numbers for line in lines])
-            DECLARED.get(kind, _plain)(graph, kind, over, lines[0].sizes, numbers)
-        return NamedGraph(graph, {"u": u})
+        several = len(blocks) > 1
+        return NamedGraph(graph, {f"u{i if several else ''}": u for i, u in enumerate(blocks)})
 
     def write(self, named: NamedGraph, path: Path) -> None:
         """Write the graph `named` of logic factors into the file at `path`.
@@ -96,6 +88,27 @@ class FgFormat(FileFormat):
         Variables are numbered as in the graph. `FileFormat.write` lists what it raises.
         """
         write_fg(named.graph, path)
+
+
+def _read_graph(tokens: Tokens, graph: FactorGraph) -> Variables:
+    """Add the next graph of a file to `graph`, and return its variables."""
+    n_variables = tokens.count("the number of variables")
+    n_factors = tokens.count("the number of factors")
+    scores = tokens.numbers(n_variables, "the log-potential of a variable")
+    groups: dict[tuple[Any, ...], list[_Line]] = {}
+    for _ in range(n_factors):
+        line = _factor(tokens, n_variables)
+        groups.setdefault((line.kind, len(line.literals), line.sizes), []).append(line)
+    if tokens.upcoming() in {kind.encode() for kind in KINDS}:
+        tokens.word("nothing")
+        tokens.refuse(f"got one more factor; expected {n_factors}, the number at the beginning")
+    u = graph.variable_from(scores)
+    for (kind, _, _), lines in groups.items():
+        literals = np.array([line.literals for line in lines], dtype=np.int64)
+        over = u[np.abs(literals) - 1] ^ (literals < 0)
+        numbers = np.array([line.numbers for line in lines])
+        DECLARED.get(kind, _plain)(graph, kind, over, lines[0].sizes, numbers)
+    return u
 
 
 def _factor(tokens: Tokens, n_variables: int) -> _Line:
@@ -133,7 +146,8 @@ def _knapsack_numbers(tokens: Tokens, arity: int) -> tuple[tuple[int, ...], Any]
 
 
 def _dense_numbers(tokens: Tokens, arity: int) -> tuple[tuple[int, ...], Any]:
-    sizes = _sizes(tokens, arity, "multi-valued variables")
+    n = tokens.count("the number of multi-valued variables", low=1)
+    sizes = state_counts(tokens, arity, n, "multi-valued variables")
     size = 1
     for k in sizes:
         size *= k
@@ -141,28 +155,12 @@ def _dense_numbers(tokens: Tokens, arity: int) -> tuple[tuple[int, ...], Any]:
     return sizes, tokens.numbers(size, "the log-potential of an entry")
 
 
-def _sequence_numbers(tokens: Tokens, arity: int) -> tuple[tuple[int, ...], Any]:
-    sizes = _sizes(tokens, arity, "positions")
-    tokens.check_count(len(sizes) * max(sizes) ** 2, "the number of transitions of equal sizes")
-    size = sizes[0] + sizes[-1] + sum(a * b for a, b in zip(sizes[:-1], sizes[1:], strict=True))
-    return sizes, tokens.numbers(size, "the log-potential of a transition")
-
-
-def _sizes(tokens: Tokens, arity: int, what: str) -> tuple[int, ...]:
-    """Read numbers of states that sum to the number of variables."""
-    n = tokens.count(f"the number of {what}", low=1)
-    sizes = tuple(tokens.integer("a number of states", 1, arity) for _ in range(n))
-    if sum(sizes) != arity:
-        tokens.refuse(f"{what} have {sum(sizes)} states; expected {arity}, one for each variable")
-    return sizes
-
-
-NUMBERS: dict[str, Callable[[Tokens, int], tuple[tuple[int, ...], Any]]] = {
+NUMBERS: dict[str, Parser] = {
     "PAIR": _pair_numbers,
     "BUDGET": _budget_numbers,
     "KNAPSACK": _knapsack_numbers,
     "DENSE": _dense_numbers,
-    "SEQUENCE": _sequence_numbers,
+    **{kind: parser for kind, (parser, _) in STRUCTURES.items()},
 }
 """How the parameters of each type are read: sizes, which are equal in a group of factors, and the
 rest."""
@@ -190,31 +188,12 @@ def _dense(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: 
     graph.add(factor_named("Dense")(blocks, numbers.reshape(-1, *sizes)))
 
 
-def _sequence(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: Any) -> None:
-    """Declare sequences; positions with fewer states are padded with forbidden states."""
-    n, length, most = len(numbers), len(sizes), max(sizes)
-    filler = graph.variable_from(np.full(n * (most * length - over.shape[1]), -np.inf))
-    index, negated = np.empty((n, length, most), dtype=np.int64), np.zeros((n, length, most), bool)
-    there = np.arange(most) < np.array(sizes)[:, None]
-    index[:, there], negated[:, there] = over.index, over.negated
-    index[:, ~there] = filler.index.reshape(n, -1)
-    transitions = np.zeros((n, length - 1, most, most))
-    at = sizes[0]
-    for t, (a, b) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
-        transitions[:, t, :a, :b] = numbers[:, at : at + a * b].reshape(n, a, b)
-        at += a * b
-    initial, final = np.zeros((n, most)), np.zeros((n, most))
-    initial[:, : sizes[0]], final[:, : sizes[-1]] = numbers[:, : sizes[0]], numbers[:, at:]
-    states = Variables(graph, index, negated)
-    graph.add(factor_named("Sequence")(states, transitions, initial, final))
-
-
-DECLARED: dict[str, Callable[[FactorGraph, str, Variables, Any, Any], None]] = {
+DECLARED: dict[str, Builder] = {
     "PAIR": _pair,
     "BUDGET": _budget,
     "KNAPSACK": _knapsack,
     "DENSE": _dense,
-    "SEQUENCE": _sequence,
+    **{kind: builder for kind, (_, builder) in STRUCTURES.items()},
 }
 """How factors of equal sizes are declared together."""
 

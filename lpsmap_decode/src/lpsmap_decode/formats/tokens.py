@@ -94,12 +94,13 @@ class Tokens:
         return found
 
     def one_of(self, words: Collection[str], expected: str) -> str:
-        """Return the next word, which must be one of `words`."""
+        """Return the next word, which must be one of `words` in any case, as it is there."""
         found = self.word(expected)
-        text = found[:100].decode("ascii", "replace")
-        if text not in words or len(found) > 100:
+        text = found[:100].decode("ascii", "replace").upper()
+        known = {word.upper(): word for word in words}
+        if text not in known or len(found) > 100:
             self.refuse(f"got {_shown(found)}; expected {expected}")
-        return text
+        return known[text]
 
     def integer(self, what: str, low: int, high: int) -> int:
         """Return the next word, an integer from `low` to `high`."""
