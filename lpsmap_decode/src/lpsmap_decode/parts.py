@@ -27,7 +27,7 @@ class Parts(NamedTuple):
     bound
         Upper bounds on the score of any assignment after an exact search; else None.
     free
-        The score of the variables in no factor.
+        The score of the variables in no factor; NaN if one of their scores is NaN or ``+inf``.
     ok
         Whether every part is solved, or proved optimal by an exact search.
     """
@@ -58,6 +58,8 @@ def parts_of(found: Solution | Assignment, known: FloatArray | None = None) -> P
     on = values != 0.0  # off variables may be forbidden
     with np.errstate(over="ignore", invalid="ignore"):
         free = float((scores[on] * values[on] - 0.5 * quadratic * values[on] ** 2).sum())
+    if not (scores < np.inf).all():
+        free = np.nan  # as for components, whatever the values
     extra = [free] if len(scores) else []
     if isinstance(found, Assignment):
         score, bound = np.append(found.score, extra), np.append(found.bound, extra)

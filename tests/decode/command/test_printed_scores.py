@@ -138,6 +138,20 @@ def test_variables_in_no_factor_are_solved(tmp_path: Path) -> None:
     assert re.search(r"^PROVED +2 +3 +3$", table, re.MULTILINE)
 
 
+@pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
+@pytest.mark.parametrize("score", ["NaN", "Infinity"])
+@pytest.mark.parametrize(("task", "word"), [("sparsemap", "NON_FINITE"), ("map", "NOT_FOUND")])
+def test_variables_in_no_factor_without_finite_scores_are_not_solved(
+    tmp_path: Path, score: str, task: str, word: str
+) -> None:
+    path = tmp_path / "m.json"
+    factors = '[{"type": "Xor", "over": ["u[:2]"]}]'
+    path.write_text(f'{{"variables": {{"u": [1, 2, {score}]}}, "factors": {factors}}}')
+    result = CliRunner().invoke(cli.main, ["solve", str(path), "--task", task])
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["status"][1:] == [word]
+
+
 def test_known_variables_that_are_forbidden_are_infeasible(tmp_path: Path) -> None:
     path, evidence = tmp_path / "m.json", tmp_path / "e.json"
     path.write_text('{"variables": {"u": [-Infinity, 1]}, "factors": []}')
