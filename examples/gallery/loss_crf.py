@@ -74,7 +74,7 @@ def train(known: float):
     curve = []
     for _ in range(60):
         kinds, heads = batch(8, known)
-        loss = criterion(model(kinds), heads)
+        loss = criterion(model(kinds), heads, root="self")
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -84,7 +84,7 @@ def parse():
 before, losses, trees = parse(), [], []
 for _ in range(40):
     words, heads, lengths = batch(16)
-    loss = criterion(parser(words), heads, lengths=lengths)
+    loss = criterion(parser(words), heads, lengths=lengths, root="self")
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

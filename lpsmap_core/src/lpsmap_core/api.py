@@ -66,6 +66,13 @@ from lpsmap_core.model.inputs import (
 from lpsmap_core.model.lengths import check_unambiguous_lengths, checked_lengths
 from lpsmap_core.model.parameters import Parameters
 from lpsmap_core.model.registration import parameters_of
+from lpsmap_core.model.row_labels import (
+    HEADS,
+    check_root,
+    root_variables,
+    row_labels,
+    warn_of_padding,
+)
 from lpsmap_core.model.slots import (
     declared_variables,
     flipped_slots,
@@ -288,6 +295,7 @@ __all__ += [
 ]
 
 # Array libraries: where closed forms in array-API code run.
+__all__ += ["HEADS", "check_root", "root_variables", "row_labels", "warn_of_padding"]
 __all__ += ["NumpyBackend"]
 
 # The registry: what installed plugins offer.

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from numpy.typing import NDArray
 
-from lpsmap_core.api import FloatArray
+from lpsmap_core.api import FloatArray, check_root
 from lpsmap_jax.additionals import AdditionalScores
 from lpsmap_jax.call import Call, Factors, check_solver, read_call
 from lpsmap_jax.comparison import compare_maxima
@@ -52,8 +52,8 @@ def sparse_map_loss(factors: Factors, **options: Any) -> Callable[..., jax.Array
         `sparse_map`. The target has the structure of the scores, and for each block of scores
         either labels in its shape: 0, 1, or NaN for unlabelled variables. Or integers without the
         last axis: the position on it that is on, and -100 for unlabelled rows. In rows of
-        `DepTree`, -1 is the root. Targets of variables in no factor are ignored. The target has no
-        gradient.
+        `DepTree`, heads, -1 for the root, or with ``root="self"`` in the call the word itself.
+        Targets of variables in no factor are ignored. The target has no gradient.
 
     Raises
     ------
@@ -84,29 +84,30 @@ def sparse_map_loss(factors: Factors, **options: Any) -> Callable[..., jax.Array
     """
     check_solver("sparse_map_loss", factors, options)
 
-    def loss(scores: Any, target: Any, /, **arguments: Any) -> jax.Array:
+    def loss(scores: Any, target: Any, /, *, root: int | str = -1, **arguments: Any) -> jax.Array:
+        check_root(root)
         call, inputs = read_call("sparse_map_loss", factors, options, scores, arguments)
-        found: jax.Array = _loss(call, inputs, read_target("sparse_map_loss", call, target))
+        found: jax.Array = _loss(call, root, inputs, read_target("sparse_map_loss", call, target))
         return found
 
     return loss
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _loss(call: Call, inputs: Arrays, labels: Arrays) -> jax.Array:
-    return call_on_host(partial(_evaluate, call, None), [_scalar(call)], *inputs, *labels)[0]
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _loss(call: Call, root: int | str, inputs: Arrays, labels: Arrays) -> jax.Array:
+    return call_on_host(partial(_evaluate, call, root, None), [_scalar(call)], *inputs, *labels)[0]
 
 
-def _forward(call: Call, inputs: Any, labels: Any) -> tuple[jax.Array, Any]:
+def _forward(call: Call, root: int | str, inputs: Any, labels: Any) -> tuple[jax.Array, Any]:
     wanted = differentiated(call, inputs)
     arrays = [x.value for x in (*inputs, *labels)]
     slopes = [call.inputs[i] for i in wanted.positions]
-    function = partial(_evaluate, call, wanted.positions)
+    function = partial(_evaluate, call, root, wanted.positions)
     value, *found = call_on_host(function, [_scalar(call), *slopes], *arrays)
     return value, (wanted, tuple(found), (None,) * len(labels))
 
 
-def _backward(call: Call, residuals: Any, gradient: jax.Array) -> Any:
+def _backward(call: Call, root: int | str, residuals: Any, gradient: jax.Array) -> Any:
     wanted, slopes, of_labels = residuals
     found = tuple((gradient * slope).astype(slope.dtype) for slope in slopes)
     return cotangents(call, wanted, found), of_labels
@@ -121,13 +122,15 @@ def _scalar(call: Call) -> ArrayType:
     return ArrayType((), jnp.result_type(jnp.float32, *dtypes))
 
 
-def _evaluate(call: Call, wanted: Sequence[int] | None, *arrays: NDArray[Any]) -> list[FloatArray]:
+def _evaluate(
+    call: Call, root: int | str, wanted: Sequence[int] | None, *arrays: NDArray[Any]
+) -> list[FloatArray]:
     """Return the losses of all instances, and their gradients with respect to wanted inputs.
 
     Parameters
     ----------
-    call
-        The call.
+    call, root
+        The call, and the head of a root in targets.
     wanted
         The positions of all blocks and of the arguments with gradients; None for losses only.
     arrays
@@ -138,7 +141,7 @@ def _evaluate(call: Call, wanted: Sequence[int] | None, *arrays: NDArray[Any]) -
     solved = Instances(call, inputs, axes)
     n_leading = len(axes)
     own = [rows_of(x, axes, x.shape[n_leading:]) for x in labels]
-    difference = compare_maxima(solved, known_values(solved, own))
+    difference = compare_maxima(solved, known_values(solved, own, root))
     if wanted is None:
         return [difference.values.reshape(axes)]
     scores = AdditionalScores(solved, wanted[call.n_blocks :])

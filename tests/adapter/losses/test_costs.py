@@ -264,7 +264,7 @@ def test_lengths_masks_and_precision() -> None:
     lengths = torch.tensor([3, 2])
     for loss in (MarginSparseMAPLoss, StructuredHingeLoss, MarginCRFLoss):
         criterion = loss(DepTree, cost=table[:, :, :], reduction="none")
-        heads = torch.tensor([[0, 0, 1], [1, 1, -100]])
+        heads = torch.tensor([[-1, 0, 1], [1, -1, -100]])
         found = criterion(scores, heads, lengths=lengths)
         alone = loss(DepTree, cost=table[1:, :2, :2])(scores[1:, :2, :2], heads[1:, :2])
         torch.testing.assert_close(found[1], alone)

@@ -259,7 +259,7 @@ def test_a_copied_ticket_is_evaluated_again() -> None:
 
 
 def test_evaluations_go_with_their_values() -> None:
-    criterion, scores, target = CRFLoss(DepTree), normal(2, 3, 3), torch.tensor([[0, 0, 1]] * 2)
+    criterion, scores, target = CRFLoss(DepTree), normal(2, 3, 3), torch.tensor([[-1, 0, 1]] * 2)
     step = compiled(lambda s: criterion(s, target))
     torch.autograd.grad(step(scores), scores)
     gc.collect()
@@ -307,7 +307,7 @@ def test_empty_batches_and_no_gradients(loss: type) -> None:
     criterion = loss(DepTree, reduction="none")
     step = compiled(criterion)
     assert step(torch.zeros(0, 3, 3), torch.zeros(0, 3, 3)).shape == (0,)
-    scores, heads = torch.zeros(1, 3, 3), torch.tensor([[0, 0, 1]])
+    scores, heads = torch.zeros(1, 3, 3), torch.tensor([[-1, 0, 1]])
     for mode in (torch.no_grad, torch.inference_mode):
         with mode():
             found = step(scores, heads)

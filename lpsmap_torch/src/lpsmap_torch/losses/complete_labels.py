@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from lpsmap_core import Factor
-from lpsmap_core.api import BoolArray, FloatArray, Layout, complete_assignment
+from lpsmap_core.api import HEADS, BoolArray, FloatArray, Layout, complete_assignment
 from lpsmap_torch.items import Items, Labels
-from lpsmap_torch.losses.labels import HEADS
 from lpsmap_torch.losses.marginal_targets import check_marginals
 
 __all__ = ["are_complete", "check_not_forbidden", "given_additionals", "structure_additionals"]

@@ -9,25 +9,22 @@ import numpy as np
 from torch import Tensor
 
 from lpsmap_core import FactorGraph, Variables
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, real_numbers
+from lpsmap_core.api import (
+    FloatArray,
+    check_root,
+    real_numbers,
+    root_variables,
+    row_labels,
+    warn_of_padding,
+)
 from lpsmap_torch.graph import in_factors
 from lpsmap_torch.items import Labels
 from lpsmap_torch.tensors import numbers
 
-__all__ = ["HEADS", "all_variables", "labels_of", "read_target"]
+__all__ = ["all_variables", "labels_of", "read_target"]
 
 
-IGNORED, ROOT = -100, -1
-"""The label of an unlabelled row, like PyTorch's ``ignore_index``, and of an arc from the root."""
-
-HEADS = (
-    "Heads of words are counted from 0, and the root is -1, or on the diagonal the word itself; "
-    "subtract 1 from heads counted from 1 with 0 for the root, as in CoNLL-U."
-)
-"""The convention of targets of trees, for error messages."""
-
-
-def read_target(u: Variables, scores: Tensor, target: Any) -> FloatArray:
+def read_target(u: Variables, scores: Tensor, target: Any, root: int | str = -1) -> FloatArray:
     """Return the label of every variable: 0 to 1, or NaN if it is unlabelled.
 
     Parameters
@@ -40,8 +37,9 @@ def read_target(u: Variables, scores: Tensor, target: Any) -> FloatArray:
     target
         Either booleans or numbers 0 to 1 and NaN in the same shape; or integers in the shape
         without the last axis, the position on that axis that is on, as in
-        `torch.nn.functional.cross_entropy`; -1 for the arc from the root to a word, and -100 for
-        unlabelled rows.
+        `torch.nn.functional.cross_entropy`, or the head in rows of trees; -100 for unlabelled rows.
+    root
+        The head of a root: -1, or "self" for the word itself.
 
     Raises
     ------
@@ -50,6 +48,7 @@ def read_target(u: Variables, scores: Tensor, target: Any) -> FloatArray:
     ValueError
         If its shape, its device or a value is invalid.
     """
+    check_root(root)
     shape = tuple(scores.shape)
     if isinstance(target, Tensor):
         if target.device != scores.device:
@@ -75,10 +74,10 @@ def read_target(u: Variables, scores: Tensor, target: Any) -> FloatArray:
             f"target has shape {found.shape}; expected {shape}, that of the scores, with 0 or 1 "
             f"for every variable; or {shape[:-1]}, with positions on the last axis."
         )
-    return _one_of_each_row(found, u)
+    return _one_of_each_row(found, u, root)
 
 
-def _one_of_each_row(chosen: Any, u: Variables) -> FloatArray:
+def _one_of_each_row(chosen: Any, u: Variables, root: int | str) -> FloatArray:
     """Return zeros and ones from positions on the last axis."""
     shape, graph = u.shape, cast(FactorGraph, u.graph)
     if chosen.dtype.kind not in "iu":
@@ -86,49 +85,10 @@ def _one_of_each_row(chosen: Any, u: Variables) -> FloatArray:
             f"target has dtype {chosen.dtype} and no entry for every variable; expected integers, "
             f"positions on the last axis of the scores, or numbers of shape {shape}."
         )
-    on, roots, to_root = chosen[..., None] == np.arange(shape[-1]), _from_roots(u), chosen == ROOT
-    unknown = (chosen == IGNORED) | ~in_factors(graph)[u.index].any(axis=-1)
-    _check_one_root(chosen, to_root & ~unknown, (on & roots).any(axis=-1) & ~unknown)
-    on |= to_root[..., None] & roots
-    wrong = np.argwhere(~unknown & (on.sum(axis=-1) != 1))
-    if len(wrong):
-        at = tuple(wrong[0])
-        convention = f"{ROOT} means the root only in rows of dependency trees."
-        raise ValueError(
-            f"target holds {chosen[at]} at {[int(i) for i in at]}; expected positions on the last "
-            f"axis of the scores, 0 to {shape[-1] - 1}, or {IGNORED} for unlabelled rows. "
-            f"{HEADS if roots.any() else convention}"
-        )
-    values: FloatArray = on.astype(np.float64)
-    values[unknown] = np.nan
-    return values
-
-
-def _check_one_root(chosen: IntArray, marked: BoolArray, by_position: BoolArray) -> None:
-    """Validate that a target writes the root in one way: both occur if heads are counted from 1.
-
-    Raises
-    ------
-    ValueError
-        If some rows hold -1, and others the position of the arc from the root.
-    """
-    if marked.any() and by_position.any():
-        first, other = np.argwhere(by_position)[0], np.argwhere(marked)[0]
-        raise ValueError(
-            f"target holds {chosen[tuple(first)]} at {first.tolist()}, the arc from the root, and "
-            f"{ROOT} at {other.tolist()}; expected one way to write the root. {HEADS}"
-        )
-
-
-def _from_roots(u: Variables) -> BoolArray:
-    """Return which variables of a view are arcs from the root, according to the factors."""
-    graph = cast(FactorGraph, u.graph)
-    found = np.zeros(graph.n_variables, dtype=np.bool_)
-    for factor in graph.factors:
-        arcs = getattr(factor, "root_arcs", None)
-        if arcs is not None:
-            found[arcs.index[~arcs.negated]] = True
-    return found[u.index]
+    roots = root_variables(graph.factors, graph.n_variables)
+    known = row_labels(chosen, in_factors(graph)[u.index], roots[u.index], root)
+    warn_of_padding(graph.factors, chosen, u.index, graph.n_variables)
+    return known
 
 
 def all_variables(graph: FactorGraph) -> Variables:

@@ -281,6 +281,7 @@ def sparsemap_loss(
     target: Any,
     *,
     target_additionals: Any = None,
+    root: int | str = -1,
     reduction: str = "mean",
 ) -> Tensor:
     """Return the `SparseMAPLoss` of a graph that is already solved, such as that of a hidden layer.
@@ -292,7 +293,7 @@ def sparsemap_loss(
     u
         Variables of a `TorchFactorGraph`, the batch first. Others are latent. Or the solution of a
         layer that was called with ``return_solution=True``, whose instances are the items.
-    target, target_additionals, reduction
+    target, target_additionals, root, reduction
         As in `SparseMAPLoss`.
 
     Raises
@@ -308,7 +309,7 @@ def sparsemap_loss(
         variables, axes = problem.built.variables, len(problem.batch)
         temperature, dtype = problem.temperature, u.objective.dtype
         found = getattr(u.estimated.estimate, "found", None)  # other estimators solve as well
-        losses, n_rows = _solved_losses(variables, found, target, target_additionals, axes)
+        losses, n_rows = _solved_losses(variables, found, target, target_additionals, root, axes)
         losses = (losses.reshape(problem.batch) * temperature).to(dtype)
         return reduced(losses, reduction, n_rows)
     if not isinstance(u, Variables) or not isinstance(u.graph, TorchFactorGraph):
@@ -316,12 +317,12 @@ def sparsemap_loss(
             f"sparsemap_loss: u is {u!r}; expected variables of a solved TorchFactorGraph, or the "
             "solution of a layer."
         )
-    losses, n_rows = _solved_losses(u, u.graph.solution, target, target_additionals, 1)
+    losses, n_rows = _solved_losses(u, u.graph.solution, target, target_additionals, root, 1)
     return reduced(losses, reduction, n_rows)
 
 
 def _solved_losses(
-    u: Variables, found: Any, target: Any, target_additionals: Any, axes: int
+    u: Variables, found: Any, target: Any, target_additionals: Any, root: int | str, axes: int
 ) -> tuple[Tensor, int]:
     """Return the losses of the items of a solved graph, and the number of labelled rows."""
     graph: Any = u.graph
@@ -330,7 +331,7 @@ def _solved_losses(
             "sparsemap_loss: the graph has no solution for its current scores; call graph.solve() "
             'first, or a layer with the estimator "sparsemap".'
         )
-    known = read_target(u, u.value, target)
+    known = read_target(u, u.value, target, root)
     labels = labels_of(u, known, axes)
     labels = labels._replace(additionals=read_additionals(graph, target_additionals))
 

@@ -114,6 +114,7 @@ class StructuredLoss(nn.Module, abc.ABC):
         target: Any,
         *unnamed: NoReturn,
         target_additionals: Any = None,
+        root: int | str = -1,
         weight: Tensor | None = None,
         **arguments: Any,
     ) -> Tensor:
@@ -128,13 +129,15 @@ class StructuredLoss(nn.Module, abc.ABC):
             Either labels of the variables in the shape of the scores: 0, 1, or NaN for unlabelled
             variables. Or integers without the last axis: the position on it that is on, as in
             `torch.nn.functional.cross_entropy`, and -100 for unlabelled rows. In rows of `DepTree`,
-            -1 is the root in all items, as in decoded trees, or the position of its arc. Targets
-            of variables in no factor, such as those beyond `lengths`, are ignored. Losses without a
-            margin also take marginals between 0 and 1, a mixture of structures, without a gradient.
+            heads as in decoded trees, in either layout, -1 for the root. Targets of variables in no
+            factor, such as those beyond `lengths`, are ignored. Losses without a margin also take
+            marginals between 0 and 1, a mixture of structures, without a gradient.
         target_additionals
             For marginals of factors with additionals, such as the transitions of a `Sequence`:
             their marginals, in the shape of their scores, as ``graph.additionals_of(factor)``
             returns; a list of them if several declarations have additionals.
+        root
+            The head of a root in targets of trees: -1, or ``"self"`` for the word itself.
         weight
             ``(batch,)`` by which the losses of the items are multiplied; or of the shape of more of
             the first axes of the scores, if no factor connects their entries. Finite, at least 0.
@@ -162,8 +165,9 @@ class StructuredLoss(nn.Module, abc.ABC):
                 "expected all others by name. Write criterion(scores, target, lengths=lengths)."
             )
         if not is_traced():
-            return self._loss(scores, target, target_additionals, weight, arguments)
-        given = {"target": target, "target_additionals": target_additionals, "weight": weight}
+            return self._loss(scores, target, target_additionals, root, weight, arguments)
+        given = {"target": target, "target_additionals": target_additionals, "root": root}
+        given["weight"] = weight
         return call_loss(self, self._handle, scores, {**given, **arguments})
 
     def _loss(
@@ -171,6 +175,7 @@ class StructuredLoss(nn.Module, abc.ABC):
         scores: Tensor,
         target: Any,
         target_additionals: Any,
+        root: int | str,
         weight: Tensor | None,
         arguments: dict[str, Any],
     ) -> Tensor:
@@ -180,7 +185,7 @@ class StructuredLoss(nn.Module, abc.ABC):
             check_weight(name, weight, tuple(scores.shape))
         built = self._built(scores, arguments)
         u = built.variables
-        known = read_target(u, scores, target)
+        known = read_target(u, scores, target, root)
         compared = self._augmented(scores, known)
         if compared is not scores:
             built.rescore(compared)

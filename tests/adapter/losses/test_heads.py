@@ -1,0 +1,56 @@
+"""Targets of trees and padding: how heads are counted, and rows that are unlabelled."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from lpsmap import DepTree
+from lpsmap_torch.losses import CRFLoss
+
+ONE_ROOT = torch.tensor([[1, -1, 1, 2]])
+
+
+def scores() -> Tensor:
+    return torch.from_numpy(np.random.default_rng(0).standard_normal((1, 4, 4)))
+
+
+def test_a_treebank_tree_counted_from_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="subtract 1 from heads counted from 1"):
+        CRFLoss(DepTree)(scores(), torch.tensor([[2, 0, 2, 3]]))
+
+
+def test_roots_are_their_own_heads_on_request() -> None:
+    found = CRFLoss(DepTree)(scores(), ONE_ROOT)
+    own = torch.tensor([[1, 1, 1, 2]])
+    assert CRFLoss(DepTree)(scores(), own, root="self") == found
+    for heads, root in ((own, -1), (ONE_ROOT, "self")):
+        with pytest.raises(ValueError, match="root"):
+            CRFLoss(DepTree)(scores(), heads, root=root)
+    with pytest.raises(ValueError, match='root is 0; expected -1, or "self"'):
+        CRFLoss(DepTree)(scores(), own, root=0)
+
+
+def test_heads_mean_the_same_in_both_layouts() -> None:
+    arcs = scores()
+    first = torch.tensor([[0, 1, 2, 3], [1, 0, 2, 3], [2, 0, 1, 3], [3, 0, 1, 2]])
+    other = arcs.gather(-1, first[None])
+    found = CRFLoss(lambda u: DepTree(u, packed=False))(other, ONE_ROOT)
+    torch.testing.assert_close(found, CRFLoss(DepTree)(arcs, ONE_ROOT), rtol=1e-12, atol=0)
+
+
+def test_padding_without_lengths_warns_of_phantom_words() -> None:
+    heads, criterion = torch.tensor([[1, -1, -100, -100]]), CRFLoss(DepTree)
+    with pytest.warns(UserWarning, match="lengths=") as caught:
+        criterion(scores(), heads)
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        criterion(scores(), heads, lengths=[2])
+        criterion(scores(), heads, lengths=[4])
+        criterion(scores(), torch.tensor([[-100, 2, -1, 2]]))
+        criterion(scores(), torch.full((1, 4), -100))
