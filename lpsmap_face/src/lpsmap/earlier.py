@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 import lpsmap
 from lpsmap_core import Assignment, FactorGraph, Solution, Status, Variables
+from lpsmap_core.api import kind_of, slot_values
 
 __all__ = ["PBinaryVariable", "PFactorGraph", "PMultiVariable"]
 
@@ -25,6 +27,13 @@ LOGIC = {
 
 INTEGRAL, FRACTIONAL, INFEASIBLE, UNSOLVED = range(4)
 """Statuses of the earlier library."""
+
+OPTIONS = {
+    "autodetect_acyclic": "omit it: graphs need no such hint",
+    "branch_and_bound": "use solve_exact_map_ad3(), or solve_map(exact=True)",
+    "eta": "use step_size",
+}
+"""Options of earlier solves, with their replacements."""
 
 Answer = tuple[float, list[float], list[float], int]
 """The value, the marginals of variables and of additionals, and the status."""
@@ -46,6 +55,15 @@ class PBinaryVariable:
         """Set the variable's score."""
         self.graph.rescore(self.view, score)
 
+    def get_log_potential(self) -> float:
+        """Return the variable's score."""
+        return float(self.graph.flat_scores()[self.view.index].item())
+
+    def get_degree(self) -> int:
+        """Return the number of factors of the variable."""
+        links = (slot_values(factor, factor.variables.index) for factor in self.graph.factors)
+        return int(sum((index == self.view.index).sum() for index in links))
+
 
 class PMultiVariable:
     """A multi-state variable: binary variables, one of which a factor switches on.
@@ -59,19 +77,45 @@ class PMultiVariable:
     def __init__(self, graph: FactorGraph, view: Variables) -> None:
         self.graph, self.view = graph, view
         self.in_table = False
-        self._scores = np.zeros(view.shape)
 
     def __len__(self) -> int:
-        return len(self._scores)
+        return len(self.view)
 
     def get_state(self, state: int) -> PBinaryVariable:
         """Return the binary variable of a state."""
-        return PBinaryVariable(self.graph, self.view[state])
+        return PState(self, state)
 
     def set_log_potential(self, state: int, score: float) -> None:
         """Set the score of a state."""
-        self._scores[state] = score
-        self.graph.rescore(self.view, self._scores.copy())
+        scores = self.graph.flat_scores()[self.view.index]
+        scores[state] = score
+        self.set_log_potentials(scores)
+
+    def set_log_potentials(self, scores: npt.ArrayLike) -> None:
+        """Set the scores of all states."""
+        self.graph.rescore(self.view, np.asarray(scores, dtype=float))
+
+    def get_log_potential(self, state: int) -> float:
+        """Return the score of a state."""
+        return self.get_state(state).get_log_potential()
+
+    def __getitem__(self, state: int) -> float:
+        return self.get_log_potential(state)
+
+    def __setitem__(self, state: int, score: float) -> None:
+        self.set_log_potential(state, score)
+
+
+class PState(PBinaryVariable):
+    """The binary variable of a state; a graph takes scores for all states at once."""
+
+    def __init__(self, variable: PMultiVariable, state: int) -> None:
+        super().__init__(variable.graph, variable.view[state])
+        self.variable, self.state = variable, state
+
+    def set_log_potential(self, score: float) -> None:
+        """Set the state's score."""
+        self.variable.set_log_potential(self.state, score)
 
 
 class PFactorGraph(FactorGraph):
@@ -98,6 +142,31 @@ class PFactorGraph(FactorGraph):
         super().__init__()
         self._options: dict[str, Any] = {}
         self._multi: list[PMultiVariable] = []
+
+    def solve(self, *arguments: Any, **options: Any) -> Solution:
+        """Solve LP-SparseMAP; see `FactorGraph.solve`.
+
+        Raises
+        ------
+        TypeError
+            If an option is one of the earlier library; the message has its replacement.
+        """
+        for name in options.keys() & OPTIONS.keys():
+            raise TypeError(f"PFactorGraph.solve: {name} is an earlier option; {OPTIONS[name]}.")
+        return super().solve(*arguments, **options)
+
+    def declare_factor(self, factor: Any, *_: Any, **__: Any) -> NoReturn:
+        """Refuse a factor object, which the earlier library binds to variables here.
+
+        Raises
+        ------
+        TypeError
+            Always; the message has the replacement.
+        """
+        raise TypeError(
+            f"PFactorGraph.declare_factor: got {kind_of(factor)}; expected a factor that has its "
+            "variables. Use graph.add(DepTree(u)), with u = graph.variable_from(scores)."
+        )
 
     def create_binary_variable(self) -> PBinaryVariable:
         """Create a binary variable with score 0."""
