@@ -97,6 +97,9 @@ held = pytest.mark.parametrize(
 def losses(loss: type, problem: Problem, scores: Tensor | None = None, **options: Any) -> Tensor:
     """Return the losses of the items of a batch."""
     found: Tensor = loss(problem.factors, reduction="none", **options)(
-        problem.scores if scores is None else scores, problem.target, **problem.arguments
+        problem.scores if scores is None else scores,
+        problem.target,
+        root="self",
+        **problem.arguments,
     )
     return found

@@ -110,7 +110,9 @@ def test_marginals_by_the_judge(cost: str) -> None:
     """Of trees: the quadratic program over the listed structures."""
     scores, structures = normal(2, 3, 3, seed=5), trees(3)
     given, of_structure = COSTS[cost]
-    found = MarginSparseMAPLoss(DepTree, cost=given, reduction="none", tol=1e-10)(scores, HEADS)
+    found = MarginSparseMAPLoss(DepTree, cost=given, reduction="none", tol=1e-10)(
+        scores, HEADS, root="self"
+    )
     listed = torch.stack(structures).reshape(-1, 9).numpy()
     factor = EnumeratedFactor(np.arange(9), [False] * 9, listed, np.empty((len(listed), 0)), [])
     for b in range(2):
@@ -218,22 +220,24 @@ def test_costs_have_gradients() -> None:
         def value(
             scores: Tensor, table: Tensor, loss: Any = loss, options: Any = options
         ) -> Tensor:
-            return loss(DepTree, cost=lambda y: table, reduction="none", **options)(scores, HEADS)
+            return loss(DepTree, cost=lambda y: table, reduction="none", **options)(
+                scores, HEADS, root="self"
+            )
 
         assert gradcheck(value, (scores, table), atol=1e-5)
         assert gradgradcheck(value, (scores, table), atol=1e-4, fast_mode=True)
     own = nn.Parameter(table.detach())
     criterion = StructuredHingeLoss(DepTree, cost=own)
     assert [name for name, _ in criterion.named_parameters()] == ["cost"]
-    criterion(scores, HEADS).backward()
+    criterion(scores, HEADS, root="self").backward()
     assert own.grad is not None and own.grad.isfinite().all()
 
 
 def test_softmax_margins_bound_their_peers() -> None:
     scores = 3.0 * normal(2, 3, 3, seed=9).detach()
-    margin = MarginCRFLoss(DepTree, reduction="none")(scores, HEADS)
+    margin = MarginCRFLoss(DepTree, reduction="none")(scores, HEADS, root="self")
     for other in (CRFLoss, StructuredHingeLoss, PerceptronLoss):
-        assert (margin >= other(DepTree, reduction="none")(scores, HEADS)).all()
+        assert (margin >= other(DepTree, reduction="none")(scores, HEADS, root="self")).all()
 
 
 def test_costs_belong_to_the_module() -> None:
@@ -243,7 +247,7 @@ def test_costs_belong_to_the_module() -> None:
     assert criterion.to(double).cost.dtype == double
     scores = normal(2, 3, 3)
     for other in (copy.deepcopy(criterion), pickle.loads(pickle.dumps(criterion))):
-        assert torch.equal(other(scores, HEADS), criterion(scores, HEADS))
+        assert torch.equal(other(scores, HEADS, root="self"), criterion(scores, HEADS, root="self"))
     words = {
         "positions": "cost='positions'",
         asymmetric: "cost=asymmetric",
@@ -298,7 +302,7 @@ def test_bad_costs_are_refused_in_words(loss: type) -> None:
         (lambda y: y - 5.0, ValueError, "cost holds -[45]"),
     ):
         with pytest.raises(error, match=f"{loss.__name__}: .*{words}"):
-            loss(DepTree, cost=cost)(scores, HEADS)
+            loss(DepTree, cost=cost)(scores, HEADS, root="self")
     with pytest.raises(ValueError, match="a margin separates one structure"):
         loss(Bits)(torch.zeros(1, 2), torch.tensor([[0.5, 0.5]]))
 
@@ -309,7 +313,9 @@ def test_costs_of_whole_structures_are_refused_in_words() -> None:
     with pytest.raises(ValueError, match="expected exact=True"):
         StructuredHingeLoss(DepTree, cost="zero-one")
     with pytest.raises(ValueError, match="temperature is 0.01 with the cost 'zero-one'"):
-        MarginCRFLoss(DepTree, cost="zero-one", temperature=0.01)(torch.zeros(2, 3, 3), HEADS)
+        MarginCRFLoss(DepTree, cost="zero-one", temperature=0.01)(
+            torch.zeros(2, 3, 3), HEADS, root="self"
+        )
     with pytest.raises(TypeError, match="takes no max_iter"):
         StructuredHingeLoss(DepTree, cost="zero-one", exact=True, max_iter=5)
     loss = StructuredHingeLoss(DepTree, cost="zero-one", exact=True, max_nodes=10)

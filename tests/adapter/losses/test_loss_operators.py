@@ -67,7 +67,7 @@ def test_compiled_in_one_graph(loss: type, name: str, reduction: str) -> None:
 
     def step(scores: Tensor, *given: Tensor) -> Tensor:
         arguments = dict(zip(own, given, strict=True))
-        return criterion(3.0 * scores, problem.target, **arguments).square().sum()
+        return criterion(3.0 * scores, problem.target, root="self", **arguments).square().sum()
 
     check_same(step, (problem.scores, *problem.arguments.values()))
 

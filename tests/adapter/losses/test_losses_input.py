@@ -77,7 +77,7 @@ def test_reductions() -> None:
     each = losses(SparseMAPLoss, problem)
     for reduction, expected in (("mean", each.mean()), ("sum", each.sum())):
         loss = SparseMAPLoss(DepTree, reduction=reduction)
-        torch.testing.assert_close(loss(problem.scores, problem.target), expected)
+        torch.testing.assert_close(loss(problem.scores, problem.target, root="self"), expected)
 
 
 @held
@@ -124,7 +124,7 @@ def test_strided_scores_and_no_gradients() -> None:
     with torch.no_grad():
         assert not losses(SparseMAPLoss, problem).requires_grad
     spread = torch.zeros(1, 3, 3, dtype=torch.float64, requires_grad=True)
-    SparseMAPLoss(DepTree)(spread.expand(3, 3, 3), problem.target).backward()
+    SparseMAPLoss(DepTree)(spread.expand(3, 3, 3), problem.target, root="self").backward()
     assert spread.grad is not None and spread.grad.any()
 
 
@@ -198,7 +198,7 @@ def test_of_a_solved_graph() -> None:
     half.solve()
     assert sparsemap_loss(v, TREES[:1]).dtype == torch.float32
     with pytest.raises(TypeError, match="expected variables of a solved TorchFactorGraph"):
-        sparsemap_loss(problem.scores, problem.target)  # type: ignore[arg-type]
+        sparsemap_loss(problem.scores, problem.target, root="self")  # type: ignore[arg-type]
 
 
 # -------------------------------------------------------------------- hostile input

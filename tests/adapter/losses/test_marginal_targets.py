@@ -225,7 +225,7 @@ def test_what_is_not_checked_shows_as_a_negative_loss() -> None:
 def test_weights_of_items(loss: type, reduction: str) -> None:
     problem, weight = PROBLEMS["trees"], torch.tensor([2.0, 0.0, 0.5])
     criterion = loss(problem.factors, reduction=reduction)
-    found = criterion(problem.scores, problem.target, weight=weight)
+    found = criterion(problem.scores, problem.target, root="self", weight=weight)
     each = losses(loss, problem) * weight
     expected = {
         "none": each,
@@ -240,7 +240,7 @@ def test_weights_of_items(loss: type, reduction: str) -> None:
 
 def test_weights_have_gradients() -> None:
     problem, weight = PROBLEMS["trees"], torch.rand(3, dtype=double).requires_grad_()
-    found = SparseMAPLoss(DepTree)(problem.scores, problem.target, weight=weight)
+    found = SparseMAPLoss(DepTree)(problem.scores, problem.target, root="self", weight=weight)
     found.backward()
     torch.testing.assert_close(weight.grad, losses(SparseMAPLoss, problem).detach() / 3)
 
