@@ -8,10 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import Status
-from lpsmap_core.api import BoolArray, FloatArray, complete_assignment
+from lpsmap_core.api import BoolArray, FloatArray, complete_assignment, warn_unsolved
 from lpsmap_jax.instances import Instances
 
 __all__ = ["Difference", "compare_maxima"]
+
+
+APPROXIMATE = 1e-6
+"""The relative amount by which a loss may be negative without a warning."""
 
 
 class Point(NamedTuple):
@@ -123,13 +127,35 @@ def _objective_difference(solved: Instances, a: Point, b: Point) -> FloatArray:
     quadratic = solution.solved.quadratic
     d = a.mu - b.mu
     gains = _products(solution.scores - quadratic * a.mu, d) + 0.5 * quadratic * d * d
-    total = gains.reshape(solved.variables.shape).sum(axis=1)
+    gains = gains.reshape(solved.variables.shape)
+    total, size = gains.sum(axis=1), np.abs(gains).sum(axis=1)
     for i, eta_v, nu, other in zip(
         solved.instance, solution.additional_scores, a.nu, b.nu, strict=True
     ):
-        total[i] += _products(eta_v, nu - other).sum()
+        terms = _products(eta_v, nu - other)
+        total[i] += terms.sum()
+        size[i] += np.abs(terms).sum()
+    _report_negative(solved, total, size)
     nonnegative: FloatArray = np.maximum(total, 0.0)
     return nonnegative
+
+
+def _report_negative(solved: Instances, total: FloatArray, size: FloatArray) -> None:
+    """Warn of negative losses that the certificate of the maximum does not explain."""
+    component = solved.solution.layout.component
+    instance = np.arange(len(component)) // solved.variables.shape[1]
+    owner = np.zeros(len(solved.solution.gap), dtype=np.int64)
+    owner[component[component >= 0]] = instance[component >= 0]
+    above = total + np.bincount(owner, solved.solution.gap, len(total))
+    wrong = np.flatnonzero(above < -APPROXIMATE * (1.0 + size))
+    if wrong.size:
+        warn_unsolved(
+            [
+                "Losses of instances are negative because of an approximate solve, and count as 0: "
+                "increase max_iter, or decrease tol."
+            ],
+            [f"{wrong.size} instances; that of {wrong[0]} is {total[wrong[0]]:.1e}."],
+        )
 
 
 def _products(scores: FloatArray, values: FloatArray) -> FloatArray:

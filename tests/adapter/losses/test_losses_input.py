@@ -325,7 +325,7 @@ REFUSED: list[tuple[Any, Any, type[Exception], str]] = [
     (SCORES - torch.inf, HEADS, ValueError, "whose score is -inf"),
     (
         SCORES,
-        torch.tensor([[1, 0, -100], [-1, 0, 0]]),
+        torch.tensor([[-100, 2, 1], [-1, 0, 0]]),
         ValueError,
         "no structure of (item 0|an item)",
     ),
