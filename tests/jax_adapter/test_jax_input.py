@@ -306,7 +306,7 @@ def test_bad_targets(target: Any, error: type[Exception], message: str) -> None:
     "heads, message",
     [
         # as far as they cannot be heads counted from 0
-        ([0, 3, 1], "target holds 3 at [1] of instance 0; "),
+        ([-1, 3, 1], "target holds 3 at [1] of instance 0; "),
         ([-1, 1, 0], "target holds 1 at [1] of instance 0; "),
     ],
 )
@@ -329,3 +329,16 @@ def test_labels_that_no_structure_completes() -> None:
         pytest.raises(jax.errors.JaxRuntimeError, match="instance 1 has no structure that agrees"),
     ):
         jax.block_until_ready(jax.vmap(loss)(normal(2, 3), target[::-1]))
+
+
+def test_roots_are_their_own_heads_on_request() -> None:
+    scores, loss = normal(4, 4), sparse_map_loss(DepTree)
+    found = loss(scores, jnp.array([1, -1, 1, 2]))
+    assert loss(scores, jnp.array([1, 1, 1, 2]), root="self") == found
+    with pytest.raises(ValueError, match="subtract 1 from heads counted from 1"):
+        loss(scores, jnp.array([2, 0, 2, 3]))
+
+
+def test_padding_without_lengths_warns_of_phantom_words() -> None:
+    with pytest.warns(UserWarning, match="lengths="):
+        sparse_map_loss(DepTree)(normal(4, 4), jnp.array([1, -1, -100, -100]))

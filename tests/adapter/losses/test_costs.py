@@ -320,7 +320,7 @@ def test_costs_of_whole_structures_are_refused_in_words() -> None:
         StructuredHingeLoss(DepTree, cost="zero-one", exact=True, max_iter=5)
     loss = StructuredHingeLoss(DepTree, cost="zero-one", exact=True, max_nodes=10)
     with pytest.raises(ValueError, match="expected 0 or 1 for every variable"):
-        loss(torch.zeros(1, 3, 3), torch.tensor([[0, 0, -100]]))
+        loss(torch.zeros(1, 3, 3), torch.tensor([[-1, -100, 0]]))
     with pytest.raises(ValueError, match="is not a structure that DepTree allows"):
         loss(torch.zeros(1, 3, 3), torch.tensor([[1, 0, 0]]))
 
