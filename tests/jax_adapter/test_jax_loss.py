@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from lpsmap import AtMostOne, DepTree, Pair, Sequence, Xor
+from lpsmap_core import ConvergenceWarning
 from lpsmap_jax import sparse_map, sparse_map_loss
 from random_graphs import Declared, RandomGraph, random_structures
 
@@ -126,6 +127,100 @@ def test_agreement_with_the_adapter_to_torch(name: str, temperature: float) -> N
     np.testing.assert_allclose(slopes[0], scores.grad.numpy(), **EXACT)
     for key, other in others.items():
         np.testing.assert_allclose(slopes[1][key], other.grad.numpy(), **EXACT)
+
+
+def chain(u: Any, w: Any) -> Any:
+    return Sequence(u, w)
+
+
+@pytest.mark.parametrize("with_additionals", [False, True])
+def test_agreement_with_torch_on_marginals(with_additionals: bool) -> None:
+    torch = pytest.importorskip("torch")
+    from lpsmap_torch.losses import SparseMAPLoss
+
+    rng = np.random.default_rng(3)
+    eta, w = rng.normal(size=(2, 3, 2)), rng.normal(size=(2, 2))
+    mu, nu = sampled_marginals(rng)
+    factors = chain if with_additionals else Xor
+    given = {"w": torch.tensor(w, requires_grad=True)} if with_additionals else {}
+    more = {"target_additionals": torch.tensor(nu)} if with_additionals else {}
+    scores = torch.tensor(eta, requires_grad=True)
+    losses = SparseMAPLoss(factors, reduction="none")(scores, torch.tensor(mu), **more, **given)
+    losses.sum().backward()
+    assert (losses > 0.0).all()
+
+    def total(eta: Any, w: Any) -> Any:
+        arguments = {"w": w, "target_additionals": jnp.asarray(nu)} if with_additionals else {}
+        return sparse_map_loss(factors)(eta, jnp.asarray(mu), **arguments)
+
+    found, slopes = jax.value_and_grad(total, (0, 1))(jnp.asarray(eta), jnp.asarray(w))
+    np.testing.assert_allclose(found, losses.detach().numpy().sum(), **EXACT)
+    np.testing.assert_allclose(slopes[0], scores.grad.numpy(), **EXACT)
+    if with_additionals:
+        np.testing.assert_allclose(slopes[1], given["w"].grad.numpy(), **EXACT)
+
+        def of_item(*arrays: Any) -> Any:
+            eta, mu, nu = arrays
+            return sparse_map_loss(factors)(eta, mu, w=jnp.asarray(w), target_additionals=nu)
+
+        arrays = jnp.asarray(eta), jnp.asarray(mu), jnp.asarray(nu)
+        mapped = jax.jit(jax.vmap(of_item))(*arrays)
+        np.testing.assert_allclose(mapped, losses.detach().numpy(), **EXACT)
+
+
+def sampled_marginals(rng: np.random.Generator) -> tuple[Any, Any]:
+    """Return marginals and additionals of mixtures of taggings of three words, for two items."""
+    tags = rng.integers(0, 2, size=(2, 5, 3))
+    on = np.eye(2)[tags]
+    steps = np.einsum("bsia,bsic->bsiac", on[:, :, :-1], on[:, :, 1:])
+    p = rng.dirichlet(np.ones(5), size=2)
+    return np.einsum("bs,bsia->bia", p, on), np.einsum("bs,bsiac->bac", p, steps)
+
+
+@pytest.mark.parametrize(
+    "target, message",
+    [
+        ([[0.5, 0.4, 0.4]], "target: instance 0 is no mixture of structures of Xor"),
+        ([[0.5, 0.5, np.nan]], "target: marginals are given for some variables only"),
+        (
+            [[1.5, 0.0, 0.0]],
+            r"target holds 1.5 at \[0, 0\] of instance 0; expected 0, 1, marg",
+        ),
+    ],
+)
+def test_bad_marginals(target: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sparse_map_loss(Xor)(jnp.zeros((1, 3)), jnp.asarray(target))
+
+
+def test_missing_and_misshapen_additionals() -> None:
+    loss, mu = sparse_map_loss(chain), jnp.full((3, 2), 0.5)
+    with pytest.raises(ValueError, match="marginals do not determine the additionals of Sequence"):
+        loss(jnp.zeros((3, 2)), mu, w=jnp.zeros((2, 2)))
+    with pytest.raises(ValueError, match=r"target_additionals has shape \(2,\); expected \(2, 2\)"):
+        loss(jnp.zeros((3, 2)), mu, w=jnp.zeros((2, 2)), target_additionals=jnp.zeros(2))
+    with pytest.raises(TypeError, match="target_additionals is an int; expected an array"):
+        loss(jnp.zeros((3, 2)), mu, w=jnp.zeros((2, 2)), target_additionals=3)
+
+
+def test_negative_losses_are_warned_of_as_in_torch() -> None:
+    """Few iterations of the completion, which is then no feasible point."""
+    torch = pytest.importorskip("torch")
+    from lpsmap_torch.losses import SparseMAPLoss
+
+    options: dict[str, Any] = {"max_iter": 5, "adapt": False, "step_size": 0.01}
+    eta = 3.0 * np.random.default_rng(0).normal(size=(1, 3, 3))
+    target = np.full((1, 3, 3), np.nan)
+    target[0, 0, eta[0, 0].argmax()] = 1.0
+    with pytest.warns(ConvergenceWarning, match="Losses of instances are negative"):
+        found = sparse_map_loss(crossing, **options)(jnp.asarray(eta), jnp.asarray(target))
+    with pytest.warns(ConvergenceWarning, match="Losses of items are negative"):
+        loss = SparseMAPLoss(crossing, **options)(torch.tensor(eta), torch.tensor(target))
+    assert found == loss == 0.0
+
+
+def crossing(u: Any) -> list[Any]:
+    return [Xor(u), AtMostOne(u, axis=-2)]
 
 
 def test_a_tree_of_labels() -> None:

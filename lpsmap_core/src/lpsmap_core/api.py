@@ -50,6 +50,7 @@ from lpsmap_core.local.protocol import (
     solve_by,
 )
 from lpsmap_core.local.vertices import Vertices, join_vertices
+from lpsmap_core.model.earlier import replaced_options
 from lpsmap_core.model.inputs import (
     broadcast,
     check_fits_memory,
@@ -64,6 +65,7 @@ from lpsmap_core.model.inputs import (
     whole_numbers,
 )
 from lpsmap_core.model.lengths import check_unambiguous_lengths, checked_lengths
+from lpsmap_core.model.marginal_targets import check_marginals, target_additionals
 from lpsmap_core.model.parameters import Parameters
 from lpsmap_core.model.registration import parameters_of
 from lpsmap_core.model.row_labels import (
@@ -125,7 +127,7 @@ from lpsmap_core.solution.decoder import (
     check_search_options,
 )
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
-from lpsmap_core.solution.report import report_unsolved, warn_unsolved
+from lpsmap_core.solution.report import report_unsolved, warn_of_negative, warn_unsolved
 from lpsmap_core.solution.solve import solve_laid_out
 from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_jit.announcements import is_quiet
@@ -281,7 +283,7 @@ __all__ += ["DirectSolution", "solve_directly", "solve_laid_out"]
 __all__ += ["report_unsolved", "warn_unsolved"]
 
 # Messages: what a user is told, and about which line.
-__all__ += ["error_with_origin", "raised_by_core", "stacklevel", "text_table"]
+__all__ += ["error_with_origin", "raised_by_core", "replaced_options", "stacklevel", "text_table"]
 
 # File formats: read and write graphs in files.
 __all__ += [
@@ -294,8 +296,11 @@ __all__ += [
     "write_text",
 ]
 
-# Array libraries: where closed forms in array-API code run.
+# Losses: how targets are read, and what is wrong with a result.
 __all__ += ["HEADS", "check_root", "root_variables", "row_labels", "warn_of_padding"]
+__all__ += ["check_marginals", "target_additionals", "warn_of_negative"]
+
+# Array libraries: where closed forms in array-API code run.
 __all__ += ["NumpyBackend"]
 
 # The registry: what installed plugins offer.

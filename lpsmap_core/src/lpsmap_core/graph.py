@@ -13,6 +13,7 @@ from lpsmap_core.engine.options import RELAXATION, Options, checked_options, thr
 from lpsmap_core.engine.warm_start import CachedStart
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.declared import DeclaredGraph
+from lpsmap_core.model.earlier import SOLVE, replaced_options
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import checked_count, checked_flag, count_or_flag
 from lpsmap_core.model.levels import gibbs_class
@@ -77,6 +78,7 @@ class FactorGraph(DeclaredGraph):
         # a solution holds addresses of the current process
         return {**super().__getstate__(), "_layout": None, "solution": None}
 
+    @replaced_options(**SOLVE)
     def solve(
         self,
         max_iter: int = 1000,
@@ -130,15 +132,13 @@ class FactorGraph(DeclaredGraph):
             Whether to store the residuals of every outer iteration, as ``solution.trace``.
         max_time
             Time limit in seconds, without compilation, of the solve and of each product with the
-            Jacobian. Unsolved components have status ``TIME_LIMIT`` and their latest values, or
-            zeros if they were not started.
+            Jacobian. Unsolved components get status ``TIME_LIMIT`` and their latest values, if any.
         warm_start
             Initial point: a solution of this graph, or of one that only differs in scores and
             parameters; or ``cache.at(u, keys)`` of a `WarmStartCache`, for examples that recur in
             other batches. Values and gradients only depend on it within `tol`.
         engine
             Name of the engine that solves; ``"auto"`` leaves the choice to the library, see `plan`.
-            Plugins can add engines.
         temperature
             Weight T > 0 of the quadratic term ``T/2 ||mu||^2``. The solution is that for all scores
             divided by T, to which `tol` refers. It becomes sparser and tends to that of LP-MAP as T

@@ -28,13 +28,6 @@ LOGIC = {
 INTEGRAL, FRACTIONAL, INFEASIBLE, UNSOLVED = range(4)
 """Statuses of the earlier library."""
 
-OPTIONS = {
-    "autodetect_acyclic": "omit it: graphs need no such hint",
-    "branch_and_bound": "use solve_exact_map_ad3(), or solve_map(exact=True)",
-    "eta": "use step_size",
-}
-"""Options of earlier solves, with their replacements."""
-
 Answer = tuple[float, list[float], list[float], int]
 """The value, the marginals of variables and of additionals, and the status."""
 
@@ -142,18 +135,6 @@ class PFactorGraph(FactorGraph):
         super().__init__()
         self._options: dict[str, Any] = {}
         self._multi: list[PMultiVariable] = []
-
-    def solve(self, *arguments: Any, **options: Any) -> Solution:
-        """Solve LP-SparseMAP; see `FactorGraph.solve`.
-
-        Raises
-        ------
-        TypeError
-            If an option is one of the earlier library; the message has its replacement.
-        """
-        for name in options.keys() & OPTIONS.keys():
-            raise TypeError(f"PFactorGraph.solve: {name} is an earlier option; {OPTIONS[name]}.")
-        return super().solve(*arguments, **options)
 
     def declare_factor(self, factor: Any, *_: Any, **__: Any) -> NoReturn:
         """Refuse a factor object, which the earlier library binds to variables here.

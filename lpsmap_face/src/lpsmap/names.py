@@ -34,8 +34,9 @@ def resolve(name: str) -> Any:
         return import_module("lpsmap.earlier").PFactorGraph
     if name == "plot":
         return import_module("lpsmap.plot")
-    if name == "__all__":  # `import *` imports neither torch nor matplotlib
-        return _names(installed())
+    if name == "__all__":  # `import *` does not import torch or matplotlib
+        registry = installed()
+        return [*_names(registry), *(_graphs(registry) if "torch" in sys.modules else ())]
     if name.startswith("_"):
         raise AttributeError(f"module 'lpsmap' has no attribute {name!r}")
     registry = installed()
@@ -53,8 +54,12 @@ def resolve(name: str) -> Any:
 def listed_names() -> list[str]:
     """Return all names of ``lpsmap``, for completion; torch is not imported."""
     registry = installed()
-    graphs = ["TorchFactorGraph"] if _has(registry, "lpsmap-torch") else []
-    return sorted([*_names(registry), *graphs, "plot"])
+    return sorted([*_names(registry), *_graphs(registry), "plot"])
+
+
+def _graphs(registry: Registry) -> list[str]:
+    """Return the names of graphs of adapters."""
+    return ["TorchFactorGraph"] if _has(registry, "lpsmap-torch") else []
 
 
 def _names(registry: Registry) -> list[str]:

@@ -30,7 +30,7 @@ from lpsmap_core.api import (
 )
 from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, subset_hypergraph
 from lpsmap_factors_logic import sum_constrained
-from lpsmap_factors_logic.rows import LogicFactor
+from lpsmap_factors_logic.rows import LogicFactor, without_negated
 from lpsmap_factors_logic.structures import Assignment, indicator
 from lpsmap_factors_logic.sum_constrained import AT_MOST
 
@@ -91,6 +91,7 @@ class Budget(LogicFactor, HypergraphFactor):
     jvp_kernel = staticmethod(sum_constrained_jvp)
     jvp = classmethod(sum_constrained.jvp)
 
+    @without_negated
     def __init__(
         self,
         variables: Variables | Sequence[Variables],

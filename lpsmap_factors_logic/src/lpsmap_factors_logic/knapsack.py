@@ -29,7 +29,7 @@ from lpsmap_core.api import (
     sum_constrained_jvp,
 )
 from lpsmap_factors_logic import sum_constrained
-from lpsmap_factors_logic.rows import LogicFactor
+from lpsmap_factors_logic.rows import LogicFactor, without_negated
 from lpsmap_factors_logic.sum_constrained import AT_MOST
 
 __all__ = ["Knapsack"]
@@ -109,6 +109,7 @@ class Knapsack(LogicFactor):
         "check_zero_one": "the polytope is relaxed: a vertex may have one fractional entry"
     }
 
+    @without_negated
     def __init__(
         self,
         variables: Variables | Sequence[Variables],

@@ -37,6 +37,7 @@ from lpsmap_core.api import (
     face_codes,
 )
 from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row
+from lpsmap_factors_logic.rows import without_negated
 from lpsmap_factors_logic.scores import as_scores, broadcast_scores
 from lpsmap_factors_logic.tables import TableFields
 
@@ -265,6 +266,7 @@ class Pair(HypergraphFactor):
     projection_kernel = staticmethod(_project)
     jvp_kernel = staticmethod(_jvp)
 
+    @without_negated
     def __init__(
         self,
         first: Variables | None = None,

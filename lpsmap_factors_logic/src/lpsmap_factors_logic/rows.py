@@ -9,9 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables, as_variables
-from lpsmap_core.api import BoolArray, FloatArray, broadcast, real_numbers
+from lpsmap_core.api import BoolArray, FloatArray, broadcast, real_numbers, replaced_options
 
-__all__ = ["LogicFactor"]
+__all__ = ["LogicFactor", "without_negated"]
+
+without_negated = replaced_options(negated="negate the variables, as in Or(u ^ negated)")
+"""Decorator of factor types that earlier libraries gave an argument `negated`."""
 
 
 class LogicFactor(Factor):
@@ -43,6 +46,7 @@ class LogicFactor(Factor):
     needs_variables: ClassVar[str] = ""
     """The reason why rows must not be empty; empty if they may be."""
 
+    @without_negated
     def __init__(
         self,
         variables: Variables | Sequence[Variables],

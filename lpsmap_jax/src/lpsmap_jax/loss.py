@@ -17,7 +17,7 @@ from lpsmap_jax.comparison import compare_maxima
 from lpsmap_jax.gradients import cotangents, differentiated
 from lpsmap_jax.host import Arrays, ArrayType, call_on_host
 from lpsmap_jax.instances import Instances, leading_axes, rows_of
-from lpsmap_jax.labels import known_values, read_target
+from lpsmap_jax.labels import labels_of, read_additionals, read_target
 
 __all__ = ["sparse_map_loss"]
 
@@ -50,7 +50,9 @@ def sparse_map_loss(factors: Factors, **options: Any) -> Callable[..., jax.Array
         which is the sum over the items of a batch. `jax.vmap` gives the losses of items. It has the
         dtype of the scores, and at least that of float32. Scores and arguments are those of
         `sparse_map`. The target has the structure of the scores, and for each block of scores
-        either labels in its shape: 0, 1, or NaN for unlabelled variables. Or integers without the
+        either labels in its shape: 0, 1, or NaN for unlabelled variables; or marginals, for all
+        variables in factors; then ``target_additionals`` are those of the additionals, an array
+        for every factor declaration with additionals, in a list if several. Or integers without the
         last axis: the position on it that is on, and -100 for unlabelled rows. In rows of
         `DepTree`, heads, -1 for the root, or with ``root="self"`` in the call the word itself.
         Targets of variables in no factor are ignored. The target has no gradient.
@@ -84,10 +86,20 @@ def sparse_map_loss(factors: Factors, **options: Any) -> Callable[..., jax.Array
     """
     check_solver("sparse_map_loss", factors, options)
 
-    def loss(scores: Any, target: Any, /, *, root: int | str = -1, **arguments: Any) -> jax.Array:
+    def loss(
+        scores: Any,
+        target: Any,
+        /,
+        *,
+        target_additionals: Any = None,
+        root: int | str = -1,
+        **arguments: Any,
+    ) -> jax.Array:
         check_root(root)
         call, inputs = read_call("sparse_map_loss", factors, options, scores, arguments)
-        found: jax.Array = _loss(call, root, inputs, read_target("sparse_map_loss", call, target))
+        labels = read_target("sparse_map_loss", call, target)
+        additionals = read_additionals("sparse_map_loss", target_additionals)
+        found: jax.Array = _loss(call, root, inputs, (*labels, *additionals))
         return found
 
     return loss
@@ -134,14 +146,16 @@ def _evaluate(
     wanted
         The positions of all blocks and of the arguments with gradients; None for losses only.
     arrays
-        The inputs of the call, then the labels of every block.
+        The inputs of the call, the labels of every block, and the additionals of the target.
     """
     axes = leading_axes(arrays, call.inputs[0].shape)
-    inputs, labels = arrays[: len(call.inputs)], arrays[len(call.inputs) :]
+    n, n_blocks = len(call.inputs), call.n_blocks
+    inputs = arrays[:n]
     solved = Instances(call, inputs, axes)
     n_leading = len(axes)
-    own = [rows_of(x, axes, x.shape[n_leading:]) for x in labels]
-    difference = compare_maxima(solved, known_values(solved, own, root))
+    own = [rows_of(x, axes, x.shape[n_leading:]) for x in arrays[n:]]
+    labels = labels_of(solved, own[:n_blocks], own[n_blocks:], root)
+    difference = compare_maxima(solved, labels)
     if wanted is None:
         return [difference.values.reshape(axes)]
     scores = AdditionalScores(solved, wanted[call.n_blocks :])

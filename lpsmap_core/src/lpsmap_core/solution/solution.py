@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,7 @@ from lpsmap_core.solution.derivatives import (
 )
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
+from lpsmap_core.solution.refusals import Refusals
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.ctrl_c import ended_by_ctrl_c
 
@@ -47,7 +48,7 @@ __all__ = ["Solution"]
 
 
 @dataclass
-class Solution:
+class Solution(Refusals):
     """The solution of a factor graph, with the data for derivatives.
 
     Attributes
@@ -82,13 +83,6 @@ class Solution:
     additional_scores: Sequence[FloatArray]
     threads: int = 1
     trace: FloatArray | None = None
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a Solution holds addresses of the process that solved it, and cannot be pickled or "
-            "copied; expected its arrays (values, additionals, status), or the graph. Solve the "
-            "graph again after loading it."
-        )
 
     @property
     def ok(self) -> bool:

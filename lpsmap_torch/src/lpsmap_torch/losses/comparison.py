@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Assignment, Solution, Status, Variables
-from lpsmap_core.api import FloatArray, IntArray, warn_unsolved
+from lpsmap_core.api import FloatArray, IntArray, warn_of_negative
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.items import Items, Labels
 from lpsmap_torch.losses.complete_labels import (
@@ -22,9 +22,6 @@ from lpsmap_torch.losses.labels import all_variables
 from lpsmap_torch.losses.structured import Comparison
 
 __all__ = ["Point", "compare_maxima", "objective_difference"]
-
-APPROXIMATE = 1e-6
-"""The relative amount by which a loss may be negative without a warning."""
 
 SolveResult: TypeAlias = Solution | Assignment
 
@@ -191,27 +188,9 @@ def _nonnegative(best: SolveResult, a: Point, b: Point, items: Items) -> FloatAr
     if (total < 0.0).any():
         terms = _terms(best, a, b, items)
         size = sum((items.sums(item, np.abs(x)) for item, x in terms), np.zeros(items.n_items))
-        _report_negative(total, size, best, items)
+        gap = best.bound - best.score if isinstance(best, Assignment) else best.gap
+        warn_of_negative(total, size, items.sums(items.of_component, gap), "item")
     return np.maximum(total, 0.0)
-
-
-def _report_negative(total: FloatArray, size: FloatArray, best: SolveResult, items: Items) -> None:
-    """Warn of negative losses that the certificate of the maximum does not explain.
-
-    The maximum is at most the gap above the value found. It is compared with a point of the
-    polytope, so the exact loss is nonnegative: the loss plus the gap must not be negative.
-    """
-    gap = best.bound - best.score if isinstance(best, Assignment) else best.gap
-    above = total + items.sums(items.of_component, gap)
-    wrong = np.flatnonzero(above < -APPROXIMATE * (1.0 + size))
-    if wrong.size:
-        warn_unsolved(
-            [
-                "Losses of items are negative because of an approximate solve, and count as 0: "
-                "increase max_iter, or decrease tol."
-            ],
-            [f"{wrong.size} items; that of item {wrong[0]} is {total[wrong[0]]:.1e}."],
-        )
 
 
 def _products(scores: FloatArray, values: FloatArray) -> FloatArray:

@@ -7,9 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from lpsmap_core import Factor
-from lpsmap_core.api import HEADS, BoolArray, FloatArray, Layout, complete_assignment
+from lpsmap_core.api import (
+    HEADS,
+    BoolArray,
+    FloatArray,
+    Layout,
+    check_marginals,
+    complete_assignment,
+)
 from lpsmap_torch.items import Items, Labels
-from lpsmap_torch.losses.marginal_targets import check_marginals
 
 __all__ = ["are_complete", "check_not_forbidden", "given_additionals", "structure_additionals"]
 
@@ -52,7 +58,8 @@ def given_additionals(
     """
     known = np.where(items.of_variable >= 0, labels.known, 0.0)
     if labels.are_marginals:
-        return check_marginals(factors, labels, known, items)
+        owners = [items.of_factors(factor) for factor in factors]
+        return check_marginals(factors, known, labels.additionals, owners)
     return structure_additionals(layout, factors, additional_scores, known, items)
 
 
