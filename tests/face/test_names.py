@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,8 @@ def test_advice(name: str, advice: str) -> None:
     assert str(caught_too.value) == str(caught.value)
 
 
-def test_dir_lists_all_and_star_imports_no_torch() -> None:
+def test_dir_lists_all_and_star_imports_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert {"FactorGraph", "Xor", "DepTree", "PFactorGraph", "plot"} <= {*dir(lpsmap)}
     if can_be_imported("lpsmap_torch"):
         assert "TorchFactorGraph" in dir(lpsmap)

@@ -91,8 +91,8 @@ def _gaps(solved: Instances) -> FloatArray:
     instance = np.arange(len(component)) // solved.variables.shape[1]
     owner = np.zeros(len(solved.solution.gap), dtype=np.int64)
     owner[component[component >= 0]] = instance[component >= 0]
-    gaps: FloatArray = np.bincount(owner, solved.solution.gap, len(solved.variables))
-    return gaps
+    gaps = np.bincount(owner, solved.solution.gap, len(solved.variables))
+    return gaps.astype(np.float64)
 
 
 def _structure(solved: Instances, known: FloatArray) -> Point:
