@@ -285,7 +285,7 @@ def test_a_gradient_names_its_argument() -> None:
         (jnp.zeros(2), ValueError, "target has shape (2,) and dtype float32; expected (2, 3)"),
         ([0, 1], ValueError, "target has the structure"),
         (3, TypeError, "target is an int; expected an array"),
-        (jnp.full((2, 3), 0.5), ValueError, "target holds 0.5 at [0, 0] of instance 0; expected"),
+        (jnp.full((2, 3), 1.5), ValueError, "target holds 1.5 at [0, 0] of instance 0; expected"),
         (jnp.array([0, 3]), ValueError, "target holds 3 at [1] of instance 0; expected positions"),
         (jnp.array([0, -1]), ValueError, "target holds -1 at [1] of instance 0; expected"),
         (

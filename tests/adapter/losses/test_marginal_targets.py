@@ -191,7 +191,7 @@ def test_bad_marginals_are_refused_in_words() -> None:
     for target, additionals, words in (
         (mu, None, "marginals do not determine the additionals of Sequence"),
         (mu, nu[:1], r"target_additionals has shape \(1, .*expected \(2,"),
-        (mu, [nu, nu], "one tensor for every declaration with additionals"),
+        (mu, [nu, nu], "one array for every declaration with additionals"),
         (mu, nu * torch.nan, "target_additionals is not finite"),
         (mu * 0.9, nu, "item 0 is no mixture of structures of Sequence: a sum .* is 0.9"),
         (mu + 1.0, nu, "target holds 1..*; expected 0, 1, marginals between"),
