@@ -13,8 +13,9 @@ __all__ = ["limited_on_purpose"]
 
 @contextmanager
 def limited_on_purpose(limited: bool = True) -> Iterator[None]:
-    """Suppress convergence warnings if limits are part of the experiment."""
+    """Suppress warnings of limits if these are part of the experiment."""
     with warnings.catch_warnings():
         if limited:
             warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.filterwarnings("ignore", "lpsmap: the gradients of some components are")
         yield

@@ -66,6 +66,13 @@ from lpsmap_core.model.inputs import (
 )
 from lpsmap_core.model.lengths import check_unambiguous_lengths, checked_lengths
 from lpsmap_core.model.marginal_targets import check_marginals, target_additionals
+from lpsmap_core.model.memory_limit import (
+    MAX_MEMORY,
+    VIEW_BYTES,
+    MemoryLimitError,
+    memory_limit,
+    reserve_memory,
+)
 from lpsmap_core.model.parameters import Parameters
 from lpsmap_core.model.registration import parameters_of
 from lpsmap_core.model.row_labels import (
@@ -164,6 +171,11 @@ __all__ += [
     "real_numbers",
     "check_unambiguous_lengths",
     "check_fits_memory",
+    "MAX_MEMORY",
+    "VIEW_BYTES",
+    "MemoryLimitError",
+    "memory_limit",
+    "reserve_memory",
     "truth_values",
     "whole_numbers",
 ]

@@ -21,7 +21,7 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.api import FloatArray, IntArray, kind_of
+from lpsmap_core.api import VIEW_BYTES, FloatArray, IntArray, kind_of, reserve_memory
 from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row
 from lpsmap_factors_logic.scores import as_scores, broadcast_scores
 from lpsmap_factors_logic.tables import TableFields
@@ -386,6 +386,7 @@ def _side_by_side(name: str, blocks: Sequence[Variables]) -> tuple[Variables, tu
             "leading axes that broadcast together, and the states on the last."
         ) from None
     sizes = tuple(x.shape[-1] for x in blocks)
+    reserve_memory(VIEW_BYTES * math.prod(batch) * sum(sizes), "views that broadcast")
     index, negated = (
         np.concatenate(
             [np.broadcast_to(a, (*batch, k)) for a, k in zip(arrays, sizes, strict=True)], axis=-1

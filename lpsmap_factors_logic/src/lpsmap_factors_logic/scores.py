@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj
 
-from lpsmap_core.api import check_readable, real_numbers
+from lpsmap_core.api import check_readable, real_numbers, reserve_memory
 
 __all__ = ["as_scores", "broadcast_scores"]
 
@@ -45,6 +46,7 @@ def broadcast_scores(name: str, scores: Any, shape: tuple[int, ...], of: str) ->
     ValueError
         If they do not broadcast.
     """
+    reserve_memory(8 * math.prod(shape), name)
     try:
         return array_namespace(scores).broadcast_to(scores, shape)
     except (ValueError, RuntimeError):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import array_api_compat
 import numpy as np
 
-from lpsmap_core.api import check_readable, real_numbers
+from lpsmap_core.api import check_readable, real_numbers, reserve_memory
 
 __all__ = ["as_array", "flat_scores"]
 
@@ -97,4 +98,5 @@ def _broadcast(xp: Any, name: str, array: Any, shape: tuple[int, ...]) -> Any:
             f"{name} has shape {got}; expected one that broadcasts to {shape}. Add axes of "
             "length 1 where scores are shared."
         )
+    reserve_memory(8 * math.prod(shape), name)
     return xp.broadcast_to(array, shape)

@@ -209,9 +209,13 @@ def _read_arrays(content: bytes) -> Arrays:
     """Return the arrays of an archive, verifying its checksums."""
     arrays = {}
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        for name in archive.namelist():
-            member = io.BytesIO(archive.read(name))
-            arrays[name.removesuffix(".npy")] = np.lib.format.read_array(member, allow_pickle=False)
+        members = archive.infolist()
+        stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
+        if not stored or sum(member.file_size for member in members) > len(content):
+            raise ValueError("it is compressed, which no checkpoint is")
+        for member in members:
+            file, name = io.BytesIO(archive.read(member)), member.filename.removesuffix(".npy")
+            arrays[name] = np.lib.format.read_array(file, allow_pickle=False)
     return arrays
 
 

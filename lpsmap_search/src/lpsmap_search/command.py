@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TextIO
 import click
 from click.core import ParameterSource
 
+from lpsmap_core.api import MAX_MEMORY, memory_limit
 from lpsmap_search.conllu import TaggedSentence, read_conllu
 from lpsmap_search.constraints import UNIVERSAL_TAGS, CountConstraint, universal_rules
 from lpsmap_search.corpus import Corpus
@@ -179,6 +180,14 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     type=FILE,
     help="File for a plot of the objective over time, and of the bound if there is one.",
 )
+@click.option(
+    "--max-memory",
+    metavar="GB",
+    type=_Number(0.0, min_open=True),
+    default=MAX_MEMORY / 1e9,
+    show_default=f"{MAX_MEMORY / 1e9:.2g}",
+    help="Gigabytes that reading CORPUS may take; larger ones are refused.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress messages.")
 def induce(corpus: Path, **given: Any) -> None:
     """Induce a dependency grammar from the tags in CORPUS.
@@ -246,6 +255,7 @@ class _Arguments(NamedTuple):
     parses: int | None
     draw: Path | None
     trace: Path | None
+    max_memory: float
     quiet: bool
 
 
@@ -327,7 +337,8 @@ def _figures(arguments: _Arguments) -> ModuleType | None:
 def _read(path: Path, arguments: _Arguments) -> list[TaggedSentence]:
     found = read_conllu(path, max_words=arguments.max_words, punctuation=arguments.punctuation)
     long_enough = (sentence for sentence in found if len(sentence) >= arguments.min_words)
-    sentences = list(itertools.islice(long_enough, arguments.sentences))
+    with memory_limit(1e9 * arguments.max_memory):
+        sentences = list(itertools.islice(long_enough, arguments.sentences))
     if not sentences:
         raise ValueError(
             f"{path}: got no sentences of {arguments.min_words} to {arguments.max_words} words; "

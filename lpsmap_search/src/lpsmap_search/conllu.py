@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, NoReturn, cast
 
-from lpsmap_core.api import checked_count
+from lpsmap_core.api import checked_count, reserve_memory
 
 __all__ = ["ROOT", "TaggedSentence", "read_conllu"]
 
@@ -22,6 +22,9 @@ PUNCTUATION = "PUNCT"
 
 LONGEST_LINE = 1 << 20
 """Maximum bytes of a line, so that a file without line ends does not exhaust the memory."""
+
+WORD_BYTES = 300
+"""Bytes of a word, its tag and its head, as objects of Python."""
 
 LONGEST_SENTENCE = 10_000
 """Maximum words of a sentence, so that a file without empty lines does not exhaust the memory."""
@@ -72,6 +75,7 @@ def read_conllu(
         for rows in _blocks(path, _lines(path, file)):
             sentence = _sentence(path, rows, punctuation)
             if 0 < len(sentence) <= limit:
+                reserve_memory(WORD_BYTES * len(sentence), "sentences")
                 yield sentence
 
 

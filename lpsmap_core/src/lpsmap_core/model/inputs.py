@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.model.memory_limit import reserve_memory
 from lpsmap_jit.arrays import FloatArray, IntArray
 
 __all__ = [
@@ -218,11 +219,14 @@ def broadcast(name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt
         If it does not broadcast.
     """
     try:
-        return np.ascontiguousarray(np.broadcast_to(array, shape)).reshape(shape)
+        seen = np.broadcast_to(array, shape)
     except ValueError:
         raise ValueError(
             f"{name} has shape {array.shape}; expected one that broadcasts to {shape}."
         ) from None
+    if seen.size > array.size:
+        reserve_memory(seen.nbytes, name)
+    return np.ascontiguousarray(seen).reshape(shape)
 
 
 def whole_numbers(name: str, value: Any) -> npt.NDArray[Any]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.model.inputs import booleans, kind_of
+from lpsmap_core.model.memory_limit import VIEW_BYTES, reserve_memory
 from lpsmap_jit.arrays import BoolArray, IntArray
 
 __all__ = ["Owner", "Variables", "as_variables", "stack"]
@@ -261,6 +262,7 @@ def stack(variables: Sequence[Variables]) -> Variables:
             "length 1."
         ) from None
     negated = np.broadcast_arrays(*(view.negated for view in variables))
+    reserve_memory(VIEW_BYTES * index[0].size * len(index), "views that broadcast")
     return Variables(variables[0].graph, _stacked(index), _stacked(negated))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.model.memory_limit import reserve_memory
 from lpsmap_core.plugins.formats import FileFormatError
 
 __all__ = ["Arrays"]
@@ -50,6 +51,7 @@ class Arrays:
             with zipfile.ZipFile(path) as whole:
                 if sum(x.file_size for x in whole.infolist()) > path.stat().st_size:
                     raise ValueError("it is compressed or truncated")
+                reserve_memory(path.stat().st_size, f"the arrays of {name}")
                 return cls({x.filename[:-4]: _array(whole, x) for x in whole.infolist()})
         except (
             ValueError,

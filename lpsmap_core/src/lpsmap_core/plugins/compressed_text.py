@@ -7,8 +7,10 @@ import io
 import os
 import stat
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
+from lpsmap_core.model.memory_limit import reserve_memory
 from lpsmap_core.plugins.formats import FileFormatError
 
 __all__ = ["file_bytes", "write_text"]
@@ -25,11 +27,8 @@ WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 MAX_BYTES = 2**30
 """Maximum size of a text in bytes."""
 
-SAFE_SIZE = 2**18
-"""Size in bytes up to which a file may have any compression ratio."""
-
-MAX_EXPANSION = 100
-"""Maximum compression ratio of larger files."""
+PARSED = 24
+"""Bytes of the objects that a byte of text becomes, roughly: numbers and lists of few of them."""
 
 
 def file_bytes(path: Path) -> bytes:
@@ -43,25 +42,28 @@ def file_bytes(path: Path) -> bytes:
     OSError
         If the file cannot be read.
     FileFormatError
-        If it is a device, larger than a gigabyte, in UTF-16, damaged, or compressed with an
-        implausible ratio.
+        If it is a device, larger than a gigabyte, in UTF-16, or damaged.
+    ValueError
+        If what is read from it would exceed the memory limit of `read_graph`.
     """
     with path.open("rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
             raise FileFormatError(f"{path}: is a device; expected a text file, or a pipe.")
         head = file.read(2)
-        text = _decompress(path, head, file) if head == GZIP else _read_rest(path, head, file)
+        pieces = _decompressed(path, head, file) if head == GZIP else _pieces(head, file)
+        text = _joined(path, pieces)
     if text.startswith(WIDE_MARKS):
         raise FileFormatError(f"{path}: is a text in UTF-16; expected UTF-8. Save it as UTF-8.")
     return text.removeprefix(MARK)
 
 
-def _read_rest(path: Path, head: bytes, file: io.BufferedReader) -> bytes:
-    """Return `head` and the rest of a file."""
-    found = bytearray(head)
-    while data := file.read(2**20):
-        found += data
+def _joined(path: Path, pieces: Iterator[bytes]) -> bytes:
+    """Join the pieces of a text, whose memory is reserved as they come."""
+    found = bytearray()
+    for piece in pieces:
+        reserve_memory(PARSED * len(piece), f"{len(found) + len(piece)} bytes of text")
+        found += piece
         if len(found) > MAX_BYTES:
             raise FileFormatError(
                 f"{path}: has more than {MAX_BYTES} bytes; expected a smaller text. Split it, or "
@@ -70,21 +72,21 @@ def _read_rest(path: Path, head: bytes, file: io.BufferedReader) -> bytes:
     return bytes(found)
 
 
-def _decompress(path: Path, head: bytes, file: io.BufferedReader) -> bytes:
-    """Return the decompressed bytes of a file, which may have several members."""
-    found, n_read, unpack = bytearray(), 0, zlib.decompressobj(wbits=31)
+def _pieces(head: bytes, file: io.BufferedReader) -> Iterator[bytes]:
+    """Yield `head` and the rest of a file."""
+    yield head
+    while data := file.read(2**20):
+        yield data
+
+
+def _decompressed(path: Path, head: bytes, file: io.BufferedReader) -> Iterator[bytes]:
+    """Yield the decompressed bytes of a file, which may have several members."""
+    unpack = zlib.decompressobj(wbits=31)
     data = head
     try:
         while data := data or file.read(2**16):
-            n_read += len(data)
             while data:
-                found += unpack.decompress(data, 2**20)
-                if len(found) > max(SAFE_SIZE, MAX_EXPANSION * n_read):
-                    raise FileFormatError(
-                        f"{path}: {n_read} compressed bytes expand to more than {len(found)}; "
-                        f"expected a ratio of up to {MAX_EXPANSION}. Decompress the file yourself "
-                        "if you trust it."
-                    )
+                yield unpack.decompress(data, 2**20)
                 data = unpack.unconsumed_tail
                 if unpack.eof:
                     data = unpack.unused_data
@@ -97,7 +99,6 @@ def _decompress(path: Path, head: bytes, file: io.BufferedReader) -> bytes:
         raise FileFormatError(
             f"{path}: is compressed, but ends too early; expected gzip. Fetch it again."
         )
-    return bytes(found)
 
 
 def write_text(path: Path, text: str) -> None:

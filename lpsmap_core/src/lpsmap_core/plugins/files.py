@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lpsmap_core.model.inputs import kind_of
+from lpsmap_core.model.memory_limit import MAX_MEMORY, MemoryLimitError, memory_limit
 from lpsmap_core.plugins.contributions import Registration
 from lpsmap_core.plugins.formats import (
     Evidence,
@@ -20,24 +21,36 @@ from lpsmap_core.plugins.registry import installed
 __all__ = ["read_evidence", "read_graph", "write_graph"]
 
 
-def read_graph(path: str | Path) -> NamedGraph:
+def read_graph(path: str | Path, max_memory: float = MAX_MEMORY) -> NamedGraph:
     """Read the graph in the file at `path`, in the installed format of its suffix.
 
     The name of a file that is compressed by gzip may have ``.gz`` after the suffix.
+
+    Parameters
+    ----------
+    path
+        The file.
+    max_memory
+        Maximum number of bytes that the text, the graph and its layout may take, by an estimate
+        before they are allocated.
 
     Raises
     ------
     OSError
         If the file cannot be read.
     FileFormatError
-        If no installed format has the file's suffix, or the file does not follow its format.
+        If no installed format has the file's suffix, if the file does not follow its format, or if
+        it takes more than `max_memory`.
     """
     path = Path(path)
     registration = _registration(path)
     try:
-        found: NamedGraph = registration.value().read(path)
+        with memory_limit(max_memory):
+            found: NamedGraph = registration.value().read(path)
     except (OSError, FileFormatError):
         raise
+    except MemoryLimitError as error:
+        raise FileFormatError(f"{path}: {error}") from error
     except Exception as error:
         raise FileFormatError(
             f"{path}: {error_text(error)}; raised by the format of "
@@ -66,7 +79,12 @@ def write_graph(named: NamedGraph, path: str | Path) -> None:
     chosen.write(named, path)
 
 
-def read_evidence(path: str | Path, named: NamedGraph, graph_path: str | Path) -> Evidence:
+def read_evidence(
+    path: str | Path,
+    named: NamedGraph,
+    graph_path: str | Path,
+    max_memory: float = MAX_MEMORY,
+) -> Evidence:
     """Read evidence: the values of some variables of a graph.
 
     Parameters
@@ -78,19 +96,25 @@ def read_evidence(path: str | Path, named: NamedGraph, graph_path: str | Path) -
         The graph.
     graph_path
         The file from which the graph was read.
+    max_memory
+        As for `read_graph`.
 
     Raises
     ------
     OSError
         If the file cannot be read.
     FileFormatError
-        If the file does not hold evidence for this graph.
+        If the file does not hold evidence for this graph, or takes more than `max_memory`.
     """
     path = Path(path)
-    if _suffix(path) == ".json":
-        return read_views(path, named)
-    chosen: FileFormat = _registration(Path(graph_path)).value()
-    return chosen.read_evidence(path, named)
+    try:
+        with memory_limit(max_memory):
+            if _suffix(path) == ".json":
+                return read_views(path, named)
+            chosen: FileFormat = _registration(Path(graph_path)).value()
+            return chosen.read_evidence(path, named)
+    except MemoryLimitError as error:
+        raise FileFormatError(f"{path}: {error}") from error
 
 
 def _suffix(path: Path) -> str:

@@ -6,6 +6,7 @@ import ast
 import difflib
 import inspect
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.inputs import integer_array, truth_values
+from lpsmap_core.model.memory_limit import VIEW_BYTES, reserve_memory
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.plugins.array_files import Arrays
 from lpsmap_core.plugins.compressed_text import file_bytes
@@ -300,6 +302,18 @@ def _argument_view(
     return view ^ truth_values("negated", arrays.resolve(entry.get("negated", False)))
 
 
+def _size_at(shape: tuple[int, ...], index: Any) -> int:
+    """Return the number of entries of an index, which lists may repeat."""
+    parts = index if isinstance(index, tuple) else (index,)
+    lists = [np.asarray(part) for part in parts if isinstance(part, list)]
+    if not lists or 0 in shape:
+        return 0  # views share memory
+    one = [0 if isinstance(part, list) else part for part in parts]
+    rest = np.broadcast_to(np.False_, shape)[tuple(one)].size
+    chosen = [x.nonzero()[0] if x.dtype == np.bool_ else x for x in lists]
+    return int(math.prod(np.broadcast_shapes(*(x.shape for x in chosen))) * rest)
+
+
 def _view(text: str, blocks: Mapping[str, Variables]) -> Variables:
     """Return the view of an expression, which may have names, indices, ``~`` and ``.T``."""
 
@@ -312,7 +326,9 @@ def _view(text: str, blocks: Mapping[str, Variables]) -> Variables:
             case ast.Attribute(value=value, attr="T"):
                 return view(value).T
             case ast.Subscript(value=value, slice=index):
-                return view(value)[position(index)]
+                whole, at = view(value), position(index)
+                reserve_memory(VIEW_BYTES * _size_at(whole.shape, at), f"entries of {shown}")
+                return whole[at]
         raise ValueError(
             f"{ast.unparse(node)!r:.60} in {shown} is not a view; expected one of "
             f"{', '.join(blocks) or '(no blocks)'} with indices, such as '~u[0, 1:]'"

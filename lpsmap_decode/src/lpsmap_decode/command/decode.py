@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import glob
 import importlib.util
 import json
@@ -16,7 +17,13 @@ from typing import Any
 
 import click
 
-from lpsmap_decode.command.limits import is_terminal, limit_options, refuse_search_options
+from lpsmap_core.api import read_graph
+from lpsmap_decode.command.limits import (
+    is_terminal,
+    limit_options,
+    memory_option,
+    refuse_search_options,
+)
 from lpsmap_decode.command.models import errors_as_messages
 from lpsmap_decode.command.output import cost_of, numbers
 from lpsmap_decode.corpus.jobs import MAP, TASKS
@@ -49,6 +56,7 @@ UNSOLVED, FAILED, INTERRUPTED = 3, 1, 130
 @click.option("--workers", type=click.IntRange(1), help="Processes.  [default: all cores]")
 @click.option("--scheduler", metavar="ADDRESS", help="Address of a dask cluster to run on.")
 @limit_options
+@memory_option
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing on standard error.")
 def decode(
     patterns: tuple[str, ...],
@@ -59,6 +67,7 @@ def decode(
     max_time: float | None,
     gap: float,
     solver: str,
+    max_memory: float,
     quiet: bool,
 ) -> None:
     """Solve many models in parallel.
@@ -79,6 +88,7 @@ def decode(
     refuse_search_options(task)
     names = _matching_files(patterns)
     options: dict[str, Any] = {"max_time": max_time}
+    options["build"] = functools.partial(read_graph, max_memory=max_memory)
     if task == MAP:
         options |= {"gap": gap, "solver": solver}
     with ExitStack() as stack:

@@ -9,10 +9,16 @@ from typing import Any, TextIO
 import click
 from click.core import ParameterSource
 
-from lpsmap_core.api import AUTO, DEFAULT_GAP
+from lpsmap_core.api import AUTO, DEFAULT_GAP, MAX_MEMORY
 from lpsmap_decode.corpus.jobs import MAP
 
-__all__ = ["NumberRange", "is_terminal", "limit_options", "refuse_search_options"]
+__all__ = [
+    "NumberRange",
+    "is_terminal",
+    "limit_options",
+    "memory_option",
+    "refuse_search_options",
+]
 
 SEARCH_OPTIONS = "gap", "solver"
 """Options that apply only to an exact search."""
@@ -49,6 +55,19 @@ def refuse_search_options(task: str) -> None:
         given = context.get_parameter_source(name) is not ParameterSource.DEFAULT
         if given and task != MAP:
             raise click.UsageError(f"--{name} requires --task {MAP}; got --task {task}.")
+
+
+def memory_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the option ``--max-memory``, passed on in bytes."""
+    return click.option(
+        "--max-memory",
+        metavar="GB",
+        type=NumberRange(0.0, min_open=True),
+        default=MAX_MEMORY / 1e9,
+        show_default=f"{MAX_MEMORY / 1e9:.2g}",
+        callback=lambda context, parameter, value: 1e9 * value,
+        help="Gigabytes that reading a model may take; larger ones are refused.",
+    )(command)
 
 
 def limit_options(command: Callable[..., None]) -> Callable[..., None]:

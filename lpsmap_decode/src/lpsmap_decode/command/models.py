@@ -11,6 +11,7 @@ import numpy as np
 
 from lpsmap_core import Factor, NamedGraph
 from lpsmap_core.api import DuplicateNameError, build_layout, read_graph, text_table, write_graph
+from lpsmap_decode.command.limits import memory_option
 
 __all__ = ["MODEL", "convert", "info", "errors_as_messages"]
 
@@ -29,14 +30,15 @@ def errors_as_messages() -> Iterator[None]:
 
 @click.command()
 @click.argument("model", type=MODEL)
-def info(model: Path) -> None:
+@memory_option
+def info(model: Path, max_memory: float) -> None:
     """Describe the model in a file.
 
     Prints the variables, components and factors of the graph in MODEL. The exit code is 1 if the
     file cannot be read.
     """
     with errors_as_messages():
-        named = read_graph(model)
+        named = read_graph(model, max_memory)
     for line in description(named):
         click.echo(line)
 
@@ -44,14 +46,15 @@ def info(model: Path) -> None:
 @click.command()
 @click.argument("source", type=MODEL)
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
-def convert(source: Path, target: Path) -> None:
+@memory_option
+def convert(source: Path, target: Path, max_memory: float) -> None:
     """Convert a model to another format.
 
     The graph in SOURCE is written to TARGET in the format of its suffix; an existing file is
     replaced. The exit code is 1 if SOURCE cannot be read or TARGET cannot be written.
     """
     with errors_as_messages():
-        write_graph(read_graph(source), target)
+        write_graph(read_graph(source, max_memory), target)
 
 
 def description(named: NamedGraph) -> Iterator[str]:

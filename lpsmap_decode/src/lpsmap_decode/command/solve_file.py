@@ -13,6 +13,7 @@ import numpy as np
 
 from lpsmap_core import Assignment, Deadline, NamedGraph, Solution
 from lpsmap_core.api import (
+    Evidence,
     FloatArray,
     error_with_origin,
     raised_by_core,
@@ -23,6 +24,7 @@ from lpsmap_decode.command.limits import (
     NumberRange,
     is_terminal,
     limit_options,
+    memory_option,
     refuse_search_options,
 )
 from lpsmap_decode.command.models import MODEL, errors_as_messages
@@ -71,6 +73,7 @@ UNSOLVED = 3
     help="Tolerance on the disagreement of factors.",
 )
 @limit_options
+@memory_option
 @click.option(
     "--output",
     "form",
@@ -93,6 +96,7 @@ def solve(
     max_time: float | None,
     gap: float,
     solver: str,
+    max_memory: float,
     form: str | None,
     trace: Path | None,
     quiet: bool,
@@ -125,10 +129,11 @@ def solve(
     elif trace:
         options["trace"] = True
     with errors_as_messages():
-        named, known = read_graph(file), None
+        named, known = read_graph(file, max_memory), None
         log.read(file, named)
         if evidence is not None:
-            named, known = _conditioned(named, evidence, file)
+            observed = read_evidence(evidence, named, file, max_memory)
+            named, known = _conditioned(named, observed)
             log.given(named, known)
         check_form(form, named)
         if max_time is not None:
@@ -195,12 +200,12 @@ def _draw(plot: ModuleType, path: Path, log: ProgressLog, found: Solution | Assi
         raise click.ClickException(f"--trace {path}: {error}") from error
 
 
-def _conditioned(named: NamedGraph, evidence: Path, file: Path) -> tuple[NamedGraph, FloatArray]:
-    """Return a graph given the evidence in a file, and the scores of variables known to be on.
+def _conditioned(named: NamedGraph, evidence: Evidence) -> tuple[NamedGraph, FloatArray]:
+    """Return a graph given evidence, and the scores of variables known to be on.
 
     The blocks have the same names.
     """
-    given = named.graph.condition(read_evidence(evidence, named, file))
+    given = named.graph.condition(evidence)
     blocks = {name: given.of(u) for name, u in named.variables.items()}
     return NamedGraph(given.graph, blocks), named.graph.flat_scores()[given.on]
 

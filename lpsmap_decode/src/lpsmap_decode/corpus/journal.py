@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator, Set
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -11,6 +12,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 __all__ = ["Journal", "JournalError"]
+
+LONGEST_LINE = 2**28
+"""Maximum bytes of a line."""
 
 KEY = "path"
 """The field that names the subject of a line."""
@@ -95,26 +99,26 @@ class Journal:
         """Read the finished results; drop errors and a partial last line."""
         if not self._path.exists():
             return
-        lines = self._path.read_bytes().splitlines(keepends=True)
-        kept = []
-        for number, line in enumerate(lines, start=1):
-            result = _parsed(line)
-            if result is None and number < len(lines):
+        dropped, partial = set[int](), 0
+        for number, line in enumerate(_lines(self._path), start=1):
+            if partial:
                 raise JournalError(
-                    f"{self._path}: line {number} is not a result; expected JSON lines of `lpsmap "
+                    f"{self._path}: line {partial} is not a result; expected JSON lines of `lpsmap "
                     "decode`. Choose another --out."
                 )
+            result = _parsed(line)
             if result is None or "error" in result:
+                partial = number if result is None else 0
+                dropped.add(number)
                 continue
             if result.get("task") != self._task:
                 raise JournalError(
                     f"{self._path}: has results of the task {result.get('task')!r}; expected "
                     f"{self._task!r}. Choose another --out, or the same --task."
                 )
-            kept.append(line)
             self.done.add(result[KEY])
-        if len(kept) < len(lines):
-            _replace(self._path, b"".join(kept))
+        if dropped:
+            _replace_without(self._path, dropped)
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
@@ -127,11 +131,20 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     return result if whole else None
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Replace a file atomically."""
+def _lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, and pieces of lines that are too long for a result."""
+    with path.open("rb") as file:
+        while line := file.readline(LONGEST_LINE):
+            yield line
+
+
+def _replace_without(path: Path, dropped: Set[int]) -> None:
+    """Replace a file atomically by its other lines, which are counted from 1."""
     beside = path.with_name(f"{path.name}.{os.getpid()}.new")
     with beside.open("wb") as file:
-        file.write(content)
+        file.writelines(
+            line for number, line in enumerate(_lines(path), start=1) if number not in dropped
+        )
         file.flush()
         os.fsync(file.fileno())
     os.replace(beside, path)
