@@ -7,6 +7,7 @@ split into parts that exclude it (Murty 1968, Lawler 1972).
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import itertools
 import math
@@ -76,15 +77,19 @@ class Ranking:
         return len(self.scores) > j
 
     def _rank_next(self) -> bool:
-        """Rank another assignment; return whether one was found."""
+        """Rank another assignment; return whether one was found.
+
+        It may be better, by up to the gap, than one that was ranked before.
+        """
         while not self._is_over() and self._is_open():
             if not self._evaluate():
                 break
         if not self._found:
             return False
         negative, _, answer = heapq.heappop(self._found)
-        self.scores.append(-negative)
-        self.answers.append(answer)
+        place = bisect.bisect_right(self.scores, negative, key=lambda score: -score)
+        self.scores.insert(place, -negative)
+        self.answers.insert(place, answer)
         return True
 
     def _is_over(self) -> bool:

@@ -126,23 +126,24 @@ class _RankedGraph:
         If a component has no assignment, there is one entry.
         """
         n, first = len(self._rankings), self._first()
-        found: list[tuple[float, Combination]] = []
+        chosen: list[Combination] = []
         lists = n + len(self._free) if (first[self._ranked] != NONE).all() else 0
         for combination in itertools.islice(combinations(lists, self._loss), k):
-            found.append((sum(self._loss(*chosen) for chosen in combination), combination))
+            chosen.append(combination)
             if self._limits.deadline.passed:
                 break
-        found.sort(key=lambda pair: pair[0])
+        losses = [sum(self._loss(*pair) for pair in combination) for combination in chosen]
+        order = sorted(range(len(chosen)), key=losses.__getitem__)
 
         def entry(j: int) -> _Entry:
-            (loss, combination), ranks = found[j], first.copy()
+            loss, combination, ranks = losses[order[j]], chosen[order[j]], first.copy()
             for c, rank in combination:
                 if c < n:
                     ranks[c] = rank
             flipped = self._free[[c - n for c, _ in combination if c >= n]]
             return _Entry(ranks, flipped, np.full(n, loss))
 
-        return len(found), entry
+        return len(chosen), entry
 
     def each(self, k: int) -> tuple[int, Callable[[int], _Entry]]:
         """Return the same for every component by itself, as far as any component has so many."""
