@@ -205,18 +205,15 @@ def test_every_way_to_search_a_grid_of_pairs_has_its_time(way: str, tmp_path: Pa
 
 
 def test_many_of_the_best_cost_what_there_are() -> None:
-    """Each that there is not was made all the same, in 40 seconds."""
+    """The list ends, where each that there is not was made all the same, in 40 seconds."""
     graph = FactorGraph()
     u = graph.variable_from(np.array([[0.3, 0.2], [0.1, 0.5]]))
     graph.add(Xor(u))
     graph.add(AtMostOne(u, axis=0))
     ranked = graph.k_best(100_000)
-    assert len(ranked) == 100_000
-    assert [found.score[0] for found in ranked[:2]] == pytest.approx([0.8, 0.3])
-    assert ranked[2].score[0] == ranked[-1].score[0] == -np.inf
-    assert len(set(map(id, ranked))) == 3
+    assert [found.score[0] for found in ranked] == pytest.approx([0.8, 0.3])
     with pytest.raises(IndexError):
-        ranked[100_000]
+        ranked[2]
 
 
 def test_more_of_the_best_than_can_be_kept_are_refused() -> None:

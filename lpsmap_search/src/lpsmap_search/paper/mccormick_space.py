@@ -74,7 +74,7 @@ class McCormickOptions(NamedTuple):
     split: Split = "midpoint"
     """Where a range is divided, at its midpoint or at the ``"point"`` of the relaxation."""
     projection: Projection = "normalise"
-    """How the solution is made feasible: its parameters are divided by their sums
+    """How the solution is made feasible. Its parameters are divided by their sums
     (``"normalise"``), or replaced by the nearest ones (``"euclidean"``); or with the ``"flow"``
     polytope, the best trees for the fractional arcs are parsed (``"parse"``), and give the
     parameters."""
