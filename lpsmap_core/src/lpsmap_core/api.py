@@ -69,7 +69,6 @@ from lpsmap_core.model.marginal_targets import check_marginals, target_additiona
 from lpsmap_core.model.memory_limit import (
     MAX_MEMORY,
     VIEW_BYTES,
-    MemoryLimitError,
     memory_limit,
     reserve_memory,
 )
@@ -173,7 +172,6 @@ __all__ += [
     "check_fits_memory",
     "MAX_MEMORY",
     "VIEW_BYTES",
-    "MemoryLimitError",
     "memory_limit",
     "reserve_memory",
     "truth_values",
