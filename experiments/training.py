@@ -22,7 +22,10 @@ __all__ = ["Curve", "Task", "Training", "steps_per_second", "train"]
 Batch = TypeVar("Batch")
 
 Curve = list[dict[str, Any]]
-"""Points of a learning curve: epoch, steps, seconds, loss, and the measurements of the task."""
+"""Points of a learning curve: epoch, steps, seconds, loss, and the measurements of the task.
+
+Seconds are processor time of the training steps, so that other work on the machine does not count.
+"""
 
 
 @dataclass(frozen=True)
@@ -34,13 +37,14 @@ class Training:
     learning_rate
         The learning rate of Adam.
     epochs
-        The number of epochs.
+        The largest number of epochs.
     seed
         The seed of the parameters, the order of the examples, and dropout.
     decay
         Factor of the learning rate after an epoch without a new best held-out measure.
-    minutes
-        Limit of the training time in minutes, without evaluation; None for no limit.
+    patience
+        Epochs without a new best held-out measure after which the training ends; None for no end
+        before the last epoch.
     average
         If not None, the model that is evaluated and kept has an exponential average of the
         parameters, with this decay per step.
@@ -50,7 +54,7 @@ class Training:
     epochs: int
     seed: int = 0
     decay: float = 1.0
-    minutes: float | None = None
+    patience: int | None = None
     average: float | None = None
 
 
@@ -160,9 +164,8 @@ def train(job: Job, task: Task[Batch], training: Training) -> Curve:
         progress.restore(kept)
     else:
         progress.look(task, None)
-    limit = np.inf if training.minutes is None else 60 * training.minutes
-    while progress.epoch < training.epochs and progress.seconds < limit:
-        _epoch(job, task, progress, training, limit)
+    while progress.epoch < training.epochs and not _is_over(progress.curve, training.patience):
+        _epoch(job, task, progress, training)
         if not progress.look(task, progress.loss / max(progress.step, 1)):
             for group in optimizer.param_groups:
                 group["lr"] *= training.decay
@@ -171,21 +174,26 @@ def train(job: Job, task: Task[Batch], training: Training) -> Curve:
         job.keep({"curve": progress.curve})
         latest = progress.curve[-1]
         words = f"epoch {progress.epoch}, loss {latest['loss']:.4g}, dev {latest['dev']:.2f}"
-        share = max(progress.epoch / training.epochs, progress.seconds / limit)
-        job.show(min(1.0, share), words)
+        job.show(progress.epoch / training.epochs, words)
     task.model.load_state_dict(progress.best)
     task.model.eval()
     return progress.curve
 
 
-def _epoch(
-    job: Job, task: Task[Batch], progress: _Progress, training: Training, limit: float
-) -> None:
+def _is_over(curve: Curve, patience: int | None) -> bool:
+    """Return whether the last `patience` points of a curve have no new best held-out measure."""
+    if patience is None or len(curve) <= patience:
+        return False
+    best = max(point["dev"] for point in curve[:-patience])
+    return all(point["dev"] <= best for point in curve[-patience:])
+
+
+def _epoch(job: Job, task: Task[Batch], progress: _Progress, training: Training) -> None:
     """Take the remaining steps of an epoch."""
     task.model.train()
     rng = np.random.default_rng([training.seed, progress.epoch])
     for batch in islice(task.epoch(progress.epoch, rng), progress.step, None):
-        start = time.perf_counter()
+        start = time.process_time()
         progress.optimizer.zero_grad()
         loss = task.loss(batch)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -193,11 +201,9 @@ def _epoch(
         if progress.average is not None:
             progress.average.update_parameters(task.model)
         progress.loss += loss.item()
-        progress.seconds += time.perf_counter() - start
+        progress.seconds += time.process_time() - start
         progress.step += 1
         progress.total_steps += 1
-        if progress.seconds >= limit:
-            break
         job.save(progress.state)
     progress.epoch += 1
 

@@ -99,7 +99,7 @@ FULL = Settings("en", Loss.SPARSEMAP)
 
 OF_SIZE = {"toy": TOY, "small": SMALL, "full": FULL}
 
-SEEDS = {"toy": {"en": 1, "vi": 1}, "small": {"en": 1, "vi": 1}, "full": {"en": 1, "vi": 3}}
+SEEDS = {"toy": {"en": 1, "vi": 1}, "small": {"en": 1, "vi": 1}, "full": {"en": 3, "vi": 3}}
 
 ABLATIONS = {
     "untagged": "no tags",

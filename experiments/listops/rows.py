@@ -55,8 +55,6 @@ class Settings:
         The compared variant.
     seed, steps, learning_rate
         The training options.
-    minutes
-        Time limit of the training; None for no limit.
     steps_between
         Steps between two evaluations on the validation set; the learning rate decays by .9 if F1 is
         not the best so far.
@@ -78,7 +76,6 @@ class Settings:
     seed: int = 0
     steps: int = 2400
     learning_rate: float = 1e-3
-    minutes: float | None = None
     steps_between: int = 200
     curriculum: tuple[int, ...] = (20, 40, 100)
     score_decay: float = 0.3
@@ -114,8 +111,10 @@ ESCAPE_STEPS = {"toy": 2, "small": 100, "full": 800}
 
 BATCH_SIZE = 64
 
-COLD_MINUTES = {"toy": None, "small": 1.0, "full": 90.0}
-"""Training time in the paper's regime, for each of two structures."""
+COLD_EPOCHS = {"toy": 1, "small": 1, "full": 10}
+"""Epochs in the paper's regime, for each of two structures."""
+
+COLD_SEEDS = {"toy": 1, "small": 1, "full": 3}
 
 LATENT = (Structure.TREE, Structure.TREE_BUDGET)
 
@@ -133,11 +132,11 @@ def rows(size: str, seeds: int | None) -> list[Row]:
             one = replace(base, study=Study.ESCAPE, structure=structure, seed=seed)
             one = replace(one, steps=ESCAPE_STEPS[size])
             found += [one, cold(one)]
-    for structure in LATENT:
-        one = cold(replace(base, study=Study.COLD, structure=structure))
-        epoch = -(-base.sizes[0] // BATCH_SIZE)
-        steps = base.steps if size == "toy" else 1_000_000
-        found.append(replace(one, steps=steps, minutes=COLD_MINUTES[size], steps_between=epoch))
+    epoch = -(-base.sizes[0] // BATCH_SIZE)
+    for seed in range(seeds or COLD_SEEDS[size]):
+        for structure in LATENT:
+            one = cold(replace(base, study=Study.COLD, structure=structure, seed=seed))
+            found.append(replace(one, steps=COLD_EPOCHS[size] * epoch, steps_between=epoch))
     return [row(settings) for settings in found]
 
 
@@ -192,9 +191,7 @@ def run(job: Job) -> Result:
         scores = measure(tagger, validation).scores
         return {"dev": scores.f1, "accuracy": scores.accuracy}
 
-    how = Training(
-        settings.learning_rate, n_epochs, settings.seed, decay=0.9, minutes=settings.minutes
-    )
+    how = Training(settings.learning_rate, n_epochs, settings.seed, decay=0.9)
     with limited_on_purpose():
         curve = train(job, Task(tagger, epoch, loss, evaluate), how)
         measured = flat(measure(tagger, test))

@@ -71,6 +71,8 @@ class Settings:
         The compared variant.
     seed, epochs, batch_size, learning_rate
         The training options; the rate decays by .9 after an epoch that is not the best.
+    patience
+        Epochs without a new best dev accuracy that end the training; None for all epochs.
     pairs
         Numbers of random training, dev and test pairs; None for all.
     sizes
@@ -85,6 +87,7 @@ class Settings:
     epochs: int = 20
     batch_size: int = 128
     learning_rate: float = 2e-3
+    patience: int | None = None
     pairs: tuple[int | None, int | None, int | None] = (None, None, None)
     sizes: Sizes = Sizes()
 
@@ -111,8 +114,16 @@ FEW = {"toy": 1, "small": 1, "full": 2}
 
 SEEDS = {"toy": 1, "small": 1, "full": 5}
 
-MNLI_SEEDS = 1
-"""Seeds on MultiNLI, so that the full runs of all experiments fit 20 hours of one core."""
+MNLI_SEEDS = {"toy": 1, "small": 1, "full": 3}
+"""Seeds of decomposable attention on MultiNLI; ESIM has one."""
+
+LONG = {"epochs": 100, "patience": 10}
+"""Epochs of the rows that train until dev accuracy falls."""
+
+LONG_SEEDS = {"toy": 1, "small": 0, "full": 3}
+
+LONG_VARIANTS = (VARIANTS[0], VARIANTS[2])
+"""Softmax and LP-matching."""
 
 
 def rows(size: str, seeds: int | None) -> list[Row]:
@@ -126,9 +137,14 @@ def rows(size: str, seeds: int | None) -> list[Row]:
             one = replace(one, epochs=ESIM_EPOCHS[size], sizes=ESIM_SIZES[size])
         own = (FEW if is_slow else SEEDS)[size]
         for corpus in ["snli"] if variant == SNLI_ONLY else CORPORA:
-            for seed in range(seeds or (MNLI_SEEDS if corpus == "mnli" else own)):
-                found.append(row(replace(one, corpus=corpus, seed=seed)))
-    return found
+            mnli = 1 if network is Architecture.ESIM else MNLI_SEEDS[size]
+            for seed in range(seeds or (mnli if corpus == "mnli" else own)):
+                found.append(replace(one, corpus=corpus, seed=seed))
+    for seed in range(seeds or LONG_SEEDS[size]):
+        for network, alignment, regime in LONG_VARIANTS:
+            one = replace(OF_SIZE[size], network=network, alignment=alignment, regime=regime)
+            found.append(replace(one, seed=seed, **(LONG if size == "full" else {"patience": 1})))
+    return [row(settings) for settings in found]
 
 
 def row(settings: Settings) -> Row:
@@ -136,6 +152,8 @@ def row(settings: Settings) -> Row:
     parts = [settings.corpus, settings.network.value, settings.alignment.value]
     if settings.alignment is not Alignment.SOFTMAX:
         parts.append(settings.regime.value)
+    if settings.patience is not None:
+        parts.append("long")
     return Row(NAME, "-".join([*parts, f"{settings.seed}"]), settings, run)
 
 
@@ -165,7 +183,13 @@ def run(job: Job) -> Result:
         measured = measure(model, corpus.dev, vocabulary)
         return {"dev": measured["accuracy"], "nonzero": measured["nonzero"], **transition(model)}
 
-    how = Training(settings.learning_rate, settings.epochs, settings.seed, decay=0.9)
+    how = Training(
+        settings.learning_rate,
+        settings.epochs,
+        settings.seed,
+        decay=0.9,
+        patience=settings.patience,
+    )
     with limited_on_purpose():
         curve = train(job, Task(model, epoch, loss, evaluate), how)
         result: Result = {
