@@ -35,7 +35,8 @@ def test_the_full_size_has_all_studies() -> None:
     assert sum(one.name.startswith("table-") for one in rows) == 4 * 5
     assert sum(one.name.startswith("escape-") for one in rows) == 2 * 2 * 6
     cold = [one.settings for one in rows if one.name.startswith("cold-")]
-    assert [one.structure.value for one in cold] == ["tree", "tree+budget"]
+    assert [one.structure.value for one in cold] == 3 * ["tree", "tree+budget"]
+    assert len({one.steps for one in cold}) == 1  # the same effort for both structures
     assert all(one.learning_rate == 1e-4 and one.inference.max_inner_iter == 10 for one in cold)
 
 
