@@ -81,7 +81,7 @@ def test_algorithm_1_line_6_adds_the_duals() -> None:
     corrected = algorithm_1(ETA, +1.0, 0.0, 2000)
     np.testing.assert_allclose(corrected, solution, rtol=0, atol=1e-9)
     printed = algorithm_1(ETA, -1.0, 0.0, 2000)
-    assert abs(printed - solution).max() > 0.05
+    assert abs(printed - solution).max() > 0.3
 
 
 @pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
