@@ -117,8 +117,8 @@ SEEDS = {"toy": 1, "small": 1, "full": 5}
 MNLI_SEEDS = {"toy": 1, "small": 1, "full": 3}
 """Seeds of decomposable attention on MultiNLI; ESIM has one."""
 
-LONG = {"epochs": 100, "patience": 10}
-"""Epochs of the rows that train until dev accuracy falls."""
+LONG_EPOCHS, LONG_PATIENCE = 100, 10
+"""The rows that train until dev accuracy falls end after so many epochs without a new best."""
 
 LONG_SEEDS = {"toy": 1, "small": 0, "full": 3}
 
@@ -143,7 +143,9 @@ def rows(size: str, seeds: int | None) -> list[Row]:
     for seed in range(seeds or LONG_SEEDS[size]):
         for network, alignment, regime in LONG_VARIANTS:
             one = replace(OF_SIZE[size], network=network, alignment=alignment, regime=regime)
-            found.append(replace(one, seed=seed, **(LONG if size == "full" else {"patience": 1})))
+            if size == "full":
+                one = replace(one, epochs=LONG_EPOCHS)
+            found.append(replace(one, seed=seed, patience=LONG_PATIENCE))
     return [row(settings) for settings in found]
 
 

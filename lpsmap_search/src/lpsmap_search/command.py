@@ -136,9 +136,8 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--smoothing",
     type=_Number(0.0),
-    default=0.1,
-    show_default=True,
-    help="Constant added to all counts in expectation maximisation.",
+    help="Constant added to all counts in expectation maximisation.  [default: 0.1 with --method "
+    "soft-em, otherwise 1]",
 )
 @click.option(
     "--temperature",
@@ -237,7 +236,7 @@ class _Arguments(NamedTuple):
     gap: float
     relaxation: str
     restarts: int | None
-    smoothing: float
+    smoothing: float | None
     temperature: float
     seed: int
     workers: int

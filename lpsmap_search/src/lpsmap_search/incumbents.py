@@ -102,7 +102,6 @@ class Incumbent:
         trained = restarts(
             self._corpus,
             n_restarts=n_restarts,
-            smoothing=0.1,
             seed=self._seed,
             constraint=self._constraint,
             deadline=self._deadline,

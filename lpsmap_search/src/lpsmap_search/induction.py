@@ -38,6 +38,9 @@ METHODS: dict[str, Method] = {
 }
 """The methods of expectation maximisation, and the E-step of each."""
 
+SMOOTHING = {"em": 1.0, "soft-em": 0.1, "sparsemap-em": 1.0}
+"""The default smoothing of each method; Viterbi EM has that of Gormley & Eisner (2013)."""
+
 ALL_THAT_FIT = 1_000_000_000
 """Number of restarts with a time limit: practically unlimited."""
 
@@ -55,8 +58,8 @@ class Options:
     """None: in expectation maximisation as many as the time limit allows, or 10 without one; in a
     search the default of `global_search`."""
     seed: int = 0
-    smoothing: float = 0.1
-    """Smoothing in expectation maximisation."""
+    smoothing: float | None = None
+    """Smoothing in expectation maximisation. None: that of `SMOOTHING` for the method."""
     temperature: float = 1.0
     """Temperature of SparseMAP-EM."""
     constraint: CountConstraint | None = None
@@ -142,7 +145,7 @@ def induce(
         n_restarts=options.n_restarts or (FEW if options.max_time is None else ALL_THAT_FIT),
         max_time=options.max_time,
         seed=options.seed,
-        smoothing=options.smoothing,
+        smoothing=SMOOTHING[method] if options.smoothing is None else options.smoothing,
         temperature=options.temperature,
         constraint=options.constraint,
         report=log.train,

@@ -9,11 +9,18 @@ import pytest
 
 from brute_force import best_likelihood
 from lpsmap_decode import Search
-from lpsmap_search import Corpus, CountConstraint, DependencyModelWithValence, HiddenMarkovModel
+from lpsmap_search import (
+    Corpus,
+    CountConstraint,
+    DependencyModelWithValence,
+    HiddenMarkovModel,
+    parse,
+    viterbi,
+)
 from lpsmap_search.branching import halves
 from lpsmap_search.paper.branching import most_fractional, most_regretted
 from lpsmap_search.paper.mccormick_space import McCormickOptions, McCormickSpace
-from lpsmap_search.paper.projections import onto_simplex, projected
+from lpsmap_search.paper.projections import onto_simplex, parsed_counts, projected
 
 pytest.importorskip("highspy")
 
@@ -22,6 +29,7 @@ OPTIONS = {
     "objective": McCormickOptions(products="objective", split="point", projection="euclidean"),
     "random": McCormickOptions(products=200, excess=0.001),
     "flow": McCormickOptions(products="objective", polytope="flow"),
+    "parse": McCormickOptions(polytope="flow", projection="parse"),
     "few cuts": McCormickOptions(n_tangents=1, most_cuts=1),
 }
 MODEL = DependencyModelWithValence("ab")
@@ -114,9 +122,34 @@ def test_the_euclidean_projection_is_nearest(rng: np.random.Generator) -> None:
         projected(MODEL, found, "nearest")  # type: ignore[arg-type]
 
 
+def test_whole_arcs_are_parsed_as_their_tree(rng: np.random.Generator) -> None:
+    """Also if every arc loses four tenths of its flow to the arcs of another tree."""
+    sentences = ["abba", "ab", "bab", "abba", "a"]
+    corpus = Corpus(MODEL, sentences)
+
+    def flows(scores: np.ndarray) -> np.ndarray:
+        found = []
+        for tags, times in zip(corpus.sentences, corpus.multiplicity, strict=True):
+            [heads] = parse(MODEL, ["".join("ab"[tag] for tag in tags)], scores)
+            n = len(tags)
+            arcs = np.zeros((n + 1, n + 1))
+            arcs[np.array(heads) + 1, np.arange(n) + 1] = times
+            head, child = np.indices(arcs.shape)
+            found += [arcs[(head != child) & (child > 0)], np.zeros(n * n + 4 * n)]
+        return np.concatenate(found)
+
+    for _ in range(20):
+        scores, other = rng.standard_normal((2, MODEL.n_parameters))
+        _, counts = viterbi(corpus, scores)
+        np.testing.assert_allclose(parsed_counts(corpus, flows(scores)), counts)
+        mixed = 0.6 * flows(scores) + 0.4 * flows(other)
+        np.testing.assert_allclose(parsed_counts(corpus, mixed), counts)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"projection": "parse"}, "projection: got 'parse' with polytope 'hypergraph'"),
         ({"polytope": "arcs"}, "polytope: got 'arcs'; expected 'hypergraph' or 'flow'"),
         ({"products": "all"}, "products: got 'all'; expected 'objective'"),
         ({"products": 1.5}, "products: got the share 1.5"),

@@ -27,7 +27,7 @@ from lpsmap_search.paper.branching import Split, most_fractional, most_regretted
 from lpsmap_search.paper.linear_rows import LinearRows, Ranges
 from lpsmap_search.paper.nodes import McCormickNode, packed, unpacked
 from lpsmap_search.paper.parse_rows import parse_rows
-from lpsmap_search.paper.projections import Projection, completed, projected
+from lpsmap_search.paper.projections import Projection, completed, parsed_counts, projected
 from lpsmap_search.paper.relaxation import McCormickRelaxation
 from lpsmap_search.paper.row_pairs import Filter
 from lpsmap_search.paper.tangents import Tangents, joined_tangents, separated, simplex_tangents
@@ -74,7 +74,12 @@ class McCormickOptions(NamedTuple):
     split: Split = "midpoint"
     """Where a range is divided, at its midpoint or at the ``"point"`` of the relaxation."""
     projection: Projection = "normalise"
-    """How parameters are made feasible."""
+    """How the solution is made feasible: its parameters are divided by their sums
+    (``"normalise"``), or replaced by the nearest ones (``"euclidean"``); or with the ``"flow"``
+    polytope, the best trees for the fractional arcs are parsed (``"parse"``), and give the
+    parameters."""
+    added: float = 0.0
+    """Constant added to probabilities before they are projected."""
     n_steps: int = 5
     """Steps of Viterbi EM from the feasible point."""
     smoothing: float = 0.1
@@ -180,7 +185,7 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         solved = self._solve(node, threshold)
         if solved.bound <= threshold:
             return Evaluation(solved.bound)
-        value, counts = self._answer(solved.theta)
+        value, counts = self._answer(solved)
         children = self._children(node, solved, threshold)
         return Evaluation(solved.bound, children, counts if value > score else None, value)
 
@@ -232,12 +237,15 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         regret = np.maximum(x[self.relaxation.objective] - theta * counts, 0.0)
         return _NodeSolution(min(bound, solution.bound), solution, cuts, theta, regret, parses)
 
-    def _answer(self, theta: FloatArray) -> tuple[float, FloatArray]:
-        """Return feasible structures near the parameters of the relaxation."""
-        options = self._options
-        # the least logarithm represents zero
-        p = np.where(theta > self._least, np.exp(theta), 0.0)
-        parameters = projected(self._corpus.model, p, options.projection)
+    def _answer(self, solved: _NodeSolution) -> tuple[float, FloatArray]:
+        """Return feasible structures near the solution of the relaxation."""
+        options, model = self._options, self._corpus.model
+        if options.projection == "parse":
+            parameters = model.normalised(parsed_counts(self._corpus, solved.parses))
+        else:
+            # the least logarithm represents zero
+            p = np.where(solved.theta > self._least, np.exp(solved.theta), 0.0)
+            parameters = projected(model, p + options.added, options.projection)
         return completed(
             self._corpus, parameters, options.n_steps, options.smoothing, self._constraint
         )
@@ -313,7 +321,12 @@ def _checked(options: McCormickOptions) -> McCormickOptions:
         value = getattr(options, name)
         if value not in allowed:
             raise ValueError(f"{name}: got {value!r}; expected {' or '.join(map(repr, allowed))}.")
-    for name in ("smoothing", "excess"):
+    if options.projection == "parse" and options.polytope != "flow":
+        raise ValueError(
+            f"projection: got 'parse' with polytope {options.polytope!r}; expected polytope "
+            "'flow', whose variables are arcs."
+        )
+    for name in ("added", "smoothing", "excess"):
         checked_nonnegative(name, getattr(options, name))
     if options.least is not None and not -np.inf < options.least < 0.0:
         raise ValueError(f"least: got {options.least}; expected a finite negative number or None.")
@@ -327,5 +340,5 @@ def _checked(options: McCormickOptions) -> McCormickOptions:
 _CHOICES = {
     "polytope": ("hypergraph", "flow"),
     "split": ("midpoint", "point"),
-    "projection": ("normalise", "euclidean"),
+    "projection": ("normalise", "euclidean", "parse"),
 }

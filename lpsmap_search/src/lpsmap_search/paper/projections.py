@@ -6,15 +6,19 @@ from typing import Literal
 
 import numpy as np
 
+from lpsmap_core import FactorGraph
 from lpsmap_core.api import FloatArray
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.count_model import CountModel
+from lpsmap_search.dependency_model import DependencyModelWithValence
+from lpsmap_search.dmv_tree import DMVTree
 from lpsmap_search.local_search import expectation_maximisation
 
-__all__ = ["Projection", "completed", "onto_simplex", "projected"]
+__all__ = ["Projection", "completed", "onto_simplex", "parsed_counts", "projected"]
 
-Projection = Literal["normalise", "euclidean"]
+Projection = Literal["normalise", "euclidean", "parse"]
+"""What is made feasible: the parameters in two ways, or the parses."""
 
 
 def projected(model: CountModel, p: FloatArray, projection: Projection) -> FloatArray:
@@ -61,6 +65,43 @@ def onto_simplex(model: CountModel, p: FloatArray) -> FloatArray:
     last = np.maximum.reduceat(np.where(kept, np.arange(len(p)), 0), first[:-1])
     nearest: FloatArray = np.maximum(p - thresholds[last][block], 0.0)
     return nearest
+
+
+def parsed_counts(corpus: Corpus, parses: FloatArray) -> FloatArray:
+    """Return the counts of the projective trees with the largest sums of fractional arcs.
+
+    Parameters
+    ----------
+    corpus
+        The sentences, under a dependency model.
+    parses
+        (P,) a point of the `flow_polytope`.
+    """
+    model = corpus.model
+    assert isinstance(model, DependencyModelWithValence)
+    tags = [[model.tags[tag] for tag in sentence] for sentence in corpus.sentences]
+    numbers = np.arange(model.n_parameters, dtype=np.float64)
+    of_arcs, of_decisions, lengths = model.tree_scores(tags, numbers)
+    weights, first = np.zeros_like(of_arcs), 0
+    for own, n in zip(weights, lengths.tolist(), strict=True):
+        head, child = (x.reshape(-1) for x in np.indices((n + 1, n + 1)))
+        is_arc = (head != child) & (child > 0)
+        head, child = head[is_arc], child[is_arc]
+        own[child - 1, np.where(head > 0, head, child) - 1] = parses[first : first + n * n]
+        first += 2 * n * n + 4 * n
+    graph = FactorGraph()
+    u = graph.variable_from(weights)
+    factor = graph.add(DMVTree(u, np.zeros_like(of_decisions), lengths=lengths))
+    counts = np.zeros(model.n_parameters)
+    found = graph.gibbs(factor).k_best(1)
+    for s, (trees, n) in enumerate(zip(found, lengths.tolist(), strict=True)):
+        for numbered, used in (
+            (of_arcs[s, :n, :n], trees.variables),
+            (of_decisions[s, :n], trees.additionals),
+        ):
+            index = numbered.reshape(-1).astype(np.int64)
+            np.add.at(counts, index, corpus.multiplicity[s] * used.reshape(-1)[: len(index)])
+    return counts
 
 
 def completed(
