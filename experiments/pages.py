@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +14,18 @@ from matplotlib.figure import Figure
 
 from experiments.records import Record
 
-__all__ = ["INK", "PALETTE", "PAPERS", "Page", "by", "picture", "styled", "table"]
+__all__ = [
+    "INK",
+    "PALETTE",
+    "PAPERS",
+    "Outcome",
+    "Page",
+    "Verdict",
+    "by",
+    "picture",
+    "styled",
+    "table",
+]
 
 T = TypeVar("T")
 
@@ -60,6 +72,33 @@ def by(records: Sequence[Record], key: Callable[[Record], T]) -> dict[T, list[Re
     return {k: sorted(some, key=lambda r: r.settings["seed"]) for k, some in found.items()}
 
 
+class Outcome(str, Enum):
+    """Whether a result of a paper is reproduced."""
+
+    REPRODUCED = "reproduced"
+    NEAR = "near"
+    NOT = "not reproduced"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome for a table or figure of a paper, and why, in a sentence."""
+
+    item: str
+    outcome: Outcome
+    why: str
+
+
+def box(verdicts: Sequence[Verdict]) -> str:
+    """Return the box at the beginning of a page; nothing without verdicts."""
+    if not verdicts:
+        return ""
+    lines = [[one.item, f"**{one.outcome.value}**", one.why] for one in verdicts]
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    head = "| of the papers | outcome | why |\n| --- | --- | --- |"
+    return f":::{{admonition}} What is reproduced\n\n{head}\n{text}\n:::"
+
+
 @dataclass(frozen=True)
 class Page:
     """A page of sections of experiments.
@@ -76,8 +115,10 @@ class Page:
     title: str
     introduction: str
 
-    def text(self, sections: Sequence[str], records: Sequence[Record]) -> str:
-        """Return the whole page: the origin of the numbers, and the sections of experiments."""
+    def text(
+        self, sections: Sequence[str], records: Sequence[Record], verdicts: Sequence[Verdict] = ()
+    ) -> str:
+        """Return the whole page: what is reproduced, where the numbers are from, and sections."""
         origins = {
             name: sorted({str(record.origin[name]) for record in records})
             for name in ("commit", "machine", "date")
@@ -85,24 +126,28 @@ class Page:
         dates = origins.pop("date")
         sizes = ", ".join(sorted({record.size for record in records}))
         missing = sum(not record.complete for record in records)
-        curves = [record.result.get("curve") or [{"seconds": 0.0}] for record in records]
-        hours = sum(curve[-1]["seconds"] for curve in curves) / 3600
+        hours = {"processor": 0.0, "wall": 0.0}
+        for record in records:
+            curve = record.result.get("curve") or [{"seconds": 0.0}]
+            hours[record.origin.get("clock", "wall")] += curve[-1]["seconds"] / 3600
         lines = [
             f"- {name}: {', '.join(f'`{value}`' for value in origins[name])}" for name in origins
         ]
         head = [
             f"# {self.title}",
+            box(verdicts),
             f"{self.introduction} Intervals have 95 % confidence over seeds.",
             "\n".join(
                 [
                     f"- runs: {len(records)} of size {sizes}, {missing} of them not complete",
-                    f"- training: {hours:.1f} hours of one core, evaluation aside",
+                    f"- training, evaluation aside: {hours['processor']:.1f} hours of processor "
+                    f"time, and earlier {hours['wall']:.1f} hours of a core shared with other work",
                     f"- dates: {dates[0]} to {dates[-1]}",
                     *lines,
                 ]
             ),
         ]
-        return "\n\n".join([*head, *sections]) + "\n"
+        return "\n\n".join(part for part in [*head, *sections] if part) + "\n"
 
 
 PAPERS = Page(

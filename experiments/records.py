@@ -1,13 +1,15 @@
-"""Records of runs: JSON files with settings, results and their origin."""
+"""Records of runs: files of JSON lines, one for each experiment, with a line for each row."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from functools import lru_cache
@@ -16,7 +18,12 @@ from typing import Any
 
 from experiments import ROOT
 
-__all__ = ["Record", "read_records", "this_origin", "write_atomically"]
+__all__ = ["Record", "find_record", "read_records", "this_origin", "write_atomically"]
+
+SUFFIX = ".jsonl"
+
+DIGITS = 6
+"""Significant digits of recorded numbers."""
 
 NOT_RECORDS = ":(exclude)experiments/records"
 """The records, which full runs replace themselves."""
@@ -24,13 +31,14 @@ NOT_RECORDS = ":(exclude)experiments/records"
 
 @lru_cache(maxsize=1)
 def this_origin() -> dict[str, Any]:
-    """Return the commit, date, machine and command of this process."""
+    """Return the commit, date, machine and command of this process, and the clock of its times."""
     return {
         "commit": _commit(),
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": f"{_processor()}, {os.cpu_count()} cores",
         "python": platform.python_version(),
         "command": " ".join(["python -m experiments", *sys.argv[1:]]),
+        "clock": "processor",
     }
 
 
@@ -75,7 +83,8 @@ class Record:
     result
         The measurements.
     origin
-        Commit, date, machine and command of the run.
+        Commit, date, machine and command of the run; and the clock of its seconds, that of the
+        processor, or without one that of the wall on a busy machine.
     """
 
     experiment: str
@@ -86,15 +95,20 @@ class Record:
     result: dict[str, Any]
     origin: dict[str, Any] = field(default_factory=this_origin)
 
-    @property
-    def file_name(self) -> str:
-        """Name of the file in its folder."""
-        return f"{self.experiment}-{self.row}.json"
-
     def write(self, folder: Path) -> None:
-        """Write the record to a folder atomically."""
-        text = json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
-        write_atomically(folder / self.file_name, text.encode())
+        """Write the record to the file of its experiment atomically, in place of an older one."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.experiment}{SUFFIX}"
+        with _locked(folder):
+            kept = {record.row: record for record in _records_in(path)} if path.exists() else {}
+            kept[self.row] = self
+            lines = [kept[row].line() for row in sorted(kept)]
+            write_atomically(path, "".join(lines).encode())
+
+    def line(self) -> str:
+        """Return the record as a line of JSON."""
+        text = json.dumps(_short(asdict(self)), ensure_ascii=False, separators=(",", ":"))
+        return f"{text}\n"
 
     def answers(self, size: str, settings: Mapping[str, Any]) -> bool:
         """Return whether this is the complete record of a run with these settings."""
@@ -102,19 +116,52 @@ class Record:
         return self.complete and self.size == size and same
 
 
-def read_records(paths: Iterable[Path]) -> Iterator[Record]:
-    """Yield the records in files.
+def read_records(folder: Path) -> Iterator[Record]:
+    """Yield the records of all experiments in a folder.
 
     Raises
     ------
     ValueError
-        If a file is not a record; the message names it.
+        If a line is not a record; the message names it.
     """
-    for path in paths:
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        yield from _records_in(path)
+
+
+def find_record(folder: Path, experiment: str, row: str) -> Record | None:
+    """Return the record of a row, or None if there is none."""
+    path = folder / f"{experiment}{SUFFIX}"
+    found = _records_in(path) if path.exists() else iter(())
+    return next((record for record in found if record.row == row), None)
+
+
+def _records_in(path: Path) -> Iterator[Record]:
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
-            yield Record(**json.loads(path.read_text(encoding="utf-8")))
+            yield Record(**json.loads(line))
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{path}: not a record of an experiment ({error}).") from error
+            message = f"{path}, line {number}: not a record of an experiment ({error})."
+            raise ValueError(message) from error
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing records to a folder."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _short(value: Any) -> Any:
+    """Return a value of JSON with all floats rounded."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {key: _short(entry) for key, entry in value.items()}
+    return [_short(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -29,23 +29,24 @@ def write_pages(folder: Path, out: Path) -> list[Path]:
     Raises
     ------
     ValueError
-        If a file is not a record.
+        If a line of a file is not a record.
     """
-    records = list(read_records(sorted(folder.glob("*.json"))))
+    records = list(read_records(folder))
     out.mkdir(parents=True, exist_ok=True)
     written = []
     for page in dict.fromkeys(experiment.page for experiment in EXPERIMENTS.values()):
-        sections, used = [], []
+        sections, used, verdicts = [], [], []
         for experiment in EXPERIMENTS.values():
             own = [record for record in records if record.experiment == experiment.name]
             if own and experiment.page == page:
                 sections.append(experiment.report(own, out))
                 if all(record.size == "full" for record in own):
                     sections += findings(experiment.name)
+                    verdicts += experiment.verdicts(own)
                 used += own
         if used:
             path = out / f"{page.name}.md"
-            path.write_text(page.text(sections, used), encoding="utf-8")
+            path.write_text(page.text(sections, used, verdicts), encoding="utf-8")
             written.append(path)
     return written
 

@@ -13,8 +13,8 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from experiments.pages import PAPERS, Page
-from experiments.records import Record, read_records, write_atomically
+from experiments.pages import PAPERS, Page, Verdict
+from experiments.records import Record, find_record, write_atomically
 
 __all__ = ["SIZES", "Experiment", "Job", "Result", "Row", "Runner"]
 
@@ -60,12 +60,16 @@ class Experiment:
         Called with the experiment's records and the folder of figures; returns Markdown.
     page
         The page that has its section.
+    verdicts
+        Called with the experiment's records at full size; returns what the page says about each
+        table and figure of the papers before any number.
     """
 
     name: str
     rows: Callable[[str, int | None], list[Row]]
     report: Callable[[list[Record], Path], str]
     page: Page = PAPERS
+    verdicts: Callable[[list[Record]], list[Verdict]] = lambda records: []
 
 
 class Job:
@@ -153,11 +157,9 @@ class Runner:
 
     def result_of(self, row: Row) -> Result:
         """Return the result of a row; run it if it has no complete record."""
-        path = self.out / f"{row.experiment}-{row.name}.json"
-        if path.is_file():
-            (found,) = read_records([path])
-            if found.answers(self.size, asdict(row.settings)):
-                return found.result
+        found = find_record(self.out, row.experiment, row.name)
+        if found is not None and found.answers(self.size, asdict(row.settings)):
+            return found.result
         title = f"{row.experiment}-{row.name}"
         task = self._progress.add_task(title, total=1.0, words="")
         latest = ""

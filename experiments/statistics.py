@@ -15,10 +15,13 @@ __all__ = ["Interval", "difference", "interval", "mean_or_best", "span"]
 
 CONFIDENCE = 0.95
 
+FEWEST = 3
+"""Fewest values with an interval: that of two is 12.7 standard errors to each side."""
+
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean, and half the width of its 95 % confidence interval; NaN for a single number."""
+    """A mean, and half the width of its 95 % confidence interval; NaN for fewer than 3 numbers."""
 
     mean: float
     half: float
@@ -31,7 +34,7 @@ class Interval:
 def interval(values: Sequence[float]) -> Interval:
     """Return the mean of values and its confidence interval by Student's t."""
     n = len(values)
-    if n < 2:
+    if n < FEWEST:
         return Interval(float(np.mean(values)), math.nan)
     half = t.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(values, ddof=1) / math.sqrt(n)
     return Interval(float(np.mean(values)), float(half))

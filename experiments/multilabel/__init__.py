@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from experiments.multilabel import report, rows
+from experiments.multilabel import report, rows, verdicts
 from experiments.runs import Experiment
 
 __all__ = ["EXPERIMENT"]
 
-EXPERIMENT = Experiment(rows.NAME, rows.rows, report.report)
+EXPERIMENT = Experiment(rows.NAME, rows.rows, report.report, verdicts=verdicts.verdicts)

@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 
 from experiments.multilabel.data import SETS
 from experiments.multilabel.model import Loss
+from experiments.multilabel.rows import DESCRIPTION
 from experiments.pages import PALETTE, by, picture, styled, table
 from experiments.records import Record
 from experiments.statistics import difference, interval, mean_or_best, span
@@ -19,8 +20,16 @@ __all__ = ["report"]
 PRINTED = {"unstructured": 42.28, "hinge": 37.70, "sparsemap": 43.43}
 """Table 4, bibtex."""
 
+STATISTICS = ("samples", "train", "test", "features", "labels", "density", "cardinality")
+
+PRINTED_STATISTICS = {"bibtex": (7395, 4880, 2515, 1836, 159, 0.015, 2.402)}
+"""Table 6."""
+
 DECODINGS = ("rounded", "best", "regularised")
 """Decodings of structured models, as records name them."""
+
+PAIRED = "data", "glorot", "seed"
+"""Settings that a structured loss shares with the unstructured one that it is compared with."""
 
 KEYS = "data", "loss", "regime", "glorot"
 """Settings that identify a row of the table."""
@@ -28,6 +37,8 @@ KEYS = "data", "loss", "regime", "glorot"
 
 def report(records: Sequence[Record], folder: Path) -> str:
     """Return the section of the page; figures are written to the folder."""
+    described = [record for record in records if record.row == DESCRIPTION]
+    records = [record for record in records if record.row != DESCRIPTION]
     parts = [
         "## Multilabel classification",
         "Example F1 on test (LP-SparseMAP, Table 4): of rounded marginals, and of the best label "
@@ -36,6 +47,7 @@ def report(records: Sequence[Record], folder: Path) -> str:
         table_of_losses(records),
         table_of_differences(records),
         *decodings(records),
+        *statistics_of_data(described),
         curves(records, folder),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -79,27 +91,43 @@ def table_of_differences(records: Sequence[Record]) -> str:
     lines = []
     complete = [r for r in records if r.complete]
     plain = {
-        (r.settings["data"], r.settings["seed"]): r.result["test"]["rounded"]
+        tuple(r.settings[key] for key in PAIRED): r.result["test"]["rounded"]
         for r in complete
-        if r.settings["loss"] == Loss.UNSTRUCTURED.value and not r.settings["glorot"]
+        if r.settings["loss"] == Loss.UNSTRUCTURED.value
     }
     groups = by(complete, lambda r: tuple(r.settings[k] for k in KEYS))
-    for (data, loss, regime, _), some in groups.items():
-        pairs = [
-            (r.result["test"]["rounded"], plain[data, r.settings["seed"]])
-            for r in some
-            if (data, r.settings["seed"]) in plain
-        ]
+    for (data, loss, regime, glorot), some in groups.items():
+        own = [(r.result["test"]["rounded"], tuple(r.settings[k] for k in PAIRED)) for r in some]
+        pairs = [(f1, plain[key]) for f1, key in own if key in plain]
         if loss != Loss.UNSTRUCTURED.value and pairs:
             first, second = zip(*pairs, strict=True)
             printed = PRINTED.get(loss, 0.0) - PRINTED["unstructured"]
             there = data == "bibtex" and loss in PRINTED
             lines.append(
-                [data, loss, regime, len(pairs), difference(first, second),
+                [data, f"{loss}, Glorot" if glorot else loss, regime, len(pairs),
+                 difference(first, second),
                  f"{printed:+.2f}" if there else ""]
             )  # fmt: skip
     headings = ["data", "loss", "inference", "seeds", "F1 above the unstructured", "printed"]
     return table(headings, lines) if lines else ""
+
+
+def statistics_of_data(records: Sequence[Record]) -> list[str]:
+    """Return the table of data sets, beside the printed one, and its introduction."""
+    lines = []
+    for record in records:
+        for data, found in record.result.items():
+            lines.append([data, *(number(found[name]) for name in STATISTICS)])
+            if data in PRINTED_STATISTICS:
+                lines.append([f"{data}, printed", *map(number, PRINTED_STATISTICS[data])])
+    if not lines:
+        return []
+    return ["Data sets (LP-SparseMAP, Table 6):", table(["data", *STATISTICS], lines)]
+
+
+def number(value: float) -> str:
+    """Return a number as in Table 6: whole, or with three decimals."""
+    return f"{value}" if isinstance(value, int) else f"{value:.3f}"
 
 
 def decodings(records: Sequence[Record]) -> list[str]:

@@ -16,9 +16,12 @@ from experiments.multilabel.model import FloatArray, Loss, Regime, Tagger, examp
 from experiments.runs import Job, Result, Row
 from experiments.training import Task, Training, steps_per_second, train
 
-__all__ = ["NAME", "Settings", "rows"]
+__all__ = ["DESCRIPTION", "NAME", "Settings", "rows"]
 
 NAME = "multilabel"
+
+DESCRIPTION = "data"
+"""The row with the statistics of all data sets."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,13 @@ class Settings:
     hidden: int = 300
     examples: int | None = None
     search_seconds: float = 0.2
+
+
+@dataclass(frozen=True)
+class Description:
+    """The settings of the row of statistics: the names of the data sets."""
+
+    data: tuple[str, ...]
 
 
 FULL = Settings("bibtex", Loss.UNSTRUCTURED, Regime.SOLVED)
@@ -110,7 +120,8 @@ def rows(size: str, seeds: int | None) -> list[Row]:
                     found.append(variant)
                 if data == "bibtex" and COMPARED[loss] is regime:
                     found.append(replace(variant, glorot=True))
-    return [row(settings) for settings in found]
+    description = Row(NAME, DESCRIPTION, Description(DATA[size]), described)
+    return [description, *(row(settings) for settings in found)]
 
 
 def row(settings: Settings) -> Row:
@@ -161,6 +172,27 @@ def run(job: Job) -> Result:
         "test": test,
         "steps_per_second": steps_per_second(curve),
         "curve": curve,
+    }
+
+
+def described(job: Job) -> Result:
+    """Return the statistics of data sets, as LP-SparseMAP's Table 6."""
+    settings: Description = job.row.settings
+    return {name: statistics(read_split(job.data, name)) for name in settings.data}
+
+
+def statistics(split: Split) -> Result:
+    """Return the statistics of a data set; the held-out examples are of its training part."""
+    n_train, n_test = len(split.train) + len(split.dev), len(split.test)
+    labels = torch.cat([split.train.labels, split.dev.labels, split.test.labels])
+    return {
+        "samples": n_train + n_test,
+        "train": n_train,
+        "test": n_test,
+        "features": split.train.features.shape[1],
+        "labels": labels.shape[1],
+        "density": float(labels.mean()),
+        "cardinality": float(labels.sum(dim=1).mean()),
     }
 
 

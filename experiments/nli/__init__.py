@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from experiments.nli import report, rows
+from experiments.nli import report, rows, verdicts
 from experiments.runs import Experiment
 
 __all__ = ["EXPERIMENT"]
 
-EXPERIMENT = Experiment(rows.NAME, rows.rows, report.report)
+EXPERIMENT = Experiment(rows.NAME, rows.rows, report.report, verdicts=verdicts.verdicts)

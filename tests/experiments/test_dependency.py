@@ -211,7 +211,7 @@ def test_rows_run(runner: Runner, row: Row) -> None:
     assert 0 <= result["test"]["uas"] <= 100
     assert (result["test"]["las"] is not None) == (row.settings.structure.value == "relations")
     assert len(result["curve"]) == 3
-    records = list(read_records(runner.out.glob("*.json")))
+    records = list(read_records(runner.out))
     rates = [record for record in records if record.settings["trial_rate"]]
     assert result["learning_rate"] in [r.settings["trial_rate"] for r in rates] or not rates
     page = EXPERIMENT.report(records, runner.out)

@@ -159,7 +159,7 @@ ROWS = EXPERIMENT.rows("toy", None)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_rows_run(runner: Runner, row: Row) -> None:
     result = runner.result_of(row)
-    page = EXPERIMENT.report(list(read_records(runner.out.glob("*.json"))), runner.out)
+    page = EXPERIMENT.report(list(read_records(runner.out)), runner.out)
     if row.name == "timing":
         for task in TASKS:
             times = result["milliseconds"][task]

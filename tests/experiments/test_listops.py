@@ -26,7 +26,7 @@ def test_rows_run(runner: Runner, one: Row) -> None:
     assert 0 <= result["test"]["f1"] <= 100
     assert 0 <= result["test"]["attachment recall"] <= 100
     assert result["curve"][-1]["steps"] == one.settings.steps
-    page = EXPERIMENT.report(list(read_records(runner.out.glob("*.json"))), runner.out)
+    page = EXPERIMENT.report(list(read_records(runner.out)), runner.out)
     assert f"| {one.settings.structure.value} |" in page
 
 

@@ -52,7 +52,7 @@ def test_rows_run(runner: Runner, row: Row) -> None:
     if row.settings.loss is not Loss.UNSTRUCTURED:
         assert result["test"]["proved"] == 1.0
         assert result["test"]["labels"].keys() == {"gold", "rounded", "best", "regularised"}
-    page = EXPERIMENT.report(list(read_records(runner.out.glob("*.json"))), runner.out)
+    page = EXPERIMENT.report(list(read_records(runner.out)), runner.out)
     name = row.settings.loss.value + (", Glorot" if row.settings.glorot else "")
     assert f"| emotions | {name} |" in page
     assert (runner.out / "multilabel.png").stat().st_size > 1000

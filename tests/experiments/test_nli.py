@@ -190,7 +190,7 @@ def test_rows_run(runner: Runner, row: Row) -> None:
     assert ("solved" in result) == (settings.regime is Regime.PAPER)
     assert ("transition" in result["test"]) == (settings.alignment is Alignment.LP_SEQUENCE)
     assert len(result["curve"]) == settings.epochs + 1
-    page = report(list(read_records(runner.out.glob("*.json"))), runner.out)
+    page = report(list(read_records(runner.out)), runner.out)
     assert f"| {settings.network.value} | {settings.alignment.value} |" in page
     for name in ("", "-alignments"):
         assert (runner.out / f"nli-{settings.corpus}{name}.png").stat().st_size > 1000

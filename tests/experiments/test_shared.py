@@ -85,10 +85,10 @@ def test_a_row_is_run_once(tmp_path: Path) -> None:
     for settings in (Settings(), Settings(), Settings(seed=1), Settings(seed=1)):
         assert runner.result_of(Row("none", "row", settings, run)) == {"dev": 1.0}
     assert len(runs) == 2
-    (kept,) = read_records(tmp_path.glob("*.json"))
+    (kept,) = read_records(tmp_path)
     assert kept.settings == {"rate": 0.1, "seed": 1}
     assert kept.complete
-    assert set(kept.origin) == {"commit", "date", "machine", "python", "command"}
+    assert set(kept.origin) == {"commit", "date", "machine", "python", "command", "clock"}
 
 
 @pytest.mark.parametrize("stop_at", [0, 3, 5, 7, 12])
@@ -104,7 +104,7 @@ def test_a_killed_run_ends_as_if_it_had_not_been(
     folder = tmp_path / "killed"
     with pytest.raises(Killed):
         runner_in(folder).result_of(Row("none", "row", Settings(), killed))
-    kept = list(read_records(folder.glob("*.json")))
+    kept = list(read_records(folder))
     assert not any(record.complete for record in kept)
     assert bool(kept) == (stop_at >= 5)  # the curve so far
     assert runner_in(folder).result_of(Row("none", "row", Settings(), regression)) == whole
@@ -210,10 +210,10 @@ def test_command_says_what_is_missing(tmp_path: Path) -> None:
     no_data = call("run", "multilabel", "--size", "toy", "--row", "*-unstructured-*", *folders)
     assert no_data.exit_code == 1
     assert "emotions.npz; see --data" in no_data.output
-    (tmp_path / "other.json").write_text(json.dumps({"a": 1}))
+    (tmp_path / "other.jsonl").write_text(json.dumps({"a": 1}))
     other = call("report", "--out", str(tmp_path))
     assert other.exit_code == 1
-    assert "other.json: not a record" in other.output
+    assert "other.jsonl, line 1: not a record" in other.output
 
 
 def test_command_runs_rows_and_reports(data: Path, tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_command_runs_rows_and_reports(data: Path, tmp_path: Path) -> None:
     assert "| emotions | unstructured |" in page
     assert "runs: 1 of size toy, 0 of them not complete" in page
     assert "### Findings" not in page
-    (kept,) = read_records(tmp_path.glob("*.json"))
+    (kept,) = read_records(tmp_path)
     replace(kept, size="full").write(tmp_path)
     assert call("report", "--out", str(tmp_path)).exit_code == 0
     assert page.count("## ") + 1 == (tmp_path / "papers.md").read_text().count("## ")
@@ -244,7 +244,7 @@ def test_committed_records_make_the_pages_of_the_documentation(tmp_path: Path) -
     """Every page names the origin of its records, and has its figures beside it."""
     folder = ROOT / "experiments" / "records"
     pages = {path.stem: path.read_text() for path in write_pages(folder, tmp_path)}
-    records = list(read_records(folder.glob("*.json")))
+    records = list(read_records(folder))
     assert pages.keys() == {EXPERIMENTS[record.experiment].page.name for record in records}
     for record in records:
         text = pages[EXPERIMENTS[record.experiment].page.name]

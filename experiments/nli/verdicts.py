@@ -1,0 +1,93 @@
+"""What is reproduced of the experiments on natural language inference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.nli.model import Alignment, Architecture
+from experiments.nli.report import CORPUS_NAMES, PRINTED, PRINTED_NONZERO, PRINTED_TRANSITION
+from experiments.pages import Outcome, Verdict
+from experiments.records import Record
+from experiments.statistics import interval
+
+__all__ = ["verdicts"]
+
+
+def verdicts(records: Sequence[Record]) -> list[Verdict]:
+    """Return the outcome for the tables and figures of both papers."""
+    complete = [r for r in records if r.complete and r.settings["patience"] is None]
+    scores = [
+        interval(values(complete, corpus, Alignment.LP_SEQUENCE, "transition")).mean
+        for corpus in CORPUS_NAMES
+    ]
+    printed = PRINTED_TRANSITION.values()
+    return [
+        *(accuracy(complete, corpus, Architecture.DECOMPOSABLE) for corpus in CORPUS_NAMES),
+        Verdict(
+            "LP-SparseMAP, Figure 4, and the transition scores",
+            Outcome.NOT,
+            f"The learned scores are {scores[0]:.2f} and {scores[1]:.2f}, printed "
+            f"{' and '.join(map(str, printed))}: the alignments show no continuity.",
+        ),
+        *(accuracy(complete, corpus, Architecture.ESIM) for corpus in CORPUS_NAMES),
+        nonzero(complete),
+        Verdict(
+            "SparseMAP, Figure 5",
+            Outcome.NEAR,
+            "Alignments of the same kinds, of networks that are far less accurate.",
+        ),
+    ]
+
+
+def values(
+    records: Sequence[Record],
+    corpus: str,
+    alignment: Alignment,
+    measure: str,
+    network: Architecture = Architecture.DECOMPOSABLE,
+) -> list[float]:
+    """Return a measure of all seeds, in the paper's regime if there is one."""
+    found = [
+        r
+        for r in records
+        if (r.settings["corpus"], r.settings["network"], r.settings["alignment"])
+        == (corpus, network.value, alignment.value)
+    ]
+    of_paper = [r for r in found if r.settings["regime"] == "paper"]
+    return [r.result["test"][measure] for r in of_paper or found]
+
+
+def accuracy(records: Sequence[Record], corpus: str, network: Architecture) -> Verdict:
+    """Return the outcome for the accuracies of a network on a corpus."""
+    printed = PRINTED[corpus, network.value]
+    alignments = [one for one in Alignment if one.value in printed]
+    found = {
+        one.value: interval(values(records, corpus, one, "accuracy", network)) for one in alignments
+    }
+    order = sorted(found, key=lambda name: -found[name].mean)
+    there = sorted(printed, key=lambda name: -printed[name])
+    table = (
+        "LP-SparseMAP, Table 3" if network is Architecture.DECOMPOSABLE else "SparseMAP, Table 2"
+    )
+    return Verdict(
+        f"{table}: {CORPUS_NAMES[corpus]}",
+        Outcome.NOT,
+        f"Sizes: 3 to 5 % of the training pairs, learned embeddings. {order[0]} is first with "
+        f"{found[order[0]].mean:.1f} and {order[-1]} last with {found[order[-1]].mean:.1f}; "
+        f"printed: {there[0]} {printed[there[0]]:.1f}, {there[-1]} {printed[there[-1]]:.1f}.",
+    )
+
+
+def nonzero(records: Sequence[Record]) -> Verdict:
+    """Return the outcome for the nonzero weights of ESIM's alignments."""
+    pairs = []
+    for corpus, network in PRINTED_NONZERO:
+        for alignment in (Alignment.SEQUENCE, Alignment.MATCHING):
+            share = interval(values(records, corpus, alignment, "nonzero", Architecture(network)))
+            printed = PRINTED_NONZERO[corpus, network][alignment.value]
+            pairs.append(f"{share.mean:.1f} ({printed})")
+    return Verdict(
+        "SparseMAP, Table 2: nonzero weights",
+        Outcome.REPRODUCED,
+        f"Percent of the pairs of words, printed in brackets: {', '.join(pairs)}.",
+    )
