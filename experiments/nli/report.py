@@ -65,7 +65,8 @@ CORPUS_NAMES = {"snli": "SNLI", "mnli": "MultiNLI"}
 
 def report(records: Sequence[Record], folder: Path) -> str:
     """Return the section of the page; figures are written to the folder."""
-    short, long = ([r for r in records if bool(r.settings["patience"]) is on] for on in (0, 1))
+    long = [record for record in records if record.settings.get("patience")]
+    short = [record for record in records if record not in long]
     parts = [
         "## Natural language inference",
         "Test accuracy with learned embeddings, on parts of SNLI and MultiNLI (LP-SparseMAP, Table "

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 from torch import Tensor
 
+from experiments import ROOT
 from experiments.listops import EXPERIMENT
-from experiments.listops.report import order, table_of, table_of_escapes
-from experiments.listops.rows import Settings, row
+from experiments.listops.report import PRINTED, order, table_of, table_of_escapes
+from experiments.listops.rows import Settings, corpora, row
 from experiments.records import Record, read_records
 from experiments.runs import Row, Runner
 from valency.batches import Batch
+from valency.expressions import argument_counts
 from valency.model import ValencyTagger
-from valency.training import objective
+from valency.training import Scores, objective
 
 ROWS = EXPERIMENT.rows("toy", None)
 
@@ -68,12 +73,26 @@ def record(structure: str, seed: int, accuracy: float, **settings: object) -> Re
     )  # fmt: skip
 
 
+def test_the_printed_chain_is_four_arguments_at_the_top_and_two_below() -> None:
+    folder = Path(os.environ.get("LPSMAP_DATA", ROOT.parent / "shared" / "data"))
+    if not (folder / "listops").is_dir():
+        pytest.skip(f"no listops in {folder}; LPSMAP_DATA names the folder above it")
+    _, _, test = corpora(folder, (10, 10, None), 100)
+    confusion = np.zeros((4, 4), dtype=np.int64)
+    for expression in test.expressions:
+        for place, n in enumerate(argument_counts(expression)):
+            if n:
+                confusion[n - 2, 2 if place == 0 else 0] += 1
+    scores = Scores.from_confusion(confusion)
+    assert (round(scores.accuracy, 2), round(scores.f1, 2)) == PRINTED["left-to-right"]
+
+
 def test_structures_are_compared_seed_by_seed() -> None:
     some = [record("tree", seed, 80.0 + seed) for seed in range(3)]
     some += [record("tree+budget", seed, 82.0 + seed) for seed in (2, 1, 0)]
     assert "accuracy 2.00 ± 0.00" in order(some)
     assert "| tree | 3 | 81.00 ± 2.48 |" in table_of(some)
-    assert "68.74 / 69.12 | 2.00 | 1.0 |" in table_of(some)
+    assert "68.74 / 69.12 | 81.00 ± 2.48 / 81.00 ± 2.48 | 68.23 / 68.74 | 2.00" in table_of(some)
     cold = [record("tree", seed, 33.0 + 30 * seed, regime="cold") for seed in range(2)]
     assert "| cold | tree | 1 of 2 | 33.0, 63.0 |" in table_of_escapes(cold)
     assert "(12.00)" in table_of(

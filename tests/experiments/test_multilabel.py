@@ -12,6 +12,7 @@ import torch
 from experiments.multilabel import EXPERIMENT
 from experiments.multilabel.data import Examples, read_split
 from experiments.multilabel.model import Loss, Tagger, at_least_one, example_f1, round_marginals
+from experiments.multilabel.rows import DESCRIPTION
 from experiments.records import read_records
 from experiments.runs import Row, Runner
 
@@ -44,7 +45,18 @@ def test_real_data_are_read(name: str) -> None:
     assert (len(split.train) + len(split.dev), len(split.test), split.test.labels.shape[1]) == sizes
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_data_sets_are_described(runner: Runner) -> None:
+    [row] = [row for row in ROWS if row.name == DESCRIPTION]
+    [found] = runner.result_of(row).values()
+    assert (found["samples"], found["train"], found["test"], found["labels"]) == (60, 40, 20, 4)
+    assert found["density"] * 4 == pytest.approx(found["cardinality"])
+    page = EXPERIMENT.report(list(read_records(runner.out)), runner.out)
+    assert f"| emotions | 60 | 40 | 20 | 4 | 4 | {found['density']:.3f} |" in page
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.name != DESCRIPTION], ids=lambda row: row.name
+)
 def test_rows_run(runner: Runner, row: Row) -> None:
     result = runner.result_of(row)
     assert 0 <= result["test"]["rounded"] <= 100

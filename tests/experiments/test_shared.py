@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,15 @@ def test_a_row_is_run_once(tmp_path: Path) -> None:
     assert kept.settings == {"rate": 0.1, "seed": 1}
     assert kept.complete
     assert set(kept.origin) == {"commit", "date", "machine", "python", "command", "clock"}
+
+
+def test_processes_that_write_to_one_folder_lose_no_record(tmp_path: Path) -> None:
+    rows = [Row("none", f"row-{i}", Settings(seed=i), lambda job: {"dev": 0.1}) for i in range(12)]
+    with ThreadPoolExecutor(6) as pool:  # each write has a lock of its own, as in processes
+        list(pool.map(lambda row: runner_in(tmp_path).result_of(row), rows))
+    kept = list(read_records(tmp_path))
+    assert [record.row for record in kept] == sorted(row.name for row in rows)
+    assert (tmp_path / "none.jsonl").read_text().count("\n") == len(rows)
 
 
 @pytest.mark.parametrize("stop_at", [0, 3, 5, 7, 12])
@@ -237,7 +247,7 @@ def test_command_runs_rows_and_reports(data: Path, tmp_path: Path) -> None:
     assert call("report", "--out", str(tmp_path)).exit_code == 0
     page = (tmp_path / "papers.md").read_text()
     assert "(12.34)" in page
-    assert "training: 1.5 hours" in page
+    assert "1.5 hours of processor time" in page
 
 
 def test_committed_records_make_the_pages_of_the_documentation(tmp_path: Path) -> None:
@@ -254,6 +264,22 @@ def test_committed_records_make_the_pages_of_the_documentation(tmp_path: Path) -
         for name in re.findall(r"^!\[.*\]\((.*)\)$", text, flags=re.MULTILINE):
             assert (tmp_path / name).stat().st_size > 1000
     assert "\n## All estimators\n" not in pages.get("papers", "")
+
+
+@pytest.mark.parametrize("name", ["listops", "dependency", "multilabel", "nli"])
+def test_pages_begin_with_what_is_reproduced(name: str, tmp_path: Path) -> None:
+    """The outcome of every table and figure stands before all numbers, and in the README."""
+    folder = ROOT / "experiments" / "records"
+    own = [record for record in read_records(folder) if record.experiment == name]
+    found = EXPERIMENTS[name].verdicts(own)
+    text = {path.stem: path.read_text() for path in write_pages(folder, tmp_path)}["papers"]
+    head = text[: text.index("\n## ")]
+    readme = (ROOT / "experiments" / name / "README.md").read_text(encoding="utf-8")
+    shown = readme[: readme.index("\n## ")]
+    assert found
+    for one in found:
+        assert f"| {one.item} | **{one.outcome.value}** | {one.why} |" in head
+        assert f"| {one.item} | **{one.outcome.value}** |" in shown
 
 
 def test_replaced_records_do_not_make_a_commit_dirty(
