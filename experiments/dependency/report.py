@@ -13,6 +13,7 @@ from matplotlib.path import Path as Curve
 
 from experiments.dependency.losses import Loss
 from experiments.dependency.rows import ABLATIONS
+from experiments.pace import table_of_pace
 from experiments.pages import INK, PALETTE, by, picture, styled, table
 from experiments.records import Record
 from experiments.statistics import difference, interval, mean_or_best, span
@@ -45,6 +46,10 @@ def report(records: Sequence[Record], folder: Path) -> str:
         table_of_trials([r for r in records if r.settings["trial_rate"] is not None]),
         table_of_ablations(first_order, ablated),
         table_of_further(own),
+        *table_of_pace(
+            [r for r in first_order if r.settings["seed"] == 0],
+            lambda r: f"{LANGUAGES[r.settings['language']]}, {r.settings['loss']}",
+        ),
         *sparsity_figures(first_order, folder),
         *parse_figures(first_order, folder),
     ]

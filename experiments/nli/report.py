@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.nli.model import Alignment, Architecture
+from experiments.pace import table_of_pace
 from experiments.pages import PALETTE, by, picture, styled, table
 from experiments.records import Record
 from experiments.statistics import difference, interval, mean_or_best, span
@@ -76,6 +77,10 @@ def report(records: Sequence[Record], folder: Path) -> str:
         table_of_alignments(short),
         table_of_differences(short),
         *until_it_falls(long),
+        *table_of_pace(
+            [r for r in records if r.settings["seed"] == 0],
+            lambda r: ", ".join([CORPUS_NAMES[r.settings["corpus"]], r.row.split("-", 1)[1]]),
+        ),
         *figures(short, folder),
     ]
     return "\n\n".join(part for part in parts if part)

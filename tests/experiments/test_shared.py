@@ -22,9 +22,10 @@ from torch import Tensor, nn
 from experiments import ROOT, records
 from experiments.__main__ import main
 from experiments.catalogue import EXPERIMENTS
+from experiments.pace import table_of_pace
 from experiments.pages import table
 from experiments.rates import choose_rate
-from experiments.records import read_records
+from experiments.records import Record, read_records
 from experiments.reports import write_pages
 from experiments.runs import Job, Result, Row, Runner
 from experiments.statistics import difference, interval, span
@@ -90,6 +91,16 @@ def test_a_row_is_run_once(tmp_path: Path) -> None:
     assert kept.settings == {"rate": 0.1, "seed": 1}
     assert kept.complete
     assert set(kept.origin) == {"commit", "date", "machine", "python", "command", "clock"}
+
+
+def test_pace_is_of_the_processor() -> None:
+    points = [(0, 0.0), (10, 2.0), (20, 3.0), (30, 3.5)]
+    curve = [{"steps": steps, "seconds": seconds, "dev": 1.0} for steps, seconds in points]
+    origin = {"clock": "processor"}
+    one = Record("none", "row", "toy", {"seed": 0}, True, {"curve": curve}, origin)
+    [_, text] = table_of_pace([one], lambda record: record.row)
+    assert "| row | 3 | 200.0 | 200.0 | 100.0 | 50.0 |" in text
+    assert table_of_pace([replace(one, origin={})], lambda record: record.row) == []
 
 
 def test_processes_that_write_to_one_folder_lose_no_record(tmp_path: Path) -> None:

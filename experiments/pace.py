@@ -1,0 +1,48 @@
+"""The time of a training step along the training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from experiments.pages import table
+from experiments.records import Record
+
+__all__ = ["table_of_pace"]
+
+SHARES = (0.0, 0.25, 0.5, 1.0)
+"""Places of the shown epochs along the training."""
+
+
+def table_of_pace(records: Sequence[Record], label: Callable[[Record], str]) -> list[str]:
+    """Return the table of milliseconds of a step, and its introduction; nothing without times.
+
+    Only records whose seconds are processor time have a row.
+
+    Parameters
+    ----------
+    records
+        Records of the first seed.
+    label
+        Returns the first cell of a row.
+    """
+    lines = []
+    for record in records:
+        curve = record.result.get("curve", [])
+        if record.origin.get("clock") != "processor" or len(curve) < 2:
+            continue
+        epochs = [1 + round(share * (len(curve) - 2)) for share in SHARES]
+        cells = [f"{milliseconds(curve[epoch - 1], curve[epoch]):.1f}" for epoch in epochs]
+        lines.append([label(record), f"{len(curve) - 1}", *cells])
+    if not lines:
+        return []
+    headings = ["first seed", "epochs", "first epoch", "after a quarter", "half", "last epoch"]
+    return [
+        "Does a step become faster as the model grows certain? Milliseconds of processor time of a "
+        "training step:",
+        table(headings, lines),
+    ]
+
+
+def milliseconds(before: dict[str, float], after: dict[str, float]) -> float:
+    """Return the mean milliseconds of the steps between two points of a curve."""
+    return 1e3 * (after["seconds"] - before["seconds"]) / (after["steps"] - before["steps"])
