@@ -95,8 +95,8 @@ points = {"MAP": best, "marginals": marginals, "SparseMAP": sparse}
 for (name, point), colour in zip(points.items(), ["k", "C1", "C0"], strict=True):
     solid.plot(*point[:, None], "o", color=colour)
     label = f"  {name}  \n  ({', '.join(f'{x:.2g}' for x in point.round(2))})  "
-    side = "left" if name == "SparseMAP" else "right"
-    solid.text(*point, label, color=colour, ha=side, va="center" if name == "SparseMAP" else "bottom")
+    across, along = ("left", "center") if name == "SparseMAP" else ("right", "bottom")
+    solid.text(*point, label, color=colour, ha=across, va=along)
 solid.set(title="taggings of three words", xlabel="word 1", ylabel="word 2")
 solid.set(xticks=[0, 1], yticks=[0, 1], zticks=[0, 1], box_aspect=(1, 1, 1))
 for axis in (solid.xaxis, solid.yaxis, solid.zaxis):
