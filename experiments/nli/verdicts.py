@@ -34,7 +34,8 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
         Verdict(
             "SparseMAP, Figure 5",
             Outcome.NEAR,
-            "Alignments of the same kinds, of networks that are far less accurate.",
+            "Heat maps of the same alignments, of networks that are far less accurate. Paths and "
+            "matchings are not overlaid: the records have marginals, and not structures.",
         ),
     ]
 
