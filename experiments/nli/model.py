@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from experiments.nli.data import CLASSES, PADDING, Batch
@@ -18,6 +20,8 @@ from lpsmap_torch.layers import (
     SequenceAttention,
 )
 from valency.model import BiLSTM
+
+FloatArray = NDArray[np.float64]
 
 __all__ = [
     "Alignment",
@@ -116,6 +120,30 @@ class Attention(nn.Module):
             return found, found
         return found, self.layers[1](scores.mT, lengths=lengths.flip(-1)).mT
 
+    def structures(self, scores: Tensor, lengths: Tensor) -> list[list[tuple[float, FloatArray]]]:
+        """Return the structures of an alignment of one pair, for every direction that has its own.
+
+        A structure is its probability, the likeliest first, and its (m, n) pairs of words. Softmax
+        and alignments of several factors have none.
+
+        Parameters
+        ----------
+        scores
+            (1, m, n) scores.
+        lengths
+            (1, 2) numbers of words.
+        """
+        found = []
+        for k, layer in enumerate(self.layers):
+            if isinstance(layer, LPMatchingAttention | LPSequenceAttention):
+                continue
+            turned = (scores, lengths) if k == 0 else (scores.mT, lengths.flip(-1))
+            solution = layer(turned[0], lengths=turned[1], return_solution=True)
+            [own] = solution.structures()
+            pairs = [(float(one.probability), one.variables) for one in own]
+            found.append([(p, x if k == 0 else x.T) for p, x in pairs])
+        return found
+
     @property
     def transition(self) -> float | None:
         """The learned transition score, or None."""
@@ -172,6 +200,11 @@ class Classifier(nn.Module):
             self.summary(other, columns.mT @ one, of_hypothesis),
         ]
         return Output(self.aggregate(torch.cat(parts, -1)), rows, columns)
+
+    def pair_scores(self, batch: Batch) -> Tensor:
+        """Return the scores of all pairs of words of a batch."""
+        words = self.dropout(self.words(batch.premise)), self.dropout(self.words(batch.hypothesis))
+        return self.scores(*map(self.encoded, words, batch.lengths.unbind(1)))
 
     def encoded(self, words: Tensor, lengths: Tensor) -> Tensor:
         """Return the vectors of words in their sentences."""

@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from experiments.nli.model import Alignment, Architecture
 from experiments.pace import table_of_pace
-from experiments.pages import PALETTE, by, picture, styled, table
+from experiments.pages import INK, PALETTE, by, picture, styled, table
 from experiments.records import Record
 from experiments.statistics import difference, interval, mean_or_best, span
 
@@ -60,6 +61,9 @@ PRINTED_NONZERO = {
 
 PRINTED_TRANSITION = {"snli": 1.6, "mnli": 2.5}
 """Transition scores of LP-sequence: LP-SparseMAP, section 5.2."""
+
+MOST_PATHS = 3
+"""Largest number of structures drawn over an alignment."""
 
 CORPUS_NAMES = {"snli": "SNLI", "mnli": "MultiNLI"}
 
@@ -210,7 +214,9 @@ def figures(records: Sequence[Record], folder: Path) -> list[str]:
                 f"LP-SparseMAP, Figure 4, and SparseMAP, Figure 5, on {name}: alignments of dev "
                 "pairs, premises from top to bottom. White is no weight. The upper half of a cell "
                 "is the attention of the premise's word, the lower half that of the hypothesis's "
-                "word"
+                "word. Over them, where records have structures: the likeliest sequences of both "
+                "directions as lines, the likeliest matchings as circles; cells of a softmax "
+                "without a zero have a border"
             )
             picture_name = f"nli-{corpus}-alignments.png"
             found.append(picture(draw_alignments(drawn), folder, picture_name, caption))
@@ -273,3 +279,30 @@ def draw_alignment(axes: Axes, alignment: dict[str, Any], *, premise: bool) -> N
     axes.tick_params(length=0, labelsize=6)
     for k in range(1, m):
         axes.axhline(k, color="white", linewidth=0.6)
+    structures = alignment.get("structures", [])
+    if len(structures) == 2:
+        draw_paths(axes, structures)
+    elif structures:
+        draw_matchings(axes, structures[0])
+    elif (both > 0).all():
+        for i, j in np.ndindex(m, n):
+            axes.add_patch(Rectangle((j, i), 1, 1, fill=False, edgecolor=INK, linewidth=0.4))
+
+
+def draw_paths(axes: Axes, directions: Sequence[Sequence[dict[str, Any]]]) -> None:
+    """Draw the sequences of both directions as paths through the halves of the cells."""
+    for axis, (paths, colour) in enumerate(zip(directions, PALETTE[1:3], strict=True)):
+        for path in paths[:MOST_PATHS]:
+            pairs = np.array(sorted(path["pairs"], key=lambda pair: pair[axis]), dtype=float)
+            places = pairs[:, ::-1] + [0.5, 0.25 + 0.5 * axis]
+            axes.plot(*places.T, color=colour, linewidth=0.4 + 1.6 * path["p"], alpha=0.9)
+
+
+def draw_matchings(axes: Axes, matchings: Sequence[dict[str, Any]]) -> None:
+    """Draw the likeliest matchings as circles of different sizes, as thick as their weights."""
+    for k, matching in enumerate(matchings[:MOST_PATHS]):
+        pairs = np.array(matching["pairs"], dtype=float)
+        axes.scatter(
+            pairs[:, 1] + 0.5, pairs[:, 0] + 0.5, s=50 - 15 * k, facecolor="none",
+            edgecolor=PALETTE[1 + k], linewidth=0.4 + 1.6 * matching["p"],
+        )  # fmt: skip

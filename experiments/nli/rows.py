@@ -244,7 +244,11 @@ def chosen_pairs(pairs: Sequence[Pair]) -> list[Pair]:
 def alignments(
     model: Classifier, pairs: Sequence[Pair], vocabulary: Vocabulary
 ) -> list[dict[str, Any]]:
-    """Return data to draw: words, and weights of both directions in percent, one string per row."""
+    """Return data to draw: words, weights of both directions in percent, and structures.
+
+    Weights are one string per row. The structures of every direction that has its own are pairs of
+    words, with their probabilities.
+    """
 
     def lines(weights: Tensor) -> list[str]:
         return [" ".join(f"{100 * x:.0f}" for x in line) for line in weights.tolist()]
@@ -254,5 +258,17 @@ def alignments(
         output = model(make_batch([pair], vocabulary))
         rows, columns = lines(output.rows[0]), lines(output.columns[0])
         one = {"premise": " ".join(pair.premise), "hypothesis": " ".join(pair.hypothesis)}
-        found.append({**one, "rows": rows, **({} if columns == rows else {"columns": columns})})
+        batch = make_batch([pair], vocabulary)
+        structures = [
+            [{"p": p, "pairs": np.argwhere(x > 0.5).tolist()} for p, x in some]
+            for some in model.attention.structures(model.pair_scores(batch), batch.lengths)
+        ]
+        found.append(
+            {
+                **one,
+                "rows": rows,
+                **({} if columns == rows else {"columns": columns}),
+                **({"structures": structures} if structures else {}),
+            }
+        )
     return found

@@ -190,6 +190,13 @@ def test_rows_run(runner: Runner, row: Row) -> None:
     assert ("solved" in result) == (settings.regime is Regime.PAPER)
     assert ("transition" in result["test"]) == (settings.alignment is Alignment.LP_SEQUENCE)
     assert len(result["curve"]) == settings.epochs + 1
+    for drawn in result["alignments"]:
+        for name, some in zip(("rows", "columns"), drawn.get("structures", []), strict=False):
+            shown = np.array([line.split() for line in drawn[name]], dtype=float)
+            mean = np.zeros_like(shown)
+            for one in some:
+                mean[tuple(np.transpose(one["pairs"]))] += 100 * one["p"]
+            np.testing.assert_allclose(mean, shown, atol=0.51)  # the mixture is the alignment
     page = report(list(read_records(runner.out)), runner.out)
     assert f"| {settings.network.value} | {settings.alignment.value} |" in page
     for name in ("", "-alignments") if settings.patience is None else ():
