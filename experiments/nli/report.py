@@ -214,9 +214,9 @@ def figures(records: Sequence[Record], folder: Path) -> list[str]:
                 f"LP-SparseMAP, Figure 4, and SparseMAP, Figure 5, on {name}: alignments of dev "
                 "pairs, premises from top to bottom. White is no weight. The upper half of a cell "
                 "is the attention of the premise's word, the lower half that of the hypothesis's "
-                "word. Over them, where records have structures: the likeliest sequences of both "
-                "directions as lines, the likeliest matchings as circles; cells of a softmax "
-                "without a zero have a border"
+                "word. Where records have structures, the likeliest sequences of both directions "
+                "are lines over them, and the likeliest matchings circles; without structures, "
+                "cells of at least half a percent have a border"
             )
             picture_name = f"nli-{corpus}-alignments.png"
             found.append(picture(draw_alignments(drawn), folder, picture_name, caption))
@@ -284,9 +284,10 @@ def draw_alignment(axes: Axes, alignment: dict[str, Any], *, premise: bool) -> N
         draw_paths(axes, structures)
     elif structures:
         draw_matchings(axes, structures[0])
-    elif (both > 0).all():
-        for i, j in np.ndindex(m, n):
-            axes.add_patch(Rectangle((j, i), 1, 1, fill=False, edgecolor=INK, linewidth=0.4))
+    else:
+        for i, j in np.argwhere(np.maximum(rows, columns) > 0):
+            border = Rectangle((j, i), 1, 1, fill=False, edgecolor=INK, linewidth=0.4, zorder=3)
+            axes.add_patch(border)
 
 
 def draw_paths(axes: Axes, directions: Sequence[Sequence[dict[str, Any]]]) -> None:
