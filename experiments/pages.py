@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ __all__ = [
     "Page",
     "Verdict",
     "by",
+    "commits",
     "picture",
     "styled",
     "table",
@@ -70,6 +72,13 @@ def by(records: Sequence[Record], key: Callable[[Record], T]) -> dict[T, list[Re
     for record in records:
         found.setdefault(key(record), []).append(record)
     return {k: sorted(some, key=lambda r: r.settings["seed"]) for k, some in found.items()}
+
+
+def commits(records: Sequence[Record]) -> str:
+    """Return the commits of the rows of a table, with the number of records of each."""
+    found = Counter(str(record.origin["commit"]) for record in records)
+    named = ", ".join(f"`{commit}` ({n})" for commit, n in sorted(found.items()))
+    return f"Commits of these rows: {named}." if found else ""
 
 
 class Outcome(str, Enum):

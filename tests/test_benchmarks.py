@@ -6,12 +6,13 @@ import importlib
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from lpsmap import AtMostOne, FactorGraph, Sequence
+from lpsmap import ALGORITHM_1, AtMostOne, FactorGraph, Sequence, Xor
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
@@ -54,3 +55,29 @@ def test_a_peer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) 
         result = CliRunner().invoke(benchmark.main, ["--only", "Xor"])
         assert result.exit_code == 0
         assert "pip install entmax" in result.stdout
+
+
+@pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
+def test_the_unrolled_algorithm_has_the_iterations_and_the_gradient_of_a_solve(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+    claims = importlib.import_module("claims")
+    rng = np.random.default_rng(0)
+    scores, direction = 2.0 * rng.standard_normal((3, 4)), rng.standard_normal((3, 4))
+
+    def solved(**options: Any) -> tuple[FactorGraph, Any]:
+        graph = FactorGraph()
+        u = graph.variable_from(scores)
+        graph.add(Xor(u))
+        graph.add(AtMostOne(u, axis=0))
+        return graph.solve(**options), u
+
+    eta = torch.tensor(scores, requires_grad=True)
+    _, u = solved(**ALGORITHM_1)
+    np.testing.assert_allclose(u.value, claims.unrolled(eta, 10)[0].detach(), rtol=0, atol=1e-12)
+    claims.unrolled(eta, 2000)[0].backward(torch.tensor(direction))
+    solution, _ = solved(tol=1e-10)
+    product, _ = solution.vjp(direction)
+    np.testing.assert_allclose(product, eta.grad.reshape(-1), rtol=0, atol=1e-8)

@@ -14,7 +14,7 @@ from matplotlib.path import Path as Curve
 from experiments.dependency.losses import Loss
 from experiments.dependency.rows import ABLATIONS
 from experiments.pace import table_of_pace
-from experiments.pages import INK, PALETTE, by, picture, styled, table
+from experiments.pages import INK, PALETTE, by, commits, picture, styled, table
 from experiments.records import Record
 from experiments.statistics import difference, interval, mean_or_best, span
 
@@ -42,6 +42,7 @@ def report(records: Sequence[Record], folder: Path) -> str:
         "Unlabelled attachment on test, all words counted (SparseMAP, Table 1). A row that did not "
         "end has its best dev score in brackets.",
         table_of_losses(first_order),
+        commits(first_order),
         orders(first_order),
         table_of_trials([r for r in records if r.settings["trial_rate"] is not None]),
         table_of_ablations(first_order, ablated),

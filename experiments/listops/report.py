@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from experiments.listops.rows import ESCAPED, LATENT, Study
-from experiments.pages import PALETTE, by, picture, styled, table
+from experiments.pages import PALETTE, by, commits, picture, styled, table
 from experiments.records import Record
 from experiments.statistics import difference, interval
 from valency.model import Structure
@@ -38,6 +38,7 @@ def report(records: Sequence[Record], folder: Path) -> str:
         "size (LP-SparseMAP, Table 2). A row that did not end has its best validation score in "
         "brackets.",
         table_of(of_table),
+        commits(of_table),
         order(of_table),
         curves(of_table, folder, "listops.png", "LP-SparseMAP, Figure 3"),
     ]
@@ -46,6 +47,7 @@ def report(records: Sequence[Record], folder: Path) -> str:
             "In the paper's regime, from the start on all lengths, learning rate 1e-4, 10 x 10 "
             "iterations:",
             table_of(studies[Study.COLD]),
+            commits(studies[Study.COLD]),
             curves(studies[Study.COLD], folder, "listops-cold.png", "The paper's regime"),
         ]
     if Study.ESCAPE in studies:

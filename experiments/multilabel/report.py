@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from experiments.multilabel.data import SETS
 from experiments.multilabel.model import Loss
 from experiments.multilabel.rows import DESCRIPTION
-from experiments.pages import PALETTE, by, picture, styled, table
+from experiments.pages import PALETTE, by, commits, picture, styled, table
 from experiments.records import Record
 from experiments.statistics import difference, interval, mean_or_best, span
 
@@ -45,6 +45,7 @@ def report(records: Sequence[Record], folder: Path) -> str:
         "set. *Solved* is to 1e-6, *cut* the paper's 100 iterations at step size .1. A row that "
         "did not end has its best F1 on held-out examples in brackets.",
         table_of_losses(records),
+        commits([record for record in records if record.settings["data"] == "bibtex"]),
         table_of_differences(records),
         *decodings(records),
         *statistics_of_data(described),

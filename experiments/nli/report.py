@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 
 from experiments.nli.model import Alignment, Architecture
 from experiments.pace import table_of_pace
-from experiments.pages import INK, PALETTE, by, picture, styled, table
+from experiments.pages import INK, PALETTE, by, commits, picture, styled, table
 from experiments.records import Record
 from experiments.statistics import difference, interval, mean_or_best, span
 
@@ -79,6 +79,7 @@ def report(records: Sequence[Record], folder: Path) -> str:
         "*If solved*: the same networks with alignments solved to convergence in the test. A row "
         "that did not end has its best dev accuracy in brackets.",
         table_of_alignments(short),
+        commits(short),
         table_of_differences(short),
         *until_it_falls(long),
         *table_of_pace(
