@@ -45,7 +45,7 @@ def report(records: Sequence[Record], folder: Path) -> str:
         "set. *Solved* is to 1e-6, *cut* the paper's 100 iterations at step size .1. A row that "
         "did not end has its best F1 on held-out examples in brackets.",
         table_of_losses(records),
-        commits([record for record in records if record.settings["data"] == "bibtex"]),
+        commits(records),
         table_of_differences(records),
         *decodings(records),
         *statistics_of_data(described),
