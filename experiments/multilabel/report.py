@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from experiments.multilabel.data import SETS
-from experiments.multilabel.model import Loss
+from experiments.multilabel.model import Loss, Regime
 from experiments.multilabel.rows import DESCRIPTION
 from experiments.pages import PALETTE, by, commits, picture, styled, table
 from experiments.records import Record
@@ -177,12 +177,12 @@ def curves(records: Sequence[Record], folder: Path) -> str:
         for (data, some), axes in zip(groups.items(), panels, strict=False):
             for record in some:
                 curve, loss = record.result["curve"], Loss(record.settings["loss"])
-                is_other = record.settings["regime"] == "cut" or record.settings["glorot"]
+                style = "--" if record.settings["regime"] == Regime.CUT.value else "-"
                 axes.plot(
                     [point["steps"] for point in curve],
                     [point["dev"] for point in curve],
                     color=PALETTE[list(Loss).index(loss)],
-                    linestyle="--" if is_other else "-",
+                    linestyle=":" if record.settings["glorot"] else style,
                 )
             axes.set(title=data, xlabel="steps")
         keys = [Line2D([], [], color=colour) for colour in PALETTE[: len(Loss)]]
@@ -190,7 +190,7 @@ def curves(records: Sequence[Record], folder: Path) -> str:
             empty.axis("off")
         axes.legend(keys, [loss.value for loss in Loss], frameon=False, fontsize=7)
     caption = (
-        "Example F1 on held-out examples along the training; dashed: cut at 100 iterations, or "
-        "the unstructured model with Glorot's initial weights"
+        "Example F1 on held-out examples along the training of the first seed; dashed: cut at 100 "
+        "iterations, dotted: Glorot's initial weights"
     )
     return picture(figure, folder, "multilabel.png", caption)
