@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from experiments import ROOT
 from experiments.catalogue import EXPERIMENTS
-from experiments.records import read_records
+from experiments.records import Record, read_records
+from experiments.runs import Experiment
 
 __all__ = ["write_pages"]
 
@@ -41,6 +44,7 @@ def write_pages(folder: Path, out: Path) -> list[Path]:
             if own and experiment.page == page:
                 sections.append(experiment.report(own, out))
                 if all(record.size == "full" for record in own):
+                    sections += without_record(experiment, own)
                     sections += findings(experiment.name)
                     verdicts += experiment.verdicts(own)
                 used += own
@@ -49,6 +53,24 @@ def write_pages(folder: Path, out: Path) -> list[Path]:
             path.write_text(page.text(sections, used, verdicts), encoding="utf-8")
             written.append(path)
     return written
+
+
+def without_record(experiment: Experiment, records: Sequence[Record]) -> list[str]:
+    """Return a section about the rows of an experiment that have no record of their settings."""
+    of_row = {record.row: record for record in records}
+    older, missing = [], []
+    for row in experiment.rows("full", None):
+        found = of_row.get(row.name)
+        if found is None:
+            missing.append(f"`{row.name}`")
+        elif not found.answers("full", asdict(row.settings)):
+            older.append(f"`{row.name}`")
+    parts = []
+    if missing:
+        parts.append(f"Rows that have not been run: {', '.join(missing)}.")
+    if older:
+        parts.append(f"Rows whose records are of earlier settings: {', '.join(older)}.")
+    return ["\n\n".join(["### Rows to run", *parts])] if parts else []
 
 
 def findings(name: str) -> list[str]:

@@ -252,7 +252,10 @@ def test_command_runs_rows_and_reports(data: Path, tmp_path: Path) -> None:
     (kept,) = read_records(tmp_path)
     replace(kept, size="full").write(tmp_path)
     assert call("report", "--out", str(tmp_path)).exit_code == 0
-    assert page.count("## ") + 1 == (tmp_path / "papers.md").read_text().count("## ")
+    full = (tmp_path / "papers.md").read_text()
+    assert page.count("## ") + 2 == full.count("## ")
+    assert "### Rows to run" in full and "### Findings" in full
+    assert "records are of earlier settings: `emotions-unstructured-0`." in full
     point = {"dev": 12.34, "epoch": 0, "steps": 7, "seconds": 5400.0}
     replace(kept, complete=False, result={"curve": [point]}).write(tmp_path)
     assert call("report", "--out", str(tmp_path)).exit_code == 0
