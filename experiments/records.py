@@ -136,7 +136,8 @@ def find_record(folder: Path, experiment: str, row: str) -> Record | None:
 
 
 def _records_in(path: Path) -> Iterator[Record]:
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    # not splitlines: words of a treebank may have separators of lines other than \n
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], start=1):
         try:
             yield Record(**json.loads(line))
         except (TypeError, ValueError) as error:

@@ -103,6 +103,15 @@ def test_pace_is_of_the_processor() -> None:
     assert table_of_pace([replace(one, origin={})], lambda record: record.row) == []
 
 
+def test_a_record_is_a_line_whatever_its_words(tmp_path: Path) -> None:
+    words = "one\u2028two\x85three\r\n"
+    Record("none", "row", "toy", {"seed": 0}, True, {"words": words, "x": 0.1234567891}).write(
+        tmp_path
+    )
+    [kept] = read_records(tmp_path)
+    assert kept.result == {"words": words, "x": 0.123457}
+
+
 def test_processes_that_write_to_one_folder_lose_no_record(tmp_path: Path) -> None:
     rows = [Row("none", f"row-{i}", Settings(seed=i), lambda job: {"dev": 0.1}) for i in range(12)]
     with ThreadPoolExecutor(6) as pool:  # each write has a lock of its own, as in processes
@@ -231,7 +240,7 @@ def test_command_says_what_is_missing(tmp_path: Path) -> None:
     no_data = call("run", "multilabel", "--size", "toy", "--row", "*-unstructured-*", *folders)
     assert no_data.exit_code == 1
     assert "emotions.npz; see --data" in no_data.output
-    (tmp_path / "other.jsonl").write_text(json.dumps({"a": 1}))
+    (tmp_path / "other.jsonl").write_text(json.dumps({"a": 1}) + "\n")
     other = call("report", "--out", str(tmp_path))
     assert other.exit_code == 1
     assert "other.jsonl, line 1: not a record" in other.output
