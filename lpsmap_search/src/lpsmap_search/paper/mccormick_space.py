@@ -74,10 +74,11 @@ class McCormickOptions(NamedTuple):
     split: Split = "midpoint"
     """Where a range is divided, at its midpoint or at the ``"point"`` of the relaxation."""
     projection: Projection = "normalise"
-    """How the solution is made feasible: its parameters are divided by their sums
-    (``"normalise"``), or replaced by the nearest ones (``"euclidean"``); or with the ``"flow"``
-    polytope, the best trees for the fractional arcs are parsed (``"parse"``), and give the
-    parameters."""
+    """How the solution is made feasible.
+
+    Its parameters are divided by their sums (``"normalise"``), or replaced by the nearest ones
+    (``"euclidean"``). With the ``"flow"`` polytope, ``"parse"`` takes the best trees for the
+    fractional arcs, and their parameters."""
     added: float = 0.0
     """Constant added to probabilities before they are projected."""
     n_steps: int = 5
