@@ -202,7 +202,7 @@ def test_what_any_handler_raises_gets_through() -> None:
         raise Alarm
 
     graph = FactorGraph()
-    scores = 1e-3 * np.random.default_rng(0).normal(size=(60, 60))
+    scores = 1e-3 * np.random.default_rng(0).normal(size=(120, 120))
     graph.add(BinaryTree(graph.variable_from(scores)))
     with pytest.warns(ConvergenceWarning):
         graph.solve(max_inner_iter=20)
@@ -219,7 +219,7 @@ def test_what_any_handler_raises_gets_through() -> None:
 @pytest.mark.compiled
 def test_the_time_limit_holds_inside_a_lone_factor() -> None:
     graph = FactorGraph()
-    scores = 1e-3 * np.random.default_rng(0).normal(size=(60, 60))
+    scores = 1e-3 * np.random.default_rng(0).normal(size=(120, 120))
     u = graph.variable_from(scores)
     graph.add(BinaryTree(u))
     with pytest.warns(ConvergenceWarning):
@@ -229,14 +229,14 @@ def test_the_time_limit_holds_inside_a_lone_factor() -> None:
         solution = graph.solve(max_inner_iter=10**6, max_time=0.5)
     assert time.perf_counter() - begin < GENEROUS
     assert solution.status.tolist() == [Status.TIME_LIMIT]
-    np.testing.assert_allclose(u.value.sum(), 2 * 60 - 1, rtol=1e-6)
+    np.testing.assert_allclose(u.value.sum(), 2 * 120 - 1, rtol=1e-6)
 
 
 @pytest.mark.compiled
 def test_the_time_of_one_thread_is_not_that_of_another() -> None:
     graph, other = FactorGraph(), FactorGraph()
     rng = np.random.default_rng(0)
-    graph.add(BinaryTree(graph.variable_from(1e-3 * rng.normal(size=(60, 60)))))
+    graph.add(BinaryTree(graph.variable_from(1e-3 * rng.normal(size=(120, 120)))))
     scores = rng.normal(size=(100, 20, 20))
     other.add(DepTree(other.variable_from(scores), projective=True))
     alone = other.solve().values.copy()
