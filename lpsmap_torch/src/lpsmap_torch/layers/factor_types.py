@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from lpsmap_core import Factor, Variables, installed
-from lpsmap_core.api import FloatArray, missing_name_advice
+from lpsmap_core.api import missing_name_advice
+from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 
 __all__ = ["factor_type", "no_factor"]
 
@@ -31,11 +30,11 @@ def no_factor(u: Variables) -> Factor:
     return _Nothing(u.reshape(-1)[:0].reshape(0, 1))
 
 
-class _Nothing(Factor):
-    """A variable that is off: a type that needs no pack."""
+class _Nothing(DynamicProgram):
+    """A variable that is off: a type with sums and samples that needs no pack of factors."""
 
-    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> int:
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> int:
+        """Return the goal of the only derivation."""
+        build.edge(0)
         return 0
-
-    def vertex(self, y: Any) -> tuple[FloatArray, FloatArray]:
-        return np.zeros(1), np.empty(0)
