@@ -16,6 +16,7 @@ import test_sequence
 import test_sequence_distance
 from gibbs_checks import check_draws, check_gibbs
 from lpsmap import Alignment, BinaryTree, DepTree, FactorGraph, Matching, Sequence, SequenceBudget
+from lpsmap_dynamic import DynamicProgram
 from lpsmap_dynamic.max_plus import best_derivations
 
 CASES = {
@@ -115,11 +116,15 @@ def test_the_generic_oracle_serves_ported_types():
     scores = rng.standard_normal((3, 5, 5))
     own, generic = FactorGraph(), FactorGraph()
     u = own.variable_from(scores)
-    tree = own.add(DepTree(u, projective=True, lengths=[5, 4, 2]))
-    kind = type(tree)
-    other = type("Generic", (kind,), {"map_kernel": staticmethod(best_derivations)})
+    own.add(DepTree(u, projective=True, lengths=[5, 4, 2]))
+
+    class Generic(DepTree, DynamicProgram):  # which gives the kernel its hypergraphs
+        map_kernel = staticmethod(best_derivations)
+
     v = generic.variable_from(scores)
-    generic.add(other(v, projective=True, lengths=[5, 4, 2]))
+    generic.add(Generic(v, projective=True, lengths=[5, 4, 2]))
+    (row,) = generic.plan().factors
+    assert row.function.endswith("best_derivations")
     own.solve()
     generic.solve()
     np.testing.assert_allclose(u.value, v.value, atol=1e-9)
