@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import signal
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -173,22 +176,48 @@ def test_a_solve_ends_below_its_cutoff() -> None:
 
 def test_large_programs_are_ended_by_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lpsmap_search.linear_programs.LARGE", 0)
-    solver = SimplexSolver(larger_program())
-    wait, interrupts = solver._highs.wait, iter([KeyboardInterrupt])
+    solver, threads = SimplexSolver(larger_program()), threading.enumerate()
+    started = []
 
-    def interrupted(seconds: float) -> tuple[bool, object]:
-        for interrupt in interrupts:
-            raise interrupt
-        found: tuple[bool, object] = wait(seconds)
-        return found
+    def interrupt(_: object) -> None:
+        if not started:
+            started.append(True)
+            signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(solver._highs, "wait", interrupted)
+    solver._highs.cbSimplexInterrupt += interrupt
     with pytest.raises(KeyboardInterrupt):
         solver.solve()
+    assert started
+    for thread in set(threading.enumerate()).difference(threads):
+        thread.join(60.0)  # Ctrl-C while it was started
+        assert not thread.is_alive()
     again = solver.solve()
     assert again.status == "optimal"
     monkeypatch.undo()
     assert again.bound == pytest.approx(SimplexSolver(larger_program()).solve().bound, abs=1e-9)
+
+
+def test_large_programs_are_solved_while_another_thread_solves_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    best = SimplexSolver(larger_program()).solve().bound
+    monkeypatch.setattr("lpsmap_search.linear_programs.LARGE", 0)
+    first, second = SimplexSolver(larger_program()), SimplexSolver(larger_program())
+    is_running, may_end = threading.Event(), threading.Event()
+
+    def pause(_: object) -> None:
+        is_running.set()
+        may_end.wait()
+
+    first._highs.cbSimplexInterrupt += pause
+    with ThreadPoolExecutor(1) as pool:
+        paused = pool.submit(first.solve)
+        try:
+            assert is_running.wait(60.0)
+            assert second.solve().bound == pytest.approx(best, abs=1e-9)
+        finally:
+            may_end.set()
+        assert paused.result().bound == pytest.approx(best, abs=1e-9)
 
 
 def test_matrices() -> None:

@@ -13,6 +13,7 @@ error of the right-hand side is bounded and added. All columns need finite bound
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -319,20 +320,23 @@ class SimplexSolver:
         return _STATUSES.get(self._highs.getModelStatus().name, "failed")
 
     def _run_in_thread(self) -> None:
-        highs, interrupted = self._highs, False
+        """Solve in a thread that ends with this call.
+
+        The locks of `startSolve` of highspy are shared by all instances in a process.
+        """
+        highs = self._highs
         highs.HandleUserInterrupt = True
-        highs.startSolve()
-        while True:
+        with ThreadPoolExecutor(1) as pool:  # the block ends after the thread's work
             try:
-                if highs.wait(POLL)[0]:
-                    break
-            except KeyboardInterrupt:
-                interrupted = True
+                solve = pool.submit(highs.run)
+                while not wait([solve], POLL).done:
+                    pass
+                solve.result()  # raises what `run` raised
+            except BaseException:
                 highs.cancelSolve()
-        if interrupted:
-            # this instance would be interrupted in every further solve
-            self._highs, self._is_current = _silent(self._options), False
-            raise KeyboardInterrupt
+                # this instance would be interrupted in every further solve
+                self._highs, self._is_current = _silent(self._options), False
+                raise
 
     def _solution(self, status: Status) -> LinearSolution:
         highs = self._highs
