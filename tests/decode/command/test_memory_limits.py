@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from lpsmap_core import FileFormatError
-from lpsmap_core.api import read_graph
+from lpsmap_core.api import read_evidence, read_graph
 from lpsmap_core.plugins.registry import installed
 
 ADDITIONAL = 2 * 10**9
@@ -59,10 +59,27 @@ PAIRS = {"type": "Pair", "over": ["u[:,None]", "u[None]"], "scores": 0.0}
 ROWS = {"type": "Xor", "over": ["u"]}
 REPEATED = {"type": "Xor", "over": [f"u[:,None][:,{[0] * 3000}]"]}
 
+NEGATED = {
+    "type": "Xor",
+    "over": [{"index": [[i] for i in range(20_000)], "negated": [[False] * 20_000]}],
+}
+
+
+def sequences(n: int, length: int, last: int) -> str:
+    """Sequences whose positions have one state each, but the last."""
+    states = length - 1 + last
+    numbers = [1] * 1 + [1] * (length - 2) + [1] * last + [1] * last
+    words = [states, *range(1, states + 1), length, *[1] * (length - 1), last, *numbers]
+    line = "SEQUENCE " + " ".join(map(str, words))
+    return f"{states}\n{n}\n" + "1\n" * states + f"{line}\n" * n
+
+
 HOSTILE: dict[str, Make] = {
     "broadcast views": written("pairs.json", model(PAIRS)),
     "compressed broadcast views": written("pairs.json.gz", model(PAIRS)),
     "many factors over one view": written("rows.json", model(*[ROWS] * 20_000)),
+    "broadcast negations": written("negated.json", model(NEGATED)),
+    "padded sequences": written("sequences.fg", sequences(200, 600, 60)),
     "repeated indices": written("repeated.json", model(REPEATED, n=100_000)),
     "a compressed text": written("zeros.json.gz", model(n=3 * 10**8)),
     "nested lists": written("nested.json", '{"variables": {"u": ' + "[" * 10**6),
@@ -114,6 +131,14 @@ def test_the_error_has_the_estimate_and_the_option(tmp_path: Path) -> None:
     words = r"11\.3 GB; expected at most 1\.07 GB.*max_memory.*--max-memory"
     with pytest.raises(FileFormatError, match=words):
         read_graph(path)
+
+
+def test_evidence_is_limited_too(tmp_path: Path) -> None:
+    """The same state, observed again and again."""
+    path = written("one.uai", "MARKOV\n1\n60000\n0\n")(tmp_path)
+    pairs = written("one.uai.evid", "100000\n" + "0 0\n" * 100_000)(tmp_path)
+    with pytest.raises(FileFormatError, match="observed states.*--max-memory"):
+        read_evidence(pairs, read_graph(path), path)
 
 
 def test_a_larger_limit_reads_a_larger_file(tmp_path: Path) -> None:

@@ -179,6 +179,7 @@ class Variables:
                 f"u ^ mask: mask has shape {flags.shape}; expected one that broadcasts with "
                 f"{self.shape}, the shape of the variables."
             ) from None
+        reserve_memory(VIEW_BYTES * index.size, "views that broadcast")
         return Variables(self._graph, index, negated ^ flags)
 
     __rxor__ = __xor__

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core import FactorGraph, Variables
-from lpsmap_core.api import FloatArray, IntArray, factor_named
+from lpsmap_core.api import FloatArray, IntArray, factor_named, reserve_memory
 from lpsmap_decode.formats.tokens import Tokens
 
 __all__ = ["Builder", "Parser", "STRUCTURES", "state_counts"]
@@ -125,6 +125,7 @@ def _equal_sizes(
     """Return the states of positions of equal sizes, and transitions, initial and final scores."""
     n, length, most = len(numbers), len(sizes), max(sizes)
     slots = np.flatnonzero(np.arange(most) < np.array(sizes)[:, None])
+    reserve_memory(8 * n * length * most**2, "transitions of sequences")
     transitions = np.zeros((n, length - 1, most, most))
     at = sizes[0]
     for t, (a, b) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):

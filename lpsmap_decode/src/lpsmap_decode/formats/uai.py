@@ -10,7 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import FactorGraph, FileFormat, FileFormatError, NamedGraph, Variables
-from lpsmap_core.api import Evidence, FloatArray, IntArray, factor_named, write_text
+from lpsmap_core.api import (
+    Evidence,
+    FloatArray,
+    IntArray,
+    factor_named,
+    reserve_memory,
+    write_text,
+)
 from lpsmap_decode.formats.tokens import Tokens
 
 __all__ = ["MarkovNetwork", "UaiFormat", "assignment_text", "read_assignment", "read_network"]
@@ -19,6 +26,9 @@ __all__ += ["write_assignment"]
 
 FARTHEST = -float(np.log(np.finfo(np.float64).tiny))
 """Maximum absolute score whose exponential has full precision: 708."""
+
+PAIR_BYTES = 200
+"""Bytes of the objects of an observed state, besides one for each state of its variable."""
 
 MOST_CONSTANTS = 1000
 """Maximum number of tables over no variable that are written, each up to `FARTHEST`."""
@@ -152,6 +162,7 @@ class UaiFormat(FileFormat):
             i = tokens.integer("a variable", 0, len(blocks) - 1)
             n_states = blocks[i].size
             state = tokens.integer(f"a state of variable {i}", 0, n_states - 1)
+            reserve_memory(PAIR_BYTES + n_states, "observed states")
             found.append((blocks[i], np.arange(n_states) == state))
         tokens.end()
         return found
