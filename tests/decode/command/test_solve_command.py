@@ -174,9 +174,9 @@ def test_the_time_of_the_command_counts_the_reading(
     given: list[float] = []
     read, solve = solve_file.read_graph, solve_file.solve_as
 
-    def slow(file: Path) -> NamedGraph:
+    def slow(file: Path, max_memory: float) -> NamedGraph:
         time.sleep(0.3)
-        return read(file)
+        return read(file, max_memory)
 
     def solve_at_leisure(task: str, graph: FactorGraph, options: dict[str, Any]) -> Any:
         given.append(options["max_time"])

@@ -43,7 +43,7 @@ _budget: ContextVar[_Budget | None] = ContextVar("lpsmap_memory_budget", default
 
 @contextmanager
 def memory_limit(max_memory: float) -> Iterator[None]:
-    """Limit what `reserve_memory` accepts within a block, in bytes."""
+    """Limit what `reserve_memory` accepts within a block to `max_memory` bytes in total."""
     token = _budget.set(_Budget(int(max_memory)))
     try:
         yield
