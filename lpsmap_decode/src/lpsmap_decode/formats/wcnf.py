@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import FactorGraph, FileFormat, NamedGraph
+from lpsmap_core import FactorGraph, FileFormat, NamedGraph, Variables
 from lpsmap_core.api import factor_named
 from lpsmap_decode.formats.tokens import Tokens
 
@@ -87,10 +87,10 @@ class WcnfFormat(FileFormat):
             graph.add(factor_named("Or")(x[np.abs(literals) - 1] ^ (literals < 0)))
         at = 0
         for group in soft.values():
-            slack = violated[at : at + len(group)]
-            columns = np.array([clause for clause, _ in group]).T
-            over = [x[np.abs(column) - 1] ^ (column < 0) for column in columns]
-            graph.add(factor_named("Or")([*over, slack]))
+            literals, slack = np.array([clause for clause, _ in group]), violated.index[at:]
+            index = np.column_stack([x.index[np.abs(literals) - 1], slack[: len(group)]])
+            off = np.column_stack([literals < 0, np.zeros(len(group), dtype=bool)])
+            graph.add(factor_named("Or")(Variables(graph, index, off)))
             at += len(group)
         variables = {"x": x, "violated": violated}
         if constant:
