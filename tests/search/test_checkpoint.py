@@ -7,6 +7,7 @@ import math
 import pickle
 import shutil
 import time
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,18 @@ def test_other_files_are_refused_and_stay(path: Path, content: bytes) -> None:
     with pytest.raises(ValueError, match=r"checkpoint: .*five is damaged, or not a checkpoint"):
         global_search(CORPUS, checkpoint=path)
     assert path.read_bytes() == content
+
+
+def test_a_large_file_that_is_no_checkpoint_is_not_read_whole(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2**29)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="is damaged, or not a checkpoint"):
+            checkpoint(path).read(LagrangianSpace(CORPUS, 0.01))
+        assert tracemalloc.get_traced_memory()[1] < 2**25
+    finally:
+        tracemalloc.stop()
 
 
 class Trap:

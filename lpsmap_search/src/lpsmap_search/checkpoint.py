@@ -16,7 +16,7 @@ import warnings
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -145,14 +145,17 @@ class Checkpoint:
         """
         if not self.path.exists():
             return None
-        content = self.path.read_bytes()
+        with self.path.open("rb") as file:
+            try:
+                arrays = _read_arrays(file)
+            except Exception as error:  # zipfile and NumPy raise various errors for damaged files
+                raise self._damaged(error) from error
         try:
-            arrays = _read_arrays(content)
             header = json.loads(arrays.pop("header").tobytes())
             if header["format"] != FORMAT:
                 raise ValueError(header["format"])
             version = int(header["version"])
-        except Exception as error:  # zipfile and NumPy raise various errors for damaged files
+        except Exception as error:
             raise self._damaged(error) from error
         self._check_subject(version, header)
         try:
@@ -205,13 +208,14 @@ def _arrays(space: BoxSpace[Any], state: State) -> Arrays:
     }
 
 
-def _read_arrays(content: bytes) -> Arrays:
+def _read_arrays(content: BinaryIO) -> Arrays:
     """Return the arrays of an archive, verifying its checksums."""
     arrays = {}
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+    with zipfile.ZipFile(content) as archive:
         members = archive.infolist()
         stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
-        if not stored or sum(member.file_size for member in members) > len(content):
+        size = os.fstat(content.fileno()).st_size
+        if not stored or sum(member.file_size for member in members) > size:
             raise ValueError("it is compressed, which no checkpoint is")
         for member in members:
             file, name = io.BytesIO(archive.read(member)), member.filename.removesuffix(".npy")

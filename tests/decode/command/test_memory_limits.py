@@ -64,23 +64,27 @@ NEGATED = {
     "over": [{"index": [[i] for i in range(20_000)], "negated": [[False] * 20_000]}],
 }
 
+ARC = "ARBORESCENCE 1 1 255 0 1\n"
+"""One arc of a tree of 254 words, whose other arcs are padding."""
 
-def sequences(n: int, length: int, last: int) -> str:
-    """Sequences whose positions have one state each, but the last."""
-    states = length - 1 + last
-    numbers = [1] * 1 + [1] * (length - 2) + [1] * last + [1] * last
-    words = [states, *range(1, states + 1), length, *[1] * (length - 1), last, *numbers]
-    line = "SEQUENCE " + " ".join(map(str, words))
-    return f"{states}\n{n}\n" + "1\n" * states + f"{line}\n" * n
 
+def sequence(length: int) -> str:
+    """A sequence whose first position has many states, and the others one."""
+    n, n_scores = 2 * length - 1, 3 * length - 1
+    sizes = [length, *[1] * (length - 1)]
+    words = [n, *range(1, n + 1), length, *sizes, *[0] * n_scores]
+    return f"SEQUENCE {' '.join(map(str, words))}\n"
+
+
+BLOCKS = ", ".join(f'"{i}": []' for i in range(600_000))
 
 HOSTILE: dict[str, Make] = {
     "broadcast views": written("pairs.json", model(PAIRS)),
     "compressed broadcast views": written("pairs.json.gz", model(PAIRS)),
     "many factors over one view": written("rows.json", model(*[ROWS] * 20_000)),
     "broadcast negations": written("negated.json", model(NEGATED)),
-    "padded sequences": written("sequences.fg", sequences(200, 600, 60)),
     "repeated indices": written("repeated.json", model(REPEATED, n=100_000)),
+    "many empty blocks": written("blocks.json", f'{{"variables": {{{BLOCKS}}}, "factors": []}}'),
     "a compressed text": written("zeros.json.gz", model(n=3 * 10**8)),
     "nested lists": written("nested.json", '{"variables": {"u": ' + "[" * 10**6),
     "compressed arrays": with_arrays,
@@ -88,6 +92,9 @@ HOSTILE: dict[str, Make] = {
     "a table of many entries": written("table.uai", "MARKOV\n3\n60000 60000 60000\n1\n3 0 1 2\n\n"),
     "a compressed network": written("zeros.uai.gz", "MARKOV\n" + "1 " * 2 * 10**8),
     "a graph of many variables": written("many.fg", "1000000000000\n0\n"),
+    "padded trees": written("trees.fg", "1\n20000\n0\n" + ARC * 20_000),
+    "padded sequences": written("padded.fg", "159\n2000\n" + "0\n" * 159 + sequence(80) * 2000),
+    "many empty graphs": written("empty.fg", "0\n0\n" * 10**6),
     "a compressed graph": written("ones.fg.gz", "100000000\n0\n" + "1\n" * 10**8),
     "a formula of many variables": written("many.wcnf", "p wcnf 1000000000000 1 2\n1 1 0\n"),
     "a compressed formula": written("units.wcnf.gz", "1 1 0\n" * 10**8),
@@ -120,8 +127,9 @@ def test_every_format_is_swept(tmp_path: Path) -> None:
 def test_readers_refuse_before_they_allocate(name: str, tmp_path: Path) -> None:
     path = HOSTILE[name](tmp_path)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(FileFormatError, match=str(path)):
+    with pytest.raises(FileFormatError, match=str(path)) as refused:
         read_graph(path)
+    assert "MemoryError" not in str(refused.value)
     grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     assert grown < ADDITIONAL
 

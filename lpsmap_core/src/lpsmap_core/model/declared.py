@@ -10,7 +10,12 @@ import numpy as np
 
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import checked_shape, kind_of, real_numbers
-from lpsmap_core.model.memory_limit import LINK_BYTES, VARIABLE_BYTES, reserve_memory
+from lpsmap_core.model.memory_limit import (
+    DECLARATION_BYTES,
+    LINK_BYTES,
+    VARIABLE_BYTES,
+    reserve_memory,
+)
 from lpsmap_core.model.names import check_own_attributes
 from lpsmap_core.model.registration import check_registered, check_same_parameters
 from lpsmap_core.model.variables import Variables
@@ -90,7 +95,7 @@ class DeclaredGraph(abc.ABC):
         """
         array = self._as_scores("variable_from: scores", scores)
         shape = tuple(array.shape)
-        reserve_memory(VARIABLE_BYTES * math.prod(shape), "variables")
+        reserve_memory(DECLARATION_BYTES + VARIABLE_BYTES * math.prod(shape), "variables")
         span = slice(self._n_variables, self._n_variables + math.prod(shape))
         index = np.arange(span.start, span.stop).reshape(shape)
         self._scores.append(array)
@@ -142,7 +147,8 @@ class DeclaredGraph(abc.ABC):
         check_registered(factor)
         check_same_parameters(factor, self._first_of.get(type(factor), factor))
         n_numbers = factor.n_factors * factor.n_additionals
-        reserve_memory(LINK_BYTES * factor.variables.size + 8 * n_numbers, "links of factors")
+        n_bytes = DECLARATION_BYTES + LINK_BYTES * factor.variables.size + 8 * n_numbers
+        reserve_memory(n_bytes, "links of factors")
         scores = factor.additionals
         if scores is not None:
             scores = self._as_scores(f"add: additionals of {factor!r}", scores)

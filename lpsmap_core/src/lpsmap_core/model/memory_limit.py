@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 __all__ = [
+    "DECLARATION_BYTES",
     "LINK_BYTES",
     "MAX_MEMORY",
     "VARIABLE_BYTES",
@@ -25,6 +26,9 @@ MAX_MEMORY = 2**30
 VARIABLE_BYTES, LINK_BYTES, VIEW_BYTES = 40, 160, 9
 """Bytes of a graph and its layout for each variable, of these for each slot of a factor, and of a
 view for each entry."""
+
+DECLARATION_BYTES = 2048
+"""Bytes of the objects of a block of variables, or of a declaration of factors, however small."""
 
 
 class MemoryLimitError(ValueError):
@@ -43,7 +47,13 @@ _budget: ContextVar[_Budget | None] = ContextVar("lpsmap_memory_budget", default
 
 @contextmanager
 def memory_limit(max_memory: float) -> Iterator[None]:
-    """Limit what `reserve_memory` accepts within a block to `max_memory` bytes in total."""
+    """Limit what `reserve_memory` accepts within a block.
+
+    Parameters
+    ----------
+    max_memory
+        The maximum number of bytes, of all that is reserved in the block.
+    """
     token = _budget.set(_Budget(int(max_memory)))
     try:
         yield

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core import FactorGraph, Variables
-from lpsmap_core.api import FloatArray, IntArray, factor_named, reserve_memory
+from lpsmap_core.api import VIEW_BYTES, FloatArray, IntArray, factor_named, reserve_memory
 from lpsmap_decode.formats.tokens import Tokens
 
 __all__ = ["Builder", "Parser", "STRUCTURES", "state_counts"]
@@ -96,6 +96,7 @@ def _padded(
 ) -> Variables:
     """Return variables of a shape: `over` at some flat slots, and forbidden variables elsewhere."""
     n, size = len(over.index), int(np.prod(shape))
+    reserve_memory((VIEW_BYTES + 8) * n * size, "padded structures")
     index, negated = np.empty((n, size), dtype=np.int64), np.zeros((n, size), dtype=bool)
     index[:, slots], negated[:, slots] = over.index, over.negated
     others = np.setdiff1d(np.arange(size), slots)
@@ -125,7 +126,7 @@ def _equal_sizes(
     """Return the states of positions of equal sizes, and transitions, initial and final scores."""
     n, length, most = len(numbers), len(sizes), max(sizes)
     slots = np.flatnonzero(np.arange(most) < np.array(sizes)[:, None])
-    reserve_memory(8 * n * length * most**2, "transitions of sequences")
+    reserve_memory(8 * n * length * most**2, "transitions of equal sizes")
     transitions = np.zeros((n, length - 1, most, most))
     at = sizes[0]
     for t, (a, b) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
