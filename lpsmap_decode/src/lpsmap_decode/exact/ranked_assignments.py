@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import math
@@ -243,7 +244,11 @@ class _RankedGraph:
         ranking = self._rankings[c]
         if not self._far[c]:
             return max(score, score + loss + ranking.bound - ranking.scores[0])
-        last = len(ranking.scores) - 1
-        gap = self._limits.gap * max(1.0, abs(ranking.scores[last]))
-        proved = ranking.bound <= ranking.scores[last] + gap and loss <= self._loss(c, last)
-        return score if proved or ranking.bound == -math.inf else math.inf
+        if ranking.bound == -math.inf:
+            return score
+        # losses are in units of the given scores, and bounds in those of the reduced ones
+        known = range(len(ranking.scores))
+        rank = bisect.bisect_left(known, loss, key=functools.partial(self._loss, c))
+        if rank == len(known):
+            return math.inf
+        return score + max(0.0, ranking.bound - ranking.scores[rank])
