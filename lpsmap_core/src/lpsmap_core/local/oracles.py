@@ -179,4 +179,5 @@ def _compare(
             wrong += abs(w[i] - (1.0 if scores[i] > 0.0 else 0.0))
         for i in range(additional_offsets[f], additional_offsets[f + 1]):
             wrong += abs(n[i]) if barred[i] else 0.0
+        # a share of a billionth less than 1 is a whole unit of large integer costs
         found[f] = wrong == 0.0
