@@ -10,38 +10,84 @@ its factors f, with the sign of the paper's line 6 corrected::
     lambda_l += gamma (u_v - z_l)
 
 where q is 1, or 0 without the quadratic term, for LP-MAP (AD3, Martins et al. 2015). Added to this
-are over-relaxation, a step size for each component that balances its two residuals, a polish once
-the faces have settled, and Anderson acceleration of slow components. With the quadratic term, a
-component of one factor has step size 0, which makes its first iteration the solution.
+are over-relaxation, a step size for each component that balances its two residuals, and a polish
+once the faces have settled. With the quadratic term, a component of one factor has step size 0,
+which makes its first iteration the solution.
 
-Components are solved one after the other, so that their data stay in the processor's cache. They
-are batched only where a solver is much faster on many factors at once. The whole loop is compiled
-and holds no lock. The solution of a component does not depend on the other components.
+Python drives the loop, and kernels do the arithmetic. The components of a block are iterated side
+by side, those that have finished leave it, and each thread takes one block after the other. The
+solution of a component does not depend on the other components.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lpsmap_core.engine.faces import draw_general_position
 from lpsmap_core.engine.infeasible import FIRST_TEST, InfeasibilityTest
-from lpsmap_core.engine.lazy_steps import PLACES
-from lpsmap_core.engine.loop import Limits, loop
+from lpsmap_core.engine.newton_start import has_newton_start, start_from_multipliers
 from lpsmap_core.engine.options import Options
-from lpsmap_core.engine.polish import LoopWorkspace, make_loop_workspace
+from lpsmap_core.engine.polish import (
+    EARLY,
+    PERIOD,
+    POLISH_ITERATIONS,
+    LoopWorkspace,
+    find_due,
+    make_loop_workspace,
+    needs_last_polish,
+    polish_at,
+    polish_settled,
+    revert_failed_polishes,
+)
+from lpsmap_core.engine.problem import ONE, Iterate, problem_at
 from lpsmap_core.engine.protocol import WarmStart
+from lpsmap_core.engine.selection import (
+    Selection,
+    Variables,
+    adopt_local_solutions,
+    keep_chosen,
+    scatter_direct,
+    select_blocks,
+    solve_locally,
+)
 from lpsmap_core.engine.soundness import check_local_solutions
 from lpsmap_core.engine.state import ONE_PASS_CHEAPER, PartState, initial_state
+from lpsmap_core.engine.step_size import balance_ratio, balanced_step_size
+from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.limits import SHORT_RUN, UNTIL_SOLVED
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_jit.interrupts import out_of_time
-from lpsmap_jit.lazy_kernels import raise_late
-from lpsmap_jit.memory import Memory
+from lpsmap_jit.compile import leaf
+from lpsmap_jit.interrupts import interrupted, out_of_time, raise_interrupt
 from lpsmap_jit.threads import in_shares
 
-__all__ = ["advance_components", "run_loop", "solve_part"]
+__all__ = ["run_loop", "solve_part"]
 
 CLOCK_PERIOD = 10
 """Iterations per round over all components if time is limited, so that every component progresses.
-Each round restarts acceleration."""
+"""
+
+UNDERFLOW = 1e-290
+"""Smaller means are set to zero: a mean that keeps shrinking would become subnormal, which is slow.
+"""
+
+TWO = np.uint64(2)
+
+
+class Limits(NamedTuple):
+    """Settings of a run of the loop."""
+
+    stop: int
+    """Last iteration of this run."""
+    last: int
+    """Last iteration of the last run."""
+    max_inner_iter: int
+    tol: float
+    dual_tol: float
+    adapt: bool
+    relaxation: float
 
 
 def solve_part(
@@ -62,15 +108,12 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     """Run the loop on some components until they are solved, or a limit is reached."""
     progress, alone = state.problem.progress, state.problem.direct
     (direct,), (coupled,) = (alone & chosen).nonzero(), (chosen > alone).nonzero()
+    if len(direct):
+        _solve_single_factors(state, direct, options)
+        state.out_of_time = out_of_time()
     # without the quadratic term, a face does not determine the solution
     polished = options.adapt and len(coupled) > 0 and state.problem.quadratic > 0.0
     workspace = make_loop_workspace(state, polished)
-    if len(direct):
-        inner = options.max_inner_iter or UNTIL_SOLVED
-        limits = Limits(1, 1, inner, options.tol, options.tol, False, 1.0)
-        cheaper = ONE_PASS_CHEAPER if state.one_pass else 1
-        advance_components(state, direct, workspace, limits, options.threads, cheaper)
-        state.out_of_time = out_of_time()
     inner = options.max_inner_iter or SHORT_RUN
     tolerances = options.tol, options.tol if options.dual_tol is None else options.dual_tol
     test, stop = InfeasibilityTest(state), 0
@@ -80,7 +123,7 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
         if options.max_time is not None:
             final = stop = min(stop, last + CLOCK_PERIOD)
         limits = Limits(stop, final, inner, *tolerances, options.adapt, options.relaxation)
-        advance_components(state, coupled, workspace, limits, options.threads)
+        _advance(state, coupled, workspace, limits, options.threads)
         coupled = coupled[~progress.converged[coupled]]
         last_chance = stop == options.max_iter and stop > FIRST_TEST
         if len(coupled) and (stop == test.next_iteration or last_chance):
@@ -97,22 +140,290 @@ def _forget_unsolved(state: PartState) -> None:
         v[(state.problem.progress.iterations == 0)[state.part.additional_component]] = 0.0
 
 
-def advance_components(
-    state: PartState,
-    components: IntArray,
-    workspace: Memory[LoopWorkspace],
-    limits: Limits,
-    threads: int = 1,
-    cheaper: int = 1,
-) -> None:
-    """Run the loop on some components until they are solved, or the limits are reached."""
-    batched = state.batched
-    handles = state.solver_table, state.handle, workspace.handle
+# -------------------------------------------------------------------- components of one factor
+
+
+def _solve_single_factors(state: PartState, components: IntArray, options: Options) -> None:
+    """Solve components of one factor, whose local problem is the whole problem."""
+    inner = options.max_inner_iter or UNTIL_SOLVED
+    cheaper = ONE_PASS_CHEAPER if state.one_pass else 1
+    threads = 1 if state.vectorised else options.threads
+    progress = state.problem.progress
 
     def run(share: IntArray) -> None:
-        loop(share, batched, *handles, PLACES, limits, state.trace)
-        raise_late()
+        for selection in select_blocks(state, share):
+            if interrupted():
+                return
+            own = selection.components
+            scatter_direct(own, state.handle, state.problem.iterate.score, 1.0, state.problem.iterate.a)
+            solve_locally(state, selection, inner)
+            adopt_local_solutions(own, state.handle)
+            progress.iterations[own], progress.stale[own] = 1, False
+            finite = progress.primal_residual[own] == 0.0
+            progress.converged[own] = finite & ~progress.unsolved[own]
+            if len(state.trace):
+                state.trace[0, 0, own] = progress.primal_residual[own]
+                state.trace[0, 1, own] = 0.0
+
+    in_shares(run, components, state.part.sizes[components], threads, cheaper)
+
+
+# -------------------------------------------------------------------- coupled components
+
+
+def _advance(
+    state: PartState,
+    components: IntArray,
+    workspace: LoopWorkspace,
+    limits: Limits,
+    threads: int,
+) -> None:
+    """Iterate on coupled components until they are solved, or the limits are reached."""
+
+    def run(share: IntArray) -> None:
+        for selection in select_blocks(state, share):
+            _iterate(state, selection, workspace, limits)
 
     sizes = state.part.sizes[components]
-    in_shares(run, components, sizes, 1 if batched else threads, cheaper)
-    state.raise_errors()
+    in_shares(run, components, sizes, 1 if state.vectorised else threads)
+
+
+def _iterate(
+    state: PartState, selection: Selection, workspace: LoopWorkspace, limits: Limits
+) -> None:
+    """Iterate on a block until every component has finished or `limits` are reached."""
+    problem, words = state.handle, workspace.polish.handle
+    progress, polish = state.problem.progress, workspace.polish.record
+    iteration, any_awaiting = int(progress.iterations[selection.components[0]]), False
+    covered = len(polish.numbers) > 0
+    is_warm = covered and bool(progress.warm[selection.components].any())
+    if iteration == 0 and covered:
+        _begin(state, selection, polish.numbers)
+    n_stale = len(selection.components)
+    while len(selection.components) and iteration < limits.stop:
+        iteration += 1
+        if n_stale:
+            _write_local_scores(state, selection)
+        solve_locally(state, selection, limits.max_inner_iter)
+        if interrupted():
+            break
+        progress.iterations[selection.components] = iteration
+        regular = iteration % PERIOD == 0
+        probes = regular or any_awaiting or (iteration <= EARLY and is_warm)
+        polish.selected[selection.components] = False
+        if covered and probes and find_due(selection.components, problem, words, regular):
+            polish_settled(state, selection, workspace, limits.tol)
+        ratio = balance_ratio(iteration, state.problem.quadratic) if limits.adapt else np.inf
+        may_wait = limits.adapt and iteration + POLISH_ITERATIONS <= limits.last
+        n_finished, n_stale, any_awaiting = _average_and_judge(
+            *selection[:2], problem, words, limits, ratio, may_wait
+        )
+        if len(state.trace):
+            _write_trace(selection.components, problem, state.trace[iteration - 1])
+        if n_finished:
+            selection = keep_chosen(selection, state.part, ~progress.converged)
+    raise_interrupt()
+
+
+def _begin(state: PartState, selection: Selection, numbers: FloatArray) -> None:
+    """Draw the numbers of the probes, and start components that bound counts near the solution."""
+    draw_general_position(selection.variables, state.handle, numbers)
+    if has_newton_start(selection.components, state.handle):
+        start_from_multipliers(selection.components, state.handle)
+
+
+def _write_local_scores(state: PartState, selection: Selection) -> None:
+    """Write the local scores of components whose iterate or step size has changed."""
+    if len(state.problem.extras.eta):
+        for b, rows in enumerate(selection.rows):
+            _scale_additionals(rows, b, state.handle)
+    _write_slot_scores(*selection[:2], state.handle)
+
+
+@leaf
+def _scale_additionals(rows: IntArray, b: int, problem: Any) -> None:
+    """Write the local scores eta_N / (quadratic + step size) of a bucket where they are stale."""
+    record = problem_at(problem)
+    spans, extras, progress = record.spans, record.extras, record.progress
+    for row in rows:
+        f = spans.first_factor[b] + row
+        c = spans.component[f]
+        if not progress.stale[c]:
+            continue
+        factor = 1.0 / (record.quadratic + progress.step_size[c])
+        for i in range(spans.additional_offsets[f], spans.additional_offsets[f + 1]):
+            extras.scaled[i] = extras.eta[i] * factor
+
+
+@leaf
+def _write_trace(components: IntArray, problem: Any, residuals: FloatArray) -> None:
+    """Write the residuals of some components, the primal ones in the first row."""
+    progress = problem_at(problem).progress
+    for c in components:
+        residuals[0, c], residuals[1, c] = progress.primal_residual[c], progress.dual_residual[c]
+
+
+@leaf
+def _write_slot_scores(components: IntArray, variables: Variables, problem: Any) -> None:
+    """Write the local scores of the variables of stale components (line 3)."""
+    record = problem_at(problem)
+    links, iterate, progress = record.links, record.iterate, record.progress
+    for v in variables:
+        c = links.component[v]
+        if not progress.stale[c]:
+            continue
+        g = progress.step_size[c]
+        base = iterate.score[v] + g * iterate.u[v]
+        inverse = 1.0 / (record.quadratic + g)
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            a = (base + iterate.duals[e]) * inverse
+            iterate.a[links.order[e]] = 1.0 / links.root_degree[v] - a if links.negated[e] else a
+    for c in components:
+        progress.stale[c] = False
+
+
+@leaf
+def _average_and_judge(
+    components: IntArray,
+    variables: Variables,
+    problem: Any,
+    state: Any,
+    limits: Limits,
+    ratio: float,
+    may_wait: bool,
+) -> tuple[int, int, bool]:
+    """Average the copies, update the duals (lines 5 and 6), and judge the components.
+
+    Skips components that the polish has moved: their local solutions belong to an older iterate.
+    Returns the numbers of finished and of stale components, and whether others wait for a last
+    polish.
+    """
+    record, polish = problem_at(problem), polish_at(state)
+    links, iterate, progress = record.links, record.iterate, record.progress
+    begin = record.spans.first_variable
+    for c in components:
+        if polish.selected[c]:
+            continue
+        first, last = np.uint64(begin[c]), np.uint64(begin[c + 1])
+        g = progress.step_size[c]
+        inverse = 1.0 / (record.quadratic + g)
+        gap, change = _average_variables(
+            first, last, links, iterate, g, limits.relaxation, inverse
+        )
+        progress.primal_residual[c], progress.dual_residual[c] = gap, g * change
+    n_finished, any_awaiting = 0, False
+    for c in components:
+        polish.awaits_last_polish[c] = False
+        if polish.selected[c]:
+            continue
+        primal, dual = progress.primal_residual[c], progress.dual_residual[c]
+        changed_little = dual <= max(limits.dual_tol, progress.rounding[c])
+        if primal <= limits.tol and changed_little and not progress.unsolved[c]:
+            if may_wait and needs_last_polish(c, progress, polish, limits.tol):
+                polish.awaits_last_polish[c] = any_awaiting = True
+            else:
+                progress.converged[c] = True
+                n_finished += 1
+        elif ratio < np.inf:
+            before = progress.step_size[c]
+            first_size = progress.first_step_size[c]
+            step_size = balanced_step_size(before, first_size, primal, dual, ratio)
+            progress.step_size[c] = step_size
+            progress.stale[c] |= step_size != before
+    if limits.adapt:
+        revert_failed_polishes(components, variables, problem, state)
+    n_stale = 0
+    for c in components:
+        n_stale += progress.stale[c]
+    return n_finished, n_stale, any_awaiting
+
+
+@leaf
+def _average_variables(
+    first: np.uint64,
+    last: np.uint64,
+    links: Links,
+    iterate: Iterate,
+    g: float,
+    relax: float,
+    inverse: float,
+) -> tuple[float, float]:
+    """Average the copies of some variables; see `_average`.
+
+    Most variables have one or two copies. Their case is written out here, which takes half the time
+    of a call for each variable.
+
+    Returns the largest disagreement of copies, infinite if one is NaN, and the largest change of a
+    marginal.
+    """
+    offsets, order, negated = links.offsets, links.order, links.negated
+    u, duals, scores, z = iterate.u, iterate.duals, iterate.a, iterate.z
+    score, step, largest, change = iterate.score, relax * g, 0.0, 0.0
+    for v in range(first, last):
+        lo, hi = offsets[v], offsets[v + ONE]
+        if hi - lo > TWO:
+            gap, moves = _average_copies(np.uint64(v), lo, hi, links, iterate, g, relax, inverse)
+            largest, change = max(largest, gap), max(change, moves)
+            continue
+        end = hi - ONE
+        one, two, root = order[lo], order[end], links.root_degree[v]
+        x, y = z[one], z[two]
+        x = 1.0 / root - x if negated[lo] else x
+        y = 1.0 / root - y if negated[end] else y
+        mean, previous = 0.5 * (x + y), u[v]
+        relaxed = relax * mean + (1.0 - relax) * previous
+        relaxed = relaxed if abs(relaxed) > UNDERFLOW else 0.0
+        u[v], base = relaxed, score[v] + g * relaxed
+        dual = duals[end] = duals[end] + step * (mean - y)
+        a = (base + dual) * inverse
+        scores[two] = 1.0 / root - a if negated[end] else a
+        if lo < end:
+            dual = duals[lo] = duals[lo] + step * (mean - x)
+            a = (base + dual) * inverse
+            scores[one] = 1.0 / root - a if negated[lo] else a
+        if not abs(mean) < np.inf:
+            largest = np.inf
+            continue
+        largest = max(largest, root * max(abs(mean - x), abs(mean - y)))
+        change = max(change, root * abs(mean - previous))
+    return largest, change
+
+
+@leaf
+def _average_copies(
+    v: np.uint64,
+    lo: np.uint64,
+    hi: np.uint64,
+    links: Links,
+    iterate: Iterate,
+    g: float,
+    relax: float,
+    inverse: float,
+) -> tuple[float, float]:
+    """Average the copies of one variable, on the links lo to hi; see `_average`.
+
+    Returns the largest disagreement of its copies, and the change of its marginal. The disagreement
+    is infinite if a copy is NaN, which comparisons would not detect.
+    """
+    order, root_degree, negated = links.order, links.root_degree, links.negated
+    u, duals, scores, z = iterate.u, iterate.duals, iterate.a, iterate.z
+    total = 0.0
+    for e in range(lo, hi):
+        copy = z[order[e]]
+        total += 1.0 / root_degree[v] - copy if negated[e] else copy
+    mean, previous = total / float(hi - lo), u[v]
+    relaxed = relax * mean + (1.0 - relax) * previous
+    u[v] = relaxed if abs(relaxed) > UNDERFLOW else 0.0
+    base, step, largest = iterate.score[v] + g * relaxed, relax * g, 0.0
+    for e in range(lo, hi):
+        link = order[e]
+        copy = z[link]
+        gap = mean - (1.0 / root_degree[v] - copy if negated[e] else copy)
+        largest = max(largest, abs(gap))
+        dual = duals[e] + step * gap
+        duals[e] = dual
+        a = (base + dual) * inverse
+        scores[link] = 1.0 / root_degree[v] - a if negated[e] else a
+    if not abs(mean) < np.inf:
+        return np.inf, 0.0
+    return root_degree[v] * largest, root_degree[v] * abs(mean - previous)

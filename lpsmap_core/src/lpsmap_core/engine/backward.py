@@ -12,7 +12,7 @@ block of the local Jacobian. The same operator therefore carries gradients to an
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,26 +25,24 @@ from lpsmap_core.engine.faces import (
     order_moving_first,
     reduce_residual,
 )
-from lpsmap_core.engine.problem import ONE, LoopProblem, problem_at
+from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.problem import ONE, problem_at
 from lpsmap_core.engine.selection import (
-    POLL_PERIOD,
     Selection,
-    batch_length,
+    Variables,
     gather_direct,
     gather_from_links,
-    keep_chosen,
     multiply_locally,
     scatter_direct,
     scatter_to_links,
-    select_components,
+    select_blocks,
 )
 from lpsmap_core.engine.state import ONE_PASS_CHEAPER, PartState
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.callers import stacklevel
-from lpsmap_jit.compile import kernel, leaf
-from lpsmap_jit.interrupts import Watch, interrupted, out_of_time, stopped
-from lpsmap_jit.lazy_kernels import raise_late
-from lpsmap_jit.native import borrowed
+from lpsmap_jit.compile import leaf
+from lpsmap_jit.interrupts import Watch, interrupted, out_of_time
+from lpsmap_jit.memory import Memory
 from lpsmap_jit.threads import in_shares
 
 __all__ = ["multiply_jacobian"]
@@ -52,14 +50,6 @@ __all__ = ["multiply_jacobian"]
 NOISE = 3.0
 """The residual is rounding below this multiple of ``||J J y - J y||``, the distance of the local
 Jacobians from projections. That distance grows with the number of structures in an active set."""
-
-
-class BackwardLimits(NamedTuple):
-    """Limits of the products with ``S`` for a component."""
-
-    tolerance: float
-    """Tolerance of the residual relative to ``||d||``."""
-    n_products: int
 
 
 TOO_MANY = (
@@ -109,28 +99,26 @@ def multiply_jacobian(
         kinds = kinds[0][chosen[kinds[0]]], kinds[1][chosen[kinds[1]]]
         product[~chosen[state.part.component]] = 0.0
         product_v[~chosen[state.part.additional_component]] = 0.0
-    batched = state.batched
-    handles, n_unfinished = (state.solver_table, state.handle, work.handle), 0
-    limits = BackwardLimits(state.options.backward_tol, state.options.backward_max_iter)
+    options, n_unfinished = state.options, 0
 
     def run(share: IntArray) -> int:
-        n = int(_run(share, batched, *handles, d_v, product, limits))
-        raise_late()
-        return n
+        return sum(
+            _multiply(state, selection, work, d_v, product, options)
+            for selection in select_blocks(state, share)
+        )
 
-    with Watch(state.options.max_time):
+    with Watch(options.max_time):
         state.complete_faces()
         of_direct = max(CHEAPER[0], ONE_PASS_CHEAPER if state.one_pass else 1)
         for components, cheaper in zip(kinds, (of_direct, CHEAPER[1]), strict=True):
-            used, sizes = 1 if batched else threads, state.part.sizes[components]
+            used, sizes = 1 if state.vectorised else threads, state.part.sizes[components]
             n_unfinished += sum(in_shares(run, components, sizes, used, cheaper))
         late = out_of_time()
-    state.raise_errors()
     if late:
-        limit = f"{state.options.max_time:g} seconds; raise max_time to continue"
+        limit = f"{options.max_time:g} seconds; raise max_time to continue"
         _warn(f"the backward pass stopped after {limit}.")
     elif n_unfinished:
-        _warn(f"the backward pass stopped after {limits.n_products} products. {TOO_MANY}.")
+        _warn(f"the backward pass stopped after {options.backward_max_iter} products. {TOO_MANY}.")
     unsolved = state.unsolved()
     if unsolved[slice(None) if chosen is None else chosen].any():
         _warn("an active set ran out of iterations, and has found only a part of its face.")
@@ -142,165 +130,97 @@ def _warn(reason: str) -> None:
     warnings.warn(APPROXIMATE + reason, RuntimeWarning, stacklevel=stacklevel())
 
 
-@leaf
-def _run(
-    components: IntArray,
-    batched: bool,
-    solver_table: Any,
-    problem_handle: Any,
-    work_handle: Any,
-    d_v: FloatArray,
-    product: FloatArray,
-    limits: BackwardLimits,
-) -> int:
-    """Multiply for some components, one after the other or batched.
-
-    The caller holds the records of the handles. Returns the number of failed components.
-    """
-    failed: int = _run_records(
-        components,
-        batched,
-        borrowed(solver_table),
-        problem_at(problem_handle),
-        face_workspace_at(work_handle),
-        borrowed(d_v),
-        borrowed(product),
-        limits,
-    )
-    return failed
-
-
-@kernel
-def _run_records(
-    components: IntArray,
-    batched: bool,
-    solver_table: Any,
-    problem: LoopProblem,
-    work: FaceWorkspace,
-    d_v: FloatArray,
-    product: FloatArray,
-    limits: BackwardLimits,
-) -> int:
-    """Multiply like `_run`, with records passed by address."""
-    links, spans = problem.links, problem.spans
-    if batched:
-        chosen = np.zeros(len(problem.progress.step_size), dtype=np.bool_)
-        for c in components:
-            chosen[c] = True
-        everything = select_components(spans, 0, len(chosen))
-        selection = keep_chosen(everything, links, spans, chosen)
-        return _multiply(selection, solver_table, problem, work, d_v, product, limits)
-    n_unfinished, n_variables, i = 0, 0, 0
-    while i < len(components):
-        first = components[i]
-        last = first + batch_length(components, i, problem)
-        i += last - first
-        n_variables += spans.first_variable[last] - spans.first_variable[first]
-        if n_variables > POLL_PERIOD:
-            n_variables = 0
-            interrupted()  # if so, each remaining component takes one product
-        selection = select_components(spans, first, last)
-        n_unfinished += _multiply(selection, solver_table, problem, work, d_v, product, limits)
-    return n_unfinished
-
-
-@leaf
 def _multiply(
+    state: PartState,
     selection: Selection,
-    solver_table: Any,
-    problem: LoopProblem,
-    work: FaceWorkspace,
+    workspace: Memory[FaceWorkspace],
     d_v: FloatArray,
     product: FloatArray,
-    limits: BackwardLimits,
+    options: Options,
 ) -> int:
     """Overwrite a selection's part of `product`; return the number of failed components."""
-    links, spans = problem.links, problem.spans
-    if problem.direct[selection.components[0]]:
+    (components, variables, _), problem, work = selection, state.handle, workspace.record
+    late = interrupted()
+    if state.problem.direct[components[0]]:
         # the Jacobian of a single factor is exact: iterations would only add rounding
-        inputs_v = d_v if len(d_v) > 0 else work.no_v
-        scatter_direct(selection, problem, product, 0.0, work.inputs)
-        multiply_locally(
-            selection, solver_table, spans, work.inputs, inputs_v, work.outputs, work.outputs_v
-        )
-        gather_direct(selection, problem, work.outputs, 0.0, product)
+        inputs_v = d_v if len(d_v) else work.no_v
+        scatter_direct(components, problem, product, 0.0, work.inputs)
+        multiply_locally(state, selection, work.inputs, inputs_v, work.outputs, work.outputs_v)
+        gather_direct(components, problem, work.outputs, 0.0, product)
         return 0
-    if stopped():
-        for v in selection.variables:
-            product[v] = 0.0
-        for c in selection.components:
-            work.running[c] = True
+    if late:
+        product[variables.view(np.int64)] = 0.0
+        work.running[components] = True
     else:
-        _project(selection, solver_table, problem, work, d_v, product, limits)
-    if len(work.outputs_v) > 0:
-        scatter_to_links(selection, links, product, work.inputs)
-        multiply_locally(
-            selection, solver_table, spans, work.inputs, work.no_v, work.outputs, work.outputs_v
-        )
-    n_unfinished = 0
-    for c in selection.components:
-        n_unfinished += work.running[c]
-    return n_unfinished
+        _project(state, selection, workspace, d_v, product, options)
+    if len(work.outputs_v):
+        scatter_to_links(variables, problem, product, work.inputs)
+        multiply_locally(state, selection, work.inputs, work.no_v, work.outputs, work.outputs_v)
+    return int(np.count_nonzero(work.running[components]))
+
+
+def _project(
+    state: PartState,
+    selection: Selection,
+    workspace: Memory[FaceWorkspace],
+    d_v: FloatArray,
+    product: FloatArray,
+    options: Options,
+) -> None:
+    """Project onto the directions that all faces share; ``work.running`` marks failures."""
+    (components, variables, _), problem, work = selection, state.handle, workspace.record
+    if len(d_v):
+        _clear(variables, problem, work.inputs)
+        multiply_locally(state, selection, work.inputs, d_v, work.outputs, work.outputs_v)
+        gather_from_links(variables, problem, work.outputs, work.image)
+        product[variables.view(np.int64)] += work.image[variables.view(np.int64)]
+    draw_general_position(variables, problem, work.inputs)
+    multiply_locally(state, selection, work.inputs, work.no_v, work.outputs, work.outputs_v)
+    moving = order_moving_first(state, selection, work.outputs, work)
+    apply_operator(state, selection, work, product, work.residual)
+    # ||J J y - J y|| is zero for exact projections J
+    _copy_outputs(variables, problem, workspace.handle)
+    multiply_locally(state, selection, work.inputs, work.no_v, work.outputs, work.outputs_v)
+    _set_targets(components, variables, problem, workspace.handle, product, options.backward_tol)
+    reduce_residual(state, selection, *moving, workspace, product, options.backward_max_iter)
 
 
 @leaf
-def _project(
-    selection: Selection,
-    solver_table: Any,
-    problem: LoopProblem,
-    work: FaceWorkspace,
-    d_v: FloatArray,
-    product: FloatArray,
-    limits: BackwardLimits,
-) -> None:
-    """Project onto the directions that all faces share; ``work.running`` marks failures."""
-    links, spans = problem.links, problem.spans
-    if len(d_v) > 0:
-        for v in selection.variables:
-            for e in range(links.offsets[v], links.offsets[v + ONE]):
-                work.inputs[links.order[e]] = 0.0
-        multiply_locally(
-            selection, solver_table, spans, work.inputs, d_v, work.outputs, work.outputs_v
-        )
-        gather_from_links(selection, links, work.outputs, work.image)
-        for v in selection.variables:
-            product[v] += work.image[v]
-    draw_general_position(selection, problem, work.inputs)
-    multiply_locally(
-        selection, solver_table, spans, work.inputs, work.no_v, work.outputs, work.outputs_v
-    )
-    n_moving = order_moving_first(selection, links, work.outputs, work)
-    apply_operator(selection, solver_table, problem, work, product, work.residual)
-    _set_targets(selection, solver_table, problem, work, product, limits.tolerance)
-    reduce_residual(selection, n_moving, solver_table, problem, work, product, limits.n_products)
+def _clear(variables: Variables, problem: Any, out: FloatArray) -> None:
+    """Write zeros on the links of some variables."""
+    links = problem_at(problem).links
+    for v in variables:
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            out[links.order[e]] = 0.0
+
+
+@leaf
+def _copy_outputs(variables: Variables, problem: Any, workspace: Any) -> None:
+    """Copy the outputs on the links of some variables to the inputs."""
+    links, work = problem_at(problem).links, face_workspace_at(workspace)
+    for v in variables:
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            work.inputs[links.order[e]] = work.outputs[links.order[e]]
 
 
 @leaf
 def _set_targets(
-    selection: Selection,
-    solver_table: Any,
-    problem: LoopProblem,
-    work: FaceWorkspace,
+    components: IntArray,
+    variables: Variables,
+    problem: Any,
+    workspace: Any,
     product: FloatArray,
     tolerance: float,
 ) -> None:
-    """Write the squared target residuals, after a product with the operator.
-
-    ``||J J y - J y||`` is zero for exact projections J.
-    """
-    links, spans, component = problem.links, problem.spans, problem.links.component
-    for v in selection.variables:
-        for e in range(links.offsets[v], links.offsets[v + ONE]):
-            work.inputs[links.order[e]] = work.outputs[links.order[e]]
-    multiply_locally(
-        selection, solver_table, spans, work.inputs, work.no_v, work.outputs, work.outputs_v
-    )
-    for c in selection.components:
+    """Write the squared target residuals, given ``J y`` as inputs and ``J J y`` as outputs."""
+    links, work = problem_at(problem).links, face_workspace_at(workspace)
+    for c in components:
         work.target[c] = work.size[c] = 0.0
-    for v in selection.variables:
-        work.target[component[v]] += (tolerance * product[v]) ** 2
+    for v in variables:
+        c = links.component[v]
+        work.target[c] += (tolerance * product[v]) ** 2
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             change = work.outputs[links.order[e]] - work.inputs[links.order[e]]
-            work.size[component[v]] += (NOISE * change) ** 2
-    for c in selection.components:
+            work.size[c] += (NOISE * change) ** 2
+    for c in components:
         work.target[c] = max(work.target[c], work.size[c])

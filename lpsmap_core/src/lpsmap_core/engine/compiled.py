@@ -15,7 +15,7 @@ from lpsmap_core.engine.cotangents import need_no_scaling_compiled
 from lpsmap_core.engine.huge_scores import solve_quadratic
 from lpsmap_core.engine.infeasible import find_violations
 from lpsmap_core.engine.linear import linear_bounds, solve_linear
-from lpsmap_core.engine.loop import loop
+from lpsmap_core.engine.admm import _average_and_judge
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
 from lpsmap_core.engine.state import PartState
@@ -238,4 +238,4 @@ def run_in_tiers(work: Callable[[], Result], size: Callable[[], int]) -> Result:
     size
         Returns the number of links and additionals.
     """
-    return unless_slow(work, loop, size)
+    return unless_slow(work, _average_and_judge, size)

@@ -12,18 +12,23 @@ variables in ten. One product of ``J`` with numbers in general position identifi
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.problem import ONE, LoopProblem
+from lpsmap_core.engine.problem import ONE, problem_at
 from lpsmap_core.engine.selection import (
     Selection,
+    Variables,
+    bind_products,
+    keep_chosen,
     multiply_locally,
     scatter_to_links,
     subtract_gathered,
 )
+from lpsmap_core.engine.state import PartState
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
@@ -37,15 +42,17 @@ __all__ = [
     "apply_operator",
     "draw_general_position",
     "face_workspace_at",
-    "face_workspace_sizes",
     "make_face_workspace",
     "order_moving_first",
-    "plan_face_workspace",
     "reduce_residual",
 ]
 
 FLAT = 1e-14
 """Curvatures of ``I - S`` along a unit direction up to this are rounding."""
+
+
+POLL_PERIOD = 4
+"""Number of products between two looks at Ctrl-C and the clock."""
 
 
 class FaceWorkspace(NamedTuple):
@@ -83,107 +90,95 @@ face_workspace_at = record_at(FaceWorkspace)
 """Returns, in kernels, the workspace of a handle."""
 
 
-def make_face_workspace(part: Part, outputs_v: FloatArray) -> Memory[FaceWorkspace]:
-    """Return the workspace for products with the Jacobian of a part.
+def make_face_workspace(
+    part: Part, outputs_v: FloatArray, covered: bool = True
+) -> Memory[FaceWorkspace]:
+    """Return the workspace for products with the Jacobian of a part, if it is `covered`.
 
-    Products on the additionals are written to `outputs_v`.
+    Products on the additionals are written to `outputs_v`. A part whose components are all direct
+    needs no conjugate gradients.
     """
-    return _blueprint(*face_workspace_sizes(part)).make(outputs_v)
-
-
-def face_workspace_sizes(part: Part) -> tuple[int, int, int, int]:
-    """Return the sizes that `plan_face_workspace` takes for a part.
-
-    A part whose components are all direct needs no conjugate gradients.
-    """
-    coupled = 0 if part.all_direct else 1
-    return part.n_links, part.n_additionals, coupled * part.n_variables, coupled * part.n_components
-
-
-def plan_face_workspace(
-    on_links: int, on_additionals: int, on_variables: int, on_components: int
-) -> list[Any]:
-    """Return the plan of a `Blueprint` of `FaceWorkspace`."""
-    return [
-        *[(on_links,)] * 2,
-        (on_additionals,),
-        None,
-        *[(on_variables,)] * 4,
-        *[(on_components,)] * 5,
-    ]
+    coupled = covered and not part.all_direct
+    on_links = part.n_links if covered else 0
+    on_variables, on_components = (part.n_variables, part.n_components) if coupled else (0, 0)
+    return _blueprint(on_links, part.n_additionals, on_variables, on_components).make(outputs_v)
 
 
 @functools.lru_cache(maxsize=32)
-def _blueprint(*sizes: int) -> Blueprint[FaceWorkspace]:
+def _blueprint(
+    on_links: int, on_additionals: int, on_variables: int, on_components: int
+) -> Blueprint[FaceWorkspace]:
     """Return the blueprint of workspaces of some sizes."""
-    return Blueprint(FaceWorkspace, plan_face_workspace(*sizes))
+    sizes = [(on_links,)] * 2, [(on_additionals,), None], [(on_variables,)] * 4
+    return Blueprint(FaceWorkspace, [*itertools.chain(*sizes), *[(on_components,)] * 5])
 
 
-@leaf
 def apply_operator(
-    selection: Selection,
-    solver_table: Any,
-    problem: LoopProblem,
-    work: FaceWorkspace,
-    x: FloatArray,
-    out: FloatArray,
+    state: PartState, selection: Selection, work: FaceWorkspace, x: FloatArray, out: FloatArray
 ) -> None:
     """Write ``(I - S) x`` for the selected components."""
-    links, spans = problem.links, problem.spans
-    scatter_to_links(selection, links, x, work.inputs)
-    multiply_locally(
-        selection, solver_table, spans, work.inputs, work.no_v, work.outputs, work.outputs_v
-    )
-    subtract_gathered(selection, links, work.outputs, x, out)
+    scatter_to_links(selection.variables, state.handle, x, work.inputs)
+    multiply_locally(state, selection, work.inputs, work.no_v, work.outputs, work.outputs_v)
+    subtract_gathered(selection.variables, state.handle, work.outputs, x, out)
 
 
 @leaf
-def draw_general_position(selection: Selection, problem: LoopProblem, out: FloatArray) -> None:
+def draw_general_position(variables: Variables, problem: Any, out: FloatArray) -> None:
     """Write numbers in general position on the links, always the same for a component.
 
     Products of the local Jacobians with them distinguish faces, and are zero only for copies that
     cannot move.
     """
-    links, spans = problem.links, problem.spans
-    for v in selection.variables:
+    record = problem_at(problem)
+    links, spans = record.links, record.spans
+    for v in variables:
         first = links.offsets[spans.first_variable[links.component[v]]]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             out[links.order[e]] = general_position(int(e - first), 0)
 
 
-@leaf
 def order_moving_first(
-    selection: Selection, links: Links, products: FloatArray, work: FaceWorkspace
-) -> int:
-    """Write the selected variables to ``work.order``; return how many can move.
+    state: PartState, selection: Selection, products: FloatArray, work: FaceWorkspace
+) -> tuple[Variables, Variables]:
+    """Return the selected variables that can move, and those that cannot.
 
-    They are written from position ``selection.variables[0]`` on. `products` are the products of the
-    local Jacobians with numbers of `draw_general_position`.
+    `products` are the products of the local Jacobians with numbers of `draw_general_position`. The
+    results are views of ``work.order``.
     """
-    if len(selection.variables) == 0:
-        return 0
-    first = selection.variables[0]
-    n, last = first, first + np.uint64(len(selection.variables))
-    for v in selection.variables:
+    variables = selection.variables
+    if not len(variables):
+        return variables, variables
+    first = int(variables[0])
+    order = work.order[first : first + len(variables)]
+    n = _order_moving_first(variables, state.handle, products, order)
+    return order[:n], order[n:]
+
+
+@leaf
+def _order_moving_first(
+    variables: Variables, problem: Any, products: FloatArray, order: Variables
+) -> int:
+    """Write the variables that can move, then the others; return the number of the first."""
+    links, n, last = problem_at(problem).links, 0, len(order)
+    for v in variables:
         moves = False
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             moves |= products[links.order[e]] != 0.0
         if moves:
-            work.order[n] = v
-            n += ONE
+            order[n] = v
+            n += 1
         else:
-            last -= ONE
-            work.order[last] = v
-    return int(n - first)
+            last -= 1
+            order[last] = v
+    return n
 
 
-@leaf
 def reduce_residual(
+    state: PartState,
     selection: Selection,
-    n_moving: int,
-    solver_table: Any,
-    problem: LoopProblem,
-    work: FaceWorkspace,
+    moving: Variables,
+    fixed: Variables,
+    work: Memory[FaceWorkspace],
     x: FloatArray,
     max_products: int,
 ) -> None:
@@ -194,75 +189,115 @@ def reduce_residual(
 
     Parameters
     ----------
+    state
+        The part, whose local solvers hold the faces.
     selection
         Components to treat. Entries of other components are neither read nor written.
-    n_moving
-        Number of their variables that can move, from `order_moving_first`.
-    solver_table, problem
-        The part, whose local solvers hold the faces.
+    moving, fixed
+        Their variables, as `order_moving_first` returns them.
     work
-        ``work.residual`` holds the residual, in the range of ``I - S``, and ``work.target`` its
-        squared norm at which a component is done. On return ``work.running`` marks the components
-        that did not reach it; their `x` is the last approximation.
+        Its ``residual`` holds the residual, in the range of ``I - S``, and ``target`` its squared
+        norm at which a component is done. On return ``running`` marks the components that did not
+        reach it; their `x` is the last approximation.
     x
         Changed in place.
     max_products
-        Limit of products with the operator.
+        Maximum number of products with the operator.
     """
-    links, component = problem.links, problem.links.component
-    n_variables = len(selection.variables)
-    first = selection.variables[0] if n_variables > 0 else np.uint64(0)
-    order = work.order[first : first + np.uint64(n_variables)]
-    for v in order[n_moving:]:
-        x[v] -= work.residual[v]
-        for e in range(links.offsets[v], links.offsets[v + ONE]):
-            work.inputs[links.order[e]] = 0.0
-    moving = Selection(
-        selection.components, order[:n_moving], selection.rows, selection.first, selection.last
-    )
-    for c in selection.components:
-        work.size[c] = 0.0
-    for v in moving.variables:
-        work.size[component[v]] += work.residual[v] * work.residual[v]
-        work.direction[v] = work.residual[v]
-    n_running = 0
-    for c in selection.components:
-        work.running[c] = work.size[c] > work.target[c]
-        n_running += work.running[c]
-    for _ in range(max_products):
-        if n_running == 0 or interrupted():
+    record, own = work.record, selection._replace(variables=moving)
+    n_running = _begin(own.components, moving, fixed, state.handle, work.handle, x)
+    multiply = bind_products(state, record.inputs, record.no_v, record.outputs, record.outputs_v)
+    for i in range(max_products):
+        if n_running == 0 or (i % POLL_PERIOD == POLL_PERIOD - 1 and interrupted()):
             break
-        apply_operator(moving, solver_table, problem, work, work.direction, work.image)
-        n_running = _advance(moving, component, work, x)
+        if 2 * n_running <= len(own.components):
+            own = keep_chosen(own, state.part, record.running)
+        multiply(own.rows)
+        n_running = _advance(own.components, own.variables, state.handle, work.handle, x)
 
 
 @leaf
-def _advance(selection: Selection, component: IntArray, work: FaceWorkspace, x: FloatArray) -> int:
-    """Take one step of conjugate gradients; return the number of running components."""
-    residual, direction, image = work.residual, work.direction, work.image
+def _begin(
+    components: IntArray,
+    moving: Variables,
+    fixed: Variables,
+    problem: Any,
+    workspace: Any,
+    x: FloatArray,
+) -> int:
+    """Finish the variables that cannot move; return the number of components with a residual.
+
+    Also writes ``C`` times the first direction to the inputs.
+    """
+    links, work = problem_at(problem).links, face_workspace_at(workspace)
+    for v in fixed:
+        x[v] -= work.residual[v]
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            work.inputs[links.order[e]] = 0.0
+    for c in components:
+        work.size[c] = 0.0
+    for v in moving:
+        work.size[links.component[v]] += work.residual[v] * work.residual[v]
+        _set_direction(v, work.residual[v], links, work)
+    n_running = 0
+    for c in components:
+        work.running[c] = work.size[c] > work.target[c]
+        n_running += work.running[c]
+    return n_running
+
+
+@leaf
+def _set_direction(v: np.uint64, direction: float, links: Links, work: FaceWorkspace) -> None:
+    """Write the direction of a variable, and its copies on the links to the inputs."""
+    work.direction[v] = direction
+    copy = direction / links.root_degree[v]
+    for e in range(links.offsets[v], links.offsets[v + ONE]):
+        work.inputs[links.order[e]] = -copy if links.negated[e] else copy
+
+
+@leaf
+def _advance(
+    components: IntArray, variables: Variables, problem: Any, workspace: Any, x: FloatArray
+) -> int:
+    """Take one step of conjugate gradients; return the number of running components.
+
+    The outputs hold ``J C`` times the direction, and the inputs get ``C`` times the next one.
+    """
+    links, work = problem_at(problem).links, face_workspace_at(workspace)
+    component, residual, direction, image = (
+        links.component,
+        work.residual,
+        work.direction,
+        work.image,
+    )
     size, next_size, curvature, running = work.size, work.next_size, work.curvature, work.running
-    for c in selection.components:
+    for c in components:
         curvature[c] = next_size[c] = 0.0
-    for v in selection.variables:
+    for v in variables:
+        total = 0.0
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            value = work.outputs[links.order[e]]
+            total += -value if links.negated[e] else value
+        image[v] = direction[v] - total / links.root_degree[v]
         curvature[component[v]] += direction[v] * image[v]
         next_size[component[v]] += direction[v] * direction[v]
-    for c in selection.components:
+    for c in components:
         # I - S is positive on its range; the rounding of a residual may lie in its null space
         in_range = curvature[c] > FLAT * next_size[c]
         curvature[c] = size[c] / curvature[c] if running[c] and in_range else 0.0
         next_size[c] = 0.0
-    for v in selection.variables:
+    for v in variables:
         c = component[v]
         x[v] -= curvature[c] * direction[v]
         residual[v] -= curvature[c] * image[v]
         next_size[c] += residual[v] * residual[v]
     n_running = 0
-    for c in selection.components:
+    for c in components:
         if running[c]:
             running[c] = next_size[c] > work.target[c] and curvature[c] > 0.0
             n_running += running[c]
             curvature[c] = next_size[c] / size[c]
             size[c] = next_size[c]
-    for v in selection.variables:
-        direction[v] = residual[v] + curvature[component[v]] * direction[v]
+    for v in variables:
+        _set_direction(v, residual[v] + curvature[component[v]] * direction[v], links, work)
     return n_running

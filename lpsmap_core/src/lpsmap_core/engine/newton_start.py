@@ -17,12 +17,11 @@ as for other components. The start affects the time of a solve, not its result.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.engine.problem import ONE, LoopProblem
-from lpsmap_core.engine.selection import Selection
+from lpsmap_core.engine.problem import ONE, LoopProblem, problem_at
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.counts import Counts
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
@@ -86,29 +85,35 @@ class Multipliers(NamedTuple):
 
 
 @leaf
-def has_newton_start(selection: Selection, counts: Counts) -> bool:
-    """Return whether `start_from_multipliers` serves any component of a selection."""
-    n_served = 0
-    for c in selection.components:
+def has_newton_start(components: IntArray, problem: Any) -> bool:
+    """Return whether `start_from_multipliers` serves any of some components."""
+    counts, n_served = problem_at(problem).counts, 0
+    for c in components:
         n_served += _is_served(c, counts)
     return n_served > 0
 
 
-@kernel
-def start_from_multipliers(selection: Selection, problem: LoopProblem) -> None:
-    """Write the means and duals of the components of a selection whose factors bound counts.
+@leaf
+def start_from_multipliers(components: IntArray, problem: Any) -> None:
+    """Write the means and duals of the components whose factors bound counts.
 
     If multipliers are found, they replace a warm start.
     """
+    _start(components, problem_at(problem))
+
+
+@kernel
+def _start(components: IntArray, problem: LoopProblem) -> None:
+    """Start like `start_from_multipliers`."""
     counts, progress = problem.counts, problem.progress
     first, variables = counts.first, problem.spans.first_variable
     most, longest = 0, 0
-    for c in selection.components:
+    for c in components:
         if _is_served(c, counts):
             most = max(most, first[c + 1] - first[c])
             longest = max(longest, variables[c + 1] - variables[c])
     vectors, matrix, x = np.empty((5, most)), np.empty((most, most)), np.empty(longest)
-    for c in selection.components:
+    for c in components:
         if not _is_served(c, counts):
             continue
         begin, end, n = first[c], first[c + 1], first[c + 1] - first[c]

@@ -26,15 +26,16 @@ import numpy as np
 
 from lpsmap_core.engine.faces import (
     FaceWorkspace,
-    face_workspace_sizes,
+    face_workspace_at,
+    make_face_workspace,
     order_moving_first,
-    plan_face_workspace,
     reduce_residual,
 )
-from lpsmap_core.engine.problem import ONE, LoopProblem, Progress
+from lpsmap_core.engine.problem import ONE, Progress, problem_at
 from lpsmap_core.engine.scores import RESIDUAL_ROUNDING
 from lpsmap_core.engine.selection import (
     Selection,
+    Variables,
     gather_from_links,
     keep_chosen,
     multiply_locally,
@@ -44,7 +45,7 @@ from lpsmap_core.engine.state import PartState
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.by_address import record_at
-from lpsmap_jit.compile import kernel, leaf
+from lpsmap_jit.compile import leaf
 from lpsmap_jit.memory import Blueprint, Memory
 
 __all__ = [
@@ -55,9 +56,9 @@ __all__ = [
     "LoopWorkspace",
     "Polish",
     "find_due",
-    "loop_workspace_at",
     "make_loop_workspace",
     "needs_last_polish",
+    "polish_at",
     "polish_settled",
     "revert_failed_polishes",
 ]
@@ -149,97 +150,87 @@ class Polish(NamedTuple):
     """Duals before the polish."""
 
 
+polish_at = record_at(Polish)
+"""Returns, in kernels, the state of the polish of a handle."""
+
+
 class LoopWorkspace(NamedTuple):
     """Workspace of one run of the loop."""
 
-    polish: Polish
-    work: FaceWorkspace
+    polish: Memory[Polish]
+    faces: Memory[FaceWorkspace]
 
 
-loop_workspace_at = record_at(LoopWorkspace)
-"""Returns, in kernels, the workspace of a handle."""
-
-
-def make_loop_workspace(state: PartState, polished: bool) -> Memory[LoopWorkspace]:
-    """Return the workspace of the loop; it covers variables and links only for the polish.
-
-    It is one block of memory. The C library would return several blocks of this size to the system
-    after every solve, and fresh pages take a tenth of the time of a solve.
-    """
-    part, work = state.part, (0, 0, 0, 0)
+def make_loop_workspace(state: PartState, polished: bool) -> LoopWorkspace:
+    """Return the workspace of the loop; it covers variables and links only for the polish."""
+    part = state.part
     allowed = np.zeros(part.n_components, dtype=np.bool_)
     if polished:
         small = state.problem.progress.rounding < RESIDUAL_ROUNDING * LARGEST_SCORE
         allowed = ~part.direct & (part.sizes <= MOST_POLISHED_LINKS) & small
-        work = face_workspace_sizes(part)
-    sizes = (part.n_variables, part.n_links) if allowed.any() else (0, 0)
-    return _blueprint(*sizes, part.n_components, work).make(allowed, np.empty(work[1]))
+    covered = bool(allowed.any())
+    sizes = (part.n_variables, part.n_links) if covered else (0, 0)
+    faces = make_face_workspace(part, np.empty(part.n_additionals), covered)
+    return LoopWorkspace(_blueprint(*sizes, part.n_components).make(allowed), faces)
 
 
 @functools.lru_cache(maxsize=32)
-def _blueprint(
-    on_variables: int, on_links: int, on_components: int, work: tuple[int, int, int, int]
-) -> Blueprint[LoopWorkspace]:
-    """Return the blueprint of workspaces of some sizes."""
+def _blueprint(on_variables: int, on_links: int, on_components: int) -> Blueprint[Polish]:
+    """Return the blueprint of the states of the polish of some sizes."""
     links = dict.fromkeys(("numbers", "offset", "duals"), (on_links,))
     variables = dict.fromkeys(("mu", "t", "u"), (on_variables,))
     plan = {"allowed": None, "probed": (2, on_links), **links, **variables}
-    polish = [plan.get(name, (on_components,)) for name in Polish._fields]
-    return Blueprint(LoopWorkspace, [polish, plan_face_workspace(*work)])
+    return Blueprint(Polish, [plan.get(name, (on_components,)) for name in Polish._fields])
 
 
 @leaf
-def find_due(selection: Selection, progress: Progress, polish: Polish, regular: bool) -> bool:
+def find_due(components: IntArray, problem: Any, state: Any, regular: bool) -> bool:
     """Select the components whose faces are due for a probe; return whether there are any.
 
     Outside of `regular` iterations, only components with a warm start and components that wait for
     a last polish are due.
     """
-    selected, n_due = polish.selected, 0
-    for c in selection.components:
+    progress, polish, n_due = problem_at(problem).progress, polish_at(state), 0
+    for c in components:
         calm = regular and progress.dual_residual[c] <= CALM * progress.step_size[c]
         due = (calm or progress.warm[c]) and progress.iterations[c] >= polish.postponed_until[c]
         due |= polish.awaits_last_polish[c]
-        selected[c] = polish.allowed[c] and due and not progress.unsolved[c]
-        n_due += selected[c]
+        polish.selected[c] = polish.allowed[c] and due and not progress.unsolved[c]
+        n_due += polish.selected[c]
         polish.rounds[c] += 1
     return n_due > 0
 
 
-@kernel
 def polish_settled(
-    selection: Selection,
-    solver_table: Any,
-    problem: LoopProblem,
-    polish: Polish,
-    work: FaceWorkspace,
-    tol: float,
+    state: PartState, selection: Selection, workspace: LoopWorkspace, tol: float
 ) -> None:
     """Move the selected components whose faces have settled.
 
     Afterwards ``polish.selected`` marks the components that moved, and their local scores are
     stale.
     """
-    links, spans, progress = problem.links, problem.spans, problem.progress
-    selected = polish.selected
-    probed = keep_chosen(selection, links, spans, selected)
-    turn = polish.rounds[probed.components[0]] % 2
-    products, error = polish.probed[turn], polish.probed[1 - turn]
-    if not _find_settled(probed, solver_table, problem, polish, work):
+    part, problem, faces = state.part, state.handle, workspace.faces
+    polish, polish_words = workspace.polish.record, workspace.polish.handle
+    probed = keep_chosen(selection, part, polish.selected)
+    turn = int(polish.rounds[probed.components[0]])
+    latest, before = polish.probed[turn % 2], polish.probed[1 - turn % 2]
+    work = faces.record
+    multiply_locally(state, probed, polish.numbers, work.no_v, latest, work.outputs_v)
+    if not _find_settled(*probed[:2], problem, polish_words, turn, latest, before):
         return
-    settled = keep_chosen(probed, links, spans, selected)
-    for c in settled.components:
-        polish.before[c] = max(progress.primal_residual[c], progress.dual_residual[c])
-    n_moving = order_moving_first(settled, links, products, work)
-    _find_mu(settled, n_moving, solver_table, problem, polish, work, tol)
-    plausible = keep_chosen(settled, links, spans, selected)
-    if len(plausible.components) < len(settled.components):
-        n_moving = order_moving_first(plausible, links, products, work)
-    _find_duals(plausible, n_moving, solver_table, problem, polish, work, error)
-    for c in settled.components:
-        if not selected[c]:
-            _postpone(c, progress.iterations[c], polish)
-    _move(plausible, problem, polish, error)
+    settled = keep_chosen(probed, part, polish.selected)
+    polish.before[settled.components] = np.maximum(
+        state.problem.progress.primal_residual[settled.components],
+        state.problem.progress.dual_residual[settled.components],
+    )
+    moving = order_moving_first(state, settled, latest, work)
+    _find_mu(state, settled, moving, workspace, tol)
+    plausible = keep_chosen(settled, part, polish.selected)
+    if plausible is not settled:
+        moving = order_moving_first(state, plausible, latest, work)
+    _find_duals(state, plausible, moving, workspace, before)
+    _postpone_failures(settled.components, problem, polish_words)
+    _move(*plausible[:2], problem, polish_words, before)
 
 
 @leaf
@@ -267,11 +258,22 @@ def _postpone(c: int, iteration: int, polish: Polish) -> None:
 
 
 @leaf
-def revert_failed_polishes(selection: Selection, problem: LoopProblem, polish: Polish) -> None:
+def _postpone_failures(components: IntArray, problem: Any, state: Any) -> None:
+    """Postpone the next polish of components that are no longer selected."""
+    iterations, polish = problem_at(problem).progress.iterations, polish_at(state)
+    for c in components:
+        if not polish.selected[c]:
+            _postpone(c, iterations[c], polish)
+
+
+@leaf
+def revert_failed_polishes(
+    components: IntArray, variables: Variables, problem: Any, state: Any
+) -> None:
     """Revert polishes that did not halve the residuals; the local scores become stale."""
-    links, iterate, progress = problem.links, problem.iterate, problem.progress
-    any_worse = False
-    for c in selection.components:
+    record, polish, any_worse = problem_at(problem), polish_at(state), False
+    links, iterate, progress = record.links, record.iterate, record.progress
+    for c in components:
         polish.worse[c] = False
         if polish.pending[c] and not polish.selected[c]:
             polish.pending[c] = False
@@ -282,7 +284,7 @@ def revert_failed_polishes(selection: Selection, problem: LoopProblem, polish: P
                 _postpone(c, progress.iterations[c], polish)
     if not any_worse:
         return
-    for v in selection.variables:
+    for v in variables:
         if polish.worse[links.component[v]]:
             iterate.u[v] = polish.u[v]
             for e in range(links.offsets[v], links.offsets[v + ONE]):
@@ -291,23 +293,22 @@ def revert_failed_polishes(selection: Selection, problem: LoopProblem, polish: P
 
 @leaf
 def _find_settled(
-    selection: Selection,
-    solver_table: Any,
-    problem: LoopProblem,
-    polish: Polish,
-    work: FaceWorkspace,
+    components: IntArray,
+    variables: Variables,
+    problem: Any,
+    state: Any,
+    now: int,
+    latest: FloatArray,
+    before: FloatArray,
 ) -> bool:
     """Keep components selected if the last probe found the same faces, and these were not tried."""
-    links, selected, now = problem.links, polish.selected, polish.rounds[selection.components[0]]
-    latest, before = polish.probed[now % 2], polish.probed[1 - now % 2]
-    multiply_locally(
-        selection, solver_table, problem.spans, polish.numbers, work.no_v, latest, work.outputs_v
-    )
-    for c in selection.components:
+    links, polish = problem_at(problem).links, polish_at(state)
+    selected = polish.selected
+    for c in components:
         selected[c] = 0 < polish.probed_at[c] == now - 1
         polish.tried[c] &= selected[c]
         polish.probed_at[c] = now
-    for v in selection.variables:
+    for v in variables:
         c = links.component[v]
         if not selected[c]:
             continue
@@ -315,61 +316,93 @@ def _find_settled(
             selected[c] &= latest[links.order[e]] == before[links.order[e]]
         polish.tried[c] &= selected[c]
     any_settled = False
-    for c in selection.components:
+    for c in components:
         selected[c] = (selected[c] or polish.awaits_last_polish[c]) and not polish.tried[c]
         polish.tried[c] |= selected[c]
         any_settled |= selected[c]
     return any_settled
 
 
-@leaf
 def _find_mu(
+    state: PartState,
     selection: Selection,
-    n_moving: int,
-    solver_table: Any,
-    problem: LoopProblem,
-    polish: Polish,
-    work: FaceWorkspace,
+    moving: tuple[Variables, Variables],
+    workspace: LoopWorkspace,
     tol: float,
 ) -> None:
     """Write ``shift - c`` and the means mu; the components that succeed stay selected.
 
     Components whose faces prove to be wrong need neither duals nor a reversal.
     """
-    links, spans, iterate, extras = problem.links, problem.spans, problem.iterate, problem.extras
-    inputs, outputs, offset, mu = work.inputs, work.outputs, polish.offset, polish.mu
-    for v in selection.variables:
+    (components, variables, _), problem = selection, state.handle
+    extras, faces, polish = state.problem.extras, workspace.faces, workspace.polish
+    work, mu, words = faces.record, polish.record.mu, (polish.handle, faces.handle)
+    _copy_links(variables, problem, state.problem.iterate.a, work.inputs)
+    multiply_locally(state, selection, work.inputs, extras.scaled, work.outputs, work.outputs_v)
+    _write_offset(variables, problem, *words)
+    if len(extras.eta):
+        multiply_locally(state, selection, work.inputs, extras.eta, work.outputs, work.outputs_v)
+        gather_from_links(variables, problem, work.outputs, work.image)
+        _add(variables, work.image, mu)
+    _set_targets(components, variables, problem, *words, ACCURACY * tol)
+    multiply_locally(state, selection, work.inputs, work.no_v, work.outputs, work.outputs_v)
+    _subtract_from_inputs(variables, problem, faces.handle)
+    gather_from_links(variables, problem, work.outputs, work.residual)
+    reduce_residual(state, selection, *moving, faces, mu, MAX_POLISH_PRODUCTS)
+    _check_mu(components, variables, problem, *words)
+
+
+@leaf
+def _copy_links(variables: Variables, problem: Any, numbers: FloatArray, out: FloatArray) -> None:
+    """Copy numbers on the links of some variables."""
+    links = problem_at(problem).links
+    for v in variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            inputs[links.order[e]] = iterate.a[links.order[e]]
-    multiply_locally(selection, solver_table, spans, inputs, extras.scaled, outputs, work.outputs_v)
-    for v in selection.variables:
+            out[links.order[e]] = numbers[links.order[e]]
+
+
+@leaf
+def _write_offset(variables: Variables, problem: Any, state: Any, workspace: Any) -> None:
+    """Write ``shift - c`` from the products with the local scores, and eta; clear the inputs."""
+    record, polish, work = problem_at(problem), polish_at(state), face_workspace_at(workspace)
+    links, iterate = record.links, record.iterate
+    for v in variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             link = links.order[e]
-            offset[e] = _shift(v, e, links) - iterate.z[link] + outputs[link]
-            inputs[link] = 0.0
-        mu[v] = iterate.eta[v]
-    if len(extras.eta) > 0:
-        multiply_locally(
-            selection, solver_table, spans, inputs, extras.eta, outputs, work.outputs_v
-        )
-        gather_from_links(selection, links, outputs, work.image)
-        for v in selection.variables:
-            mu[v] += work.image[v]
-    _set_targets(selection, problem, mu, work, ACCURACY * tol)
-    scatter_to_links(selection, links, mu, inputs)
-    for v in selection.variables:
+            polish.offset[e] = _shift(v, e, links) - iterate.z[link] + work.outputs[link]
+            work.inputs[link] = 0.0
+        polish.mu[v] = iterate.eta[v]
+
+
+@leaf
+def _add(variables: Variables, terms: FloatArray, out: FloatArray) -> None:
+    """Add numbers to those of some variables."""
+    for v in variables:
+        out[v] += terms[v]
+
+
+@leaf
+def _subtract_from_inputs(variables: Variables, problem: Any, workspace: Any) -> None:
+    """Overwrite the outputs by the inputs minus the outputs."""
+    links, work = problem_at(problem).links, face_workspace_at(workspace)
+    for v in variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            inputs[links.order[e]] += offset[e]
-    multiply_locally(selection, solver_table, spans, inputs, work.no_v, outputs, work.outputs_v)
-    for v in selection.variables:
-        for e in range(links.offsets[v], links.offsets[v + ONE]):
-            outputs[links.order[e]] = inputs[links.order[e]] - outputs[links.order[e]]
-    gather_from_links(selection, links, outputs, work.residual)
-    reduce_residual(selection, n_moving, solver_table, problem, work, mu, MAX_POLISH_PRODUCTS)
-    for c in selection.components:
-        polish.selected[c] = not work.running[c]
-    for v in selection.variables:
-        polish.selected[links.component[v]] &= -FACE_TOLERANCE <= mu[v] <= 1.0 + FACE_TOLERANCE
+            link = links.order[e]
+            work.outputs[link] = work.inputs[link] - work.outputs[link]
+
+
+@leaf
+def _check_mu(
+    components: IntArray, variables: Variables, problem: Any, state: Any, workspace: Any
+) -> None:
+    """Keep the components selected whose means are found and lie in [0, 1]."""
+    component, polish = problem_at(problem).links.component, polish_at(state)
+    running = face_workspace_at(workspace).running
+    for c in components:
+        polish.selected[c] = not running[c]
+    for v in variables:
+        inside = -FACE_TOLERANCE <= polish.mu[v] <= 1.0 + FACE_TOLERANCE
+        polish.selected[component[v]] &= inside
 
 
 @leaf
@@ -384,68 +417,113 @@ def _shift(v: int, e: int, links: Links) -> float:
 
 @leaf
 def _set_targets(
-    selection: Selection, problem: LoopProblem, mu: FloatArray, work: FaceWorkspace, accuracy: float
+    components: IntArray,
+    variables: Variables,
+    problem: Any,
+    state: Any,
+    workspace: Any,
+    accuracy: float,
 ) -> None:
     """Write the squared target residuals: an accuracy, but at least the rounding of the scores.
 
-    Scores of variables and of additionals can cancel in `mu`; their rounding does not.
+    Scores of variables and of additionals can cancel in mu; their rounding does not. Also writes
+    the inputs ``C mu + shift - c``.
     """
-    component, rounding = problem.links.component, problem.progress.rounding
-    for c in selection.components:
+    record, polish, work = problem_at(problem), polish_at(state), face_workspace_at(workspace)
+    links, rounding, mu = record.links, record.progress.rounding, polish.mu
+    for c in components:
         work.target[c] = 0.0
-    for v in selection.variables:
-        work.target[component[v]] += mu[v] * mu[v]
-    for c in selection.components:
+    for v in variables:
+        work.target[links.component[v]] += mu[v] * mu[v]
+        copy = mu[v] / links.root_degree[v]
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            work.inputs[links.order[e]] = _sign(e, links) * copy + polish.offset[e]
+    for c in components:
         score_rounding = max(rounding[c] * rounding[c], 1e-28 * work.target[c])
         work.target[c] = max(accuracy * accuracy, score_rounding)
 
 
-@leaf
 def _find_duals(
+    state: PartState,
     selection: Selection,
-    n_moving: int,
-    solver_table: Any,
-    problem: LoopProblem,
-    polish: Polish,
-    work: FaceWorkspace,
+    moving: tuple[Variables, Variables],
+    workspace: LoopWorkspace,
     error: FloatArray,
 ) -> None:
     """Write the correction of the duals, in local signs, to `error`."""
-    links, spans, iterate, extras = problem.links, problem.spans, problem.iterate, problem.extras
-    inputs, outputs = work.inputs, work.outputs
-    scatter_to_links(selection, links, iterate.eta, inputs)
-    for v in selection.variables:
+    (components, variables, _), problem = selection, state.handle
+    extras, faces, polish = state.problem.extras, workspace.faces, workspace.polish
+    work, t, words = faces.record, polish.record.t, (polish.handle, faces.handle)
+    if not len(components):
+        return
+    _write_scores_with_duals(variables, problem, faces.handle)
+    multiply_locally(state, selection, work.inputs, extras.eta, work.outputs, work.outputs_v)
+    _write_error(variables, problem, *words, error)
+    gather_from_links(variables, problem, work.outputs, work.residual)
+    reduce_residual(state, selection, *moving, faces, t, MAX_POLISH_PRODUCTS)
+    scatter_to_links(variables, problem, t, work.inputs)
+    multiply_locally(state, selection, work.inputs, work.no_v, work.outputs, work.outputs_v)
+    _correct_error(components, variables, problem, *words, error)
+
+
+@leaf
+def _write_scores_with_duals(variables: Variables, problem: Any, workspace: Any) -> None:
+    """Write the inputs ``C eta + lambda + shift``."""
+    record, work = problem_at(problem), face_workspace_at(workspace)
+    links, iterate = record.links, record.iterate
+    for v in variables:
+        copy = iterate.eta[v] / links.root_degree[v]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            inputs[links.order[e]] += _sign(e, links) * iterate.duals[e] + _shift(v, e, links)
-    multiply_locally(selection, solver_table, spans, inputs, extras.eta, outputs, work.outputs_v)
-    for v in selection.variables:
+            score = _sign(e, links) * (copy + iterate.duals[e])
+            work.inputs[links.order[e]] = score + _shift(v, e, links)
+
+
+@leaf
+def _write_error(
+    variables: Variables, problem: Any, state: Any, workspace: Any, error: FloatArray
+) -> None:
+    """Write e, its negative as outputs, and a t of zero."""
+    links, polish, work = problem_at(problem).links, polish_at(state), face_workspace_at(workspace)
+    for v in variables:
         polish.t[v] = 0.0
         copy = polish.mu[v] / links.root_degree[v]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             link = links.order[e]
-            error[link] = _sign(e, links) * copy + polish.offset[e] - outputs[link]
-            outputs[link] = -error[link]
-    gather_from_links(selection, links, outputs, work.residual)
-    reduce_residual(selection, n_moving, solver_table, problem, work, polish.t, MAX_POLISH_PRODUCTS)
-    for c in selection.components:
+            error[link] = _sign(e, links) * copy + polish.offset[e] - work.outputs[link]
+            work.outputs[link] = -error[link]
+
+
+@leaf
+def _correct_error(
+    components: IntArray,
+    variables: Variables,
+    problem: Any,
+    state: Any,
+    workspace: Any,
+    error: FloatArray,
+) -> None:
+    """Subtract ``(I - J) C t`` from e; keep the components selected that have a finite result."""
+    links, polish, work = problem_at(problem).links, polish_at(state), face_workspace_at(workspace)
+    for c in components:
         polish.selected[c] = polish.selected[c] and not work.running[c]
-    scatter_to_links(selection, links, polish.t, inputs)
-    multiply_locally(selection, solver_table, spans, inputs, work.no_v, outputs, work.outputs_v)
-    for v in selection.variables:
+    for v in variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             link = links.order[e]
-            error[link] += outputs[link] - inputs[link]
+            error[link] += work.outputs[link] - work.inputs[link]
             polish.selected[links.component[v]] &= abs(error[link]) < np.inf
 
 
 @leaf
-def _move(selection: Selection, problem: LoopProblem, polish: Polish, error: FloatArray) -> None:
+def _move(
+    components: IntArray, variables: Variables, problem: Any, state: Any, error: FloatArray
+) -> None:
     """Set the means and duals of the components that succeeded, and save the old ones."""
-    links, iterate = problem.links, problem.iterate
-    for c in selection.components:
+    record, polish = problem_at(problem), polish_at(state)
+    links, iterate = record.links, record.iterate
+    for c in components:
         polish.pending[c] = polish.selected[c]
-        problem.progress.stale[c] |= polish.selected[c]
-    for v in selection.variables:
+        record.progress.stale[c] |= polish.selected[c]
+    for v in variables:
         if not polish.selected[links.component[v]]:
             continue
         lo, hi = links.offsets[v], links.offsets[v + ONE]

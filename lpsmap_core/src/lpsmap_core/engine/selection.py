@@ -1,221 +1,219 @@
-"""Selections of components: their numbers, their variables and their factors by bucket."""
+"""Selections of components, and what all steps of the loop do with them.
+
+A selection holds components that are iterated side by side: their numbers, their variables and
+their factors by bucket. Local solvers are called once for each bucket. The kernels below move
+numbers between the variables and the links.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.problem import ONE, LoopProblem
-from lpsmap_core.layout.arrangement import Links, Spans
-from lpsmap_core.local.solvers import mark_unsolved, multiply_rows, solve_rows
+from lpsmap_core.engine.problem import ONE, problem_at
+from lpsmap_core.engine.state import PartState
+from lpsmap_core.layout.layout import Part
+from lpsmap_core.local.protocol import RUNNING
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_jit.compile import kernel, leaf
+from lpsmap_jit.compile import leaf
 
 __all__ = [
-    "POLL_PERIOD",
     "Selection",
     "adopt_local_solutions",
-    "batch_length",
+    "bind_products",
     "gather_direct",
     "gather_from_links",
     "keep_chosen",
     "multiply_locally",
     "scatter_direct",
     "scatter_to_links",
-    "select_components",
+    "select_blocks",
     "solve_locally",
     "subtract_gathered",
 ]
 
+Variables = npt.NDArray[np.uint64]
 
-MOST_BATCHED = 1_000
-"""Limit of the variables in a batch of direct components, so that their data stay in the cache."""
-
-POLL_PERIOD = 1_000
-"""Variables of small components between two polls for interrupts and deadlines."""
+MAX_BLOCK_LINKS = 32_000
+"""Maximum number of links of a block of several components, whose data stay in the cache."""
 
 
 class Selection(NamedTuple):
-    """Some components; their factors of bucket b are ``rows[first[b]:last[b]]``."""
+    """Some components, their variables, and their factors in each bucket."""
 
     components: IntArray
-    variables: npt.NDArray[np.uint64]
-    rows: IntArray
-    first: IntArray
-    last: IntArray
+    variables: Variables
+    rows: tuple[IntArray, ...]
 
 
-@leaf
-def batch_length(components: IntArray, i: int, problem: LoopProblem) -> int:
-    """Return the number of components in the batch that starts with the i-th of `components`.
+def select_blocks(state: PartState, components: IntArray) -> Iterator[Selection]:
+    """Yield selections that together hold some components, in order.
 
-    A direct component is batched with its small direct neighbours, because the overhead of a
-    component exceeds the time of a small factor. Every other component is a batch of its own.
+    Python and array code are much faster on many factors at once, so that they get all of them.
     """
-    first_variable, iterations = problem.spans.first_variable, problem.progress.iterations
-    first, n = components[i], 1
-    while (
-        i + n < len(components)
-        and components[i + n] == first + n
-        and problem.direct[first]
-        and problem.direct[first + n]
-        and iterations[first + n] == iterations[first]
-        and first_variable[first + n + 1] - first_variable[first] <= MOST_BATCHED
-    ):
-        n += 1
-    return n
+    if state.vectorised or not len(components):
+        bounds = [0, len(components)]
+    else:
+        ends = state.part.sizes[components].cumsum()
+        n_blocks = -(-int(ends[-1]) // MAX_BLOCK_LINKS)
+        cuts = ends.searchsorted(np.arange(1, n_blocks) * MAX_BLOCK_LINKS, side="right")
+        bounds = sorted({0, *cuts.tolist(), len(components)})
+    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+        if begin < end:
+            yield _select(state.part, components[begin:end])
 
 
-@kernel
-def select_components(spans: Spans, begin: int, end: int) -> Selection:
-    """Return the selection of the components ``begin`` to ``end - 1``."""
-    numbers = spans.counting
+def _select(part: Part, components: IntArray) -> Selection:
+    """Return the selection of some components, which are in order."""
+    first, last, spans = int(components[0]), int(components[-1]) + 1, part.spans
+    begin, end = spans.first_variable[first], spans.first_variable[last]
+    rows = zip(spans.first_row[first].tolist(), spans.first_row[last].tolist(), strict=True)
+    selection = Selection(
+        spans.counting[first:last],
+        spans.variable_counting[begin:end],
+        tuple(spans.counting[lo:hi] for lo, hi in rows),
+    )
+    if len(components) == last - first:
+        return selection
+    chosen = np.zeros(part.n_components, dtype=np.bool_)
+    chosen[components] = True
+    return keep_chosen(selection, part, chosen)
+
+
+def keep_chosen(selection: Selection, part: Part, chosen: BoolArray) -> Selection:
+    """Return the chosen components of a selection."""
+    kept = chosen[selection.components]
+    if kept.all():
+        return selection
+    variables, rows = selection.variables, selection.rows
+    buckets = zip(part.buckets, rows, strict=True)
     return Selection(
-        numbers[begin:end],
-        spans.variable_counting[spans.first_variable[begin] : spans.first_variable[end]],
-        numbers,
-        spans.first_row[begin],
-        spans.first_row[end],
+        selection.components[kept],
+        variables[chosen[part.component[variables.view(np.int64)]]],
+        tuple(some[chosen[bucket.component[some]]] for bucket, some in buckets),
     )
 
 
-@kernel
-def keep_chosen(selection: Selection, links: Links, spans: Spans, chosen: BoolArray) -> Selection:
-    """Return the chosen components of a selection."""
-    n = 0
-    for c in selection.components:
-        n += chosen[c]
-    if n == len(selection.components):
-        return selection
-    components, variables = np.empty_like(selection.components), np.empty_like(selection.variables)
-    n = 0
-    for c in selection.components:
-        if chosen[c]:
-            components[n] = c
-            n += 1
-    components, n = components[:n], 0
-    for v in selection.variables:
-        if chosen[links.component[v]]:
-            variables[n] = v
-            n += 1
-    variables = variables[:n]
-    n_buckets = len(selection.first)
-    first, last = np.empty(n_buckets, dtype=np.int64), np.empty(n_buckets, dtype=np.int64)
-    n = 0
-    for b in range(n_buckets):
-        n += selection.last[b] - selection.first[b]
-    rows, n = np.empty(n, dtype=np.int64), 0
-    for b in range(n_buckets):
-        first[b] = n
-        for row in selection.rows[selection.first[b] : selection.last[b]]:
-            if chosen[spans.component[spans.first_factor[b] + row]]:
-                rows[n] = row
-                n += 1
-        last[b] = n
-    return Selection(components, variables, rows, first, last)
-
-
-@leaf
-def solve_locally(
-    selection: Selection, solver_table: Any, problem: LoopProblem, max_iterations: int
-) -> bool:
-    """Solve the local problems at the current local scores; false if Python code raised.
+def solve_locally(state: PartState, selection: Selection, max_iterations: int) -> None:
+    """Solve the local problems at the current local scores.
 
     Marks the components with a factor that ran out of iterations.
     """
-    spans, iterate, extras = problem.spans, problem.iterate, problem.extras
-    unsolved = problem.progress.unsolved
-    for c in selection.components:
-        unsolved[c] = False
-    for b in range(len(selection.first)):
-        rows = selection.rows[selection.first[b] : selection.last[b]]
-        if len(rows) == 0:
-            continue
-        lo, hi = spans.first_link[b], spans.first_link[b + 1]
-        first, last = spans.first_additional[b], spans.first_additional[b + 1]
-        if not solve_rows(
-            solver_table,
-            b,
-            rows,
-            iterate.a[lo:hi],
-            extras.scaled[first:last],
-            iterate.z[lo:hi],
-            extras.v[first:last],
-            max_iterations,
-        ):
-            return False
-        owners = spans.component[spans.first_factor[b] : spans.first_factor[b + 1]]
-        mark_unsolved(solver_table, b, rows, owners, unsolved)
-    return True
+    unsolved = state.problem.progress.unsolved
+    unsolved[selection.components] = False
+    for view, rows in zip(state.views, selection.rows, strict=True):
+        if len(rows):
+            view.solver.solve(rows, view.a, view.eta_v, view.z, view.v, max_iterations)
+            if len(view.solver.status):
+                _mark_unsolved(rows, view.solver.status, view.component, unsolved)
 
 
 @leaf
+def _mark_unsolved(rows: IntArray, status: IntArray, owner: IntArray, unsolved: BoolArray) -> None:
+    """Mark the owners of rows whose latest local problem is unsolved."""
+    for f in rows:
+        if status[f] == RUNNING:
+            unsolved[owner[f]] = True
+
+
 def multiply_locally(
+    state: PartState,
     selection: Selection,
-    solver_table: Any,
-    spans: Spans,
     inputs: FloatArray,
     inputs_v: FloatArray,
     outputs: FloatArray,
     outputs_v: FloatArray,
 ) -> None:
     """Write the products of the local Jacobians with numbers on links and additionals."""
-    for b in range(len(selection.first)):
-        rows = selection.rows[selection.first[b] : selection.last[b]]
-        if len(rows) > 0:
-            lo, hi = spans.first_link[b], spans.first_link[b + 1]
-            first, last = spans.first_additional[b], spans.first_additional[b + 1]
-            multiply_rows(
-                solver_table,
-                b,
-                rows,
-                inputs[lo:hi],
-                inputs_v[first:last],
-                outputs[lo:hi],
-                outputs_v[first:last],
-            )
+    bind_products(state, inputs, inputs_v, outputs, outputs_v)(selection.rows)
+
+
+def bind_products(
+    state: PartState,
+    inputs: FloatArray,
+    inputs_v: FloatArray,
+    outputs: FloatArray,
+    outputs_v: FloatArray,
+) -> Callable[[tuple[IntArray, ...]], None]:
+    """Return a function of factors by bucket that writes products of their Jacobians."""
+    bound = [
+        view.solver.bind(
+            inputs[view.links],
+            inputs_v[view.additionals],
+            outputs[view.links],
+            outputs_v[view.additionals],
+        )
+        for view in state.views
+    ]
+
+    def multiply(rows: tuple[IntArray, ...]) -> None:
+        for jvp, some in zip(bound, rows, strict=True):
+            if len(some):
+                jvp(some)
+
+    return multiply
+
+
+# -------------------------------------------------------------------- kernels
 
 
 @leaf
-def scatter_to_links(selection: Selection, links: Links, x: FloatArray, out: FloatArray) -> None:
+def scatter_to_links(variables: Variables, problem: Any, x: FloatArray, out: FloatArray) -> None:
     """Write ``C x``, the scaled, signed copies of x on the links."""
-    offsets, order = links.offsets, links.order
-    root_degree, negated = links.root_degree, links.negated
-    for v in selection.variables:
-        copy = x[v] / root_degree[v]
+    links = problem_at(problem).links
+    offsets, order, negated = links.offsets, links.order, links.negated
+    for v in variables:
+        copy = x[v] / links.root_degree[v]
         for e in range(offsets[v], offsets[v + ONE]):
             out[order[e]] = -copy if negated[e] else copy
 
 
 @leaf
 def gather_from_links(
-    selection: Selection, links: Links, values: FloatArray, out: FloatArray
+    variables: Variables, problem: Any, values: FloatArray, out: FloatArray
 ) -> None:
     """Write ``C^T values``, the transpose of `scatter_to_links`."""
-    offsets, order = links.offsets, links.order
-    root_degree, negated = links.root_degree, links.negated
-    for v in selection.variables:
+    links = problem_at(problem).links
+    offsets, order, negated = links.offsets, links.order, links.negated
+    for v in variables:
         total = 0.0
         for e in range(offsets[v], offsets[v + ONE]):
             value = values[order[e]]
             total += -value if negated[e] else value
-        out[v] = total / root_degree[v]
+        out[v] = total / links.root_degree[v]
+
+
+@leaf
+def subtract_gathered(
+    variables: Variables, problem: Any, values: FloatArray, x: FloatArray, out: FloatArray
+) -> None:
+    """Write ``x - C^T values``."""
+    links = problem_at(problem).links
+    offsets, order, negated = links.offsets, links.order, links.negated
+    for v in variables:
+        total = 0.0
+        for e in range(offsets[v], offsets[v + ONE]):
+            value = values[order[e]]
+            total += -value if negated[e] else value
+        out[v] = x[v] - total / links.root_degree[v]
 
 
 @leaf
 def scatter_direct(
-    selection: Selection, problem: LoopProblem, x: FloatArray, one: float, out: FloatArray
+    components: IntArray, problem: Any, x: FloatArray, one: float, out: FloatArray
 ) -> None:
     """Write the copies of x on the links of direct components; ``one - x`` for negated slots.
 
     There each variable has one copy, on the same scale. For a `one` of 0 this is
     `scatter_to_links`.
     """
-    links, begin = problem.links, problem.spans.first_variable
+    record = problem_at(problem)
+    links, begin = record.links, record.spans.first_variable
     order, negated = links.order, links.negated
-    for c in selection.components:
+    for c in components:
         first, last = np.uint64(begin[c]), np.uint64(begin[c + 1])
         ahead = links.offsets[first] - first
         for v in range(first, last):
@@ -225,15 +223,16 @@ def scatter_direct(
 
 @leaf
 def gather_direct(
-    selection: Selection, problem: LoopProblem, values: FloatArray, one: float, out: FloatArray
+    components: IntArray, problem: Any, values: FloatArray, one: float, out: FloatArray
 ) -> None:
     """Write values on the links of direct components to their variables.
 
     This is the inverse of `scatter_direct`.
     """
-    links, begin = problem.links, problem.spans.first_variable
+    record = problem_at(problem)
+    links, begin = record.links, record.spans.first_variable
     order, negated = links.order, links.negated
-    for c in selection.components:
+    for c in components:
         first, last = np.uint64(begin[c]), np.uint64(begin[c + 1])
         ahead = links.offsets[first] - first
         for v in range(first, last):
@@ -242,18 +241,19 @@ def gather_direct(
 
 
 @leaf
-def adopt_local_solutions(selection: Selection, problem: LoopProblem) -> None:
+def adopt_local_solutions(components: IntArray, problem: Any) -> None:
     """Set the means of direct components to their local solutions."""
-    iterate, progress, begin = problem.iterate, problem.progress, problem.spans.first_variable
-    gather_direct(selection, problem, iterate.z, 1.0, iterate.u)
+    record = problem_at(problem)
+    iterate, progress, begin = record.iterate, record.progress, record.spans.first_variable
+    gather_direct(components, problem, iterate.z, 1.0, iterate.u)
     n_decided = 0
-    for c in selection.components:
+    for c in components:
         first, last = begin[c], begin[c + 1]
         progress.primal_residual[c] = 0.0 if _are_finite(iterate.u[first:last]) else np.inf
         progress.dual_residual[c] = 0.0
         n_decided += not _are_finite(iterate.score[first:last])
     if n_decided > 0:  # the solver may have replaced infinite local scores
-        scatter_direct(selection, problem, iterate.score, 1.0, iterate.a)
+        scatter_direct(components, problem, iterate.score, 1.0, iterate.a)
 
 
 @leaf
@@ -263,18 +263,3 @@ def _are_finite(numbers: FloatArray) -> bool:
     for x in numbers:
         wrong += not abs(x) < np.inf
     return wrong == 0
-
-
-@leaf
-def subtract_gathered(
-    selection: Selection, links: Links, values: FloatArray, x: FloatArray, out: FloatArray
-) -> None:
-    """Write ``x - C^T values``."""
-    offsets, order = links.offsets, links.order
-    root_degree, negated = links.root_degree, links.negated
-    for v in selection.variables:
-        total = 0.0
-        for e in range(offsets[v], offsets[v + ONE]):
-            value = values[order[e]]
-            total += -value if negated[e] else value
-        out[v] = x[v] - total / root_degree[v]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.scores import EVERYWHERE, RESIDUAL_ROUNDING, set_scores
 from lpsmap_core.layout.layout import Bucket, Part
 from lpsmap_core.local.protocol import LocalSolver
-from lpsmap_core.local.solvers import local_solver, make_solver_table, takes_one_pass
+from lpsmap_core.local.solvers import local_solver, takes_one_pass
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import out_of_time
@@ -24,7 +24,6 @@ __all__ = [
     "ONE_PASS_CHEAPER",
     "PartState",
     "initial_state",
-    "scale_additionals",
     "sums",
 ]
 
@@ -41,6 +40,24 @@ component: two threads take longer than one for up to 200,000 such links."""
 
 EXACT_RESIDUAL = 1e-12
 """Residuals up to this are rounding; the dual residual is relative to the largest score."""
+
+
+class BucketView(NamedTuple):
+    """A bucket's solver, and its parts of the arrays of a problem."""
+
+    solver: LocalSolver
+    component: IntArray
+    """For each factor, its component."""
+    links: slice
+    additionals: slice
+    a: FloatArray
+    """Local scores of the slots."""
+    eta_v: FloatArray
+    """Local scores of the additionals."""
+    z: FloatArray
+    """Local solutions."""
+    v: FloatArray
+    """Marginals of the additionals."""
 
 
 @dataclass
@@ -73,10 +90,25 @@ class PartState:
 
     def __post_init__(self) -> None:
         self.problem, self.handle = self.memory.record, self.memory.handle
-        self.solver_table = make_solver_table(self.solvers)
-        self.batched = any(solver.vectorised for solver in self.solvers)
+        self.views = [self._view(b) for b in range(len(self.solvers))]
+        self.vectorised = any(solver.vectorised for solver in self.solvers)
         """Whether any solver is much faster on many rows at once."""
         self.faces_complete = all(solver.faces_complete for solver in self.solvers)
+
+    def _view(self, b: int) -> BucketView:
+        """Return the view of a bucket."""
+        links, additionals = self.part.links_of(b), self.part.additionals_of(b)
+        iterate, extras = self.problem.iterate, self.problem.extras
+        return BucketView(
+            self.solvers[b],
+            self.part.buckets[b].component,
+            links,
+            additionals,
+            iterate.a[links],
+            extras.scaled[additionals],
+            iterate.z[links],
+            extras.v[additionals],
+        )
 
     @property
     def one_pass(self) -> bool:
@@ -87,11 +119,6 @@ class PartState:
     def forbids(self) -> bool:
         """Whether any variable or additional is forbidden, or any variable is forced on."""
         return self.largest == np.inf
-
-    def raise_errors(self) -> None:
-        """Raise the errors of a factor type's Python code inside a compiled loop."""
-        for solver in self.solvers:
-            solver.raise_error()
 
     def complete_faces(self) -> None:
         """Prepare the faces of converged components for derivatives; at most once.
@@ -244,23 +271,6 @@ def _have_same_structures(bucket: Bucket, other: Bucket) -> bool:
         return True
     fields = zip(bucket.factors, other.factors, strict=True)
     return bucket.type.map_kernel is not None and all(np.array_equal(a, b) for a, b in fields)
-
-
-@leaf
-def scale_additionals(rows: IntArray, b: int, problem: LoopProblem) -> None:
-    """Write the local scores eta_N / (quadratic + step size) of some factors of a bucket.
-
-    In direct components the local scores equal the scores and are written already.
-    """
-    spans, extras = problem.spans, problem.extras
-    for row in rows:
-        f = spans.first_factor[b] + row
-        c = spans.component[f]
-        if problem.direct[c]:
-            continue
-        factor = 1.0 / (problem.quadratic + problem.progress.step_size[c])
-        for i in range(spans.additional_offsets[f], spans.additional_offsets[f + 1]):
-            extras.scaled[i] = extras.eta[i] * factor
 
 
 def sums(owner: IntArray, values: FloatArray, n: int) -> FloatArray:

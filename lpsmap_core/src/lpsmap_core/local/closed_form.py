@@ -100,17 +100,20 @@ class CompiledForm(_ClosedForm):
         max_iterations: int,
     ) -> None:
         """Solve the local problems of `rows`; see `LocalSolver`."""
-        self.make_finite(rows, a, eta_v)
-        scores = LocalScores(a, self.delta, eta_v)
-        solution = LocalSolution(z, v, self.face, self.branch)
-        self._project(rows, self.bucket.factors, scores, solution)
+        self._pairs()[0][0](self.handle, rows, a, eta_v, z, v, max_iterations)
 
     def jvp(
         self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
     ) -> None:
         """Multiply the local Jacobians of `rows`; see `LocalSolver`."""
-        direction = Direction(self.delta, self.face, self.branch, d_u, d_v)
-        self._multiply(rows, self.bucket.factors, direction, Product(out_u, out_v))
+        self.bind(d_u, d_v, out_u, out_v)(rows)
+
+    def bind(
+        self, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
+    ) -> Callable[[IntArray], None]:
+        """Return `jvp` as a function of the rows alone."""
+        kernel, handle = self._pairs()[0][1], self.handle
+        return lambda rows: kernel(handle, rows, d_u, d_v, out_u, out_v)
 
 
 class ArrayForm(_ClosedForm):

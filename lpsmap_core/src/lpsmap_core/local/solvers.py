@@ -1,39 +1,27 @@
 """The choice of the solver of a bucket's local problems: closed form, active set or the type's own.
-
-Compiled loops call solvers through the functions `solve_rows`, `multiply_rows` and `mark_unsolved`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.entries import SolverRecord, solver_at
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
-from lpsmap_core.local.protocol import RUNNING, LocalSolver
+from lpsmap_core.local.protocol import LocalSolver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import has_array_code, has_kernels
-from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
-from lpsmap_jit.compile import interpreted_by, leaf
-from lpsmap_jit.lazy_kernels import kernel_at
-from lpsmap_jit.memory import n_words
-from lpsmap_jit.native import invoke
-from lpsmap_jit.tiers import interprets
+from lpsmap_jit.arrays import ByteArray, FloatArray
 
 __all__ = [
     "SolverChoice",
     "choose_solver",
     "every_solver",
     "local_solver",
-    "make_solver_table",
-    "mark_unsolved",
-    "multiply_rows",
     "own_solver",
-    "solve_rows",
     "solver_of",
     "takes_one_pass",
 ]
@@ -151,79 +139,3 @@ def every_solver(bucket: Bucket, delta: FloatArray) -> dict[str, LocalSolver]:
     if has_array_code(bucket.type):
         solvers["array closed form"] = ArrayForm(bucket, delta)
     return solvers
-
-
-# -------------------------------------------------------------------- for compiled loops
-
-
-def _solve_rows(solver_table: Any, b: int, *arguments: Any) -> bool:
-    solver_table[b].solve(*arguments)
-    return True
-
-
-def _multiply_rows(solver_table: Any, b: int, *arguments: Any) -> None:
-    solver_table[b].jvp(*arguments)
-
-
-def _mark_unsolved(
-    solver_table: Any, b: int, rows: IntArray, owner: IntArray, unsolved: BoolArray
-) -> None:
-    unsolved[owner[np.intersect1d(rows, solver_table[b].unsolved())]] = True
-
-
-@interpreted_by(_solve_rows)
-@leaf
-def solve_rows(
-    solver_table: Any,
-    b: int,
-    rows: IntArray,
-    a: FloatArray,
-    eta_v: FloatArray,
-    z: FloatArray,
-    v: FloatArray,
-    max_iterations: int,
-) -> bool:
-    """Solve some local problems of bucket `b`; false if Python code raised."""
-    solver = solver_table[b]
-    record = solver_at(solver)
-    invoke(record.solve, (solver, rows, a, eta_v, z, v, np.int64(max_iterations)))
-    return record.failed[0] == 0  # type: ignore[no-any-return]
-
-
-@interpreted_by(_multiply_rows)
-@leaf
-def multiply_rows(
-    solver_table: Any,
-    b: int,
-    rows: IntArray,
-    d_u: FloatArray,
-    d_v: FloatArray,
-    out_u: FloatArray,
-    out_v: FloatArray,
-) -> None:
-    """Multiply some local Jacobians of bucket `b` with ``(d_u, d_v)``."""
-    solver = solver_table[b]
-    address = kernel_at(solver_at(solver).jvp)
-    if address != 0:  # otherwise Python raised, and all kernels return
-        invoke(address, (solver, rows, d_u, d_v, out_u, out_v))
-
-
-@interpreted_by(_mark_unsolved)
-@leaf
-def mark_unsolved(
-    solver_table: Any, b: int, rows: IntArray, owner: IntArray, unsolved: BoolArray
-) -> None:
-    """Mark the owners of rows of bucket `b` whose latest local problem is unsolved."""
-    status = solver_at(solver_table[b]).status
-    if len(status) > 0:
-        for f in rows:
-            if status[f] == RUNNING:
-                unsolved[owner[f]] = True
-
-
-def make_solver_table(solvers: Sequence[LocalSolver]) -> Any:
-    """Return the table by which compiled loops call solvers: one row of words for each solver."""
-    if interprets():
-        return tuple(solvers)
-    words = [solver.handle for solver in solvers]
-    return np.array(words, dtype=np.int64).reshape(len(words), n_words(SolverRecord))
