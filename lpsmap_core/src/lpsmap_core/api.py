@@ -36,18 +36,14 @@ from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.kernels.entries import reader_of
 from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout, part_of_buckets
 from lpsmap_core.layout.ragged import offsets_of, ranges
-from lpsmap_core.local.active.limits import UNTIL_SOLVED, iteration_limit
+from lpsmap_core.local.active.limits import UNTIL_SOLVED
 from lpsmap_core.local.active.record_access import LocalProblem, problem_of, set_of, status_of
 from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.active.steps import multiply_active_sets, solve_active_sets
 from lpsmap_core.local.oracles import best_feasible
 from lpsmap_core.local.protocol import (
     OPTIMAL,
     RUNNING,
     SolverDescription,
-    call_oracle,
-    multiply_by,
-    solve_by,
 )
 from lpsmap_core.local.vertices import Vertices, join_vertices
 from lpsmap_core.model.earlier import replaced_options
@@ -233,22 +229,16 @@ __all__ += [
     "OPTIMAL",
     "RUNNING",
     "SolverDescription",
-    "call_oracle",
-    "multiply_by",
     "reader_of",
-    "solve_by",
 ]
 
 # The active set: what a local solver that begins with it, or falls back on it, is made of.
 __all__ += [
     "ActiveSets",
     "LocalProblem",
-    "iteration_limit",
     "join_vertices",
-    "multiply_active_sets",
     "problem_of",
     "set_of",
-    "solve_active_sets",
     "status_of",
 ]
 

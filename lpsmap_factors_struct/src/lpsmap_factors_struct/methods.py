@@ -1,24 +1,13 @@
-"""The factors of a bucket by the method that solves them."""
+"""Factors with forced variables."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core import kernel, leaf
-from lpsmap_core.api import IntArray, LocalProblem
+from lpsmap_core import leaf
+from lpsmap_core.api import LocalProblem
 
-__all__ = ["has_forced", "rows_with"]
-
-
-@kernel
-def rows_with(methods: IntArray, rows: IntArray, method: int) -> IntArray:
-    """Return the rows with some method, as a contiguous array, which `solve_by` takes."""
-    kept, n = np.empty(len(rows), dtype=np.int64), 0
-    for f in rows:
-        if methods[f] == method:
-            kept[n] = f
-            n += 1
-    return kept[:n]
+__all__ = ["has_forced"]
 
 
 @leaf

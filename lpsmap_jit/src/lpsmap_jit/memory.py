@@ -21,12 +21,20 @@ from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.fields import Field, kinds_of
 from lpsmap_jit.tiers import interprets
 
-__all__ = ["Blueprint", "Memory", "Unset", "hold", "n_words", "record_in"]
+__all__ = ["Blueprint", "Memory", "Nested", "Unset", "hold", "n_words", "record_in"]
 
 Record = TypeVar("Record")
 
 WORD = 8
 """Bytes of a word. Arrays are aligned to multiples of it."""
+
+
+class Nested(NamedTuple):
+    """A record inside another one."""
+
+    record: Any
+    handle: Any
+    """The argument for kernels, which holds the memory."""
 
 
 class Memory(Generic[Record]):
@@ -52,6 +60,17 @@ class Memory(Generic[Record]):
         """The record as an object with the same fields."""
         blueprint = self._blueprint
         return cast(Record, _cut(blueprint.kind, blueprint.parts, self._block, self._given))
+
+    def nested(self, name: str) -> Nested:
+        """Return the record of a field, which lies in this memory."""
+        begin = 0
+        for field, kind in kinds_of(self._blueprint.kind).items():
+            size = 1 + kind.ndim if isinstance(kind, Field) else n_words(kind)
+            if field == name:
+                record = getattr(self.record, name)
+                return Nested(record, record if interprets() else self._words[begin : begin + size])
+            begin += size
+        raise AttributeError(name)
 
     @property
     def handle(self) -> Any:

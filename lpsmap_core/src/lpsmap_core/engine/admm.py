@@ -148,14 +148,14 @@ def _solve_single_factors(state: PartState, components: IntArray, options: Optio
     inner = options.max_inner_iter or UNTIL_SOLVED
     cheaper = ONE_PASS_CHEAPER if state.one_pass else 1
     threads = 1 if state.vectorised else options.threads
-    progress = state.problem.progress
+    progress, iterate = state.problem.progress, state.problem.iterate
 
     def run(share: IntArray) -> None:
         for selection in select_blocks(state, share):
             if interrupted():
                 return
             own = selection.components
-            scatter_direct(own, state.handle, state.problem.iterate.score, 1.0, state.problem.iterate.a)
+            scatter_direct(own, state.handle, iterate.score, 1.0, iterate.a)
             solve_locally(state, selection, inner)
             adopt_local_solutions(own, state.handle)
             progress.iterations[own], progress.stale[own] = 1, False
@@ -307,9 +307,7 @@ def _average_and_judge(
         first, last = np.uint64(begin[c]), np.uint64(begin[c + 1])
         g = progress.step_size[c]
         inverse = 1.0 / (record.quadratic + g)
-        gap, change = _average_variables(
-            first, last, links, iterate, g, limits.relaxation, inverse
-        )
+        gap, change = _average_variables(first, last, links, iterate, g, limits.relaxation, inverse)
         progress.primal_residual[c], progress.dual_residual[c] = gap, g * change
     n_finished, any_awaiting = 0, False
     for c in components:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core.engine.faces import (
-    FaceWorkspace,
+    FaceProducts,
     apply_operator,
     draw_general_position,
     face_workspace_at,
@@ -32,7 +32,6 @@ from lpsmap_core.engine.selection import (
     Variables,
     gather_direct,
     gather_from_links,
-    multiply_locally,
     scatter_direct,
     scatter_to_links,
     select_blocks,
@@ -42,7 +41,6 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.callers import stacklevel
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import Watch, interrupted, out_of_time
-from lpsmap_jit.memory import Memory
 from lpsmap_jit.threads import in_shares
 
 __all__ = ["multiply_jacobian"]
@@ -94,7 +92,8 @@ def multiply_jacobian(
         the solve was given, or if its active set ran out of iterations.
     """
     product, product_v = d, np.empty(state.part.n_additionals)
-    work, kinds = make_face_workspace(state.part, product_v), state.part.kinds
+    kinds = state.part.kinds
+    products = FaceProducts(state, make_face_workspace(state.part, product_v))
     if chosen is not None:
         kinds = kinds[0][chosen[kinds[0]]], kinds[1][chosen[kinds[1]]]
         product[~chosen[state.part.component]] = 0.0
@@ -103,7 +102,7 @@ def multiply_jacobian(
 
     def run(share: IntArray) -> int:
         return sum(
-            _multiply(state, selection, work, d_v, product, options)
+            _multiply(state, selection, products, d_v, product, options)
             for selection in select_blocks(state, share)
         )
 
@@ -133,56 +132,55 @@ def _warn(reason: str) -> None:
 def _multiply(
     state: PartState,
     selection: Selection,
-    workspace: Memory[FaceWorkspace],
+    products: FaceProducts,
     d_v: FloatArray,
     product: FloatArray,
     options: Options,
 ) -> int:
     """Overwrite a selection's part of `product`; return the number of failed components."""
-    (components, variables, _), problem, work = selection, state.handle, workspace.record
+    (components, variables, _), problem, work = selection, state.handle, products.record
     late = interrupted()
     if state.problem.direct[components[0]]:
         # the Jacobian of a single factor is exact: iterations would only add rounding
-        inputs_v = d_v if len(d_v) else work.no_v
         scatter_direct(components, problem, product, 0.0, work.inputs)
-        multiply_locally(state, selection, work.inputs, inputs_v, work.outputs, work.outputs_v)
+        products.multiply(selection, d_v)
         gather_direct(components, problem, work.outputs, 0.0, product)
         return 0
     if late:
         product[variables.view(np.int64)] = 0.0
         work.running[components] = True
     else:
-        _project(state, selection, workspace, d_v, product, options)
+        _project(state, selection, products, d_v, product, options)
     if len(work.outputs_v):
         scatter_to_links(variables, problem, product, work.inputs)
-        multiply_locally(state, selection, work.inputs, work.no_v, work.outputs, work.outputs_v)
+        products.multiply(selection)
     return int(np.count_nonzero(work.running[components]))
 
 
 def _project(
     state: PartState,
     selection: Selection,
-    workspace: Memory[FaceWorkspace],
+    products: FaceProducts,
     d_v: FloatArray,
     product: FloatArray,
     options: Options,
 ) -> None:
     """Project onto the directions that all faces share; ``work.running`` marks failures."""
-    (components, variables, _), problem, work = selection, state.handle, workspace.record
+    (components, variables, _), problem, work = selection, state.handle, products.record
     if len(d_v):
         _clear(variables, problem, work.inputs)
-        multiply_locally(state, selection, work.inputs, d_v, work.outputs, work.outputs_v)
+        products.multiply(selection, d_v)
         gather_from_links(variables, problem, work.outputs, work.image)
         product[variables.view(np.int64)] += work.image[variables.view(np.int64)]
     draw_general_position(variables, problem, work.inputs)
-    multiply_locally(state, selection, work.inputs, work.no_v, work.outputs, work.outputs_v)
+    products.multiply(selection)
     moving = order_moving_first(state, selection, work.outputs, work)
-    apply_operator(state, selection, work, product, work.residual)
+    apply_operator(state, selection, products, product, work.residual)
     # ||J J y - J y|| is zero for exact projections J
-    _copy_outputs(variables, problem, workspace.handle)
-    multiply_locally(state, selection, work.inputs, work.no_v, work.outputs, work.outputs_v)
-    _set_targets(components, variables, problem, workspace.handle, product, options.backward_tol)
-    reduce_residual(state, selection, *moving, workspace, product, options.backward_max_iter)
+    _copy_outputs(variables, problem, products.handle)
+    products.multiply(selection)
+    _set_targets(components, variables, problem, products.handle, product, options.backward_tol)
+    reduce_residual(state, selection, *moving, products, product, options.backward_max_iter)
 
 
 @leaf

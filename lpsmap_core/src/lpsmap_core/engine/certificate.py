@@ -181,7 +181,6 @@ def _project_again(
     solver = local_solver(bucket, part.delta[links], barred=barred)
     rows = np.arange(bucket.n_factors)
     solver.solve(rows, a, eta_v, best, best_v, UNTIL_SOLVED)
-    solver.raise_error()
     move = best - z
     mean_slope = np.where(move != 0.0, a - 0.5 * (best + z), 0.0)  # infinite in forced slots
     gains = _by_factor(bucket, mean_slope * move, eta_v * (best_v - v))

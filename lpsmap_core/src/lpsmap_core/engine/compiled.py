@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.engine.admm import _average_and_judge
 from lpsmap_core.engine.backward import multiply_jacobian
 from lpsmap_core.engine.certificate import Optimality, check_optimality, error_bounds
 from lpsmap_core.engine.cotangents import need_no_scaling_compiled
 from lpsmap_core.engine.huge_scores import solve_quadratic
 from lpsmap_core.engine.infeasible import find_violations
 from lpsmap_core.engine.linear import linear_bounds, solve_linear
-from lpsmap_core.engine.admm import _average_and_judge
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
 from lpsmap_core.engine.state import PartState

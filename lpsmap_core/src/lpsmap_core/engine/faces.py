@@ -12,7 +12,6 @@ variables in ten. One product of ``J`` with numbers in general position identifi
 from __future__ import annotations
 
 import functools
-import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,15 +34,18 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.by_address import record_at
 from lpsmap_jit.compile import general_position, leaf
 from lpsmap_jit.interrupts import interrupted
-from lpsmap_jit.memory import Blueprint, Memory
+from lpsmap_jit.memory import Blueprint, Memory, Nested
 
 __all__ = [
+    "FaceProducts",
     "FaceWorkspace",
     "apply_operator",
     "draw_general_position",
     "face_workspace_at",
+    "face_workspace_sizes",
     "make_face_workspace",
     "order_moving_first",
+    "plan_face_workspace",
     "reduce_residual",
 ]
 
@@ -90,36 +92,77 @@ face_workspace_at = record_at(FaceWorkspace)
 """Returns, in kernels, the workspace of a handle."""
 
 
-def make_face_workspace(
-    part: Part, outputs_v: FloatArray, covered: bool = True
-) -> Memory[FaceWorkspace]:
-    """Return the workspace for products with the Jacobian of a part, if it is `covered`.
+class FaceProducts:
+    """A workspace, and products of the local Jacobians with its inputs.
 
-    Products on the additionals are written to `outputs_v`. A part whose components are all direct
-    needs no conjugate gradients.
+    Parameters
+    ----------
+    state
+        The part, whose local solvers hold the faces.
+    workspace
+        The workspace. It covers no links in a loop without the polish.
     """
-    coupled = covered and not part.all_direct
-    on_links = part.n_links if covered else 0
-    on_variables, on_components = (part.n_variables, part.n_components) if coupled else (0, 0)
-    return _blueprint(on_links, part.n_additionals, on_variables, on_components).make(outputs_v)
+
+    def __init__(self, state: PartState, workspace: Memory[FaceWorkspace] | Nested) -> None:
+        self.record, self.handle = workspace.record, workspace.handle
+        self._state, self._memory, work = state, workspace, self.record
+        if len(work.inputs):
+            arrays = work.inputs, work.no_v, work.outputs, work.outputs_v
+            self._multiply = bind_products(state, *arrays)
+
+    def multiply(self, selection: Selection, inputs_v: FloatArray | None = None) -> None:
+        """Write the outputs for the inputs, and for `inputs_v` on the additionals."""
+        work = self.record
+        if inputs_v is None or not len(inputs_v):
+            self._multiply(selection.rows)
+        else:
+            arrays = work.inputs, inputs_v, work.outputs, work.outputs_v
+            multiply_locally(self._state, selection, *arrays)
+
+
+def make_face_workspace(part: Part, outputs_v: FloatArray) -> Memory[FaceWorkspace]:
+    """Return the workspace for products with the Jacobian of a part.
+
+    Products on the additionals are written to `outputs_v`.
+    """
+    return _blueprint(*face_workspace_sizes(part)).make(outputs_v)
+
+
+def face_workspace_sizes(part: Part) -> tuple[int, int, int, int]:
+    """Return the sizes that `plan_face_workspace` takes for a part.
+
+    A part whose components are all direct needs no conjugate gradients.
+    """
+    coupled = 0 if part.all_direct else 1
+    return part.n_links, part.n_additionals, coupled * part.n_variables, coupled * part.n_components
+
+
+def plan_face_workspace(
+    on_links: int, on_additionals: int, on_variables: int, on_components: int
+) -> list[Any]:
+    """Return the plan of a `Blueprint` of `FaceWorkspace`."""
+    return [
+        *[(on_links,)] * 2,
+        (on_additionals,),
+        None,
+        *[(on_variables,)] * 4,
+        *[(on_components,)] * 5,
+    ]
 
 
 @functools.lru_cache(maxsize=32)
-def _blueprint(
-    on_links: int, on_additionals: int, on_variables: int, on_components: int
-) -> Blueprint[FaceWorkspace]:
+def _blueprint(*sizes: int) -> Blueprint[FaceWorkspace]:
     """Return the blueprint of workspaces of some sizes."""
-    sizes = [(on_links,)] * 2, [(on_additionals,), None], [(on_variables,)] * 4
-    return Blueprint(FaceWorkspace, [*itertools.chain(*sizes), *[(on_components,)] * 5])
+    return Blueprint(FaceWorkspace, plan_face_workspace(*sizes))
 
 
 def apply_operator(
-    state: PartState, selection: Selection, work: FaceWorkspace, x: FloatArray, out: FloatArray
+    state: PartState, selection: Selection, products: FaceProducts, x: FloatArray, out: FloatArray
 ) -> None:
     """Write ``(I - S) x`` for the selected components."""
-    scatter_to_links(selection.variables, state.handle, x, work.inputs)
-    multiply_locally(state, selection, work.inputs, work.no_v, work.outputs, work.outputs_v)
-    subtract_gathered(selection.variables, state.handle, work.outputs, x, out)
+    scatter_to_links(selection.variables, state.handle, x, products.record.inputs)
+    products.multiply(selection)
+    subtract_gathered(selection.variables, state.handle, products.record.outputs, x, out)
 
 
 @leaf
@@ -178,7 +221,7 @@ def reduce_residual(
     selection: Selection,
     moving: Variables,
     fixed: Variables,
-    work: Memory[FaceWorkspace],
+    products: FaceProducts,
     x: FloatArray,
     max_products: int,
 ) -> None:
@@ -195,25 +238,24 @@ def reduce_residual(
         Components to treat. Entries of other components are neither read nor written.
     moving, fixed
         Their variables, as `order_moving_first` returns them.
-    work
-        Its ``residual`` holds the residual, in the range of ``I - S``, and ``target`` its squared
-        norm at which a component is done. On return ``running`` marks the components that did not
-        reach it; their `x` is the last approximation.
+    products
+        The workspace. Its ``residual`` holds the residual, in the range of ``I - S``, and ``target``
+        its squared norm at which a component is done. On return ``running`` marks the components
+        that did not reach it; their `x` is the last approximation.
     x
         Changed in place.
     max_products
         Maximum number of products with the operator.
     """
-    record, own = work.record, selection._replace(variables=moving)
-    n_running = _begin(own.components, moving, fixed, state.handle, work.handle, x)
-    multiply = bind_products(state, record.inputs, record.no_v, record.outputs, record.outputs_v)
+    work, own = products.handle, selection._replace(variables=moving)
+    n_running = _begin(own.components, moving, fixed, state.handle, work, x)
     for i in range(max_products):
         if n_running == 0 or (i % POLL_PERIOD == POLL_PERIOD - 1 and interrupted()):
             break
         if 2 * n_running <= len(own.components):
-            own = keep_chosen(own, state.part, record.running)
-        multiply(own.rows)
-        n_running = _advance(own.components, own.variables, state.handle, work.handle, x)
+            own = keep_chosen(own, state.part, products.record.running)
+        products.multiply(own)
+        n_running = _advance(own.components, own.variables, state.handle, work, x)
 
 
 @leaf

@@ -25,10 +25,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lpsmap_core.engine.faces import (
+    FaceProducts,
     FaceWorkspace,
     face_workspace_at,
-    make_face_workspace,
+    face_workspace_sizes,
     order_moving_first,
+    plan_face_workspace,
     reduce_residual,
 )
 from lpsmap_core.engine.problem import ONE, Progress, problem_at
@@ -46,7 +48,7 @@ from lpsmap_core.layout.arrangement import Links
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.by_address import record_at
 from lpsmap_jit.compile import leaf
-from lpsmap_jit.memory import Blueprint, Memory
+from lpsmap_jit.memory import Blueprint, Nested
 
 __all__ = [
     "EARLY",
@@ -154,33 +156,47 @@ polish_at = record_at(Polish)
 """Returns, in kernels, the state of the polish of a handle."""
 
 
+class _Workspace(NamedTuple):
+    """The record of a run of the loop."""
+
+    polish: Polish
+    faces: FaceWorkspace
+
+
 class LoopWorkspace(NamedTuple):
     """Workspace of one run of the loop."""
 
-    polish: Memory[Polish]
-    faces: Memory[FaceWorkspace]
+    polish: Nested
+    faces: FaceProducts
 
 
 def make_loop_workspace(state: PartState, polished: bool) -> LoopWorkspace:
-    """Return the workspace of the loop; it covers variables and links only for the polish."""
-    part = state.part
+    """Return the workspace of the loop; it covers variables and links only for the polish.
+
+    It is one block of memory. The C library would return several blocks of this size to the system
+    after every solve, and fresh pages take up to a third of the time of a solve.
+    """
+    part, work = state.part, (0, 0, 0, 0)
     allowed = np.zeros(part.n_components, dtype=np.bool_)
     if polished:
         small = state.problem.progress.rounding < RESIDUAL_ROUNDING * LARGEST_SCORE
         allowed = ~part.direct & (part.sizes <= MOST_POLISHED_LINKS) & small
-    covered = bool(allowed.any())
-    sizes = (part.n_variables, part.n_links) if covered else (0, 0)
-    faces = make_face_workspace(part, np.empty(part.n_additionals), covered)
-    return LoopWorkspace(_blueprint(*sizes, part.n_components).make(allowed), faces)
+        work = face_workspace_sizes(part)
+    sizes = (part.n_variables, part.n_links) if allowed.any() else (0, 0)
+    memory = _blueprint(*sizes, part.n_components, work).make(allowed, np.empty(work[1]))
+    return LoopWorkspace(memory.nested("polish"), FaceProducts(state, memory.nested("faces")))
 
 
 @functools.lru_cache(maxsize=32)
-def _blueprint(on_variables: int, on_links: int, on_components: int) -> Blueprint[Polish]:
-    """Return the blueprint of the states of the polish of some sizes."""
+def _blueprint(
+    on_variables: int, on_links: int, on_components: int, work: tuple[int, int, int, int]
+) -> Blueprint[_Workspace]:
+    """Return the blueprint of workspaces of some sizes."""
     links = dict.fromkeys(("numbers", "offset", "duals"), (on_links,))
     variables = dict.fromkeys(("mu", "t", "u"), (on_variables,))
     plan = {"allowed": None, "probed": (2, on_links), **links, **variables}
-    return Blueprint(Polish, [plan.get(name, (on_components,)) for name in Polish._fields])
+    polish = [plan.get(name, (on_components,)) for name in Polish._fields]
+    return Blueprint(_Workspace, [polish, plan_face_workspace(*work)])
 
 
 @leaf
@@ -338,14 +354,14 @@ def _find_mu(
     extras, faces, polish = state.problem.extras, workspace.faces, workspace.polish
     work, mu, words = faces.record, polish.record.mu, (polish.handle, faces.handle)
     _copy_links(variables, problem, state.problem.iterate.a, work.inputs)
-    multiply_locally(state, selection, work.inputs, extras.scaled, work.outputs, work.outputs_v)
+    faces.multiply(selection, extras.scaled)
     _write_offset(variables, problem, *words)
     if len(extras.eta):
-        multiply_locally(state, selection, work.inputs, extras.eta, work.outputs, work.outputs_v)
+        faces.multiply(selection, extras.eta)
         gather_from_links(variables, problem, work.outputs, work.image)
         _add(variables, work.image, mu)
     _set_targets(components, variables, problem, *words, ACCURACY * tol)
-    multiply_locally(state, selection, work.inputs, work.no_v, work.outputs, work.outputs_v)
+    faces.multiply(selection)
     _subtract_from_inputs(variables, problem, faces.handle)
     gather_from_links(variables, problem, work.outputs, work.residual)
     reduce_residual(state, selection, *moving, faces, mu, MAX_POLISH_PRODUCTS)
@@ -457,12 +473,12 @@ def _find_duals(
     if not len(components):
         return
     _write_scores_with_duals(variables, problem, faces.handle)
-    multiply_locally(state, selection, work.inputs, extras.eta, work.outputs, work.outputs_v)
+    faces.multiply(selection, extras.eta)
     _write_error(variables, problem, *words, error)
     gather_from_links(variables, problem, work.outputs, work.residual)
     reduce_residual(state, selection, *moving, faces, t, MAX_POLISH_PRODUCTS)
     scatter_to_links(variables, problem, t, work.inputs)
-    multiply_locally(state, selection, work.inputs, work.no_v, work.outputs, work.outputs_v)
+    faces.multiply(selection)
     _correct_error(components, variables, problem, *words, error)
 
 

@@ -23,18 +23,8 @@ __all__ = ["SolverRecord", "address_of", "lazy_place", "reader_of", "signature_o
 
 
 class SolverRecord(NamedTuple):
-    """The record of a solver for compiled loops."""
+    """The record of a solver for kernels."""
 
-    solve: int
-    """Address of the kernel that solves the bucket."""
-    jvp: int
-    """Place of the kernel that multiplies with its Jacobians; see `lpsmap_jit.lazy_kernels`."""
-    further: IntArray
-    """Places of further kernels, in pairs."""
-    call: int
-    """Address of a `Callback`."""
-    failed: IntArray
-    """One number, which is not zero if the callback has raised."""
     status: IntArray
     """Status of each factor's local problem; empty if the solver always succeeds."""
     own: int
@@ -70,12 +60,9 @@ SIGNATURES: dict[str, Any] = {}
 if COMPILED:
     from lpsmap_jit.numba_names import types
 
-    _floats = types.Array(types.float64, 1, "C")
     _ints = types.Array(types.int64, 1, "C")
     for _name, _records in KERNELS.items():
         SIGNATURES[_name] = (_ints, *map(type_of, _records))
-    SIGNATURES["solve"] = (_ints, _ints, *[_floats] * 4, types.int64)
-    SIGNATURES["jvp"] = (_ints, _ints, *[_floats] * 4)
 
 
 @functools.cache
@@ -110,11 +97,6 @@ def signature_of(function: Any, kind: str) -> Any:
     signature = SIGNATURES[kind]
     taken = inspect.signature(function.py_func).parameters
     if len(taken) != len(signature):
-        if kind not in KERNELS:
-            raise TypeError(
-                f"{kind} kernel {function.py_func.__qualname__}: takes {len(taken)} arguments; "
-                f"expected {len(signature)}: the solver, then those of LocalSolver.{kind}."
-            )
         records = ", ".join(record.__name__ for record in KERNELS[kind])
         raise TypeError(
             f"{kind} {function.py_func.__qualname__}: takes {len(taken)} arguments; expected "

@@ -85,11 +85,6 @@ class CompiledForm(_ClosedForm):
         factors, faces = self.bucket.factors, (self.delta, self.face, self.branch)
         return _FormRecord(project, multiply, factors, *faces, int(self.forbids), self.barred)
 
-    def _pairs(self) -> tuple[tuple[Any, Any], ...]:
-        if self._own is None:
-            return super()._pairs()
-        return ((_solve_closed_form, _multiply_closed_form),)
-
     def solve(
         self,
         rows: IntArray,
@@ -100,20 +95,32 @@ class CompiledForm(_ClosedForm):
         max_iterations: int,
     ) -> None:
         """Solve the local problems of `rows`; see `LocalSolver`."""
-        self._pairs()[0][0](self.handle, rows, a, eta_v, z, v, max_iterations)
+        if self._own is not None:
+            _solve_closed_form(self.handle, rows, a, eta_v, z, v)
+            return
+        self.make_finite(rows, a, eta_v)
+        scores = LocalScores(a, self.delta, eta_v)
+        solution = LocalSolution(z, v, self.face, self.branch)
+        self._project(rows, self.bucket.factors, scores, solution)
 
     def jvp(
         self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
     ) -> None:
         """Multiply the local Jacobians of `rows`; see `LocalSolver`."""
-        self.bind(d_u, d_v, out_u, out_v)(rows)
+        if self._own is not None:
+            _multiply_closed_form(self.handle, rows, d_u, d_v, out_u, out_v)
+            return
+        direction = Direction(self.delta, self.face, self.branch, d_u, d_v)
+        self._multiply(rows, self.bucket.factors, direction, Product(out_u, out_v))
 
     def bind(
         self, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
     ) -> Callable[[IntArray], None]:
-        """Return `jvp` as a function of the rows alone."""
-        kernel, handle = self._pairs()[0][1], self.handle
-        return lambda rows: kernel(handle, rows, d_u, d_v, out_u, out_v)
+        """Return `jvp` as a function of the rows alone; see `LocalSolver`."""
+        if self._own is None:
+            return super().bind(d_u, d_v, out_u, out_v)
+        handle = self.handle
+        return lambda rows: _multiply_closed_form(handle, rows, d_u, d_v, out_u, out_v)
 
 
 class ArrayForm(_ClosedForm):
@@ -211,7 +218,6 @@ def _solve_closed_form(
     eta_v: FloatArray,
     z: FloatArray,
     v: FloatArray,
-    max_iterations: int,
 ) -> None:
     form = _form_at(solver)
     factors = by_value(form.factors)

@@ -1,12 +1,9 @@
-"""The choice of the solver of a bucket's local problems: closed form, active set or the type's own.
-"""
+"""The choice of a bucket's local solver: closed form, active set or the type's own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.sets import ActiveSets

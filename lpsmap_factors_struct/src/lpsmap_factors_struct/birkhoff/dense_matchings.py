@@ -6,6 +6,8 @@ import numpy as np
 
 from lpsmap_core import Factor, LocalSolver
 from lpsmap_core.api import (
+    RUNNING,
+    UNTIL_SOLVED,
     ActiveSets,
     Bucket,
     ByteArray,
@@ -14,22 +16,27 @@ from lpsmap_core.api import (
     SolverDescription,
     Vertices,
     join_vertices,
+    raise_interrupt,
+    stopped,
 )
 from lpsmap_factors_struct.birkhoff.decomposition import read_matchings
 from lpsmap_factors_struct.birkhoff.matching_kernels import (
-    multiply_matchings,
     multiply_projections,
-    solve_matchings,
     solve_projections,
 )
 from lpsmap_factors_struct.birkhoff.record_access import (
     DENSE,
+    NO_PROJECTION,
     SMALL,
     MatchingsRecord,
     block_size,
 )
 
 __all__ = ["DenseMatchings"]
+
+MAX_STRUCTURES = 4
+"""Maximum number of structures of an active set. Larger ones are replaced by projections, which
+take less time from about three structures on."""
 
 
 class DenseMatchings(ActiveSets):
@@ -47,12 +54,6 @@ class DenseMatchings(ActiveSets):
     delta, barred
         As for `ActiveSets`.
     """
-
-    kernels = (
-        (solve_matchings, multiply_matchings),
-        (solve_projections, multiply_projections),
-        *ActiveSets.kernels,
-    )
 
     def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
         self.rows, self.columns, self.full = np.ascontiguousarray(
@@ -74,14 +75,56 @@ class DenseMatchings(ActiveSets):
         own = self.rows, self.columns, self.full, self.methods
         return MatchingsRecord(*own, self.block_address, self.block_length)
 
+    def solve(
+        self,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+        max_iterations: int,
+    ) -> None:
+        """Solve the local problems of `rows`; the limit of iterations only applies to active sets.
+
+        See `LocalSolver`.
+        """
+        arrays, methods = (a, eta_v, z, v), self.methods[rows]
+        dense, small = rows[methods == DENSE], rows[methods == SMALL]
+        if len(dense):
+            solve_projections(self.handle, dense, *arrays)
+        if len(small) and not stopped():
+            self.solve_sets(small, *arrays, max_iterations, np.full(len(small), MAX_STRUCTURES))
+            grown = self._beyond_limit(small, max_iterations)
+            if len(grown) and not stopped():
+                for f in grown.tolist():
+                    size = block_size(int(self.rows[f]), int(self.columns[f]))
+                    self._keep_block(f, np.zeros(size))
+                solve_projections(self.handle, grown, *arrays)
+        others = rows[self.methods[rows] == NO_PROJECTION]
+        if len(others) and not stopped():
+            self.solve_sets(others, *arrays, max_iterations)
+        raise_interrupt()
+
+    def jvp(
+        self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
+    ) -> None:
+        """Multiply the local Jacobians of `rows`; see `LocalSolver`."""
+        dense = self.methods[rows] == DENSE
+        if dense.any():
+            multiply_projections(self.handle, rows[dense], d_u, d_v, out_u, out_v)
+        if not dense.all():
+            self.multiply_sets(rows[~dense], d_u, d_v, out_u, out_v)
+
+    def _beyond_limit(self, rows: IntArray, limit: int) -> IntArray:
+        """Return the rows that are not solved and have reached the limit of their active set."""
+        had_all = limit <= UNTIL_SOLVED or limit >= MAX_STRUCTURES  # a short run has at least five
+        full = self.active[rows] >= MAX_STRUCTURES
+        grown: IntArray = rows[(self.status[rows] == RUNNING) & (full | had_all)]
+        return grown
+
     def incomplete(self, rows: IntArray) -> IntArray:
         """Return the factors of `rows` with incomplete active sets; others are complete."""
         return super().incomplete(rows[self.methods[rows] != DENSE])
-
-    def answer(self, rows: IntArray) -> None:
-        """Allocate memory for the projections of matchings whose active sets exceed their limit."""
-        for f in rows.tolist():
-            self._keep_block(f, np.zeros(block_size(int(self.rows[f]), int(self.columns[f]))))
 
     def structures(self, rows: IntArray) -> Vertices:
         """Return the structures of positive weight of the factors in `rows`."""

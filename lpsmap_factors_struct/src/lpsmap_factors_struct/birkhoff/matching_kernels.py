@@ -1,26 +1,19 @@
-"""Kernels for the matchings of a bucket: active sets while these are small, then projections."""
+"""Kernels for the matchings of a bucket that are projected."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from lpsmap_core import kernel, leaf
 from lpsmap_core.api import (
     OPTIMAL,
     RUNNING,
-    UNTIL_SOLVED,
     FloatArray,
     IntArray,
     LocalProblem,
     by_address,
-    call_oracle,
-    iteration_limit,
-    multiply_by,
     problem_of,
     set_of,
-    solve_by,
     status_of,
     stopped,
 )
@@ -28,87 +21,16 @@ from lpsmap_factors_struct.birkhoff.lines import Lines, Sides, lines_workspace, 
 from lpsmap_factors_struct.birkhoff.projection import mark_tight_lines, move_on_face, project
 from lpsmap_factors_struct.birkhoff.record_access import (
     DENSE,
-    DENSE_KERNELS,
     NO_PROJECTION,
-    SET_KERNELS,
-    SMALL,
     SOLVED,
     block_of,
     matchings_at,
 )
-from lpsmap_factors_struct.methods import has_forced, rows_with
+from lpsmap_factors_struct.methods import has_forced
 
-__all__ = [
-    "multiply_matchings",
-    "multiply_projections",
-    "solve_matchings",
-    "solve_projections",
-]
-
-MOST_STRUCTURES = 4
-"""Limit of the structures of an active set. Larger ones are replaced by projections, which take
-less time from about three structures on."""
-
+__all__ = ["multiply_projections", "solve_projections"]
 
 # -------------------------------------------------------------------- whole solves
-
-
-@kernel
-def solve_matchings(
-    matchings: Any,
-    rows: IntArray,
-    a: FloatArray,
-    eta_v: FloatArray,
-    z: FloatArray,
-    v: FloatArray,
-    max_iterations: int,
-) -> None:
-    """Solve the local problems of `rows`; the limit of iterations only applies to active sets."""
-    small = rows_with(matchings_at(matchings).methods, rows, SMALL)
-    dense = rows_with(matchings_at(matchings).methods, rows, DENSE)
-    if len(dense) > 0:
-        solve_by(matchings, DENSE_KERNELS, dense, a, eta_v, z, v, UNTIL_SOLVED)
-    if len(small) > 0 and not stopped():
-        allowed = iteration_limit(max_iterations, matchings, small, problem_of(matchings, a, eta_v))
-        limit = min(allowed, MOST_STRUCTURES)
-        solve_by(matchings, SET_KERNELS, small, a, eta_v, z, v, limit)
-        grown = _beyond_limit(matchings, small, allowed >= MOST_STRUCTURES)
-        if len(grown) > 0:
-            if stopped() or not call_oracle(matchings, grown):
-                return
-            solve_by(matchings, DENSE_KERNELS, grown, a, eta_v, z, v, UNTIL_SOLVED)
-    others = rows_with(matchings_at(matchings).methods, rows, NO_PROJECTION)
-    if len(others) > 0 and not stopped():
-        solve_by(matchings, SET_KERNELS, others, a, eta_v, z, v, max_iterations)
-
-
-@kernel
-def multiply_matchings(
-    matchings: Any,
-    rows: IntArray,
-    d_u: FloatArray,
-    d_v: FloatArray,
-    out_u: FloatArray,
-    out_v: FloatArray,
-) -> None:
-    """Multiply the Jacobians of `rows`."""
-    for method in (SMALL, NO_PROJECTION, DENSE):
-        chosen = rows_with(matchings_at(matchings).methods, rows, method)
-        if len(chosen) > 0:
-            kernels = DENSE_KERNELS if method == DENSE else SET_KERNELS
-            multiply_by(matchings, kernels, chosen, d_u, d_v, out_u, out_v)
-
-
-@kernel
-def _beyond_limit(matchings: Any, rows: IntArray, had_all: bool) -> IntArray:
-    """Return the rows that are not solved and have reached the limit of their active set."""
-    status, kept, n = status_of(matchings), np.empty(len(rows), dtype=np.int64), 0
-    for f in rows:
-        full = set_of(matchings, f).active[0] >= MOST_STRUCTURES
-        if status[f] == RUNNING and (had_all or full):
-            kept[n] = f
-            n += 1
-    return kept[:n]
 
 
 @kernel
@@ -119,7 +41,6 @@ def solve_projections(
     eta_v: FloatArray,
     z: FloatArray,
     v: FloatArray,
-    max_iterations: int,
 ) -> None:
     """Solve the local problems of matchings by projections, without a limit of iterations.
 

@@ -9,9 +9,7 @@ from lpsmap_core.api import FloatArray, IntArray, floats_at_address, interpreted
 
 __all__ = [
     "DENSE",
-    "DENSE_KERNELS",
     "NO_PROJECTION",
-    "SET_KERNELS",
     "SMALL",
     "SOLVED",
     "MatchingsRecord",
@@ -23,10 +21,6 @@ __all__ = [
 SMALL, DENSE, NO_PROJECTION = 0, 1, 2
 """Methods for a factor: an active set while it is small; a projection; an active set because the
 projection failed."""
-
-DENSE_KERNELS, SET_KERNELS = 1, 2
-"""Kernels of `DenseMatchings`: those of projections, which are compiled once a set grows too large,
-and core's."""
 
 SOLVED = 0
 """Place of the flag in a block that says whether it holds a solution: multipliers, by side, and the

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from lpsmap_core import Factor, LocalSolver
 from lpsmap_core.api import (
+    RUNNING,
+    UNTIL_SOLVED,
     ActiveSets,
     Bucket,
     ByteArray,
@@ -14,15 +18,11 @@ from lpsmap_core.api import (
     SolverDescription,
     Vertices,
     join_vertices,
+    raise_interrupt,
+    stopped,
 )
 from lpsmap_factors_struct.flows.chain import DIMENSION, FLOW_SOLVED, flow_size
-from lpsmap_factors_struct.flows.chain_kernels import (
-    max_structures,
-    multiply_chains,
-    multiply_flows,
-    solve_chains,
-    solve_flows,
-)
+from lpsmap_factors_struct.flows.chain_kernels import multiply_flows, solve_flows
 from lpsmap_factors_struct.flows.forest import forest_size
 from lpsmap_factors_struct.flows.forest_kernels import multiply_forests, solve_forests
 from lpsmap_factors_struct.flows.paths import (
@@ -41,6 +41,18 @@ from lpsmap_factors_struct.flows.record_access import (
 )
 
 __all__ = ["ChainFlows"]
+
+STRUCTURES_PER_LAYER, BASE_STRUCTURES = 2, 32
+"""Maximum number of structures of an active set: so many per layer, plus a constant. Larger ones
+are replaced by flows."""
+
+MAX_SET_POSITIONS = 2**22
+"""Maximum number of layers of all structures of an active set. The time and the memory of a set
+grow with both the number of its structures and their length."""
+
+SMALL_CHAIN = 300
+"""Number of nodes up to which lone chains, too, start with an active set. With 20 positions and 10
+states this takes four fifths of a forest's time for a score scale of 1."""
 
 MAX_EDGES = 20_000_000
 """Maximum number of edges of a flow. An edge takes some forty bytes, and as many again during a
@@ -67,18 +79,13 @@ class ChainFlows(ActiveSets):
         As for `ActiveSets`.
     """
 
-    kernels = (
-        (solve_chains, multiply_chains),
-        (solve_flows, multiply_flows),
-        (solve_forests, multiply_forests),
-        *ActiveSets.kernels,
-    )
-
     def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
         self.states = bucket.factors.parameters[:, 0].astype(np.int64)
         self.lengths = np.diff(bucket.offsets) // self.states
         fit = self.lengths > 1
         self.methods = np.where(fit, SMALL, NO_CHAIN)
+        self.max_structures = max_structures(self.lengths)
+        self._is_small = self.lengths * self.states <= SMALL_CHAIN
         self.blocks: dict[int, FloatArray] = {}
         self.block_length = np.where(fit, forest_size(self.lengths, self.states), 0)
         self._forest_ends = np.cumsum(self.block_length)
@@ -92,6 +99,84 @@ class ChainFlows(ActiveSets):
         """Return the description that `FactorGraph.plan` shows."""
         name, function, _ = super().describe(factor_type)
         return SolverDescription(f"forests, or {name}, then flows", function, "a chain")
+
+    def solve(
+        self,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+        max_iterations: int,
+    ) -> None:
+        """Solve the local problems of `rows`; the limit of iterations only applies to active sets.
+
+        See `LocalSolver`.
+        """
+        arrays, alone = (a, eta_v, z, v), max_iterations == UNTIL_SOLVED
+        methods = self.methods[rows]
+        on_forests = methods == FOREST
+        if alone:
+            untouched = (methods == SMALL) & (self.active[rows] == 0)
+            on_forests |= untouched & ~self._is_small[rows]
+        self._solve_with(solve_forests, rows[on_forests], *arrays)
+        self._solve_with(solve_flows, rows[methods == FLOW], *arrays)
+        small = self._with_method(rows, SMALL)
+        if len(small) and not stopped():
+            self.solve_sets(small, *arrays, max_iterations, self.max_structures[small])
+            grown = self._beyond_limit(small, max_iterations)
+            if alone:
+                self._solve_with(solve_forests, grown[self._is_small[grown]], *arrays)
+                grown = self._with_method(grown, SMALL)
+            if not stopped():
+                self._begin_flows(grown)
+                self._solve_with(solve_flows, self._with_method(grown, SMALL), *arrays)
+        others = self._with_method(rows, NO_CHAIN)
+        if len(others) and not stopped():
+            self.solve_sets(others, *arrays, max_iterations)
+        raise_interrupt()
+
+    def jvp(
+        self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
+    ) -> None:
+        """Multiply the local Jacobians of `rows`; see `LocalSolver`."""
+        arrays, methods = (d_u, d_v, out_u, out_v), self.methods[rows]
+        on_flows, on_forests = methods == FLOW, methods == FOREST
+        self._solve_with(multiply_flows, rows[on_flows], *arrays)
+        self._solve_with(multiply_forests, rows[on_forests], *arrays)
+        in_sets = rows[~(on_flows | on_forests)]
+        if len(in_sets):
+            self.multiply_sets(in_sets, *arrays)
+
+    def _solve_with(self, kernel: Callable[..., None], rows: IntArray, *arrays: FloatArray) -> None:
+        """Call a kernel for some rows, if there are any."""
+        if len(rows):
+            kernel(self.handle, rows, *arrays)
+
+    def _with_method(self, rows: IntArray, method: int) -> IntArray:
+        """Return the rows with some method."""
+        chosen: IntArray = rows[self.methods[rows] == method]
+        return chosen
+
+    def _beyond_limit(self, rows: IntArray, limit: int) -> IntArray:
+        """Return the rows that are not solved and have reached the limit of their active set."""
+        most = self.max_structures[rows]
+        had_all = limit == UNTIL_SOLVED or (limit > 0) & (limit >= most)
+        reached = (self.active[rows] >= most) | had_all
+        grown: IntArray = rows[(self.status[rows] == RUNNING) & reached]
+        return grown
+
+    def _begin_flows(self, rows: IntArray) -> None:
+        """Allocate memory for the flows of chains whose active sets exceed their limit.
+
+        The largest chains keep their active sets.
+        """
+        for f in rows.tolist():
+            length, n_states = int(self.lengths[f]), int(self.states[f])
+            if (length - 1) * n_states**2 > MAX_EDGES:
+                self.methods[f] = NO_CHAIN
+                continue
+            self._keep_block(f, np.zeros(flow_size(length, n_states)))
 
     def incomplete(self, rows: IntArray) -> IntArray:
         """Return the factors of `rows` with incomplete active sets; others are complete."""
@@ -136,7 +221,7 @@ class ChainFlows(ActiveSets):
         if (other.methods == FOREST).any():
             self._forests[:] = other._forests
         for f, block in other.blocks.items():
-            few = RETURN_SHARE * max_structures(int(self.lengths[f]))
+            few = RETURN_SHARE * self.max_structures[f]
             if other.methods[f] == FLOW and block[FLOW_SOLVED] and block[DIMENSION] > few:
                 self._keep_block(f, block.copy())
             elif other.methods[f] == FLOW:
@@ -146,18 +231,6 @@ class ChainFlows(ActiveSets):
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         return super().nbytes + sum(block.nbytes for block in self.blocks.values())
-
-    def answer(self, rows: IntArray) -> None:
-        """Allocate memory for the flows of chains whose active sets exceed their limit.
-
-        The largest chains keep their active sets.
-        """
-        for f in rows.tolist():
-            length, n_states = int(self.lengths[f]), int(self.states[f])
-            if (length - 1) * n_states**2 > MAX_EDGES:
-                self.methods[f] = NO_CHAIN
-                continue
-            self._keep_block(f, np.zeros(flow_size(length, n_states)))
 
     def block_of(self, f: int) -> FloatArray:
         """Return the block of a chain's flow, or else of its forest."""
@@ -172,3 +245,9 @@ class ChainFlows(ActiveSets):
     def own_record(self) -> ChainsRecord:
         """Return the record of the chains that kernels use beside their active sets."""
         return ChainsRecord(self.states, self.methods, self.block_address, self.block_length)
+
+
+def max_structures(lengths: IntArray) -> IntArray:
+    """Return the maximum number of structures of the active sets of chains of some lengths."""
+    few = BASE_STRUCTURES + STRUCTURES_PER_LAYER * lengths
+    return np.minimum(few, MAX_SET_POSITIONS // np.maximum(lengths, 1) + 1)

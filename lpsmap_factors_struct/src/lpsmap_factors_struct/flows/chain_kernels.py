@@ -1,4 +1,4 @@
-"""Kernels for the chains of a bucket: forests, active sets while these are small, and flows."""
+"""Kernels for the chains of a bucket that are solved by flows."""
 
 from __future__ import annotations
 
@@ -10,17 +10,12 @@ from lpsmap_core import kernel, leaf
 from lpsmap_core.api import (
     OPTIMAL,
     RUNNING,
-    UNTIL_SOLVED,
     FloatArray,
     IntArray,
     LocalProblem,
     by_address,
-    call_oracle,
-    iteration_limit,
-    multiply_by,
     problem_of,
     set_of,
-    solve_by,
     status_of,
     stopped,
 )
@@ -39,31 +34,14 @@ from lpsmap_factors_struct.flows.flow_solver import solve_chain
 from lpsmap_factors_struct.flows.problem_reader import forbid_nodes, read_node_scores, read_weights
 from lpsmap_factors_struct.flows.record_access import (
     FLOW,
-    FLOW_KERNELS,
-    FOREST,
-    FOREST_KERNELS,
     NO_CHAIN,
-    SET_KERNELS,
-    SMALL,
     block_of,
     chains_at,
     largest_chain,
 )
-from lpsmap_factors_struct.methods import has_forced, rows_with
+from lpsmap_factors_struct.methods import has_forced
 
-__all__ = ["max_structures", "multiply_chains", "multiply_flows", "solve_chains", "solve_flows"]
-
-STRUCTURES_PER_LAYER, BASE_STRUCTURES = 2, 32
-"""Limit of the structures of an active set: so many per layer, plus a constant. Larger ones are
-replaced by flows."""
-
-MAX_SET_POSITIONS = 2**22
-"""Limit of the layers of all structures of an active set. The time and the memory of a set grow
-with both the number of its structures and their length."""
-
-SMALL_CHAIN = 300
-"""Number of nodes up to which lone chains, too, start with an active set. With 20 positions and 10
-states this takes four fifths of a forest's time for a score scale of 1."""
+__all__ = ["multiply_flows", "solve_flows"]
 
 JVP_STEPS = 2
 """Steps of the multipliers for a derivative. The second finds the digits after the sixth."""
@@ -71,76 +49,7 @@ JVP_STEPS = 2
 ZERO, ONE = np.uint64(0), np.uint64(1)
 
 
-@leaf
-def max_structures(length: int) -> int:
-    """Return the maximum number of structures of a chain's active set."""
-    return min(BASE_STRUCTURES + STRUCTURES_PER_LAYER * length, MAX_SET_POSITIONS // length + 1)
-
-
 # -------------------------------------------------------------------- whole solves
-
-
-@kernel
-def solve_chains(
-    chains: Any,
-    rows: IntArray,
-    a: FloatArray,
-    eta_v: FloatArray,
-    z: FloatArray,
-    v: FloatArray,
-    max_iterations: int,
-) -> None:
-    """Solve the local problems of `rows`; the limit of iterations only applies to active sets."""
-    problem = problem_of(chains, a, eta_v)
-    alone = max_iterations == UNTIL_SOLVED
-    flows = rows_with(chains_at(chains).methods, rows, FLOW)
-    forests = rows_with(chains_at(chains).methods, rows, FOREST)
-    if alone:
-        forests = np.concatenate((forests, _forest_candidates(chains, rows, problem)))
-    if len(forests) > 0:
-        solve_by(chains, FOREST_KERNELS, forests, a, eta_v, z, v, UNTIL_SOLVED)
-    if len(flows) > 0:
-        solve_by(chains, FLOW_KERNELS, flows, a, eta_v, z, v, UNTIL_SOLVED)
-    small = rows_with(chains_at(chains).methods, rows, SMALL)
-    if len(small) > 0 and not stopped():
-        longest, n_states = largest_chain(chains, small, problem)
-        limit = max_structures(longest)
-        allowed = iteration_limit(max_iterations, chains, small, problem)
-        solve_by(chains, SET_KERNELS, small, a, eta_v, z, v, min(allowed, limit))
-        grown = _beyond_limit(chains, small, problem, allowed >= limit)
-        untried = _small_rows(grown, problem)
-        if alone and len(untried) > 0 and not stopped():
-            solve_by(chains, FOREST_KERNELS, untried, a, eta_v, z, v, UNTIL_SOLVED)
-            grown = rows_with(chains_at(chains).methods, grown, SMALL)
-        if len(grown) > 0:
-            if stopped() or not call_oracle(chains, grown):
-                return
-            grown = rows_with(chains_at(chains).methods, grown, SMALL)
-            solve_by(chains, FLOW_KERNELS, grown, a, eta_v, z, v, UNTIL_SOLVED)
-    others = rows_with(chains_at(chains).methods, rows, NO_CHAIN)
-    if len(others) > 0:
-        solve_by(chains, SET_KERNELS, others, a, eta_v, z, v, max_iterations)
-
-
-@kernel
-def multiply_chains(
-    chains: Any,
-    rows: IntArray,
-    d_u: FloatArray,
-    d_v: FloatArray,
-    out_u: FloatArray,
-    out_v: FloatArray,
-) -> None:
-    """Multiply the Jacobians of `rows`."""
-    for method in (SMALL, NO_CHAIN, FLOW, FOREST):
-        chosen = rows_with(chains_at(chains).methods, rows, method)
-        if len(chosen) > 0:
-            kernels = SET_KERNELS
-            if method == FLOW:
-                kernels = FLOW_KERNELS
-            elif method == FOREST:
-                kernels = FOREST_KERNELS
-            multiply_by(chains, kernels, chosen, d_u, d_v, out_u, out_v)
 
 
 @kernel
@@ -151,7 +60,6 @@ def solve_flows(
     eta_v: FloatArray,
     z: FloatArray,
     v: FloatArray,
-    max_iterations: int,
 ) -> None:
     """Solve the local problems of chains by flows, without a limit of iterations.
 
@@ -195,43 +103,6 @@ def multiply_flows(
         chain = _chain_of(chains, f, problem, work)
         change = Chain(chain.length, chain.n_states, _change_of(chain.flow, work), work)
         _multiply(f, change, problem, out_u, out_v)
-
-
-@kernel
-def _forest_candidates(chains: Any, rows: IntArray, problem: LocalProblem) -> IntArray:
-    """Return the rows to solve by forests first: large ones, without structures so far."""
-    methods, kept, n = chains_at(chains).methods, np.empty(len(rows), dtype=np.int64), 0
-    for f in rows:
-        large = problem.offsets[f + 1] - problem.offsets[f] > SMALL_CHAIN
-        if large and methods[f] == SMALL and set_of(chains, f).active[0] == 0:
-            kept[n] = f
-            n += 1
-    return kept[:n]
-
-
-@kernel
-def _small_rows(rows: IntArray, problem: LocalProblem) -> IntArray:
-    """Return the rows with small chains, for which forests were not tried."""
-    kept, n = np.empty(len(rows), dtype=np.int64), 0
-    for f in rows:
-        if problem.offsets[f + 1] - problem.offsets[f] <= SMALL_CHAIN:
-            kept[n] = f
-            n += 1
-    return kept[:n]
-
-
-@kernel
-def _beyond_limit(chains: Any, rows: IntArray, problem: LocalProblem, had_all: bool) -> IntArray:
-    """Return the rows that are not solved and have reached the limit of their active set."""
-    status, states = status_of(chains), chains_at(chains).states
-    kept, n = np.empty(len(rows), dtype=np.int64), 0
-    for f in rows:
-        length = (problem.offsets[f + 1] - problem.offsets[f]) // states[f]
-        full = set_of(chains, f).active[0] >= max_structures(length)
-        if status[f] == RUNNING and (had_all or full):
-            kept[n] = f
-            n += 1
-    return kept[:n]
 
 
 @kernel

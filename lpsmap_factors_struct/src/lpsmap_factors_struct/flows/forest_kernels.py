@@ -47,7 +47,6 @@ def solve_forests(
     eta_v: FloatArray,
     z: FloatArray,
     v: FloatArray,
-    max_iterations: int,
 ) -> None:
     """Solve the local problems of chains on forests, exactly and without a limit of iterations.
 

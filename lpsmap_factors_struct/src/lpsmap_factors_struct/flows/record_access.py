@@ -16,11 +16,8 @@ from lpsmap_core.api import (
 
 __all__ = [
     "FLOW",
-    "FLOW_KERNELS",
     "FOREST",
-    "FOREST_KERNELS",
     "NO_CHAIN",
-    "SET_KERNELS",
     "SMALL",
     "ChainsRecord",
     "block_of",
@@ -31,10 +28,6 @@ __all__ = [
 SMALL, FLOW, NO_CHAIN, FOREST = 0, 1, 2, 3
 """Methods for a factor: an active set while it is small; a flow; an active set because a flow has
 no solution; a forest."""
-
-FLOW_KERNELS, FOREST_KERNELS, SET_KERNELS = 1, 2, 3
-"""Kernels of `ChainFlows`. The first are compiled once a chain exceeds the limit of its active set,
-the second for the first chain that is alone in its component. The third are core's."""
 
 
 class ChainsRecord(NamedTuple):

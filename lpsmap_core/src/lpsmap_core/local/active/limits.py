@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lpsmap_core.local.active.memory import n_newcomers
-from lpsmap_core.local.active.record_access import LocalProblem, largest_count
-from lpsmap_jit.arrays import IntArray
+from lpsmap_core.local.active.record_access import LocalProblem
 from lpsmap_jit.compile import leaf
 
 __all__ = ["UNTIL_SOLVED", "SHORT_RUN", "iteration_limit"]
@@ -32,16 +29,16 @@ next ones. A component converges only once its local problems are solved."""
 
 
 @leaf
-def iteration_limit(limit: int, sets: Any, rows: IntArray, problem: LocalProblem) -> int:
-    """Return the number of iterations for a limit, which may be `UNTIL_SOLVED` or `SHORT_RUN`."""
+def iteration_limit(limit: int, f: int, count: int, problem: LocalProblem) -> int:
+    """Return the number of iterations of a factor with an active set of `count` structures.
+
+    The `limit` may be `UNTIL_SOLVED` or `SHORT_RUN`.
+    """
     if limit == SHORT_RUN:
-        return max(FEWEST_OF_A_START, ROUNDS_OF_A_START * n_newcomers(largest_count(sets, rows)))
+        return max(FEWEST_OF_A_START, ROUNDS_OF_A_START * n_newcomers(count))
     if limit != UNTIL_SOLVED:
         return limit
-    offsets, additional_offsets, most, extra = problem.offsets, problem.additional_offsets, 0, 0
-    for f in rows:
-        n_additionals = additional_offsets[f + 1] - additional_offsets[f]
-        most = max(most, offsets[f + 1] - offsets[f] + n_additionals)
-        extra = max(extra, n_additionals)
-    times = EXCHANGES if extra > 0 else 1
-    return times * (ITERATIONS_OF_A_DIMENSION * most + FEWEST_NEEDED)
+    n_additionals = problem.additional_offsets[f + 1] - problem.additional_offsets[f]
+    dimension = problem.offsets[f + 1] - problem.offsets[f] + n_additionals
+    times = EXCHANGES if n_additionals > 0 else 1
+    return times * (ITERATIONS_OF_A_DIMENSION * dimension + FEWEST_NEEDED)

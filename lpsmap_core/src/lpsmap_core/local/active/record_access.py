@@ -1,4 +1,4 @@
-"""Access of kernels to the active sets of one bucket, and their calls of Python and oracles."""
+"""Access of kernels to the active sets of one bucket, and their calls of compiled oracles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from lpsmap_core.kernels.entries import reader_of
 from lpsmap_core.kernels.records import Factors, Scores, Structures
 from lpsmap_core.local.active.memory import ActiveSet, view_set
 from lpsmap_core.local.active.oracle_results import clear_sizes, first_invalid_structure
-from lpsmap_core.local.protocol import CallArguments, call_solver, has_failed
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.by_address import by_value
 from lpsmap_jit.compile import interpreted_by, kernel, leaf
@@ -18,18 +17,11 @@ from lpsmap_jit.interrupts import interrupted
 from lpsmap_jit.native import floats, invoke
 
 __all__ = [
-    "GROW",
-    "LARGE_SET",
-    "REJECT",
-    "RELEASE",
     "LocalProblem",
     "SetsRecord",
-    "find_candidates",
-    "grow_sets",
+    "ask_oracle",
     "largest_capacity",
-    "largest_count",
     "problem_of",
-    "release_triangles",
     "set_of",
     "sets_at",
     "status_of",
@@ -58,6 +50,8 @@ class SetsRecord(NamedTuple):
     """Length of each set's block."""
     active: IntArray
     waiting: IntArray
+    left: IntArray
+    """Iterations that are left to each factor in the current solve."""
     status: IntArray
     forbids: int
     """Whether any slot may be forced, or any additional barred."""
@@ -82,23 +76,6 @@ class LocalProblem(NamedTuple):
     forbids: bool
     """Whether any slot may be forced, or any additional barred."""
     barred: ByteArray
-
-
-GROW, CALL_ORACLE, RELEASE, REJECT = 0, 1, 2, 3
-"""The methods of `ActiveSets` that compiled loops call."""
-
-LARGE_SET = 1_000
-"""Number of structures from which the memory of a triangle, 4 MB, is worth releasing."""
-
-
-def _find_candidates(sets: Any, rows: IntArray, eta_v: FloatArray) -> bool:
-    sets.solve_map(rows, eta_v)
-    return not interrupted()
-
-
-def _grow_sets(sets: Any, rows: IntArray) -> bool:
-    sets.grow(rows)
-    return True
 
 
 @interpreted_by(lambda sets, f: sets.set_of(f))
@@ -131,15 +108,6 @@ def largest_capacity(sets: Any, rows: IntArray) -> int:
     return largest
 
 
-@leaf
-def largest_count(sets: Any, rows: IntArray) -> int:
-    """Return the largest number of structures of some sets."""
-    active, largest = sets_at(sets).active, 0
-    for f in rows:
-        largest = max(largest, active[f])
-    return largest
-
-
 @kernel
 def problem_of(sets: Any, a: FloatArray, eta_v: FloatArray) -> LocalProblem:
     """Return the local problem for some scores."""
@@ -157,13 +125,14 @@ def problem_of(sets: Any, a: FloatArray, eta_v: FloatArray) -> LocalProblem:
     )
 
 
-@interpreted_by(_find_candidates)
 @kernel
-def find_candidates(sets: Any, rows: IntArray, eta_v: FloatArray) -> bool:
-    """Write the best structures of `rows`; false if Python code raised or on an interrupt."""
+def ask_oracle(sets: Any, rows: IntArray, eta_v: FloatArray) -> int:
+    """Write the best structures of `rows`, by a compiled oracle.
+
+    Returns the position of the first factor with an invalid structure; -1 without one, or on an
+    interrupt.
+    """
     own = sets_at(sets)
-    if own.map_kernel == 0:
-        return call_sets(sets, CALL_ORACLE, rows, eta_v) and not interrupted()
     factors, candidates, begin = by_value(own.factors), by_value(own.candidates), 0
     scores = Scores(own.scores, eta_v)
     while begin < len(rows):
@@ -172,13 +141,12 @@ def find_candidates(sets: Any, rows: IntArray, eta_v: FloatArray) -> bool:
         clear_sizes(called, candidates)
         invoke(own.map_kernel, (called, factors, scores, candidates))
         if interrupted():
-            return False
+            return -1
         wrong = first_invalid_structure(called, factors, candidates)
         if wrong >= 0:
-            call_sets(sets, REJECT, called[wrong : wrong + 1], eta_v)
-            return False
+            return begin + wrong
         begin = end
-    return True
+    return -1
 
 
 @leaf
@@ -192,25 +160,3 @@ def _end_of_call(rows: IntArray, begin: int, offsets: IntArray) -> int:
         if n_links >= CALL_LINKS:
             return i + 1
     return len(rows)
-
-
-@kernel
-def call_sets(sets: Any, what: int, rows: IntArray, eta_v: FloatArray) -> bool:
-    """Call Python code for some rows; false if it raised, on which all kernels return."""
-    rows, nothing = np.ascontiguousarray(rows), np.empty(0)
-    return call_solver(sets, what, CallArguments(rows, nothing, eta_v, nothing, nothing, 0))
-
-
-@interpreted_by(_grow_sets)
-@kernel
-def grow_sets(sets: Any, rows: IntArray) -> bool:
-    """Grow the sets that are nearly full; false if Python code raised."""
-    return call_sets(sets, GROW, rows, np.empty(0))
-
-
-@interpreted_by(lambda sets, rows: sets.release(rows))
-@kernel
-def release_triangles(sets: Any, rows: IntArray) -> None:
-    """Release the triangles of large sets at the end of a solve; they can be recomputed."""
-    if largest_count(sets, rows) >= LARGE_SET and not has_failed(sets):
-        call_sets(sets, RELEASE, rows, np.empty(0))

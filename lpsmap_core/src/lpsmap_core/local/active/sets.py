@@ -10,8 +10,6 @@ the optimum of the set, and structures whose weight falls to zero on the way lea
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 import numpy as np
 
 from lpsmap_core.kernels.entries import address_of
@@ -32,25 +30,21 @@ from lpsmap_core.local.active.oracle_results import (
     raise_invalid_structure,
     vertex_sizes,
 )
-from lpsmap_core.local.active.record_access import GROW, LARGE_SET, REJECT, RELEASE, SetsRecord
+from lpsmap_core.local.active.record_access import SetsRecord, ask_oracle
 from lpsmap_core.local.active.steps import (
+    advance,
     measure,
-    multiply_active_sets,
+    multiply_faces,
     read_out,
-    solve_active_sets,
+    restart,
+    write_additionals,
 )
 from lpsmap_core.local.active.ties import complete_faces
-from lpsmap_core.local.protocol import (
-    ANSWER,
-    RUNNING,
-    CallArguments,
-    LocalSolver,
-    SolverDescription,
-)
+from lpsmap_core.local.protocol import RUNNING, LocalSolver, SolverDescription
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.factor import Factor
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_jit.memory import record_in
+from lpsmap_jit.interrupts import interrupted, raise_interrupt
 from lpsmap_jit.tiers import interprets
 
 __all__ = ["ActiveSets", "first_capacity"]
@@ -64,6 +58,12 @@ LARGE_CAPACITY = 64
 MOST_KEPT = 1 << 25
 """Words of all blocks, 256 MiB, above which large sets release their triangles."""
 
+LARGE_SET = 1_000
+"""Number of structures from which the memory of a triangle, 4 MB, is worth releasing."""
+
+NO_CAPS = np.empty(0, dtype=np.int64)
+"""No further limits of iterations."""
+
 MOST_AT_ONCE = 1 << 25
 """Words of the triangles of whole faces that are completed together, unless one has more."""
 
@@ -76,8 +76,7 @@ class ActiveSets(LocalSolver):
     are ``[W; N] Q [W; N]^T`` with ``Q`` the inverse of the Gram matrix on the weights that sum to
     zero (Niculae & Martins 2020, Eq. 38 and 39).
 
-    A subclass that starts with active sets or falls back to them has its own kernels, which call
-    `solve_active_sets` and `multiply_active_sets`.
+    A subclass that starts with active sets or falls back to them calls `solve_sets`.
 
     Parameters
     ----------
@@ -89,7 +88,6 @@ class ActiveSets(LocalSolver):
         For each additional, whether it is forbidden. If None, no slot is forced either.
     """
 
-    kernels: ClassVar[tuple[tuple[Any, Any], ...]] = ((solve_active_sets, multiply_active_sets),)
     vectorised = False
     iterates = True
     lists_structures = True
@@ -104,6 +102,9 @@ class ActiveSets(LocalSolver):
         self.capacity = self._first_capacity.copy()
         self.active = np.zeros(n, dtype=np.int64)
         self.waiting = np.zeros(n, dtype=np.int64)
+        self.left = np.zeros(n, dtype=np.int64)
+        self._is_large = self._released = False
+        """Whether any set may be large, and whether any triangle was released."""
         self._first_length = block_size(self.width, self.capacity)
         self._first_ends = np.cumsum(self._first_length)
         self._first = np.empty(self._first_ends[-1] if n else 0)
@@ -124,6 +125,70 @@ class ActiveSets(LocalSolver):
         function = oracle or factor_type.solve_map
         return SolverDescription(f"active set, {compiled} oracle", function, "no closed form")
 
+    def solve(
+        self,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+        max_iterations: int,
+    ) -> None:
+        """Solve the local problems of `rows`; see `LocalSolver`."""
+        self.solve_sets(rows, a, eta_v, z, v, max_iterations)
+
+    def solve_sets(
+        self,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+        max_iterations: int,
+        caps: IntArray = NO_CAPS,
+    ) -> None:
+        """Solve the local problems of `rows` by active sets.
+
+        An iteration asks the oracle for the best structure of every running factor, and lets it
+        join the factor's set.
+
+        Parameters
+        ----------
+        rows, a, eta_v, z, v, max_iterations
+            As for `solve`.
+        caps
+            A further limit of iterations for each of `rows`; empty without.
+        """
+        if self._released:
+            self.grow(rows)
+        handle, running, n = self.handle, rows.copy(), len(rows)
+        restart(handle, rows, a, eta_v, z, max_iterations, caps)
+        while n and not interrupted():
+            running = running[:n]
+            self.find_candidates(running, eta_v)
+            n, full = advance(handle, running, a, eta_v, z)
+            if full:
+                self.grow(rows)
+        if len(v):
+            write_additionals(handle, rows, v)
+        self.release(rows)
+        raise_interrupt()
+
+    def jvp(
+        self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
+    ) -> None:
+        """Multiply the local Jacobians of `rows`; see `LocalSolver`."""
+        self.multiply_sets(rows, d_u, d_v, out_u, out_v)
+
+    def multiply_sets(
+        self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
+    ) -> None:
+        """Multiply the Jacobians of `rows` on the faces of their active sets."""
+        if self._released:
+            self.grow(rows)
+        multiply_faces(self.handle, rows, d_u, d_v, out_u, out_v)
+        self.release(rows)
+
     def complete_faces(
         self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
     ) -> None:
@@ -141,8 +206,8 @@ class ActiveSets(LocalSolver):
         words = np.cumsum(most * (most + 1) // 2)
         for some in np.split(rows, np.flatnonzero(np.diff(words // MOST_AT_ONCE)) + 1):
             self.grow(some)  # an interrupt may have prevented it
-            complete_faces(self.handle, some, a, eta_v, z)
-            self.raise_error()
+            complete_faces(self, some, a, eta_v, z)
+        self.release(rows)
 
     def incomplete(self, rows: IntArray) -> IntArray:
         """Return the factors of `rows` that `complete_faces` has to complete."""
@@ -179,13 +244,14 @@ class ActiveSets(LocalSolver):
         end = self._first_ends[f]
         return self._first[end - self._first_length[f] : end]
 
-    # ---------------------------------------------------------------- for compiled loops
+    # ---------------------------------------------------------------- memory
 
     def _sets_record(self) -> SetsRecord:
         """Return the record of the sets for compiled loops."""
         oracle = self.bucket.type.map_kernel
+        self._oracle = 0 if oracle is None or interprets() else address_of(oracle, "map_kernel")
         return SetsRecord(
-            0 if oracle is None or interprets() else address_of(oracle, "map_kernel"),
+            self._oracle,
             self.bucket.factors,
             self.inverse_delta,
             self.scores,
@@ -196,6 +262,7 @@ class ActiveSets(LocalSolver):
             self.length,
             self.active,
             self.waiting,
+            self.left,
             self.status,
             int(self.forbids),
             self.barred,
@@ -208,22 +275,6 @@ class ActiveSets(LocalSolver):
         self.address[:] = self._first.ctypes.data + self._first.itemsize * words
         for f, block in self._grown.items():
             self.address[f], self.length[f] = block.ctypes.data, len(block)
-
-    def _called(self, what: int, argument: int) -> None:
-        """Run the method that a compiled loop calls."""
-        if what == ANSWER:
-            super()._called(what, argument)
-            return
-        arguments = record_in(CallArguments, argument)
-        rows = arguments.rows
-        if what == GROW:
-            self.grow(rows)
-        elif what == RELEASE:
-            self.release(rows)
-        elif what == REJECT:
-            raise_invalid_structure(self.bucket, int(rows[0]), self.candidates)
-        else:
-            self.solve_map(rows, arguments.second)
 
     def grow(self, rows: IntArray) -> None:
         """Grow the active sets in `rows` that are nearly full.
@@ -246,12 +297,15 @@ class ActiveSets(LocalSolver):
 
         This applies only to factors in `rows` that share no variable; others are soon solved again.
         """
+        if not self._is_large:
+            return
         for f in rows[self.active[rows] >= LARGE_SET].tolist():
             slots = slice(self.bucket.offsets[f], self.bucket.offsets[f + 1])
             taken = sum(map(len, list(self._grown.values())))
             if taken > MOST_KEPT and (self.inverse_delta[slots] == 1.0).all():
                 width, capacity = int(self.width[f]), needed_capacity(int(self.active[f]))
                 self._move(f, np.empty(block_size(width, capacity, triangle=False)), capacity)
+                self._released = True
 
     def _move(self, f: int, block: FloatArray, capacity: int) -> None:
         """Move a set to another block."""
@@ -259,6 +313,7 @@ class ActiveSets(LocalSolver):
         move_set(self._block(f), block, width, before, capacity, *self._counts(f))
         at, length = block.ctypes.data, len(block)
         # no other thread uses this set, and no signal handler runs between these assignments
+        self._is_large |= capacity > LARGE_SET
         self._grown[f], self.capacity[f] = block, capacity
         self.address[f], self.length[f] = at, length
 
@@ -278,11 +333,17 @@ class ActiveSets(LocalSolver):
         self._grown = {f: block.copy() for f, block in other._grown.items()}
         self.capacity[:], self.active[:] = other.capacity, other.active
         self.status[:] = other.status
+        self._is_large, self._released = other._is_large, other._released
         self._write_addresses()
         self.grow(np.arange(len(self.active)))  # a time limit may have prevented it
 
-    def solve_map(self, rows: IntArray, eta_v: FloatArray) -> None:
+    def find_candidates(self, rows: IntArray, eta_v: FloatArray) -> None:
         """Write the best structures of `rows` for the current scores of slots and `eta_v`."""
+        if self._oracle:
+            wrong = ask_oracle(self.handle, rows, eta_v)
+            if wrong >= 0:
+                raise_invalid_structure(self.bucket, int(rows[wrong]), self.candidates)
+            return
         if self.bucket.type.map_kernel is not None:
             call_map_kernel(self.bucket, rows, Scores(self.scores, eta_v), self.candidates)
             return

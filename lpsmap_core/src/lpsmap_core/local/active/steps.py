@@ -18,14 +18,10 @@ from lpsmap_core.local.active.limits import iteration_limit
 from lpsmap_core.local.active.memory import ActiveSet, has_triangle, is_full, n_newcomers
 from lpsmap_core.local.active.record_access import (
     LocalProblem,
-    find_candidates,
-    grow_sets,
     largest_capacity,
     problem_of,
-    release_triangles,
     set_of,
     sets_at,
-    status_of,
 )
 from lpsmap_core.local.active.weights import add_waiting, optimise, refine, write_mixture
 from lpsmap_core.local.finite_scores import (
@@ -41,14 +37,15 @@ from lpsmap_jit.interrupts import interrupted, stopped
 
 __all__ = [
     "GAP_ROUNDING",
+    "advance",
     "copy_candidate",
     "make_oracle_scores_finite",
     "measure",
-    "multiply_active_sets",
     "multiply_faces",
     "optimality_gap",
     "read_out",
-    "solve_active_sets",
+    "restart",
+    "write_additionals",
 ]
 
 GAP_ROUNDING = 1e-13
@@ -65,145 +62,79 @@ POLL_ENTRIES = 1_000_000
 """Entries of matrices between two polls for interrupts and deadlines."""
 
 
-# -------------------------------------------------------------------- kernels: whole solves
+# -------------------------------------------------------------------- kernels: the outer steps
 
 
 @kernel
-def solve_active_sets(
+def restart(
     sets: Any,
     rows: IntArray,
     a: FloatArray,
     eta_v: FloatArray,
     z: FloatArray,
-    v: FloatArray,
-    max_iterations: int,
+    limit: int,
+    caps: IntArray,
 ) -> None:
-    """Solve the local problems of `rows`; see `ActiveSets.solve`."""
-    problem, record = problem_of(sets, a, eta_v), sets_at(sets)
-    scores, candidates = record.scores, record.candidates
-    max_iterations = iteration_limit(max_iterations, sets, rows, problem)
-    arity = largest_arity(rows, problem.offsets)
-    work = make_gram_workspace(largest_capacity(sets, rows), arity)
-    if not _restart(sets, rows, problem, z, scores, work):
-        return
-    running = rows
-    for iteration in range(max_iterations):
-        if len(running) == 0 or stopped() or not find_candidates(sets, running, eta_v):
-            break
-        last = iteration == max_iterations - 1
-        if _advance(sets, running, problem, candidates, z, scores, work, last):
-            if not grow_sets(sets, running):
-                break
-            work = make_gram_workspace(largest_capacity(sets, rows), arity)
-        running = _still_running(sets, running)
-    _write_additionals(sets, rows, problem, v)
-    release_triangles(sets, rows)
-
-
-@kernel
-def multiply_active_sets(
-    sets: Any,
-    rows: IntArray,
-    d_u: FloatArray,
-    d_v: FloatArray,
-    out_u: FloatArray,
-    out_v: FloatArray,
-) -> None:
-    """Multiply the Jacobians of `rows`; see `ActiveSets.jvp`."""
-    multiply_faces(sets, rows, problem_of(sets, d_u, d_v), out_u, out_v)
-    release_triangles(sets, rows)
-
-
-@kernel
-def _restore_triangle(sets: Any, f: int, problem: LocalProblem) -> bool:
-    """Recompute the triangle that a set released; false if Python code raised."""
-    lo, hi = problem.offsets[f], problem.offsets[f + 1]
-    if len(set_of(sets, f).chol) == 0 and not grow_sets(sets, np.full(1, f)):
-        return False
-    own = set_of(sets, f)
-    refactorise(own, problem.inverse_delta[lo:hi], make_gram_workspace(len(own.order), hi - lo))
-    return True
-
-
-@kernel
-def _still_running(sets: Any, rows: IntArray) -> IntArray:
-    """Return the rows that still run."""
-    status, n = status_of(sets), 0
-    for f in rows:
-        n += status[f] == RUNNING
-    if n == len(rows):
-        return rows
-    kept, n = np.empty(n, dtype=np.int64), 0
-    for f in rows:
-        if status[f] == RUNNING:
-            kept[n] = f
-            n += 1
-    return kept
-
-
-# -------------------------------------------------------------------- kernels: the outer steps
-
-
-@kernel
-def _restart(
-    sets: Any,
-    rows: IntArray,
-    problem: LocalProblem,
-    z: FloatArray,
-    scores: FloatArray,
-    work: GramWorkspace,
-) -> bool:
     """Move the active sets to their optimum for new scores; structures of weight zero leave.
 
-    Returns false if Python code raised.
+    Also sets the iterations that are left to each set; `caps` has upper bounds on them, by position
+    in `rows`, or is empty.
     """
-    for f in rows:
+    problem, record = problem_of(sets, a, eta_v), sets_at(sets)
+    arity = largest_arity(rows, problem.offsets)
+    work = make_gram_workspace(largest_capacity(sets, rows), arity)
+    for i in range(len(rows)):
+        f = rows[i]
         own, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
         own.status[0], own.waiting[0] = RUNNING, 0
+        record.left[f] = iteration_limit(limit, f, own.active[0], problem)
+        if len(caps) > 0:
+            record.left[f] = min(record.left[f], caps[i])
         if own.active[0] == 0:
             for place in range(len(own.order)):
                 own.order[place] = place
             write_mixture(own, problem.inverse_delta[lo:hi], z[lo:hi])
         else:
             if not has_triangle(own):
-                if not _restore_triangle(sets, f, problem):
-                    return False
-                own = set_of(sets, f)
+                refactorise(own, problem.inverse_delta[lo:hi], work)
             for k in range(own.active[0]):
                 place = own.order[k]
                 own.theta[place] = _linear_term(f, place, problem, own)
             optimise(own, problem.inverse_delta[lo:hi], z[lo:hi], work)
             write_mixture(own, problem.inverse_delta[lo:hi], z[lo:hi])
-        _write_scores(f, problem, z, scores)
+        _write_scores(f, problem, z, record.scores)
         if interrupted():
             break
-    return True
 
 
 @kernel
-def _advance(
-    sets: Any,
-    rows: IntArray,
-    problem: LocalProblem,
-    candidates: Structures,
-    z: FloatArray,
-    scores: FloatArray,
-    work: GramWorkspace,
-    last: bool,
-) -> bool:
+def advance(
+    sets: Any, running: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
+) -> tuple[int, bool]:
     """Add each factor's candidate structure, or find its active set optimal.
 
-    Returns whether an active set is full. On an interrupt, the remaining sets stay unchanged.
+    Moves the factors that go on to the front of `running`. Returns their number, and whether an
+    active set is full. On an interrupt, the remaining sets stay unchanged.
     """
-    full = False
-    for f in rows:
+    if stopped():  # the candidates may not be written
+        return 0, False
+    problem, record = problem_of(sets, a, eta_v), sets_at(sets)
+    arity = largest_arity(running, problem.offsets)
+    work = make_gram_workspace(largest_capacity(sets, running), arity)
+    n, full = 0, False
+    for f in running:
         own = set_of(sets, f)
-        _join(f, problem, own, candidates, z, scores, work, last)
+        record.left[f] -= 1
+        last = record.left[f] <= 0
+        _join(f, problem, own, record.candidates, z, record.scores, work, last)
         full |= is_full(own)
+        if own.status[0] == RUNNING and not last:
+            running[n] = f
+            n += 1
         if interrupted():
             own.status[0] = RUNNING
             break
-    return full
+    return n, full
 
 
 @leaf
@@ -353,8 +284,9 @@ def make_oracle_scores_finite(f: int, problem: LocalProblem, score: FloatArray) 
 
 
 @kernel
-def _write_additionals(sets: Any, rows: IntArray, problem: LocalProblem, v: FloatArray) -> None:
+def write_additionals(sets: Any, rows: IntArray, v: FloatArray) -> None:
     """Write v = N p, once at the end of a solve, because there may be many additionals."""
+    problem = problem_of(sets, v, v)
     for f in rows:
         own = set_of(sets, f)
         extra = v[problem.additional_offsets[f] : problem.additional_offsets[f + 1]]
@@ -389,19 +321,21 @@ def copy_candidate(f: int, place: int, own: ActiveSet, candidates: Structures, a
 
 @kernel
 def multiply_faces(
-    sets: Any, rows: IntArray, problem: LocalProblem, out_u: FloatArray, out_v: FloatArray
+    sets: Any,
+    rows: IntArray,
+    d_u: FloatArray,
+    d_v: FloatArray,
+    out_u: FloatArray,
+    out_v: FloatArray,
 ) -> None:
-    """Write [W; N] Q [W; N]^T (d_u, d_v), with d_u and d_v in the problem's score arrays.
-
-    Additionals are left out if `out_v` is empty.
-    """
-    work, n_entries = make_gram_workspace(largest_capacity(sets, rows), 0), 0
+    """Write [W; N] Q [W; N]^T (d_u, d_v); additionals are left out if `out_v` is empty."""
+    problem = problem_of(sets, d_u, d_v)
+    arity = largest_arity(rows, problem.offsets)
+    work, n_entries = make_gram_workspace(largest_capacity(sets, rows), arity), 0
     for f in rows:
-        own = set_of(sets, f)
+        own, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
         if own.active[0] > 0 and not has_triangle(own):
-            if not _restore_triangle(sets, f, problem):
-                break
-            own = set_of(sets, f)
+            refactorise(own, problem.inverse_delta[lo:hi], work)
         _differentiate(f, problem, own, work, out_u, out_v)
         n_entries += own.active[0] * own.active[0]
         if n_entries > POLL_ENTRIES:

@@ -10,20 +10,16 @@ or is no structure of the face because the tilt outweighs its gap. The tilt is t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lpsmap_core.kernels.records import Structures, largest_arity
+from lpsmap_core.kernels.records import largest_arity
 from lpsmap_core.local.active.gram import append_structures, make_gram_workspace
 from lpsmap_core.local.active.memory import is_full
 from lpsmap_core.local.active.record_access import (
-    LocalProblem,
-    find_candidates,
-    grow_sets,
     largest_capacity,
     problem_of,
-    release_triangles,
     set_of,
     sets_at,
 )
@@ -38,6 +34,9 @@ from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import general_position, kernel, leaf
 from lpsmap_jit.interrupts import interrupted
 
+if TYPE_CHECKING:
+    from lpsmap_core.local.active.sets import ActiveSets
+
 __all__ = ["complete_faces"]
 
 TIE_TOLERANCE = 1e-12
@@ -48,26 +47,23 @@ LARGEST_TILT, SMALLEST_TILT, TILT_RATIO = 1e-8, 1e-12, 1e-2
 still exceeds the rounding of scores."""
 
 
-@kernel
 def complete_faces(
-    sets: Any, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
+    sets: ActiveSets, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
 ) -> None:
     """Complete the faces of `rows`; see `ActiveSets.complete_faces`."""
-    problem, record = problem_of(sets, a, eta_v), sets_at(sets)
-    scores, candidates = record.scores, record.candidates
+    handle, offsets, attempt = sets.handle, sets.bucket.offsets, 0
     wave, along, nothing = np.zeros(len(a)), np.zeros(len(a)), np.empty(0)
-    everything, waves = rows, problem_of(sets, wave, nothing)
-    tilt, attempt = np.full(len(problem.offsets) - 1, LARGEST_TILT), 0
-    while len(rows) > 0:
-        _draw_wave(rows, problem.offsets, attempt, wave)
-        multiply_faces(sets, rows, waves, along, nothing)
-        _tilt(rows, problem, z, wave, along, tilt, scores)
-        if not find_candidates(sets, rows, eta_v):
+    tilt = np.full(len(offsets) - 1, LARGEST_TILT)
+    while len(rows):
+        _draw_wave(rows, offsets, attempt, wave)
+        multiply_faces(handle, rows, wave, nothing, along, nothing)
+        _tilt(handle, rows, a, eta_v, z, wave, along, tilt)
+        sets.find_candidates(rows, eta_v)
+        if interrupted():
             break
-        if _add_tied(sets, rows, problem, candidates, z, tilt) and not grow_sets(sets, rows):
-            break
-        rows, attempt = _incomplete(rows, tilt), attempt + 1
-    release_triangles(sets, everything)
+        if _add_tied(handle, rows, a, eta_v, z, tilt):
+            sets.grow(rows)
+        rows, attempt = rows[tilt[rows] > 0.0], attempt + 1
 
 
 @leaf
@@ -78,17 +74,19 @@ def _draw_wave(rows: IntArray, offsets: IntArray, attempt: int, wave: FloatArray
             wave[i] = general_position(i - offsets[f], attempt)
 
 
-@leaf
+@kernel
 def _tilt(
+    sets: Any,
     rows: IntArray,
-    problem: LocalProblem,
+    a: FloatArray,
+    eta_v: FloatArray,
     z: FloatArray,
     wave: FloatArray,
     along: FloatArray,
     tilt: FloatArray,
-    scores: FloatArray,
 ) -> None:
     """Write the oracle's scores at `z`, tilted by the wave's part orthogonal to the simplex."""
+    problem, scores = problem_of(sets, a, eta_v), sets_at(sets).scores
     for f in rows:
         lo, hi = problem.offsets[f], problem.offsets[f + 1]
         largest = 0.0
@@ -106,8 +104,8 @@ def _tilt(
 def _add_tied(
     sets: Any,
     rows: IntArray,
-    problem: LocalProblem,
-    candidates: Structures,
+    a: FloatArray,
+    eta_v: FloatArray,
     z: FloatArray,
     tilt: FloatArray,
 ) -> bool:
@@ -116,8 +114,8 @@ def _add_tied(
     Reduces the tilt of a factor whose candidate is not tied, and sets it to zero if the face is
     complete, as far as rounding allows to say. Returns whether an active set is full.
     """
+    problem, candidates, full = problem_of(sets, a, eta_v), sets_at(sets).candidates, False
     work = make_gram_workspace(largest_capacity(sets, rows), largest_arity(rows, problem.offsets))
-    full = False
     for f in rows:
         own, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
         count = own.active[0]
@@ -135,14 +133,3 @@ def _add_tied(
         if interrupted():
             break
     return full
-
-
-@kernel
-def _incomplete(rows: IntArray, tilt: FloatArray) -> IntArray:
-    """Return the rows whose tilt is not zero."""
-    kept, n = np.empty(len(rows), dtype=np.int64), 0
-    for f in rows:
-        if tilt[f] > 0.0:
-            kept[n] = f
-            n += 1
-    return kept[:n]
