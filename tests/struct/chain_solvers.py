@@ -24,7 +24,7 @@ def make_bucket(length: int, n_states: int) -> Bucket:
 def flows_of(bucket: Bucket, delta: FloatArray, barred: npt.ArrayLike | None = None) -> ChainFlows:
     """A solver that has given its active sets up."""
     solver = forests_of(bucket, delta, barred)
-    solver.answer(np.arange(bucket.n_factors))
+    solver._begin_flows(np.arange(bucket.n_factors))
     solver.methods[:] = FLOW
     return solver
 

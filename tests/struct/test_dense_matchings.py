@@ -187,7 +187,7 @@ def test_active_sets_last_until_a_projection_succeeds(full: str, rng: np.random.
     own, z = problem.solver(), np.empty(problem.a.size)
     own.solve(problem.rows, problem.a.reshape(-1), NOTHING, z, NOTHING, 3)
     assert len(own.unsolved()) == 2
-    own.answer(problem.rows)  # and then the time is up
+    own._begin_projections(problem.rows)  # and then the time is up
     found = own.structures(problem.rows)
     structure, slot, value = found.of_variables(np.full(2, 36))
     mixed = np.zeros(z.shape)

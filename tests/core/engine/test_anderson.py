@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from lpsmap import AtMostOne, FactorGraph, Sequence
-from lpsmap_core.engine.anderson import MOST_MOVES, History, _multiply, _solve, make_history
+from lpsmap_core.engine.anderson import MOST_MOVES, History, _empty_history, _multiply, _solve
 
 N_LINKS = 30
 
 
 def history_of(moves: np.ndarray, move: np.ndarray) -> History:
     """Return a history of these differences, in this order, and the latest move."""
-    history = make_history(len(move))
+    history = _empty_history(len(move))
     history.move[:] = move
     for k in range(len(moves)):
         history.moves[k] = moves[k]

@@ -13,25 +13,15 @@ from lpsmap_core import FREE, LocalSolution
 from lpsmap_core.engine.faces import draw_general_position
 from lpsmap_core.engine.polish import (
     FACE_TOLERANCE,
-    LoopWorkspace,
     _find_mu,
     _find_settled,
     make_loop_workspace,
 )
-from lpsmap_core.engine.problem import LoopProblem
-from lpsmap_core.engine.selection import keep_chosen, select_components
+from lpsmap_core.engine.selection import keep_chosen, multiply_locally, select_blocks
 from lpsmap_core.engine.state import PartState
-from lpsmap_jit.fields import Field, kinds_of
 from stress_judging import checked
 
 N_COMPONENTS = 3
-
-
-def as_tuple(kind: Any, record: Any) -> Any:
-    """Return a record as kernels take it that Python calls itself."""
-    if kind in (int, float) or isinstance(kind, Field):
-        return record
-    return kind(*(as_tuple(field, getattr(record, x)) for x, field in kinds_of(kind).items()))
 
 
 class Probe:
@@ -43,20 +33,25 @@ class Probe:
         graph.add(Xor(u))
         graph.add(AtMostOne(u, axis=1))
         self.state: PartState = graph.solve().solved.state
-        part, self.problem = self.state.part, as_tuple(LoopProblem, self.state.problem)
-        self.polish, self.work = as_tuple(
-            LoopWorkspace, make_loop_workspace(self.state, True).record
-        )
-        self.everything = select_components(self.problem.spans, 0, part.n_components)
-        draw_general_position(self.everything, self.problem, self.polish.numbers)
+        self.problem = self.state.problem
+        self.workspace = make_loop_workspace(self.state, True)
+        self.polish = self.workspace.polish.record
+        (self.everything,) = select_blocks(self.state, np.arange(N_COMPONENTS))
+        variables = self.everything.variables
+        draw_general_position(variables, self.state.handle, self.polish.numbers)
 
     def __call__(self, *components: int) -> list[int]:
         """Probe some components; return those whose faces are found settled."""
-        polish, problem = self.polish, self.problem
+        polish = self.polish
         polish.rounds[:] += 1
         polish.selected[:] = np.isin(np.arange(len(polish.selected)), components)
-        some = keep_chosen(self.everything, problem.links, problem.spans, polish.selected)
-        _find_settled(some, self.state.solver_table, problem, polish, self.work)
+        some = keep_chosen(self.everything, self.state.part, polish.selected)
+        now = int(polish.rounds[0])
+        latest, before = polish.probed[now % 2], polish.probed[1 - now % 2]
+        outputs_v = np.empty(0)
+        multiply_locally(self.state, some, polish.numbers, outputs_v, latest, outputs_v)
+        words = self.state.handle, self.workspace.polish.handle
+        _find_settled(*some[:2], *words, now, latest, before)
         return np.flatnonzero(polish.selected).tolist()
 
 
@@ -88,7 +83,7 @@ def test_other_faces_are_not_settled(probe: Probe) -> None:
 
 def test_marginals_far_outside_show_wrong_faces(probe: Probe) -> None:
     """On faces of all slots, and no constraint, the marginals would be the scores."""
-    problem, polish, work = probe.problem, probe.polish, probe.work
+    problem, polish = probe.problem, probe.polish
     scores = problem.iterate.eta.reshape(N_COMPONENTS, -1)
     scores[:] = 0.5
     scores[1, 3], scores[2, 3] = 1.0 + 2 * FACE_TOLERANCE, 1.0 + 0.5 * FACE_TOLERANCE
@@ -97,8 +92,8 @@ def test_marginals_far_outside_show_wrong_faces(probe: Probe) -> None:
         solver.branch[:] = 0  # type: ignore[attr-defined]
     problem.iterate.z[:] = problem.iterate.a
     polish.selected[:] = True
-    probe.work.order[:] = np.arange(scores.size)
-    _find_mu(probe.everything, scores.size, probe.state.solver_table, problem, polish, work, 1e-6)
+    variables = probe.everything.variables
+    _find_mu(probe.state, probe.everything, (variables, variables[:0]), probe.workspace, 1e-6)
     np.testing.assert_allclose(polish.mu.reshape(scores.shape), scores, rtol=0, atol=1e-12)
     assert polish.selected.tolist() == [True, False, True]
 

@@ -214,7 +214,7 @@ class TestPatience:
     ) -> None:
         from lpsmap_core.engine import compiled
 
-        monkeypatch.setattr(compiled, "loop", self.Nothing())
+        monkeypatch.setattr(compiled, "average_and_judge", self.Nothing())
         calls = []
 
         def raise_it(*arguments: object) -> None:
@@ -233,7 +233,7 @@ class TestPatience:
     def test_a_solve_that_takes_too_long_is_compiled(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from lpsmap_core.engine import compiled
 
-        monkeypatch.setattr(compiled, "loop", self.Nothing())
+        monkeypatch.setattr(compiled, "average_and_judge", self.Nothing())
         monkeypatch.setattr(tiers._Patience, "left", 1e-9)
         built = _graph("matching")
         found = built.solve()
@@ -243,7 +243,7 @@ class TestPatience:
     def test_a_limit_of_time_is_for_compiled_kernels(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from lpsmap_core.engine import compiled
 
-        monkeypatch.setattr(compiled, "loop", self.Nothing())
+        monkeypatch.setattr(compiled, "average_and_judge", self.Nothing())
         with pytest.warns(ConvergenceWarning, match="time ran out"):
             found = _graph("chain").solve(max_time=1e-9)
         assert type(found.solved) is SolvedPart

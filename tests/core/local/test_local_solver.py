@@ -9,20 +9,19 @@ import numpy as np
 import pytest
 
 from environments import ROOT
-from lpsmap_core import Factor, FactorGraph, LocalSolver, kernel
+from lpsmap_core import Factor, FactorGraph, LocalSolver
 from lpsmap_core.api import ActiveSets, SolverDescription
 from lpsmap_core.local.solvers import choose_solver, every_solver, own_solver
 from lpsmap_core.testing import ConformanceError, checks_of
 from lpsmap_core.testing.buckets import bucket_of
 from lpsmap_core.testing.solutions import check_override_is_generic
 from lpsmap_factors_logic import Xor
-from lpsmap_jit.compile import COMPILED
 from pages import execute
 
 with mock.patch("lpsmap_core.testing.check_factor"):  # test_docs runs the page's checks
     PAGE = execute(ROOT / "docs" / "how-to" / "local-solvers.md")
 Prefix, Together = PAGE.Prefix, PAGE.Together
-Pools, Segments = PAGE.Pools, PAGE.Segments
+Pools = PAGE.Pools
 
 
 def declared(factor_type: type[Factor], *shape: int) -> Factor:
@@ -231,30 +230,3 @@ def test_a_solver_learns_where_an_earlier_one_ended() -> None:
     graph.rescore(u, np.array([0.5, 0.2, 0.75]))
     graph.solve(warm_start=first)
     assert Warm.heard == [first.solved.state.solvers[0]]
-
-
-# -------------------------------------------------------------------- compiled kernels
-
-
-@kernel
-def too_few(solver, rows):
-    """Take too few arguments."""
-
-
-@pytest.mark.compiled
-@pytest.mark.parametrize(
-    ("kernels", "message"),
-    [
-        (((lambda: None, lambda: None),), "expected pairs of functions compiled by @kernel"),
-        (((too_few, Segments.kernels[0][1]),), "solve kernel too_few: takes 2 arguments"),
-    ],
-)
-def test_kernels_that_cannot_be_called_are_refused(kernels: Any, message: str) -> None:
-    assert COMPILED
-
-    class Mistaken(Segments):
-        pass
-
-    Mistaken.kernels = kernels
-    with pytest.raises(TypeError, match=message):
-        Mistaken(bucket_of(declared(Together, 3), 1), np.ones(3))

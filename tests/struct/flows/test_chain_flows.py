@@ -85,7 +85,7 @@ def test_active_sets_last_until_a_flow_succeeds() -> None:
     n = int(bucket.additional_offsets[-1])
     solver.solve(rows, a, np.zeros(n), z, np.empty(n), 3)
     assert len(solver.unsolved()) == 1
-    solver.answer(rows)  # and then the time is up
+    solver._begin_flows(rows)  # and then the time is up
     found = solver.structures(rows)
     structure, slot, value = found.of_variables(np.array([45]))
     mixed = np.bincount(slot, found.probability[structure] * value, 45)

@@ -81,7 +81,7 @@ def excess(bucket: Bucket, delta: FloatArray, a: FloatArray, eta_v: FloatArray, 
     """How much a path can gain at a solution, by Viterbi: ||z - z*||^2 is at most this."""
     oracle = ActiveSets(bucket, delta)
     oracle.scores[:] = (a - z) / delta
-    oracle.solve_map(np.arange(1), eta_v)
+    oracle.find_candidates(np.arange(1), eta_v)
     start, entry, _, size = oracle.candidates
     on = entry[start[0] : start[0] + size[0]]
     scores = np.concatenate([oracle.scores, eta_v])

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lpsmap_core.engine.anderson import FIRST_ACCELERATED, Acceleration
 from lpsmap_core.engine.faces import draw_general_position
 from lpsmap_core.engine.infeasible import FIRST_TEST, InfeasibilityTest
 from lpsmap_core.engine.newton_start import has_newton_start, start_from_multipliers
@@ -51,6 +52,7 @@ from lpsmap_core.engine.selection import (
     scatter_direct,
     select_blocks,
     solve_locally,
+    split,
 )
 from lpsmap_core.engine.soundness import check_local_solutions
 from lpsmap_core.engine.state import ONE_PASS_CHEAPER, PartState, initial_state
@@ -60,10 +62,10 @@ from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.limits import SHORT_RUN, UNTIL_SOLVED
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
-from lpsmap_jit.interrupts import interrupted, out_of_time, raise_interrupt
+from lpsmap_jit.interrupts import interrupted, out_of_time, raise_interrupt, stopped
 from lpsmap_jit.threads import in_shares
 
-__all__ = ["run_loop", "solve_part"]
+__all__ = ["average_and_judge", "run_loop", "solve_part"]
 
 CLOCK_PERIOD = 10
 """Iterations per round over all components if time is limited, so that every component progresses.
@@ -157,6 +159,8 @@ def _solve_single_factors(state: PartState, components: IntArray, options: Optio
             own = selection.components
             scatter_direct(own, state.handle, iterate.score, 1.0, iterate.a)
             solve_locally(state, selection, inner)
+            if stopped():
+                return
             adopt_local_solutions(own, state.handle)
             progress.iterations[own], progress.stale[own] = 1, False
             finite = progress.primal_residual[own] == 0.0
@@ -182,7 +186,9 @@ def _advance(
 
     def run(share: IntArray) -> None:
         for selection in select_blocks(state, share):
-            _iterate(state, selection, workspace, limits)
+            slow = _iterate(state, selection, workspace, limits)
+            for alone in split(slow, state.part):
+                _iterate(state, alone, workspace, limits)
 
     sizes = state.part.sizes[components]
     in_shares(run, components, sizes, 1 if state.vectorised else threads)
@@ -190,18 +196,28 @@ def _advance(
 
 def _iterate(
     state: PartState, selection: Selection, workspace: LoopWorkspace, limits: Limits
-) -> None:
-    """Iterate on a block until every component has finished or `limits` are reached."""
+) -> Selection:
+    """Iterate on a block until every component has finished or `limits` are reached.
+
+    Returns the components that are slow. Each continues alone, where it is accelerated.
+    """
     problem, words = state.handle, workspace.polish.handle
     progress, polish = state.problem.progress, workspace.polish.record
-    iteration, any_awaiting = int(progress.iterations[selection.components[0]]), False
+    iteration = int(progress.iterations[selection.components[0]])
     covered = len(polish.numbers) > 0
     is_warm = covered and bool(progress.warm[selection.components].any())
-    if iteration == 0 and covered:
+    if covered and iteration == 0:
         _begin(state, selection, polish.numbers)
-    n_stale = len(selection.components)
-    while len(selection.components) and iteration < limits.stop:
+    n_stale, stop, acceleration = len(selection.components), limits.stop, None
+    if covered and not state.vectorised and len(selection.components) > 1:
+        stop = min(stop, FIRST_ACCELERATED - 1)
+    elif covered and polish.allowed[selection.components[0]]:
+        component = int(selection.components[0])
+        acceleration = Acceleration(component, int(state.part.sizes[component]), problem)
+    any_awaiting = bool(polish.awaits_last_polish[selection.components].any())
+    while len(selection.components) and iteration < stop:
         iteration += 1
+        accelerated = acceleration is not None and acceleration.record(iteration)
         if n_stale:
             _write_local_scores(state, selection)
         solve_locally(state, selection, limits.max_inner_iter)
@@ -213,16 +229,22 @@ def _iterate(
         polish.selected[selection.components] = False
         if covered and probes and find_due(selection.components, problem, words, regular):
             polish_settled(state, selection, workspace, limits.tol)
-        ratio = balance_ratio(iteration, state.problem.quadratic) if limits.adapt else np.inf
+        ratio = np.inf
+        if limits.adapt:
+            ratio = balance_ratio(iteration, state.problem.quadratic, accelerated)
         may_wait = limits.adapt and iteration + POLISH_ITERATIONS <= limits.last
-        n_finished, n_stale, any_awaiting = _average_and_judge(
+        n_finished, n_stale, any_awaiting = average_and_judge(
             *selection[:2], problem, words, limits, ratio, may_wait
         )
         if len(state.trace):
             _write_trace(selection.components, problem, state.trace[iteration - 1])
         if n_finished:
             selection = keep_chosen(selection, state.part, ~progress.converged)
+        elif acceleration is not None and accelerated and not any_awaiting:
+            acceleration.finish(iteration)
+            n_stale = 1
     raise_interrupt()
+    return selection
 
 
 def _begin(state: PartState, selection: Selection, numbers: FloatArray) -> None:
@@ -283,7 +305,7 @@ def _write_slot_scores(components: IntArray, variables: Variables, problem: Any)
 
 
 @leaf
-def _average_and_judge(
+def average_and_judge(
     components: IntArray,
     variables: Variables,
     problem: Any,

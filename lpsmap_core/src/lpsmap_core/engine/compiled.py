@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.admm import _average_and_judge
+from lpsmap_core.engine.admm import average_and_judge
 from lpsmap_core.engine.backward import multiply_jacobian
 from lpsmap_core.engine.certificate import Optimality, check_optimality, error_bounds
 from lpsmap_core.engine.cotangents import need_no_scaling_compiled
@@ -238,4 +238,4 @@ def run_in_tiers(work: Callable[[], Result], size: Callable[[], int]) -> Result:
     size
         Returns the number of links and additionals.
     """
-    return unless_slow(work, _average_and_judge, size)
+    return unless_slow(work, average_and_judge, size)

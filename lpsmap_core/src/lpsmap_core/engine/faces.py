@@ -239,9 +239,9 @@ def reduce_residual(
     moving, fixed
         Their variables, as `order_moving_first` returns them.
     products
-        The workspace. Its ``residual`` holds the residual, in the range of ``I - S``, and ``target``
-        its squared norm at which a component is done. On return ``running`` marks the components
-        that did not reach it; their `x` is the last approximation.
+        The workspace. Its ``residual`` holds the residual, in the range of ``I - S``, and
+        ``target`` its squared norm at which a component is done. On return ``running`` marks the
+        components that did not reach it; their `x` is the last approximation.
     x
         Changed in place.
     max_products

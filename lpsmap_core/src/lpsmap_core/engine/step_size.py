@@ -26,9 +26,10 @@ FIRST_LINEAR = 0.25
 BALANCE_PERIOD = 6
 """Number of iterations between two adjustments of a step size."""
 
-BALANCE_RATIO = 10.0
+BALANCE_RATIO, BALANCE_RATIO_ACCELERATED = 10.0, 50.0
 """Ratio of the residuals from which a step size is adjusted. With 5, and a period of 10, the step
-sizes of large matchings fell too soon."""
+sizes of large matchings fell too soon. An adjustment restarts acceleration, so the ratio is larger
+there."""
 
 BALANCE_FACTOR = 2.0
 """Factor of an adjustment."""
@@ -97,14 +98,14 @@ def first_step_size(scores: FloatArray, quadratic: float) -> float:
 
 
 @leaf
-def balance_ratio(iteration: int, quadratic: float) -> float:
+def balance_ratio(iteration: int, quadratic: float, accelerated: bool) -> float:
     """Return the ratio of residuals from which a step size is adjusted; infinite for never."""
     n = iteration // BALANCE_PERIOD
     if n * BALANCE_PERIOD != iteration:
         return np.inf
     if quadratic == 0.0:
         return BALANCE_RATIO_LINEAR if n & (n - 1) == 0 else np.inf
-    return BALANCE_RATIO
+    return BALANCE_RATIO_ACCELERATED if accelerated else BALANCE_RATIO
 
 
 @leaf

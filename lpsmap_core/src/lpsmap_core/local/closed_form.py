@@ -96,7 +96,7 @@ class CompiledForm(_ClosedForm):
     ) -> None:
         """Solve the local problems of `rows`; see `LocalSolver`."""
         if self._own is not None:
-            _solve_closed_form(self.handle, rows, a, eta_v, z, v)
+            _solve_closed_form(self.handle, np.ascontiguousarray(rows), a, eta_v, z, v)
             return
         self.make_finite(rows, a, eta_v)
         scores = LocalScores(a, self.delta, eta_v)
@@ -108,7 +108,7 @@ class CompiledForm(_ClosedForm):
     ) -> None:
         """Multiply the local Jacobians of `rows`; see `LocalSolver`."""
         if self._own is not None:
-            _multiply_closed_form(self.handle, rows, d_u, d_v, out_u, out_v)
+            self.bind(d_u, d_v, out_u, out_v)(np.ascontiguousarray(rows))
             return
         direction = Direction(self.delta, self.face, self.branch, d_u, d_v)
         self._multiply(rows, self.bucket.factors, direction, Product(out_u, out_v))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.engine.anderson import MOST_ACCELERATED_LINKS, MOST_MOVES
 from lpsmap_core.engine.choice import EngineChoice
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.polish import MOST_POLISHED_LINKS
@@ -34,6 +35,7 @@ PER_LINK, PER_LINK_POLISHED = 4, 6
 PER_VARIABLE, PER_VARIABLE_POLISHED = 5, 6
 PER_ADDITIONAL, PER_ADDITIONAL_POLISHED = 3, 3
 PER_FACTOR = 1
+PER_LINK_ACCELERATED = 2 * MOST_MOVES + 3
 """Numbers that a solve takes beside the layout: always, additionally in a polished graph, and per
 thread for the largest component after many iterations. The test for contradictions, which only runs
 for slow components, temporarily takes about ten more per link. A test compares these numbers with
@@ -237,7 +239,7 @@ def make_plan(layout: Layout, choice: EngineChoice, threads: int, limited: bool)
         threads=used,
         available_threads=threads,
         links_per_thread=SMALLEST_WORK * cheaper,
-        memory=_memory(layout, found) if own else MemoryPlan(_array_bytes(layout), 0, 0),
+        memory=_memory(layout, found, used) if own else MemoryPlan(_array_bytes(layout), 0, 0),
     )
 
 
@@ -304,8 +306,9 @@ def _name(function: Callable[..., Any]) -> str:
 # -------------------------------------------------------------------- memory
 
 
-def _memory(layout: Layout, found: list[BucketSolver]) -> MemoryPlan:
+def _memory(layout: Layout, found: list[BucketSolver], threads: int) -> MemoryPlan:
     part = layout.part
+    accelerated = part.sizes[~part.direct & (part.sizes <= MOST_ACCELERATED_LINKS)].max(initial=0)
     polished = bool((~part.direct & (part.sizes <= MOST_POLISHED_LINKS)).any())
     factors = sum(bucket.n_factors for bucket in part.buckets)
     additionals = sum(bucket.n_additionals for bucket in part.buckets)
@@ -314,6 +317,7 @@ def _memory(layout: Layout, found: list[BucketSolver]) -> MemoryPlan:
     numbers += PER_VARIABLE_POLISHED * polished * part.n_variables
     numbers += (PER_ADDITIONAL + PER_ADDITIONAL_POLISHED * polished) * additionals
     numbers += PER_FACTOR * factors
+    numbers += PER_LINK_ACCELERATED * threads * int(accelerated)
     sets = sum(
         _active_set_bytes(bucket) for bucket, choice in found if choice.solver.lists_structures
     )

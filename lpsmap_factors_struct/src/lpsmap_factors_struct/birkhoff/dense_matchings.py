@@ -96,9 +96,7 @@ class DenseMatchings(ActiveSets):
             self.solve_sets(small, *arrays, max_iterations, np.full(len(small), MAX_STRUCTURES))
             grown = self._beyond_limit(small, max_iterations)
             if len(grown) and not stopped():
-                for f in grown.tolist():
-                    size = block_size(int(self.rows[f]), int(self.columns[f]))
-                    self._keep_block(f, np.zeros(size))
+                self._begin_projections(grown)
                 solve_projections(self.handle, grown, *arrays)
         others = rows[self.methods[rows] == NO_PROJECTION]
         if len(others) and not stopped():
@@ -114,6 +112,11 @@ class DenseMatchings(ActiveSets):
             multiply_projections(self.handle, rows[dense], d_u, d_v, out_u, out_v)
         if not dense.all():
             self.multiply_sets(rows[~dense], d_u, d_v, out_u, out_v)
+
+    def _begin_projections(self, rows: IntArray) -> None:
+        """Allocate memory for the projections of matchings whose active sets exceed their limit."""
+        for f in rows.tolist():
+            self._keep_block(f, np.zeros(block_size(int(self.rows[f]), int(self.columns[f]))))
 
     def _beyond_limit(self, rows: IntArray, limit: int) -> IntArray:
         """Return the rows that are not solved and have reached the limit of their active set."""
