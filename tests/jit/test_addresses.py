@@ -12,7 +12,6 @@ from lpsmap_core import kernel, leaf
 from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.by_address import by_address, record_at
 from lpsmap_jit.fields import Field, kinds_of
-from lpsmap_jit.native import borrowed
 
 pytestmark = pytest.mark.compiled
 
@@ -61,12 +60,6 @@ def of_a_record(handle):
 
 
 @kernel
-def without_references(n):
-    numbers = borrowed(np.ones(n))
-    return numbers[0]
-
-
-@kernel
 def as_a_number(n):
     numbers = np.ones(n)
     return numbers.ctypes.data
@@ -87,7 +80,6 @@ def test_a_leaf_takes_addresses_of_what_its_caller_holds() -> None:
         (freed_too_early, 3),
         (of_an_argument, Pair(np.ones(3), np.ones(3))),
         (of_a_record, np.zeros(4, dtype=np.int64)),
-        (without_references, 3),
         (as_a_number, 3),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

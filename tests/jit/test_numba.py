@@ -232,7 +232,7 @@ def _() -> None:
     assert callable(call.return_status_propagate)
 
 
-@assumed("lazy_kernels.py, interrupts.py: code finds what was added as a symbol")
+@assumed("interrupts.py: code finds what was added as a symbol")
 def _() -> None:
     from lpsmap_jit.numba_names import add_symbol, llvm
 

@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 from lpsmap_jit.announcements import QUIET
 from lpsmap_jit.baselines import NATIVE
-from lpsmap_jit.lazy_kernels import compile_all
 from lpsmap_jit.tiers import PATIENCE
 
 __all__ = ["Job", "do_jobs", "run_jobs"]
@@ -134,10 +133,7 @@ class _Worker:
 
 
 def do_jobs(job: Callable[[str], None]) -> None:
-    """Call a function with every line of the input; print how many functions that compiled.
-
-    Kernels with a place are compiled as well.
-    """
+    """Call a function with every line of the input; print how many functions that compiled."""
     from lpsmap_jit.numba_names import install_recorder  # noqa: PLC0415 - numba is optional
 
     answers, sys.stdout = sys.stdout, sys.stderr
@@ -147,7 +143,6 @@ def do_jobs(job: Callable[[str], None]) -> None:
         with install_recorder("numba:compile") as recorder:
             try:
                 job(line.strip())
-                compile_all()
             except Exception:
                 error = traceback.format_exc()
         print(json.dumps([len(recorder.buffer) // 2, error]), file=answers, flush=True)

@@ -11,7 +11,6 @@ import ctypes
 import functools
 import math
 import struct
-from itertools import islice
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast
 
 import numpy as np
@@ -21,7 +20,7 @@ from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.fields import Field, kinds_of
 from lpsmap_jit.tiers import interprets
 
-__all__ = ["Blueprint", "Memory", "Nested", "Unset", "hold", "n_words", "record_in"]
+__all__ = ["Blueprint", "Memory", "Nested", "Unset", "hold", "n_words"]
 
 Record = TypeVar("Record")
 
@@ -63,8 +62,8 @@ class Memory(Generic[Record]):
 
     def nested(self, name: str) -> Nested:
         """Return the record of a field, which lies in this memory."""
-        begin = 0
-        for field, kind in kinds_of(self._blueprint.kind).items():
+        begin, whole = 0, cast(Any, self._blueprint.kind)
+        for field, kind in kinds_of(whole).items():
             size = 1 + kind.ndim if isinstance(kind, Field) else n_words(kind)
             if field == name:
                 record = getattr(self.record, name)
@@ -274,26 +273,6 @@ def _shared_if_empty(planned: Any, field: Field | type) -> Any:
 def hold(record: Any) -> Memory[Any]:
     """Return the memory of a record of contiguous arrays and numbers, without copying."""
     return Blueprint[Any](type(record), list(record)).make()
-
-
-def record_in(kind: Any, address: int) -> Any:
-    """Return the record of arrays and integers whose words are at an address."""
-    words = iter((ctypes.c_int64 * n_words(kind)).from_address(address))
-    return kind(
-        *(
-            _array(next(words), tuple(islice(words, field.ndim)), field.dtype)
-            if isinstance(field, Field)
-            else next(words)
-            for field in kinds_of(kind).values()
-        )
-    )
-
-
-def _array(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    if 0 in shape:
-        return np.empty(shape, dtype)
-    room: Any = ctypes.c_char * (math.prod(shape) * dtype.itemsize)
-    return np.ndarray(shape, dtype, room.from_address(address))
 
 
 @functools.cache

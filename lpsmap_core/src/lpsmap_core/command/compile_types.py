@@ -109,6 +109,17 @@ def _examples(name: str) -> Sequence[Factor]:
 def _exercise_type(name: str) -> None:
     for factor in _examples(name):
         _exercise(factor)
+    if name == CORE:
+        _contradict()
+
+
+def _contradict() -> None:
+    """Solve a graph that has no solution, with acceleration and the test for contradictions."""
+    graph = FactorGraph()
+    u = graph.variable(3)
+    graph.add(_OneOfMany(u))
+    graph.add(_OneOfMany(~u))
+    graph.solve()
 
 
 def _exercise(factor: Factor) -> None:

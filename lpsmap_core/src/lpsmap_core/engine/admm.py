@@ -211,7 +211,7 @@ def _iterate(
     n_stale, stop, acceleration = len(selection.components), limits.stop, None
     if covered and not state.vectorised and len(selection.components) > 1:
         stop = min(stop, FIRST_ACCELERATED - 1)
-    elif covered and polish.allowed[selection.components[0]]:
+    elif covered and len(selection.components) == 1 and polish.allowed[selection.components[0]]:
         component = int(selection.components[0])
         acceleration = Acceleration(component, int(state.part.sizes[component]), problem)
     any_awaiting = bool(polish.awaits_last_polish[selection.components].any())

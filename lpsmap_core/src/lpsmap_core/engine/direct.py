@@ -14,7 +14,7 @@ import numpy as np
 from lpsmap_core.engine.cotangents import need_no_scaling_compiled
 from lpsmap_core.engine.magnitudes import HUGE_RATIO
 from lpsmap_core.engine.soundness import MARGINAL_TOLERANCE
-from lpsmap_core.kernels.entries import address_of, lazy_place
+from lpsmap_core.kernels.entries import address_of
 from lpsmap_core.kernels.records import Direction, Factors, LocalScores, LocalSolution, Product
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.finite_scores import NOTHING_BARRED, make_rows_finite
@@ -23,7 +23,6 @@ from lpsmap_core.model.unused import largest_magnitude
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.by_address import by_value, record_at
 from lpsmap_jit.compile import leaf
-from lpsmap_jit.lazy_kernels import kernel_at, raise_late
 from lpsmap_jit.memory import Memory, hold
 from lpsmap_jit.native import invoke
 from lpsmap_jit.tiers import interprets, unless_slow
@@ -38,8 +37,8 @@ class _Form(NamedTuple):
 
     project: int
     """Address of the projection kernel."""
-    multiply: int
-    """Place of the kernel of its Jacobian."""
+    multiply: IntArray
+    """Address of the kernel of its Jacobian; 0 until it is compiled."""
     rows: IntArray
     factors: Factors
     delta: FloatArray
@@ -52,16 +51,18 @@ _form_at = record_at(_Form)
 class DirectSolution(NamedTuple):
     """The marginals of a part, and the faces of its factors."""
 
-    form: Any
+    form: Memory[_Form]
+    jvp_kernel: Any
     marginals: FloatArray
     face: ByteArray
     branch: ByteArray
 
     def multiply(self, d: FloatArray) -> FloatArray | None:
         """Return the product of the Jacobian with a vector `d`; None if that needs scaling."""
-        product = np.empty(len(d))
-        exact = _multiply(self.form, self.face, self.branch, d, product)
-        raise_late()
+        product, address = np.empty(len(d)), self.form.record.multiply
+        if address[0] == 0:
+            address[0] = address_of(self.jvp_kernel, "jvp_kernel")
+        exact = _multiply(self.form.handle, self.face, self.branch, d, product)
         return product if exact else None
 
 
@@ -106,17 +107,18 @@ def _form(part: Part) -> Memory[_Form]:
     """Return the closed form of a part."""
     (bucket,) = part.buckets
     project = address_of(bucket.type.projection_kernel, "projection_kernel")
-    multiply = lazy_place(bucket.type.jvp_kernel, "jvp_kernel")
+    multiply = np.zeros(1, dtype=np.int64)
     rows = part.spans.counting[: bucket.n_factors]
     return hold(_Form(project, multiply, rows, bucket.factors, part.delta, np.empty(0)))
 
 
 def _solved(part: Part, a: FloatArray) -> DirectSolution | None:
     """Return the solution for moderate scores of feasible factors, or None; overwrites scores."""
-    form, marginals = part.derived(_form).handle, np.empty(len(a))
+    form, marginals = part.derived(_form), np.empty(len(a))
     face, branch = np.zeros(len(a), np.int8), np.zeros(part.n_components, np.int8)
-    solved = _solve(form, a, marginals, face, branch)
-    return DirectSolution(form, marginals, face, branch) if solved else None
+    if not _solve(form.handle, a, marginals, face, branch):
+        return None
+    return DirectSolution(form, part.buckets[0].type.jvp_kernel, marginals, face, branch)
 
 
 @leaf
@@ -149,9 +151,7 @@ def _multiply(
     if not need_no_scaling_compiled(d):
         return False
     form = _form_at(handle)
-    address = kernel_at(form.multiply)
-    if address != 0:  # otherwise Python raised
-        direction = Direction(form.delta, face, branch, d, form.no_additionals)
-        outputs = Product(product, form.no_additionals)
-        invoke(address, (form.rows, by_value(form.factors), direction, outputs))
+    direction = Direction(form.delta, face, branch, d, form.no_additionals)
+    outputs = Product(product, form.no_additionals)
+    invoke(form.multiply[0], (form.rows, by_value(form.factors), direction, outputs))
     return True

@@ -13,13 +13,12 @@ import inspect
 from typing import Any, NamedTuple
 
 from lpsmap_core.kernels.records import KERNELS
-from lpsmap_jit import lazy_kernels
 from lpsmap_jit.arrays import IntArray
 from lpsmap_jit.by_address import record_at, referred_record, type_of
 from lpsmap_jit.compile import COMPILED
 from lpsmap_jit.native import entry_of
 
-__all__ = ["SolverRecord", "address_of", "lazy_place", "reader_of", "signature_of", "solver_at"]
+__all__ = ["SolverRecord", "address_of", "reader_of", "signature_of", "solver_at"]
 
 
 class SolverRecord(NamedTuple):
@@ -77,13 +76,6 @@ def address_of(function: Any, kind: str) -> int:
     if not hasattr(function, "overloads"):
         return 0
     return entry_of(function, signature_of(function, kind))
-
-
-def lazy_place(function: Any, kind: str) -> int:
-    """Return the place of a kernel that its first call compiles; see `address_of`."""
-    if not hasattr(function, "overloads"):
-        return 0
-    return lazy_kernels.later(function, kind, signature_of)
 
 
 def signature_of(function: Any, kind: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.entries import address_of, lazy_place, reader_of
+from lpsmap_core.kernels.entries import address_of, reader_of
 from lpsmap_core.kernels.records import Direction, Factors, LocalScores, LocalSolution, Product
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.layout.ragged import ranges
@@ -17,7 +17,6 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.by_address import by_value
 from lpsmap_jit.compile import leaf
-from lpsmap_jit.lazy_kernels import kernel_at
 from lpsmap_jit.native import invoke
 from lpsmap_jit.tiers import interprets
 
@@ -31,8 +30,8 @@ class _FormRecord(NamedTuple):
 
     project: int
     """Address of the projection kernel."""
-    multiply: int
-    """Place of the kernel of its Jacobian."""
+    multiply: IntArray
+    """Address of the kernel of its Jacobian; 0 until it is compiled."""
     factors: Factors
     delta: FloatArray
     face: ByteArray
@@ -78,12 +77,14 @@ class CompiledForm(_ClosedForm):
         if interprets():
             return None
         project = address_of(self._project, "projection_kernel")
-        multiply = lazy_place(self._multiply, "jvp_kernel")
-        if not (project and multiply):
+        if not (project and hasattr(self._multiply, "overloads")):
             return None
         self.vectorised = False
         factors, faces = self.bucket.factors, (self.delta, self.face, self.branch)
-        return _FormRecord(project, multiply, factors, *faces, int(self.forbids), self.barred)
+        self._multiplier = np.zeros(1, dtype=np.int64)
+        return _FormRecord(
+            project, self._multiplier, factors, *faces, int(self.forbids), self.barred
+        )
 
     def solve(
         self,
@@ -119,6 +120,8 @@ class CompiledForm(_ClosedForm):
         """Return `jvp` as a function of the rows alone; see `LocalSolver`."""
         if self._own is None:
             return super().bind(d_u, d_v, out_u, out_v)
+        if self._multiplier[0] == 0:
+            self._multiplier[0] = address_of(self._multiply, "jvp_kernel")
         handle = self.handle
         return lambda rows: _multiply_closed_form(handle, rows, d_u, d_v, out_u, out_v)
 
@@ -239,6 +242,4 @@ def _multiply_closed_form(
 ) -> None:
     form, product = _form_at(solver), Product(out_u, out_v)
     direction = Direction(form.delta, form.face, form.branch, d_u, d_v)
-    address = kernel_at(form.multiply)
-    if address != 0:
-        invoke(address, (rows, by_value(form.factors), direction, product))
+    invoke(form.multiply[0], (rows, by_value(form.factors), direction, product))

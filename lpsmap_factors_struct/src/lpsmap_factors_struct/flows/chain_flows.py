@@ -250,4 +250,5 @@ class ChainFlows(ActiveSets):
 def max_structures(lengths: IntArray) -> IntArray:
     """Return the maximum number of structures of the active sets of chains of some lengths."""
     few = BASE_STRUCTURES + STRUCTURES_PER_LAYER * lengths
-    return np.minimum(few, MAX_SET_POSITIONS // np.maximum(lengths, 1) + 1)
+    most: IntArray = np.minimum(few, MAX_SET_POSITIONS // np.maximum(lengths, 1) + 1)
+    return most

@@ -39,6 +39,6 @@ def iteration_limit(limit: int, f: int, count: int, problem: LocalProblem) -> in
     if limit != UNTIL_SOLVED:
         return limit
     n_additionals = problem.additional_offsets[f + 1] - problem.additional_offsets[f]
-    dimension = problem.offsets[f + 1] - problem.offsets[f] + n_additionals
+    dimension = int(problem.offsets[f + 1] - problem.offsets[f] + n_additionals)
     times = EXCHANGES if n_additionals > 0 else 1
     return times * (ITERATIONS_OF_A_DIMENSION * dimension + FEWEST_NEEDED)

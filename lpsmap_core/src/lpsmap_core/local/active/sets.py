@@ -39,7 +39,7 @@ from lpsmap_core.local.active.steps import (
     restart,
     write_additionals,
 )
-from lpsmap_core.local.active.ties import complete_faces
+from lpsmap_core.local.active.ties import LARGEST_TILT, add_tied, draw_wave, tilt_scores
 from lpsmap_core.local.protocol import RUNNING, LocalSolver, SolverDescription
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.factor import Factor
@@ -206,8 +206,24 @@ class ActiveSets(LocalSolver):
         words = np.cumsum(most * (most + 1) // 2)
         for some in np.split(rows, np.flatnonzero(np.diff(words // MOST_AT_ONCE)) + 1):
             self.grow(some)  # an interrupt may have prevented it
-            complete_faces(self, some, a, eta_v, z)
+            self._complete(some, a, eta_v, z)
         self.release(rows)
+
+    def _complete(self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray) -> None:
+        """Complete the faces of some factors with enough memory; see `complete_faces`."""
+        handle, offsets, attempt = self.handle, self.bucket.offsets, 0
+        wave, along, nothing = np.zeros(len(a)), np.zeros(len(a)), np.empty(0)
+        tilt = np.full(self.bucket.n_factors, LARGEST_TILT)
+        while len(rows):
+            draw_wave(rows, offsets, attempt, wave)
+            multiply_faces(handle, rows, wave, nothing, along, nothing)
+            tilt_scores(handle, rows, a, eta_v, z, wave, along, tilt)
+            self.find_candidates(rows, eta_v)
+            if interrupted():
+                break
+            if add_tied(handle, rows, a, eta_v, z, tilt):
+                self.grow(rows)
+            rows, attempt = rows[tilt[rows] > 0.0], attempt + 1
 
     def incomplete(self, rows: IntArray) -> IntArray:
         """Return the factors of `rows` that `complete_faces` has to complete."""

@@ -10,7 +10,7 @@ or is no structure of the face because the tilt outweighs its gap. The tilt is t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,17 +27,13 @@ from lpsmap_core.local.active.steps import (
     GAP_ROUNDING,
     copy_candidate,
     make_oracle_scores_finite,
-    multiply_faces,
     optimality_gap,
 )
 from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import general_position, kernel, leaf
 from lpsmap_jit.interrupts import interrupted
 
-if TYPE_CHECKING:
-    from lpsmap_core.local.active.sets import ActiveSets
-
-__all__ = ["complete_faces"]
+__all__ = ["LARGEST_TILT", "add_tied", "draw_wave", "tilt_scores"]
 
 TIE_TOLERANCE = 1e-12
 """Relative gap up to which a structure is tied with the active ones."""
@@ -47,27 +43,8 @@ LARGEST_TILT, SMALLEST_TILT, TILT_RATIO = 1e-8, 1e-12, 1e-2
 still exceeds the rounding of scores."""
 
 
-def complete_faces(
-    sets: ActiveSets, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
-) -> None:
-    """Complete the faces of `rows`; see `ActiveSets.complete_faces`."""
-    handle, offsets, attempt = sets.handle, sets.bucket.offsets, 0
-    wave, along, nothing = np.zeros(len(a)), np.zeros(len(a)), np.empty(0)
-    tilt = np.full(len(offsets) - 1, LARGEST_TILT)
-    while len(rows):
-        _draw_wave(rows, offsets, attempt, wave)
-        multiply_faces(handle, rows, wave, nothing, along, nothing)
-        _tilt(handle, rows, a, eta_v, z, wave, along, tilt)
-        sets.find_candidates(rows, eta_v)
-        if interrupted():
-            break
-        if _add_tied(handle, rows, a, eta_v, z, tilt):
-            sets.grow(rows)
-        rows, attempt = rows[tilt[rows] > 0.0], attempt + 1
-
-
 @leaf
-def _draw_wave(rows: IntArray, offsets: IntArray, attempt: int, wave: FloatArray) -> None:
+def draw_wave(rows: IntArray, offsets: IntArray, attempt: int, wave: FloatArray) -> None:
     """Write numbers in general position, which depend only on the slot and the attempt."""
     for f in rows:
         for i in range(offsets[f], offsets[f + 1]):
@@ -75,7 +52,7 @@ def _draw_wave(rows: IntArray, offsets: IntArray, attempt: int, wave: FloatArray
 
 
 @kernel
-def _tilt(
+def tilt_scores(
     sets: Any,
     rows: IntArray,
     a: FloatArray,
@@ -101,7 +78,7 @@ def _tilt(
 
 
 @kernel
-def _add_tied(
+def add_tied(
     sets: Any,
     rows: IntArray,
     a: FloatArray,
