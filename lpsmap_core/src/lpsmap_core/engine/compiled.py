@@ -1,4 +1,4 @@
-"""Core's own engine: the compiled loop, and its solved graph."""
+"""Core's own engine: the loop, and its solved graph."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 
 
 class SolvedPart(SolvedGraph):
-    """A part that the compiled loop solved.
+    """A part that the loop solved.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The problem of a part as one record, which compiled loops receive by its address."""
+"""The problem of a part as one record, which kernels receive by its address."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ solve and three records, of the factors, of the inputs and of the outputs::
     projection_kernel(rows, factors: Factors, scores: LocalScores, solution: LocalSolution)
     jvp_kernel(rows, factors: Factors, direction: Direction, product: Product)
 
-These fields are the only list of a kernel's arguments. The signatures by which compiled loops call
-kernels are made from it, and solvers pack and unpack their arrays by it.
+These fields are the only list of a kernel's arguments. The signatures of kernels that are
+called by address are made from it, and solvers pack and unpack their arrays by it.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _NOTHING = np.empty(0)
 
 
 class _FormRecord(NamedTuple):
-    """The record of a closed form for compiled loops."""
+    """The record of a closed form for kernels."""
 
     project: int
     """Address of the projection kernel."""
@@ -73,7 +73,7 @@ class CompiledForm(_ClosedForm):
         return SolverDescription(name, project, "kernels for whole buckets")
 
     def own_record(self) -> _FormRecord | None:
-        """Return the record for compiled loops; None if the type's kernels are not compiled."""
+        """Return the record for kernels; None if the type's kernels are not compiled."""
         if interprets():
             return None
         project = address_of(self._project, "projection_kernel")
@@ -210,7 +210,7 @@ def _check_shapes(
             )
 
 
-# -------------------------------------------------------------------- for compiled loops
+# -------------------------------------------------------------------- kernels
 
 
 @leaf

@@ -263,7 +263,7 @@ class ActiveSets(LocalSolver):
     # ---------------------------------------------------------------- memory
 
     def _sets_record(self) -> SetsRecord:
-        """Return the record of the sets for compiled loops."""
+        """Return the record of the sets for kernels."""
         oracle = self.bucket.type.map_kernel
         self._oracle = 0 if oracle is None or interprets() else address_of(oracle, "map_kernel")
         return SetsRecord(
@@ -285,7 +285,7 @@ class ActiveSets(LocalSolver):
         )
 
     def _write_addresses(self) -> None:
-        """Write the addresses and lengths of the blocks for compiled loops."""
+        """Write the addresses and lengths of the blocks for kernels."""
         self.length[:] = self._first_length
         words = self._first_ends - self.length
         self.address[:] = self._first.ctypes.data + self._first.itemsize * words
