@@ -1,7 +1,7 @@
 """Addresses of the kernels of factor types, and records that kernels of solvers read by address.
 
-A solver passes its kernels one handle instead of a dozen arrays: the words of a `SolverRecord`, with
-the addresses of its own records. Calls of such a kernel from Python take a quarter of the time.
+A solver passes its kernels one handle instead of a dozen arrays: the words of a `SolverRecord`,
+with the addresses of its own records. Calls from Python then take a quarter of the time.
 """
 
 from __future__ import annotations
