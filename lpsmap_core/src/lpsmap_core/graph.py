@@ -131,8 +131,9 @@ class FactorGraph(DeclaredGraph):
         trace
             Whether to store the residuals of every outer iteration, as ``solution.trace``.
         max_time
-            Time limit in seconds, without compilation, of the solve and of each product with the
-            Jacobian. Unsolved components get status ``TIME_LIMIT`` and their latest values, if any.
+            Time limit in seconds, without compilation, of the solve, of each product with the
+            Jacobian, and of `Solution.jacobian`. Unsolved components get status ``TIME_LIMIT`` and
+            their latest values, if any.
         warm_start
             Initial point: a solution of this graph, or of one that only differs in scores and
             parameters; or ``cache.at(u, keys)`` of a `WarmStartCache`, for examples that recur in

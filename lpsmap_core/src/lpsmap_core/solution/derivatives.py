@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from lpsmap_core.model.inputs import real_numbers
 from lpsmap_core.model.slots import slot_values
 from lpsmap_core.model.variables import Variables
 from lpsmap_jit.arrays import FloatArray
+from lpsmap_jit.callers import stacklevel
+from lpsmap_jit.deadlines import Deadline
 
 __all__ = ["checked_extra", "dual_variables", "jacobian", "multiply", "with_free"]
 
@@ -97,14 +100,24 @@ def jacobian(solution: Any, variables: Variables) -> FloatArray:
     rank = np.empty(len(of), dtype=np.int64)
     rank[order] = np.arange(len(of)) - np.searchsorted(of[order], np.arange(len(names)))[of[order]]
     found = np.zeros((len(index), len(index)))
+    deadline, late = Deadline(solution.max_time), False
     for turn in range(rank.max(initial=-1) + 1):
         column = np.flatnonzero(rank == turn)
         unit = np.zeros(len(solution.values))
         unit[index[column]] = 1.0
+        late = deadline.passed
+        product = np.full(len(unit), np.nan) if late else solution.vjp(unit)[0]
         of_component = np.full(len(names), -1)
         of_component[of[column]] = column
         row = np.flatnonzero(of_component[of] >= 0)
-        found[row, of_component[of[row]]] = solution.vjp(unit)[0][index[row]]
+        found[row, of_component[of[row]]] = product[index[row]]
+    if late:
+        warnings.warn(
+            f"jacobian: some columns are NaN, because the time limit of {solution.max_time:g} "
+            "seconds passed; raise max_time, or ask for fewer variables.",
+            RuntimeWarning,
+            stacklevel=stacklevel(),
+        )
     return found * sense * sense[:, None]
 
 

@@ -82,6 +82,7 @@ class Solution(Refusals):
     dual_residual: FloatArray
     additional_scores: Sequence[FloatArray]
     threads: int = 1
+    max_time: float | None = None
     trace: FloatArray | None = None
 
     @property
@@ -306,7 +307,8 @@ class Solution(Refusals):
         -------
         ndarray
             (k, k) derivatives, in the order of the view's flat entries; negated entries count as
-            ``1 - mu``, and their scores likewise. Large for large k.
+            ``1 - mu``, and their scores likewise. Large for large k. Columns that the `max_time` of
+            the solve leaves no time for are NaN.
 
         Raises
         ------
@@ -314,6 +316,11 @@ class Solution(Refusals):
             If they are not Variables.
         ValueError
             If they do not belong to the solved graph.
+
+        Warns
+        -----
+        RuntimeWarning
+            If the time limit passes, and as for `vjp`.
         """
         return jacobian(self, variables)
 

@@ -77,7 +77,7 @@ def solve_laid_out(
     solved = solve_in_numpy(engine, part, eta, eta_v, bad, options, start)
     if not isinstance(engine, CompiledEngine | SharedEngine):
         validate_solved(engine, part, solved, bad)
-    solution = _gather(layout, factors, scores, additionals, solved, options.threads)
+    solution = _gather(layout, factors, scores, additionals, solved, options)
     if not finite:
         solution.status[bad] = Status.NON_FINITE
         solution.values[np.isin(layout.component, np.flatnonzero(bad))] = np.nan
@@ -155,7 +155,7 @@ def _gather(
     scores: FloatArray,
     additionals: Sequence[FloatArray],
     solved: SolvedGraph,
-    threads: int,
+    options: Options,
 ) -> Solution:
     """Collect the results in the graph's order."""
     part = layout.part
@@ -179,5 +179,6 @@ def _gather(
         primal_residual=solved.primal_residual,
         dual_residual=solved.dual_residual,
         additional_scores=additionals,
-        threads=threads,
+        threads=options.threads,
+        max_time=options.max_time,
     )
