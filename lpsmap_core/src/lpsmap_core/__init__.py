@@ -1,7 +1,5 @@
 """SparseMAP and LP-SparseMAP: differentiable, sparse, structured inference in factor graphs."""
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-
 from lpsmap_core.engine.backends import Backend
 from lpsmap_core.engine.choice import find_engines_by
 from lpsmap_core.engine.compiled import CompiledEngine
@@ -33,7 +31,6 @@ from lpsmap_core.model.sums import bounded_sums
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.formats import FileFormat, FileFormatError, NamedGraph
 from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
-from lpsmap_core.plugins.packs import refuse_moved_name as _refuse_moved_name
 from lpsmap_core.plugins.registry import (
     decoder_for,
     engine_named,
@@ -58,9 +55,6 @@ __version__ = "0.1.0"
 
 find_engines_by(engine_named, installed_engines)
 set_decoder_finder(decoder_for)
-
-if not _TYPE_CHECKING:  # a type checker would take every name for one of this module
-    __getattr__ = _refuse_moved_name
 
 __all__ = [
     "ALGORITHM_1",

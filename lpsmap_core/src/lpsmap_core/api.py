@@ -8,25 +8,6 @@ distributions of this project do. Other modules of core may change at any time.
 
 from __future__ import annotations
 
-from lpsmap_core import (  # noqa: F401  (where version 2 of the plugin API has them)
-    Answer,
-    Backend,
-    CompiledEngine,
-    Decoder,
-    FileFormat,
-    FileFormatError,
-    LinearConstraints,
-    LocalSolver,
-    MapSolver,
-    NamedGraph,
-    Options,
-    Program,
-    SolverLimits,
-    bounded_sums,
-    boxed_solution,
-    installed,
-    registered,
-)
 from lpsmap_core.engine.backends import NumpyBackend
 from lpsmap_core.engine.choice import AUTO, run_with
 from lpsmap_core.engine.direct import DirectSolution, solve_directly

@@ -102,7 +102,7 @@ class BoxedEngine(Engine):
 def boxes() -> Iterator[None]:
     plugin = types.ModuleType("boxes")
     plugin.lpsmap_engines = hookimpl(lambda: [BoxedEngine])  # type: ignore[attr-defined]
-    plugin.lpsmap_api_version = 2  # type: ignore[attr-defined]
+    plugin.lpsmap_api_version = 3  # type: ignore[attr-defined]
     with registered(plugin):
         yield
 

@@ -1,4 +1,4 @@
-"""Validation of the names of a factor type's attributes: misspelt, removed and reserved names."""
+"""Validation of the names of a factor type's attributes: misspelt and reserved names."""
 
 from __future__ import annotations
 
@@ -14,33 +14,20 @@ from lpsmap_core.model.factor import Factor
 
 __all__ = ["check_names", "check_own_attributes"]
 
-SLIP = 0.9
+MIN_SIMILARITY = 0.9
 """Minimum similarity of a misspelt name to the correct one; 1 means equal."""
 
 OUTSIDE_FACTOR = ("arguments", "necessary_constraints")
 """Names of the protocol that `Factor` itself does not define."""
 
-REMOVED = {
-    "chain_states": "a subclass of Sequence, or a class method local_solver",
-    "count_bounds": "a method linear_constraints, which returns lpsmap_core.bounded_sums(self, "
-    "low, high)",
-    "row_parameters": 'self.k = self.per_factor("k", k) in __init__',
-    "link_parameter": 'self.cost = self.per_link("cost", cost) in __init__',
-    "integer_parameter": 'self.edges = self.integers("edges", edges) in __init__',
-}
-"""Names of earlier versions of the protocol, and their replacements."""
-
 METHODS = frozenset(name for name, value in vars(Factor).items() if isinstance(value, FunctionType))
 """Methods that an attribute of an instance must not hide."""
-
-FORBIDDEN = METHODS.union(REMOVED)
-"""Names that an attribute of an instance must not have."""
 
 PROTOCOL = frozenset(name for name in (*vars(Factor), *OUTSIDE_FACTOR) if not name.startswith("_"))
 
 
 def check_names(factor: Factor) -> None:
-    """Reject attributes with misspelt or removed names, and attributes that hide a method.
+    """Reject attributes with misspelt names, and attributes that hide a method.
 
     Raises
     ------
@@ -48,10 +35,8 @@ def check_names(factor: Factor) -> None:
         If there is such an attribute; the message names it.
     """
     name = type(factor).__name__
-    if not FORBIDDEN.isdisjoint(vars(factor)):
-        hidden = min(FORBIDDEN & vars(factor).keys())
-        if hidden in REMOVED:
-            raise TypeError(f"{name}: {_removed(hidden)}")
+    if not METHODS.isdisjoint(vars(factor)):
+        hidden = min(METHODS & vars(factor).keys())
         raise TypeError(
             f"{name}: self.{hidden} hides the method Factor.{hidden}, which core calls; expected "
             f"another name for the attribute, such as self.{hidden}_."
@@ -97,26 +82,18 @@ def _find_wrong(cls: type[Factor]) -> Iterator[str]:
     protocol = PROTOCOL.union(*(vars(base) for base in bases if inspect.isabstract(base)))
     for base in bases:
         for name, value in vars(base).items():
-            if name in REMOVED:
-                yield _removed(name)
             if name in METHODS and not _is_method(value):
                 yield (
                     f"the class attribute {name} = {value!r:.40} hides the method Factor.{name}, "
                     "which core calls; expected another name for it."
                 )
-            similar = difflib.get_close_matches(name, (*protocol, *REMOVED), 1, SLIP)
-            if name.startswith("_") or name in protocol or name in REMOVED or not similar:
-                continue
-            if similar[0] in REMOVED:
-                yield _removed(similar[0])
-            yield (
-                f"the class attribute {name!r} is unknown to core and resembles {similar[0]!r}; "
-                f"expected {similar[0]!r}, or a name that differs more. Rename it."
-            )
-
-
-def _removed(name: str) -> str:
-    return f"{name} was removed from the protocol of factor types; expected {REMOVED[name]}."
+            similar = difflib.get_close_matches(name, protocol, 1, MIN_SIMILARITY)
+            if similar and name not in protocol and not name.startswith("_"):
+                yield (
+                    f"the class attribute {name!r} is unknown to core and resembles "
+                    f"{similar[0]!r}; expected {similar[0]!r}, or a name that differs more. "
+                    "Rename it."
+                )
 
 
 def _is_method(value: Any) -> bool:

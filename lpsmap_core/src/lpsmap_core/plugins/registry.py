@@ -55,10 +55,6 @@ __all__ = [
     "solver_named",
 ]
 
-KERNEL_MIGRATION = "'From version 1 to 2' in docs/how-to/kernels.md"
-IMPORT_MIGRATION = "'From version 2 to 3' in docs/how-to/hooks.md"
-"""Documentation for authors of plugins for earlier versions."""
-
 
 class PluginWarning(UserWarning):
     """An installed plugin is broken, completely or in part."""
@@ -385,23 +381,18 @@ def _enabled(found: Iterable[EntryPoint]) -> list[EntryPoint]:
 
 
 def _check_api_version(module: object, plugin: Plugin) -> None:
-    wanted, ours = getattr(module, "lpsmap_api_version", None), hookspecs.API_VERSION
-    if wanted is not None and type(wanted) is not int:
+    version, expected = getattr(module, "lpsmap_api_version", None), hookspecs.API_VERSION
+    if type(version) is not int:
         raise _ApiVersionError(
-            f"its lpsmap_api_version is {wanted!r}; expected an integer, such as {ours}. Tell the "
-            f"authors of {plugin.distribution}"
+            f"its lpsmap_api_version is {version!r}; expected the version of the plugin API that "
+            f"it is written for, such as {expected}. Tell the authors of {plugin.distribution}"
         )
-    if wanted is not None and hookspecs.OLDEST_API_VERSION <= wanted <= ours:
-        return
-    written = f"it is written for version {wanted} of the plugin API"
-    if wanted is None:
-        written = "it does not declare its version of the plugin API, which counts as 1"
-    migration = f"; for its authors: see {KERNEL_MIGRATION}, and set lpsmap_api_version = {ours}"
-    newer = wanted is not None and wanted > ours
-    raise _ApiVersionError(
-        f"{written}, and the installed lpsmap-core has version {ours}. "
-        f"Upgrade {'lpsmap-core' if newer else plugin.distribution + migration}"
-    )
+    if version != expected:
+        outdated = "lpsmap-core" if version > expected else plugin.distribution
+        raise _ApiVersionError(
+            f"it is written for version {version} of the plugin API, and the installed lpsmap-core "
+            f"has version {expected}. Upgrade {outdated}"
+        )
 
 
 def _misspelt(manager: pluggy.PluginManager, module: object) -> Iterator[str]:
@@ -425,8 +416,6 @@ def _warn_skipped(plugin: Plugin, error: BaseException) -> None:
         cause = f"{error}."
     else:
         cause = f"{type(error).__name__}: {error}. Update or uninstall {plugin.distribution}."
-        if isinstance(error, ImportError) and (error.name or "").startswith("lpsmap_core"):
-            cause += f" For its authors: see {IMPORT_MIGRATION}."
     warnings.warn(
         f"lpsmap skips the plugin {plugin.name!r} of {plugin.distribution} {plugin.version}: "
         f"{cause} Other plugins are not affected.",
