@@ -54,7 +54,6 @@ from lpsmap_core.model.memory_limit import (
     reserve_memory,
 )
 from lpsmap_core.model.parameters import Parameters
-from lpsmap_core.model.registration import parameters_of
 from lpsmap_core.model.row_labels import (
     HEADS,
     check_root,
@@ -66,6 +65,7 @@ from lpsmap_core.model.slots import (
     declared_variables,
     flipped_slots,
     name_of_factor,
+    parameters_of,
     placed_values,
     row_values,
     row_view,

@@ -22,7 +22,6 @@ from lpsmap_core.layout.layout_cache import cached_arrangement
 from lpsmap_core.layout.parameters import integers, link_parameter, row_parameters
 from lpsmap_core.layout.ragged import concatenate_rows, offsets_of, ranges
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.levels import check_overrides
 from lpsmap_core.model.slots import slot_values
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.memory import Memory
@@ -386,7 +385,6 @@ def _bucket(
 ) -> Bucket:
     """Return the bucket of a type's declarations."""
     factor_type = type(declarations[0])
-    check_overrides(factor_type)
     begin, end = table.starts[0, b : b + 2].tolist()
     links = slice(*table.starts[1, b : b + 2].tolist())
     factors, offsets = slice(begin, end), slice(begin + b, end + b + 1)

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.factor_checks import check_attributes, check_parameters
 from lpsmap_core.model.inputs import checked_shape, kind_of, real_numbers
 from lpsmap_core.model.memory_limit import (
     DECLARATION_BYTES,
@@ -16,8 +17,6 @@ from lpsmap_core.model.memory_limit import (
     VARIABLE_BYTES,
     reserve_memory,
 )
-from lpsmap_core.model.names import check_own_attributes
-from lpsmap_core.model.registration import check_registered, check_same_parameters
 from lpsmap_core.model.variables import Variables
 from lpsmap_jit.arrays import BoolArray, FloatArray
 
@@ -143,9 +142,8 @@ class DeclaredGraph(abc.ABC):
             self._ids = {id(other) for other in self._factors}
         if id(factor) in self._ids:
             raise ValueError(f"add: {factor!r} was added before; declare it once.")
-        check_own_attributes(factor)
-        check_registered(factor)
-        check_same_parameters(factor, self._first_of.get(type(factor), factor))
+        check_attributes(factor)
+        check_parameters(factor, self._first_of.get(type(factor), factor))
         n_numbers = factor.n_factors * factor.n_additionals
         n_bytes = DECLARATION_BYTES + LINK_BYTES * factor.variables.size + 8 * n_numbers
         reserve_memory(n_bytes, "links of factors")

@@ -351,7 +351,7 @@ class Factor(abc.ABC):
         """
         owner = type(self).__name__
         own = () if shape == () else checked_shape(f"{owner}: shape of {name}", shape)
-        self._parameters.add_row(owner, name, own)
+        self._parameters.register(owner, "per_factor", name, own)
         numbers = finite_numbers(f"{owner}: {name}", value, self.batch_shape + own)
         return numbers.reshape(self.n_factors, *own)
 
@@ -380,8 +380,7 @@ class Factor(abc.ABC):
         ValueError
             If it does not broadcast to ``batch_shape``, or holds a fraction or a negative number.
         """
-        self._parameters.add_row(type(self).__name__, name, ())
-        self._parameters.counts.add(name)
+        self._parameters.register(type(self).__name__, "counts", name)
         if type(value) is int and value >= 0:  # the common case
             return np.full(self.n_factors, min(value, MOST))
         name = f"{type(self).__name__}: {name}"
@@ -420,7 +419,7 @@ class Factor(abc.ABC):
         ValueError
             If it does not broadcast to ``variables.shape`` or is not finite.
         """
-        self._parameters.set_link(type(self).__name__, name)
+        self._parameters.register(type(self).__name__, "per_link", name)
         name = f"{type(self).__name__}: {name}"
         return finite_numbers(name, value, self.variables.shape, self.keep)
 
@@ -452,7 +451,7 @@ class Factor(abc.ABC):
         ValueError
             If a number is a fraction, or if there is not an array for each factor.
         """
-        self._parameters.set_integers(type(self).__name__, name)
+        self._parameters.register(type(self).__name__, "integers", name)
         name = f"{type(self).__name__}: {name}"
         if not per_factor:
             return integer_array(name, value)
