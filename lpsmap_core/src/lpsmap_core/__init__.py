@@ -6,7 +6,6 @@ from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import ALGORITHM_1, Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import Status
-from lpsmap_core.engine.warm_start import WarmStartCache
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.records import (
     FREE,
@@ -103,7 +102,6 @@ __all__ = [
     "Structure",
     "Structures",
     "Variables",
-    "WarmStartCache",
     "as_variables",
     "bounded_sums",
     "boxed_solution",

@@ -10,12 +10,11 @@ import numpy.typing as npt
 
 from lpsmap_core.engine.choice import AUTO, choose_engine, run_with
 from lpsmap_core.engine.options import RELAXATION, Options, checked_options, threads_or_default
-from lpsmap_core.engine.warm_start import CachedStart
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.declared import DeclaredGraph
 from lpsmap_core.model.earlier import SOLVE, replaced_options
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inputs import checked_count, checked_flag, count_or_flag
+from lpsmap_core.model.inputs import checked_count, checked_flag, count_or_flag, kind_of
 from lpsmap_core.model.levels import gibbs_class
 from lpsmap_core.model.unused import zero_unused_scores
 from lpsmap_core.model.variables import Variables
@@ -30,7 +29,7 @@ from lpsmap_core.solution.decoder import (
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.plan import Plan, make_plan
 from lpsmap_core.solution.report import log, report_unproved, report_unsolved
-from lpsmap_core.solution.solution import Solution, checked_start
+from lpsmap_core.solution.solution import Solution
 from lpsmap_core.solution.solve import best_assignment, scored_graph, solve_laid_out
 from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.ctrl_c import ended_by_ctrl_c
@@ -93,7 +92,7 @@ class FactorGraph(DeclaredGraph):
         relaxation: float = RELAXATION,
         trace: bool = False,
         max_time: float | None = None,
-        warm_start: Solution | CachedStart | None = None,
+        warm_start: Solution | None = None,
         engine: str = AUTO,
         temperature: float = 1.0,
         backward_tol: float = 1e-13,
@@ -136,8 +135,7 @@ class FactorGraph(DeclaredGraph):
             their latest values, if any.
         warm_start
             Initial point: a solution of this graph, or of one that only differs in scores and
-            parameters; or ``cache.at(u, keys)`` of a `WarmStartCache`, for examples that recur in
-            other batches. Values and gradients only depend on it within `tol`.
+            parameters. Values and gradients only depend on it within `tol`.
         engine
             Name of the engine that solves; ``"auto"`` leaves the choice to the library, see `plan`.
         temperature
@@ -203,7 +201,7 @@ class FactorGraph(DeclaredGraph):
         progress: Callable[[int, SearchProgress], None] | None = None,
         verbose: int = 0,
         threads: int | None = None,
-        warm_start: Solution | CachedStart | None = None,
+        warm_start: Solution | None = None,
         engine: str = AUTO,
         solver: str = AUTO,
     ) -> Solution | Assignment:
@@ -351,26 +349,25 @@ class FactorGraph(DeclaredGraph):
         self,
         options: Options,
         verbose: int,
-        warm_start: Solution | CachedStart | None,
+        warm_start: Solution | None,
         engine: str,
         to_decode: tuple[FloatArray, list[FloatArray]] | None = None,
     ) -> Solution:
         """Solve with validated options; report unsolved components unless `to_decode` is given."""
         verbose = count_or_flag("verbose", verbose)
-        start = None if warm_start is None else checked_start(warm_start, self)
+        if warm_start is not None and not isinstance(warm_start, Solution):
+            raise TypeError(f"warm_start: got {kind_of(warm_start)}; expected a Solution.")
 
         def by_engine() -> Solution:
             deadline = Deadline(options.max_time, options.within)
             layout = self._laid_out()
             flat = to_decode or self._flat()
             chosen = choose_engine(engine, layout.part, options).engine
-            warm = None if start is None else start.start_for(layout)
+            warm = None if warm_start is None else warm_start.start_for(layout)
             with Watch(within=deadline):
                 return solve_laid_out(chosen, layout, self.factors, *flat, options, warm)
 
         solution = by_engine() if to_decode else run_with(engine, by_engine, self._size)
-        if isinstance(start, CachedStart):
-            start.keep(self._laid_out(), solution.solved)
         self.solution = solution
         if to_decode is None:
             report_unsolved(solution, self._shapes, self.refuses_non_finite)

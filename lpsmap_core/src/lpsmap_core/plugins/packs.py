@@ -13,7 +13,7 @@ __all__ = ["FACE", "PACKS", "PACK_OF", "missing_name_advice", "missing_pack_advi
 
 FACE = (
     *("ALGORITHM_1", "ConvergenceWarning", "Factor", "FactorGraph", "Solution", "Status"),
-    *("Variables", "WarmStartCache", "stack"),
+    *("Variables", "stack"),
 )
 """Names that ``lpsmap`` takes from core, which plugins cannot register."""
 

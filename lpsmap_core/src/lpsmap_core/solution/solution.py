@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,7 @@ import numpy.typing as npt
 from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.engine.state import sums
 from lpsmap_core.engine.status import OK, Status
-from lpsmap_core.engine.warm_start import CachedStart, GraphStart, WarmStartCache
+from lpsmap_core.engine.warm_start import GraphStart
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.local.vertices import join_vertices, structure_scores
 from lpsmap_core.model.factor import Factor
@@ -215,8 +214,7 @@ class Solution(Refusals):
             raise ValueError(
                 f"warm_start: got the solution of a graph of {self.layout.n_variables} variables "
                 f"and {len(self.factors)} declarations; expected one with the same factors over "
-                f"the same variables as the graph of {layout.n_variables} variables to be solved. "
-                "Use a WarmStartCache for changing batches."
+                f"the same variables as the graph of {layout.n_variables} variables to be solved."
             )
         return GraphStart.of_solved(self.layout, self.solved)
 
@@ -461,34 +459,6 @@ class Solution(Refusals):
         names, counts = np.unique([s.name for s in self.status], return_counts=True)
         summary = ", ".join(f"{n} {name}" for name, n in zip(names, counts, strict=True))
         return f"Solution({len(self.values)} variables; components: {summary or 'none'})"
-
-
-def checked_start(warm_start: Any, graph: object) -> Solution | CachedStart:
-    """Return the validated warm start of `FactorGraph.solve`.
-
-    Raises
-    ------
-    TypeError
-        If it is neither a solution nor the result of `WarmStartCache.at`.
-    ValueError
-        If it is the result of a cache for variables of another graph than `graph`.
-    """
-    if isinstance(warm_start, WarmStartCache):
-        raise TypeError(
-            "warm_start: got a WarmStartCache; expected the examples of this graph. Pass "
-            "cache.at(u, keys)."
-        )
-    if not isinstance(warm_start, (CachedStart, Solution)):
-        raise TypeError(
-            f"warm_start: got {kind_of(warm_start)}; expected a Solution, or cache.at(u, keys) of "
-            "a WarmStartCache."
-        )
-    if isinstance(warm_start, CachedStart) and warm_start.variables.graph is not graph:
-        raise ValueError(
-            "warm_start: got cache.at(u, keys) with variables of another graph; expected variables "
-            "of the graph to be solved."
-        )
-    return warm_start
 
 
 def _products(scores: FloatArray, marginals: FloatArray) -> FloatArray:
