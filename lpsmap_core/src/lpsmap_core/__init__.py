@@ -25,7 +25,7 @@ from lpsmap_core.kernels.records import (
 from lpsmap_core.local.protocol import LocalSolver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inference import Beliefs, Found, Inference, LogPartition
-from lpsmap_core.model.linear import LinearConstraints
+from lpsmap_core.model.linear_constraints import LinearConstraints
 from lpsmap_core.model.sums import bounded_sums
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.formats import FileFormat, FileFormatError, NamedGraph
@@ -37,7 +37,7 @@ from lpsmap_core.plugins.registry import (
     installed_engines,
     registered,
 )
-from lpsmap_core.projections.faces import boxed_solution
+from lpsmap_core.projections.face_codes import boxed_solution
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.decoder import Decoder, SearchProgress, set_decoder_finder
 from lpsmap_core.solution.distribution import Distribution, Distributions, Structure

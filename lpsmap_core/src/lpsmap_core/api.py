@@ -90,13 +90,13 @@ from lpsmap_core.plugins.registry import (
     engine_named,
     solver_named,
 )
+from lpsmap_core.projections.face_codes import exact_at_bounds, face_codes
 from lpsmap_core.projections.face_jacobian import (
     face_jvp,
     face_jvp_kernel,
     free_jvp,
     sum_constrained_jvp,
 )
-from lpsmap_core.projections.faces import exact_at_bounds, face_codes
 from lpsmap_core.projections.sum_constrained import clip_row, project_budget_rows
 from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack, bound_slack_array
 from lpsmap_core.solution.assignment import OWN_SEARCH, is_proved

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lpsmap_core.layout.arrangement import Links, Spans
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.linear import CountBounds
+from lpsmap_core.model.linear_constraints import CountBounds
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.compile import kernel
 from lpsmap_jit.memory import Memory, hold

@@ -18,8 +18,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Arrangement, FactorTable, Links, Spans, arrange
 from lpsmap_core.layout.counts import Counts, count_bounds, find_counts, no_counts
+from lpsmap_core.layout.kernel_parameters import integers, link_parameter, row_parameters
 from lpsmap_core.layout.layout_cache import cached_arrangement
-from lpsmap_core.layout.parameters import integers, link_parameter, row_parameters
 from lpsmap_core.layout.ragged import concatenate_rows, offsets_of, ranges
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import slot_values

@@ -24,7 +24,7 @@ from lpsmap_core.model.inputs import (
     whole_numbers,
 )
 from lpsmap_core.model.lengths import checked_lengths, checked_mask, within_lengths
-from lpsmap_core.model.linear import LinearConstraints
+from lpsmap_core.model.linear_constraints import LinearConstraints
 from lpsmap_core.model.parameters import Parameters
 from lpsmap_core.model.variables import Variables, as_variables
 from lpsmap_core.projections.face_jacobian import face_jvp, face_jvp_kernel

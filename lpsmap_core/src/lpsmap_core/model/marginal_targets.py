@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.linear import LinearConstraints
+from lpsmap_core.model.linear_constraints import LinearConstraints
 from lpsmap_core.model.slots import slot_values
 from lpsmap_core.model.sums import PartlyConstrained
 from lpsmap_jit.arrays import FloatArray, IntArray

@@ -22,7 +22,7 @@ from lpsmap_factors_struct.birkhoff.matching_kernels import (
     solve_matchings,
     solve_projections,
 )
-from lpsmap_factors_struct.birkhoff.record_access import (
+from lpsmap_factors_struct.birkhoff.matching_records import (
     DENSE,
     SMALL,
     MatchingsRecord,

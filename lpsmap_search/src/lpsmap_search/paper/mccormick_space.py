@@ -23,7 +23,7 @@ from lpsmap_search.linear_programs import (
     SimplexSolver,
     highspy_module,
 )
-from lpsmap_search.paper.branching import Split, most_fractional, most_regretted
+from lpsmap_search.paper.branching_variables import Split, most_fractional, most_regretted
 from lpsmap_search.paper.linear_rows import LinearRows, Ranges
 from lpsmap_search.paper.nodes import McCormickNode, packed, unpacked
 from lpsmap_search.paper.parse_rows import parse_rows

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.linear import LinearConstraints
+from lpsmap_core.model.linear_constraints import LinearConstraints
 from lpsmap_core.model.slots import slots_of
 from lpsmap_core.model.sums import PartlyConstrained
 from lpsmap_core.testing.draws import DRAWS, random_scores
