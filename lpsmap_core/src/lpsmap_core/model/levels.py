@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.projections.face_jacobian import face_jvp_kernel
 
 __all__ = [
     "derivatives_of",
-    "gibbs_class",
     "has_array_code",
     "has_kernels",
     "override_level",
@@ -50,22 +49,3 @@ def overrides(factor_type: type[Factor], name: str) -> bool:
     """Whether a factor type overrides a class method of `Factor`."""
     method, inherited = getattr(factor_type, name), getattr(Factor, name)
     return getattr(method, "__func__", method) is not inherited.__func__
-
-
-def gibbs_class(factor: Factor) -> Any:
-    """Return the class of the Gibbs distributions of a declaration's factors.
-
-    Raises
-    ------
-    TypeError
-        If the type cannot sum over structures, or has no such class.
-    """
-    make = type(factor).gibbs
-    if make is None:
-        factor.log_partition()  # raises an error for a type without sums
-        raise TypeError(
-            f"{type(factor).__name__} has sums over its structures, but its attribute gibbs is "
-            "None; expected a class of distributions. Install lpsmap-dynamic, and set gibbs = "
-            "lpsmap_dynamic.Gibbs in the class."
-        )
-    return make
