@@ -151,8 +151,7 @@ def plugins() -> None:
     Shows the package and the import time of each, and which of this project's packages are missing.
     """
     registry = installed()
-    offered = [hook.removeprefix("lpsmap_") for hook in KINDS]
-    kinds: dict[str, Contributions] = {kind: getattr(registry, kind) for kind in offered}
+    kinds: dict[str, Contributions] = {kind: getattr(registry, kind) for kind in KINDS}
     for plugin in registry.plugins:
         click.echo(
             f"{plugin.name} ({plugin.distribution} {plugin.version}, "
