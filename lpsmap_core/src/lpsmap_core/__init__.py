@@ -29,7 +29,7 @@ from lpsmap_core.model.linear_constraints import LinearConstraints
 from lpsmap_core.model.sums import bounded_sums
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.formats import FileFormat, FileFormatError, NamedGraph
-from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
+from lpsmap_core.plugins.hookspecs import hookimpl
 from lpsmap_core.plugins.registry import (
     decoder_for,
     engine_named,
@@ -107,7 +107,6 @@ __all__ = [
     "boxed_solution",
     "ended_by_ctrl_c",
     "hookimpl",
-    "hookspec",
     "installed",
     "interrupted",
     "kernel",

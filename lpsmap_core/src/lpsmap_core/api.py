@@ -8,7 +8,6 @@ distributions of this project do. Other modules of core may change at any time.
 
 from __future__ import annotations
 
-from lpsmap_core.engine.backends import NumpyBackend
 from lpsmap_core.engine.choice import AUTO, run_with
 from lpsmap_core.engine.direct import DirectSolution, solve_directly
 from lpsmap_core.engine.options import checked_options
@@ -20,7 +19,6 @@ from lpsmap_core.layout.ragged import offsets_of, ranges
 from lpsmap_core.local.active.limits import UNTIL_SOLVED, iteration_limit
 from lpsmap_core.local.active.record_access import LocalProblem, problem_of, set_of, status_of
 from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.active.steps import multiply_active_sets, solve_active_sets
 from lpsmap_core.local.oracles import best_feasible
 from lpsmap_core.local.protocol import (
     OPTIMAL,
@@ -53,7 +51,6 @@ from lpsmap_core.model.memory_limit import (
     memory_limit,
     reserve_memory,
 )
-from lpsmap_core.model.parameters import Parameters
 from lpsmap_core.model.row_labels import (
     HEADS,
     check_root,
@@ -66,7 +63,6 @@ from lpsmap_core.model.slots import (
     flipped_slots,
     name_of_factor,
     parameters_of,
-    placed_values,
     row_values,
     row_view,
     slot_values,
@@ -81,19 +77,12 @@ from lpsmap_core.plugins.files import read_evidence, read_graph, write_graph
 from lpsmap_core.plugins.formats import Evidence
 from lpsmap_core.plugins.packs import missing_name_advice, missing_pack_advice
 from lpsmap_core.plugins.registry import (
-    Contributions,
     DuplicateNameError,
-    Plugin,
-    PluginWarning,
-    Registration,
     Registry,
-    engine_named,
     solver_named,
 )
 from lpsmap_core.projections.face_codes import exact_at_bounds, face_codes
 from lpsmap_core.projections.face_jacobian import (
-    face_jvp,
-    face_jvp_kernel,
     free_jvp,
     sum_constrained_jvp,
 )
@@ -101,7 +90,6 @@ from lpsmap_core.projections.sum_constrained import clip_row, project_budget_row
 from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack, bound_slack_array
 from lpsmap_core.solution.assignment import OWN_SEARCH, is_proved
 from lpsmap_core.solution.assignment_score import (
-    CompletedAssignment,
     best_additionals,
     complete_assignment,
     score_assignment,
@@ -121,7 +109,7 @@ from lpsmap_jit.announcements import is_quiet
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IndexArray, IntArray
 from lpsmap_jit.by_address import by_address
 from lpsmap_jit.callers import stacklevel
-from lpsmap_jit.compile import COMPILED, general_position, interpreted_by, summing_leaf
+from lpsmap_jit.compile import interpreted_by, summing_leaf
 from lpsmap_jit.ctrl_c import raised_by_ctrl_c
 from lpsmap_jit.interrupts import (
     Watch,
@@ -161,12 +149,10 @@ __all__ += [
 
 # Declarations: their factors one by one, and what their types registered.
 __all__ += [
-    "Parameters",
     "flipped_slots",
     "declared_variables",
     "name_of_factor",
     "parameters_of",
-    "placed_values",
     "row_values",
     "row_view",
     "slot_values",
@@ -175,10 +161,8 @@ __all__ += [
 
 # Kernels: what else there is than `kernel`, `leaf` and `interrupted`.
 __all__ += [
-    "COMPILED",
     "by_address",
     "floats_at_address",
-    "general_position",
     "interpreted_by",
     "is_quiet",
     "stopped",
@@ -193,8 +177,6 @@ __all__ += ["raised_by_ctrl_c"]
 __all__ += [
     "exact_at_bounds",
     "face_codes",
-    "face_jvp",
-    "face_jvp_kernel",
     "free_jvp",
     "sum_constrained_jvp",
 ]
@@ -226,10 +208,8 @@ __all__ += [
     "LocalProblem",
     "iteration_limit",
     "join_vertices",
-    "multiply_active_sets",
     "problem_of",
     "set_of",
-    "solve_active_sets",
     "status_of",
 ]
 
@@ -239,7 +219,6 @@ __all__ += ["PartlyConstrained", "one_of_each_group"]
 # Graphs as flat arrays: what engines solve, and what adapters ask about a whole assignment.
 __all__ += [
     "Bucket",
-    "CompletedAssignment",
     "Layout",
     "Part",
     "best_additionals",
@@ -291,18 +270,10 @@ __all__ += [
 __all__ += ["HEADS", "check_root", "root_variables", "row_labels", "warn_of_padding"]
 __all__ += ["check_marginals", "target_additionals", "warn_of_negative"]
 
-# Array libraries: where closed forms in array-API code run.
-__all__ += ["NumpyBackend"]
-
 # The registry: what installed plugins offer.
 __all__ += [
-    "Contributions",
     "DuplicateNameError",
-    "Plugin",
-    "PluginWarning",
-    "Registration",
     "Registry",
-    "engine_named",
     "missing_name_advice",
     "missing_pack_advice",
     "solver_named",

@@ -12,7 +12,8 @@ import pytest
 import dense_engine
 from lpsmap import AtMostOne, ConvergenceWarning, FactorGraph, Pair, Status, Xor
 from lpsmap_core import Backend, Engine, Options, SolvedGraph, hookimpl, registered
-from lpsmap_core.api import BoolArray, NumpyBackend, Part
+from lpsmap_core.api import BoolArray, Part
+from lpsmap_core.engine.backends import NumpyBackend
 
 
 class Boxed:
