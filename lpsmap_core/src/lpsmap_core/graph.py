@@ -285,9 +285,9 @@ class FactorGraph:
         Parameters
         ----------
         max_iter
-            Limit of the outer iterations, at least 1. A component of a single factor needs one.
+            Maximum number of outer iterations, at least 1. A component of one factor needs one.
         max_inner_iter
-            Limit of the active set's iterations for a factor in one outer iteration. Each iteration
+            Maximum number of the active set's iterations for a factor in one outer iteration. Each
             is a call of the MAP oracle. None for no limit if the factor is alone in its component,
             and otherwise for an adaptive limit, spread over the outer iterations.
         tol
@@ -410,7 +410,7 @@ class FactorGraph:
         max_time
             Time limit in seconds, or None. Results at the limit, or after Ctrl-C, have a bound.
         max_nodes
-            Limit of the nodes of each component's search; None for no limit.
+            Maximum number of nodes of each component's search; None for no limit.
         progress
             See `Solution.decode`; only used by the library's own search.
         solver

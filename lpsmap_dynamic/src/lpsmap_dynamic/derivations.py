@@ -9,7 +9,7 @@ import numpy as np
 from lpsmap_core import Beliefs, Factors, Found, Scores, Structures
 from lpsmap_core.api import FloatArray, IntArray, check_fits_memory, interruptible
 from lpsmap_dynamic.declaration import Hypergraph
-from lpsmap_dynamic.edges import MOST_EDGES, MOST_NONZEROS, N_ITEMS
+from lpsmap_dynamic.edges import MAX_EDGES, MAX_NONZEROS, N_ITEMS
 from lpsmap_dynamic.inside_outside import beliefs_of, hessian_products
 from lpsmap_dynamic.k_best import k_best_of
 from lpsmap_dynamic.sampling import samples_of
@@ -85,7 +85,7 @@ class HypergraphInference:
     @interruptible
     def sample(self, rows: IntArray, scores: Scores, n: int, random: np.random.Generator) -> Found:
         """Sample structures of each factor."""
-        deepest, number = int(self._header(rows, MOST_EDGES).max(initial=0)), len(self._which)
+        deepest, number = int(self._header(rows, MAX_EDGES).max(initial=0)), len(self._which)
         check_fits_memory("sample: n", n, self._nonzeros() * NONZERO + number * deepest * 8)
         decided, _, _ = self._decided(rows, scores)
         room = self._room(n)
@@ -169,10 +169,10 @@ class HypergraphInference:
 
     def _nonzeros(self) -> int:
         """Return the maximum number of entries of a structure of each factor."""
-        return int((1 + self._header(np.arange(len(self._which)), MOST_NONZEROS)).sum())
+        return int((1 + self._header(np.arange(len(self._which)), MAX_NONZEROS)).sum())
 
     def _room(self, k: int) -> Structures:
-        sizes = np.repeat(self._header(np.arange(len(self._which)), MOST_NONZEROS), k)
+        sizes = np.repeat(self._header(np.arange(len(self._which)), MAX_NONZEROS), k)
         ends = np.cumsum(sizes)
         total = int(ends[-1]) if len(ends) else 0
         return Structures(

@@ -10,7 +10,7 @@ import numpy as np
 
 from lpsmap_core import Factors, Scores, Structures
 from lpsmap_core.api import BoolArray, FloatArray, IntArray
-from lpsmap_dynamic.edges import MOST_NONZEROS
+from lpsmap_dynamic.edges import MAX_NONZEROS
 from lpsmap_dynamic.hypergraph_factor import HypergraphFactor
 from lpsmap_dynamic.max_plus import best_derivations
 from lpsmap_dynamic.row import Row
@@ -47,8 +47,8 @@ class DynamicProgram(HypergraphFactor):
         factors = Factors(u, v, np.empty((1, 0)), np.empty(0), code, place)
         found = Structures(
             np.zeros(1, dtype=np.int64),
-            np.empty(code[MOST_NONZEROS], dtype=np.int32),
-            np.empty(code[MOST_NONZEROS]),
+            np.empty(code[MAX_NONZEROS], dtype=np.int32),
+            np.empty(code[MAX_NONZEROS]),
             np.empty(1, dtype=np.int64),
         )
         flat = [np.array(x, dtype=np.float64).reshape(-1) for x in (eta_u, eta_v)]
@@ -80,5 +80,5 @@ class DynamicProgram(HypergraphFactor):
     @classmethod
     def vertex_sizes(cls, factors: Factors) -> IntArray:
         """Return the maximum numbers of nonzeros of derivations."""
-        sizes: IntArray = factors.integers[factors.integer_ranges[:, 0] + MOST_NONZEROS]
+        sizes: IntArray = factors.integers[factors.integer_ranges[:, 0] + MAX_NONZEROS]
         return sizes

@@ -23,7 +23,7 @@ from lpsmap_core.api import (
     slot_values,
     zero_unused_scores,
 )
-from lpsmap_dynamic.exact_sums import LARGEST_SUMMABLE, add_exactly, sum_exactly
+from lpsmap_dynamic.exact_sums import MAX_SUMMABLE, add_exactly, sum_exactly
 from lpsmap_dynamic.factor_forest import check_distinct
 from lpsmap_dynamic.graph_gibbs import GraphGibbs
 
@@ -333,7 +333,7 @@ class Gibbs:
         rows = np.flatnonzero(doubtful & ~self._wrong)
         if rows.size:
             largest = self._largest_finite()
-            rows = rows[largest[rows] > LARGEST_SUMMABLE]
+            rows = rows[largest[rows] > MAX_SUMMABLE]
             plain = (np.where(np.isfinite(x), 0.0, x) for x in self._scores)
             allowed = self._sums.beliefs(rows, Scores(*plain)).log_partition[rows] > -np.inf
             for r in rows[allowed].tolist():

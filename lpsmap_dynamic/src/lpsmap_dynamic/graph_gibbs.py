@@ -20,7 +20,7 @@ from lpsmap_core.api import (
     real_numbers,
     zero_unused_scores,
 )
-from lpsmap_dynamic.exact_sums import LARGEST_SUMMABLE, sum_exactly
+from lpsmap_dynamic.exact_sums import MAX_SUMMABLE, sum_exactly
 from lpsmap_dynamic.factor_forest import FactorForest
 from lpsmap_dynamic.forest_sums import ForestSums
 from lpsmap_dynamic.graph_samples import GraphSamples
@@ -355,9 +355,9 @@ def _summable(scores: FloatArray) -> FloatArray:
         If a score is too large.
     """
     largest = scores.max(initial=-np.inf)
-    if largest > LARGEST_SUMMABLE:
+    if largest > MAX_SUMMABLE:
         raise ValueError(
             f"gibbs: the graph has scores of up to {largest:.3g}, whose sums overflow float64; "
             "expected smaller scores. Use -inf to forbid."
         )
-    return np.where(scores < -LARGEST_SUMMABLE, -np.inf, scores)
+    return np.where(scores < -MAX_SUMMABLE, -np.inf, scores)

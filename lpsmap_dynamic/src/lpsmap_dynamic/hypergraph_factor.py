@@ -17,7 +17,7 @@ from lpsmap_dynamic.row import Row, different_rows
 
 __all__ = ["HypergraphFactor"]
 
-MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 """Maximum bytes of cached hypergraphs, not counting the latest one."""
 
 
@@ -79,7 +79,7 @@ class _HypergraphCache:
             build = HypergraphBuilder(row.event_shape, row.n_additionals)
             self._found[key] = found = build.finish(factor_type.hypergraph(row, build))
             self._bytes += found.code.nbytes
-            while self._bytes > MOST_BYTES and len(self._found) > 1:
+            while self._bytes > MAX_BYTES and len(self._found) > 1:
                 _, oldest = self._found.popitem(last=False)
                 self._bytes -= oldest.code.nbytes
             return found

@@ -9,7 +9,7 @@ import numpy as np
 from lpsmap_core import Factors, Scores, Structures, interrupted, kernel, largest_arity, leaf
 from lpsmap_core.api import FloatArray, IndexArray, IntArray
 from lpsmap_dynamic.edges import (
-    MOST_EDGES,
+    MAX_EDGES,
     N_EDGES,
     N_ITEMS,
     POLL_PERIOD,
@@ -221,7 +221,7 @@ def k_best_of(
     )
     total, rest = np.empty(n // k), np.empty(n // k)
     weight = np.empty(largest_of(rows, factors, N_EDGES))
-    stack = np.empty(largest_of(rows, factors, MOST_EDGES) + 1, dtype=np.int64)
+    stack = np.empty(largest_of(rows, factors, MAX_EDGES) + 1, dtype=np.int64)
     n_entries = largest_arity(rows, offsets) + largest_arity(rows, extra)
     place = np.full(n_entries, -1, dtype=np.int64)
     for r in rows:

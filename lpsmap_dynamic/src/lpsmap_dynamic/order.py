@@ -14,7 +14,7 @@ FOUND, CYCLE, UNDERIVED = 0, 1, 2
 BLOCK = 62
 """Number of slots that are checked together, one per bit."""
 
-LARGEST_SIZE = 1 << 40
+MAX_SIZE = 1 << 40
 """Sizes of derivations are clipped to this, since they can be exponential."""
 
 
@@ -147,6 +147,6 @@ def sizes_of_derivations(
         for e in range(first_edge[i], first_edge[i + 1]):
             a, b = tails[2 * e], tails[2 * e + 1]
             entries = n_entries[a] + n_entries[b] + first_entry[e + 1] - first_entry[e]
-            n_entries[i + 1] = max(n_entries[i + 1], min(entries, LARGEST_SIZE))
-            n_edges[i + 1] = max(n_edges[i + 1], min(n_edges[a] + n_edges[b] + 1, LARGEST_SIZE))
+            n_entries[i + 1] = max(n_entries[i + 1], min(entries, MAX_SIZE))
+            n_edges[i + 1] = max(n_edges[i + 1], min(n_edges[a] + n_edges[b] + 1, MAX_SIZE))
     return n_entries[n], n_edges[n]

@@ -29,7 +29,7 @@ __all__ = ["Certified", "global_search"]
 GAP_TOLERANCE = 1e-9
 """Relative tolerance on the gap."""
 
-MOST_BYTES = 2 << 30
+MAX_BYTES = 2 << 30
 """Approximate memory of open boxes beyond which the search is depth-first."""
 
 OVERHEAD = 600
@@ -183,7 +183,7 @@ def global_search(
 def _most_open(space: BoxSpace[Any]) -> int:
     """Return the number of open boxes that the memory should hold."""
     box = sum(array.nbytes for array in space.pack([space.root()]).values())
-    return MOST_BYTES // (OVERHEAD + box)
+    return MAX_BYTES // (OVERHEAD + box)
 
 
 class _Reporter:

@@ -31,7 +31,7 @@ from lpsmap_search.viterbi import Workspace, best_counts
 
 __all__ = ["ConstraintRow", "Bounds", "bound_boxes"]
 
-LARGEST_ENUMERATED = 7
+MAX_ENUMERATED = 7
 """Maximum size of a block whose vertices are enumerated: 7 parameters have 448 candidates, 8 have
 1,024."""
 
@@ -41,7 +41,7 @@ PATIENCE = 3
 STATIONARY = 1e-20
 """Squared norm of a subgradient that is zero up to rounding: the multipliers are optimal."""
 
-LEAST = 1e-300
+MIN_PROBABILITY = 1e-300
 """The probability whose logarithm replaces that of zero."""
 
 
@@ -92,7 +92,7 @@ def _enumerate(first: IntArray, low: FloatArray, high: FloatArray, vertices: _Ve
     for c in range(len(first) - 1):
         vertices.first[c] = at
         begin, size = first[c], first[c + 1] - first[c]
-        if size > LARGEST_ENUMERATED:
+        if size > MAX_ENUMERATED:
             continue
         for free in range(size):
             for sides in range(1 << size):
@@ -204,7 +204,7 @@ def bound_boxes(
     n, n_blocks = boxes.shape[1] // 2, len(first) - 1
     vertices = _Vertices(
         np.empty(n_blocks + 1, dtype=np.int64),
-        np.empty((_most_vertices(first), LARGEST_ENUMERATED)),
+        np.empty((_most_vertices(first), MAX_ENUMERATED)),
         np.empty(_most_vertices(first)),
     )
     h, p, f, scores = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
@@ -256,7 +256,7 @@ def _most_vertices(first: IntArray) -> int:
     most = 0
     for c in range(len(first) - 1):
         size = first[c + 1] - first[c]
-        if size <= LARGEST_ENUMERATED:
+        if size <= MAX_ENUMERATED:
             most += size * (1 << (size - 1))
     return most
 
@@ -273,7 +273,7 @@ def _relax(
 ) -> None:
     """Write the best points of all blocks, and the scores ``h + kappa``."""
     for c in range(len(first) - 1):
-        if first[c + 1] - first[c] <= LARGEST_ENUMERATED:
+        if first[c + 1] - first[c] <= MAX_ENUMERATED:
             kappa = _best_vertex(c, first, h, vertices, p)
         else:
             kappa = _best_on_chords(c, first, h, low, high, p)
@@ -330,7 +330,7 @@ def _fit_points(low: FloatArray, high: FloatArray, h: FloatArray) -> None:
         if high[m] > low[m]:
             return
     for m in range(len(h)):
-        h[m] = np.log(max(low[m], LEAST))
+        h[m] = np.log(max(low[m], MIN_PROBABILITY))
 
 
 @leaf

@@ -27,7 +27,7 @@ GivenExecutor = Union[Executor, Callable[[], Executor], int, None]  # noqa: UP00
 
 Evaluations = Sequence[Evaluation[Any, FloatArray]] | Unfinished[FloatArray]
 
-MOST_SPACES = 4
+MAX_SPACES = 4
 """Maximum number of spaces cached in a worker process."""
 
 
@@ -192,7 +192,7 @@ def _evaluate_packed(key: str, pickled: bytes | None, nodes: Arrays, score: floa
             return BatchResult(None, 0.0)
         space = pickle.loads(pickled)
     _spaces[key] = space
-    for old in list(_spaces)[:-MOST_SPACES]:
+    for old in list(_spaces)[:-MAX_SPACES]:
         _spaces.pop(old, None)
     begin = time.thread_time()
     evaluations = _evaluate(space, space.unpack(nodes), score)

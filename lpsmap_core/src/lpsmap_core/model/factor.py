@@ -14,7 +14,7 @@ from lpsmap_core.kernels.records import Factors, LocalSolution
 from lpsmap_core.model.inference import Inference, LogPartition, no_inference
 from lpsmap_core.model.inheritance import disinherit
 from lpsmap_core.model.inputs import (
-    MOST,
+    MAX_COUNT,
     broadcast,
     checked_shape,
     finite_numbers,
@@ -382,7 +382,7 @@ class Factor(abc.ABC):
         """
         self._parameters.register(type(self).__name__, "counts", name)
         if type(value) is int and value >= 0:  # the common case
-            return np.full(self.n_factors, min(value, MOST))
+            return np.full(self.n_factors, min(value, MAX_COUNT))
         name = f"{type(self).__name__}: {name}"
         numbers = broadcast(name, whole_numbers(name, value), self.batch_shape).reshape(-1)
         wrong = np.flatnonzero((numbers < 0) | (numbers != np.rint(numbers)))

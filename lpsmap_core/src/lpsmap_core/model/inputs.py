@@ -16,7 +16,7 @@ from lpsmap_core.model.memory_limit import reserve_memory
 from lpsmap_jit.arrays import FloatArray, IntArray
 
 __all__ = [
-    "MOST",
+    "MAX_COUNT",
     "booleans",
     "broadcast",
     "check_readable",
@@ -36,10 +36,10 @@ __all__ = [
     "whole_numbers",
 ]
 
-MOST = 2**62
+MAX_COUNT = 2**62
 """Larger than the count of any objects in memory, and exact as an integer and as a float."""
 
-MOST_COUNTED = 2**63 - 1
+MAX_INT64 = 2**63 - 1
 """Largest number that kernels can count to."""
 
 
@@ -192,7 +192,7 @@ def finite_numbers(
     ValueError
         If they do not broadcast, or if a number is not finite where `keep` is true.
     """
-    if isinstance(value, (int, float)) and -MOST < value < MOST:  # the common case
+    if isinstance(value, (int, float)) and -MAX_COUNT < value < MAX_COUNT:  # the common case
         return np.full(shape, float(value))
     array = real_numbers(name, value).astype(np.float64)
     numbers: FloatArray = broadcast(name, array, shape)
@@ -249,9 +249,13 @@ def whole_numbers(name: str, value: Any) -> npt.NDArray[Any]:
     array = _array(name, value)
     _check_integral(name, value, array)
     if array.dtype.kind == "O":
-        clipped = [max(-MOST, min(number, MOST)) for number in array.flat]  # beyond any dtype
+        clipped = [
+            max(-MAX_COUNT, min(number, MAX_COUNT)) for number in array.flat
+        ]  # beyond any dtype
         return np.array(clipped, dtype=np.int64).reshape(array.shape)
-    counts: npt.NDArray[Any] = np.minimum(array, array.dtype.type(min(MOST, _largest(array.dtype))))
+    counts: npt.NDArray[Any] = np.minimum(
+        array, array.dtype.type(min(MAX_COUNT, _largest(array.dtype)))
+    )
     return counts if array.dtype.kind == "f" else counts.astype(np.int64)
 
 
@@ -379,7 +383,7 @@ def checked_count(name: str, value: Any, otherwise: str = "", least: int = 1) ->
         raise TypeError(f"{name}: got {value!r}; expected {expected}.") from None
     if count < least:
         raise ValueError(f"{name}: got {count}; expected {expected}.")
-    if count > MOST_COUNTED:
+    if count > MAX_INT64:
         raise ValueError(f"{name}: got {count}; expected {expected}, and less than 2**63.")
     return count
 
@@ -497,4 +501,4 @@ def _plain(value: Any) -> Any:
 
 
 def _largest(dtype: np.dtype[Any]) -> int:
-    return MOST if dtype.kind == "f" else int(np.iinfo(dtype).max)
+    return MAX_COUNT if dtype.kind == "f" else int(np.iinfo(dtype).max)

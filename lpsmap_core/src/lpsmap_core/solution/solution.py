@@ -364,7 +364,7 @@ class Solution(Refusals):
         max_time
             Time limit in seconds, without compilation; None for no limit.
         max_nodes
-            Limit of the nodes of each component's search; None for no limit.
+            Maximum number of nodes of each component's search; None for no limit.
         threads
             As for `FactorGraph.solve`.
         progress
