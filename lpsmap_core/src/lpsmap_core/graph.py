@@ -464,10 +464,10 @@ class FactorGraph:
                 return self._run(searched, verbose, warm_start, engine, flat)
 
             graph = scored_graph(self._laid_out(), self.factors, *flat)
-            found = best_assignment(decoder, graph, solver, limits, relax, latest)
-        self.solution = found
-        report_unproved(found, self._shapes, self.refuses_non_finite)
-        return found
+            assignment = best_assignment(decoder, graph, solver, limits, relax, latest)
+        self.solution = assignment
+        report_unproved(assignment, self._shapes, self.refuses_non_finite)
+        return assignment
 
     def k_best(
         self,
@@ -522,10 +522,10 @@ class FactorGraph:
         options = options_for_search(linear, limits)._replace(exact=False)
         with ended_by_ctrl_c(limits.deadline):
             relaxed = self._run(options, 0, None, AUTO, self._flat())
-            found = decoder.k_best(relaxed.relaxation, k, limits, by_component)
-        self.solution = found[0]
-        report_unproved(found[0], self._shapes, self.refuses_non_finite)
-        return found
+            assignments = decoder.k_best(relaxed.relaxation, k, limits, by_component)
+        self.solution = assignments[0]
+        report_unproved(assignments[0], self._shapes, self.refuses_non_finite)
+        return assignments
 
     def condition(self, evidence: Sequence[tuple[Variables, npt.ArrayLike]]) -> Any:
         """Return the graph over the remaining variables, given the values of some.

@@ -77,12 +77,12 @@ class _HypergraphCache:
                 self._found.move_to_end(key)
                 return self._found[key]
             build = HypergraphBuilder(row.event_shape, row.n_additionals)
-            self._found[key] = found = build.finish(factor_type.hypergraph(row, build))
-            self._bytes += found.code.nbytes
+            self._found[key] = hypergraph = build.finish(factor_type.hypergraph(row, build))
+            self._bytes += hypergraph.code.nbytes
             while self._bytes > MAX_BYTES and len(self._found) > 1:
                 _, oldest = self._found.popitem(last=False)
                 self._bytes -= oldest.code.nbytes
-            return found
+            return hypergraph
 
 
 _cache = _HypergraphCache()

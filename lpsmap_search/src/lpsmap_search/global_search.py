@@ -212,11 +212,11 @@ class _Reporter:
         """Seconds since the start of the search."""
         return time.monotonic() - self._begin
 
-    def __call__(self, found: SearchProgress) -> None:
-        found.seconds = self.seconds
+    def __call__(self, progress: SearchProgress) -> None:
+        progress.seconds = self.seconds
         try:
             for listener in self._listeners:
-                listener(found)
+                listener(progress)
         except KeyboardInterrupt:
             self._deadline.end()
 
@@ -268,15 +268,15 @@ class _ReportedSearch:
             self._autosave.save(self._search.state())
 
 
-def _certified(corpus: Corpus, found: SearchResult[FloatArray], gap: float) -> Certified:
-    counts = np.asarray(found.answer)
+def _certified(corpus: Corpus, result: SearchResult[FloatArray], gap: float) -> Certified:
+    counts = np.asarray(result.answer)
     return Certified(
         corpus.model.normalised(counts),
         counts,
-        found.score,
-        found.bound,
-        found.n_nodes,
-        found.seconds,
-        found.bound <= found.score + gap * max(1.0, abs(found.score)) + GAP_TOLERANCE,
-        found.interrupted,
+        result.score,
+        result.bound,
+        result.n_nodes,
+        result.seconds,
+        result.bound <= result.score + gap * max(1.0, abs(result.score)) + GAP_TOLERANCE,
+        result.interrupted,
     )

@@ -170,8 +170,8 @@ def _drawn(heads: Sequence[int]) -> list[str]:
         grid[[low, high], column + 1 :] |= LEFT | RIGHT
     text = np.array(list(LINES))[grid]
     for word, head in levels:
-        own = width - 2 * levels[word, head]  # right of the bend of its arc
-        text[word, own if word in heads else -1] = "▶"
+        place = width - 2 * levels[word, head]  # right of the bend of its arc
+        text[word, place if word in heads else -1] = "▶"
     return ["".join(row) for row in text]
 
 

@@ -118,15 +118,15 @@ def _best_vertex(
 ) -> float:
     """Write the best vertex of a block, and return its value."""
     begin, size = first[c], first[c + 1] - first[c]
-    most, found = -np.inf, vertices.first[c]
+    most, best = -np.inf, vertices.first[c]
     for v in range(vertices.first[c], vertices.first[c + 1]):
         value = vertices.value[v]
         for j in range(size):
             value -= h[begin + j] * vertices.p[v, j]
         if value > most:
-            most, found = value, v
+            most, best = value, v
     for j in range(size):
-        p[begin + j] = vertices.p[found, j]
+        p[begin + j] = vertices.p[best, j]
     return most
 
 
@@ -144,16 +144,16 @@ def _best_on_chords(
         left -= low[m]
         value += phi(low[m]) - h[m] * low[m]
     while left > 0.0:
-        most, found = -np.inf, -1
+        most, best = -np.inf, -1
         for m in range(first[c], first[c + 1]):
             if p[m] == low[m] and high[m] > low[m]:
                 slope = (phi(high[m]) - phi(low[m])) / (high[m] - low[m]) - h[m]
                 if slope > most:
-                    most, found = slope, m
-        if found < 0:
+                    most, best = slope, m
+        if best < 0:
             break
-        step = min(left, high[found] - low[found])
-        p[found] += step
+        step = min(left, high[best] - low[best])
+        p[best] += step
         value += most * step
         left -= step
     return value

@@ -27,28 +27,28 @@ class Report:
         The result.
     """
 
-    def __init__(self, sentences: list[TaggedSentence], corpus: Corpus, found: Induced) -> None:
+    def __init__(self, sentences: list[TaggedSentence], corpus: Corpus, induced: Induced) -> None:
         assert isinstance(corpus.model, DependencyModelWithValence)
-        self.sentences, self.model, self.found = sentences, corpus.model, found
+        self.sentences, self.model, self.found = sentences, corpus.model, induced
         self._corpus = corpus
-        self.trees = trees(self.model, sentences, found.parameters)
-        self.accuracy = accuracy(self.model, sentences, found.parameters)
+        self.trees = trees(self.model, sentences, induced.parameters)
+        self.accuracy = accuracy(self.model, sentences, induced.parameters)
 
     @property
     def numbers(self) -> dict[str, Any]:
         """The fields of the JSON output, without trees."""
-        found, certified = self.found, self.found.certified
+        induced, certified = self.found, self.found.certified
         return {
-            "status": "PROVED" if found.is_proved else "FOUND",
-            "method": found.method,
-            "objective": found.objective,
+            "status": "PROVED" if induced.is_proved else "FOUND",
+            "method": induced.method,
+            "objective": induced.objective,
             "bound": None if certified is None else certified.bound,
-            "gap": None if certified is None else relative_gap(found.objective, certified.bound),
+            "gap": None if certified is None else relative_gap(induced.objective, certified.bound),
             "void": None if certified is None else certified.is_void,
             "nodes": None if certified is None else certified.n_nodes,
-            "seconds": found.seconds,
-            "interrupted": found.interrupted,
-            "likelihood": found.likelihood,
+            "seconds": induced.seconds,
+            "interrupted": induced.interrupted,
+            "likelihood": induced.likelihood,
             "accuracy": self.accuracy,
             "sentences": len(self.sentences),
             "words": sum(map(len, self.sentences)),
@@ -76,27 +76,27 @@ class Report:
         return "\n\n".join([aligned(self._summary()), aligned(rows, right=(2, 3, 4)), *drawn])
 
     def _summary(self) -> list[tuple[str, str]]:
-        found, n_words = self.found, sum(map(len, self.sentences))
+        induced, n_words = self.found, sum(map(len, self.sentences))
         rows = [
             (
                 "corpus",
                 f"{len(self.sentences)} sentences, {len(self._corpus.sentences)} of them "
                 f"different; {n_words} words, {len(self.model.tags)} tags",
             ),
-            ("method", f"{found.method}, {found.seconds:.2f} s"),
-            ("objective", f"{found.objective:.9g}"),
+            ("method", f"{induced.method}, {induced.seconds:.2f} s"),
+            ("objective", f"{induced.objective:.9g}"),
         ]
-        if found.likelihood != found.objective:
-            rows.append(("likelihood", f"{found.likelihood:.9g} of the best trees"))
-        rows.append(("certificate", certificate(found)))
+        if induced.likelihood != induced.objective:
+            rows.append(("likelihood", f"{induced.likelihood:.9g} of the best trees"))
+        rows.append(("certificate", certificate(induced)))
         if self.accuracy is not None:
             rows.append(("accuracy", f"{100.0 * self.accuracy:.1f} % of the heads in the file"))
         return rows
 
 
-def certificate(found: Induced) -> str:
+def certificate(induced: Induced) -> str:
     """Return a description of the proof."""
-    certified = found.certified
+    certified = induced.certified
     if certified is None:
         return "none: expectation maximisation ends at a local optimum"
     boxes = f"{certified.n_nodes} boxes"

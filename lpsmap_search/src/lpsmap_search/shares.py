@@ -137,10 +137,10 @@ def fraction_below(x: float, least: int, most: int) -> float:
     """
     if most == 0 or (most > MAX_TOTAL and most > least):
         return x
-    found = -np.inf
+    fraction = -np.inf
     for total in range(max(least, 1), most + 1):
-        found = max(found, np.floor((x + SUM_TOLERANCE) * total) / total)
-    return found
+        fraction = max(fraction, np.floor((x + SUM_TOLERANCE) * total) / total)
+    return fraction
 
 
 @leaf
@@ -148,7 +148,7 @@ def fraction_above(x: float, least: int, most: int) -> float:
     """Return the smallest fraction above x with a denominator in a range; x if it is too large."""
     if most == 0 or (most > MAX_TOTAL and most > least):
         return x
-    found = np.inf
+    fraction = np.inf
     for total in range(max(least, 1), most + 1):
-        found = min(found, (np.floor((x + SUM_TOLERANCE) * total) + 1.0) / total)
-    return found
+        fraction = min(fraction, (np.floor((x + SUM_TOLERANCE) * total) + 1.0) / total)
+    return fraction

@@ -55,12 +55,12 @@ class CountedStructures(DynamicProgram):
         first = np.concatenate([[0], np.cumsum(sizes)])
         tails = tails.reshape(-1, 2)
         for size in np.unique(sizes):
-            own = np.flatnonzero(sizes == size)
-            used = entries[first[own][:, None] + np.arange(size)]
+            members = np.flatnonzero(sizes == size)
+            used = entries[first[members][:, None] + np.arange(size)]
             n_slots = (used < arity).sum(axis=1)
             for n in np.unique(n_slots):  # slots come first
                 same = n_slots == n
-                mine, on = own[same], used[same]
+                mine, on = members[same], used[same]
                 build.edges(heads[mine], tails[mine], on[:, :n], on[:, n:] - arity)
         return int(heads.max())
 

@@ -49,9 +49,9 @@ class Workers:
         If the number is not positive, or the executor does not accept work.
     """
 
-    def __init__(self, given: GivenExecutor, space: BoxSpace[Any]) -> None:
+    def __init__(self, executor: GivenExecutor, space: BoxSpace[Any]) -> None:
         self._space = space
-        self._executor = BatchExecutor(given)
+        self._executor = BatchExecutor(executor)
         if not self._executor.renewable:
             self._probe()
 
@@ -170,14 +170,14 @@ def evaluate(space: BoxSpace[Any], nodes: Sequence[Any], score: float) -> BatchR
 
 def _evaluate(space: BoxSpace[Any], nodes: Sequence[Any], score: float) -> Evaluations:
     """Evaluate nodes in batches of the size that the space prefers."""
-    found: list[Evaluation[Any, FloatArray]] = []
+    evaluations_of_nodes: list[Evaluation[Any, FloatArray]] = []
     for first in range(0, len(nodes), space.batch):
         evaluations = space.evaluate(nodes[first : first + space.batch], score)
         if isinstance(evaluations, Unfinished):
             return evaluations
-        found += evaluations
+        evaluations_of_nodes += evaluations
         score = max([score, *(one.score for one in evaluations if one.answer is not None)])
-    return found
+    return evaluations_of_nodes
 
 
 _spaces: dict[str, BoxSpace[Any]] = {}

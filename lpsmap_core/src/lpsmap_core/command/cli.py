@@ -73,10 +73,10 @@ class _Commands(click.Group):
         if name in self.commands:
             return self.commands[name]
         try:
-            found = installed().commands.get(name)
+            registration = installed().commands.get(name)
         except DuplicateNameError as error:
             raise click.ClickException(str(error)) from error
-        return found.value if found else None
+        return registration.value if registration else None
 
     def resolve_command(
         self, context: click.Context, arguments: list[str]

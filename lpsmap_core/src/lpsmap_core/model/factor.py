@@ -350,10 +350,10 @@ class Factor(abc.ABC):
             If it does not broadcast to ``batch_shape + shape`` or is not finite.
         """
         owner = type(self).__name__
-        own = () if shape == () else checked_shape(f"{owner}: shape of {name}", shape)
-        self._parameters.register(owner, "per_factor", name, own)
-        numbers = finite_numbers(f"{owner}: {name}", value, self.batch_shape + own)
-        return numbers.reshape(self.n_factors, *own)
+        row_shape = () if shape == () else checked_shape(f"{owner}: shape of {name}", shape)
+        self._parameters.register(owner, "per_factor", name, row_shape)
+        numbers = finite_numbers(f"{owner}: {name}", value, self.batch_shape + row_shape)
+        return numbers.reshape(self.n_factors, *row_shape)
 
     def counts(self, name: str, value: npt.ArrayLike) -> IntArray:
         """Register a whole number for every factor, to be stored as the attribute `name`.

@@ -166,11 +166,11 @@ class Solution(Refusals):
         eta_v = part.by_bucket(self.additional_scores, self.factors)
         near, near_v, _ = reduce_dominant_scores(part, eta, eta_v)
         mu, nu = self.values[part.variables], part.by_bucket(self.additionals, self.factors)
-        found = np.zeros(part.n_components, dtype=bool)
-        found[part.component[(near != eta) & ((mu != 0.0) | (eta > 0.0))]] = True
+        is_far = np.zeros(part.n_components, dtype=bool)
+        is_far[part.component[(near != eta) & ((mu != 0.0) | (eta > 0.0))]] = True
         counts = (near_v != eta_v) & ((nu != 0.0) | (eta_v > 0.0))
-        found[part.additional_component[counts]] = True
-        return found
+        is_far[part.additional_component[counts]] = True
+        return is_far
 
     @functools.cached_property
     def error_bound(self) -> FloatArray:
@@ -393,8 +393,8 @@ class Solution(Refusals):
     @property
     def relaxation(self) -> Relaxation:
         """The starting point of decoding."""
-        given = self.scores, self.additional_scores, self.non_finite
-        graph = ScoredGraph(self.layout, self.factors, *given)
+        scores = self.scores, self.additional_scores, self.non_finite
+        graph = ScoredGraph(self.layout, self.factors, *scores)
         return Relaxation(graph, self.values, self.solved)
 
     def structures(
@@ -430,8 +430,8 @@ class Solution(Refusals):
             if type(factor) is bucket.type:
                 mine = np.array([d is factor for d in bucket.declarations])[bucket.declaration]
                 mine &= finite[bucket.component]
-                found = self.solved.structures(b, np.flatnonzero(mine))
-                groups.append(found._replace(owner=bucket.row[found.owner]))
+                group = self.solved.structures(b, np.flatnonzero(mine))
+                groups.append(group._replace(owner=bucket.row[group.owner]))
         vertices = join_vertices(groups)
         scores = structure_scores(
             vertices,

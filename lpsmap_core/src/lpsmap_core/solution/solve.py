@@ -107,12 +107,12 @@ def best_assignment(
     latest
         The previous result for the same scores. If it is a relaxation, its bound is used.
     """
-    found = decoder.best(graph, solver, limits, lambda: relax().relaxation)
-    if isinstance(latest, Solution) and latest.is_linear and not found.proved.all():
+    assignment = decoder.best(graph, solver, limits, lambda: relax().relaxation)
+    if isinstance(latest, Solution) and latest.is_linear and not assignment.proved.all():
         known = latest.objective + latest.gap
-        lower = known < found.bound
-        found.bound = np.where(lower, np.maximum(known, found.score), found.bound)
-    return found
+        lower = known < assignment.bound
+        assignment.bound = np.where(lower, np.maximum(known, assignment.score), assignment.bound)
+    return assignment
 
 
 def scored_graph(

@@ -232,9 +232,9 @@ def _listed(factor: Factor, rng: np.random.Generator | None = None) -> list[List
     return lists
 
 
-def _vertices(factor: Factor, found: Found, r: int, k: int) -> FloatArray:
+def _vertices(factor: Factor, ranking: Found, r: int, k: int) -> FloatArray:
     """Return the structures of factor r in a result of inference as (n, size) numbers."""
-    start, entry, value, size = found.structures
+    start, entry, value, size = ranking.structures
     arity = int(np.diff(factor.offsets)[r])
     rows = []
     for s in range(r * k, (r + 1) * k):
