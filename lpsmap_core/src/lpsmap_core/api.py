@@ -32,7 +32,6 @@ from lpsmap_core.local.vertices import Vertices, join_vertices
 from lpsmap_core.model.earlier import replaced_options
 from lpsmap_core.model.inputs import (
     broadcast,
-    check_fits_memory,
     check_readable,
     checked_count,
     checked_flag,
@@ -48,6 +47,7 @@ from lpsmap_core.model.marginal_targets import check_marginals, target_additiona
 from lpsmap_core.model.memory_limit import (
     MAX_MEMORY,
     VIEW_BYTES,
+    check_fits_memory,
     memory_limit,
     reserve_memory,
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import os
 from collections.abc import Callable
 from numbers import Real
 from typing import Any
@@ -31,7 +30,6 @@ __all__ = [
     "kind_of",
     "n_additionals",
     "real_numbers",
-    "check_fits_memory",
     "truth_values",
     "whole_numbers",
 ]
@@ -253,9 +251,8 @@ def whole_numbers(name: str, value: Any) -> npt.NDArray[Any]:
             max(-MAX_COUNT, min(number, MAX_COUNT)) for number in array.flat
         ]  # beyond any dtype
         return np.array(clipped, dtype=np.int64).reshape(array.shape)
-    counts: npt.NDArray[Any] = np.minimum(
-        array, array.dtype.type(min(MAX_COUNT, _largest(array.dtype)))
-    )
+    most = MAX_COUNT if array.dtype.kind == "f" else min(MAX_COUNT, np.iinfo(array.dtype).max)
+    counts: npt.NDArray[Any] = np.minimum(array, array.dtype.type(most))
     return counts if array.dtype.kind == "f" else counts.astype(np.int64)
 
 
@@ -388,39 +385,6 @@ def checked_count(name: str, value: Any, otherwise: str = "", least: int = 1) ->
     return count
 
 
-def check_fits_memory(name: str, number: int, bytes_each: int) -> None:
-    """Reject a number of objects that exceeds the memory of this machine.
-
-    Parameters
-    ----------
-    name
-        Name of the number in errors.
-    number
-        Number of objects.
-    bytes_each
-        Memory of one object in bytes.
-
-    Raises
-    ------
-    ValueError
-        If the objects do not fit into memory.
-    """
-    memory = _memory()
-    if number * bytes_each > memory:
-        raise ValueError(
-            f"{name}: got {number}, which needs {number * bytes_each / 2**30:.3g} GiB of memory; "
-            f"expected at most {memory // bytes_each} on this machine."
-        )
-
-
-def _memory() -> int:
-    """Return the number of bytes of memory, or a guess if it is unknown."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return 1 << 35
-
-
 def count_or_flag(name: str, value: Any) -> int:
     """Return one integer of at least 0, or a truth value as 0 or 1, by `checked_count`."""
     plain = _plain(value)
@@ -498,7 +462,3 @@ def _plain(value: Any) -> Any:
     if type(value) in (bool, int, float):
         return value
     return value.item() if hasattr(value, "item") and np.ndim(value) == 0 else value
-
-
-def _largest(dtype: np.dtype[Any]) -> int:
-    return MAX_COUNT if dtype.kind == "f" else int(np.iinfo(dtype).max)

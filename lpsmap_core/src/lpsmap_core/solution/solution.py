@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +40,6 @@ from lpsmap_core.solution.derivatives import (
 )
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
-from lpsmap_core.solution.refusals import Refusals
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.ctrl_c import ended_by_ctrl_c
 
@@ -47,7 +47,7 @@ __all__ = ["Solution"]
 
 
 @dataclass
-class Solution(Refusals):
+class Solution:
     """The solution of a factor graph, with the data for derivatives.
 
     Attributes
@@ -454,6 +454,19 @@ class Solution(Refusals):
     def _has(self, *statuses: Status) -> BoolArray:
         """Return for each component whether it has one of the statuses."""
         return np.array([status in statuses for status in self.status.tolist()], dtype=bool)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Solution holds addresses of the process that solved it, and cannot be pickled or "
+            "copied; expected its arrays (values, additionals, status), or the graph. Solve the "
+            "graph again after loading it."
+        )
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(
+            "a Solution is no tuple; expected solution.objective, solution.values and "
+            "solution.status. With calls of AD3, use PFactorGraph.solve_lp_map_ad3()."
+        )
 
     def __repr__(self) -> str:
         names, counts = np.unique([s.name for s in self.status], return_counts=True)
