@@ -20,7 +20,7 @@ from lpsmap_dynamic.factor_forest import FactorForest, Step
 __all__ = ["ForestSums"]
 
 
-class _Given(NamedTuple):
+class _SumsGivenParents(NamedTuple):
     """Sums of factors given that their parents are on, or off; those of roots are given neither."""
 
     high: FloatArray
@@ -50,7 +50,7 @@ class ForestSums:
         self._sums: list[LogPartition] = [factor.log_partition() for factor in forest.factors]
         n_factors, n_links = int(forest.first_factor[-1]), len(forest.variable)
         shapes = n_factors, n_factors, n_factors, n_links, len(scores.eta_v)
-        self._on, self._off = (_Given(*map(np.zeros, shapes)) for _ in range(2))
+        self._on, self._off = (_SumsGivenParents(*map(np.zeros, shapes)) for _ in range(2))
         self._eta_u, self._eta_v = np.zeros(n_links), scores.eta_v
         self._total, self._finite = scores.eta_u.copy(), scores.eta_u.copy()
         self._worth = np.zeros((2, n_factors))
@@ -179,7 +179,7 @@ class ForestSums:
         worth, lost = add_exactly(high, constant)
         self._worth[:, factors] = worth, low + rest + lost
 
-    def _sum(self, step: Step, on: bool, sums: _Given) -> None:
+    def _sum(self, step: Step, on: bool, sums: _SumsGivenParents) -> None:
         """Write the sums of factors whose parents are on, or off."""
         d, forest = step.declaration, self._forest
         beliefs = self._sums[d].beliefs(step.rows, self._scores(step, on))

@@ -408,7 +408,7 @@ def _write_grammar(out: Path | None, answer: Report) -> OSError | None:
 
 def _draw(figures: ModuleType, arguments: _Arguments, answer: Report) -> None:
     if arguments.trace is not None:
-        rows = [moment[:3] for moment in answer.found.history]
+        rows = [moment[:3] for moment in answer.induced.history]
         _save(figures.bounds(rows).figure, arguments.trace)
     if arguments.draw is not None:
         n = arguments.parses or FIRST_PARSES

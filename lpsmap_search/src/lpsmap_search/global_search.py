@@ -22,7 +22,7 @@ from lpsmap_search.incumbents import Incumbent
 from lpsmap_search.progress import status_line
 from lpsmap_search.relaxations import relaxation_named
 from lpsmap_search.search_loop import SearchLoop
-from lpsmap_search.workers import GivenExecutor, Workers
+from lpsmap_search.workers import AnyExecutor, Workers
 
 __all__ = ["Certified", "global_search"]
 
@@ -78,7 +78,7 @@ def global_search(
     n_restarts: int = 20,
     seed: int = 0,
     constraint: CountConstraint | None = None,
-    executor: GivenExecutor = None,
+    executor: AnyExecutor = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_interval: float = 60.0,
     progress: bool = False,

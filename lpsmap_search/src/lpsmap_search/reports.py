@@ -23,13 +23,13 @@ class Report:
         The sentences that the grammar was induced from.
     corpus
         The corpus of their tags.
-    found
+    induced
         The result.
     """
 
     def __init__(self, sentences: list[TaggedSentence], corpus: Corpus, induced: Induced) -> None:
         assert isinstance(corpus.model, DependencyModelWithValence)
-        self.sentences, self.model, self.found = sentences, corpus.model, induced
+        self.sentences, self.model, self.induced = sentences, corpus.model, induced
         self._corpus = corpus
         self.trees = trees(self.model, sentences, induced.parameters)
         self.accuracy = accuracy(self.model, sentences, induced.parameters)
@@ -37,7 +37,7 @@ class Report:
     @property
     def numbers(self) -> dict[str, Any]:
         """The fields of the JSON output, without trees."""
-        induced, certified = self.found, self.found.certified
+        induced, certified = self.induced, self.induced.certified
         return {
             "status": "PROVED" if induced.is_proved else "FOUND",
             "method": induced.method,
@@ -58,7 +58,7 @@ class Report:
     @property
     def grammar(self) -> dict[str, Any]:
         """The grammar as written to a file."""
-        grammar = grammar_json(self.model, self.found.parameters, self.found.counts)
+        grammar = grammar_json(self.model, self.induced.parameters, self.induced.counts)
         return {**self.numbers, **grammar}
 
     def json(self, n_parses: int) -> str:
@@ -68,7 +68,7 @@ class Report:
 
     def text(self, n_parses: int, encoding: str | None = None) -> str:
         """Return the report as tables, with the first trees, for a stream with an encoding."""
-        rows = grammar_rows(self.model, self.found.parameters, self.found.counts)
+        rows = grammar_rows(self.model, self.induced.parameters, self.induced.counts)
         drawn = [
             arcs_as_text(sentence, heads, encoding)
             for sentence, heads in zip(self.sentences[:n_parses], self.trees, strict=False)
@@ -76,7 +76,7 @@ class Report:
         return "\n\n".join([aligned(self._summary()), aligned(rows, right=(2, 3, 4)), *drawn])
 
     def _summary(self) -> list[tuple[str, str]]:
-        induced, n_words = self.found, sum(map(len, self.sentences))
+        induced, n_words = self.induced, sum(map(len, self.sentences))
         rows = [
             (
                 "corpus",

@@ -38,11 +38,11 @@ class CountedStructures(DynamicProgram):
         lengths = np.array([hypergraph.arity for hypergraph in hypergraphs], dtype=np.int64)
         super().__init__(variables, scores, lengths=lengths)
         self.codes = self.integers("codes", list(map(_code, hypergraphs)), per_factor=True)
-        self._found = list(hypergraphs), np.arange(len(hypergraphs))
+        self._hypergraphs = list(hypergraphs), np.arange(len(hypergraphs))
 
     def hypergraphs(self) -> tuple[list[Hypergraph], IntArray]:
         """Return the hypergraphs, one per sentence."""
-        return self._found
+        return self._hypergraphs
 
     @classmethod
     def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:

@@ -20,9 +20,9 @@ from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_decode import BatchExecutor, Evaluation, Unfinished
 from lpsmap_search.box_space import Arrays, BoxSpace
 
-__all__ = ["GivenExecutor", "Evaluations", "Workers"]
+__all__ = ["AnyExecutor", "Evaluations", "Workers"]
 
-GivenExecutor = Union[Executor, Callable[[], Executor], int, None]  # noqa: UP007
+AnyExecutor = Union[Executor, Callable[[], Executor], int, None]  # noqa: UP007
 """An executor, a function that returns one, a number of processes, or None for this process."""
 
 Evaluations = Sequence[Evaluation[Any, FloatArray]] | Unfinished[FloatArray]
@@ -36,7 +36,7 @@ class Workers:
 
     Parameters
     ----------
-    given
+    executor
         An executor, a function that returns one, a number of processes, or None.
     space
         The search space.
@@ -44,12 +44,12 @@ class Workers:
     Raises
     ------
     TypeError
-        If `given` is anything else.
+        If `executor` is anything else.
     ValueError
         If the number is not positive, or the executor does not accept work.
     """
 
-    def __init__(self, executor: GivenExecutor, space: BoxSpace[Any]) -> None:
+    def __init__(self, executor: AnyExecutor, space: BoxSpace[Any]) -> None:
         self._space = space
         self._executor = BatchExecutor(executor)
         if not self._executor.renewable:

@@ -16,9 +16,9 @@ from lpsmap_core.model.inheritance import disinherit
 from lpsmap_core.model.inputs import (
     MAX_COUNT,
     broadcast,
+    checked_scores,
     checked_shape,
     finite_numbers,
-    given_scores,
     integer_array,
     n_additionals,
     whole_numbers,
@@ -133,7 +133,7 @@ class Factor(abc.ABC):
             if self.keep is None
             else np.append(0, np.cumsum(self.keep.sum(axis=tuple(range(split, self.keep.ndim)))))
         )
-        self.additionals = given_scores(f"{name}: additionals", additionals)
+        self.additionals = checked_scores(f"{name}: additionals", additionals)
         self.n_additionals: int = n_additionals(name, self.additionals, self.batch_shape)
 
     @property

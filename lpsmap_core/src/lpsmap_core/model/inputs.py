@@ -25,7 +25,7 @@ __all__ = [
     "checked_shape",
     "count_or_flag",
     "finite_numbers",
-    "given_scores",
+    "checked_scores",
     "integer_array",
     "kind_of",
     "n_additionals",
@@ -149,7 +149,7 @@ def real_numbers(name: str, value: Any) -> npt.NDArray[Any]:
     return array
 
 
-def given_scores(name: str, value: Any) -> Any:
+def checked_scores(name: str, value: Any) -> Any:
     """Return arrays of scores, of any library, unchanged, and other numbers as an array.
 
     Raises

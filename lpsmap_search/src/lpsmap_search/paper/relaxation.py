@@ -68,10 +68,10 @@ class McCormickRelaxation:
         self.rows, self._first = rows, first
         self._of_cuts = products == "objective"
         pairs, zero_pairs = chosen_pairs(rows, products, rng)
-        pairs_of_rows, own_zero = row_pairs(rows)
+        pairs_of_rows, zero_pairs_of_rows = row_pairs(rows)
         at_least = [pairs_of_rows, envelope_pairs(rows), pairs]
         self._n_at_least = sum(len(left) for left, _ in at_least)
-        left, right = _joined([*at_least, own_zero, zero_pairs])
+        left, right = _joined([*at_least, zero_pairs_of_rows, zero_pairs])
         pair_products = multiplied(rows.matrix, left, right)
         m = rows.n_parameters
         theta = np.arange(1, m + 1)
