@@ -133,7 +133,7 @@ class FactorGraph:
 
     @property
     def variables(self) -> list[Variables]:
-        """All variables: `blocks`, by the name that the earlier library had for them."""
+        """All variables, as `blocks`; the name that the earlier library had for them."""
         return self.blocks
 
     def variable_from(self, scores: Any) -> Variables:

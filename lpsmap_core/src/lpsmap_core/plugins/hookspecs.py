@@ -27,7 +27,6 @@ __all__ = [
     "API_VERSION",
     "PROJECT",
     "hookimpl",
-    "hookspec",
     "lpsmap_backends",
     "lpsmap_commands",
     "lpsmap_decoders",
