@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +11,6 @@ import pytest
 
 import lpsmap_core
 from lpsmap_core import api
-from lpsmap_core.plugins.install_command import install_command
-from lpsmap_core.plugins.packs import MOVED
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
@@ -45,37 +42,19 @@ def test_every_name_is_there_once() -> None:
     assert all(hasattr(api, name) for name in api.__all__)
 
 
-@pytest.mark.parametrize("name", ["FileFormat", "NamedGraph", "MapSolver", "bounded_sums"])
-def test_what_hooks_take_is_where_version_2_has_it_too(name: str) -> None:
-    assert name in lpsmap_core.__all__
-    assert getattr(api, name) is getattr(lpsmap_core, name)
-
-
-@pytest.mark.parametrize(
-    ("name", "package"), [(name, p) for p, names in MOVED.items() for name in names.split()]
-)
-def test_a_name_that_moved_is_where_the_error_says(name: str, package: str) -> None:
-    command = re.escape(install_command(package.replace("_", "-")))
-    with pytest.raises(ImportError, match=f"import it from {package}, .* {command}$"):
-        exec(f"from lpsmap_core import {name}", {})
-    assert not hasattr(lpsmap_core, name)
-    assert hasattr(importlib.import_module(package), name)
-
-
 def test_every_name_is_documented() -> None:
     directives = r"^\.\. (?:auto\w+|py:data):: lpsmap_core\.api\.(\w+)$"
     assert sorted(re.findall(directives, PAGE, flags=re.MULTILINE)) == sorted(api.__all__)
 
 
-def test_every_name_is_used_or_for_authors() -> None:
+def test_every_name_is_used() -> None:
     used = {
         name
-        for path in FIRST_PARTY
+        for path in (*FIRST_PARTY, *(ROOT / "examples").rglob("*.py"))
         for module, name in imported(path)
         if module == "lpsmap_core.api"
     }
-    said = re.findall("^For authors .*$", PAGE, flags=re.MULTILINE)
-    assert not set(api.__all__) - used - set(re.findall(r"`(\w+)`", "".join(said)))
+    assert set(api.__all__) == used
 
 
 @pytest.mark.parametrize("path", PLUGINS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -1,4 +1,4 @@
-"""The judge's rules, which are written from the documentation, and types' own oracles agree."""
+"""The rules of the judge, written from the documentation, agree with the oracles of the types."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_rules_allow_what_oracles_give(kind: str) -> None:
 
 
 def _scores(row: Row, eta_v: np.ndarray) -> dict[bytes, float]:
-    """Return the best score of every assignment that an oracle gave."""
+    """Return the best score of every assignment that the oracle returns."""
     whole = np.isin(row.m, (0.0, 1.0)).all(axis=1)
     order = np.argsort(row.places)
     best: dict[bytes, float] = {}
@@ -51,9 +51,10 @@ def test_a_row_of_no_variables_has_one_structure() -> None:
 @pytest.mark.compiled
 @pytest.mark.parametrize("seed", [77, 164, 850, 5171, 70352])
 def test_graphs_that_the_run_found(seed: int) -> None:
-    """Scores near the largest number: to force an oracle takes scores beyond them.
+    """Graphs on which a check of the stress run failed once.
 
-    And small ones of additionals, which were rounding beside what forced the variables; and masks
-    of negated variables, which bounds counted and took off again, so that all else was rounding.
+    Their scores are near the largest number, so that forcing a variable needs larger ones; or the
+    scores of additionals are lost in the rounding of those that force the variables; or masks of
+    negated variables cancel in a bound and leave only rounding.
     """
     assert not stress_decoding.checked(seed).wrong

@@ -300,7 +300,7 @@ def test_rows_differ_by_lengths_and_parameters() -> None:
 
 
 def test_old_hypergraphs_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hypergraph_factor, "MOST_BYTES", 1)
+    monkeypatch.setattr(hypergraph_factor, "MAX_BYTES", 1)
     row, other = Row((2, 2), 0, (("flavour", 7.0),)), Row((2, 3), 0, (("flavour", 7.0),))
     first = Chooser.hypergraph_of(row)
     assert Chooser.hypergraph_of(row) is first  # the latest one stays, however large

@@ -58,10 +58,6 @@ class RegistersOnlyWithLengths(OneOf):
             self.fee = self.per_factor("fee", 0.0)
 
 
-class EarlierParameters(OneOf):
-    row_parameters = ("prize",)
-
-
 @caught_by("check_parameters")
 class MisspeltLengths(OneOf):
     lenght_axes = (0,)
@@ -91,16 +87,6 @@ class ReplacesOffsets(OneOf):
     def __init__(self, variables, *args, **options):
         super().__init__(variables, *args, **options)
         self.offsets = np.zeros(7)
-
-
-class EarlierCounts(OneOf):
-    @staticmethod
-    def count_bounds(factors):
-        return 1.0, 1.0
-
-
-class EarlierChain(OneOf):
-    chain_states = "n_states"
 
 
 @caught_by("check_lengths")

@@ -64,7 +64,7 @@ def test_trees_are_drawn_with_their_children(rng: np.random.Generator) -> None:
 def test_parameters_without_short_trees_are_refused(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lpsmap_search.synthetic.MOST_DRAWS", 10)
+    monkeypatch.setattr("lpsmap_search.synthetic.MAX_DRAWS", 10)
     model, _ = verb_noun_adjective()
     endless = np.array([name.endswith("continue") for name in model.names], dtype=np.float64)
     with pytest.raises(ValueError, match="max_words: got 3, but 10 trees in a row were longer"):

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from lpsmap import FactorGraph, Sequence
 from lpsmap_core.api import Bucket, build_layout
 from lpsmap_factors_struct.flows.chain_flows import ChainFlows
-from lpsmap_factors_struct.flows.record_access import FLOW, FOREST
+from lpsmap_factors_struct.flows.flow_records import FLOW, FOREST
 
 FloatArray = npt.NDArray[np.float64]
 

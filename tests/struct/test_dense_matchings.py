@@ -13,7 +13,7 @@ from lpsmap_core.api import build_layout
 from lpsmap_core.local.solvers import local_solver
 from lpsmap_factors_logic import AtMostOne, Xor
 from lpsmap_factors_struct import Matching
-from lpsmap_factors_struct.birkhoff.record_access import DENSE, NO_PROJECTION, SMALL
+from lpsmap_factors_struct.birkhoff.matching_records import DENSE, NO_PROJECTION, SMALL
 
 FloatArray = npt.NDArray[np.float64]
 NOTHING = np.empty(0)

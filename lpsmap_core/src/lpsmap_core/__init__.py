@@ -1,14 +1,11 @@
 """SparseMAP and LP-SparseMAP: differentiable, sparse, structured inference in factor graphs."""
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-
 from lpsmap_core.engine.backends import Backend
 from lpsmap_core.engine.choice import find_engines_by
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import ALGORITHM_1, Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import Status
-from lpsmap_core.engine.warm_start import WarmStartCache
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.records import (
     FREE,
@@ -28,12 +25,11 @@ from lpsmap_core.kernels.records import (
 from lpsmap_core.local.protocol import LocalSolver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inference import Beliefs, Found, Inference, LogPartition
-from lpsmap_core.model.linear import LinearConstraints
+from lpsmap_core.model.linear_constraints import LinearConstraints
 from lpsmap_core.model.sums import bounded_sums
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.formats import FileFormat, FileFormatError, NamedGraph
-from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
-from lpsmap_core.plugins.packs import refuse_moved_name as _refuse_moved_name
+from lpsmap_core.plugins.hookspecs import hookimpl
 from lpsmap_core.plugins.registry import (
     decoder_for,
     engine_named,
@@ -41,7 +37,7 @@ from lpsmap_core.plugins.registry import (
     installed_engines,
     registered,
 )
-from lpsmap_core.projections.faces import boxed_solution
+from lpsmap_core.projections.face_codes import boxed_solution
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.decoder import Decoder, SearchProgress, set_decoder_finder
 from lpsmap_core.solution.distribution import Distribution, Distributions, Structure
@@ -58,9 +54,6 @@ __version__ = "0.1.0"
 
 find_engines_by(engine_named, installed_engines)
 set_decoder_finder(decoder_for)
-
-if not _TYPE_CHECKING:  # a type checker would take every name for one of this module
-    __getattr__ = _refuse_moved_name
 
 __all__ = [
     "ALGORITHM_1",
@@ -109,13 +102,11 @@ __all__ = [
     "Structure",
     "Structures",
     "Variables",
-    "WarmStartCache",
     "as_variables",
     "bounded_sums",
     "boxed_solution",
     "ended_by_ctrl_c",
     "hookimpl",
-    "hookspec",
     "installed",
     "interrupted",
     "kernel",

@@ -8,26 +8,6 @@ distributions of this project do. Other modules of core may change at any time.
 
 from __future__ import annotations
 
-from lpsmap_core import (  # noqa: F401  (where version 2 of the plugin API has them)
-    Answer,
-    Backend,
-    CompiledEngine,
-    Decoder,
-    FileFormat,
-    FileFormatError,
-    LinearConstraints,
-    LocalSolver,
-    MapSolver,
-    NamedGraph,
-    Options,
-    Program,
-    SolverLimits,
-    bounded_sums,
-    boxed_solution,
-    installed,
-    registered,
-)
-from lpsmap_core.engine.backends import NumpyBackend
 from lpsmap_core.engine.choice import AUTO, run_with
 from lpsmap_core.engine.direct import DirectSolution, solve_directly
 from lpsmap_core.engine.options import checked_options
@@ -49,7 +29,6 @@ from lpsmap_core.local.vertices import Vertices, join_vertices
 from lpsmap_core.model.earlier import replaced_options
 from lpsmap_core.model.inputs import (
     broadcast,
-    check_fits_memory,
     check_readable,
     checked_count,
     checked_flag,
@@ -65,11 +44,10 @@ from lpsmap_core.model.marginal_targets import check_marginals, target_additiona
 from lpsmap_core.model.memory_limit import (
     MAX_MEMORY,
     VIEW_BYTES,
+    check_fits_memory,
     memory_limit,
     reserve_memory,
 )
-from lpsmap_core.model.parameters import Parameters
-from lpsmap_core.model.registration import parameters_of
 from lpsmap_core.model.row_labels import (
     HEADS,
     check_root,
@@ -81,7 +59,7 @@ from lpsmap_core.model.slots import (
     declared_variables,
     flipped_slots,
     name_of_factor,
-    placed_values,
+    parameters_of,
     row_values,
     row_view,
     slot_values,
@@ -96,27 +74,19 @@ from lpsmap_core.plugins.files import read_evidence, read_graph, write_graph
 from lpsmap_core.plugins.formats import Evidence
 from lpsmap_core.plugins.packs import missing_name_advice, missing_pack_advice
 from lpsmap_core.plugins.registry import (
-    Contributions,
     DuplicateNameError,
-    Plugin,
-    PluginWarning,
-    Registration,
     Registry,
-    engine_named,
     solver_named,
 )
+from lpsmap_core.projections.face_codes import exact_at_bounds, face_codes
 from lpsmap_core.projections.face_jacobian import (
-    face_jvp,
-    face_jvp_kernel,
     free_jvp,
     sum_constrained_jvp,
 )
-from lpsmap_core.projections.faces import exact_at_bounds, face_codes
 from lpsmap_core.projections.sum_constrained import clip_row, project_budget_rows
 from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack, bound_slack_array
 from lpsmap_core.solution.assignment import OWN_SEARCH, is_proved
 from lpsmap_core.solution.assignment_score import (
-    CompletedAssignment,
     best_additionals,
     complete_assignment,
     score_assignment,
@@ -136,7 +106,7 @@ from lpsmap_jit.announcements import is_quiet
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IndexArray, IntArray
 from lpsmap_jit.by_address import by_address
 from lpsmap_jit.callers import stacklevel
-from lpsmap_jit.compile import COMPILED, general_position, interpreted_by, summing_leaf
+from lpsmap_jit.compile import interpreted_by, summing_leaf
 from lpsmap_jit.ctrl_c import raised_by_ctrl_c
 from lpsmap_jit.interrupts import (
     Watch,
@@ -176,12 +146,10 @@ __all__ += [
 
 # Declarations: their factors one by one, and what their types registered.
 __all__ += [
-    "Parameters",
     "flipped_slots",
     "declared_variables",
     "name_of_factor",
     "parameters_of",
-    "placed_values",
     "row_values",
     "row_view",
     "slot_values",
@@ -190,10 +158,8 @@ __all__ += [
 
 # Kernels: what else there is than `kernel`, `leaf` and `interrupted`.
 __all__ += [
-    "COMPILED",
     "by_address",
     "floats_at_address",
-    "general_position",
     "interpreted_by",
     "is_quiet",
     "stopped",
@@ -208,8 +174,6 @@ __all__ += ["raised_by_ctrl_c"]
 __all__ += [
     "exact_at_bounds",
     "face_codes",
-    "face_jvp",
-    "face_jvp_kernel",
     "free_jvp",
     "sum_constrained_jvp",
 ]
@@ -248,7 +212,6 @@ __all__ += ["PartlyConstrained", "one_of_each_group"]
 # Graphs as flat arrays: what engines solve, and what adapters ask about a whole assignment.
 __all__ += [
     "Bucket",
-    "CompletedAssignment",
     "Layout",
     "Part",
     "best_additionals",
@@ -300,18 +263,10 @@ __all__ += [
 __all__ += ["HEADS", "check_root", "root_variables", "row_labels", "warn_of_padding"]
 __all__ += ["check_marginals", "target_additionals", "warn_of_negative"]
 
-# Array libraries: where closed forms in array-API code run.
-__all__ += ["NumpyBackend"]
-
 # The registry: what installed plugins offer.
 __all__ += [
-    "Contributions",
     "DuplicateNameError",
-    "Plugin",
-    "PluginWarning",
-    "Registration",
     "Registry",
-    "engine_named",
     "missing_name_advice",
     "missing_pack_advice",
     "solver_named",

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.engine.choice import AUTO, choose_engine, run_with
 from lpsmap_core.engine.options import RELAXATION, Options, checked_options, threads_or_default
-from lpsmap_core.engine.warm_start import CachedStart
 from lpsmap_core.layout.layout import Layout, build_layout
-from lpsmap_core.model.declared import DeclaredGraph
 from lpsmap_core.model.earlier import SOLVE, replaced_options
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inputs import checked_count, checked_flag, count_or_flag
-from lpsmap_core.model.levels import gibbs_class
+from lpsmap_core.model.factor_checks import check_attributes, check_parameters
+from lpsmap_core.model.inputs import (
+    checked_count,
+    checked_flag,
+    checked_shape,
+    count_or_flag,
+    kind_of,
+    real_numbers,
+)
+from lpsmap_core.model.memory_limit import (
+    DECLARATION_BYTES,
+    LINK_BYTES,
+    VARIABLE_BYTES,
+    reserve_memory,
+)
 from lpsmap_core.model.unused import zero_unused_scores
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment
@@ -30,9 +42,9 @@ from lpsmap_core.solution.decoder import (
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.plan import Plan, make_plan
 from lpsmap_core.solution.report import log, report_unproved, report_unsolved
-from lpsmap_core.solution.solution import Solution, checked_start
+from lpsmap_core.solution.solution import Solution
 from lpsmap_core.solution.solve import best_assignment, scored_graph, solve_laid_out
-from lpsmap_jit.arrays import FloatArray
+from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.ctrl_c import ended_by_ctrl_c
 from lpsmap_jit.deadlines import Deadline
 from lpsmap_jit.interrupts import Watch
@@ -40,7 +52,10 @@ from lpsmap_jit.interrupts import Watch
 __all__ = ["FactorGraph"]
 
 
-class FactorGraph(DeclaredGraph):
+AnyFactor = TypeVar("AnyFactor", bound=Factor)
+
+
+class FactorGraph:
     """A factor graph over binary variables, solved by LP-SparseMAP.
 
     ``solve`` maximises, over marginals ``mu`` in [0, 1] of the variables and a distribution ``p_f``
@@ -69,14 +84,180 @@ class FactorGraph(DeclaredGraph):
            [0.425, 0.575, 0.   ]])
     """
 
+    refuses_non_finite: bool = True
+    """Whether NaN or +inf scores in every component raise an error instead of a warning."""
+
     def __init__(self) -> None:
-        super().__init__()
-        self.solution: Solution | Assignment | None = None
+        self._factors: list[Factor] = []
+        self._scores: list[Any] = []
+        self._additionals: list[Any] = []
+        self._ids: set[int] = set()
+        self._first_of: dict[type[Factor], Factor] = {}
+        self._n_variables = 0
         self._layout: Layout | None = None
+        self.solution: Solution | Assignment | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # a solution holds addresses of the current process
-        return {**super().__getstate__(), "_layout": None, "solution": None}
+        return {**vars(self), "_ids": set(), "_layout": None, "solution": None}
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError(
+            "copy: two graphs cannot share their variables; expected copy.deepcopy. Copy views and "
+            "factors together with the graph: copy.deepcopy((graph, u))."
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._n_variables} variables, {len(self.factors)} factors)"
+
+    # ---------------------------------------------------------------- declarations
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """The declarations, in the order in which they were added."""
+        return tuple(self._factors)
+
+    @property
+    def n_variables(self) -> int:
+        """Number of binary variables."""
+        return self._n_variables
+
+    @property
+    def blocks(self) -> list[Variables]:
+        """All variables, as the calls of `variable_from` returned them."""
+        views, begin = [], 0
+        for shape in self._shapes():
+            views.append(self._view(begin, shape))
+            begin += math.prod(shape)
+        return views
+
+    @property
+    def variables(self) -> list[Variables]:
+        """All variables, as `blocks`; the name that the earlier library had for them."""
+        return self.blocks
+
+    def variable_from(self, scores: Any) -> Variables:
+        """Create variables with given scores.
+
+        Parameters
+        ----------
+        scores
+            Real numbers of any shape. ``-inf`` forbids a variable.
+
+        Returns
+        -------
+        Variables
+            Variables of the same shape.
+
+        Raises
+        ------
+        TypeError
+            If the scores are not real numbers.
+        """
+        array = self._as_scores("variable_from: scores", scores)
+        shape = tuple(array.shape)
+        reserve_memory(DECLARATION_BYTES + VARIABLE_BYTES * math.prod(shape), "variables")
+        variables = self._view(self._n_variables, shape)
+        self._scores.append(array)
+        self._n_variables += math.prod(shape)
+        self._layout = self.solution = None
+        return variables
+
+    def variable(self, shape: int | tuple[int, ...] = ()) -> Variables:
+        """Create variables of a given shape with scores of zero.
+
+        Raises
+        ------
+        TypeError
+            If `shape` does not consist of integers.
+        ValueError
+            If a size is negative.
+        """
+        return self.variable_from(np.zeros(checked_shape("variable: shape", shape)))
+
+    def add(self, factor: AnyFactor) -> AnyFactor:
+        """Add a declaration of factors to the graph and return it.
+
+        Raises
+        ------
+        TypeError
+            If `factor` is not a Factor, if its attributes differ from its registered parameters, if
+            it registers other parameters than the graph's declarations of the same type, or if this
+            graph would lose the gradients of its additionals' scores.
+        ValueError
+            If its variables belong to another graph, or if it was added before.
+        """
+        if not isinstance(factor, Factor):
+            raise TypeError(f"add: got {kind_of(factor)}; expected a Factor such as Xor(u).")
+        if not isinstance(vars(factor).get("variables"), Variables):
+            raise TypeError(
+                f"add: the {type(factor).__name__} has no variables; expected its __init__ to call "
+                "super().__init__(variables)."
+            )
+        if factor.variables.graph is not self:
+            raise ValueError(
+                f"add: {factor!r} is over variables of another graph; make its variables with this "
+                "graph's variable_from."
+            )
+        if len(self._ids) != len(self._factors):  # this graph comes from a pickle
+            self._ids = {id(other) for other in self._factors}
+        if id(factor) in self._ids:
+            raise ValueError(f"add: {factor!r} was added before; declare it once.")
+        check_attributes(factor)
+        check_parameters(factor, self._first_of.get(type(factor), factor))
+        n_numbers = factor.n_factors * factor.n_additionals
+        n_bytes = DECLARATION_BYTES + LINK_BYTES * factor.variables.size + 8 * n_numbers
+        reserve_memory(n_bytes, "links of factors")
+        scores = factor.additionals
+        if scores is not None:
+            scores = self._as_scores(f"add: additionals of {factor!r}", scores)
+        self._ids.add(id(factor))
+        self._first_of.setdefault(type(factor), factor)
+        self._factors.append(factor)
+        self._additionals.append(scores)
+        self._layout = self.solution = None
+        return factor
+
+    def rescore(self, what: Variables | Factor, scores: Any) -> None:
+        """Replace scores; the next solve reuses the other state of the graph.
+
+        Parameters
+        ----------
+        what
+            Variables as `variable_from` returned them, or a factor of this graph with additionals.
+        scores
+            New scores of the variables, or of the factor's additionals, in the same shape as before
+            (for a factor, the shape of its attribute ``additionals``).
+
+        Raises
+        ------
+        TypeError
+            If the scores are not real numbers, or `what` is neither variables nor a factor.
+        ValueError
+            If the shape differs, or if `what` is a part of a block, a factor without additionals,
+            or does not belong to this graph.
+        """
+        if not isinstance(what, (Variables, Factor)):
+            raise TypeError(
+                f"rescore: what is {kind_of(what)}; expected Variables as variable_from "
+                "returned them, or a Factor of this graph."
+            )
+        array = self._as_scores("rescore: scores", scores)
+        if isinstance(what, Variables):
+            stored, number = self._scores, self._block(what)
+        else:
+            stored, number = self._additionals, self._number(what, "rescore")
+        old = stored[number]
+        if old is None or tuple(np.shape(old)) != tuple(array.shape):
+            expected = "a factor with additionals" if old is None else f"{tuple(np.shape(old))}"
+            raise ValueError(
+                f"rescore: got scores of shape {tuple(array.shape)}; expected {expected}. Build "
+                "another graph for another shape."
+            )
+        stored[number] = array
+        self._scores_changed()
+
+    # ---------------------------------------------------------------- solves
 
     @replaced_options(**SOLVE)
     def solve(
@@ -93,7 +274,7 @@ class FactorGraph(DeclaredGraph):
         relaxation: float = RELAXATION,
         trace: bool = False,
         max_time: float | None = None,
-        warm_start: Solution | CachedStart | None = None,
+        warm_start: Solution | None = None,
         engine: str = AUTO,
         temperature: float = 1.0,
         backward_tol: float = 1e-13,
@@ -104,9 +285,9 @@ class FactorGraph(DeclaredGraph):
         Parameters
         ----------
         max_iter
-            Limit of the outer iterations, at least 1. A component of a single factor needs one.
+            Maximum number of outer iterations, at least 1. A component of one factor needs one.
         max_inner_iter
-            Limit of the active set's iterations for a factor in one outer iteration. Each iteration
+            Maximum number of the active set's iterations for a factor in one outer iteration. Each
             is a call of the MAP oracle. None for no limit if the factor is alone in its component,
             and otherwise for an adaptive limit, spread over the outer iterations.
         tol
@@ -131,12 +312,12 @@ class FactorGraph(DeclaredGraph):
         trace
             Whether to store the residuals of every outer iteration, as ``solution.trace``.
         max_time
-            Time limit in seconds, without compilation, of the solve and of each product with the
-            Jacobian. Unsolved components get status ``TIME_LIMIT`` and their latest values, if any.
+            Time limit in seconds, without compilation, of the solve, of each product with the
+            Jacobian, and of `Solution.jacobian`. Unsolved components get status ``TIME_LIMIT`` and
+            their latest values, if any.
         warm_start
             Initial point: a solution of this graph, or of one that only differs in scores and
-            parameters; or ``cache.at(u, keys)`` of a `WarmStartCache`, for examples that recur in
-            other batches. Values and gradients only depend on it within `tol`.
+            parameters. Values and gradients only depend on it within `tol`.
         engine
             Name of the engine that solves; ``"auto"`` leaves the choice to the library, see `plan`.
         temperature
@@ -202,7 +383,7 @@ class FactorGraph(DeclaredGraph):
         progress: Callable[[int, SearchProgress], None] | None = None,
         verbose: int = 0,
         threads: int | None = None,
-        warm_start: Solution | CachedStart | None = None,
+        warm_start: Solution | None = None,
         engine: str = AUTO,
         solver: str = AUTO,
     ) -> Solution | Assignment:
@@ -229,7 +410,7 @@ class FactorGraph(DeclaredGraph):
         max_time
             Time limit in seconds, or None. Results at the limit, or after Ctrl-C, have a bound.
         max_nodes
-            Limit of the nodes of each component's search; None for no limit.
+            Maximum number of nodes of each component's search; None for no limit.
         progress
             See `Solution.decode`; only used by the library's own search.
         solver
@@ -283,10 +464,10 @@ class FactorGraph(DeclaredGraph):
                 return self._run(searched, verbose, warm_start, engine, flat)
 
             graph = scored_graph(self._laid_out(), self.factors, *flat)
-            found = best_assignment(decoder, graph, solver, limits, relax, latest)
-        self.solution = found
-        report_unproved(found, self._shapes, self.refuses_non_finite)
-        return found
+            assignment = best_assignment(decoder, graph, solver, limits, relax, latest)
+        self.solution = assignment
+        report_unproved(assignment, self._shapes, self.refuses_non_finite)
+        return assignment
 
     def k_best(
         self,
@@ -341,41 +522,10 @@ class FactorGraph(DeclaredGraph):
         options = options_for_search(linear, limits)._replace(exact=False)
         with ended_by_ctrl_c(limits.deadline):
             relaxed = self._run(options, 0, None, AUTO, self._flat())
-            found = decoder.k_best(relaxed.relaxation, k, limits, by_component)
-        self.solution = found[0]
-        report_unproved(found[0], self._shapes, self.refuses_non_finite)
-        return found
-
-    def _run(
-        self,
-        options: Options,
-        verbose: int,
-        warm_start: Solution | CachedStart | None,
-        engine: str,
-        to_decode: tuple[FloatArray, list[FloatArray]] | None = None,
-    ) -> Solution:
-        """Solve with validated options; report unsolved components unless `to_decode` is given."""
-        verbose = count_or_flag("verbose", verbose)
-        start = None if warm_start is None else checked_start(warm_start, self)
-
-        def by_engine() -> Solution:
-            deadline = Deadline(options.max_time, options.within)
-            layout = self._laid_out()
-            flat = to_decode or self._flat()
-            chosen = choose_engine(engine, layout.part, options).engine
-            warm = None if start is None else start.start_for(layout)
-            with Watch(within=deadline):
-                return solve_laid_out(chosen, layout, self.factors, *flat, options, warm)
-
-        solution = by_engine() if to_decode else run_with(engine, by_engine, self._size)
-        if isinstance(start, CachedStart):
-            start.keep(self._laid_out(), solution.solved)
-        self.solution = solution
-        if to_decode is None:
-            report_unsolved(solution, self._shapes, self.refuses_non_finite)
-        if verbose:
-            log(solution)
-        return solution
+            assignments = decoder.k_best(relaxed.relaxation, k, limits, by_component)
+        self.solution = assignments[0]
+        report_unproved(assignments[0], self._shapes, self.refuses_non_finite)
+        return assignments
 
     def condition(self, evidence: Sequence[tuple[Variables, npt.ArrayLike]]) -> Any:
         """Return the graph over the remaining variables, given the values of some.
@@ -422,6 +572,38 @@ class FactorGraph(DeclaredGraph):
         options = Options(threads=threads_or_default(threads))
         choice = choose_engine(engine, layout.part, options)
         return make_plan(layout, choice, options.threads, limited)
+
+    def _run(
+        self,
+        options: Options,
+        verbose: int,
+        warm_start: Solution | None,
+        engine: str,
+        to_decode: tuple[FloatArray, list[FloatArray]] | None = None,
+    ) -> Solution:
+        """Solve with validated options; report unsolved components unless `to_decode` is given."""
+        verbose = count_or_flag("verbose", verbose)
+        if warm_start is not None and not isinstance(warm_start, Solution):
+            raise TypeError(f"warm_start: got {kind_of(warm_start)}; expected a Solution.")
+
+        def by_engine() -> Solution:
+            deadline = Deadline(options.max_time, options.within)
+            layout = self._laid_out()
+            flat = to_decode or self._flat()
+            chosen = choose_engine(engine, layout.part, options).engine
+            warm = None if warm_start is None else warm_start.start_for(layout)
+            with Watch(within=deadline):
+                return solve_laid_out(chosen, layout, self.factors, *flat, options, warm)
+
+        solution = by_engine() if to_decode else run_with(engine, by_engine, self._size)
+        self.solution = solution
+        if to_decode is None:
+            report_unsolved(solution, self._shapes, self.refuses_non_finite)
+        if verbose:
+            log(solution)
+        return solution
+
+    # ---------------------------------------------------------------- results
 
     def value_of(self, variables: Variables) -> Any:
         """Return the marginals of a view; see `Variables.value`."""
@@ -474,17 +656,60 @@ class FactorGraph(DeclaredGraph):
         if factor is None:
             if not self.factors:
                 raise ValueError("gibbs: the graph has no factors; expected at least one.")
-            return gibbs_class(self.factors[0]).of_graph(self)
+            return _gibbs_class(self.factors[0]).of_graph(self)
         self._number(factor, "gibbs")
-        return gibbs_class(factor)(factor, self.flat_scores(), self.additional_scores(factor))
+        return _gibbs_class(factor)(factor, self.flat_scores(), self.additional_scores(factor))
 
-    def _declaration_changed(self) -> None:
-        self._layout = self.solution = None
+    # ---------------------------------------------------------------- for adapters
+
+    def _as_scores(self, name: str, scores: Any) -> Any:
+        """Return scores in the form that this graph stores: an array of real numbers."""
+        return real_numbers(name, scores)
+
+    def _numbers(self, array: Any) -> FloatArray:
+        """Return stored scores or additionals as float64 numbers on the host."""
+        return np.asarray(array, dtype=np.float64)
+
+    def _forbid(self, scores: Any, flags: BoolArray) -> Any:
+        """Return stored scores with the flagged ones set to -inf."""
+        return np.where(flags, -np.inf, scores)
+
+    def flat_scores(self) -> FloatArray:
+        """Return a flat copy of the scores of all variables."""
+        blocks = [self._numbers(scores).reshape(-1) for scores in self._scores]
+        return blocks[0].copy() if len(blocks) == 1 else np.concatenate([np.empty(0), *blocks])
+
+    def additional_scores(self, factor: Factor) -> FloatArray:
+        """Return a copy of the (n_factors, n_additionals) scores of a declaration's additionals.
+
+        Scores of `rescore` replace those of the declaration. The declaration need not be added.
+        """
+        stored = {id(f): scores for f, scores in zip(self.factors, self._additionals, strict=True)}
+        return self._flat_additionals(factor, stored.get(id(factor), factor.additionals))
+
+    def _flat_additionals(self, factor: Factor, scores: Any) -> FloatArray:
+        shape = factor.n_factors, factor.n_additionals
+        return np.empty(shape) if scores is None else self._numbers(scores).reshape(shape).copy()
+
+    def _flat(self) -> tuple[FloatArray, list[FloatArray]]:
+        """Return the scores of all variables, and of every declaration's additionals."""
+        scores = self.flat_scores()
+        return scores, list(map(self._flat_additionals, self.factors, self._additionals))
+
+    # ---------------------------------------------------------------- state and checks
 
     def _scores_changed(self) -> None:
+        """Discard the solution."""
         self.solution = None
 
+    def _view(self, begin: int, shape: tuple[int, ...]) -> Variables:
+        """Return the view of a block of variables, of which the first has the number `begin`."""
+        span = slice(begin, begin + math.prod(shape))
+        index = np.arange(span.start, span.stop).reshape(shape)
+        return Variables(self, index, np.zeros(shape, dtype=bool), span)
+
     def _shapes(self) -> list[tuple[int, ...]]:
+        """Return the shapes of the blocks."""
         return [tuple(block.shape) for block in self._scores]
 
     def _solved(self, verb: str) -> Solution | Assignment:
@@ -498,3 +723,53 @@ class FactorGraph(DeclaredGraph):
         if self._layout is None:
             self._layout = build_layout(self._n_variables, self.factors)
         return self._layout
+
+    def _size(self) -> int:
+        """Return the total number of the factors' variables and additionals."""
+        return sum(int(f.offsets[-1]) + f.n_factors * f.n_additionals for f in self._factors)
+
+    def _number(self, factor: Factor, verb: str) -> int:
+        for number, other in enumerate(self.factors):
+            if factor is other:
+                return number
+        raise ValueError(f"{verb}: {factor!r} is not in this graph; expected one of its factors.")
+
+    def _check_own(self, variables: Variables) -> None:
+        if not isinstance(variables, Variables):
+            raise TypeError(f"value_of: got {kind_of(variables)}; expected Variables.")
+        if variables.graph is not self:
+            raise ValueError(
+                f"value_of: {variables!r} belong to another graph; use Variables.value instead."
+            )
+
+    def _block(self, variables: Variables) -> int:
+        """Return the number of the block that variables cover."""
+        first = 0
+        for number, shape in enumerate(self._shapes()):
+            span = slice(first, first + math.prod(shape))
+            if variables.graph is self and variables.span == span and variables.shape == shape:
+                return number
+            first = span.stop
+        raise ValueError(
+            f"rescore: got variables of shape {variables.shape} that are not a block of this "
+            "graph; pass the Variables that variable_from returned, not a part of them."
+        )
+
+
+def _gibbs_class(factor: Factor) -> Any:
+    """Return the class of the Gibbs distributions of a declaration's factors.
+
+    Raises
+    ------
+    TypeError
+        If the type cannot sum over structures, or has no such class.
+    """
+    make = type(factor).gibbs
+    if make is None:
+        factor.log_partition()  # raises an error for a type without sums
+        raise TypeError(
+            f"{type(factor).__name__} has sums over its structures, but its attribute gibbs is "
+            "None; expected a class of distributions. Install lpsmap-dynamic, and set gibbs = "
+            "lpsmap_dynamic.Gibbs in the class."
+        )
+    return make

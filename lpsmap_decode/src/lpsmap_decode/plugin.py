@@ -23,8 +23,8 @@ def lpsmap_formats() -> list[type[FileFormat]]:
 @lpsmap_core.hookimpl
 def lpsmap_engines() -> list[type[Engine]]:
     """Return the engines for networks of tables and for count constraints."""
-    from lpsmap_decode.counts.engine import CountEngine
-    from lpsmap_decode.messages.engine import MessageEngine
+    from lpsmap_decode.counts.count_engine import CountEngine
+    from lpsmap_decode.messages.message_engine import MessageEngine
 
     return [MessageEngine, CountEngine]
 
@@ -46,7 +46,7 @@ def lpsmap_solvers() -> list[type[MapSolver]]:
 @lpsmap_core.hookimpl
 def lpsmap_commands() -> list[click.Command]:
     """Return the commands of this package."""
-    from lpsmap_decode.command.decode import decode
+    from lpsmap_decode.command.decode_files import decode
     from lpsmap_decode.command.explain import explain
     from lpsmap_decode.command.models import convert, info
     from lpsmap_decode.command.solve_file import solve

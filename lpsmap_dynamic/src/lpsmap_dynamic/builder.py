@@ -124,8 +124,8 @@ class HypergraphBuilder:
         head = _integers("heads", heads).reshape(-1, 1)
         n = len(head)
         tail, slot, extra = (
-            _table(name, given, n)
-            for name, given in (("tails", tails), ("slots", slots), ("additionals", additionals))
+            _table(name, values, n)
+            for name, values in (("tails", tails), ("slots", slots), ("additionals", additionals))
         )
         if tail.shape[1] > 2:
             raise ValueError(f"edges: got {tail.shape[1]} tails; expected at most two.")
@@ -198,13 +198,13 @@ class HypergraphBuilder:
                 f"edge: item {name!r} is not hashable; expected a hashable name, such as a tuple."
             ) from None
 
-    def _slots(self, given: Iterable[Slot]) -> list[int]:
-        slots = _listed("slots", given)
-        may_be_one = isinstance(given, tuple) and len(slots) == len(self.event_shape) > 1
+    def _slots(self, slots_of_edge: Iterable[Slot]) -> list[int]:
+        slots = _listed("slots", slots_of_edge)
+        may_be_one = isinstance(slots_of_edge, tuple) and len(slots) == len(self.event_shape) > 1
         if may_be_one and not any(isinstance(slot, tuple) for slot in slots):
             raise ValueError(
-                f"edge: slots is {given}, which is ambiguous: one slot of {len(slots)} axes or "
-                f"{len(slots)} slots; write [{given}] or {slots}."
+                f"edge: slots is {slots_of_edge}, which is ambiguous: one slot of {len(slots)} "
+                f"axes or {len(slots)} slots; write [{slots_of_edge}] or {slots}."
             )
         return [self._slot(slot) for slot in slots]
 
@@ -230,13 +230,13 @@ class HypergraphBuilder:
         return self._arity + int(j)
 
 
-def _listed(name: str, given: Iterable[T]) -> list[T]:
+def _listed(name: str, values: Iterable[T]) -> list[T]:
     """Return an argument of an edge as a list; a string is not a list of items."""
-    if type(given) is list:  # the common case; a test for iterables is slow
-        return given
-    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise TypeError(f"edge: {name} is {given!r}; expected a list, such as [{given!r}].")
-    return list(given)
+    if type(values) is list:  # the common case; a test for iterables is slow
+        return values
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise TypeError(f"edge: {name} is {values!r}; expected a list, such as [{values!r}].")
+    return list(values)
 
 
 def _counts_below(most: int, number: Any) -> bool:

@@ -19,7 +19,7 @@ from lpsmap_dynamic.order import (
 
 __all__ = ["Hypergraph"]
 
-MOST_EDGES_OF_FACTOR = 1 << 31
+MAX_EDGES_OF_FACTOR = 1 << 31
 """Maximum number of hyperedges of a derivation."""
 
 
@@ -98,7 +98,7 @@ class Hypergraph:
         )
         self._check(edges, lambda e: name_of(int(heads[chosen[e]])))
         n_entries, n_edges = sizes_of_derivations(*edges[:3])
-        if n_edges >= MOST_EDGES_OF_FACTOR:
+        if n_edges >= MAX_EDGES_OF_FACTOR:
             raise ValueError(
                 "hypergraph: a derivation can have more than two billion hyperedges; expected "
                 "items that a derivation uses at most a few times."

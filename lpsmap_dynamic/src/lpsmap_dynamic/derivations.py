@@ -9,7 +9,7 @@ import numpy as np
 from lpsmap_core import Beliefs, Factors, Found, Scores, Structures
 from lpsmap_core.api import FloatArray, IntArray, check_fits_memory, interruptible
 from lpsmap_dynamic.declaration import Hypergraph
-from lpsmap_dynamic.edges import MOST_EDGES, MOST_NONZEROS, N_ITEMS
+from lpsmap_dynamic.edges import MAX_EDGES, MAX_NONZEROS, N_ITEMS
 from lpsmap_dynamic.inside_outside import beliefs_of, hessian_products
 from lpsmap_dynamic.k_best import k_best_of
 from lpsmap_dynamic.sampling import samples_of
@@ -61,14 +61,14 @@ class HypergraphInference:
         scores, forced, least = self._decided(rows, scores)
         n = len(self._which)
         marginals = np.zeros(len(scores.eta_u)), np.zeros(len(scores.eta_v))
-        found = Beliefs(np.zeros(n), np.zeros(n), *marginals)
+        beliefs = Beliefs(np.zeros(n), np.zeros(n), *marginals)
         remainder = np.zeros(n)
-        beliefs_of(rows, self._factors, scores, *found[:4], remainder)
-        for r in np.flatnonzero(found.log_partition < least).tolist():
-            found.log_partition[r], found.entropy[r] = -np.inf, 0.0
-            found.m[self._slots(r)] = 0.0
-            found.n[self._additionals(r)] = 0.0
-        return found._replace(log_partition=found.log_partition - forced, remainder=remainder)
+        beliefs_of(rows, self._factors, scores, *beliefs[:4], remainder)
+        for r in np.flatnonzero(beliefs.log_partition < least).tolist():
+            beliefs.log_partition[r], beliefs.entropy[r] = -np.inf, 0.0
+            beliefs.m[self._slots(r)] = 0.0
+            beliefs.n[self._additionals(r)] = 0.0
+        return beliefs._replace(log_partition=beliefs.log_partition - forced, remainder=remainder)
 
     @interruptible
     def hessian_product(self, rows: IntArray, scores: Scores, direction: Scores) -> Scores:
@@ -85,7 +85,7 @@ class HypergraphInference:
     @interruptible
     def sample(self, rows: IntArray, scores: Scores, n: int, random: np.random.Generator) -> Found:
         """Sample structures of each factor."""
-        deepest, number = int(self._header(rows, MOST_EDGES).max(initial=0)), len(self._which)
+        deepest, number = int(self._header(rows, MAX_EDGES).max(initial=0)), len(self._which)
         check_fits_memory("sample: n", n, self._nonzeros() * NONZERO + number * deepest * 8)
         decided, _, _ = self._decided(rows, scores)
         room = self._room(n)
@@ -108,10 +108,12 @@ class HypergraphInference:
         counts = []
         for r, k in enumerate(self._which):
             mine = scores.eta_u[self._slots(r)], scores.eta_v[self._additionals(r)]
-            hypergraph, own = self._hypergraphs[k], np.concatenate(mine)
-            plain = bool(np.isfinite(own[hypergraph.used]).all() and (own < np.inf).all())
+            hypergraph, weights = self._hypergraphs[k], np.concatenate(mine)
+            plain = bool(np.isfinite(weights[hypergraph.used]).all() and (weights < np.inf).all())
             counts.append(
-                hypergraph.n_structures if plain else hypergraph.count(own > -np.inf, own == np.inf)
+                hypergraph.n_structures
+                if plain
+                else hypergraph.count(weights > -np.inf, weights == np.inf)
             )
         return counts
 
@@ -151,28 +153,28 @@ class HypergraphInference:
         behind = number - np.diff(self._factors.offsets)[factor]
         slots = self._factors.offsets[factor] + number
         extra = self._factors.additional_offsets[factor] + behind
-        own = np.empty(len(structure))
-        own[behind < 0] = scores.eta_u[slots[behind < 0]]
-        own[behind >= 0] = scores.eta_v[extra[behind >= 0]]
+        weight = np.empty(len(structure))
+        weight[behind < 0] = scores.eta_u[slots[behind < 0]]
+        weight[behind >= 0] = scores.eta_v[extra[behind >= 0]]
         n_forced = np.bincount(self._forced(scores)[0], minlength=len(self._which))
-        has_all = np.bincount(structure[own == np.inf], minlength=n) == n_forced[owner]
-        own[own == np.inf] = 0.0
-        score = np.bincount(structure, value[place] * own, minlength=n)
+        has_all = np.bincount(structure[weight == np.inf], minlength=n) == n_forced[owner]
+        weight[weight == np.inf] = 0.0
+        score = np.bincount(structure, value[place] * weight, minlength=n)
         exists = (size >= 0) & has_all
         return Found(
             np.where(exists, score, -np.inf), structures._replace(size=np.where(exists, size, -1))
         )
 
     def _header(self, rows: IntArray, word: int) -> IntArray:
-        found: IntArray = self._factors.integers[self._factors.integer_ranges[rows, 0] + word]
-        return found
+        header: IntArray = self._factors.integers[self._factors.integer_ranges[rows, 0] + word]
+        return header
 
     def _nonzeros(self) -> int:
         """Return the maximum number of entries of a structure of each factor."""
-        return int((1 + self._header(np.arange(len(self._which)), MOST_NONZEROS)).sum())
+        return int((1 + self._header(np.arange(len(self._which)), MAX_NONZEROS)).sum())
 
     def _room(self, k: int) -> Structures:
-        sizes = np.repeat(self._header(np.arange(len(self._which)), MOST_NONZEROS), k)
+        sizes = np.repeat(self._header(np.arange(len(self._which)), MAX_NONZEROS), k)
         ends = np.cumsum(sizes)
         total = int(ends[-1]) if len(ends) else 0
         return Structures(

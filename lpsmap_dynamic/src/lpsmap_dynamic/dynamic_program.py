@@ -10,7 +10,7 @@ import numpy as np
 
 from lpsmap_core import Factors, Scores, Structures
 from lpsmap_core.api import BoolArray, FloatArray, IntArray
-from lpsmap_dynamic.edges import MOST_NONZEROS
+from lpsmap_dynamic.edges import MAX_NONZEROS
 from lpsmap_dynamic.hypergraph_factor import HypergraphFactor
 from lpsmap_dynamic.max_plus import best_derivations
 from lpsmap_dynamic.row import Row
@@ -36,8 +36,8 @@ class DynamicProgram(HypergraphFactor):
         """Return the distinct hypergraphs, if the kernel is the generic one that reads them."""
         if type(self).map_kernel is not best_derivations:
             return super()._kernel_integers()
-        found, which = self.hypergraphs()
-        return [hypergraph.code for hypergraph in found], which
+        hypergraphs, which = self.hypergraphs()
+        return [hypergraph.code for hypergraph in hypergraphs], which
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> Hashable:
         """Return the best structure as pairs of an entry and its count."""
@@ -45,16 +45,18 @@ class DynamicProgram(HypergraphFactor):
         u, v = (np.array([0, np.size(x)]) for x in (eta_u, eta_v))
         place = np.array([[0, len(code)]])
         factors = Factors(u, v, np.empty((1, 0)), np.empty(0), code, place)
-        found = Structures(
+        structures = Structures(
             np.zeros(1, dtype=np.int64),
-            np.empty(code[MOST_NONZEROS], dtype=np.int32),
-            np.empty(code[MOST_NONZEROS]),
+            np.empty(code[MAX_NONZEROS], dtype=np.int32),
+            np.empty(code[MAX_NONZEROS]),
             np.empty(1, dtype=np.int64),
         )
         flat = [np.array(x, dtype=np.float64).reshape(-1) for x in (eta_u, eta_v)]
-        best_derivations(np.zeros(1, dtype=np.int64), factors, Scores(*flat), found)
-        n = int(found.size[0])
-        return tuple(sorted(zip(found.entry[:n].tolist(), found.value[:n].tolist(), strict=True)))
+        best_derivations(np.zeros(1, dtype=np.int64), factors, Scores(*flat), structures)
+        n = int(structures.size[0])
+        return tuple(
+            sorted(zip(structures.entry[:n].tolist(), structures.value[:n].tolist(), strict=True))
+        )
 
     def vertex(self, y: Any) -> tuple[FloatArray, FloatArray]:
         """Return the vertex of structure `y`."""
@@ -66,12 +68,15 @@ class DynamicProgram(HypergraphFactor):
 
     def unused(self) -> tuple[BoolArray | None, BoolArray | None]:
         """Return the entries that no hyperedge of a factor switches on."""
-        found, which = self.hypergraphs()
-        used = np.concatenate([*(x.used for x in found), np.empty(0, dtype=np.bool_)])
-        starts, arity = np.cumsum([0, *(x.used.size for x in found)])[which], np.diff(self.offsets)
-        own = np.arange(self.offsets[-1]) + np.repeat(starts - self.offsets[:-1], arity)
+        hypergraphs, which = self.hypergraphs()
+        used = np.concatenate([*(x.used for x in hypergraphs), np.empty(0, dtype=np.bool_)])
+        starts, arity = (
+            np.cumsum([0, *(x.used.size for x in hypergraphs)])[which],
+            np.diff(self.offsets),
+        )
+        number = np.arange(self.offsets[-1]) + np.repeat(starts - self.offsets[:-1], arity)
         slots = np.zeros(self.variables.shape, dtype=np.bool_)
-        slots[... if self.keep is None else self.keep] = ~used[own].reshape(
+        slots[... if self.keep is None else self.keep] = ~used[number].reshape(
             slots.shape if self.keep is None else -1
         )
         behind = (starts + arity)[:, None] + np.arange(self.n_additionals)
@@ -80,5 +85,5 @@ class DynamicProgram(HypergraphFactor):
     @classmethod
     def vertex_sizes(cls, factors: Factors) -> IntArray:
         """Return the maximum numbers of nonzeros of derivations."""
-        sizes: IntArray = factors.integers[factors.integer_ranges[:, 0] + MOST_NONZEROS]
+        sizes: IntArray = factors.integers[factors.integer_ranges[:, 0] + MAX_NONZEROS]
         return sizes

@@ -10,8 +10,8 @@ from lpsmap_core import Factors, kernel, leaf
 from lpsmap_core.api import FloatArray, IndexArray, IntArray
 
 __all__ = [
-    "MOST_EDGES",
-    "MOST_NONZEROS",
+    "MAX_EDGES",
+    "MAX_NONZEROS",
     "N_EDGES",
     "N_ITEMS",
     "POLL_PERIOD",
@@ -23,7 +23,7 @@ __all__ = [
     "switch_on",
 ]
 
-N_ITEMS, N_EDGES, N_ENTRIES, MOST_NONZEROS, MOST_EDGES = range(5)
+N_ITEMS, N_EDGES, N_ENTRIES, MAX_NONZEROS, MAX_EDGES = range(5)
 """Positions in the header: the numbers of items, hyperedges and entries, and the maximum numbers of
 nonzeros of a structure and of hyperedges of a derivation."""
 

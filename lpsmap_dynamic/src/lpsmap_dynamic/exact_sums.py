@@ -7,12 +7,12 @@ import numpy as np
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray, IntArray
 
-__all__ = ["LARGEST_SUMMABLE", "add_exactly", "sum_exactly", "two_sum"]
+__all__ = ["MAX_SUMMABLE", "add_exactly", "sum_exactly", "two_sum"]
 
 PLAIN = 1e3
 """Numbers up to this are summed in plain arithmetic, with negligible rounding errors."""
 
-LARGEST_SUMMABLE = 1e300
+MAX_SUMMABLE = 1e300
 """Maximum magnitude of scores whose float64 sums cannot overflow."""
 
 

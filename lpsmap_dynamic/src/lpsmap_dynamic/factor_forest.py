@@ -86,10 +86,10 @@ class FactorForest:
         self.first_additional = np.cumsum([0, *(int(x.sum()) for x in n_extra)])
         arity = np.concatenate([empty, *(np.diff(f.offsets) for f in factors)])
         self.owner: IntArray = np.repeat(np.arange(len(arity)), arity)
-        for factor, own in zip(factors, index, strict=True):
+        for factor, slots in zip(factors, index, strict=True):
             if factor.variables.span is None:  # a whole block contains each variable once
                 owner = np.repeat(np.arange(factor.n_factors), np.diff(factor.offsets))
-                check_distinct(factor, owner, own)
+                check_distinct(factor, owner, slots)
         turn, self._parent = self._peel()
         self.steps = self._steps(turn, arity)
         self._label(n_variables)
@@ -151,14 +151,16 @@ class FactorForest:
         n = int(self.first_factor[-1])
         root, of_variable = np.full(n, n), np.full(n_variables, n)
         for step in reversed(self.steps):
-            own = step.factors
-            root[own] = own if step.parent is None else of_variable[self.variable[step.parent]]
-            of_variable[self.variable[step.links]] = root[own][step.place]
-        found, first = np.unique(of_variable, return_index=True)
-        found, first = found[found < n], first[found < n]
-        self.n_components = len(found)
+            factors = step.factors
+            root[factors] = (
+                factors if step.parent is None else of_variable[self.variable[step.parent]]
+            )
+            of_variable[self.variable[step.links]] = root[factors][step.place]
+        roots, first = np.unique(of_variable, return_index=True)
+        roots, first = roots[roots < n], first[roots < n]
+        self.n_components = len(roots)
         number = np.full(n + 1, self.n_components)
-        number[found[np.argsort(first)]] = np.arange(self.n_components)
+        number[roots[np.argsort(first)]] = np.arange(self.n_components)
         self.component: IntArray = number[of_variable]
         self.component_of_factor: IntArray = number[root]
 

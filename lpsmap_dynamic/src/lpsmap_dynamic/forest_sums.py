@@ -20,7 +20,7 @@ from lpsmap_dynamic.factor_forest import FactorForest, Step
 __all__ = ["ForestSums"]
 
 
-class _Given(NamedTuple):
+class _SumsGivenParents(NamedTuple):
     """Sums of factors given that their parents are on, or off; those of roots are given neither."""
 
     high: FloatArray
@@ -50,7 +50,7 @@ class ForestSums:
         self._sums: list[LogPartition] = [factor.log_partition() for factor in forest.factors]
         n_factors, n_links = int(forest.first_factor[-1]), len(forest.variable)
         shapes = n_factors, n_factors, n_factors, n_links, len(scores.eta_v)
-        self._on, self._off = (_Given(*map(np.zeros, shapes)) for _ in range(2))
+        self._on, self._off = (_SumsGivenParents(*map(np.zeros, shapes)) for _ in range(2))
         self._eta_u, self._eta_v = np.zeros(n_links), scores.eta_v
         self._total, self._finite = scores.eta_u.copy(), scores.eta_u.copy()
         self._worth = np.zeros((2, n_factors))
@@ -133,12 +133,12 @@ class ForestSums:
         forest, inference = self._forest, [factor.inference() for factor in self._forest.factors]
         values, additionals = np.zeros((n, len(self._total))), np.zeros((n, len(self._eta_v)))
         for step in reversed(forest.steps):
-            own = inference[step.declaration]
+            sums = inference[step.declaration]
             slots, extra = self._draw(
-                step, own.sample(step.rows, self._scores(step, True), n, random)
+                step, sums.sample(step.rows, self._scores(step, True), n, random)
             )
             if step.parent is not None:
-                off = own.sample(step.rows, self._scores(step, False), n, random)
+                off = sums.sample(step.rows, self._scores(step, False), n, random)
                 others = self._draw(step, off)
                 on = values[:, forest.variable[step.parent]] > 0.0
                 slots = np.where(on[:, step.place], slots, others[0])
@@ -179,17 +179,17 @@ class ForestSums:
         worth, lost = add_exactly(high, constant)
         self._worth[:, factors] = worth, low + rest + lost
 
-    def _sum(self, step: Step, on: bool, given: _Given) -> None:
+    def _sum(self, step: Step, on: bool, sums: _SumsGivenParents) -> None:
         """Write the sums of factors whose parents are on, or off."""
         d, forest = step.declaration, self._forest
-        found = self._sums[d].beliefs(step.rows, self._scores(step, on))
-        given.high[step.factors] = found.log_partition[step.rows]
-        if found.remainder is not None:
-            given.low[step.factors] = found.remainder[step.rows]
-        given.entropy[step.factors] = found.entropy[step.rows]
-        given.m[step.links] = found.m[step.links - forest.first_link[d]]
+        beliefs = self._sums[d].beliefs(step.rows, self._scores(step, on))
+        sums.high[step.factors] = beliefs.log_partition[step.rows]
+        if beliefs.remainder is not None:
+            sums.low[step.factors] = beliefs.remainder[step.rows]
+        sums.entropy[step.factors] = beliefs.entropy[step.rows]
+        sums.m[step.links] = beliefs.m[step.links - forest.first_link[d]]
         extra = self._extra(step)
-        given.n[extra] = found.n[extra - forest.first_additional[d]]
+        sums.n[extra] = beliefs.n[extra - forest.first_additional[d]]
 
     def _multiply(self, step: Step, direction: Scores, on: bool) -> Scores:
         """Return the products with Hessians of factors whose parents are on, or off."""
@@ -202,9 +202,9 @@ class ForestSums:
             product.eta_v[extra - forest.first_additional[d]],
         )
 
-    def _draw(self, step: Step, found: Found) -> tuple[FloatArray, FloatArray]:
+    def _draw(self, step: Step, samples: Found) -> tuple[FloatArray, FloatArray]:
         """Return (n, L) values of the links of a step, and (n, R, A) additionals, of samples."""
-        forest, (start, entry, value, size) = self._forest, found.structures
+        forest, (start, entry, value, size) = self._forest, samples.structures
         factor, first = forest.factors[step.declaration], forest.first_link[step.declaration]
         n, n_links = len(size) // factor.n_factors, len(step.links)
         drawn = (step.rows[:, None] * n + np.arange(n)).reshape(-1)
@@ -245,8 +245,8 @@ class ForestSums:
         """Return the (R, n_additionals) additionals of factors."""
         n = self._forest.factors[step.declaration].n_additionals
         first = self._forest.first_additional[step.declaration] + step.rows * n
-        found: IntArray = first[:, None] + np.arange(n)
-        return found
+        positions: IntArray = first[:, None] + np.arange(n)
+        return positions
 
     def _weights(self, step: Step, m: FloatArray) -> FloatArray:
         """Return the marginals of the parents of factors; 1 for roots."""

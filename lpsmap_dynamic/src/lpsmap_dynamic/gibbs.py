@@ -23,7 +23,7 @@ from lpsmap_core.api import (
     slot_values,
     zero_unused_scores,
 )
-from lpsmap_dynamic.exact_sums import LARGEST_SUMMABLE, add_exactly, sum_exactly
+from lpsmap_dynamic.exact_sums import MAX_SUMMABLE, add_exactly, sum_exactly
 from lpsmap_dynamic.factor_forest import check_distinct
 from lpsmap_dynamic.graph_gibbs import GraphGibbs
 
@@ -174,8 +174,8 @@ class Gibbs:
         n = checked_count("sample: n", n)
         check_fits_memory("sample: n", n, STRUCTURE * self.factor.n_factors)
         random = np.random.default_rng(seed)
-        found = self.factor.inference().sample(self._rows, self._scores, n, random)
-        return self._distributions(found, 1.0 / n)
+        samples = self.factor.inference().sample(self._rows, self._scores, n, random)
+        return self._distributions(samples, 1.0 / n)
 
     def k_best(self, k: int) -> Distributions:
         """Return the `k` most likely structures of every factor, the most likely first.
@@ -191,8 +191,8 @@ class Gibbs:
         if k > MANY:
             everything = Scores(*map(np.zeros_like, self._scores))
             k = min(k, max([1, *inference.count(everything)]))
-        found = inference.k_best(self._rows, self._scores, k)
-        return self._distributions(found)
+        ranking = inference.k_best(self._rows, self._scores, k)
+        return self._distributions(ranking)
 
     def log_probability(self, variables: Any, additionals: Any = None) -> Any:
         """Return the log-probabilities of given structures.
@@ -243,34 +243,34 @@ class Gibbs:
         shape = n, k, self.factor.n_additionals
         if additionals is None:
             additionals = np.zeros((n, k, 0))
-        given = real_numbers("log_probability: additionals", additionals)
-        if given.size != math.prod(shape):
+        array = real_numbers("log_probability: additionals", additionals)
+        if array.size != math.prod(shape):
             raise ValueError(
-                f"log_probability: additionals has {given.size} numbers; expected those of {n * k} "
+                f"log_probability: additionals has {array.size} numbers; expected those of {n * k} "
                 f"structures, {shape[2]} each."
             )
-        return given.reshape(shape).swapaxes(0, 1).reshape(k, n * shape[2]).astype(np.float64)
+        return array.reshape(shape).swapaxes(0, 1).reshape(k, n * shape[2]).astype(np.float64)
 
     def _log_probabilities(self, slots: FloatArray, additionals: FloatArray) -> Any:
         """Return (n_factors, k) log-probabilities."""
         n, k = self.factor.n_factors, len(slots)
         rows, entries = [np.empty(0, dtype=np.int64)], [np.empty(0)]
-        for values, factors, own in (
+        for values, factors, scores in (
             (slots, self._owner, _unforced(self._scores.eta_u)),
             (additionals, self._owner_v, self._scores.eta_v),
         ):
             row, place = np.nonzero(values)
             rows.append(factors[place] * k + row)
-            entries.append(values[row, place] * own[place])
+            entries.append(values[row, place] * scores[place])
         row, entry = np.concatenate(rows), np.concatenate(entries)
         finite = np.isfinite(entry)
         score, rest = sum_exactly(row[finite], entry[finite], n * k)
-        found = self._less_log_partition(score, rest, np.repeat(np.arange(n), k))
-        np.add.at(found, row[~finite], entry[~finite])
-        found = found.reshape(n, k)
+        log_probability = self._less_log_partition(score, rest, np.repeat(np.arange(n), k))
+        np.add.at(log_probability, row[~finite], entry[~finite])
+        log_probability = log_probability.reshape(n, k)
         row, place = np.nonzero((slots == 0.0) & (self._scores.eta_u == np.inf))
-        found[self._owner[place], row] -= np.inf  # a forced slot is off; NaN stays
-        return found
+        log_probability[self._owner[place], row] -= np.inf  # a forced slot is off; NaN stays
+        return log_probability
 
     def _less_log_partition(self, score: FloatArray, rest: FloatArray, owner: IntArray) -> Any:
         """Return log-probabilities of structures, whose scores are given as exact pairs.
@@ -305,19 +305,19 @@ class Gibbs:
     @property
     def _log_partition_of_slots(self) -> tuple[FloatArray, FloatArray]:
         """The same without the constants of negated variables."""
-        found = self._beliefs
-        none = np.zeros(len(found.log_partition))
-        return found.log_partition, none if found.remainder is None else found.remainder
+        beliefs = self._beliefs
+        none = np.zeros(len(beliefs.log_partition))
+        return beliefs.log_partition, none if beliefs.remainder is None else beliefs.remainder
 
     @functools.cached_property
     def _beliefs(self) -> Beliefs:
-        found = self._sums.beliefs(self._rows, self._scores)
-        self._check_overflow(found.log_partition)
+        beliefs = self._sums.beliefs(self._rows, self._scores)
+        self._check_overflow(beliefs.log_partition)
         if self._wrong.any():
-            found.log_partition[self._wrong] = found.entropy[self._wrong] = np.nan
-            found.m[self._wrong[self._owner]] = np.nan
-            found.n.reshape(self.factor.n_factors, -1)[self._wrong] = np.nan
-        return found
+            beliefs.log_partition[self._wrong] = beliefs.entropy[self._wrong] = np.nan
+            beliefs.m[self._wrong[self._owner]] = np.nan
+            beliefs.n.reshape(self.factor.n_factors, -1)[self._wrong] = np.nan
+        return beliefs
 
     def _check_overflow(self, log_partition: FloatArray) -> None:
         """Raise an error if sums of scores overflow.
@@ -333,7 +333,7 @@ class Gibbs:
         rows = np.flatnonzero(doubtful & ~self._wrong)
         if rows.size:
             largest = self._largest_finite()
-            rows = rows[largest[rows] > LARGEST_SUMMABLE]
+            rows = rows[largest[rows] > MAX_SUMMABLE]
             plain = (np.where(np.isfinite(x), 0.0, x) for x in self._scores)
             allowed = self._sums.beliefs(rows, Scores(*plain)).log_partition[rows] > -np.inf
             for r in rows[allowed].tolist():
@@ -352,8 +352,8 @@ class Gibbs:
 
     @property
     def _additional_shape(self) -> tuple[int, ...]:
-        given = self.factor.additionals
-        return (0,) if given is None else tuple(given.shape)
+        scores = self.factor.additionals
+        return (0,) if scores is None else tuple(scores.shape)
 
     def _placed(self, values: FloatArray, tangent: bool = False) -> FloatArray:
         """Return values of the slots in the shape of the variables."""
@@ -368,9 +368,9 @@ class Gibbs:
         placed[factor.keep] = values
         return placed
 
-    def _distributions(self, found: Found, probability: float | None = None) -> Distributions:
+    def _distributions(self, structures: Found, probability: float | None = None) -> Distributions:
         """Return structures as distributions, with the given probability or their own."""
-        start, entry, value, size = found.structures
+        start, entry, value, size = structures.structures
         chosen = np.flatnonzero(size >= 0)
         n = len(size) // max(self.factor.n_factors, 1)
         ends = np.cumsum(size[chosen])
@@ -396,8 +396,8 @@ class Gibbs:
         behind = number - np.diff(self.factor.offsets)[owner]
         eta = np.concatenate([_unforced(self._scores.eta_u), self._scores.eta_v])
         extra = self.factor.offsets[-1] + owner * self.factor.n_additionals + behind
-        found: FloatArray = eta[np.where(behind < 0, self.factor.offsets[owner] + number, extra)]
-        return found
+        scores: FloatArray = eta[np.where(behind < 0, self.factor.offsets[owner] + number, extra)]
+        return scores
 
 
 def _unforced(eta_u: FloatArray) -> FloatArray:

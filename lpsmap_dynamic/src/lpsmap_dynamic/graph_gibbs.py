@@ -20,7 +20,7 @@ from lpsmap_core.api import (
     real_numbers,
     zero_unused_scores,
 )
-from lpsmap_dynamic.exact_sums import LARGEST_SUMMABLE, sum_exactly
+from lpsmap_dynamic.exact_sums import MAX_SUMMABLE, sum_exactly
 from lpsmap_dynamic.factor_forest import FactorForest
 from lpsmap_dynamic.forest_sums import ForestSums
 from lpsmap_dynamic.graph_samples import GraphSamples
@@ -85,9 +85,9 @@ class GraphGibbs:
         self._graph, factors = weakref.ref(graph), tuple(graph.factors)
         self._forest = forest = FactorForest(factors, graph.n_variables)
         scores = graph.flat_scores()
-        given = [graph.additional_scores(factor) for factor in factors]
-        given = zero_unused_scores(factors, scores, given)
-        extra = np.concatenate([np.empty(0), *(x.reshape(-1) for x in given)])
+        additionals = [graph.additional_scores(factor) for factor in factors]
+        additionals = zero_unused_scores(factors, scores, additionals)
+        extra = np.concatenate([np.empty(0), *(x.reshape(-1) for x in additionals)])
         self._owner, self._owner_v = forest.component, forest.component_of_additional
         self._wrong = np.zeros(forest.n_components + 1, dtype=np.bool_)
         self._wrong[self._owner[~(scores < np.inf)]] = True
@@ -140,8 +140,8 @@ class GraphGibbs:
         ValueError
             If they belong to another graph.
         """
-        found = self._forest.component[self._checked(variables).index]
-        return np.where(found == self._forest.n_components, -1, found)
+        component = self._forest.component[self._checked(variables).index]
+        return np.where(component == self._forest.n_components, -1, component)
 
     def jvp(
         self, d_scores: npt.ArrayLike, d_additionals: list[npt.ArrayLike] | None = None
@@ -251,62 +251,62 @@ class GraphGibbs:
                 f"(n, {n_variables}), one number for every variable of the graph."
             )
         extra = self._flat_additionals(additionals, math.prod(x.shape[:-1]))
-        found = self._log_probabilities(np.atleast_2d(x), extra)
-        return found.reshape(*x.shape[:-1], self._forest.n_components)
+        log_probability = self._log_probabilities(np.atleast_2d(x), extra)
+        return log_probability.reshape(*x.shape[:-1], self._forest.n_components)
 
     def _flat_additionals(self, additionals: list[Any] | None, n: int) -> FloatArray:
         """Return the (n, n_additionals) additionals of n assignments."""
         factors = self._forest.factors
-        given = [np.empty(0) for _ in factors] if additionals is None else list(additionals)
-        if len(given) != len(factors):
+        arrays = [np.empty(0) for _ in factors] if additionals is None else list(additionals)
+        if len(arrays) != len(factors):
             raise ValueError(
-                f"log_probability: additionals has {len(given)} entries; expected "
+                f"log_probability: additionals has {len(arrays)} entries; expected "
                 f"{len(factors)}, one for every declaration of the graph."
             )
         flat = [np.empty((n, 0))]
-        for factor, x in zip(factors, given, strict=True):
-            own, size = (
+        for factor, x in zip(factors, arrays, strict=True):
+            numbers, size = (
                 real_numbers("log_probability: additionals", x),
                 math.prod(self._shape(factor)),
             )
-            if own.size != n * size:
+            if numbers.size != n * size:
                 raise ValueError(
-                    f"log_probability: the additionals of {factor!r} are {own.size} numbers; "
+                    f"log_probability: the additionals of {factor!r} are {numbers.size} numbers; "
                     f"expected {n * size}, those of {n} assignments."
                 )
-            flat.append(own.astype(np.float64).reshape(n, size))
+            flat.append(numbers.astype(np.float64).reshape(n, size))
         return np.concatenate(flat, axis=1)
 
     def _log_probabilities(self, values: FloatArray, additionals: FloatArray) -> Any:
         """Return (n, n_components) log-probabilities."""
         n, size = len(values), self._forest.n_components + 1
         groups, entries = [np.empty(0, dtype=np.int64)], [np.empty(0)]
-        for x, owner, own in (
+        for x, owner, scores in (
             (values, self._owner, self._scores.eta_u),
             (additionals, self._owner_v, self._scores.eta_v),
         ):
             k, place = np.nonzero(x)
             groups.append(k * size + owner[place])
-            entries.append(x[k, place] * own[place])
+            entries.append(x[k, place] * scores[place])
         group, entry = np.concatenate(groups), np.concatenate(entries)
         finite = np.isfinite(entry)
         score, rest = sum_exactly(group[finite], entry[finite], n * size)
         high, low = (np.tile(x, n) for x in self._log_partition)
         high[np.isneginf(high)] = np.nan
-        found = (score - high) + (rest - low)  # common scores cancel before the rounding
-        np.add.at(found, group[~finite], entry[~finite])
-        return found.reshape(n, size)[:, :-1]
+        log_probability = (score - high) + (rest - low)  # common scores cancel before the rounding
+        np.add.at(log_probability, group[~finite], entry[~finite])
+        return log_probability.reshape(n, size)[:, :-1]
 
-    def _convert(self, found: FloatArray) -> Any:
+    def _convert(self, array: FloatArray) -> Any:
         """Return an array of samples in the namespace of the scores."""
-        return found
+        return array
 
     @property
     def _log_partition(self) -> tuple[FloatArray, FloatArray]:
         """(n_components + 1,) log-partition functions, and their rounding errors."""
-        found = self._beliefs
-        assert found.remainder is not None
-        return found.log_partition, found.remainder
+        beliefs = self._beliefs
+        assert beliefs.remainder is not None
+        return beliefs.log_partition, beliefs.remainder
 
     def _hessian_product(self, direction: Scores) -> Scores:
         return self._sums.hessian_product(direction)
@@ -317,12 +317,12 @@ class GraphGibbs:
 
     @functools.cached_property
     def _beliefs(self) -> Beliefs:
-        found = self._sums.beliefs()
+        beliefs = self._sums.beliefs()
         if self._wrong.any():
-            found.log_partition[self._wrong] = found.entropy[self._wrong] = np.nan
-            found.m[self._wrong[self._owner]] = np.nan
-            found.n[self._wrong[self._owner_v]] = np.nan
-        return found
+            beliefs.log_partition[self._wrong] = beliefs.entropy[self._wrong] = np.nan
+            beliefs.m[self._wrong[self._owner]] = np.nan
+            beliefs.n[self._wrong[self._owner_v]] = np.nan
+        return beliefs
 
     def _checked(self, variables: Variables) -> Variables:
         if not isinstance(variables, Variables):
@@ -355,9 +355,9 @@ def _summable(scores: FloatArray) -> FloatArray:
         If a score is too large.
     """
     largest = scores.max(initial=-np.inf)
-    if largest > LARGEST_SUMMABLE:
+    if largest > MAX_SUMMABLE:
         raise ValueError(
             f"gibbs: the graph has scores of up to {largest:.3g}, whose sums overflow float64; "
             "expected smaller scores. Use -inf to forbid."
         )
-    return np.where(scores < -LARGEST_SUMMABLE, -np.inf, scores)
+    return np.where(scores < -MAX_SUMMABLE, -np.inf, scores)

@@ -17,7 +17,7 @@ from lpsmap_dynamic.row import Row, different_rows
 
 __all__ = ["HypergraphFactor"]
 
-MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 """Maximum bytes of cached hypergraphs, not counting the latest one."""
 
 
@@ -66,23 +66,23 @@ class _HypergraphCache:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._found: OrderedDict[tuple[type, Row], Hypergraph] = OrderedDict()
+        self._hypergraphs: OrderedDict[tuple[type, Row], Hypergraph] = OrderedDict()
         self._bytes = 0
 
     def get(self, factor_type: type[HypergraphFactor], row: Row) -> Hypergraph:
         """Return the hypergraph of a row of a factor type."""
         key = (factor_type, row)
         with self._lock:
-            if key in self._found:
-                self._found.move_to_end(key)
-                return self._found[key]
+            if key in self._hypergraphs:
+                self._hypergraphs.move_to_end(key)
+                return self._hypergraphs[key]
             build = HypergraphBuilder(row.event_shape, row.n_additionals)
-            self._found[key] = found = build.finish(factor_type.hypergraph(row, build))
-            self._bytes += found.code.nbytes
-            while self._bytes > MOST_BYTES and len(self._found) > 1:
-                _, oldest = self._found.popitem(last=False)
+            self._hypergraphs[key] = hypergraph = build.finish(factor_type.hypergraph(row, build))
+            self._bytes += hypergraph.code.nbytes
+            while self._bytes > MAX_BYTES and len(self._hypergraphs) > 1:
+                _, oldest = self._hypergraphs.popitem(last=False)
                 self._bytes -= oldest.code.nbytes
-            return found
+            return hypergraph
 
 
 _cache = _HypergraphCache()

@@ -9,7 +9,7 @@ import numpy as np
 from lpsmap_core import Factors, Scores, Structures, interrupted, kernel, largest_arity, leaf
 from lpsmap_core.api import FloatArray, IndexArray, IntArray
 from lpsmap_dynamic.edges import (
-    MOST_EDGES,
+    MAX_EDGES,
     N_EDGES,
     N_ITEMS,
     POLL_PERIOD,
@@ -123,26 +123,26 @@ def _rank(
     score[0], length[0] = 0.0, 1
     poll_at = POLL_PERIOD
     for i in range(1, len(first_edge)):
-        size, found = 0, 0
+        size, n_ranked = 0, 0
         for e in range(first_edge[i - 1], first_edge[i]):
             a, b = tails[2 * e], tails[2 * e + 1]
             if length[a] > 0 and length[b] > 0:
                 size = _push(heap, size, weight[e] + score[a * k] + score[b * k], e, 0, 0)
-        while size > 0 and found < k:
-            e, left, right, at = heap.edge[0], heap.left[0], heap.right[0], i * k + found
+        while size > 0 and n_ranked < k:
+            e, left, right, at = heap.edge[0], heap.left[0], heap.right[0], i * k + n_ranked
             score[at], ranked.edge[at] = heap.score[0], e
             ranked.left[at], ranked.right[at] = left, right
-            found += 1
+            n_ranked += 1
             size = _pop(heap, size)
             a, b = tails[2 * e], tails[2 * e + 1]
-            own = weight[e]
+            edge_weight = weight[e]
             if right + 1 < length[b]:
-                more = own + score[a * k + left] + score[b * k + right + 1]
+                more = edge_weight + score[a * k + left] + score[b * k + right + 1]
                 size = _push(heap, size, more, e, left, right + 1)
             if right == 0 and left + 1 < length[a]:
-                more = own + score[a * k + left + 1] + score[b * k]
+                more = edge_weight + score[a * k + left + 1] + score[b * k]
                 size = _push(heap, size, more, e, left + 1, 0)
-        length[i] = found
+        length[i] = n_ranked
         if first_edge[i] > poll_at:
             poll_at += POLL_PERIOD
             if interrupted():
@@ -221,7 +221,7 @@ def k_best_of(
     )
     total, rest = np.empty(n // k), np.empty(n // k)
     weight = np.empty(largest_of(rows, factors, N_EDGES))
-    stack = np.empty(largest_of(rows, factors, MOST_EDGES) + 1, dtype=np.int64)
+    stack = np.empty(largest_of(rows, factors, MAX_EDGES) + 1, dtype=np.int64)
     n_entries = largest_arity(rows, offsets) + largest_arity(rows, extra)
     place = np.full(n_entries, -1, dtype=np.int64)
     for r in rows:

@@ -7,7 +7,7 @@ import numpy as np
 from lpsmap_core import Factors, Scores, Structures, interrupted, kernel, largest_arity, leaf
 from lpsmap_core.api import FloatArray, IndexArray, IntArray
 from lpsmap_dynamic.edges import (
-    MOST_EDGES,
+    MAX_EDGES,
     N_ITEMS,
     POLL_PERIOD,
     Edges,
@@ -109,7 +109,7 @@ def best_derivations(
     """Find the best structure of every factor in `rows`: the MAP kernel of all hypergraphs."""
     offsets, extra = factors.offsets, factors.additional_offsets
     start, entry, value, size = structures
-    n_items, deepest = largest_of(rows, factors, N_ITEMS), largest_of(rows, factors, MOST_EDGES)
+    n_items, deepest = largest_of(rows, factors, N_ITEMS), largest_of(rows, factors, MAX_EDGES)
     best, choice = np.empty(n_items + 1), np.empty(n_items + 1, dtype=np.int64)
     stack = np.empty(deepest + 1, dtype=np.int64)
     n_entries = largest_arity(rows, offsets) + largest_arity(rows, extra)

@@ -14,7 +14,7 @@ FOUND, CYCLE, UNDERIVED = 0, 1, 2
 BLOCK = 62
 """Number of slots that are checked together, one per bit."""
 
-LARGEST_SIZE = 1 << 40
+MAX_SIZE = 1 << 40
 """Sizes of derivations are clipped to this, since they can be exponential."""
 
 
@@ -88,19 +88,19 @@ def on_twice(
             here = 0
             for e in range(first_edge[i], first_edge[i + 1]):
                 a, b = possible[tails[2 * e]], possible[tails[2 * e + 1]]
-                twice, both, own = a & b, a | b, 0
+                twice, both, slots = a & b, a | b, 0
                 for k in range(first_entry[e], first_entry[e + 1]):
                     if low <= entries[k] < high:
                         bit = 1 << (entries[k] - low)
-                        twice |= own & bit
-                        own |= bit
-                twice |= own & both
+                        twice |= slots & bit
+                        slots |= bit
+                twice |= slots & both
                 if twice:
                     while twice & 1 == 0:
                         twice >>= 1
                         low += 1
                     return e, low
-                here |= own | both
+                here |= slots | both
             possible[i + 1] = here
     return -1, -1
 
@@ -124,14 +124,14 @@ def _ranges_are_apart(
                 return False
             low, high = min(first[a], first[b]), max(end[a], end[b])
             for k in range(first_entry[e], first_entry[e + 1]):
-                own = entries[k]
-                if own < arity:
-                    if first[a] <= own < end[a] or first[b] <= own < end[b]:
+                entry = entries[k]
+                if entry < arity:
+                    if first[a] <= entry < end[a] or first[b] <= entry < end[b]:
                         return False
                     for j in range(first_entry[e], k):
-                        if entries[j] == own:
+                        if entries[j] == entry:
                             return False
-                    low, high = min(low, own), max(high, own + 1)
+                    low, high = min(low, entry), max(high, entry + 1)
             first[i + 1], end[i + 1] = min(first[i + 1], low), max(end[i + 1], high)
     return True
 
@@ -147,6 +147,6 @@ def sizes_of_derivations(
         for e in range(first_edge[i], first_edge[i + 1]):
             a, b = tails[2 * e], tails[2 * e + 1]
             entries = n_entries[a] + n_entries[b] + first_entry[e + 1] - first_entry[e]
-            n_entries[i + 1] = max(n_entries[i + 1], min(entries, LARGEST_SIZE))
-            n_edges[i + 1] = max(n_edges[i + 1], min(n_edges[a] + n_edges[b] + 1, LARGEST_SIZE))
+            n_entries[i + 1] = max(n_entries[i + 1], min(entries, MAX_SIZE))
+            n_edges[i + 1] = max(n_edges[i + 1], min(n_edges[a] + n_edges[b] + 1, MAX_SIZE))
     return n_entries[n], n_edges[n]

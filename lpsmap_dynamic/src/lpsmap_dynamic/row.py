@@ -69,15 +69,15 @@ def _hashable(value: Any) -> Any:
 def different_rows(factor: Factor) -> tuple[list[Row], IntArray]:
     """Return the distinct rows of a declaration, and the index of each factor's row."""
     registered = parameters_of(factor)
-    given = None if registered.integers is None else getattr(factor, registered.integers)
+    integers = None if registered.integers is None else getattr(factor, registered.integers)
     columns: list[Any] = [np.diff(factor.offsets)]
     for name, shape in registered.rows.items():
         columns += list(getattr(factor, name).reshape(factor.n_factors, math.prod(shape)).T)
     if factor.lengths is not None:
         columns += list(factor.lengths.T)
-    if isinstance(given, tuple):
+    if isinstance(integers, tuple):
         numbers: dict[bytes, int] = {}
-        columns.append([numbers.setdefault(x.tobytes(), len(numbers)) for x in given])
+        columns.append([numbers.setdefault(x.tobytes(), len(numbers)) for x in integers])
     table = np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
     _, first, which = np.unique(table, axis=0, return_index=True, return_inverse=True)
     rows = [Row.of_view(row_view(factor, int(i))) for i in first]

@@ -7,7 +7,7 @@ import numpy as np
 from lpsmap_core import Factors, Scores, Structures, interrupted, kernel, largest_arity, leaf
 from lpsmap_core.api import FloatArray, IndexArray, IntArray
 from lpsmap_dynamic.edges import (
-    MOST_EDGES,
+    MAX_EDGES,
     N_EDGES,
     N_ITEMS,
     Edges,
@@ -97,7 +97,7 @@ def samples_of(
     n_items = largest_of(rows, factors, N_ITEMS)
     total, rest, doubt = np.empty(n_items + 1), np.empty(n_items + 1), np.empty(n_items + 1)
     local = np.empty(largest_of(rows, factors, N_EDGES))
-    deepest = largest_of(rows, factors, MOST_EDGES)
+    deepest = largest_of(rows, factors, MAX_EDGES)
     stack = np.empty(deepest + 1, dtype=np.int64)
     n_entries = largest_arity(rows, offsets) + largest_arity(rows, extra)
     place = np.full(n_entries, -1, dtype=np.int64)

@@ -16,7 +16,6 @@ from lpsmap_core import (
     Solution,
     Status,
     Variables,
-    WarmStartCache,
     stack,
 )
 

@@ -11,7 +11,6 @@ from lpsmap_core import FactorGraph as FactorGraph
 from lpsmap_core import Solution as Solution
 from lpsmap_core import Status as Status
 from lpsmap_core import Variables as Variables
-from lpsmap_core import WarmStartCache as WarmStartCache
 from lpsmap_core import stack as stack
 from lpsmap_decode import solve_many as solve_many
 from lpsmap_factors_logic import AndOut as AndOut

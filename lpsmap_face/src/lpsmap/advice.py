@@ -29,8 +29,7 @@ SYNONYMS = {
 
 ELSEWHERE = {
     "lpsmap": (
-        "FactorGraph PFactorGraph Solution Status TorchFactorGraph Variables WarmStartCache plot "
-        "solve_many"
+        "FactorGraph PFactorGraph Solution Status TorchFactorGraph Variables plot solve_many"
     ),
     "lpsmap_torch.layers": (
         "LPMatchingAttention LPSequenceAttention LatentTree LayerSolution MatchingAttention "

@@ -14,7 +14,7 @@ __all__ = ["listed_names", "resolve"]
 
 OWN = (
     *("ALGORITHM_1", "ConvergenceWarning", "Factor", "FactorGraph", "PFactorGraph", "Solution"),
-    *("Status", "Variables", "WarmStartCache", "__version__", "stack"),
+    *("Status", "Variables", "__version__", "stack"),
 )
 """Names that need no pack."""
 

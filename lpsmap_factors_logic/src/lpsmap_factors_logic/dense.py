@@ -66,7 +66,7 @@ def best_entry(reduced: FloatArray, table: FloatArray, n_states: IntArray, state
     n, last = len(n_states), n_states[-1]
     at_last = len(reduced) - last
     state[:n] = 0
-    found, most, at = 0, -np.inf, 0
+    best, most, at = 0, -np.inf, 0
     while at < len(table):
         others, first = 0.0, 0
         for d in range(n - 1):
@@ -74,7 +74,7 @@ def best_entry(reduced: FloatArray, table: FloatArray, n_states: IntArray, state
             first += n_states[d]
         for j in range(last):
             score = others + reduced[at_last + j] + table[at + j]
-            found = at + j if score > most else found
+            best = at + j if score > most else best
             most = score if score > most else most
         at += last
         d = n - 2
@@ -84,7 +84,7 @@ def best_entry(reduced: FloatArray, table: FloatArray, n_states: IntArray, state
                 break
             state[d] = 0
             d -= 1
-    return found
+    return best
 
 
 @kernel
@@ -99,14 +99,14 @@ def _best_states(rows: IntArray, factors: Factors, scores: Scores, structures: S
         arity = offsets[r + 1] - offsets[r]
         reduced_blocks(scores.eta_u[offsets[r] : offsets[r + 1]], n_states, reduced)
         table = scores.eta_v[additional_offsets[r] : additional_offsets[r + 1]]
-        found = best_entry(reduced[:arity], table, n_states, state)
+        best = best_entry(reduced[:arity], table, n_states, state)
         at, first = start[r], arity
-        entry[at], value[at] = arity + found, 1.0
+        entry[at], value[at] = arity + best, 1.0
         for d in range(len(n_states) - 1, -1, -1):
             at += 1
             first -= n_states[d]
-            entry[at], value[at] = first + found % n_states[d], 1.0
-            found //= n_states[d]
+            entry[at], value[at] = first + best % n_states[d], 1.0
+            best //= n_states[d]
         size[r] = len(n_states) + 1
 
 
@@ -234,9 +234,9 @@ class Dense(HypergraphFactor):
         states = first[:, None] + np.array(np.unravel_index(np.arange(size), sizes))
         # the rows of one factor: one for each state, and the sum of the table
         row = np.concatenate([states.ravel(), np.arange(k), np.full(size, k)])
-        table, own = np.arange(size), np.arange(k)
+        table, variables = np.arange(size), np.arange(k)
         of_table = np.concatenate([np.tile(table, len(first)), np.zeros(k, dtype=np.int64), table])
-        of_slot = np.concatenate([np.zeros(states.size, dtype=np.int64), own, 0 * table])
+        of_slot = np.concatenate([np.zeros(states.size, dtype=np.int64), variables, 0 * table])
         is_slot = np.repeat([False, True, False], [states.size, k, size])
         factor = np.arange(n)[:, None]
         column = np.where(is_slot, of_slot + k * factor, n * k + of_table + size * factor)

@@ -34,7 +34,7 @@ from lpsmap_factors_logic.sum_constrained import AT_MOST
 
 __all__ = ["Knapsack"]
 
-SMALLEST, LARGEST = 2.0**-4, 2.0**49
+MIN_BUDGET, MAX_COST = 2.0**-4, 2.0**49
 """Range of the numbers of a row that need no scaling. Squares of costs do not overflow, and other
 solvers, such as HiGHS, neither refuse nor drop coefficients."""
 
@@ -183,7 +183,7 @@ def _scaled_rows(costs: FloatArray, budget: Any) -> tuple[FloatArray, Any]:
     """Return costs and budgets of rows with extreme numbers scaled, and others unchanged.
 
     The scale is a power of 2, which rounds nothing, and leaves the budget between 1/2 and 1. A cost
-    above `LARGEST` is then so many budgets that its variable is off up to rounding, and is reduced
+    above `MAX_COST` is then so many budgets that its variable is off up to rounding, and is reduced
     to that. A `NEGLIGIBLE` cost becomes 0. With a budget of 0 all positive costs mean the same, and
     become 1.
 
@@ -195,11 +195,11 @@ def _scaled_rows(costs: FloatArray, budget: Any) -> tuple[FloatArray, Any]:
         (...) budgets.
     """
     largest = np.maximum(costs.max(axis=-1, initial=0.0), budget)
-    moderate = (largest <= LARGEST) & (budget >= SMALLEST)
+    moderate = (largest <= MAX_COST) & (budget >= MIN_BUDGET)
     exponent = np.where(moderate, 0, -np.frexp(budget)[1])
     with np.errstate(over="ignore", under="ignore"):
         scaled, limit = np.ldexp(costs, exponent[..., None]), np.ldexp(budget, exponent)
-        scaled = np.minimum(scaled, LARGEST)
+        scaled = np.minimum(scaled, MAX_COST)
         scaled[scaled < NEGLIGIBLE * limit[..., None]] = 0.0
         is_zero = np.asarray(budget == 0.0)[..., None]
         return np.where(is_zero, np.sign(costs), scaled), limit

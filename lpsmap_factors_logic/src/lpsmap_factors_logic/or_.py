@@ -35,7 +35,7 @@ from lpsmap_factors_logic.tables import TableFields
 
 __all__ = ["Imply", "Nand", "Or"]
 
-MOST_IN_TABLE = 6
+MAX_IN_TABLE = 6
 """Maximum number of variables of a row that is represented by a table, which has 64 entries."""
 
 
@@ -67,7 +67,7 @@ def _as_tables(factors: Factors) -> TableFields | None:
         All factors of a bucket.
     """
     arity = np.diff(factors.offsets)
-    if arity.max(initial=0) > MOST_IN_TABLE:
+    if arity.max(initial=0) > MAX_IN_TABLE:
         return None
     ends = np.cumsum(2**arity)
     n_entries = int(ends[-1]) if len(ends) else 0

@@ -401,8 +401,8 @@ class Pair(HypergraphFactor):
 def _one_of(name: str, value: Any, other_name: str, other: Any) -> Any:
     """Return the value of an argument that has two names."""
     if (value is None) == (other is None):
-        given = "neither" if value is None else "both"
-        raise TypeError(f"Pair: got {given} of {name} and {other_name}; expected one of them.")
+        number = "neither" if value is None else "both"
+        raise TypeError(f"Pair: got {number} of {name} and {other_name}; expected one of them.")
     return other if value is None else value
 
 

@@ -27,7 +27,7 @@ __all__ = ["project_simplex_rows", "simplex_threshold"]
 GUESS_MARGIN = 4 * float(np.finfo(np.float64).eps)
 """Relative amount by which a guessed threshold is lowered, to undo its rounding."""
 
-LARGEST_GUESS_SUM = 1000.0
+MAX_GUESS_SUM = 1000.0
 """Largest sum of a row at a guess, so that few digits are lost."""
 
 
@@ -113,7 +113,7 @@ def simplex_threshold(
     for i in range(n):
         x[i] -= t * q[i]
     n_kept, total, weight = _sum_above(n, 0.0, x, q)
-    if guess > -np.inf and not 0.0 < total < LARGEST_GUESS_SUM:
+    if guess > -np.inf and not 0.0 < total < MAX_GUESS_SUM:
         return t, np.inf
     s = 0.0
     while True:

@@ -21,7 +21,10 @@ from lpsmap_core import (
 )
 from lpsmap_core.api import FloatArray, IntArray, checked_flag, one_of_each_group
 from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row
-from lpsmap_factors_struct.arborescence_polytope.projection import multiply_jacobians, project_trees
+from lpsmap_factors_struct.arborescence_polytope.tree_projection import (
+    multiply_jacobians,
+    project_trees,
+)
 from lpsmap_factors_struct.arc_layout import arc_slot, best_arcs, n_words
 from lpsmap_factors_struct.arcs_svg import arcs_svg
 from lpsmap_factors_struct.arrays import first_maximum

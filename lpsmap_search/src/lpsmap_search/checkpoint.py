@@ -58,12 +58,12 @@ def subject_of(corpus: Corpus, constraint: CountConstraint | None, relaxation: s
 
 
 def _digest(parts: Iterable[bytes | npt.NDArray[Any]]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in parts:
         shape = len(part) if isinstance(part, bytes) else (part.shape, part.dtype.str)
-        found.update(repr(shape).encode())
-        found.update(part if isinstance(part, bytes) else part.tobytes())
-    return found.hexdigest()
+        digest.update(repr(shape).encode())
+        digest.update(part if isinstance(part, bytes) else part.tobytes())
+    return digest.hexdigest()
 
 
 class Checkpoint:
@@ -125,10 +125,10 @@ class Checkpoint:
             self._beside.unlink(missing_ok=True)
 
     def _header(self, state: State) -> npt.NDArray[np.uint8]:
-        found = state.found
+        result = state.found
         given_up = None if state.given_up == -math.inf else state.given_up
-        numbers = {"score": found.score, "bound": found.bound, "given_up": given_up}
-        counts = {"n_nodes": found.n_nodes, "seconds": found.seconds, "gap": self._gap}
+        numbers = {"score": result.score, "bound": result.bound, "given_up": given_up}
+        counts = {"n_nodes": result.n_nodes, "seconds": result.seconds, "gap": self._gap}
         header = {"format": FORMAT, "version": VERSION, "subject": self._subject._asdict()}
         text = json.dumps(header | numbers | counts, allow_nan=False)
         return np.frombuffer(text.encode(), dtype=np.uint8)
@@ -229,7 +229,7 @@ def _state(space: BoxSpace[Any], header: Mapping[str, Any], arrays: Arrays) -> S
     nodes = space.unpack(boxes) if len(bounds) else []
     if len(nodes) != len(bounds):
         raise ValueError(f"got {len(nodes)} boxes; expected {len(bounds)}")
-    found = SearchResult[FloatArray](
+    result = SearchResult[FloatArray](
         score=float(header["score"]),
         bound=float(header["bound"]),
         n_nodes=int(header["n_nodes"]),
@@ -237,7 +237,7 @@ def _state(space: BoxSpace[Any], header: Mapping[str, Any], arrays: Arrays) -> S
         answer=answer,
     )
     given_up = -math.inf if header["given_up"] is None else float(header["given_up"])
-    return SearchState(found, nodes, bounds.tolist(), given_up)
+    return SearchState(result, nodes, bounds.tolist(), given_up)
 
 
 class Autosave:

@@ -22,15 +22,15 @@ from lpsmap_search.viterbi import viterbi
 
 __all__ = ["ChordBox", "ChordSpace"]
 
-MOST_BOXES = 16
+MAX_BOXES = 16
 """Maximum number of boxes evaluated together by one solver. The minimum is two, since half of a
 batch are the boxes with the highest bounds."""
 
-MOST_ENTRIES = 50_000
+MAX_ENTRIES = 50_000
 """Maximum total number of coefficients of the programs evaluated together, for batches of more than
 two boxes. They take about a tenth of a second."""
 
-LEAST = 1e-10
+MIN_PROBABILITY = 1e-10
 """The share that replaces zero when structures are decoded: zero would forbid the parameter."""
 
 
@@ -72,7 +72,7 @@ class ChordSpace(BoxSpace[ChordBox]):
         self._totals = totals(corpus)
         self._first_box = first_box(corpus, self._totals)
         self._program = ChordProgram(corpus, self._totals, constraint)
-        self.batch = min(max(MOST_ENTRIES // self._program.n_entries, 2), MOST_BOXES)
+        self.batch = min(max(MAX_ENTRIES // self._program.n_entries, 2), MAX_BOXES)
 
     def root(self) -> ChordBox:
         """Return the box of all parameters."""
@@ -136,7 +136,7 @@ class ChordSpace(BoxSpace[ChordBox]):
     def _structures(self, f: FloatArray, solution: LinearSolution) -> FloatArray:
         """Return the counts of the best structures under the shares of the solution."""
         model = self._corpus.model
-        scores = np.log(np.maximum(model.normalised(f), LEAST))
+        scores = np.log(np.maximum(model.normalised(f), MIN_PROBABILITY))
         if self._constraint is not None:
             scores -= solution.row_duals[-1] * self._constraint.weights
         return viterbi(self._corpus, scores)[1]

@@ -189,7 +189,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     help="Gigabytes that reading CORPUS may take; larger ones are refused.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress messages.")
-def induce(corpus: Path, **given: Any) -> None:
+def induce(corpus: Path, **options: Any) -> None:
     """Induce a dependency grammar from the tags in CORPUS.
 
     CORPUS is a CoNLL-U file, plain or compressed (.gz). The dependency model with valence is
@@ -207,7 +207,7 @@ def induce(corpus: Path, **given: Any) -> None:
     The exit code is 0, or 3 if a search ended without a proof. It is 1 if a file cannot be read,
     used for training or written, and 2 for a usage error.
     """
-    arguments = _Arguments(**given)
+    arguments = _Arguments(**options)
     _check(arguments)
     figures = _figures(arguments)
     with _errors_as_messages():
@@ -215,9 +215,9 @@ def induce(corpus: Path, **given: Any) -> None:
         tagged = tag_corpus(sentences)
         narration = _ProgressPrinter(not arguments.quiet and _is_terminal(sys.stderr))
         narration.begin(corpus, tagged)
-        found = induce_by(tagged, arguments.method, _options(arguments, tagged), narration.hear)
-    narration.end(found)
-    answer = Report(sentences, tagged, found)
+        induced = induce_by(tagged, arguments.method, _options(arguments, tagged), narration.hear)
+    narration.end(induced)
+    answer = Report(sentences, tagged, induced)
     kept = _write_grammar(arguments.out, answer)
     form = arguments.form or (TABLE if _is_terminal(sys.stdout) else JSON)
     n_parses, encoding = arguments.parses or 0, getattr(sys.stdout, "encoding", None)
@@ -227,7 +227,7 @@ def induce(corpus: Path, **given: Any) -> None:
     if figures is not None:
         with _errors_as_messages():
             _draw(figures, arguments, answer)
-    if found.certified is not None and not found.is_proved:
+    if induced.certified is not None and not induced.is_proved:
         raise SystemExit(NOT_PROVED)
 
 
@@ -288,8 +288,8 @@ def _check(arguments: _Arguments) -> None:
     """Validate options and output files before the training."""
     context = click.get_current_context()
     for name, (other, values) in ONLY_WITH.items():
-        given = context.get_parameter_source(name) is not ParameterSource.DEFAULT
-        if given and getattr(arguments, other) not in values:
+        is_set = context.get_parameter_source(name) is not ParameterSource.DEFAULT
+        if is_set and getattr(arguments, other) not in values:
             raise click.UsageError(
                 f"--{name} requires --{other} {' or '.join(values)}; got --{other} "
                 f"{getattr(arguments, other)}."
@@ -335,8 +335,8 @@ def _figures(arguments: _Arguments) -> ModuleType | None:
 
 
 def _read(path: Path, arguments: _Arguments) -> list[TaggedSentence]:
-    found = read_conllu(path, max_words=arguments.max_words, punctuation=arguments.punctuation)
-    long_enough = (sentence for sentence in found if len(sentence) >= arguments.min_words)
+    corpus = read_conllu(path, max_words=arguments.max_words, punctuation=arguments.punctuation)
+    long_enough = (sentence for sentence in corpus if len(sentence) >= arguments.min_words)
     with memory_limit(1e9 * arguments.max_memory):
         sentences = list(itertools.islice(long_enough, arguments.sentences))
     if not sentences:
@@ -408,7 +408,7 @@ def _write_grammar(out: Path | None, answer: Report) -> OSError | None:
 
 def _draw(figures: ModuleType, arguments: _Arguments, answer: Report) -> None:
     if arguments.trace is not None:
-        rows = [moment[:3] for moment in answer.found.history]
+        rows = [moment[:3] for moment in answer.induced.history]
         _save(figures.bounds(rows).figure, arguments.trace)
     if arguments.draw is not None:
         n = arguments.parses or FIRST_PARSES
@@ -445,9 +445,9 @@ class _ProgressPrinter:
         what = "boxes" if bounded else "steps"
         self._say(f"best {moment.objective:.6f}, {bound}{n} {what}, {moment.seconds:.1f} s")
 
-    def end(self, found: Induced) -> None:
+    def end(self, induced: Induced) -> None:
         """Print how the training ended."""
-        if found.interrupted:
+        if induced.interrupted:
             self._say("Ctrl-C ended the training; this is the best result so far.")
 
     def _say(self, words: str) -> None:

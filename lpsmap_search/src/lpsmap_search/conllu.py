@@ -215,7 +215,7 @@ def _without(heads: list[int], keep: list[bool]) -> list[int]:
     for stays in keep:
         number.append(n)
         n += stays
-    found: list[int] = []
+    heads_left: list[int] = []
     heir = ROOT  # the first dependent of a removed root
     for word, stays in enumerate(keep):
         if not stays:
@@ -227,7 +227,7 @@ def _without(heads: list[int], keep: list[bool]) -> list[int]:
             if heir == ROOT:
                 heir = number[word]
             else:
-                found.append(heir)
+                heads_left.append(heir)
                 continue
-        found.append(ROOT if head == ROOT else number[head])
-    return found
+        heads_left.append(ROOT if head == ROOT else number[head])
+    return heads_left

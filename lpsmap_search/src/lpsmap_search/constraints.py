@@ -32,7 +32,7 @@ CONSTRAINT_TOLERANCE = 1e-9
 EXCESS_TOLERANCE = 1e-4
 """Relative excess of a constraint at which the search for a multiplier stops."""
 
-MOST_CUTS = 100
+MAX_CUTS = 100
 """Maximum steps of the search for a multiplier; each at least halves the interval."""
 
 UNIVERSAL_TAGS = (
@@ -210,7 +210,7 @@ class _Constrained:
 
     def _narrow(self, scores: FloatArray, below: _Tangent, above: _Tangent) -> _Tangent:
         """Return the smallest multiplier found at which the constraint holds."""
-        for _ in range(MOST_CUTS):
+        for _ in range(MAX_CUTS):
             if above.excess <= EXCESS_TOLERANCE * self._constraint.least:
                 break
             x = below.meets(above)

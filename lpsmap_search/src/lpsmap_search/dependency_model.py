@@ -98,14 +98,14 @@ class DependencyModelWithValence(CountModel):
             ignored.
         """
         number = {tag: i for i, tag in enumerate(self.tags)}
-        found = [number[tag] for tag in heads.get("root", ()) if tag in number]
+        numbers = [number[tag] for tag in heads.get("root", ()) if tag in number]
         for head in heads.keys() & number.keys():
             child = np.array([number[tag] for tag in heads[head] if tag in number], dtype=np.int64)
             for side in (LEFT, RIGHT):
-                found += self._child(
+                numbers += self._child(
                     np.full_like(child, side), np.full_like(child, number[head]), child
                 ).tolist()
-        return np.array(sorted(found), dtype=np.int64)
+        return np.array(sorted(numbers), dtype=np.int64)
 
     def tree_scores(
         self, sentences: Sequence[Sequence[str]], scores: FloatArray

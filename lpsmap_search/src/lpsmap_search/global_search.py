@@ -22,14 +22,14 @@ from lpsmap_search.incumbents import Incumbent
 from lpsmap_search.progress import status_line
 from lpsmap_search.relaxations import relaxation_named
 from lpsmap_search.search_loop import SearchLoop
-from lpsmap_search.workers import GivenExecutor, Workers
+from lpsmap_search.workers import AnyExecutor, Workers
 
 __all__ = ["Certified", "global_search"]
 
 GAP_TOLERANCE = 1e-9
 """Relative tolerance on the gap."""
 
-MOST_BYTES = 2 << 30
+MAX_BYTES = 2 << 30
 """Approximate memory of open boxes beyond which the search is depth-first."""
 
 OVERHEAD = 600
@@ -78,7 +78,7 @@ def global_search(
     n_restarts: int = 20,
     seed: int = 0,
     constraint: CountConstraint | None = None,
-    executor: GivenExecutor = None,
+    executor: AnyExecutor = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_interval: float = 60.0,
     progress: bool = False,
@@ -183,7 +183,7 @@ def global_search(
 def _most_open(space: BoxSpace[Any]) -> int:
     """Return the number of open boxes that the memory should hold."""
     box = sum(array.nbytes for array in space.pack([space.root()]).values())
-    return MOST_BYTES // (OVERHEAD + box)
+    return MAX_BYTES // (OVERHEAD + box)
 
 
 class _Reporter:
@@ -212,11 +212,11 @@ class _Reporter:
         """Seconds since the start of the search."""
         return time.monotonic() - self._begin
 
-    def __call__(self, found: SearchProgress) -> None:
-        found.seconds = self.seconds
+    def __call__(self, progress: SearchProgress) -> None:
+        progress.seconds = self.seconds
         try:
             for listener in self._listeners:
-                listener(found)
+                listener(progress)
         except KeyboardInterrupt:
             self._deadline.end()
 
@@ -268,15 +268,15 @@ class _ReportedSearch:
             self._autosave.save(self._search.state())
 
 
-def _certified(corpus: Corpus, found: SearchResult[FloatArray], gap: float) -> Certified:
-    counts = np.asarray(found.answer)
+def _certified(corpus: Corpus, result: SearchResult[FloatArray], gap: float) -> Certified:
+    counts = np.asarray(result.answer)
     return Certified(
         corpus.model.normalised(counts),
         counts,
-        found.score,
-        found.bound,
-        found.n_nodes,
-        found.seconds,
-        found.bound <= found.score + gap * max(1.0, abs(found.score)) + GAP_TOLERANCE,
-        found.interrupted,
+        result.score,
+        result.bound,
+        result.n_nodes,
+        result.seconds,
+        result.bound <= result.score + gap * max(1.0, abs(result.score)) + GAP_TOLERANCE,
+        result.interrupted,
     )

@@ -14,10 +14,10 @@ from lpsmap_search.dependency_model import DependencyModelWithValence
 
 __all__ = ["aligned", "arcs_as_text", "grammar_json", "grammar_rows"]
 
-MOST_CHILDREN = 5
+MAX_CHILDREN = 5
 """Maximum number of tags listed in a row of the grammar."""
 
-LEAST_SHARE = 0.005
+MIN_SHARE = 0.005
 """Minimum probability of a listed tag."""
 
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
@@ -72,7 +72,7 @@ def grammar_rows(
     for head in order[:t]:
         for side, name in enumerate(("left", "right")):
             n_children = used[side, head].sum()
-            if n_children > LEAST_SHARE:
+            if n_children > MIN_SHARE:
                 first, further = decisions[side, :, head, 0]
                 shares = _likeliest(model.tags, children[side, head])
                 rows.append(
@@ -111,8 +111,8 @@ def _parts(
 
 
 def _likeliest(tags: Sequence[str], shares: FloatArray) -> str:
-    order = np.argsort(-shares, kind="stable")[:MOST_CHILDREN]
-    return "  ".join(f"{tags[i]} {_short(shares[i])}" for i in order if shares[i] >= LEAST_SHARE)
+    order = np.argsort(-shares, kind="stable")[:MAX_CHILDREN]
+    return "  ".join(f"{tags[i]} {_short(shares[i])}" for i in order if shares[i] >= MIN_SHARE)
 
 
 def _short(share: float) -> str:
@@ -170,8 +170,8 @@ def _drawn(heads: Sequence[int]) -> list[str]:
         grid[[low, high], column + 1 :] |= LEFT | RIGHT
     text = np.array(list(LINES))[grid]
     for word, head in levels:
-        own = width - 2 * levels[word, head]  # right of the bend of its arc
-        text[word, own if word in heads else -1] = "▶"
+        place = width - 2 * levels[word, head]  # right of the bend of its arc
+        text[word, place if word in heads else -1] = "▶"
     return ["".join(row) for row in text]
 
 

@@ -25,7 +25,7 @@ from lpsmap_search.local_search import (
 
 __all__ = ["Incumbent"]
 
-MOST_STEPS = 100
+MAX_STEPS = 100
 """Maximum number of steps of one run."""
 
 SMOOTHING = 0.01
@@ -134,7 +134,7 @@ class Incumbent:
                 counts,
                 step,
                 SMOOTHING,
-                MOST_STEPS,
+                MAX_STEPS,
                 lambda trained: not self._deadline.passed,
             )
             self._improve(trained.counts)
@@ -154,7 +154,7 @@ class Incumbent:
     def _improve(self, counts: FloatArray) -> None:
         """Run Viterbi EM from counts."""
         start = counts + SMOOTHING
-        improved(self._corpus, start, self._step, SMOOTHING, MOST_STEPS, self._take_step)
+        improved(self._corpus, start, self._step, SMOOTHING, MAX_STEPS, self._take_step)
 
 
 def _drawn(corpus: Corpus, rng: np.random.Generator) -> FloatArray:

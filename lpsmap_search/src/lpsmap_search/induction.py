@@ -166,7 +166,7 @@ def _searched(corpus: Corpus, options: Options, log: _Log) -> Induced:
     more = dict(options.more)
     if options.n_restarts is not None:
         more["n_restarts"] = options.n_restarts
-    found = global_search(
+    result = global_search(
         corpus,
         gap=options.gap,
         max_time=options.max_time,
@@ -177,14 +177,14 @@ def _searched(corpus: Corpus, options: Options, log: _Log) -> Induced:
     )
     return Induced(
         SEARCH,
-        found.parameters,
-        found.counts,
-        found.objective,
-        found.objective,
-        found.seconds,
-        found.interrupted,
-        log.finish(log.seconds, found.objective, found.bound),
-        found,
+        result.parameters,
+        result.counts,
+        result.objective,
+        result.objective,
+        result.seconds,
+        result.interrupted,
+        log.finish(log.seconds, result.objective, result.bound),
+        result,
     )
 
 

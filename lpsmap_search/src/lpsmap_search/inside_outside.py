@@ -41,11 +41,11 @@ def expected_counts(corpus: Corpus, scores: FloatArray) -> tuple[float, FloatArr
     """
     scores = checked_scores(corpus, scores)
     derivations = corpus.derivations
-    total, local, own = _memory(derivations)
+    total, local, kind_scores = _memory(derivations)
     counts = np.zeros(len(scores))
-    log_likelihood = _inside(derivations, scores, total, local, own)
+    log_likelihood = _inside(derivations, scores, total, local, kind_scores)
     if log_likelihood > -math.inf:
-        _outside(derivations, local, total, own, counts)
+        _outside(derivations, local, total, kind_scores, counts)
     return float(log_likelihood), counts
 
 
@@ -71,8 +71,8 @@ def sampled_counts(corpus: Corpus, scores: FloatArray, rng: np.random.Generator)
     """
     scores = checked_scores(corpus, scores)
     derivations = corpus.derivations
-    total, local, own = _memory(derivations)
-    if _inside(derivations, scores, total, local, own) == -math.inf:
+    total, local, kind_scores = _memory(derivations)
+    if _inside(derivations, scores, total, local, kind_scores) == -math.inf:
         raise ValueError("scores: a sentence has no structure of finite score.")
     counts = np.zeros(len(scores))
     _sample(derivations, local, rng.random(len(total)), total, counts)
@@ -92,15 +92,15 @@ def _inside(
     scores: FloatArray,
     total: FloatArray,
     local: FloatArray,
-    own: FloatArray,
+    kind_scores: FloatArray,
 ) -> float:
     """Write the log-sum over derivations of every item, and the probabilities of its hyperedges."""
-    score_kinds(derivations, scores, own)
+    score_kinds(derivations, scores, kind_scores)
     log_likelihood = 0.0
     for s in range(len(derivations.multiplicity)):
         begin, end = derivations.first_item[s], derivations.first_item[s + 1]
         total[begin] = 0.0
-        _sum(derivations, begin, end, own, total, local)
+        _sum(derivations, begin, end, kind_scores, total, local)
         log_likelihood += derivations.multiplicity[s] * total[end - 1]
     return log_likelihood
 
@@ -110,7 +110,7 @@ def _sum(
     derivations: Derivations,
     begin: int,
     end: int,
-    own: FloatArray,
+    kind_scores: FloatArray,
     total: FloatArray,
     local: FloatArray,
 ) -> None:
@@ -118,7 +118,7 @@ def _sum(
     for item in range(begin + 1, end):
         most, mass = -np.inf, 0.0
         for e in range(first_edge[item], first_edge[item + 1]):
-            score = total[tails[2 * e]] + total[tails[2 * e + 1]] + own[kind[e]]
+            score = total[tails[2 * e]] + total[tails[2 * e + 1]] + kind_scores[kind[e]]
             local[e] = score
             most = max(most, score)
         if most == -np.inf:

@@ -56,9 +56,11 @@ def k_best(
     shape = model.variables_shape(corpus.sentences[0])
     return [
         RankedStructure(
-            float(found.score),
-            np.asarray(found.additionals).reshape(-1),
-            np.asarray(found.variables) if shape is None else found.variables.reshape(shape),
+            float(structure.score),
+            np.asarray(structure.additionals).reshape(-1),
+            np.asarray(structure.variables)
+            if shape is None
+            else structure.variables.reshape(shape),
         )
-        for found in graph.gibbs(factor).k_best(k)[0]
+        for structure in graph.gibbs(factor).k_best(k)[0]
     ]

@@ -31,7 +31,7 @@ from lpsmap_search.viterbi import Workspace, best_counts
 
 __all__ = ["ConstraintRow", "Bounds", "bound_boxes"]
 
-LARGEST_ENUMERATED = 7
+MAX_ENUMERATED = 7
 """Maximum size of a block whose vertices are enumerated: 7 parameters have 448 candidates, 8 have
 1,024."""
 
@@ -41,7 +41,7 @@ PATIENCE = 3
 STATIONARY = 1e-20
 """Squared norm of a subgradient that is zero up to rounding: the multipliers are optimal."""
 
-LEAST = 1e-300
+MIN_PROBABILITY = 1e-300
 """The probability whose logarithm replaces that of zero."""
 
 
@@ -92,7 +92,7 @@ def _enumerate(first: IntArray, low: FloatArray, high: FloatArray, vertices: _Ve
     for c in range(len(first) - 1):
         vertices.first[c] = at
         begin, size = first[c], first[c + 1] - first[c]
-        if size > LARGEST_ENUMERATED:
+        if size > MAX_ENUMERATED:
             continue
         for free in range(size):
             for sides in range(1 << size):
@@ -118,15 +118,15 @@ def _best_vertex(
 ) -> float:
     """Write the best vertex of a block, and return its value."""
     begin, size = first[c], first[c + 1] - first[c]
-    most, found = -np.inf, vertices.first[c]
+    most, best = -np.inf, vertices.first[c]
     for v in range(vertices.first[c], vertices.first[c + 1]):
         value = vertices.value[v]
         for j in range(size):
             value -= h[begin + j] * vertices.p[v, j]
         if value > most:
-            most, found = value, v
+            most, best = value, v
     for j in range(size):
-        p[begin + j] = vertices.p[found, j]
+        p[begin + j] = vertices.p[best, j]
     return most
 
 
@@ -144,16 +144,16 @@ def _best_on_chords(
         left -= low[m]
         value += phi(low[m]) - h[m] * low[m]
     while left > 0.0:
-        most, found = -np.inf, -1
+        most, best = -np.inf, -1
         for m in range(first[c], first[c + 1]):
             if p[m] == low[m] and high[m] > low[m]:
                 slope = (phi(high[m]) - phi(low[m])) / (high[m] - low[m]) - h[m]
                 if slope > most:
-                    most, found = slope, m
-        if found < 0:
+                    most, best = slope, m
+        if best < 0:
             break
-        step = min(left, high[found] - low[found])
-        p[found] += step
+        step = min(left, high[best] - low[best])
+        p[best] += step
         value += most * step
         left -= step
     return value
@@ -204,7 +204,7 @@ def bound_boxes(
     n, n_blocks = boxes.shape[1] // 2, len(first) - 1
     vertices = _Vertices(
         np.empty(n_blocks + 1, dtype=np.int64),
-        np.empty((_most_vertices(first), LARGEST_ENUMERATED)),
+        np.empty((_most_vertices(first), MAX_ENUMERATED)),
         np.empty(_most_vertices(first)),
     )
     h, p, f, scores = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
@@ -256,7 +256,7 @@ def _most_vertices(first: IntArray) -> int:
     most = 0
     for c in range(len(first) - 1):
         size = first[c + 1] - first[c]
-        if size <= LARGEST_ENUMERATED:
+        if size <= MAX_ENUMERATED:
             most += size * (1 << (size - 1))
     return most
 
@@ -273,7 +273,7 @@ def _relax(
 ) -> None:
     """Write the best points of all blocks, and the scores ``h + kappa``."""
     for c in range(len(first) - 1):
-        if first[c + 1] - first[c] <= LARGEST_ENUMERATED:
+        if first[c + 1] - first[c] <= MAX_ENUMERATED:
             kappa = _best_vertex(c, first, h, vertices, p)
         else:
             kappa = _best_on_chords(c, first, h, low, high, p)
@@ -330,7 +330,7 @@ def _fit_points(low: FloatArray, high: FloatArray, h: FloatArray) -> None:
         if high[m] > low[m]:
             return
     for m in range(len(h)):
-        h[m] = np.log(max(low[m], LEAST))
+        h[m] = np.log(max(low[m], MIN_PROBABILITY))
 
 
 @leaf

@@ -25,10 +25,10 @@ AIM = 0.02
 """The target of steps is this share of the score below the threshold: with the threshold itself as
 the target, thousands of boxes stop just above it."""
 
-MOST_BOXES = 32
+MAX_BOXES = 32
 """Maximum number of boxes evaluated together; half of them have the highest bounds."""
 
-MOST_WORK = 30_000_000
+MAX_WORK = 30_000_000
 """Maximum number of additions of scores for boxes evaluated together: a tenth of a second."""
 
 
@@ -77,7 +77,7 @@ class LagrangianSpace(BoxSpace[Box]):
         self._first_box = first_box(corpus, self._totals)
         self._gap, self._n_steps = gap, n_steps
         work = n_steps * len(corpus.derivations.uses)
-        self.batch = min(max(MOST_WORK // work, 2), MOST_BOXES)
+        self.batch = min(max(MAX_WORK // work, 2), MAX_BOXES)
 
     def root(self) -> Box:
         """Return the box of all parameters."""

@@ -109,9 +109,9 @@ class Basis:
     @classmethod
     def from_highs(cls, basis: Any, n_rows: int) -> Basis:
         """Wrap a basis of HiGHS without reading its statuses, which is slow."""
-        found = cls.__new__(cls)
-        found._highs, found._n_rows = basis, n_rows
-        return found
+        copy = cls.__new__(cls)
+        copy._highs, copy._n_rows = basis, n_rows
+        return copy
 
     def statuses(self) -> tuple[bytes, bytes]:
         """Return the statuses of the columns and of the rows."""
@@ -130,9 +130,9 @@ class Basis:
             return self._highs
         columns, rows = self.statuses()
         new = bytes([BASIC]) * max(n_rows - self._n_rows, 0)
-        found = Basis(columns, rows[:n_rows] + new)._highs
-        found.alien = n_rows < self._n_rows
-        return found
+        basis = Basis(columns, rows[:n_rows] + new)._highs
+        basis.alien = n_rows < self._n_rows
+        return basis
 
 
 @dataclass(frozen=True, eq=False)

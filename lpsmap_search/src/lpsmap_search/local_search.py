@@ -263,7 +263,7 @@ class _Best:
         self._deadline, self._report = deadline, report
         self._lock, self._begin = threading.Lock(), time.monotonic()
         self._reported, self._n_heard, self._n_steps = -math.inf, 0, 0
-        self._found: tuple[int, Trained] | None = None
+        self._best: tuple[int, Trained] | None = None
 
     def hear(self, trained: Trained) -> bool:
         """Record a step; return whether there is time for another one."""
@@ -280,14 +280,14 @@ class _Best:
         with self._lock:
             self._n_steps += trained.n_steps
             rank = trained.objective, -number
-            if self._found is None or rank > (self._found[1].objective, -self._found[0]):
-                self._found = number, trained
+            if self._best is None or rank > (self._best[1].objective, -self._best[0]):
+                self._best = number, trained
 
     def result(self) -> Trained:
         """Return the best result, with the total steps and seconds of all runs."""
-        assert self._found is not None
+        assert self._best is not None
         return replace(
-            self._found[1],
+            self._best[1],
             n_steps=self._n_steps,
             seconds=time.monotonic() - self._begin,
             interrupted=self._deadline.cut,

@@ -43,14 +43,14 @@ def parse(
     """
     corpus = Corpus(model, sentences)
     graph, factor = structures_of(corpus, checked_scores(corpus, scores))
-    found: dict[tuple[int, ...], tuple[int, ...]] = {}
+    parses: dict[tuple[int, ...], tuple[int, ...]] = {}
     for sentence, trees in zip(corpus.sentences, graph.gibbs(factor).k_best(1), strict=True):
         if not len(trees):
             raise ValueError("scores: a sentence has no tree of finite score.")
         words = np.arange(len(sentence))
         heads = trees.variables.reshape(len(words), len(words)).argmax(axis=1)
-        found[sentence] = tuple(np.where(heads == words, ROOT, heads).tolist())
-    return [found[model.encode(sentence)] for sentence in sentences]
+        parses[sentence] = tuple(np.where(heads == words, ROOT, heads).tolist())
+    return [parses[model.encode(sentence)] for sentence in sentences]
 
 
 def directed_accuracy(

@@ -30,7 +30,7 @@ def status_line(enabled: bool) -> Iterator[Callable[[SearchProgress], None]]:
         If rich is not installed.
     """
     if not enabled:
-        yield lambda found: None
+        yield lambda state: None
         return
     try:
         from rich import console, progress
@@ -43,28 +43,28 @@ def status_line(enabled: bool) -> Iterator[Callable[[SearchProgress], None]]:
     with progress.Progress(*columns, console=console.Console(stderr=True)) as line:
         task, begin = line.add_task("local search", total=None), SearchProgress()
 
-        def show(found: SearchProgress) -> None:
+        def show(state: SearchProgress) -> None:
             nonlocal begin
             if not begin.seconds:  # a resumed search includes nodes of earlier processes
-                begin = SearchProgress(n_nodes=found.n_nodes, seconds=found.seconds)
-            line.update(task, description=status_text(found, begin))
+                begin = SearchProgress(n_nodes=state.n_nodes, seconds=state.seconds)
+            line.update(task, description=status_text(state, begin))
 
         yield show
 
 
-def status_text(found: SearchProgress, begin: SearchProgress) -> str:
+def status_text(state: SearchProgress, begin: SearchProgress) -> str:
     """Return a status line, with the speed since the start.
 
     Parameters
     ----------
-    found
+    state
         The current progress.
     begin
         The nodes and seconds at the start.
     """
-    seconds = found.seconds - begin.seconds
-    rate = (found.n_nodes - begin.n_nodes) / seconds if seconds > 0.0 else 0.0
+    seconds = state.seconds - begin.seconds
+    rate = (state.n_nodes - begin.n_nodes) / seconds if seconds > 0.0 else 0.0
     return (
-        f"objective {found.score:.4f}  bound {found.bound:.4f}  gap {found.bound - found.score:.4f}"
-        f"  {found.n_nodes:,} nodes  {rate:,.0f} nodes/s  {found.seconds:.1f} s"
+        f"objective {state.score:.4f}  bound {state.bound:.4f}  gap {state.bound - state.score:.4f}"
+        f"  {state.n_nodes:,} nodes  {rate:,.0f} nodes/s  {state.seconds:.1f} s"
     )

@@ -30,5 +30,5 @@ def relaxation_named(name: str) -> Callable[..., BoxSpace[Any]]:
         names = ", ".join(map(repr, RELAXATIONS))
         raise ValueError(f"relaxation: got {name!r}; expected one of {names}.")
     module, _, attribute = RELAXATIONS[name].partition(":")
-    found: Callable[..., BoxSpace[Any]] = getattr(importlib.import_module(module), attribute)
-    return found
+    relaxation: Callable[..., BoxSpace[Any]] = getattr(importlib.import_module(module), attribute)
+    return relaxation

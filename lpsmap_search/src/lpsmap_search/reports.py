@@ -23,32 +23,32 @@ class Report:
         The sentences that the grammar was induced from.
     corpus
         The corpus of their tags.
-    found
+    induced
         The result.
     """
 
-    def __init__(self, sentences: list[TaggedSentence], corpus: Corpus, found: Induced) -> None:
+    def __init__(self, sentences: list[TaggedSentence], corpus: Corpus, induced: Induced) -> None:
         assert isinstance(corpus.model, DependencyModelWithValence)
-        self.sentences, self.model, self.found = sentences, corpus.model, found
+        self.sentences, self.model, self.induced = sentences, corpus.model, induced
         self._corpus = corpus
-        self.trees = trees(self.model, sentences, found.parameters)
-        self.accuracy = accuracy(self.model, sentences, found.parameters)
+        self.trees = trees(self.model, sentences, induced.parameters)
+        self.accuracy = accuracy(self.model, sentences, induced.parameters)
 
     @property
     def numbers(self) -> dict[str, Any]:
         """The fields of the JSON output, without trees."""
-        found, certified = self.found, self.found.certified
+        induced, certified = self.induced, self.induced.certified
         return {
-            "status": "PROVED" if found.is_proved else "FOUND",
-            "method": found.method,
-            "objective": found.objective,
+            "status": "PROVED" if induced.is_proved else "FOUND",
+            "method": induced.method,
+            "objective": induced.objective,
             "bound": None if certified is None else certified.bound,
-            "gap": None if certified is None else relative_gap(found.objective, certified.bound),
+            "gap": None if certified is None else relative_gap(induced.objective, certified.bound),
             "void": None if certified is None else certified.is_void,
             "nodes": None if certified is None else certified.n_nodes,
-            "seconds": found.seconds,
-            "interrupted": found.interrupted,
-            "likelihood": found.likelihood,
+            "seconds": induced.seconds,
+            "interrupted": induced.interrupted,
+            "likelihood": induced.likelihood,
             "accuracy": self.accuracy,
             "sentences": len(self.sentences),
             "words": sum(map(len, self.sentences)),
@@ -58,7 +58,7 @@ class Report:
     @property
     def grammar(self) -> dict[str, Any]:
         """The grammar as written to a file."""
-        grammar = grammar_json(self.model, self.found.parameters, self.found.counts)
+        grammar = grammar_json(self.model, self.induced.parameters, self.induced.counts)
         return {**self.numbers, **grammar}
 
     def json(self, n_parses: int) -> str:
@@ -68,7 +68,7 @@ class Report:
 
     def text(self, n_parses: int, encoding: str | None = None) -> str:
         """Return the report as tables, with the first trees, for a stream with an encoding."""
-        rows = grammar_rows(self.model, self.found.parameters, self.found.counts)
+        rows = grammar_rows(self.model, self.induced.parameters, self.induced.counts)
         drawn = [
             arcs_as_text(sentence, heads, encoding)
             for sentence, heads in zip(self.sentences[:n_parses], self.trees, strict=False)
@@ -76,27 +76,27 @@ class Report:
         return "\n\n".join([aligned(self._summary()), aligned(rows, right=(2, 3, 4)), *drawn])
 
     def _summary(self) -> list[tuple[str, str]]:
-        found, n_words = self.found, sum(map(len, self.sentences))
+        induced, n_words = self.induced, sum(map(len, self.sentences))
         rows = [
             (
                 "corpus",
                 f"{len(self.sentences)} sentences, {len(self._corpus.sentences)} of them "
                 f"different; {n_words} words, {len(self.model.tags)} tags",
             ),
-            ("method", f"{found.method}, {found.seconds:.2f} s"),
-            ("objective", f"{found.objective:.9g}"),
+            ("method", f"{induced.method}, {induced.seconds:.2f} s"),
+            ("objective", f"{induced.objective:.9g}"),
         ]
-        if found.likelihood != found.objective:
-            rows.append(("likelihood", f"{found.likelihood:.9g} of the best trees"))
-        rows.append(("certificate", certificate(found)))
+        if induced.likelihood != induced.objective:
+            rows.append(("likelihood", f"{induced.likelihood:.9g} of the best trees"))
+        rows.append(("certificate", certificate(induced)))
         if self.accuracy is not None:
             rows.append(("accuracy", f"{100.0 * self.accuracy:.1f} % of the heads in the file"))
         return rows
 
 
-def certificate(found: Induced) -> str:
+def certificate(induced: Induced) -> str:
     """Return a description of the proof."""
-    certified = found.certified
+    certified = induced.certified
     if certified is None:
         return "none: expectation maximisation ends at a local optimum"
     boxes = f"{certified.n_nodes} boxes"

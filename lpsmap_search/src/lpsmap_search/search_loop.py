@@ -24,7 +24,7 @@ POLL = 0.1
 LOST = (BrokenExecutor, CancelledError, KeyboardInterrupt)
 """Errors of the executor, rather than of an evaluation."""
 
-MOST_DEATHS = 3
+MAX_DEATHS = 3
 """Maximum number of deaths of workers before one of them returns a result: then workers probably
 cannot start."""
 
@@ -144,7 +144,7 @@ class SearchLoop:
             del self._out[future]
             self._search.add(batch, Unfinished())
             self._n_open += len(batch)
-        if not self._workers.renew(self._n_deaths < MOST_DEATHS):
+        if not self._workers.renew(self._n_deaths < MAX_DEATHS):
             warnings.warn(
                 "executor: it broke: workers died, or it was shut down. The search continues in "
                 "this process. Pass a function that returns an executor, or a number of processes, "

@@ -31,7 +31,7 @@ __all__ = [
 SUM_TOLERANCE = 1e-9
 """Tolerance for rounding errors of sums of probabilities."""
 
-LARGEST_TOTAL = 100
+MAX_TOTAL = 100
 """Above this, a total that is not fixed has too many fractions to search."""
 
 ROUNDS = 2
@@ -135,20 +135,20 @@ def fraction_below(x: float, least: int, most: int) -> float:
 
     Returns x itself if the range is too large.
     """
-    if most == 0 or (most > LARGEST_TOTAL and most > least):
+    if most == 0 or (most > MAX_TOTAL and most > least):
         return x
-    found = -np.inf
+    fraction = -np.inf
     for total in range(max(least, 1), most + 1):
-        found = max(found, np.floor((x + SUM_TOLERANCE) * total) / total)
-    return found
+        fraction = max(fraction, np.floor((x + SUM_TOLERANCE) * total) / total)
+    return fraction
 
 
 @leaf
 def fraction_above(x: float, least: int, most: int) -> float:
     """Return the smallest fraction above x with a denominator in a range; x if it is too large."""
-    if most == 0 or (most > LARGEST_TOTAL and most > least):
+    if most == 0 or (most > MAX_TOTAL and most > least):
         return x
-    found = np.inf
+    fraction = np.inf
     for total in range(max(least, 1), most + 1):
-        found = min(found, (np.floor((x + SUM_TOLERANCE) * total) + 1.0) / total)
-    return found
+        fraction = min(fraction, (np.floor((x + SUM_TOLERANCE) * total) + 1.0) / total)
+    return fraction

@@ -127,10 +127,10 @@ class SparseMatrix:
         """
         keys = np.asarray(row, dtype=np.int64) * self.n_columns + np.asarray(column)
         places = self.row * self.n_columns + self.column
-        found: IntArray = np.minimum(np.searchsorted(places, keys), max(len(places) - 1, 0))
-        if not len(places) or (places[found] != keys).any():
+        entry: IntArray = np.minimum(np.searchsorted(places, keys), max(len(places) - 1, 0))
+        if not len(places) or (places[entry] != keys).any():
             raise ValueError("row, column: got a place without an entry; expected stored entries.")
-        return found
+        return entry
 
     def dense(self) -> npt.NDArray[np.float64]:
         """Return the matrix as an array, of shape (m, n)."""

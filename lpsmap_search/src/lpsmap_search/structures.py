@@ -38,11 +38,11 @@ class CountedStructures(DynamicProgram):
         lengths = np.array([hypergraph.arity for hypergraph in hypergraphs], dtype=np.int64)
         super().__init__(variables, scores, lengths=lengths)
         self.codes = self.integers("codes", list(map(_code, hypergraphs)), per_factor=True)
-        self._found = list(hypergraphs), np.arange(len(hypergraphs))
+        self._hypergraphs = list(hypergraphs), np.arange(len(hypergraphs))
 
     def hypergraphs(self) -> tuple[list[Hypergraph], IntArray]:
         """Return the hypergraphs, one per sentence."""
-        return self._found
+        return self._hypergraphs
 
     @classmethod
     def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
@@ -55,12 +55,12 @@ class CountedStructures(DynamicProgram):
         first = np.concatenate([[0], np.cumsum(sizes)])
         tails = tails.reshape(-1, 2)
         for size in np.unique(sizes):
-            own = np.flatnonzero(sizes == size)
-            used = entries[first[own][:, None] + np.arange(size)]
+            members = np.flatnonzero(sizes == size)
+            used = entries[first[members][:, None] + np.arange(size)]
             n_slots = (used < arity).sum(axis=1)
             for n in np.unique(n_slots):  # slots come first
                 same = n_slots == n
-                mine, on = own[same], used[same]
+                mine, on = members[same], used[same]
                 build.edges(heads[mine], tails[mine], on[:, :n], on[:, n:] - arity)
         return int(heads.max())
 

@@ -35,9 +35,9 @@ def checked_symbols(name: str, symbols: Sequence[str]) -> tuple[str, ...]:
     ValueError
         If there are no symbols, or one is repeated.
     """
-    found = tuple(symbols)
-    if not found or len(set(found)) < len(found):
+    names = tuple(symbols)
+    if not names or len(set(names)) < len(names):
         raise ValueError(
-            f"{name}: got {list(found)}; expected at least one symbol, without repetitions."
+            f"{name}: got {list(names)}; expected at least one symbol, without repetitions."
         )
-    return found
+    return names

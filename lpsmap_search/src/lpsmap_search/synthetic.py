@@ -11,7 +11,7 @@ from lpsmap_search.half_spans import LEFT, RIGHT
 
 __all__ = ["sampled_sentences", "verb_noun_adjective"]
 
-MOST_DRAWS = 1_000_000
+MAX_DRAWS = 1_000_000
 """Maximum number of trees sampled to find one that is short enough."""
 
 
@@ -94,7 +94,7 @@ class _Tree:
         self._goes_on = parameters[t + 2 * t * t :].reshape(2, 2, t, 2)[..., 0]
 
     def __call__(self) -> TaggedSentence:
-        for _ in range(MOST_DRAWS):
+        for _ in range(MAX_DRAWS):
             self._drawn: list[int] = []
             self._parent: list[int] = []
             try:
@@ -107,7 +107,7 @@ class _Tree:
             heads = tuple(ROOT if head == ROOT else place[head] for head in parents)
             return TaggedSentence(tags, tags, heads)
         raise ValueError(
-            f"max_words: got {self._max_words}, but {MOST_DRAWS} trees in a row were longer. "
+            f"max_words: got {self._max_words}, but {MAX_DRAWS} trees in a row were longer. "
             "Allow more words, or parameters that stop sooner."
         )
 

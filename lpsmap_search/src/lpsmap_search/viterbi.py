@@ -107,31 +107,31 @@ def best_counts(
     counts
         (M,) the output.
     """
-    best, choice, times, own = workspace
-    score_kinds(derivations, scores, own)
+    best, choice, times, kind_scores = workspace
+    score_kinds(derivations, scores, kind_scores)
     total = 0.0
     for s in range(len(derivations.multiplicity)):
         begin, end = derivations.first_item[s], derivations.first_item[s + 1]
         _pass(derivations, begin, end, workspace)
         times[end - 1] = derivations.multiplicity[s] if best[end - 1] > -np.inf else 0.0
         total += derivations.multiplicity[s] * best[end - 1]
-    own[:] = 0.0
+    kind_scores[:] = 0.0
     for s in range(len(derivations.multiplicity)):
         begin, end = derivations.first_item[s], derivations.first_item[s + 1]
         _count(derivations, begin, end - 1, workspace)
-    add_by_kind(derivations, own, counts)
+    add_by_kind(derivations, kind_scores, counts)
     return total
 
 
 @leaf
-def score_kinds(derivations: Derivations, scores: FloatArray, own: FloatArray) -> None:
+def score_kinds(derivations: Derivations, scores: FloatArray, kind_scores: FloatArray) -> None:
     """Write the score of each kind of hyperedges."""
     first = derivations.first_of_kind
-    for kind in range(len(own)):
+    for kind in range(len(kind_scores)):
         score = 0.0
         for k in range(first[kind], first[kind + 1]):
             score += scores[derivations.uses_of_kind[k]]
-        own[kind] = score
+        kind_scores[kind] = score
 
 
 @leaf
@@ -148,12 +148,12 @@ def add_by_kind(derivations: Derivations, times: FloatArray, counts: FloatArray)
 def _pass(derivations: Derivations, begin: int, end: int, workspace: Workspace) -> None:
     """Find the best hyperedge of every item of a sentence; ties go to the first."""
     first_edge, tails, kind = derivations.first_edge, derivations.tails, derivations.kind
-    best, choice, times, own = workspace
+    best, choice, times, kind_scores = workspace
     best[begin] = times[begin] = 0.0
     for item in range(begin + 1, end):
         most, chosen = -np.inf, first_edge[item]
         for e in range(first_edge[item], first_edge[item + 1]):
-            score = best[tails[2 * e]] + best[tails[2 * e + 1]] + own[kind[e]]
+            score = best[tails[2 * e]] + best[tails[2 * e + 1]] + kind_scores[kind[e]]
             if score > most:
                 most, chosen = score, e
         best[item], choice[item], times[item] = most, chosen, 0.0

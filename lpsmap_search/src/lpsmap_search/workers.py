@@ -20,14 +20,14 @@ from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_decode import BatchExecutor, Evaluation, Unfinished
 from lpsmap_search.box_space import Arrays, BoxSpace
 
-__all__ = ["GivenExecutor", "Evaluations", "Workers"]
+__all__ = ["AnyExecutor", "Evaluations", "Workers"]
 
-GivenExecutor = Union[Executor, Callable[[], Executor], int, None]  # noqa: UP007
+AnyExecutor = Union[Executor, Callable[[], Executor], int, None]  # noqa: UP007
 """An executor, a function that returns one, a number of processes, or None for this process."""
 
 Evaluations = Sequence[Evaluation[Any, FloatArray]] | Unfinished[FloatArray]
 
-MOST_SPACES = 4
+MAX_SPACES = 4
 """Maximum number of spaces cached in a worker process."""
 
 
@@ -36,7 +36,7 @@ class Workers:
 
     Parameters
     ----------
-    given
+    executor
         An executor, a function that returns one, a number of processes, or None.
     space
         The search space.
@@ -44,14 +44,14 @@ class Workers:
     Raises
     ------
     TypeError
-        If `given` is anything else.
+        If `executor` is anything else.
     ValueError
         If the number is not positive, or the executor does not accept work.
     """
 
-    def __init__(self, given: GivenExecutor, space: BoxSpace[Any]) -> None:
+    def __init__(self, executor: AnyExecutor, space: BoxSpace[Any]) -> None:
         self._space = space
-        self._executor = BatchExecutor(given)
+        self._executor = BatchExecutor(executor)
         if not self._executor.renewable:
             self._probe()
 
@@ -170,14 +170,14 @@ def evaluate(space: BoxSpace[Any], nodes: Sequence[Any], score: float) -> BatchR
 
 def _evaluate(space: BoxSpace[Any], nodes: Sequence[Any], score: float) -> Evaluations:
     """Evaluate nodes in batches of the size that the space prefers."""
-    found: list[Evaluation[Any, FloatArray]] = []
+    evaluations_of_nodes: list[Evaluation[Any, FloatArray]] = []
     for first in range(0, len(nodes), space.batch):
         evaluations = space.evaluate(nodes[first : first + space.batch], score)
         if isinstance(evaluations, Unfinished):
             return evaluations
-        found += evaluations
+        evaluations_of_nodes += evaluations
         score = max([score, *(one.score for one in evaluations if one.answer is not None)])
-    return found
+    return evaluations_of_nodes
 
 
 _spaces: dict[str, BoxSpace[Any]] = {}
@@ -192,7 +192,7 @@ def _evaluate_packed(key: str, pickled: bytes | None, nodes: Arrays, score: floa
             return BatchResult(None, 0.0)
         space = pickle.loads(pickled)
     _spaces[key] = space
-    for old in list(_spaces)[:-MOST_SPACES]:
+    for old in list(_spaces)[:-MAX_SPACES]:
         _spaces.pop(old, None)
     begin = time.thread_time()
     evaluations = _evaluate(space, space.unpack(nodes), score)

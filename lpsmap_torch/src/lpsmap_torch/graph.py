@@ -130,7 +130,7 @@ class TorchFactorGraph(FactorGraph):
     ) -> Solution:
         """Solve on the scores' device if an engine serves the whole graph there.
 
-        Core solves with a warm start, which it checks and stores, and writes the log.
+        Core solves with a warm start, which it checks, and writes the log.
         """
         chosen, device = None, self._scores[0].device.type if self._scores else "cpu"
         if engine_on(device, engine) and to_decode is None and warm_start is None and not verbose:

@@ -12,7 +12,8 @@ import pytest
 import dense_engine
 from lpsmap import AtMostOne, ConvergenceWarning, FactorGraph, Pair, Status, Xor
 from lpsmap_core import Backend, Engine, Options, SolvedGraph, hookimpl, registered
-from lpsmap_core.api import BoolArray, NumpyBackend, Part
+from lpsmap_core.api import BoolArray, Part
+from lpsmap_core.engine.backends import NumpyBackend
 
 
 class Boxed:
@@ -102,7 +103,7 @@ class BoxedEngine(Engine):
 def boxes() -> Iterator[None]:
     plugin = types.ModuleType("boxes")
     plugin.lpsmap_engines = hookimpl(lambda: [BoxedEngine])  # type: ignore[attr-defined]
-    plugin.lpsmap_api_version = 2  # type: ignore[attr-defined]
+    plugin.lpsmap_api_version = 3  # type: ignore[attr-defined]
     with registered(plugin):
         yield
 

@@ -136,11 +136,7 @@ def test_options_out_of_range(option: str, value: Any, words: str) -> None:
         ("threads", True, "got True; expected an integer of at least 1, or None for all cores."),
         ("threads", "all", "got 'all'; expected an integer of at least 1, or None for all cores."),
         ("verbose", "yes", "got 'yes'; expected an integer of at least 0."),
-        (
-            "warm_start",
-            "x",
-            "got a str; expected a Solution, or cache.at.u, keys. of a WarmStartCache.",
-        ),
+        ("warm_start", "x", "got a str; expected a Solution."),
     ],
 )
 def test_options_of_another_type(option: str, value: Any, words: str) -> None:

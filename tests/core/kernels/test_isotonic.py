@@ -11,7 +11,7 @@ import pytest
 from lpsmap import FactorGraph, Xor
 from lpsmap_core import LOWER, TIED, UPPER, Factor, kernel, largest_arity, leaf
 from lpsmap_core.testing import ConformanceError, parametrize_with_checks
-from lpsmap_core.testing.derivatives import check_jvp
+from lpsmap_core.testing.local_jacobians import check_jvp
 
 GROUPS = (TIED, TIED + 1)
 """Neighbouring groups have different codes, which is all that it takes to tell them apart."""

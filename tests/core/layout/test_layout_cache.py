@@ -165,7 +165,7 @@ def test_the_cache_holds_few_structures_and_no_large_ones(monkeypatch: pytest.Mo
     for n in range(1, 9):
         part_of(rows(n))
     assert [entry.n_variables for entry in layout_cache._entries] == [32, 28, 24, 20]
-    monkeypatch.setattr(layout_cache, "MOST_CACHED_LINKS", 50)
+    monkeypatch.setattr(layout_cache, "MAX_CACHED_LINKS", 50)
     part_of(rows(9))  # whose 36 links leave no room for others
     assert [entry.n_variables for entry in layout_cache._entries] == [36]
     part_of(rows(13))

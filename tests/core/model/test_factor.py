@@ -263,28 +263,6 @@ def test_registrations_that_are_refused(register: Callable[[Any], Any], words: s
         register(Rich(variables(2, 3)))
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("row_parameters", r"expected self.k = self.per_factor\(\"k\", k\) in __init__"),
-        ("link_parameter", "expected self.cost = self.per_link"),
-        ("integer_parameter", "expected self.edges = self.integers"),
-        ("row_parameter", "row_parameters was removed"),
-    ],
-)
-def test_removed_names_are_rejected(name: str, words: str) -> None:
-    factor = with_attributes(**{name: ("weight",)})
-    with pytest.raises(TypeError, match=f"^Odd: .*{words}"):
-        factor.graph.add(factor)  # type: ignore[attr-defined]
-
-
-def test_removed_names_of_instances_are_rejected() -> None:
-    factor = with_attributes()
-    factor.row_parameters = ("weight",)  # type: ignore[attr-defined]
-    with pytest.raises(TypeError, match="^Odd: row_parameters was removed"):
-        factor.graph.add(factor)  # type: ignore[attr-defined]
-
-
 def test_declarations_of_a_type_register_the_same() -> None:
     class Varies(Factor):
         def __init__(self, variables: Variables, *names: str, shape: tuple[int, ...] = ()) -> None:

@@ -16,7 +16,6 @@ from lpsmap import (
     FactorGraph,
     Pair,
     Variables,
-    WarmStartCache,
     Xor,
 )
 from lpsmap_core.model.inputs import integer_array, kind_of, whole_numbers
@@ -68,37 +67,12 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "a start from a word": (
         lambda graph, u: graph.solve(warm_start="x"),  # type: ignore[arg-type]
         TypeError,
-        "warm_start: got a str; expected a Solution, or cache.at",
+        "warm_start: got a str; expected a Solution.",
     ),
     "a start from a graph": (
         lambda graph, u: graph.solve(warm_start=graph),  # type: ignore[arg-type]
         TypeError,
         "warm_start: got a FactorGraph",
-    ),
-    "a start from a cache": (
-        lambda graph, u: graph.solve(warm_start=WarmStartCache()),  # type: ignore[arg-type]
-        TypeError,
-        r"warm_start: got a WarmStartCache; .* cache.at\(u, keys\)",
-    ),
-    "a start at another graph's variables": (
-        lambda graph, u: graph.solve(warm_start=WarmStartCache().at(matching()[1], "abc")),
-        ValueError,
-        r"warm_start: got cache.at\(u, keys\) with variables of another graph",
-    ),
-    "a cache at no variables": (
-        lambda graph, u: WarmStartCache().at(None, [1]),  # type: ignore[arg-type]
-        TypeError,
-        "variables: got None; expected Variables",
-    ),
-    "a cache at no keys": (
-        lambda graph, u: WarmStartCache().at(u, 3),  # type: ignore[arg-type]
-        TypeError,
-        "keys: .*expected a sequence of hashable values",
-    ),
-    "a cache at lists": (
-        lambda graph, u: WarmStartCache().at(u, [[1], [2], [3]]),  # type: ignore[list-item]
-        TypeError,
-        "keys: unhashable type.*expected a sequence of hashable values",
     ),
     "values of another graph": (
         lambda graph, u: graph.value_of(matching()[1]),
@@ -289,15 +263,6 @@ def test_a_factor_without_additionals_has_no_value_of_them() -> None:
     graph, _ = matching()
     graph.solve()
     assert graph.additionals_of(graph.factors[0]).shape == (0,)
-
-
-@pytest.mark.parametrize("keys", [np.arange(3), range(3), "abc"])
-def test_keys_of_a_cache_are_equal_by_value(keys: Any) -> None:
-    cache = WarmStartCache()
-    for _ in range(2):
-        graph, u = matching()
-        graph.solve(warm_start=cache.at(u, keys))
-        assert len(cache) == 1
 
 
 def test_counts_stay_integers_of_any_size() -> None:

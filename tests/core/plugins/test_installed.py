@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from core.plugins.distributions import PACK, install
-from environments import ROOT
 from lpsmap_core.command import cli
 from lpsmap_core.plugins import registry
 from lpsmap_core.plugins.registry import (
@@ -43,29 +41,6 @@ def test_a_plugin_of_another_api_version_is_skipped(alone: Path) -> None:
     with pytest.warns(PluginWarning, match="of newer 4.5: .* Upgrade lpsmap-core. Other plugins"):
         found = registry.installed()
     assert set(found.factors) == {"Good"}
-
-
-def test_a_plugin_of_version_2_runs_on(alone: Path) -> None:
-    install(alone, "earlier", PACK.format(name="Earlier") + "lpsmap_api_version = 2")
-    assert set(registry.installed().factors) == {"Earlier"}
-
-
-@pytest.mark.parametrize(
-    ("imported", "named"),
-    [
-        ("lpsmap_core.decoding.solvers import MapSolver", "'lpsmap_core.decoding'"),
-        ("lpsmap_core import DynamicProgram", "import it from lpsmap_dynamic"),
-    ],
-)
-def test_a_plugin_that_imports_what_has_moved_learns_it(
-    alone: Path, imported: str, named: str
-) -> None:
-    install(alone, "earlier", f"from {imported}\nlpsmap_api_version = 2")
-    with pytest.warns(PluginWarning, match=f"of earlier 4.5: .*{named}") as caught:
-        registry.installed()
-    words = re.search(r"'(From [^']*)' in (\S+)\.", str(caught[0].message))
-    assert words is not None
-    assert f"## {words[1]}\n" in (ROOT / words[2]).read_text(encoding="utf-8")
 
 
 def test_a_shadowed_distribution_is_not_a_quarrel(

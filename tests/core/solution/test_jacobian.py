@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,30 @@ def test_the_jacobian_is_the_central_difference() -> None:
         step = 1e-5 * np.eye(16)[i].reshape(4, 4)
         above, below = (solved(scores + sign * step)[0].values for sign in (1, -1))
         np.testing.assert_allclose(found[i], (above - below) / 2e-5, rtol=0, atol=1e-6)
+
+
+def test_all_products_of_a_jacobian_have_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a clock that each product moves on by 25 seconds."""
+    graph, u, _ = graph_of(np.random.default_rng(4).normal(size=(2, 3, 3)))
+    solution = graph.solve(max_time=60.0)
+    expected = solution.jacobian(u)
+    turns, product, moved = [], solution.vjp, [0.0]
+    clock = time.monotonic
+
+    def slow(d: Any) -> Any:
+        turns.append(d)
+        moved[0] += 25.0
+        return product(d)
+
+    monkeypatch.setattr(solution, "vjp", slow)
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + moved[0])
+    with pytest.warns(RuntimeWarning, match="jacobian: some columns are NaN, .* of 60 seconds"):
+        cut = solution.jacobian(u)
+    assert len(turns) == 3
+    for block in (slice(9), slice(9, 18)):
+        np.testing.assert_array_equal(cut[block, block][:, :3], expected[block, block][:, :3])
+        assert np.isnan(cut[block, block][:, 3:]).all()
+    assert (cut[:9, 9:] == 0.0).all()
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.3])

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import LinearConstraint, milp
 
 from lpsmap import AtMostOne, Budget, Factor, FactorGraph, Knapsack, OrOut, Pair, Xor
-from lpsmap_core.model.linear import CountBounds, LinearConstraints
+from lpsmap_core.model.linear_constraints import CountBounds, LinearConstraints
 from lpsmap_core.testing.linear_program import best_point
 from sound_types import Closed, OneOf
 

@@ -29,9 +29,6 @@ from planted_faults import (
     DecodesToArrays,
     DropsLengths,
     DropsMask,
-    EarlierChain,
-    EarlierCounts,
-    EarlierParameters,
     Halves,
     HidesCounts,
     HidesUnused,
@@ -313,15 +310,12 @@ def test_pytest_is_imported_only_to_parametrise():
     ("cls", "words"),
     [
         (MisspeltAxes, "the class attribute 'variable_ndim' .*expected 'variables_ndim'"),
-        (EarlierParameters, "row_parameters was removed .*; expected self.k = self.per_factor"),
         (MisspeltLengths, "the class attribute 'lenght_axes' .*expected 'length_axes'"),
         (
             HidesUnused,
             "self.unused hides the method Factor.unused, which core calls; expected",
         ),
         (HidesCounts, "the class attribute counts = 0 hides the method Factor.counts, which core"),
-        (EarlierChain, "chain_states was removed .*; expected a subclass of Sequence, or a class"),
-        (EarlierCounts, "count_bounds was removed .*; expected a method linear_constraints, which"),
     ],
 )
 def test_names_that_core_would_ignore_are_rejected_by_add(cls, words):

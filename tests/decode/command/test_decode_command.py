@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lpsmap_core.command import cli
-from lpsmap_decode.command import decode as module
+from lpsmap_decode.command import decode_files as module
 from lpsmap_decode.corpus.journal import Journal, JournalError
 
 LPSMAP = [sys.executable, "-c", "from lpsmap_core.command.cli import main; main()"]

@@ -350,7 +350,7 @@ main()
 LONG_RELAXATION = """
 import sys, time
 from lpsmap_jit.interrupts import interrupted
-from lpsmap_decode.messages.engine import MessageEngine
+from lpsmap_decode.messages.message_engine import MessageEngine
 solve = MessageEngine.solve
 def wait_and_solve(*arguments):
     print("relaxing", flush=True)

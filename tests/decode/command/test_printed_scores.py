@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from lpsmap_core.command import cli
-from lpsmap_decode.command import decode as decode_module
+from lpsmap_decode.command import decode_files as decode_module
 
 Values = dict[str, list[float]]
 Score = Callable[[Values, float], float]

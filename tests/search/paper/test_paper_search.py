@@ -18,7 +18,7 @@ from lpsmap_search import (
     viterbi,
 )
 from lpsmap_search.branching import halves
-from lpsmap_search.paper.branching import most_fractional, most_regretted
+from lpsmap_search.paper.branching_variables import most_fractional, most_regretted
 from lpsmap_search.paper.mccormick_space import McCormickOptions, McCormickSpace
 from lpsmap_search.paper.projections import onto_simplex, parsed_counts, projected
 

@@ -18,6 +18,7 @@ from lpsmap_core.api import UNTIL_SOLVED, ActiveSets, Bucket, build_layout
 from lpsmap_core.local.solvers import choose_solver
 from lpsmap_factors_logic import AtMostOne
 from lpsmap_factors_struct import Sequence, SequenceBudget
+from lpsmap_factors_struct.flows.flow_records import FLOW, FOREST, NO_CHAIN, SMALL
 from lpsmap_factors_struct.flows.forest import (
     ForestChain,
     forest_size,
@@ -25,7 +26,6 @@ from lpsmap_factors_struct.flows.forest import (
     unpack_forest,
 )
 from lpsmap_factors_struct.flows.initial_forest import initialise_forest
-from lpsmap_factors_struct.flows.record_access import FLOW, FOREST, NO_CHAIN, SMALL
 
 FloatArray = npt.NDArray[np.float64]
 

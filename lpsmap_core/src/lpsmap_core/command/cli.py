@@ -73,10 +73,10 @@ class _Commands(click.Group):
         if name in self.commands:
             return self.commands[name]
         try:
-            found = installed().commands.get(name)
+            registration = installed().commands.get(name)
         except DuplicateNameError as error:
             raise click.ClickException(str(error)) from error
-        return found.value if found else None
+        return registration.value if registration else None
 
     def resolve_command(
         self, context: click.Context, arguments: list[str]
@@ -151,8 +151,7 @@ def plugins() -> None:
     Shows the package and the import time of each, and which of this project's packages are missing.
     """
     registry = installed()
-    offered = [hook.removeprefix("lpsmap_") for hook in KINDS]
-    kinds: dict[str, Contributions] = {kind: getattr(registry, kind) for kind in offered}
+    kinds: dict[str, Contributions] = {kind: getattr(registry, kind) for kind in KINDS}
     for plugin in registry.plugins:
         click.echo(
             f"{plugin.name} ({plugin.distribution} {plugin.version}, "

@@ -23,8 +23,6 @@ from lpsmap_core.kernels.records import Scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins.registry import installed
 from lpsmap_core.solution.table_rendering import text_table
-from lpsmap_core.testing.gibbs import has_sums
-from lpsmap_core.testing.graphs import declared_again
 from lpsmap_jit.ahead import Job, do_jobs, run_jobs
 from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.compile import COMPILED
@@ -124,14 +122,17 @@ def _contradict() -> None:
 
 def _exercise(factor: Factor) -> None:
     """Call the verbs on a factor alone, with sums, and coupled with a second factor."""
-    rng = np.random.default_rng(0)
-    n_slots, shape = int(factor.offsets[-1]), (1, factor.n_factors, factor.n_additionals)
-    again = declared_again(factor, rng.standard_normal((1, n_slots)), rng.standard_normal(shape))
-    _call_verbs(again.graph)
-    if has_sums(type(factor)):
+    rng, graph, again = np.random.default_rng(0), FactorGraph(), copy.copy(factor)
+    u = graph.variable_from(rng.standard_normal(factor.variables.shape))
+    again.variables = (u ^ factor.variables.negated).without_ownership()
+    if factor.additionals is not None:
+        again.additionals = rng.standard_normal(tuple(factor.additionals.shape))
+    graph.add(again)
+    _call_verbs(graph)
+    if type(factor).inference is not Factor.inference:
         _sum(factor)
-    again.graph.add(copy.copy(again.factors[0]))
-    _call_verbs(again.graph)
+    graph.add(copy.copy(again))
+    _call_verbs(graph)
 
 
 def _sum(factor: Factor) -> None:

@@ -90,7 +90,6 @@ def signature_of(function: Any, kind: str) -> Any:
         records = ", ".join(record.__name__ for record in KERNELS[kind])
         raise TypeError(
             f"{kind} {function.py_func.__qualname__}: takes {len(taken)} arguments; expected "
-            f"{len(signature)}: the rows, then the records {records}. In version 1 of the plugin "
-            "API kernels took single arrays: see 'From version 1 to 2' in docs/how-to/kernels.md."
+            f"{len(signature)}: the rows, then the records {records}."
         )
     return signature

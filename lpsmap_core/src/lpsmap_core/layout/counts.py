@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lpsmap_core.layout.arrangement import Links, Spans
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.linear import CountBounds
+from lpsmap_core.model.linear_constraints import CountBounds
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.compile import kernel
 from lpsmap_jit.memory import Memory, hold
@@ -59,11 +59,11 @@ def find_counts(
     """Return the bounds on counts of a part's components, from its buckets and other fields."""
     covered, n = ~direct, len(spans.component)
     of_all, first_link = np.zeros((2, n)), np.empty(n, dtype=np.int64)
-    for b, found in enumerate(bounds):
+    for b, bound in enumerate(bounds):
         mine = slice(*spans.first_factor[b : b + 2])
         np.add(offsets[b][:-1], spans.first_link[b], out=first_link[mine])
-        if found is not None:
-            of_all[:, mine] = found
+        if bound is not None:
+            of_all[:, mine] = bound
             continue
         covered[spans.component[mine]] = False
         if not covered.any():

@@ -18,11 +18,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Arrangement, FactorTable, Links, Spans, arrange
 from lpsmap_core.layout.counts import Counts, count_bounds, find_counts, no_counts
+from lpsmap_core.layout.kernel_parameters import integers, link_parameter, row_parameters
 from lpsmap_core.layout.layout_cache import cached_arrangement
-from lpsmap_core.layout.parameters import integers, link_parameter, row_parameters
 from lpsmap_core.layout.ragged import concatenate_rows, offsets_of, ranges
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.levels import check_overrides
 from lpsmap_core.model.slots import slot_values
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.memory import Memory
@@ -121,10 +120,10 @@ class Bucket:
         if self.is_declaration:
             return np.array(additionals[0], dtype=np.float64, order="C").reshape(-1)
         scores = np.empty(self.n_additionals)
-        for d, given in enumerate(additionals):
-            if given.size:
+        for d, values in enumerate(additionals):
+            if values.size:
                 windows, starts, rows = self._windows(scores, d)
-                windows[starts] = given[rows]
+                windows[starts] = values[rows]
         return scores
 
     def split(self, values: FloatArray) -> list[FloatArray]:
@@ -135,12 +134,12 @@ class Bucket:
         """
         if self.n_additionals and self.is_declaration:
             return [values.reshape(self.n_factors, self.declarations[0].n_additionals)]
-        found = [np.zeros((d.n_factors, d.n_additionals)) for d in self.declarations]
-        for d, target in enumerate(found):
+        arrays = [np.zeros((d.n_factors, d.n_additionals)) for d in self.declarations]
+        for d, target in enumerate(arrays):
             if target.size:
                 windows, starts, rows = self._windows(values, d)
                 target[rows] = windows[starts]
-        return found
+        return arrays
 
     def _windows(self, values: FloatArray, d: int) -> tuple[FloatArray, IntArray, IntArray]:
         """Return windows of a factor's size, those of a declaration's factors, and their rows."""
@@ -193,8 +192,8 @@ class Part:
         """Return ``make(self)``, computed once; the arrays of a part do not change."""
         if make not in self._derived:
             self._derived[make] = make(self)
-        found: Derived = self._derived[make]
-        return found
+        value: Derived = self._derived[make]
+        return value
 
     @functools.cached_property
     def _derived(self) -> dict[Callable[[Part], Any], Any]:
@@ -249,35 +248,35 @@ class Part:
         """
         if not values.size:
             return [np.zeros((factor.n_factors, factor.n_additionals)) for factor in factors]
-        found: dict[int, FloatArray] = {}
+        by_id: dict[int, FloatArray] = {}
         for b, bucket in enumerate(self.buckets):
             arrays = bucket.split(values[self.additionals_of(b)])
-            found.update(zip(map(id, bucket.declarations), arrays, strict=True))
+            by_id.update(zip(map(id, bucket.declarations), arrays, strict=True))
         for factor in factors:
-            if id(factor) not in found:
-                found[id(factor)] = np.zeros((factor.n_factors, factor.n_additionals))
-        return [found[id(factor)] for factor in factors]
+            if id(factor) not in by_id:
+                by_id[id(factor)] = np.zeros((factor.n_factors, factor.n_additionals))
+        return [by_id[id(factor)] for factor in factors]
 
     def by_bucket(
-        self, arrays: Sequence[FloatArray], factors: Sequence[Factor], own: bool = True
+        self, arrays: Sequence[FloatArray], factors: Sequence[Factor], copy: bool = True
     ) -> FloatArray:
         """Return flat numbers on all additionals from (n_factors, n_additionals) arrays.
 
-        There is one array per declaration. The result is a copy unless `own` is false.
+        There is one array per declaration. The result is a copy unless `copy` is false.
         """
         if not self.spans.first_additional[-1]:
             return _NO_FLOATS
         position = {id(factor): i for i, factor in enumerate(factors)}
-        if not own and len(self.buckets) == 1 and self.buckets[0].is_declaration:
+        if not copy and len(self.buckets) == 1 and self.buckets[0].is_declaration:
             (declaration,) = self.buckets[0].declarations
-            given = arrays[position[id(declaration)]]
-            return np.ascontiguousarray(given, dtype=np.float64).reshape(-1)
-        found = [
+            values = arrays[position[id(declaration)]]
+            return np.ascontiguousarray(values, dtype=np.float64).reshape(-1)
+        of_buckets = [
             bucket.scores([arrays[position[id(f)]] for f in bucket.declarations])
             for bucket in self.buckets
             if bucket.n_additionals
         ]
-        return found[0] if len(found) == 1 else np.concatenate([np.empty(0), *found])
+        return of_buckets[0] if len(of_buckets) == 1 else np.concatenate([np.empty(0), *of_buckets])
 
     @property
     def first_link(self) -> IntArray:
@@ -386,7 +385,6 @@ def _bucket(
 ) -> Bucket:
     """Return the bucket of a type's declarations."""
     factor_type = type(declarations[0])
-    check_overrides(factor_type)
     begin, end = table.starts[0, b : b + 2].tolist()
     links = slice(*table.starts[1, b : b + 2].tolist())
     factors, offsets = slice(begin, end), slice(begin + b, end + b + 1)
@@ -441,8 +439,8 @@ def _part(
     position[variables] = np.arange(len(variables))
     buckets = [_in_order_of_components(b) for b in map(_covering, buckets) if b.n_factors]
     buckets = [replace(b, variable=position[b.variable]) for b in buckets]
-    given = component[variables], table.n_components, variables, table.in_order
-    return part_of_buckets(buckets, *given)
+    numbers = component[variables], table.n_components, variables, table.in_order
+    return part_of_buckets(buckets, *numbers)
 
 
 def part_of_buckets(

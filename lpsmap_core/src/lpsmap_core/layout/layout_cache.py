@@ -15,12 +15,12 @@ from lpsmap_jit.arrays import BoolArray, IntArray
 
 __all__ = ["cached_arrangement"]
 
-MOST_GRAPHS = 4
+MAX_GRAPHS = 4
 """Number of entries: for training and validation, each with a smaller last batch."""
 
-MOST_CACHED_LINKS = 1 << 19
-"""Limit of the links of all entries, at about a hundred bytes each; larger graphs are not cached.
-"""
+MAX_CACHED_LINKS = 1 << 19
+"""Maximum number of links of all entries, at about a hundred bytes each. Larger graphs are not
+cached."""
 
 Numbers = list[tuple[int, int, int]]
 
@@ -83,13 +83,13 @@ def cached_arrangement(
             negated,
             table.n_components,
         )
-    if len(variable) <= MOST_CACHED_LINKS:
+    if len(variable) <= MAX_CACHED_LINKS:
         entry = _Entry(n_variables, numbers, slots, variable, negated, table, arrangement)
-        _entries = _within_limit([entry, *_entries[: MOST_GRAPHS - 1]])
+        _entries = _within_limit([entry, *_entries[: MAX_GRAPHS - 1]])
     return table, arrangement
 
 
 def _within_limit(entries: list[_Entry]) -> list[_Entry]:
-    """Return the first entries that have at most `MOST_CACHED_LINKS` links together."""
+    """Return the first entries that have at most `MAX_CACHED_LINKS` links together."""
     ends = np.cumsum([len(entry.variable) for entry in entries])
-    return entries[: np.searchsorted(ends, MOST_CACHED_LINKS, side="right")]
+    return entries[: np.searchsorted(ends, MAX_CACHED_LINKS, side="right")]

@@ -14,17 +14,17 @@ from lpsmap_core.kernels.records import Factors, LocalSolution
 from lpsmap_core.model.inference import Inference, LogPartition, no_inference
 from lpsmap_core.model.inheritance import disinherit
 from lpsmap_core.model.inputs import (
-    MOST,
+    MAX_COUNT,
     broadcast,
+    checked_scores,
     checked_shape,
     finite_numbers,
-    given_scores,
     integer_array,
     n_additionals,
     whole_numbers,
 )
 from lpsmap_core.model.lengths import checked_lengths, checked_mask, within_lengths
-from lpsmap_core.model.linear import LinearConstraints
+from lpsmap_core.model.linear_constraints import LinearConstraints
 from lpsmap_core.model.parameters import Parameters
 from lpsmap_core.model.variables import Variables, as_variables
 from lpsmap_core.projections.face_jacobian import face_jvp, face_jvp_kernel
@@ -133,7 +133,7 @@ class Factor(abc.ABC):
             if self.keep is None
             else np.append(0, np.cumsum(self.keep.sum(axis=tuple(range(split, self.keep.ndim)))))
         )
-        self.additionals = given_scores(f"{name}: additionals", additionals)
+        self.additionals = checked_scores(f"{name}: additionals", additionals)
         self.n_additionals: int = n_additionals(name, self.additionals, self.batch_shape)
 
     @property
@@ -350,10 +350,10 @@ class Factor(abc.ABC):
             If it does not broadcast to ``batch_shape + shape`` or is not finite.
         """
         owner = type(self).__name__
-        own = () if shape == () else checked_shape(f"{owner}: shape of {name}", shape)
-        self._parameters.add_row(owner, name, own)
-        numbers = finite_numbers(f"{owner}: {name}", value, self.batch_shape + own)
-        return numbers.reshape(self.n_factors, *own)
+        row_shape = () if shape == () else checked_shape(f"{owner}: shape of {name}", shape)
+        self._parameters.register(owner, "per_factor", name, row_shape)
+        numbers = finite_numbers(f"{owner}: {name}", value, self.batch_shape + row_shape)
+        return numbers.reshape(self.n_factors, *row_shape)
 
     def counts(self, name: str, value: npt.ArrayLike) -> IntArray:
         """Register a whole number for every factor, to be stored as the attribute `name`.
@@ -380,10 +380,9 @@ class Factor(abc.ABC):
         ValueError
             If it does not broadcast to ``batch_shape``, or holds a fraction or a negative number.
         """
-        self._parameters.add_row(type(self).__name__, name, ())
-        self._parameters.counts.add(name)
+        self._parameters.register(type(self).__name__, "counts", name)
         if type(value) is int and value >= 0:  # the common case
-            return np.full(self.n_factors, min(value, MOST))
+            return np.full(self.n_factors, min(value, MAX_COUNT))
         name = f"{type(self).__name__}: {name}"
         numbers = broadcast(name, whole_numbers(name, value), self.batch_shape).reshape(-1)
         wrong = np.flatnonzero((numbers < 0) | (numbers != np.rint(numbers)))
@@ -420,7 +419,7 @@ class Factor(abc.ABC):
         ValueError
             If it does not broadcast to ``variables.shape`` or is not finite.
         """
-        self._parameters.set_link(type(self).__name__, name)
+        self._parameters.register(type(self).__name__, "per_link", name)
         name = f"{type(self).__name__}: {name}"
         return finite_numbers(name, value, self.variables.shape, self.keep)
 
@@ -452,7 +451,7 @@ class Factor(abc.ABC):
         ValueError
             If a number is a fraction, or if there is not an array for each factor.
         """
-        self._parameters.set_integers(type(self).__name__, name)
+        self._parameters.register(type(self).__name__, "integers", name)
         name = f"{type(self).__name__}: {name}"
         if not per_factor:
             return integer_array(name, value)

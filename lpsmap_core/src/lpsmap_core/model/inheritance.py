@@ -42,8 +42,10 @@ def disinherit(factor_type: type, root: type) -> None:
         bases = [b for b in factor_type.__mro__ if not _is_other(b, factor_type, root, relied_on)]
         if len(bases) == len(factor_type.__mro__):
             continue
-        found = [base for base in bases if name in vars(base) and _is_complete(base, bases)]
-        value = vars(found[0])[name] if found else vars(root).get(name)
+        defining_bases = [
+            base for base in bases if name in vars(base) and _is_complete(base, bases)
+        ]
+        value = vars(defining_bases[0])[name] if defining_bases else vars(root).get(name)
         if value is not _definition(factor_type, name):
             setattr(factor_type, name, value)
 

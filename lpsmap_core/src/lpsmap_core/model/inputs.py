@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import os
 from collections.abc import Callable
 from numbers import Real
 from typing import Any
@@ -16,7 +15,7 @@ from lpsmap_core.model.memory_limit import reserve_memory
 from lpsmap_jit.arrays import FloatArray, IntArray
 
 __all__ = [
-    "MOST",
+    "MAX_COUNT",
     "booleans",
     "broadcast",
     "check_readable",
@@ -26,20 +25,19 @@ __all__ = [
     "checked_shape",
     "count_or_flag",
     "finite_numbers",
-    "given_scores",
+    "checked_scores",
     "integer_array",
     "kind_of",
     "n_additionals",
     "real_numbers",
-    "check_fits_memory",
     "truth_values",
     "whole_numbers",
 ]
 
-MOST = 2**62
+MAX_COUNT = 2**62
 """Larger than the count of any objects in memory, and exact as an integer and as a float."""
 
-MOST_COUNTED = 2**63 - 1
+MAX_INT64 = 2**63 - 1
 """Largest number that kernels can count to."""
 
 
@@ -151,7 +149,7 @@ def real_numbers(name: str, value: Any) -> npt.NDArray[Any]:
     return array
 
 
-def given_scores(name: str, value: Any) -> Any:
+def checked_scores(name: str, value: Any) -> Any:
     """Return arrays of scores, of any library, unchanged, and other numbers as an array.
 
     Raises
@@ -192,7 +190,7 @@ def finite_numbers(
     ValueError
         If they do not broadcast, or if a number is not finite where `keep` is true.
     """
-    if isinstance(value, (int, float)) and -MOST < value < MOST:  # the common case
+    if isinstance(value, (int, float)) and -MAX_COUNT < value < MAX_COUNT:  # the common case
         return np.full(shape, float(value))
     array = real_numbers(name, value).astype(np.float64)
     numbers: FloatArray = broadcast(name, array, shape)
@@ -249,9 +247,12 @@ def whole_numbers(name: str, value: Any) -> npt.NDArray[Any]:
     array = _array(name, value)
     _check_integral(name, value, array)
     if array.dtype.kind == "O":
-        clipped = [max(-MOST, min(number, MOST)) for number in array.flat]  # beyond any dtype
+        clipped = [
+            max(-MAX_COUNT, min(number, MAX_COUNT)) for number in array.flat
+        ]  # beyond any dtype
         return np.array(clipped, dtype=np.int64).reshape(array.shape)
-    counts: npt.NDArray[Any] = np.minimum(array, array.dtype.type(min(MOST, _largest(array.dtype))))
+    most = MAX_COUNT if array.dtype.kind == "f" else min(MAX_COUNT, np.iinfo(array.dtype).max)
+    counts: npt.NDArray[Any] = np.minimum(array, array.dtype.type(most))
     return counts if array.dtype.kind == "f" else counts.astype(np.int64)
 
 
@@ -379,42 +380,9 @@ def checked_count(name: str, value: Any, otherwise: str = "", least: int = 1) ->
         raise TypeError(f"{name}: got {value!r}; expected {expected}.") from None
     if count < least:
         raise ValueError(f"{name}: got {count}; expected {expected}.")
-    if count > MOST_COUNTED:
+    if count > MAX_INT64:
         raise ValueError(f"{name}: got {count}; expected {expected}, and less than 2**63.")
     return count
-
-
-def check_fits_memory(name: str, number: int, bytes_each: int) -> None:
-    """Reject a number of objects that exceeds the memory of this machine.
-
-    Parameters
-    ----------
-    name
-        Name of the number in errors.
-    number
-        Number of objects.
-    bytes_each
-        Memory of one object in bytes.
-
-    Raises
-    ------
-    ValueError
-        If the objects do not fit into memory.
-    """
-    memory = _memory()
-    if number * bytes_each > memory:
-        raise ValueError(
-            f"{name}: got {number}, which needs {number * bytes_each / 2**30:.3g} GiB of memory; "
-            f"expected at most {memory // bytes_each} on this machine."
-        )
-
-
-def _memory() -> int:
-    """Return the number of bytes of memory, or a guess if it is unknown."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return 1 << 35
 
 
 def count_or_flag(name: str, value: Any) -> int:
@@ -494,7 +462,3 @@ def _plain(value: Any) -> Any:
     if type(value) in (bool, int, float):
         return value
     return value.item() if hasattr(value, "item") and np.ndim(value) == 0 else value
-
-
-def _largest(dtype: np.dtype[Any]) -> int:
-    return MOST if dtype.kind == "f" else int(np.iinfo(dtype).max)

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from types import FunctionType
-from typing import Any, Literal
+from typing import Literal
 
-from lpsmap_core.kernels.records import KERNELS
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.projections.face_jacobian import face_jvp_kernel
 
 __all__ = [
-    "check_overrides",
     "derivatives_of",
-    "gibbs_class",
     "has_array_code",
     "has_kernels",
     "override_level",
     "overrides",
 ]
-
-CLASS_METHODS = ("vertex_sizes", "solve_sparsemap", "jvp", "local_solver")
-"""Overrides that serve many factors and are therefore called on the type."""
 
 
 def override_level(factor_type: type[Factor]) -> Literal[1, 2, 3]:
@@ -58,46 +49,3 @@ def overrides(factor_type: type[Factor], name: str) -> bool:
     """Whether a factor type overrides a class method of `Factor`."""
     method, inherited = getattr(factor_type, name), getattr(Factor, name)
     return getattr(method, "__func__", method) is not inherited.__func__
-
-
-def gibbs_class(factor: Factor) -> Any:
-    """Return the class of the Gibbs distributions of a declaration's factors.
-
-    Raises
-    ------
-    TypeError
-        If the type cannot sum over structures, or has no such class.
-    """
-    make = type(factor).gibbs
-    if make is None:
-        factor.log_partition()  # raises an error for a type without sums
-        raise TypeError(
-            f"{type(factor).__name__} has sums over its structures, but its attribute gibbs is "
-            "None; expected a class of distributions. Install lpsmap-dynamic, and set gibbs = "
-            "lpsmap_dynamic.Gibbs in the class."
-        )
-    return make
-
-
-@functools.cache
-def check_overrides(factor_type: type[Factor]) -> None:
-    """Reject overrides that cannot be called as kernels or class methods.
-
-    Raises
-    ------
-    TypeError
-        If a kernel is not a function, or if an instance method overrides a class method.
-    """
-    for name in KERNELS:
-        kernel = getattr(factor_type, name)
-        if kernel is not None and not callable(kernel):
-            raise TypeError(
-                f"{factor_type.__name__}.{name}: got {kernel!r}; expected a function compiled by "
-                "@kernel or @leaf, as a staticmethod, or None."
-            )
-    for name in CLASS_METHODS:
-        if isinstance(inspect.getattr_static(factor_type, name), FunctionType):
-            raise TypeError(
-                f"{factor_type.__name__}.{name}: got an instance method; expected a class method, "
-                "since it serves the factors of many declarations. Put @classmethod above it."
-            )

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.linear import LinearConstraints
+from lpsmap_core.model.linear_constraints import LinearConstraints
 from lpsmap_core.model.slots import slot_values
 from lpsmap_core.model.sums import PartlyConstrained
 from lpsmap_jit.arrays import FloatArray, IntArray
@@ -20,7 +20,7 @@ SLACK = 0.01
 
 
 def target_additionals(
-    factors: Sequence[Factor], given: Sequence[npt.NDArray[np.generic]]
+    factors: Sequence[Factor], targets: Sequence[npt.NDArray[np.generic]]
 ) -> list[FloatArray]:
     """Return the (n_factors, n_additionals) additionals of a target by declaration.
 
@@ -28,7 +28,7 @@ def target_additionals(
     ----------
     factors
         The declarations.
-    given
+    targets
         An array for each declaration with additionals, in the shape of their scores.
 
     Raises
@@ -38,16 +38,16 @@ def target_additionals(
     """
     counts = [factor.n_factors * factor.n_additionals for factor in factors]
     shapes = [np.shape(f.additionals) for f, n in zip(factors, counts, strict=True) if n]
-    if [x.shape for x in given] != [tuple(shape) for shape in shapes]:
+    if [x.shape for x in targets] != [tuple(shape) for shape in shapes]:
         raise ValueError(
-            f"target_additionals has shape {', '.join(str(x.shape) for x in given)}; expected "
+            f"target_additionals has shape {', '.join(str(x.shape) for x in targets)}; expected "
             f"{', '.join(str(tuple(x)) for x in shapes) or 'no such argument'}, one array for "
             "every declaration with additionals, in the shape of their scores, as "
             "graph.additionals_of(factor) returns."
         )
-    if not all(np.isfinite(x).all() for x in given):
+    if not all(np.isfinite(x).all() for x in targets):
         raise ValueError("target_additionals is not finite; expected marginals.")
-    left = iter(given)
+    left = iter(targets)
     return [
         (next(left) if n else np.empty(0))
         .astype(np.float64)
@@ -99,12 +99,12 @@ def check_marginals(
                 "graph.additionals_of(factor) returns."
             )
         additionals = [np.empty((factor.n_factors, 0)) for factor in factors]
-    for factor, own, item in zip(factors, additionals, items, strict=True):
+    for factor, additional, item in zip(factors, additionals, items, strict=True):
         constraints = factor.linear_constraints()
         if constraints is None and isinstance(factor, PartlyConstrained):
             constraints = factor.necessary_constraints()
         if constraints is not None:
-            wrong = _first_violated(factor, constraints, _point(factor, known, own))
+            wrong = _first_violated(factor, constraints, _point(factor, known, additional))
             if wrong is not None:
                 at, message = wrong
                 raise ValueError(f"target: {kind} {item[at]} {message}")

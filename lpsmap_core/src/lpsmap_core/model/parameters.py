@@ -11,10 +11,10 @@ __all__ = ["Parameters"]
 class Parameters:
     """Names of the attributes that kernels get, in the order of registration."""
 
+    helpers: dict[str, str] = field(default_factory=dict)
+    """All names, each with the method of `Factor` that registered it, such as ``"per_factor"``."""
     rows: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Names from `Factor.per_factor` and `Factor.counts`, with the shape for one factor."""
-    counts: set[str] = field(default_factory=set)
-    """Those of them from `Factor.counts`."""
     link: str | None = None
     """The name from `Factor.per_link`."""
     integers: str | None = None
@@ -25,67 +25,47 @@ class Parameters:
         """All names."""
         return [*self.rows, *(name for name in (self.link, self.integers) if name is not None)]
 
-    def add_row(self, owner: str, name: str, shape: tuple[int, ...]) -> None:
-        """Register numbers for every factor.
+    def register(self, owner: str, helper: str, name: str, shape: tuple[int, ...] = ()) -> None:
+        """Register an attribute.
 
         Parameters
         ----------
         owner
             Name of the factor type in errors.
+        helper
+            The method of `Factor` that registers it.
         name
             Name of the attribute.
         shape
-            Shape of one factor's numbers.
+            Shape of one factor's numbers, for `Factor.per_factor`.
 
         Raises
         ------
         TypeError
-            If the name is already registered.
+            If the name is registered already, or another one by `per_link` or `integers`.
         """
-        self._refuse_second(owner, name)
-        self.rows[name] = shape
-
-    def set_link(self, owner: str, name: str) -> None:
-        """Register a number for every slot; `owner` and `name` as in `add_row`.
-
-        Raises
-        ------
-        TypeError
-            If the name or a parameter of this kind is already registered.
-        """
-        self._refuse_second(owner, name, self.link, "per_link")
-        self.link = name
-
-    def set_integers(self, owner: str, name: str) -> None:
-        """Register an array of integers; `owner` and `name` as in `add_row`.
-
-        Raises
-        ------
-        TypeError
-            If the name or a parameter of this kind is already registered.
-        """
-        self._refuse_second(owner, name, self.integers, "integers")
-        self.integers = name
-
-    def _refuse_second(
-        self, owner: str, name: str, first: str | None = None, helper: str = ""
-    ) -> None:
-        if name in self.rows or name in (self.link, self.integers):
+        if name in self.helpers:
             raise TypeError(
                 f"{owner}: {name} is registered twice; expected one call per parameter. To change "
                 f"its value, assign to self.{name}."
             )
+        first = {"per_link": self.link, "integers": self.integers}.get(helper)
         if first is not None:
             raise TypeError(
                 f"{owner}: {name} is the second parameter of self.{helper}, after {first}; "
                 "expected one, because kernels get one such array. Register numbers of another "
                 "shape by self.per_factor(name, value, shape=...)."
             )
+        self.helpers[name] = helper
+        if helper == "per_link":
+            self.link = name
+        elif helper == "integers":
+            self.integers = name
+        else:
+            self.rows[name] = shape
 
     def same_as(self, other: Parameters) -> bool:
         """Whether an `other` declaration has equal parameters, so that both can share a bucket."""
-        if self is other:
-            return True
         rows = list(self.rows.items()) == list(other.rows.items())
         return rows and (self.link, self.integers) == (other.link, other.integers)
 

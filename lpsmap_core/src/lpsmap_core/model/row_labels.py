@@ -41,12 +41,12 @@ def check_root(root: Any) -> None:
 
 def root_variables(factors: Iterable[Factor], n_variables: int) -> BoolArray:
     """Return (n_variables,) flags of arcs from the root without labels, according to factors."""
-    found = np.zeros(n_variables, dtype=np.bool_)
+    is_root = np.zeros(n_variables, dtype=np.bool_)
     for factor in factors:
         arcs = getattr(factor, "root_arcs", None)
         if arcs is not None and len(factor.event_shape) == 2:
-            found[arcs.index[~arcs.negated]] = True
-    return found
+            is_root[arcs.index[~arcs.negated]] = True
+    return is_root
 
 
 def row_labels(

@@ -12,12 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.parameters import Parameters
 from lpsmap_core.model.variables import Variables
 
 __all__ = [
     "flipped_slots",
     "declared_variables",
     "name_of_factor",
+    "parameters_of",
     "placed_values",
     "row_values",
     "row_view",
@@ -70,6 +72,11 @@ def row_view(declaration: Factor, i: int) -> Any:
     if integers is not None and isinstance(arrays := getattr(declaration, integers), tuple):
         setattr(view, integers, arrays[i])
     return view
+
+
+def parameters_of(factor: Factor) -> Parameters:
+    """Return the parameters of a `factor`, which is a declaration or the view of one factor."""
+    return factor._parameters
 
 
 def flipped_slots(declaration: Factor) -> npt.NDArray[np.bool_] | None:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.linear import CountBounds, LinearConstraints
+from lpsmap_core.model.linear_constraints import CountBounds, LinearConstraints
 
 __all__ = ["PartlyConstrained", "bounded_sums", "one_of_each_group"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from typing import Any
 
 from lpsmap_core.plugins.disabled_plugins import DISABLE
@@ -38,6 +38,15 @@ class Plugin:
     version: str
     seconds: float = 0.0
 
+    @classmethod
+    def of_entry_point(cls, entry_point: EntryPoint, seconds: float = 0.0) -> Plugin:
+        """Return the plugin of an entry point, whose import took some seconds."""
+        distribution = entry_point.dist
+        if distribution is None:  # for an entry point that was constructed by hand
+            return cls(entry_point.name, "unknown", "unknown", seconds)
+        name = distribution.metadata["Name"] or "unknown"
+        return cls(entry_point.name, name, distribution.version, seconds)
+
     @property
     def key(self) -> str:
         """Unique name, since entry points of two distributions may have the same name."""
@@ -65,19 +74,14 @@ class Contributions(Mapping[str, Registration]):
     """
 
     def __init__(self) -> None:
-        self._found: dict[str, Registration] = {}
+        self._first: dict[str, Registration] = {}
         self.conflicts: dict[str, tuple[Registration, Registration]] = {}
 
-    def add(self, mine: Registration) -> None:
-        """Add the registration `mine`."""
-        other = self._found.setdefault(mine.name, mine)
-        if other.value is not mine.value:
-            self.conflicts.setdefault(mine.name, (other, mine))
-
-    @functools.cached_property
-    def values_without_conflict(self) -> list[Any]:
-        """The values of names without conflict, once all registrations are added."""
-        return [registration.value for registration in self.values()]
+    def add(self, registration: Registration) -> None:
+        """Add a `registration`."""
+        name, first = registration.name, self._first.setdefault(registration.name, registration)
+        if first.value is not registration.value:
+            self.conflicts.setdefault(name, (first, registration))
 
     def __getitem__(self, name: str) -> Registration:
         """Return a registration.
@@ -91,37 +95,37 @@ class Contributions(Mapping[str, Registration]):
         """
         if name in self.conflicts:
             raise DuplicateNameError(self.conflict_message(name))
-        return self._found[name]
+        return self._first[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._found  # Mapping's method would raise for a name with a conflict
+        return name in self._first  # Mapping's method would raise for a name with a conflict
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self._found if name not in self.conflicts)
+        return (name for name in self._first if name not in self.conflicts)
 
     def __len__(self) -> int:
-        return len(self._found) - len(self.conflicts)
+        return len(self._first) - len(self.conflicts)
 
     def conflict_message(self, name: str) -> str:
         """Return the plugins that register a name with a conflict, and how to resolve it."""
         first, second = self.conflicts[name]
+        modules = _module_of(first.value), _module_of(second.value)
         if first.plugin.key == second.plugin.key:
             return (
                 f"{name} is registered twice by {first.plugin.distribution} {first.plugin.version} "
-                f"({_module_of(first.value)} and {_module_of(second.value)}). Ask its author to "
-                f"rename one, or disable it: {DISABLE}={first.plugin.distribution}"
+                f"({' and '.join(modules)}). Ask its author to rename one, or disable it: "
+                f"{DISABLE}={first.plugin.distribution}"
             )
-        claims = " and ".join(
-            f"{claim.plugin.distribution} {claim.plugin.version} ({_module_of(claim.value)})"
-            for claim in (first, second)
-        )
-        others = {p.distribution: None for p in (first.plugin, second.plugin)}
-        others.pop(OWN, None)
-        ways = " or ".join(f"{DISABLE}={distribution}" for distribution in others)
+        plugins = first.plugin, second.plugin
+        claims = [
+            f"{plugin.distribution} {plugin.version} ({module})"
+            for plugin, module in zip(plugins, modules, strict=True)
+        ]
+        removable = dict.fromkeys(p.distribution for p in plugins if p.distribution != OWN)
         return (
-            f"{name} is claimed by two installed plugins, {claims}. Uninstall "
-            f"{' or '.join(others)}, ask its author to rename it, or disable the whole plugin: "
-            f"{ways}"
+            f"{name} is claimed by two installed plugins, {' and '.join(claims)}. Uninstall "
+            f"{' or '.join(removable)}, ask its author to rename it, or disable the whole plugin: "
+            f"{' or '.join(f'{DISABLE}={distribution}' for distribution in removable)}"
         )
 
 

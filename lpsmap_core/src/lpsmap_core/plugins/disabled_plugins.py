@@ -27,12 +27,12 @@ def matching_names(entry_point: EntryPoint) -> set[str]:
 
 def is_disabled(distribution: str) -> bool:
     """Return whether an installed distribution has plugins, and all of them are disabled."""
-    own = [
+    plugins = [
         each
         for each in entry_points(group=PROJECT)
         if each.dist is not None and normalised(each.dist.metadata["Name"] or "") == distribution
     ]
-    return bool(own) and all(map(matching_names, own))
+    return bool(plugins) and all(map(matching_names, plugins))
 
 
 def normalised(name: str) -> str:

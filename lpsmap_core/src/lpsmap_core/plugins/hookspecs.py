@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "API_VERSION",
-    "OLDEST_API_VERSION",
     "PROJECT",
     "hookimpl",
-    "hookspec",
     "lpsmap_backends",
     "lpsmap_commands",
     "lpsmap_decoders",
@@ -44,13 +42,8 @@ PROJECT = "lpsmap"
 API_VERSION = 3
 """Version of the hooks and of their results, incremented by changes that break plugins.
 
-A plugin's module declares the version that it is written for: ``lpsmap_api_version = 3``.
-"""
-
-OLDEST_API_VERSION = 2
-"""The oldest version whose plugins are registered.
-
-Its features either work unchanged, or raise errors that name the replacement.
+A plugin's module declares the version that it is written for: ``lpsmap_api_version = 3``. Plugins
+of another version are skipped.
 """
 
 hookspec = pluggy.HookspecMarker(PROJECT)

@@ -35,5 +35,5 @@ def install_command(name: str) -> str:
     checkout = Path(url2pathname(urlsplit(json.loads(origin or '{"url": "/"}')["url"]).path)).parent
     missing = [each for each in [*NEEDED.get(name, []), name] if not is_installed(each)] or [name]
     folders = [checkout / each.replace("-", "_") for each in missing]
-    found = all((folder / "pyproject.toml").is_file() for folder in folders)
-    return f"pip install {shlex.join(map(str, folders)) if found else name}"
+    is_checkout = all((folder / "pyproject.toml").is_file() for folder in folders)
+    return f"pip install {shlex.join(map(str, folders)) if is_checkout else name}"

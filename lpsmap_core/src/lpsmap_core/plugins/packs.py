@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import difflib
 import os
-import sys
 from collections.abc import Collection
-from typing import NoReturn
 
 from lpsmap_core.plugins.disabled_plugins import DISABLE, is_disabled
 from lpsmap_core.plugins.install_command import install_command
 
-__all__ = ["FACE", "PACKS", "missing_name_advice", "missing_pack_advice", "refuse_moved_name"]
-__all__ += ["PACK_OF"]
+__all__ = ["FACE", "PACKS", "PACK_OF", "missing_name_advice", "missing_pack_advice"]
 
 FACE = (
     *("ALGORITHM_1", "ConvergenceWarning", "Factor", "FactorGraph", "Solution", "Status"),
-    *("Variables", "WarmStartCache", "stack"),
+    *("Variables", "stack"),
 )
 """Names that ``lpsmap`` takes from core, which plugins cannot register."""
 
@@ -36,13 +33,6 @@ PACKS = {
 """Distributions with the factor types, graphs, commands, and suffixes of formats that they add."""
 
 PACK_OF = {name: pack for pack, names in PACKS.items() for name in names.split()}
-
-MOVED = {
-    "lpsmap_decode": "NodeBatch Outcome Search SearchResult SearchState Space Tables solve_many",
-    "lpsmap_dynamic": "DynamicProgram Gibbs Hypergraph HypergraphBuilder Row",
-    "lpsmap": "plot",
-}
-"""Packages with names that ``lpsmap_core`` had in version 2 of the API."""
 
 
 def missing_pack_advice(distribution: str) -> str:
@@ -78,22 +68,3 @@ def missing_name_advice(name: str, installed: Collection[str]) -> str:
         return f"installed factor types: {listed}"
     named = (x if x in installed else f"{x} ({install_command(packed[x])})" for x in near)
     return f"did you mean {' or '.join(named)}? Installed factor types: {listed}"
-
-
-def refuse_moved_name(name: str) -> NoReturn:
-    """Raise an error for a name that `lpsmap_core` does not have, with the package that has it.
-
-    Raises
-    ------
-    ImportError
-        If the name has moved; ``from lpsmap_core import ...`` hides messages of AttributeErrors.
-    AttributeError
-        Otherwise.
-    """
-    message = f"module 'lpsmap_core' has no attribute {name!r}"
-    for package in (package for package, names in MOVED.items() if name in names.split()):
-        command = install_command(package.replace("_", "-"))
-        message += f"; import it from {package}, which you install with: {command}"
-        if sys._getframe(1).f_code.co_name == "_handle_fromlist":
-            raise ImportError(message, name="lpsmap_core")
-    raise AttributeError(message, name=name, obj=None)  # otherwise Python adds suggestions

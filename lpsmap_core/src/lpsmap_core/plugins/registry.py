@@ -10,12 +10,12 @@ import difflib
 import functools
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pluggy
 
@@ -55,9 +55,17 @@ __all__ = [
     "solver_named",
 ]
 
-KERNEL_MIGRATION = "'From version 1 to 2' in docs/how-to/kernels.md"
-IMPORT_MIGRATION = "'From version 2 to 3' in docs/how-to/hooks.md"
-"""Documentation for authors of plugins for earlier versions."""
+KINDS: dict[str, type[Any] | None] = {
+    "factors": Factor,
+    "graphs": FactorGraph,
+    "formats": FileFormat,
+    "commands": None,
+    "backends": Backend,
+    "engines": Engine,
+    "decoders": Decoder,
+    "solvers": MapSolver,
+}
+"""The kinds of contributions, each with the base class of what its hook returns."""
 
 
 class PluginWarning(UserWarning):
@@ -68,71 +76,28 @@ class _ApiVersionError(RuntimeError):
     """A plugin is written for another version of the hooks. The message says what to upgrade."""
 
 
-class _HookKind(NamedTuple):
-    """The kind of object that a hook returns a sequence of."""
-
-    expected: str
-    accepts: Callable[[Any], bool]
-    names: Callable[[Any], Iterable[str]]
-
-
-def _subclasses(base: type[Any], names: Callable[[Any], Iterable[str]]) -> _HookKind:
-    return _HookKind(
-        f"subclasses of {base.__name__}",
-        lambda value: isinstance(value, type) and issubclass(value, base),
-        names,
-    )
-
-
-def _suffixes(cls: type[FileFormat]) -> tuple[str, ...]:
-    """Return the validated suffixes of a format."""
-    found = cls.suffixes
-    if not isinstance(found, (tuple, list)) or not all(map(_is_suffix, found)):
-        raise TypeError(
-            f"{cls.__name__}.suffixes is {found!r}; expected a tuple of suffixes with a dot and in "
-            "lower case, such as ('.uai',)"
-        )
-    return tuple(found)
-
-
-def _is_suffix(value: Any) -> bool:
-    return isinstance(value, str) and Path(f"x{value}").suffix == value == value.lower() != ""
-
-
-def _is_command(value: Any) -> bool:
-    import click  # only needed by the command line
-
-    return isinstance(value, click.Command) and bool(value.name)
-
-
-KINDS = {
-    "lpsmap_factors": _subclasses(Factor, lambda cls: [cls.__name__]),
-    "lpsmap_graphs": _subclasses(FactorGraph, lambda cls: [cls.__name__]),
-    "lpsmap_formats": _subclasses(FileFormat, _suffixes),
-    "lpsmap_commands": _HookKind(
-        "click commands with names", _is_command, lambda value: [value.name]
-    ),
-    "lpsmap_backends": _subclasses(Backend, lambda cls: [cls.name]),
-    "lpsmap_engines": _subclasses(Engine, lambda cls: [cls.name]),
-    "lpsmap_decoders": _subclasses(Decoder, lambda cls: [cls.name]),
-    "lpsmap_solvers": _subclasses(MapSolver, lambda cls: [cls.name]),
-}
-"""The results of each hook."""
-
-
-def _by_hook(hook: str) -> Any:
-    """Return a property of a registry: the contributions through a hook."""
-    return property(lambda registry: registry._contributions_of(hook))
-
-
 class Registry:
-    """The contributions of a set of plugins."""
+    """The contributions of a set of plugins: each of `KINDS` is an attribute, by name.
+
+    Attributes
+    ----------
+    plugins
+        The registered plugins.
+    """
+
+    factors: Contributions
+    graphs: Contributions
+    formats: Contributions
+    commands: Contributions
+    backends: Contributions
+    engines: Contributions
+    decoders: Contributions
+    solvers: Contributions
 
     def __init__(self) -> None:
         self.plugins: list[Plugin] = []
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs)
-        self._contributions: dict[str, Contributions] = {}
 
     def register(self, module: object, plugin: Plugin) -> None:
         """Register hook implementations.
@@ -159,71 +124,80 @@ class Registry:
         _check_api_version(module, plugin)
         self._manager.register(module, name=plugin.key)
         self.plugins.append(plugin)
-        self._contributions.clear()
+        self._forget()
         for advice in _misspelt(self._manager, module):
-            warnings.warn(
+            _warn(
                 f"lpsmap: the plugin {plugin.name!r} of {plugin.distribution} {plugin.version} "
-                f"{advice} Until then it is never called.",
-                PluginWarning,
-                stacklevel=stacklevel(),
+                f"{advice} Until then it is never called."
             )
 
     def unregister(self, plugin: Plugin) -> None:
         """Remove a plugin."""
         self._manager.unregister(name=plugin.key)
         self.plugins.remove(plugin)
-        self._contributions.clear()
+        self._forget()
 
-    factors: Contributions = _by_hook("lpsmap_factors")
-    """Factor types by class name."""
-    graphs: Contributions = _by_hook("lpsmap_graphs")
-    """Factor graphs of adapters by class name."""
-    formats: Contributions = _by_hook("lpsmap_formats")
-    """File formats by suffix."""
-    commands: Contributions = _by_hook("lpsmap_commands")
-    """Subcommands of the command line by name."""
-    backends: Contributions = _by_hook("lpsmap_backends")
-    """Array libraries by name."""
-    engines: Contributions = _by_hook("lpsmap_engines")
-    """Engines by name."""
-    decoders: Contributions = _by_hook("lpsmap_decoders")
-    """Decoders by name. A decoder can only be used if it is the only one."""
-    solvers: Contributions = _by_hook("lpsmap_solvers")
-    """Solvers of whole graphs by name."""
+    def _forget(self) -> None:
+        for kind in KINDS:
+            vars(self).pop(kind, None)
 
-    def _contributions_of(self, hook: str) -> Contributions:
-        if hook not in self._contributions:
-            contributions = Contributions()
-            for plugin in self.plugins:
-                for name, value in self._call(plugin, hook):
-                    contributions.add(Registration(name, value, plugin))
-            if hook == "lpsmap_factors":
-                _reserve_own_names(contributions)
-            self._contributions[hook] = contributions
-        return self._contributions[hook]
-
-    def _call(self, plugin: Plugin, hook: str) -> list[tuple[str, Any]]:
-        """Return the contributions of a plugin's hook by name; none, with a warning, on failure."""
-        module, kind = self._manager.get_plugin(plugin.key), KINDS[hook]
-        others = [p for p in self._manager.get_plugins() if p is not module]
-        try:
-            results = self._manager.subset_hook_caller(hook, others)()
-            values = [value for result in results for value in _checked_sequence(hook, result)]
-            for value in values:
-                if not kind.accepts(value):
-                    raise TypeError(f"{hook} returned {value!r}; expected {kind.expected}")
-            return [(name, value) for value in values for name in kind.names(value)]
-        except (Exception, SystemExit) as error:
-            _warn_skipped(plugin, error)
-            return []
+    def __getattr__(self, kind: str) -> Contributions:
+        """Call the hook of one of `KINDS`, and keep the contributions as an attribute."""
+        if kind not in KINDS:
+            raise AttributeError(f"the registry has no contributions called {kind!r}")
+        contributions = Contributions()
+        plugins = {plugin.key: plugin for plugin in self.plugins}
+        for implementation in getattr(self._manager.hook, f"lpsmap_{kind}").get_hookimpls():
+            plugin = plugins[implementation.plugin_name]
+            try:
+                values = _checked_values(kind, implementation.function())
+            except (Exception, SystemExit) as error:
+                _warn_skipped(plugin, error)
+                continue
+            for name, value in values:
+                contributions.add(Registration(name, value, plugin))
+        if kind == "factors":
+            _reserve_own_names(contributions)
+        setattr(self, kind, contributions)
+        return contributions
 
 
-def _checked_sequence(hook: str, result: Any) -> Iterable[Any]:
-    """Return the result of a hook, which must be a sequence."""
+def _checked_values(kind: str, result: Any) -> list[tuple[str, Any]]:
+    """Return names and values from the result of a hook, which must be a sequence of a kind."""
+    base = KINDS[kind]
+    expected = "click commands with names" if base is None else f"subclasses of {base.__name__}"
     if isinstance(result, (str, type)) or not isinstance(result, Iterable):
-        expected = KINDS[hook].expected
-        raise TypeError(f"{hook} returned {result!r}; expected a list of {expected}")
-    return result
+        raise TypeError(f"lpsmap_{kind} returned {result!r}; expected a list of {expected}")
+    values = list(result)
+    for value in values:
+        is_class = isinstance(value, type)
+        if not (_is_command(value) if base is None else is_class and issubclass(value, base)):
+            raise TypeError(f"lpsmap_{kind} returned {value!r}; expected {expected}")
+    if base is FileFormat:
+        return [(suffix, value) for value in values for suffix in _suffixes(value)]
+    attribute = "__name__" if base in (Factor, FactorGraph) else "name"
+    return [(getattr(value, attribute), value) for value in values]
+
+
+def _is_command(value: Any) -> bool:
+    import click  # only needed by the command line
+
+    return isinstance(value, click.Command) and bool(value.name)
+
+
+def _suffixes(cls: type[FileFormat]) -> tuple[str, ...]:
+    """Return the validated suffixes of a format."""
+    suffixes = cls.suffixes
+    if not isinstance(suffixes, (tuple, list)) or not all(map(_is_suffix, suffixes)):
+        raise TypeError(
+            f"{cls.__name__}.suffixes is {suffixes!r}; expected a tuple of suffixes with a dot and "
+            "in lower case, such as ('.uai',)"
+        )
+    return tuple(suffixes)
+
+
+def _is_suffix(value: Any) -> bool:
+    return isinstance(value, str) and Path(f"x{value}").suffix == value == value.lower() != ""
 
 
 def _reserve_own_names(contributions: Contributions) -> None:
@@ -233,6 +207,9 @@ def _reserve_own_names(contributions: Contributions) -> None:
     for name in FACE:
         if name in contributions:
             contributions.add(Registration(name, getattr(face, name), core))
+
+
+# -------------------------------------------------------------------- installed plugins
 
 
 @functools.cache
@@ -249,81 +226,27 @@ def installed() -> Registry:
         ``LPSMAP_DISABLE_PLUGINS`` that matches no plugin.
     """
     registry = Registry()
-    for entry_point in _enabled(entry_points(group=hookspecs.PROJECT)):
-        plugin = _plugin_of(entry_point)
+    for entry_point in _enabled(list(entry_points(group=hookspecs.PROJECT))):
+        start = time.perf_counter()
         try:
-            start = time.perf_counter()
             module = entry_point.load()
-            plugin = _plugin_of(entry_point, time.perf_counter() - start)
-            registry.register(module, plugin)
+            seconds = time.perf_counter() - start
+            registry.register(module, Plugin.of_entry_point(entry_point, seconds))
         except (Exception, SystemExit) as error:  # SystemExit would end the whole process
-            _warn_skipped(plugin, error)
+            _warn_skipped(Plugin.of_entry_point(entry_point), error)
     return registry
 
 
-def _contribution(option: str, name: str, contributions: Contributions, others: list[str]) -> Any:
-    """Return the contribution of a name; `others` are valid names that are not contributions."""
-    if name not in contributions:
-        expected = ", ".join([*others, *contributions])
-        raise ValueError(f"{option}: got {name!r}; expected one of {expected}.")
-    return contributions[name].value
-
-
-def engine_named(name: str) -> type[Engine]:
-    """Return the installed engine called `name`.
-
-    Raises
-    ------
-    ValueError
-        If no such engine is installed.
-    DuplicateNameError
-        If two plugins register the name.
-    """
-    found: type[Engine] = _contribution("engine", name, installed().engines, [AUTO])
-    return found
-
-
-def installed_engines() -> list[type[Engine]]:
-    """Return the installed engines, except for names with a conflict."""
-    return installed().engines.values_without_conflict
-
-
-def decoder_for(verb: str) -> Decoder:
-    """Return the installed decoder.
-
-    Raises
-    ------
-    ImportError
-        If no decoder is installed. The message names `verb`, and the package to install.
-    RuntimeError
-        If several decoders are installed.
-    """
-    found = list(installed().decoders.values())
-    if not found:
-        advice = missing_pack_advice("lpsmap-decode")
-        raise ImportError(f"{verb}: no decoder of best assignments is installed; {advice}")
-    if len(found) > 1:
-        names = " and ".join(f"{each.name!r} of {each.plugin.distribution}" for each in found)
-        ways = " or ".join(f"{DISABLE}={each.plugin.distribution}" for each in found)
-        raise RuntimeError(
-            f"{verb}: several decoders are installed, {names}; disable all but one: {ways}"
+def _enabled(points: list[EntryPoint]) -> list[EntryPoint]:
+    """Return the entry points that are not disabled. Those of core cannot be disabled."""
+    core = [each for each in points if Plugin.of_entry_point(each).distribution == OWN]
+    plugins = [each for each in points if each not in core]
+    for name in sorted(disabled_names() - {"all"}.union(*map(matching_names, plugins))):
+        _warn(
+            f"{DISABLE} names {name!r}, which is not an installed plugin; expected all, or a "
+            "comma-separated list of distributions or entry points. `lpsmap plugins` lists them."
         )
-    decoder: Decoder = found[0].value()
-    return decoder
-
-
-def solver_named(name: str) -> type[MapSolver]:
-    """Return the installed solver of whole graphs called `name`.
-
-    Raises
-    ------
-    ValueError
-        If no such solver is installed.
-    DuplicateNameError
-        If two plugins register the name.
-    """
-    found: type[MapSolver] = _contribution("solver", name, installed().solvers, [AUTO, OWN_SEARCH])
-    return found
+    return core + [each for each in plugins if not matching_names(each)]
 
 
 @contextmanager
@@ -353,83 +276,120 @@ def registered(*modules: object) -> Iterator[Registry]:
             registry.unregister(plugin)
 
 
-# -------------------------------------------------------------------- installed distributions
+# -------------------------------------------------------------------- lookup by name
 
 
-def _plugin_of(entry_point: EntryPoint, seconds: float = 0.0) -> Plugin:
-    distribution = entry_point.dist
-    if distribution is None:  # for an entry point that was constructed by hand
-        return Plugin(entry_point.name, "unknown", "unknown", seconds)
-    name = distribution.metadata["Name"] or "unknown"
-    return Plugin(entry_point.name, name, distribution.version, seconds)
+def engine_named(name: str) -> type[Engine]:
+    """Return the installed engine called `name`.
+
+    Raises
+    ------
+    ValueError
+        If no such engine is installed.
+    DuplicateNameError
+        If two plugins register the name.
+    """
+    engine: type[Engine] = _contribution("engine", name, installed().engines, AUTO)
+    return engine
 
 
-def _enabled(found: Iterable[EntryPoint]) -> list[EntryPoint]:
-    """Return the entry points that are not disabled. Those of core cannot be disabled."""
-    found = list(found)
-    kept = [each for each in found if _plugin_of(each).distribution == OWN]
-    plugins = [each for each in found if each not in kept]
-    kept += [each for each in plugins if not matching_names(each)]
-    met = {"all"}.union(*map(matching_names, plugins))
-    for name in sorted(disabled_names() - met):
-        warnings.warn(
-            f"{DISABLE} names {name!r}, which is not an installed plugin; expected all, or a "
-            "comma-separated list of distributions or entry points. `lpsmap plugins` lists them.",
-            PluginWarning,
-            stacklevel=stacklevel(),
+def installed_engines() -> list[type[Engine]]:
+    """Return the installed engines, except for names with a conflict."""
+    return [registration.value for registration in installed().engines.values()]
+
+
+def solver_named(name: str) -> type[MapSolver]:
+    """Return the installed solver of whole graphs called `name`.
+
+    Raises
+    ------
+    ValueError
+        If no such solver is installed.
+    DuplicateNameError
+        If two plugins register the name.
+    """
+    solver: type[MapSolver] = _contribution(
+        "solver", name, installed().solvers, f"{AUTO}, {OWN_SEARCH}"
+    )
+    return solver
+
+
+def _contribution(option: str, name: str, contributions: Contributions, others: str) -> Any:
+    """Return the contribution of a name; `others` are valid names that are not contributions."""
+    if name not in contributions:
+        expected = ", ".join([others, *contributions])
+        raise ValueError(f"{option}: got {name!r}; expected one of {expected}.")
+    return contributions[name].value
+
+
+def decoder_for(verb: str) -> Decoder:
+    """Return the installed decoder.
+
+    Raises
+    ------
+    ImportError
+        If no decoder is installed. The message names `verb`, and the package to install.
+    RuntimeError
+        If several decoders are installed.
+    """
+    decoders = list(installed().decoders.values())
+    if not decoders:
+        advice = missing_pack_advice("lpsmap-decode")
+        raise ImportError(f"{verb}: no decoder of best assignments is installed; {advice}")
+    if len(decoders) > 1:
+        names = " and ".join(f"{each.name!r} of {each.plugin.distribution}" for each in decoders)
+        ways = " or ".join(f"{DISABLE}={each.plugin.distribution}" for each in decoders)
+        raise RuntimeError(
+            f"{verb}: several decoders are installed, {names}; disable all but one: {ways}"
         )
-    return kept
+    decoder: Decoder = decoders[0].value()
+    return decoder
 
 
 # -------------------------------------------------------------------- validation
 
 
 def _check_api_version(module: object, plugin: Plugin) -> None:
-    wanted, ours = getattr(module, "lpsmap_api_version", None), hookspecs.API_VERSION
-    if wanted is not None and type(wanted) is not int:
+    version, expected = getattr(module, "lpsmap_api_version", None), hookspecs.API_VERSION
+    if type(version) is not int:
         raise _ApiVersionError(
-            f"its lpsmap_api_version is {wanted!r}; expected an integer, such as {ours}. Tell the "
-            f"authors of {plugin.distribution}"
+            f"its lpsmap_api_version is {version!r}; expected the version of the plugin API that "
+            f"it is written for, such as {expected}. Tell the authors of {plugin.distribution}"
         )
-    if wanted is not None and hookspecs.OLDEST_API_VERSION <= wanted <= ours:
-        return
-    written = f"it is written for version {wanted} of the plugin API"
-    if wanted is None:
-        written = "it does not declare its version of the plugin API, which counts as 1"
-    migration = f"; for its authors: see {KERNEL_MIGRATION}, and set lpsmap_api_version = {ours}"
-    newer = wanted is not None and wanted > ours
-    raise _ApiVersionError(
-        f"{written}, and the installed lpsmap-core has version {ours}. "
-        f"Upgrade {'lpsmap-core' if newer else plugin.distribution + migration}"
-    )
+    if version != expected:
+        outdated = "lpsmap-core" if version > expected else plugin.distribution
+        raise _ApiVersionError(
+            f"it is written for version {version} of the plugin API, and the installed lpsmap-core "
+            f"has version {expected}. Upgrade {outdated}"
+        )
 
 
 def _misspelt(manager: pluggy.PluginManager, module: object) -> Iterator[str]:
     """Yield advice about functions that resemble hooks but are not."""
+    hooks = [f"lpsmap_{kind}" for kind in KINDS]
     for name, function in vars(module).items() if hasattr(module, "__dict__") else ():
         if not callable(function) or isinstance(function, type):
             continue
-        near = difflib.get_close_matches(name, KINDS, n=1, cutoff=0.85)
+        near = difflib.get_close_matches(name, hooks, n=1, cutoff=0.85)
         if manager.parse_hookimpl_opts(module, name) is None:
-            if name in KINDS:
+            if name in hooks:
                 yield f"has a function {name} without decorator; add @lpsmap_core.hookimpl."
             elif near:
                 yield f"has a function {name}, which is not a hook; did you mean {near[0]}?"
-        elif name not in KINDS:
-            nearest = near or difflib.get_close_matches(name, KINDS, n=1, cutoff=0.0)
+        elif name not in hooks:
+            nearest = near or difflib.get_close_matches(name, hooks, n=1, cutoff=0.0)
             yield f"implements {name}, which is not a hook; did you mean {nearest[0]}?"
 
 
 def _warn_skipped(plugin: Plugin, error: BaseException) -> None:
+    cause = f"{type(error).__name__}: {error}. Update or uninstall {plugin.distribution}."
     if isinstance(error, _ApiVersionError):
         cause = f"{error}."
-    else:
-        cause = f"{type(error).__name__}: {error}. Update or uninstall {plugin.distribution}."
-        if isinstance(error, ImportError) and (error.name or "").startswith("lpsmap_core"):
-            cause += f" For its authors: see {IMPORT_MIGRATION}."
-    warnings.warn(
+    _warn(
         f"lpsmap skips the plugin {plugin.name!r} of {plugin.distribution} {plugin.version}: "
-        f"{cause} Other plugins are not affected.",
-        PluginWarning,
-        stacklevel=stacklevel(),
+        f"{cause} Other plugins are not affected."
     )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, PluginWarning, stacklevel=stacklevel())

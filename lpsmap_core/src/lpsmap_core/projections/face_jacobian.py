@@ -50,7 +50,7 @@ def face_jvp(solution: LocalSolution, d_u: Any, delta: Any, weights: Any) -> Any
 
 
 def free_jvp(solution: LocalSolution, d_u: Any, delta: Any, weights: Any) -> Any:
-    """Do the same where no slots are tied; no number is looked at, which a device would wait for.
+    """Return the product of `face_jvp` if no slots are tied; never synchronises the device.
 
     The arguments `solution`, `d_u`, `delta` and `weights` are those of `face_jvp`.
     """
@@ -87,7 +87,7 @@ def face_jvp_kernel(
 def sum_constrained_jvp(
     rows: IntArray, factors: Factors, direction: Direction, product: Product
 ) -> None:
-    """Do the same where no slots are tied, which is faster: rows are not searched for groups."""
+    """Like `face_jvp_kernel`, without tied slots: rows are not searched for groups."""
     offsets, costs = factors.offsets, factors.link_parameter
     delta, face, branch = direction.delta, direction.face, direction.branch
     d_u, out_u = direction.d_u, product.out_u

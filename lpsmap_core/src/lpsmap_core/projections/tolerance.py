@@ -19,8 +19,8 @@ BOUND_LEVEL = 4096 * EPSILON
 """Slack relative to the mean marginal of a row: about 1e-12."""
 SCORE_ROUNDING = 8 * EPSILON
 """Slack relative to the score from which a marginal was computed."""
-LARGEST_SLACK = 1e-6
-"""Upper limit of the slack: forbidden variables have huge scores."""
+MAX_SLACK = 1e-6
+"""Maximum slack: forbidden variables have huge scores."""
 
 
 @leaf
@@ -35,7 +35,7 @@ def bound_slack(level: float, score: float) -> float:
     score
         The score from which the marginal was computed.
     """
-    return min(level + SCORE_ROUNDING * abs(score), LARGEST_SLACK)
+    return min(level + SCORE_ROUNDING * abs(score), MAX_SLACK)
 
 
 def bound_slack_array(xp: Any, level: Any, score: Any) -> Any:
@@ -50,4 +50,4 @@ def bound_slack_array(xp: Any, level: Any, score: Any) -> Any:
     """
     epsilon = xp.finfo(score.dtype).eps
     slack = epsilon * (level / EPSILON + SCORE_ROUNDING / EPSILON * xp.abs(score))
-    return xp.clip(slack, max=LARGEST_SLACK)
+    return xp.clip(slack, max=MAX_SLACK)

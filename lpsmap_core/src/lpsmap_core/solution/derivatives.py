@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from lpsmap_core.model.inputs import real_numbers
 from lpsmap_core.model.slots import slot_values
 from lpsmap_core.model.variables import Variables
 from lpsmap_jit.arrays import FloatArray
+from lpsmap_jit.callers import stacklevel
+from lpsmap_jit.deadlines import Deadline
 
 __all__ = ["checked_extra", "dual_variables", "jacobian", "multiply", "with_free"]
 
@@ -65,17 +68,17 @@ def with_free(solution: Any, d: FloatArray, product: FloatArray) -> FloatArray:
     return out
 
 
-def checked_extra(solution: Any, given: Sequence[npt.ArrayLike] | None) -> list[FloatArray]:
+def checked_extra(solution: Any, d_additionals: Sequence[npt.ArrayLike] | None) -> list[FloatArray]:
     """Return gradients in the additionals as arrays, one for each declaration, or no arrays."""
-    if given is None or not len(given):
+    if d_additionals is None or not len(d_additionals):
         return []
     name = "vjp: d_additionals"
-    if len(given) != len(solution.factors):
+    if len(d_additionals) != len(solution.factors):
         raise ValueError(
-            f"{name} has {len(given)} arrays; expected {len(solution.factors)}, one for each "
-            "declaration of the graph."
+            f"{name} has {len(d_additionals)} arrays; expected {len(solution.factors)}, one for "
+            "each declaration of the graph."
         )
-    numbers = (real_numbers(f"{name}[{i}]", x) for i, x in enumerate(given))
+    numbers = (real_numbers(f"{name}[{i}]", x) for i, x in enumerate(d_additionals))
     arrays = [x.astype(np.float64, copy=False) for x in numbers]
     for i, (array, factor) in enumerate(zip(arrays, solution.factors, strict=True)):
         if array.size != factor.n_factors * factor.n_additionals:
@@ -96,16 +99,26 @@ def jacobian(solution: Any, variables: Variables) -> FloatArray:
     order = np.argsort(of, kind="stable")
     rank = np.empty(len(of), dtype=np.int64)
     rank[order] = np.arange(len(of)) - np.searchsorted(of[order], np.arange(len(names)))[of[order]]
-    found = np.zeros((len(index), len(index)))
+    matrix = np.zeros((len(index), len(index)))
+    deadline, late = Deadline(solution.max_time), False
     for turn in range(rank.max(initial=-1) + 1):
         column = np.flatnonzero(rank == turn)
         unit = np.zeros(len(solution.values))
         unit[index[column]] = 1.0
+        late = deadline.passed
+        product = np.full(len(unit), np.nan) if late else solution.vjp(unit)[0]
         of_component = np.full(len(names), -1)
         of_component[of[column]] = column
         row = np.flatnonzero(of_component[of] >= 0)
-        found[row, of_component[of[row]]] = solution.vjp(unit)[0][index[row]]
-    return found * sense * sense[:, None]
+        matrix[row, of_component[of[row]]] = product[index[row]]
+    if late:
+        warnings.warn(
+            f"jacobian: some columns are NaN, because the time limit of {solution.max_time:g} "
+            "seconds passed; raise max_time, or ask for fewer variables.",
+            RuntimeWarning,
+            stacklevel=stacklevel(),
+        )
+    return matrix * sense * sense[:, None]
 
 
 def dual_variables(solution: Any, factor: Factor) -> FloatArray:
@@ -119,11 +132,11 @@ def dual_variables(solution: Any, factor: Factor) -> FloatArray:
         np.concatenate([slot_values(d, d.variables.index) for d in declared]),
         minlength=len(solution.values),
     )
-    found = start.duals[first : first + len(index)] / np.sqrt(degree[index])
+    multipliers = start.duals[first : first + len(index)] / np.sqrt(degree[index])
     unknown = ~start.known[solution.layout.component[index]] & (degree[index] > 1)
-    found = np.where(unknown, np.nan, found * (solution.solved.quadratic or 1.0))
+    multipliers = np.where(unknown, np.nan, multipliers * (solution.solved.quadratic or 1.0))
     if factor.keep is None:
-        return found.reshape(factor.variables.shape)
+        return multipliers.reshape(factor.variables.shape)
     placed = np.zeros(factor.variables.shape)
-    placed[factor.keep] = found
+    placed[factor.keep] = multipliers
     return placed

@@ -218,17 +218,17 @@ class Distributions:
     def __getitem__(self, key: int | tuple[int, ...]) -> Distribution:
         # indexing an array provides NumPy's semantics, including negative indices and errors
         numbers = np.arange(len(self))
-        found = (
+        index = (
             numbers.reshape(self.factor.batch_shape)[key]
             if isinstance(key, tuple)
             else (numbers[key])
         )
-        if found.ndim:
+        if index.ndim:
             raise TypeError(
-                f"index {key!r} selects {found.size} factors; expected the index of one. Iterate "
+                f"index {key!r} selects {index.size} factors; expected the index of one. Iterate "
                 "over several."
             )
-        return Distribution(self, int(found))
+        return Distribution(self, int(index))
 
     def __iter__(self) -> Iterator[Distribution]:
         return (self[i] for i in range(len(self)))
@@ -376,8 +376,8 @@ class Distributions:
 
     def to_dict(self) -> dict[str, Any]:
         """Return every factor's structures as plain Python objects, for JSON."""
-        name, factors = type(self.factor).__name__, [found.to_dict() for found in self]
-        return {"factor": name, "distributions": [found["structures"] for found in factors]}
+        name, factors = type(self.factor).__name__, [entry.to_dict() for entry in self]
+        return {"factor": name, "distributions": [entry["structures"] for entry in factors]}
 
     def _repr_html_(self) -> str:
         shown = self._shown()

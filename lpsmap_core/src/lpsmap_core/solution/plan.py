@@ -216,15 +216,15 @@ class Plan:
 def make_plan(layout: Layout, choice: EngineChoice, threads: int, limited: bool) -> Plan:
     """Return the plan of a graph and its layout; see `FactorGraph.plan`."""
     part = layout.part
-    found = [(bucket, solver_of(bucket, limited=limited)) for bucket in part.buckets]
-    own = isinstance(choice.engine, CompiledEngine)
-    together = any(solver.vectorised for _, solver in found)
+    solvers = [(bucket, solver_of(bucket, limited=limited)) for bucket in part.buckets]
+    is_core = isinstance(choice.engine, CompiledEngine)
+    together = any(solver.vectorised for _, solver in solvers)
     one_pass = part.all_direct and all(
-        takes_one_pass(choice.solver, bucket.type) for bucket, choice in found
+        takes_one_pass(choice.solver, bucket.type) for bucket, choice in solvers
     )
     cheaper = ONE_PASS_CHEAPER if one_pass else 1
     bounds, used = cut(part.sizes, 1 if together else threads, cheaper)
-    used = used if own and part.n_components else 0
+    used = used if is_core and part.n_components else 0
     ends = np.append(0, np.cumsum(part.sizes))[bounds]
     shares = zip(np.diff(bounds).tolist(), np.diff(ends).tolist(), strict=True) if used else ()
     return Plan(
@@ -233,13 +233,15 @@ def make_plan(layout: Layout, choice: EngineChoice, threads: int, limited: bool)
         additionals=sum(bucket.n_additionals for bucket in layout.buckets),
         engine=choice.engine.name,
         reason=choice.reason,
-        components=tuple(_components(layout, found, choice.engine)),
-        factors=tuple(_factors(found)) if own else (),
+        components=tuple(_components(layout, solvers, choice.engine)),
+        factors=tuple(_factors(solvers)) if is_core else (),
         shares=tuple(SharePlan(*sizes) for sizes in shares),
         threads=used,
         available_threads=threads,
         links_per_thread=SMALLEST_WORK * cheaper,
-        memory=_memory(layout, found, used) if own else MemoryPlan(_array_bytes(layout), 0, 0),
+        memory=_memory(layout, solvers, used)
+        if is_core
+        else MemoryPlan(_array_bytes(layout), 0, 0),
     )
 
 
@@ -250,13 +252,13 @@ BucketSolver = tuple[Bucket, SolverChoice]
 
 
 def _components(
-    layout: Layout, found: list[BucketSolver], engine: Engine
+    layout: Layout, solvers: list[BucketSolver], engine: Engine
 ) -> Iterator[ComponentPlan]:
     """Yield the components by kind and solver."""
     part, free = layout.part, int((layout.component < 0).sum())
     if free:
         yield ComponentPlan("free variable", "clipped to [0, 1]", free, free, 0)
-    names = _solved_by(part, found, engine)
+    names = _solved_by(part, solvers, engine)
     n_variables = np.bincount(part.component, minlength=part.n_components)
     for kind, of_kind in (("one factor", part.direct), ("several factors", ~part.direct)):
         for name in dict.fromkeys(names[of_kind].tolist()):
@@ -265,10 +267,10 @@ def _components(
             yield ComponentPlan(kind, name, int(mine.sum()), *sizes)
 
 
-def _solved_by(part: Part, found: list[BucketSolver], engine: Engine) -> npt.NDArray[np.object_]:
+def _solved_by(part: Part, solvers: list[BucketSolver], engine: Engine) -> npt.NDArray[np.object_]:
     """Return for each component its engine, or the solver that core's engine uses."""
     names: npt.NDArray[np.object_] = np.full(part.n_components, "ADMM", dtype=object)
-    for bucket, choice in found:
+    for bucket, choice in solvers:
         names[bucket.component[part.direct[bucket.component]]] = choice.name
     if isinstance(engine, SharedEngine):
         for preferring, components in reversed(engine.preferences):
@@ -278,9 +280,9 @@ def _solved_by(part: Part, found: list[BucketSolver], engine: Engine) -> npt.NDA
     return names
 
 
-def _factors(found: list[BucketSolver]) -> Iterator[FactorPlan]:
+def _factors(solvers: list[BucketSolver]) -> Iterator[FactorPlan]:
     groups: dict[tuple[type, str], list[BucketSolver]] = {}
-    for bucket, choice in found:
+    for bucket, choice in solvers:
         groups.setdefault((bucket.type, choice.name), []).append((bucket, choice))
     for group in groups.values():
         first, choice = group[0]
@@ -306,7 +308,7 @@ def _name(function: Callable[..., Any]) -> str:
 # -------------------------------------------------------------------- memory
 
 
-def _memory(layout: Layout, found: list[BucketSolver], threads: int) -> MemoryPlan:
+def _memory(layout: Layout, solvers: list[BucketSolver], threads: int) -> MemoryPlan:
     part = layout.part
     accelerated = part.sizes[~part.direct & (part.sizes <= MOST_ACCELERATED_LINKS)].max(initial=0)
     polished = bool((~part.direct & (part.sizes <= MOST_POLISHED_LINKS)).any())
@@ -319,7 +321,7 @@ def _memory(layout: Layout, found: list[BucketSolver], threads: int) -> MemoryPl
     numbers += PER_FACTOR * factors
     numbers += PER_LINK_ACCELERATED * threads * int(accelerated)
     sets = sum(
-        _active_set_bytes(bucket) for bucket, choice in found if choice.solver.lists_structures
+        _active_set_bytes(bucket) for bucket, choice in solvers if choice.solver.lists_structures
     )
     return MemoryPlan(_array_bytes(layout), FLOAT * numbers, sets)
 

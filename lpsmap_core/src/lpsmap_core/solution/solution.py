@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.engine.state import sums
 from lpsmap_core.engine.status import OK, Status
-from lpsmap_core.engine.warm_start import CachedStart, GraphStart, WarmStartCache
+from lpsmap_core.engine.warm_start import GraphStart
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.local.vertices import join_vertices, structure_scores
 from lpsmap_core.model.factor import Factor
@@ -40,7 +40,6 @@ from lpsmap_core.solution.derivatives import (
 )
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
-from lpsmap_core.solution.refusals import Refusals
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.ctrl_c import ended_by_ctrl_c
 
@@ -48,7 +47,7 @@ __all__ = ["Solution"]
 
 
 @dataclass
-class Solution(Refusals):
+class Solution:
     """The solution of a factor graph, with the data for derivatives.
 
     Attributes
@@ -82,6 +81,7 @@ class Solution(Refusals):
     dual_residual: FloatArray
     additional_scores: Sequence[FloatArray]
     threads: int = 1
+    max_time: float | None = None
     trace: FloatArray | None = None
 
     @property
@@ -166,11 +166,11 @@ class Solution(Refusals):
         eta_v = part.by_bucket(self.additional_scores, self.factors)
         near, near_v, _ = reduce_dominant_scores(part, eta, eta_v)
         mu, nu = self.values[part.variables], part.by_bucket(self.additionals, self.factors)
-        found = np.zeros(part.n_components, dtype=bool)
-        found[part.component[(near != eta) & ((mu != 0.0) | (eta > 0.0))]] = True
+        is_far = np.zeros(part.n_components, dtype=bool)
+        is_far[part.component[(near != eta) & ((mu != 0.0) | (eta > 0.0))]] = True
         counts = (near_v != eta_v) & ((nu != 0.0) | (eta_v > 0.0))
-        found[part.additional_component[counts]] = True
-        return found
+        is_far[part.additional_component[counts]] = True
+        return is_far
 
     @functools.cached_property
     def error_bound(self) -> FloatArray:
@@ -214,8 +214,7 @@ class Solution(Refusals):
             raise ValueError(
                 f"warm_start: got the solution of a graph of {self.layout.n_variables} variables "
                 f"and {len(self.factors)} declarations; expected one with the same factors over "
-                f"the same variables as the graph of {layout.n_variables} variables to be solved. "
-                "Use a WarmStartCache for changing batches."
+                f"the same variables as the graph of {layout.n_variables} variables to be solved."
             )
         return GraphStart.of_solved(self.layout, self.solved)
 
@@ -306,7 +305,8 @@ class Solution(Refusals):
         -------
         ndarray
             (k, k) derivatives, in the order of the view's flat entries; negated entries count as
-            ``1 - mu``, and their scores likewise. Large for large k.
+            ``1 - mu``, and their scores likewise. Large for large k. Columns that the `max_time` of
+            the solve leaves no time for are NaN.
 
         Raises
         ------
@@ -314,6 +314,11 @@ class Solution(Refusals):
             If they are not Variables.
         ValueError
             If they do not belong to the solved graph.
+
+        Warns
+        -----
+        RuntimeWarning
+            If the time limit passes, and as for `vjp`.
         """
         return jacobian(self, variables)
 
@@ -359,7 +364,7 @@ class Solution(Refusals):
         max_time
             Time limit in seconds, without compilation; None for no limit.
         max_nodes
-            Limit of the nodes of each component's search; None for no limit.
+            Maximum number of nodes of each component's search; None for no limit.
         threads
             As for `FactorGraph.solve`.
         progress
@@ -388,8 +393,8 @@ class Solution(Refusals):
     @property
     def relaxation(self) -> Relaxation:
         """The starting point of decoding."""
-        given = self.scores, self.additional_scores, self.non_finite
-        graph = ScoredGraph(self.layout, self.factors, *given)
+        scores = self.scores, self.additional_scores, self.non_finite
+        graph = ScoredGraph(self.layout, self.factors, *scores)
         return Relaxation(graph, self.values, self.solved)
 
     def structures(
@@ -425,8 +430,8 @@ class Solution(Refusals):
             if type(factor) is bucket.type:
                 mine = np.array([d is factor for d in bucket.declarations])[bucket.declaration]
                 mine &= finite[bucket.component]
-                found = self.solved.structures(b, np.flatnonzero(mine))
-                groups.append(found._replace(owner=bucket.row[found.owner]))
+                group = self.solved.structures(b, np.flatnonzero(mine))
+                groups.append(group._replace(owner=bucket.row[group.owner]))
         vertices = join_vertices(groups)
         scores = structure_scores(
             vertices,
@@ -450,38 +455,23 @@ class Solution(Refusals):
         """Return for each component whether it has one of the statuses."""
         return np.array([status in statuses for status in self.status.tolist()], dtype=bool)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Solution holds addresses of the process that solved it, and cannot be pickled or "
+            "copied; expected its arrays (values, additionals, status), or the graph. Solve the "
+            "graph again after loading it."
+        )
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(
+            "a Solution is no tuple; expected solution.objective, solution.values and "
+            "solution.status. With calls of AD3, use PFactorGraph.solve_lp_map_ad3()."
+        )
+
     def __repr__(self) -> str:
         names, counts = np.unique([s.name for s in self.status], return_counts=True)
         summary = ", ".join(f"{n} {name}" for name, n in zip(names, counts, strict=True))
         return f"Solution({len(self.values)} variables; components: {summary or 'none'})"
-
-
-def checked_start(warm_start: Any, graph: object) -> Solution | CachedStart:
-    """Return the validated warm start of `FactorGraph.solve`.
-
-    Raises
-    ------
-    TypeError
-        If it is neither a solution nor the result of `WarmStartCache.at`.
-    ValueError
-        If it is the result of a cache for variables of another graph than `graph`.
-    """
-    if isinstance(warm_start, WarmStartCache):
-        raise TypeError(
-            "warm_start: got a WarmStartCache; expected the examples of this graph. Pass "
-            "cache.at(u, keys)."
-        )
-    if not isinstance(warm_start, (CachedStart, Solution)):
-        raise TypeError(
-            f"warm_start: got {kind_of(warm_start)}; expected a Solution, or cache.at(u, keys) of "
-            "a WarmStartCache."
-        )
-    if isinstance(warm_start, CachedStart) and warm_start.variables.graph is not graph:
-        raise ValueError(
-            "warm_start: got cache.at(u, keys) with variables of another graph; expected variables "
-            "of the graph to be solved."
-        )
-    return warm_start
 
 
 def _products(scores: FloatArray, marginals: FloatArray) -> FloatArray:

@@ -77,7 +77,7 @@ def solve_laid_out(
     solved = solve_in_numpy(engine, part, eta, eta_v, bad, options, start)
     if not isinstance(engine, CompiledEngine | SharedEngine):
         validate_solved(engine, part, solved, bad)
-    solution = _gather(layout, factors, scores, additionals, solved, options.threads)
+    solution = _gather(layout, factors, scores, additionals, solved, options)
     if not finite:
         solution.status[bad] = Status.NON_FINITE
         solution.values[np.isin(layout.component, np.flatnonzero(bad))] = np.nan
@@ -107,12 +107,12 @@ def best_assignment(
     latest
         The previous result for the same scores. If it is a relaxation, its bound is used.
     """
-    found = decoder.best(graph, solver, limits, lambda: relax().relaxation)
-    if isinstance(latest, Solution) and latest.is_linear and not found.proved.all():
+    assignment = decoder.best(graph, solver, limits, lambda: relax().relaxation)
+    if isinstance(latest, Solution) and latest.is_linear and not assignment.proved.all():
         known = latest.objective + latest.gap
-        lower = known < found.bound
-        found.bound = np.where(lower, np.maximum(known, found.score), found.bound)
-    return found
+        lower = known < assignment.bound
+        assignment.bound = np.where(lower, np.maximum(known, assignment.score), assignment.bound)
+    return assignment
 
 
 def scored_graph(
@@ -155,7 +155,7 @@ def _gather(
     scores: FloatArray,
     additionals: Sequence[FloatArray],
     solved: SolvedGraph,
-    threads: int,
+    options: Options,
 ) -> Solution:
     """Collect the results in the graph's order."""
     part = layout.part
@@ -179,5 +179,6 @@ def _gather(
         primal_residual=solved.primal_residual,
         dual_residual=solved.dual_residual,
         additional_scores=additionals,
-        threads=threads,
+        threads=options.threads,
+        max_time=options.max_time,
     )

@@ -15,7 +15,7 @@ from lpsmap_jit.arrays import FloatArray, IntArray
 
 __all__ = ["LocalProblems", "Solved", "bucket_of", "inner_problems", "local_problems"]
 
-MOST_ITERATIONS = 1000
+MAX_ITERATIONS = 1000
 
 MIXED, INNER_NOISE = 6, 1e-3
 """Number of structures in a mixture, and the noise of scores around it."""
@@ -61,7 +61,7 @@ class LocalProblems(NamedTuple):
         """Return a solver's solutions, and NaN for factors that are not in `rows`."""
         z, v = np.full(len(self.a), np.nan), np.full(len(self.eta_v), np.nan)
         rows = self.everything if rows is None else rows
-        solver.solve(rows, self.a.copy(), self.eta_v.copy(), z, v, MOST_ITERATIONS)
+        solver.solve(rows, self.a.copy(), self.eta_v.copy(), z, v, MAX_ITERATIONS)
         return Solved(z, v)
 
     def moved(self, d_u: FloatArray, d_v: FloatArray) -> LocalProblems:

@@ -13,13 +13,8 @@ from lpsmap_core.testing.best import (
     check_map_is_best,
     check_ties,
 )
-from lpsmap_core.testing.compiled import check_map_kernel, check_vertex_sizes
+from lpsmap_core.testing.compiled_oracle import check_map_kernel, check_vertex_sizes
 from lpsmap_core.testing.declarations import check_larger, check_lengths, check_lists
-from lpsmap_core.testing.derivatives import (
-    check_jvp,
-    check_jvp_is_projection,
-    check_jvp_is_symmetric,
-)
 from lpsmap_core.testing.devices import check_devices
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.gibbs import (
@@ -37,8 +32,13 @@ from lpsmap_core.testing.graphs import (
     check_sharp_scores,
 )
 from lpsmap_core.testing.indices import check_indices
-from lpsmap_core.testing.linear import check_linear_constraints, check_necessary_constraints
+from lpsmap_core.testing.local_jacobians import (
+    check_jvp,
+    check_jvp_is_projection,
+    check_jvp_is_symmetric,
+)
 from lpsmap_core.testing.log_partition import check_log_partition, has_log_partition
+from lpsmap_core.testing.polytope import check_linear_constraints, check_necessary_constraints
 from lpsmap_core.testing.purity import (
     check_determinism,
     check_hidden_state,

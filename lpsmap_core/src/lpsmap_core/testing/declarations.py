@@ -15,7 +15,7 @@ from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.testing.best import check_map_is_best
-from lpsmap_core.testing.compiled import check_map_kernel, check_vertex_sizes
+from lpsmap_core.testing.compiled_oracle import check_map_kernel, check_vertex_sizes
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.rules import ConformanceError, broken
 from lpsmap_core.testing.solutions import check_certificate

@@ -88,7 +88,7 @@ def _described(scores: FloatArray, factors: Counter[str], others: Counter[str]) 
 
 def _factors(graph: FactorGraph) -> list[dict[str, Any]]:
     """Return the content of every factor of a graph: type, slots, parameters and additionals."""
-    found = []
+    contents = []
     for factor in graph.factors:
         index = slot_values(factor, factor.variables.index)
         negated = slot_values(factor, factor.variables.negated)
@@ -98,8 +98,8 @@ def _factors(graph: FactorGraph) -> list[dict[str, Any]]:
             content = {"variables": index[slots], "negated": negated[slots], "scores": scores[i]}
             content |= {name: getattr(view, name) for name in factor._parameters.names}
             plain = {name: np.asarray(value).tolist() for name, value in content.items()}
-            found.append({"type": type(factor).__name__, **plain})
-    return found
+            contents.append({"type": type(factor).__name__, **plain})
+    return contents
 
 
 def _read_or_reject(reader: FileFormat, path: Path) -> None:

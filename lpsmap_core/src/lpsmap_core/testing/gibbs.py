@@ -24,7 +24,7 @@ __all__ = [
     "has_sums",
 ]
 
-MOST = 1000
+MAX_STRUCTURES = 1000
 """Maximum number of listed structures of a factor; checks with a list skip larger factors."""
 
 SAMPLES, DEVIATIONS = 400, 6.0
@@ -56,12 +56,12 @@ def check_structures_once(factor: Factor, *, seed: int = 0, draws: int = DRAWS) 
     counts = factor.inference().count(_scores(factor, np.random.default_rng(seed), 1.0))
     for listed, count in zip(_listed(factor, rng), counts, strict=True):
         oracle, vertices = listed.oracle, listed.vertices
-        if len(vertices) != min(count, MOST):
+        if len(vertices) != min(count, MAX_STRUCTURES):
             raise broken(
                 "k_best lists as many structures as count() returns, because both cover all "
                 "structures",
                 len(vertices),
-                min(count, MOST),
+                min(count, MAX_STRUCTURES),
                 oracle.name,
             )
         different = {tuple(vertex) for vertex in vertices}
@@ -86,7 +86,7 @@ def check_structures_once(factor: Factor, *, seed: int = 0, draws: int = DRAWS) 
                     f"{vertex.tolist()}",
                     oracle.name,
                 )
-        for vertex in vertices_seen(oracle, rng, draws) if count <= MOST else ():
+        for vertex in vertices_seen(oracle, rng, draws) if count <= MAX_STRUCTURES else ():
             if tuple(vertex) not in different:
                 raise broken(
                     "every structure has a derivation, because sums are over derivations",
@@ -129,7 +129,7 @@ def check_sums(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
             scores.eta_u[rng.random(scores.eta_u.shape) < 0.2] = -np.inf
         beliefs = sums.beliefs(rows, scores)
         for r, listed in enumerate(lists):
-            if len(listed.vertices) < MOST:
+            if len(listed.vertices) < MAX_STRUCTURES:
                 _require_sums(factor, listed, beliefs, r, _scores_of(factor, scores, r))
 
 
@@ -194,7 +194,7 @@ def check_samples(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
                 "the same samples",
                 oracle.name,
             )
-        if len(listed.vertices) < MOST:
+        if len(listed.vertices) < MAX_STRUCTURES:
             structures = {tuple(vertex) for vertex in listed.vertices}
             unlisted = [vertex for vertex in drawn if tuple(vertex) not in structures]
             if unlisted:
@@ -222,19 +222,19 @@ def check_samples(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
 
 
 def _listed(factor: Factor, rng: np.random.Generator | None = None) -> list[Listed]:
-    """Return the structures of every factor, up to `MOST` of each."""
+    """Return the structures of every factor, up to `MAX_STRUCTURES` of each."""
     scores = _scores(factor, rng or np.random.default_rng(0), 1.0)
-    best = factor.inference().k_best(np.arange(factor.n_factors), scores, MOST)
+    best = factor.inference().k_best(np.arange(factor.n_factors), scores, MAX_STRUCTURES)
     lists = []
     for r, oracle in enumerate(oracles_of(factor)):
-        vertices = _vertices(factor, best, r, MOST)
+        vertices = _vertices(factor, best, r, MAX_STRUCTURES)
         lists.append(Listed(oracle, vertices, vertices @ _scores_of(factor, scores, r)))
     return lists
 
 
-def _vertices(factor: Factor, found: Found, r: int, k: int) -> FloatArray:
+def _vertices(factor: Factor, ranking: Found, r: int, k: int) -> FloatArray:
     """Return the structures of factor r in a result of inference as (n, size) numbers."""
-    start, entry, value, size = found.structures
+    start, entry, value, size = ranking.structures
     arity = int(np.diff(factor.offsets)[r])
     rows = []
     for s in range(r * k, (r + 1) * k):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.model.linear import LinearConstraints
+from lpsmap_core.model.linear_constraints import LinearConstraints
 from lpsmap_jit.arrays import FloatArray
 
 __all__ = ["best_point"]

@@ -105,11 +105,11 @@ class Oracle:
 
 def shared_arrays(factor: Factor) -> str:
     """Return advice about plain attributes that are arrays of all rows; empty if there are none."""
-    own, batch = {*OWN_ARRAYS, *factor._parameters.names}, factor.batch_shape
+    expected, batch = {*OWN_ARRAYS, *factor._parameters.names}, factor.batch_shape
     names = [
         f"self.{name}"
         for name, value in vars(factor).items()
-        if name not in own and isinstance(value, np.ndarray) and value.ndim and batch
+        if name not in expected and isinstance(value, np.ndarray) and value.ndim and batch
         if batch == value.shape[: len(batch)] or len(value) == factor.n_factors
     ]
     if not names:

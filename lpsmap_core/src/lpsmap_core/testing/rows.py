@@ -10,7 +10,7 @@ from lpsmap_core.kernels.records import Scores
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.variables import Variables
-from lpsmap_core.testing.compiled import require_equal_score, run_kernel, with_hint
+from lpsmap_core.testing.compiled_oracle import require_equal_score, run_kernel, with_hint
 from lpsmap_core.testing.declarations import Call, declarations_of, declared_with
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen

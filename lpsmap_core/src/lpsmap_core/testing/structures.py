@@ -6,9 +6,8 @@ import json
 
 import numpy as np
 
+from lpsmap_core.model import factor_checks
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.names import check_names, check_own_attributes
-from lpsmap_core.model.registration import check_registered, check_same_parameters
 from lpsmap_core.model.slots import placed_values, slot_values
 from lpsmap_core.model.unused import unused_of
 from lpsmap_core.testing.draws import DRAWS, random_scores
@@ -32,8 +31,7 @@ def check_parameters(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
     Buckets have a column of an array for each of them.
     """
     try:
-        check_names(factor)
-        check_own_attributes(factor)
+        factor_checks.check_attributes(factor)
     except TypeError as error:
         raise broken(
             "names of the protocol are used only for the protocol, and are spelt correctly, "
@@ -43,10 +41,9 @@ def check_parameters(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
             repr(factor),
         ) from None
     try:
-        check_registered(factor)
-        for other in type(factor).examples():
+        for other in (factor, *type(factor).examples()):
             if type(other) is type(factor):
-                check_same_parameters(factor, other)
+                factor_checks.check_parameters(factor, other)
     except TypeError as error:
         raise broken(
             "a parameter is kept under its registered name, and every declaration registers it, "

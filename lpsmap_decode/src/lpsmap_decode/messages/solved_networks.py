@@ -10,8 +10,8 @@ import numpy.typing as npt
 from lpsmap_core import CompiledEngine, Options, SolvedGraph, Status
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, Vertices, WarmStart
 from lpsmap_decode.messages.message_passing import MessageResult
+from lpsmap_decode.networks.best_states import write_entries
 from lpsmap_decode.networks.network import networks_of
-from lpsmap_decode.networks.rounding import write_entries
 
 __all__ = ["SolvedNetworks"]
 

@@ -13,14 +13,14 @@ import numpy as np
 
 from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, by_address
-from lpsmap_decode.networks.messages import Potentials, Shares, pass_messages
-from lpsmap_decode.networks.network import TableNetwork
-from lpsmap_decode.networks.rounding import (
+from lpsmap_decode.networks.best_states import (
     assignment_score,
     round_beliefs,
     share_ties,
     shares_score,
 )
+from lpsmap_decode.networks.messages import Potentials, Shares, pass_messages
+from lpsmap_decode.networks.network import TableNetwork
 
 __all__ = ["AscentResult", "ascend", "empty_result"]
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray, by_address
+from lpsmap_decode.networks.best_states import round_beliefs
 from lpsmap_decode.networks.cycles import Triplets, pass_triplets
 from lpsmap_decode.networks.messages import Potentials, Shares, pass_messages
 from lpsmap_decode.networks.network import TableNetwork
-from lpsmap_decode.networks.rounding import round_beliefs
 
 __all__ = ["tighten"]
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_decode.networks.best_states import assignment_score
 from lpsmap_decode.networks.messages import Potentials
 from lpsmap_decode.networks.network import TableNetwork
-from lpsmap_decode.networks.rounding import assignment_score
 
 __all__ = ["tabu_search"]
 

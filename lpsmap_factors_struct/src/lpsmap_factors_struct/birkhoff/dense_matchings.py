@@ -24,7 +24,7 @@ from lpsmap_factors_struct.birkhoff.matching_kernels import (
     multiply_projections,
     solve_projections,
 )
-from lpsmap_factors_struct.birkhoff.record_access import (
+from lpsmap_factors_struct.birkhoff.matching_records import (
     DENSE,
     NO_PROJECTION,
     SMALL,

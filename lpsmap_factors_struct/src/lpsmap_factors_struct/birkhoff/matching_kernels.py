@@ -18,8 +18,12 @@ from lpsmap_core.api import (
     stopped,
 )
 from lpsmap_factors_struct.birkhoff.lines import Lines, Sides, lines_workspace, sides_of
-from lpsmap_factors_struct.birkhoff.projection import mark_tight_lines, move_on_face, project
-from lpsmap_factors_struct.birkhoff.record_access import (
+from lpsmap_factors_struct.birkhoff.matching_projection import (
+    mark_tight_lines,
+    move_on_face,
+    project,
+)
+from lpsmap_factors_struct.birkhoff.matching_records import (
     DENSE,
     NO_PROJECTION,
     SOLVED,

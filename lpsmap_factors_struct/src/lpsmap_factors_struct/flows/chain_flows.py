@@ -23,6 +23,13 @@ from lpsmap_core.api import (
 )
 from lpsmap_factors_struct.flows.chain import DIMENSION, FLOW_SOLVED, flow_size
 from lpsmap_factors_struct.flows.chain_kernels import multiply_flows, solve_flows
+from lpsmap_factors_struct.flows.flow_records import (
+    FLOW,
+    FOREST,
+    NO_CHAIN,
+    SMALL,
+    ChainsRecord,
+)
 from lpsmap_factors_struct.flows.forest import forest_size
 from lpsmap_factors_struct.flows.forest_kernels import multiply_forests, solve_forests
 from lpsmap_factors_struct.flows.paths import (
@@ -31,13 +38,6 @@ from lpsmap_factors_struct.flows.paths import (
     forest_edges,
     n_paths,
     read_paths,
-)
-from lpsmap_factors_struct.flows.record_access import (
-    FLOW,
-    FOREST,
-    NO_CHAIN,
-    SMALL,
-    ChainsRecord,
 )
 
 __all__ = ["ChainFlows"]

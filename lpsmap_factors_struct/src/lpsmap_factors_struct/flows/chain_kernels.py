@@ -29,16 +29,16 @@ from lpsmap_factors_struct.flows.chain import (
     sizes,
     unpack_flow,
 )
-from lpsmap_factors_struct.flows.face import solve_on_face
-from lpsmap_factors_struct.flows.flow_solver import solve_chain
-from lpsmap_factors_struct.flows.problem_reader import forbid_nodes, read_node_scores, read_weights
-from lpsmap_factors_struct.flows.record_access import (
+from lpsmap_factors_struct.flows.flow_face import solve_on_face
+from lpsmap_factors_struct.flows.flow_records import (
     FLOW,
     NO_CHAIN,
     block_of,
     chains_at,
     largest_chain,
 )
+from lpsmap_factors_struct.flows.flow_solver import solve_chain
+from lpsmap_factors_struct.flows.problem_reader import forbid_nodes, read_node_scores, read_weights
 from lpsmap_factors_struct.methods import has_forced
 
 __all__ = ["multiply_flows", "solve_flows"]

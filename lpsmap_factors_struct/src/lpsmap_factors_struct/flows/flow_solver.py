@@ -5,7 +5,7 @@ from __future__ import annotations
 from lpsmap_core import leaf
 from lpsmap_factors_struct.flows.chain import BARRED, FLOW_SOLVED, Chain
 from lpsmap_factors_struct.flows.cycles import cancel_cycles
-from lpsmap_factors_struct.flows.face import choose_face, refine_face
+from lpsmap_factors_struct.flows.flow_face import choose_face, refine_face
 from lpsmap_factors_struct.flows.initial_point import (
     prune_edges,
     reduce_scores,

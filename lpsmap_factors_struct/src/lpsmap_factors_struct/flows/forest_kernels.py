@@ -19,6 +19,13 @@ from lpsmap_core.api import (
     stopped,
 )
 from lpsmap_factors_struct.flows.chain import BARRED
+from lpsmap_factors_struct.flows.flow_records import (
+    FOREST,
+    SMALL,
+    block_of,
+    chains_at,
+    largest_chain,
+)
 from lpsmap_factors_struct.flows.forest import (
     ForestChain,
     ForestWorkspace,
@@ -28,13 +35,6 @@ from lpsmap_factors_struct.flows.forest import (
 from lpsmap_factors_struct.flows.forest_solver import multiply_on_forest, solve_on_forest
 from lpsmap_factors_struct.flows.initial_forest import initialise_forest
 from lpsmap_factors_struct.flows.problem_reader import forbid_nodes, read_node_scores, read_weights
-from lpsmap_factors_struct.flows.record_access import (
-    FOREST,
-    SMALL,
-    block_of,
-    chains_at,
-    largest_chain,
-)
 
 __all__ = ["multiply_forests", "solve_forests"]
 

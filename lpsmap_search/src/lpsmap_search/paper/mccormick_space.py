@@ -23,7 +23,7 @@ from lpsmap_search.linear_programs import (
     SimplexSolver,
     highspy_module,
 )
-from lpsmap_search.paper.branching import Split, most_fractional, most_regretted
+from lpsmap_search.paper.branching_variables import Split, most_fractional, most_regretted
 from lpsmap_search.paper.linear_rows import LinearRows, Ranges
 from lpsmap_search.paper.nodes import McCormickNode, packed, unpacked
 from lpsmap_search.paper.parse_rows import parse_rows
@@ -50,14 +50,14 @@ LARGE_REGRET = 3.0
 SOLVER = {"simplex_dual_edge_weight_strategy": 1}
 """Options of HiGHS: Devex pricing takes a fifth to a half less time here than steepest edge."""
 
-MOST_ENTRIES = 100_000
+MAX_ENTRIES = 100_000
 """Maximum total entries of the programs of nodes evaluated together: a tenth of a second or
 less."""
 
-MOST_NODES = 16
+MAX_NODES = 16
 """Maximum number of nodes evaluated together; of two or more, half have the highest bounds."""
 
-MOST_ROUNDS = 20
+MAX_ROUNDS = 20
 """Maximum rounds of separation at a node."""
 
 
@@ -156,7 +156,7 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         tangents = simplex_tangents(model.first, self._least, options.n_tangents, rng)
         rows = LinearRows(model.first, parses, self._ranges(self._root), tangents, constraint)
         self.relaxation = McCormickRelaxation(rows, model.first, options.products, rng)
-        self.batch = min(max(MOST_ENTRIES // self.relaxation.n_entries, 2), MOST_NODES)
+        self.batch = min(max(MAX_ENTRIES // self.relaxation.n_entries, 2), MAX_NODES)
 
     def root(self) -> McCormickNode:
         """Return the node of all parameters and parses."""
@@ -218,7 +218,7 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         cuts, excess = node.cuts, self._options.excess
         solver = SimplexSolver(self.program(node), SOLVER)
         solved = self._solved(_optimum(solver, node.basis, threshold), cuts, np.inf)
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             if solved.bound <= threshold or solved.solution.status != "optimal":
                 break
             if solved.regret.sum() <= SMALL_REGRET * (solved.bound - threshold):

@@ -64,9 +64,9 @@ def unpacked(like: McCormickNode, arrays: Mapping[str, npt.NDArray[Any]]) -> lis
     """
     n = len(arrays["bounds"])
     for name, one in packed([like]).items():
-        found = arrays[name]
-        if found.shape[1:] != one.shape[1:] or found.dtype != one.dtype:
-            raise ValueError(f"{name}: got rows {found.shape[1:]}; expected {one.shape[1:]}.")
+        array = arrays[name]
+        if array.shape[1:] != one.shape[1:] or array.dtype != one.dtype:
+            raise ValueError(f"{name}: got rows {array.shape[1:]}; expected {one.shape[1:]}.")
     blocks, points = (_split(arrays, name, "n_cuts", n) for name in ("cut_block", "cut_point"))
     columns, rows = _split(arrays, "columns", "n_columns", n), _split(arrays, "rows", "n_rows", n)
     return [
@@ -83,7 +83,7 @@ def unpacked(like: McCormickNode, arrays: Mapping[str, npt.NDArray[Any]]) -> lis
 def _split(
     arrays: Mapping[str, npt.NDArray[Any]], name: str, sizes: str, n: int
 ) -> list[npt.NDArray[Any]]:
-    found = arrays[sizes]
-    if len(found) != n or (found < 0).any() or found.sum() != len(arrays[name]):
-        raise ValueError(f"{sizes}: got {len(found)} sizes that do not fit {name}; expected {n}.")
-    return np.split(arrays[name], np.cumsum(found)[:-1])
+    lengths = arrays[sizes]
+    if len(lengths) != n or (lengths < 0).any() or lengths.sum() != len(arrays[name]):
+        raise ValueError(f"{sizes}: got {len(lengths)} sizes that do not fit {name}; expected {n}.")
+    return np.split(arrays[name], np.cumsum(lengths)[:-1])

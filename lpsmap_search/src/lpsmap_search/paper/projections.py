@@ -83,18 +83,18 @@ def parsed_counts(corpus: Corpus, parses: FloatArray) -> FloatArray:
     numbers = np.arange(model.n_parameters, dtype=np.float64)
     of_arcs, of_decisions, lengths = model.tree_scores(tags, numbers)
     weights, first = np.zeros_like(of_arcs), 0
-    for own, n in zip(weights, lengths.tolist(), strict=True):
+    for scores, n in zip(weights, lengths.tolist(), strict=True):
         head, child = (x.reshape(-1) for x in np.indices((n + 1, n + 1)))
         is_arc = (head != child) & (child > 0)
         head, child = head[is_arc], child[is_arc]
-        own[child - 1, np.where(head > 0, head, child) - 1] = parses[first : first + n * n]
+        scores[child - 1, np.where(head > 0, head, child) - 1] = parses[first : first + n * n]
         first += 2 * n * n + 4 * n
     graph = FactorGraph()
     u = graph.variable_from(weights)
     factor = graph.add(DMVTree(u, np.zeros_like(of_decisions), lengths=lengths))
     counts = np.zeros(model.n_parameters)
-    found = graph.gibbs(factor).k_best(1)
-    for s, (trees, n) in enumerate(zip(found, lengths.tolist(), strict=True)):
+    ranking = graph.gibbs(factor).k_best(1)
+    for s, (trees, n) in enumerate(zip(ranking, lengths.tolist(), strict=True)):
         for numbered, used in (
             (of_arcs[s, :n, :n], trees.variables),
             (of_decisions[s, :n], trees.additionals),
@@ -137,10 +137,10 @@ def completed(
     """
     # a zero parameter forbids structures, possibly all of a sentence
     start = corpus.model.normalised(parameters + TINY)
-    found = expectation_maximisation(
+    maximum = expectation_maximisation(
         corpus, start, smoothing=smoothing, max_steps=n_steps, constraint=constraint
     )
-    return found.objective, found.counts
+    return maximum.objective, maximum.counts
 
 
 TINY = 1e-12

@@ -68,19 +68,21 @@ class McCormickRelaxation:
         self.rows, self._first = rows, first
         self._of_cuts = products == "objective"
         pairs, zero_pairs = chosen_pairs(rows, products, rng)
-        own, own_zero = row_pairs(rows)
-        at_least = [own, envelope_pairs(rows), pairs]
+        pairs_of_rows, zero_pairs_of_rows = row_pairs(rows)
+        at_least = [pairs_of_rows, envelope_pairs(rows), pairs]
         self._n_at_least = sum(len(left) for left, _ in at_least)
-        left, right = _joined([*at_least, own_zero, zero_pairs])
-        found = multiplied(rows.matrix, left, right)
+        left, right = _joined([*at_least, zero_pairs_of_rows, zero_pairs])
+        pair_products = multiplied(rows.matrix, left, right)
         m = rows.n_parameters
         theta = np.arange(1, m + 1)
         objective = monomial_codes(theta, theta + m, rows.n_variables + 1)
-        codes, times = np.unique(found.code[found.code > rows.n_variables], return_counts=True)
+        codes, times = np.unique(
+            pair_products.code[pair_products.code > rows.n_variables], return_counts=True
+        )
         if not self._of_cuts:  # cuts use further monomials
             codes = codes[times > 1]
         self._quadratic = np.unique(np.concatenate([objective, codes]))
-        self._products = linearised(found, self._quadratic, rows.n_variables + 1)
+        self._products = linearised(pair_products, self._quadratic, rows.n_variables + 1)
         self.objective = rows.n_variables + np.searchsorted(self._quadratic, objective)
         self.n_products = len(pairs[0]) + len(zero_pairs[0])
 
@@ -131,12 +133,12 @@ class McCormickRelaxation:
             The tangents.
         """
         rows, n = self.rows, self.rows.n_variables + 1
-        own = tangent_rows(self._first, cuts, n)
-        left, right = self._cut_pairs(own)
-        both = SparseMatrix.stacked([rows.matrix, own])
-        found = multiplied(both, left + rows.matrix.n_rows, right)
-        values = np.concatenate([rows.values(ranges), own.value])
-        products = linearised(found, self._quadratic, n)
+        tangents = tangent_rows(self._first, cuts, n)
+        left, right = self._cut_pairs(tangents)
+        both = SparseMatrix.stacked([rows.matrix, tangents])
+        pair_products = multiplied(both, left + rows.matrix.n_rows, right)
+        values = np.concatenate([rows.values(ranges), tangents.value])
+        products = linearised(pair_products, self._quadratic, n)
         matrix, _, high = self._linear(products, values, ranges)
         return ProgramRows(matrix, -high, np.full(len(high), np.inf))
 
@@ -159,16 +161,16 @@ class McCormickRelaxation:
             The row duals of the solution.
         """
         left, _ = self._cut_pairs(tangent_rows(self._first, cuts, self.rows.n_variables + 1))
-        own = row_duals[len(row_duals) - len(left) :]
-        kept = np.unique(left[own != 0.0])
+        cut_duals = row_duals[len(row_duals) - len(left) :]
+        kept = np.unique(left[cut_duals != 0.0])
         return Tangents(cuts.block[kept], cuts.point[kept])
 
-    def _cut_pairs(self, own: SparseMatrix) -> Pairs:
+    def _cut_pairs(self, tangents: SparseMatrix) -> Pairs:
         """Return the products of tangents, grouped by tangent."""
-        k = own.n_rows
+        k = tangents.n_rows
         left, right = np.arange(k), np.zeros(k, dtype=np.int64)
         if self._of_cuts:
-            left, right = _joined([(left, right), objective_pairs(self.rows, own)])
+            left, right = _joined([(left, right), objective_pairs(self.rows, tangents)])
         order = np.argsort(left, kind="stable")
         return left[order], right[order]
 

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.linear import LinearConstraints
+from lpsmap_core.model.linear_constraints import LinearConstraints
 from lpsmap_core.model.slots import slots_of
 from lpsmap_core.model.sums import PartlyConstrained
 from lpsmap_core.testing.draws import DRAWS, random_scores
@@ -21,7 +21,7 @@ __all__ = ["check_linear_constraints", "check_necessary_constraints"]
 ROUNDING = 1e-9
 """Allowed difference of scores and sums, as a multiple of their summed magnitudes."""
 
-MOST_POINTS = 256
+MAX_POINTS = 256
 """Maximum number of 0/1 points to enumerate; for larger factors, points are drawn."""
 
 
@@ -36,7 +36,7 @@ def check_linear_constraints(factor: Factor, *, seed: int = 0, draws: int = DRAW
         return
     rng, oracles = np.random.default_rng(seed), oracles_of(factor)
     longest = max(oracle.size for oracle in oracles)
-    if 2**longest <= MOST_POINTS:
+    if 2**longest <= MAX_POINTS:
         points = np.array(list(itertools.product([-1.0, 1.0], repeat=longest)))
     else:
         points = rng.choice([-1.0, 1.0], size=(4 * draws, longest))

@@ -40,7 +40,8 @@ from lpsmap_factors_struct.arborescence_polytope.dual import (
     least_threshold,
     tree_dual,
 )
-from lpsmap_factors_struct.arborescence_polytope.face import (
+from lpsmap_factors_struct.arborescence_polytope.simplex_threshold import MAX_GUESS_SUM, threshold
+from lpsmap_factors_struct.arborescence_polytope.tree_face import (
     MEMBER,
     factorise_face,
     find_multipliers,
@@ -49,7 +50,6 @@ from lpsmap_factors_struct.arborescence_polytope.face import (
     write_cuts,
     write_z,
 )
-from lpsmap_factors_struct.arborescence_polytope.simplex_threshold import MAX_GUESS_SUM, threshold
 from lpsmap_factors_struct.arc_layout import ARC_RANGES, arc_range, n_words
 from lpsmap_factors_struct.arrays import copy
 from lpsmap_factors_struct.chu_liu_edmonds import (

@@ -76,8 +76,10 @@ def check_map_kernel(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
                 vertex = results.vertex(f, oracle)
                 require_equal_score(oracle, vertex, seen[bucket.row[f]], of_factor)
             except ConformanceError as error:
-                given = Scores(problems.a, problems.eta_v)
-                raise with_hint(error, bucket, f, oracle, seen[bucket.row[f]], given) from error
+                local_scores = Scores(problems.a, problems.eta_v)
+                raise with_hint(
+                    error, bucket, f, oracle, seen[bucket.row[f]], local_scores
+                ) from error
 
 
 class KernelResults(NamedTuple):

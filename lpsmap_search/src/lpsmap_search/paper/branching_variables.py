@@ -73,5 +73,5 @@ def most_fractional(values: FloatArray, whole: FloatArray) -> int | None:
     """
     fractions = np.divide(values, whole, out=np.zeros_like(values), where=whole > 0.0)
     distance = np.minimum(fractions, 1.0 - fractions)
-    found = int(distance.argmax())
-    return found if distance[found] > INTEGRAL else None
+    best = int(distance.argmax())
+    return best if distance[best] > INTEGRAL else None
