@@ -8,11 +8,14 @@ distributions of this project do. Other modules of core may change at any time.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from lpsmap_core.engine.choice import AUTO, run_with
 from lpsmap_core.engine.direct import DirectSolution, solve_directly
 from lpsmap_core.engine.options import checked_options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.step_size import first_step_sizes
+from lpsmap_core.file_format import Evidence
 from lpsmap_core.kernels.entries import reader_of
 from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout, part_of_buckets
 from lpsmap_core.layout.ragged import offsets_of, ranges
@@ -25,7 +28,7 @@ from lpsmap_core.local.protocol import (
     RUNNING,
     SolverDescription,
 )
-from lpsmap_core.local.vertices import Vertices, join_vertices
+from lpsmap_core.local.vertices import Vertices, join_vertices, structure_scores
 from lpsmap_core.model.earlier import replaced_options
 from lpsmap_core.model.inputs import (
     broadcast,
@@ -44,6 +47,7 @@ from lpsmap_core.model.marginal_targets import check_marginals, target_additiona
 from lpsmap_core.model.memory_limit import (
     MAX_MEMORY,
     VIEW_BYTES,
+    MemoryLimitError,
     check_fits_memory,
     memory_limit,
     reserve_memory,
@@ -67,16 +71,11 @@ from lpsmap_core.model.slots import (
 )
 from lpsmap_core.model.sums import PartlyConstrained, one_of_each_group
 from lpsmap_core.model.unused import zero_unused_scores
-from lpsmap_core.plugins.compressed_text import file_bytes, write_text
 from lpsmap_core.plugins.error_origin import error_with_origin, raised_by_core
-from lpsmap_core.plugins.factor_types import factor_named
-from lpsmap_core.plugins.files import read_evidence, read_graph, write_graph
-from lpsmap_core.plugins.formats import Evidence
-from lpsmap_core.plugins.packs import missing_name_advice, missing_pack_advice
+from lpsmap_core.plugins.packs import missing_name_advice, missing_pack_advice, moved_names
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,
     Registry,
-    solver_named,
 )
 from lpsmap_core.projections.face_codes import exact_at_bounds, face_codes
 from lpsmap_core.projections.face_jacobian import (
@@ -85,17 +84,16 @@ from lpsmap_core.projections.face_jacobian import (
 )
 from lpsmap_core.projections.sum_constrained import clip_row, project_budget_rows
 from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack, bound_slack_array
-from lpsmap_core.solution.assignment import OWN_SEARCH, is_proved
-from lpsmap_core.solution.assignment_score import (
+from lpsmap_core.solution.complete_assignment import (
     best_additionals,
     complete_assignment,
-    score_assignment,
 )
 from lpsmap_core.solution.decoder import (
     DEFAULT_GAP,
+    MapProblem,
     Relaxation,
     ScoredGraph,
-    SearchLimits,
+    SearchOptions,
     check_search_options,
 )
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
@@ -119,6 +117,9 @@ from lpsmap_jit.interrupts import (
 from lpsmap_jit.native import floats as floats_at_address
 from lpsmap_jit.threads import in_shares
 
+if not TYPE_CHECKING:  # a type checker would take every name for one of this module
+    __getattr__ = moved_names(__name__)
+
 # Arrays: the types that annotations of kernels and factors name.
 __all__ = ["BoolArray", "ByteArray", "FloatArray", "IndexArray", "IntArray"]
 
@@ -138,6 +139,7 @@ __all__ += [
     "check_fits_memory",
     "MAX_MEMORY",
     "VIEW_BYTES",
+    "MemoryLimitError",
     "memory_limit",
     "reserve_memory",
     "truth_values",
@@ -222,7 +224,7 @@ __all__ += [
     "offsets_of",
     "part_of_buckets",
     "ranges",
-    "score_assignment",
+    "structure_scores",
 ]
 
 # Engines: what `Engine` and `SolvedGraph` are handed and return.
@@ -233,12 +235,11 @@ __all__ += [
     "AUTO",
     "run_with",
     "DEFAULT_GAP",
-    "OWN_SEARCH",
+    "MapProblem",
     "Relaxation",
     "ScoredGraph",
-    "SearchLimits",
+    "SearchOptions",
     "check_search_options",
-    "is_proved",
 ]
 
 # Solutions: the solution of a laid-out graph, and the warnings about unsolved components.
@@ -248,16 +249,8 @@ __all__ += ["report_unsolved", "warn_unsolved"]
 # Messages: what a user is told, and about which line.
 __all__ += ["error_with_origin", "raised_by_core", "replaced_options", "stacklevel", "text_table"]
 
-# File formats: read and write graphs in files.
-__all__ += [
-    "Evidence",
-    "factor_named",
-    "file_bytes",
-    "read_evidence",
-    "read_graph",
-    "write_graph",
-    "write_text",
-]
+# File formats: what readers and writers return.
+__all__ += ["Evidence"]
 
 # Losses: how targets are read, and what is wrong with a result.
 __all__ += ["HEADS", "check_root", "root_variables", "row_labels", "warn_of_padding"]
@@ -269,5 +262,4 @@ __all__ += [
     "Registry",
     "missing_name_advice",
     "missing_pack_advice",
-    "solver_named",
 ]

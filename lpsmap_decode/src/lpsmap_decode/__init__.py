@@ -4,7 +4,11 @@ from lpsmap_decode.corpus.outcome import Outcome
 from lpsmap_decode.corpus.solve_many import solve_many
 from lpsmap_decode.evidence import Conditioned
 from lpsmap_decode.executors import BatchExecutor
+from lpsmap_decode.formats.compressed_text import file_bytes, write_text
+from lpsmap_decode.formats.factor_types import factor_named
 from lpsmap_decode.formats.fg import FgFormat
+from lpsmap_decode.formats.files import read_evidence, read_graph, write_graph
+from lpsmap_decode.formats.json_format import JsonFormat
 from lpsmap_decode.formats.uai import (
     MarkovNetwork,
     UaiFormat,
@@ -16,6 +20,9 @@ from lpsmap_decode.formats.uai import (
 from lpsmap_decode.formats.wcnf import WcnfFormat
 from lpsmap_decode.networks.tables import Tables
 from lpsmap_decode.redundant_factors import count_redundant
+from lpsmap_decode.results.assignment import Assignment
+from lpsmap_decode.results.assignment_score import score_assignment
+from lpsmap_decode.results.search_limits import SearchProgress
 from lpsmap_decode.search import (
     Evaluation,
     NodeBatch,
@@ -30,17 +37,20 @@ from lpsmap_decode.solvers.highs import HighsSolver
 __version__ = "0.1.0"
 
 __all__ = [
+    "Assignment",
     "BatchExecutor",
     "Conditioned",
     "Unfinished",
     "FgFormat",
     "HighsSolver",
+    "JsonFormat",
     "Evaluation",
     "MarkovNetwork",
     "NodeBatch",
     "Outcome",
     "Search",
     "SearchResult",
+    "SearchProgress",
     "SearchState",
     "Space",
     "Tables",
@@ -48,8 +58,15 @@ __all__ = [
     "WcnfFormat",
     "assignment_text",
     "count_redundant",
+    "factor_named",
+    "file_bytes",
     "read_assignment",
+    "read_evidence",
+    "read_graph",
     "read_network",
+    "score_assignment",
     "solve_many",
     "write_assignment",
+    "write_graph",
+    "write_text",
 ]
