@@ -9,7 +9,6 @@ import importlib.util
 import inspect
 import itertools
 import re
-import runpy
 import shutil
 import subprocess
 import textwrap
@@ -31,6 +30,7 @@ from test_docstrings import MODULES
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib.axes import Axes  # noqa: E402
 
 DOCS = ROOT / "docs"
 GENERATED = DOCS / "gallery", DOCS / "results"
@@ -88,11 +88,28 @@ def stem_of(path: Path) -> str:
     return path.stem
 
 
+def panels_of(example: Path) -> list[Axes]:
+    """Run the blocks of an example one by one; return all panels of its figures.
+
+    The gallery shows the figures of a block as they are at its end, and closes them.
+    """
+    module: dict[str, Any] = {"__name__": "__main__", "__file__": str(example)}
+    text, line, found = example.read_text(encoding="utf-8"), 0, list[Axes]()
+    for block in re.split(r"^(?=# %%)", text, flags=re.MULTILINE):
+        exec(compile("\n" * line + block, str(example), "exec"), module)
+        line += block.count("\n")
+        shown = [ax for number in plt.get_fignums() for ax in plt.figure(number).axes]
+        empty = [ax for ax in shown if ax.axison and not ax.has_data()]
+        assert not empty, f"a panel is empty at line {line}"
+        found += shown
+        plt.close("all")
+    return found
+
+
 @pytest.mark.parametrize("example", [p for p in GALLERY if p not in LEARNING], ids=stem_of)
 def test_gallery_runs(example: Path) -> None:
     skip_without_libraries(example)
-    runpy.run_path(str(example))
-    assert plt.get_fignums(), "an example of the gallery shows a figure"
+    assert panels_of(example), "an example of the gallery shows a figure"
 
 
 def has_learned(curve: np.ndarray) -> bool:
@@ -106,9 +123,8 @@ def has_learned(curve: np.ndarray) -> bool:
 def test_pages_that_train_a_network(example: Path) -> None:
     """In a minute the curve that is drawn last has learned, and structures are drawn beside it."""
     begin = time.process_time()
-    runpy.run_path(str(example))
+    curves, *others = panels_of(example)
     assert time.process_time() - begin < 60.0
-    curves, *others = [ax for n in plt.get_fignums() for ax in plt.figure(n).axes]
     assert has_learned(np.asarray(curves.lines[-1].get_ydata(), dtype=float)), example.stem
     assert any(ax.has_data() for ax in others), "an axes for the structures"
 
