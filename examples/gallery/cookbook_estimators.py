@@ -89,7 +89,7 @@ for name, (curve, _) in trained.items():
     smooth = torch.tensor(curve).unfold(0, 10, 1).mean(-1)
     axes[0].plot(smooth.tolist(), label=f"{name}: {smooth[-1]:.0%}")
 axes[0].set(xlabel="step", title="right heads, mean of ten steps", ylim=(0, 1.02))
-axes[0].legend(frameon=False, fontsize=8)
+axes[0].legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
 for ax, name in zip(axes[1:], ["marginals", "sparsemap"], strict=True):
     ax.imshow(trained[name][1][0].numpy(), cmap="Blues", vmin=0, vmax=1)
     ax.set(title=name, xlabel="head", ylabel="word")
