@@ -30,6 +30,7 @@ extensions = [
     "attributes",
     "mathml",
     "public_names",
+    "repository_links",
     "results",
     "source_pages",
     "tolerances",

@@ -11,7 +11,7 @@ from scipy.stats import t
 
 from experiments.records import Record
 
-__all__ = ["Interval", "difference", "interval", "mean_or_best", "span"]
+__all__ = ["Interval", "difference", "interval", "mean_or_best", "seeds", "span"]
 
 CONFIDENCE = 0.95
 
@@ -38,6 +38,11 @@ def interval(values: Sequence[float]) -> Interval:
         return Interval(float(np.mean(values)), math.nan)
     half = t.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(values, ddof=1) / math.sqrt(n)
     return Interval(float(np.mean(values)), float(half))
+
+
+def seeds(n: int) -> str:
+    """Return a number of seeds in words."""
+    return "one seed" if n == 1 else f"{n} seeds"
 
 
 def span(values: Sequence[float]) -> str:

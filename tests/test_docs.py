@@ -9,7 +9,6 @@ import importlib.util
 import inspect
 import itertools
 import re
-import runpy
 import shutil
 import subprocess
 import textwrap
@@ -31,13 +30,15 @@ from test_docstrings import MODULES
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib.axes import Axes  # noqa: E402
 
 DOCS = ROOT / "docs"
 GENERATED = DOCS / "gallery", DOCS / "results"
 WRITTEN = [p for p in sorted(DOCS.rglob("*.md")) if not any(map(p.is_relative_to, GENERATED))]
 PAGES = [*WRITTEN, *sorted(ROOT.glob("*.md")), ROOT / "examples" / "README.md"]
 PAGES += [*sorted(ROOT.glob("lpsmap_*/README.md")), ROOT / "kernels" / "README.md"]
-REPLAYED = DOCS / "tutorial" / "writing-factors.md"  # by test_tutorial
+EXPERIMENTS = sorted((ROOT / "experiments").rglob("*.md"))
+REPLAYED = "writing-factors.md", "faster-factors.md"  # by test_tutorial
 RECIPES = "ecosystem.md", "trainers.md"  # they run libraries that warn of each other
 TRAINED = "cookbook_", "layer_", "loss_"  # pages that train a network, with the slow tests
 GALLERY = sorted((ROOT / "examples" / "gallery").glob("*.py"))
@@ -71,7 +72,9 @@ def close_figures() -> Iterator[None]:
     plt.close("all")
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p != REPLAYED and blocks(p)], ids=name_of)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p.name not in REPLAYED and blocks(p)], ids=name_of
+)
 def test_code_runs_as_printed(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_without_libraries(page)
     monkeypatch.chdir(page.parent)
@@ -85,11 +88,28 @@ def stem_of(path: Path) -> str:
     return path.stem
 
 
+def panels_of(example: Path) -> list[Axes]:
+    """Run the blocks of an example one by one; return all panels of its figures.
+
+    The gallery shows the figures of a block as they are at its end, and closes them.
+    """
+    module: dict[str, Any] = {"__name__": "__main__", "__file__": str(example)}
+    text, line, found = example.read_text(encoding="utf-8"), 0, list[Axes]()
+    for block in re.split(r"^(?=# %%)", text, flags=re.MULTILINE):
+        exec(compile("\n" * line + block, str(example), "exec"), module)
+        line += block.count("\n")
+        shown = [ax for number in plt.get_fignums() for ax in plt.figure(number).axes]
+        empty = [ax for ax in shown if ax.axison and not ax.has_data()]
+        assert not empty, f"a panel is empty at line {line}"
+        found += shown
+        plt.close("all")
+    return found
+
+
 @pytest.mark.parametrize("example", [p for p in GALLERY if p not in LEARNING], ids=stem_of)
 def test_gallery_runs(example: Path) -> None:
     skip_without_libraries(example)
-    runpy.run_path(str(example))
-    assert plt.get_fignums(), "an example of the gallery shows a figure"
+    assert panels_of(example), "an example of the gallery shows a figure"
 
 
 def has_learned(curve: np.ndarray) -> bool:
@@ -103,9 +123,8 @@ def has_learned(curve: np.ndarray) -> bool:
 def test_pages_that_train_a_network(example: Path) -> None:
     """In a minute the curve that is drawn last has learned, and structures are drawn beside it."""
     begin = time.process_time()
-    runpy.run_path(str(example))
+    curves, *others = panels_of(example)
     assert time.process_time() - begin < 60.0
-    curves, *others = [ax for n in plt.get_fignums() for ax in plt.figure(n).axes]
     assert has_learned(np.asarray(curves.lines[-1].get_ydata(), dtype=float)), example.stem
     assert any(ax.has_data() for ax in others), "an axes for the structures"
 
@@ -124,16 +143,47 @@ def test_every_layer_and_loss_has_a_page() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_no_code_hides_in_an_indented_block(page: Path) -> None:
     """Nothing executes those; within lists, indentation is the list's."""
-    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.M)
-    assert not re.search(r"\n\n {4}\S", text)
+    assert not re.search(r"\n\n {4}\S", without_code(page))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_to_files(page: Path) -> None:
-    for link in re.findall(r"\]\(((?!http|#)[^)\s]+)\)", page.read_text(encoding="utf-8")):
-        path, _, _ = link.partition("#")
-        target = (page.parent / path).resolve()
-        assert target.exists() or any(map(target.is_relative_to, GENERATED)), link
+def slug(heading: str) -> str:
+    """Return the anchor of a heading, as GitHub makes it."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*]", r"\1", heading).strip().lower()
+    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+
+
+def without_code(page: Path) -> str:
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.M)
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, *sorted((ROOT / "experiments").rglob("*.md"))], ids=name_of
+)
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    """Pages are read as files, too: no link leads to a page that a build makes."""
+    for link in re.findall(r"\]\(((?!http)[^)\s]+)\)", without_code(page)):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not any(map(target.is_relative_to, GENERATED)), link
+        if anchor and target.suffix == ".md":
+            headings = re.findall(r"^#+ (.*)$", without_code(target), flags=re.M)
+            assert anchor in map(slug, headings), link
+
+
+LONG = "kernels.md", "changelog.md", "CHANGELOG.md"
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name not in LONG], ids=name_of)
+def test_pages_are_short(page: Path) -> None:
+    assert len(page.read_text(encoding="utf-8").split()) <= 1800
+
+
+def test_the_table_of_options_has_the_defaults_of_a_solve() -> None:
+    text = (DOCS / "reference" / "solver-options.md").read_text(encoding="utf-8")
+    table = dict(re.findall(r"^\| `(\w+)` \| `(.*?)` \|", text, flags=re.MULTILINE))
+    defaults = inspect.signature(lpsmap_core.FactorGraph.solve).parameters
+    assert table == {name: repr(one.default) for name, one in defaults.items() if name != "self"}
 
 
 def test_the_index_of_the_gallery_lists_every_page_once() -> None:

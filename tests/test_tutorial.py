@@ -15,7 +15,8 @@ import pytest
 from environments import ROOT, borrow
 from pages import Block, blocks
 
-PAGE = ROOT / "docs" / "tutorial" / "writing-factors.md"
+PAGES = [ROOT / "docs" / "tutorial" / name for name in ("writing-factors.md", "faster-factors.md")]
+BLOCKS = [block for page in PAGES for block in blocks(page)]
 EXAMPLES = ROOT / "examples" / "plugins"
 LEND = "echo $BORROWED > $site/borrowed.pth"
 WRITTEN = "lpsmap-dag-path/src/lpsmap_dag_path/factor.py"
@@ -26,12 +27,12 @@ def lines_of(text: str) -> list[str]:
 
 
 def test_every_block_has_a_purpose() -> None:
-    for block in blocks(PAGE):
+    for block in BLOCKS:
         assert block.language in ("console", "python", "toml")
         assert bool(block.file) == (block.language != "console"), block
 
 
-@pytest.mark.parametrize("block", blocks(PAGE), ids=lambda block: block.file or block.language)
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.file or block.language)
 def test_code_is_cut_from_the_examples(block: Block) -> None:
     path = EXAMPLES / block.file
     if block.language == "console" or block.file == "use.py":
@@ -40,7 +41,7 @@ def test_code_is_cut_from_the_examples(block: Block) -> None:
 
 
 def test_the_blocks_of_a_file_make_up_the_whole_of_it() -> None:
-    text = "".join(block.text for block in blocks(PAGE) if block.file == WRITTEN)
+    text = "".join(block.text for block in BLOCKS if block.file == WRITTEN)
     assert lines_of(text) == lines_of((EXAMPLES / WRITTEN).read_text(encoding="utf-8"))
 
 
@@ -51,7 +52,7 @@ def script(folder: Path, borrowed: Path | None) -> tuple[str, list[str]]:
     one file are written one after the other. Without a torch to lend, it ends before it needs one.
     """
     lines, expected, parts = ["set -e"], [], dict[str, str]()
-    for number, block in enumerate(blocks(PAGE)):
+    for number, block in enumerate(BLOCKS):
         staged = folder / str(number)
         if block.language == "console":
             for entry in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:

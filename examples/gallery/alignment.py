@@ -32,7 +32,7 @@ solution
 # Most marginals are exactly zero, and the total weight of the popular column is one.
 
 softmax = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
-figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(6.8, 3.4), layout="constrained")
 panels = {"softmax of every row": softmax, "factor graph": u.value}
 for ax, (title, values) in zip(axes, panels.items(), strict=True):
     ax.imshow(values, cmap="Blues", vmin=0, vmax=1)

@@ -85,10 +85,11 @@ trained = {name: train(*model) for name, model in models.items()}
 # What is seen
 # ------------
 #
-# Words that choose for themselves share a partner. On the right, the marginals of the matching for
+# Words that choose for themselves share a partner. Below, the marginals of the matching for
 # a new pair of sentences are sparse: a few alignments share the probability. Circles are the truth.
 
-figure, axes = plt.subplots(1, 3, figsize=(10, 3), layout="constrained")
+figure, panels = plt.subplot_mosaic("AA;BC", figsize=(5.6, 4.4), layout="constrained")
+axes = list(panels.values())
 for (name, (curve, scores, order)), color, ax in zip(
     trained.items(), ["#999999", "#0072b2"], axes[1:], strict=True
 ):

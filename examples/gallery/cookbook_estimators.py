@@ -83,12 +83,13 @@ trained = {name: train(estimator) for name, estimator in estimators.items()}
 # differ in what the reader sees: marginals are dense, those of SparseMAP are sparse, and the others
 # are trees.
 
-figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained", width_ratios=[3, 1, 1])
+figure, panels = plt.subplot_mosaic("AA;BC", figsize=(5.6, 4.4), layout="constrained")
+axes = list(panels.values())
 for name, (curve, _) in trained.items():
     smooth = torch.tensor(curve).unfold(0, 10, 1).mean(-1)
     axes[0].plot(smooth.tolist(), label=f"{name}: {smooth[-1]:.0%}")
 axes[0].set(xlabel="step", title="right heads, mean of ten steps", ylim=(0, 1.02))
-axes[0].legend(frameon=False, fontsize=8)
+axes[0].legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
 for ax, name in zip(axes[1:], ["marginals", "sparsemap"], strict=True):
     ax.imshow(trained[name][1][0].numpy(), cmap="Blues", vmin=0, vmax=1)
     ax.set(title=name, xlabel="head", ylabel="word")

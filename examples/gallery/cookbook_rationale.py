@@ -71,7 +71,8 @@ trained = {name: train(schedule) for name, schedule in SCHEDULES.items()}
 # is made before the words are known, and words without weight have no gradient. The schedule first
 # gives all words a gradient, and ends with the two words of the phrase. So it is with other seeds.
 
-figure, axes = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
+figure, panels = plt.subplot_mosaic("AA;BC", figsize=(5.6, 4.4), layout="constrained")
+axes = list(panels.values())
 for (name, (kept, right, _, _)), color in zip(
     trained.items(), ["#999999", "#d55e00", "#0072b2"], strict=True
 ):

@@ -97,20 +97,20 @@ for _ in range(160):
 # whole sentences take longer, since the kind of a name depends on a word elsewhere.
 
 print(f"{accuracies[-1]:.1%} of the tags, {whole[-1]:.1%} of the sentences")
-figure, axes = plt.subplots(1, 2, figsize=(9, 3), layout="constrained", width_ratios=[3, 2])
-axes[0].plot(losses, color="#999999", label="loss per word")
-axes[0].plot(accuracies, color="#d55e00", label="right tags")
-axes[0].plot(whole, color="#0072b2", label="right sentences")
-axes[0].set(xlabel="update", ylim=(0, None))
-axes[0].legend(frameon=False)
+figure, ax = plt.subplots(figsize=(5.6, 3.2), layout="constrained")
+ax.plot(losses, color="#999999", label="loss per word")
+ax.plot(accuracies, color="#d55e00", label="right tags")
+ax.plot(whole, color="#0072b2", label="right sentences")
+ax.set(xlabel="update", ylim=(0, None))
+ax.legend(frameon=False)
 
 # %%
 # The learned scores of transitions, from row to column.
 
 table = tagger.transitions.detach()
 limit = table.abs().max().item()
-image = axes[1].imshow(table.numpy(), cmap="RdBu", vmin=-limit, vmax=limit)
-axes[1].set_xticks(range(len(TAGS)), TAGS, rotation=60)
-axes[1].set_yticks(range(len(TAGS)), TAGS)
-figure.colorbar(image, ax=axes[1])
-figure
+figure, ax = plt.subplots(figsize=(4.6, 3.4), layout="constrained")
+image = ax.imshow(table.numpy(), cmap="RdBu", vmin=-limit, vmax=limit)
+ax.set_xticks(range(len(TAGS)), TAGS, rotation=60)
+ax.set_yticks(range(len(TAGS)), TAGS)
+figure.colorbar(image, ax=ax)

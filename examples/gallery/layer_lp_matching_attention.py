@@ -74,7 +74,8 @@ def train(matching):
 # %%
 # Both learn which words are similar. Only one of them can count.
 
-figure, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained")
+figure, panels = plt.subplot_mosaic("AA;BC", figsize=(5.6, 4.4), layout="constrained")
+axes = list(panels.values())
 for matching, color, ax in ((False, "#999999", axes[1]), (True, "#0072b2", axes[2])):
     errors, (one, other, lengths), weights = train(matching)
     name = "LP-matching" if matching else "softmax"

@@ -46,7 +46,8 @@ def train(attention):
 # The loss is the weight outside the true alignment.
 
 layers = {"LP-matching": LPMatchingAttention(), "LP-sequence": LPSequenceAttention(tol=1e-3)}
-figure, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained")
+figure, panels = plt.subplot_mosaic("AA;BC", figsize=(5.6, 4.4), layout="constrained")
+axes = list(panels.values())
 for (name, layer), color, ax in zip(layers.items(), ["#999999", "#0072b2"], axes[1:], strict=True):
     losses, weights, order = train(layer)
     axes[0].plot(losses, color=color, label=name)

@@ -50,7 +50,8 @@ curves = {
     "softmax": train(nn.Softmax(dim=-1)),
     "matching": train(MatchingAttention(max_inner_iter=20)),
 }
-figure, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained")
+figure, panels = plt.subplot_mosaic("AA;BC", figsize=(5.6, 4.4), layout="constrained")
+axes = list(panels.values())
 for (name, (losses, weights, order)), color, ax in zip(
     curves.items(), ["#999999", "#0072b2"], axes[1:], strict=True
 ):

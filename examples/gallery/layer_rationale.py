@@ -56,7 +56,7 @@ for step in range(steps):
 # phrase are selected, others are not.
 
 print(f"{kept[-1]:.1f} words with weight, {found[-1]:.1%} of the phrase")
-figure, axes = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(6.8, 3.4), layout="constrained")
 axes[0].plot(losses, color="#999999", label="loss")
 axes[0].plot(found, color="#0072b2", label="of the phrase chosen")
 axes[0].plot([n / length for n in kept], color="#d55e00", label="words with weight")

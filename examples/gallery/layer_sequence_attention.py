@@ -47,7 +47,8 @@ for _ in range(80):
 # %%
 # It has learned to advance by one.
 
-figure, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained")
+figure, panels = plt.subplot_mosaic("AA;BC", figsize=(5.6, 4.4), layout="constrained")
+axes = list(panels.values())
 axes[0].plot(losses, color="#0072b2")
 axes[0].set(xlabel="step", ylabel="loss", ylim=(0, None))
 axes[1].bar(["≤ -2", "-1", "0", "1", "≥ 2"], attention.distances.tolist(), color="#0072b2")

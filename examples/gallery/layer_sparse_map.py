@@ -50,7 +50,8 @@ for _ in range(60):
 # %%
 # The weights of a pair are a sparse mixture of monotone alignments; these are the most likely.
 
-figure, axes = plt.subplots(1, 3, figsize=(9, 2.6), layout="constrained")
+figure, panels = plt.subplot_mosaic("AA;BC", figsize=(5.6, 4.4), layout="constrained")
+axes = list(panels.values())
 axes[0].plot(losses, color="#0072b2")
 axes[0].set(xlabel="step", ylabel="loss", ylim=(0, None))
 axes[1].imshow(weights[0, :, : lengths[0]].detach().numpy(), cmap="Blues", vmin=0, vmax=1)

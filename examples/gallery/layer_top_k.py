@@ -40,7 +40,7 @@ for _ in range(150):
 # %%
 # In the end, only the relevant features pass the gate.
 
-figure, axes = plt.subplots(1, 2, figsize=(9, 2.8), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(6.8, 3.4), layout="constrained")
 axes[0].plot(losses, color="#0072b2", label="loss")
 axes[0].plot(n_subsets, color="#999999", label="subsets in the mixture")
 axes[0].set(xlabel="step", ylim=(0, None))

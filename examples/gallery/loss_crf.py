@@ -97,7 +97,7 @@ trained = {known: train(known) for known in (1.0, 0.1)}
 # Left: with gaps, training takes longer. Right: the probabilities of the arcs of a new sentence;
 # dots are the true heads.
 
-figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(6.8, 3.4), layout="constrained")
 for known, (_, curve) in trained.items():
     axes[0].plot(curve, label=f"{known:.0%} of the heads known")
 axes[0].set(xlabel="update", title="Right heads", ylim=(0, 1.02))

@@ -91,7 +91,7 @@ model, together = train(learn_pairs=True)
 
 table = np.full((5, 5), np.nan)
 table[FIRST, SECOND] = table[SECOND, FIRST] = model.together.detach().numpy()
-figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(6.8, 3.4), layout="constrained")
 axes[0].plot(alone, label="genres alone", color="grey")
 axes[0].plot(together, label="with pairs")
 axes[0].set(xlabel="update", title="Films with all genres right", ylim=(0, 1))

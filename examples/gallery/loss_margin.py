@@ -69,7 +69,7 @@ def train(criterion):
     return matcher, torch.tensor(curve).T
 
 
-figure, axes = plt.subplots(1, 2, figsize=(8, 2.6), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(6.8, 3.4), layout="constrained")
 trained = {}
 for criterion in (SparseMAPLoss(matching), MarginSparseMAPLoss(matching, cost=0.5)):
     name = type(criterion).__name__
@@ -84,7 +84,7 @@ axes[1].legend()
 # The marginals of a matching of new points, as the width of lines.
 
 points, moved, _ = batch(1)
-figure, axes = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(6.8, 3.4), layout="constrained")
 for ax, (name, matcher) in zip(axes, trained.items(), strict=True):
     graph = TorchFactorGraph()
     u = graph.variable_from(matcher(points, moved).detach())

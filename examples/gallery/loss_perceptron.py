@@ -75,7 +75,7 @@ for _ in range(80):
     found = decode(tagger, test_signs).variables[:, 0].argmax(-1)
     accuracy.append((found == test_tags).float().mean().item())
 
-figure, axes = plt.subplots(1, 2, figsize=(8, 2.6), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(6.8, 3.4), layout="constrained")
 axes[0].plot(losses)
 axes[0].set(xlabel="update", title="Perceptron loss of a batch", ylim=(0, None))
 axes[1].plot(accuracy)

@@ -57,7 +57,7 @@ trained = {missed: train(missed) for missed in (0.25, 4.0)}
 # Left: the more a missed word costs, the more words are found. Right: the price is superfluous
 # words, in rows of sentences: true spans, and those of both taggers.
 
-figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(6.8, 3.4), layout="constrained")
 for missed, (curve, _) in trained.items():
     axes[0].plot(curve, label=f"a missed word costs {missed:g}")
 axes[0].set(xlabel="update", title="Recall", ylim=(0, 1.02))

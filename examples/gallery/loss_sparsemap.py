@@ -91,7 +91,7 @@ for _ in range(40):
     losses.append(loss.item())
     trees.append(len(parse()))
 
-figure, axes = plt.subplots(1, 2, figsize=(8, 2.6), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(6.8, 3.4), layout="constrained")
 axes[0].plot(losses)
 axes[0].set(xlabel="update", title="SparseMAP loss of a batch", ylim=(0, None))
 axes[1].plot(trees, drawstyle="steps-mid")

@@ -8,7 +8,7 @@ from experiments.dependency.losses import Loss
 from experiments.dependency.report import LANGUAGES, PRINTED
 from experiments.pages import Outcome, Verdict
 from experiments.records import Record
-from experiments.statistics import interval
+from experiments.statistics import interval, seeds
 
 __all__ = ["verdicts"]
 
@@ -85,7 +85,6 @@ def table_1(plain: dict[tuple[str, Loss], list[Record]], language: str) -> Verdi
     printed = PRINTED[language]
     off = max(abs(means[loss] - printed[loss.value]) for loss in Loss)
     n = min(map(len, scores.values()))
-    seeds = "one seed" if n == 1 else f"{n} seeds"
     same = (
         printed[first.value] == max(printed.values())
         and printed[last.value] == min(printed.values())
@@ -95,7 +94,7 @@ def table_1(plain: dict[tuple[str, Loss], list[Record]], language: str) -> Verdi
         f"SparseMAP, Table 1: {LANGUAGES[language]}",
         outcome,
         f"{first.value} is first with {means[first]:.1f} and {last.value} last with "
-        f"{means[last]:.1f}, in {seeds} (printed: m-sparsemap {printed['m-sparsemap']:.1f}, crf "
+        f"{means[last]:.1f}, in {seeds(n)} (printed: m-sparsemap {printed['m-sparsemap']:.1f}, crf "
         f"{printed['crf']:.1f}); scores are up to {off:.1f} from the printed ones, on another "
         "release of the treebank.",
     )

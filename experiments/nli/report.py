@@ -209,7 +209,7 @@ def figures(records: Sequence[Record], folder: Path) -> list[str]:
         if curves:
             caption = f"{name}: pairs of words with weight along the training, over dev pairs"
             found.append(picture(draw_sparsity(curves), folder, f"nli-{corpus}.png", caption))
-        drawn = {key: one["alignments"] for key, one in groups.items() if "alignments" in one}
+        drawn = {key: one["alignments"] for key, one in groups.items() if one.get("alignments")}
         if drawn:
             caption = (
                 f"LP-SparseMAP, Figure 4, and SparseMAP, Figure 5, on {name}: alignments of dev "

@@ -9,7 +9,7 @@ from experiments.nli.model import Alignment, Architecture
 from experiments.nli.report import CORPUS_NAMES, PRINTED, PRINTED_NONZERO, PRINTED_TRANSITION
 from experiments.pages import Outcome, Verdict
 from experiments.records import Record
-from experiments.statistics import interval
+from experiments.statistics import interval, seeds
 
 __all__ = ["verdicts"]
 
@@ -76,6 +76,8 @@ def accuracy(records: Sequence[Record], corpus: str, network: Architecture) -> V
     found = {
         one.value: interval(values(records, corpus, one, "accuracy", network)) for one in alignments
     }
+    numbers = {len(values(records, corpus, one, "accuracy", network)) for one in alignments}
+    n = " or ".join(seeds(number) for number in sorted(numbers))
     order = sorted(found, key=lambda name: -found[name].mean)
     there = sorted(printed, key=lambda name: -printed[name])
     table = (
@@ -85,8 +87,8 @@ def accuracy(records: Sequence[Record], corpus: str, network: Architecture) -> V
         f"{table}: {CORPUS_NAMES[corpus]}",
         Outcome.NOT,
         f"Sizes: 3 to 5 % of the training pairs, learned embeddings. {order[0]} is first with "
-        f"{found[order[0]].mean:.1f} and {order[-1]} last with {found[order[-1]].mean:.1f}; "
-        f"printed: {there[0]} {printed[there[0]]:.1f}, {there[-1]} {printed[there[-1]]:.1f}.",
+        f"{found[order[0]].mean:.1f} and {order[-1]} last with {found[order[-1]].mean:.1f}, in "
+        f"{n}; printed: {there[0]} {printed[there[0]]:.1f}, {there[-1]} {printed[there[-1]]:.1f}.",
     )
 
 
@@ -100,6 +102,8 @@ def nonzero(records: Sequence[Record]) -> Verdict:
             pairs.append(f"{share.mean:.1f} ({printed})")
     return Verdict(
         "SparseMAP, Table 2: nonzero weights",
-        Outcome.REPRODUCED,
-        f"Percent of the pairs of words, printed in brackets: {', '.join(pairs)}.",
+        Outcome.NEAR,
+        f"Percent of the pairs of words, printed in brackets: {', '.join(pairs)}. The embeddings' "
+        "initial deviation was chosen among two for sparse alignments, and the networks are far "
+        "less accurate.",
     )

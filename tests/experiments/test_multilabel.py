@@ -13,7 +13,8 @@ from experiments.multilabel import EXPERIMENT
 from experiments.multilabel.data import Examples, read_split
 from experiments.multilabel.model import Loss, Tagger, at_least_one, example_f1, round_marginals
 from experiments.multilabel.rows import DESCRIPTION
-from experiments.records import read_records
+from experiments.multilabel.verdicts import verdicts
+from experiments.records import Record, read_records
 from experiments.runs import Row, Runner
 
 ROWS = EXPERIMENT.rows("toy", None)
@@ -125,3 +126,16 @@ def test_rounding_finds_the_best_regularised_set_of_separate_labels() -> None:
     best, _ = tagger.best(examples, seconds=5.0)
     np.testing.assert_array_equal(best[filled], scores[filled] > 0)
     assert best.sum() > rounded.sum()
+
+
+def test_verdicts_leave_out_records_of_a_fixed_number_of_epochs() -> None:
+    settings = {"data": "bibtex", "loss": "unstructured", "regime": "solved", "glorot": False}
+    found = [
+        Record("multilabel", f"{loss}-{f1}", "full",
+               settings | {"loss": loss, "patience": patience}, True, {"test": {"rounded": f1}}, {})
+        for loss, f1, patience in (
+            ("unstructured", 42.0, 8), ("sparsemap", 44.0, 8), ("sparsemap", 45.0, None)
+        )
+    ]  # fmt: skip
+    first = verdicts(found)[0]
+    assert "44.00 (one seed) against 42.00 (one seed)" in first.why

@@ -223,6 +223,13 @@ def test_alignments_are_compared_seed_by_seed(tmp_path: Path) -> None:
     assert "| 3 | 81.00 ± 2.48 | 80.00 to 82.00 | 84.62 | 82.00 ± 2.48 | 84.44 |" in page
 
 
+def test_without_short_pairs_no_alignments_are_drawn(tmp_path: Path) -> None:
+    one = record("softmax", 0, 80.0)
+    one.result["alignments"] = []
+    report([one], tmp_path)
+    assert not (tmp_path / "nli-snli-alignments.png").exists()
+
+
 def test_the_full_size_has_all_variants() -> None:
     settings = [row.settings for row in EXPERIMENT.rows("full", None)]
     for network, alignment, regime in VARIANTS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -118,7 +119,14 @@ def built_by(function: Factors, scores: Tensor, arguments: Mapping[str, Any]) ->
         Scores of the variables.
     arguments
         Keyword arguments of the function.
+
+    Raises
+    ------
+    TypeError
+        If a function, other than a factor type, has no parameter for an argument.
     """
+    if not isinstance(function, type):
+        _check_taken(function, arguments)
     graph = TorchFactorGraph()
     u = graph.variable_from(scores)
     made = function(u, **arguments)
@@ -134,3 +142,15 @@ def built_by(function: Factors, scores: Tensor, arguments: Mapping[str, Any]) ->
 
     graph.rescore(u, place(scores))
     return BuiltGraph(graph, u, place, n_items, padding)
+
+
+def _check_taken(function: Factors, arguments: Mapping[str, Any]) -> None:
+    parameters = inspect.signature(function).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        return
+    for name in arguments:
+        if name not in parameters:
+            raise TypeError(
+                f"The function of factors has no parameter for {name}, which it was called with; "
+                f"expected def build(u, {name}), which passes it on to its factors. Or omit {name}."
+            )

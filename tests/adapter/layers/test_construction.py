@@ -14,6 +14,7 @@ from lpsmap_torch.layers import (
     LatentTree,
     LPMatchingAttention,
     LPSequenceAttention,
+    MatchingAttention,
     Rationale,
     SequenceAttention,
     SparseMAP,
@@ -102,3 +103,8 @@ def test_axis_is_the_dim_of_softmax() -> None:
     expected = SparseMAP(Xor)(scores.movedim(-2, -1)).movedim(-1, -2)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
     torch.testing.assert_close(found.sum(1), torch.ones(2, 4, dtype=torch.float64))
+
+
+def test_the_side_of_a_matching_is_checked_at_construction() -> None:
+    with pytest.raises(ValueError, match=r"MatchingAttention: full is 'foo'; expected 'rows'"):
+        MatchingAttention(full="foo")  # type: ignore[arg-type]

@@ -110,6 +110,14 @@ def test_arguments_of_the_layer_and_of_the_call_reach_the_function() -> None:
     )
 
 
+@pytest.mark.parametrize("make", [SparseMAP, PerceptronLoss])
+def test_an_argument_that_a_function_does_not_take_is_named(make: Any) -> None:
+    called = make(lambda u: Xor(u))
+    targets = [] if make is SparseMAP else [torch.zeros(2, dtype=torch.long)]
+    with pytest.raises(TypeError, match=r"no parameter for mask.*def build\(u, mask\)"):
+        called(torch.zeros(2, 3), *targets, mask=torch.ones(2, 3, dtype=torch.bool))
+
+
 def test_infeasible_items_of_functions_have_no_weight() -> None:
     scores = torch.tensor([[1.0, 0.5], [-torch.inf, -torch.inf]])
     with pytest.warns(UserWarning, match="infeasible|INFEASIBLE"):

@@ -67,6 +67,19 @@ def test_redundant_factors_are_reported(tmp_path: Path) -> None:
     assert json.loads(run(str(path), "--json")[1])["redundant"] == {"Budget": 3}
 
 
+def test_explains_a_model_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "grid.uai"
+    path.write_text("MARKOV\n2\n2 2\n1\n2 0 1\n4\n1 2 3 4\n")
+    code, output = run(str(path))
+    assert code == 0, output
+    assert output.startswith("Plan: 4 variables")
+    path.write_text("MARKOV\n2\n")
+    code, output = run(str(path))
+    assert code == 1
+    assert output.startswith("Error: ")
+    assert "Traceback" not in output
+
+
 def test_help_shows_targets() -> None:
     assert "\n  lpsmap explain parser.py:make_graph\n" in run("--help")[1]
 

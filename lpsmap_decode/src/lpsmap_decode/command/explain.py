@@ -1,4 +1,4 @@
-"""The command ``lpsmap explain``: the plan of a graph that Python code creates."""
+"""The command ``lpsmap explain``: the plan of a graph in a file, or that Python code creates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from typing import Any
 import click
 
 from lpsmap_core import FactorGraph
-from lpsmap_core.api import kind_of
+from lpsmap_core.api import kind_of, read_graph
+from lpsmap_decode.command.limits import memory_option
+from lpsmap_decode.command.models import errors_as_messages
 from lpsmap_decode.redundant_factors import count_redundant
 
 __all__ = ["explain", "load_graph"]
@@ -26,6 +28,7 @@ MODULE_NAME = "lpsmap_explained"
 
 # the first character prevents click from reflowing the lines
 EXAMPLES = """\b
+lpsmap explain grid.uai
 lpsmap explain parser.py
 lpsmap explain parser.py:make_graph
 lpsmap explain package.parser:make_graph
@@ -41,16 +44,19 @@ lpsmap explain package.parser:make_graph
 )
 @click.option("--limited", is_flag=True, help="Plan for a solve with max_inner_iter.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON rather than tables.")
-def explain(target: str, threads: int | None, limited: bool, as_json: bool) -> None:
+@memory_option
+def explain(
+    target: str, threads: int | None, limited: bool, as_json: bool, max_memory: float
+) -> None:
     """Print how a factor graph would be solved.
 
-    Shows solvers, threads and memory, component by component, and redundant factors. TARGET is
-    Python code that creates the graph, and is run: a file or a module, followed by a colon and the
-    name of the graph, or of a function without arguments that returns it. The name can be omitted
-    if there is only one graph at the top level.
+    Shows solvers, threads and memory, component by component, and redundant factors. TARGET is a
+    model in a file, such as grid.uai; or Python code that creates the graph, and is run: a file or
+    a module, followed by a colon and the name of the graph, or of a function without arguments that
+    returns it. The name can be omitted if there is only one graph at the top level.
     """
     try:
-        graph = load_graph(target)
+        graph = load_graph(target, max_memory)
     except click.ClickException:
         raise
     except Exception as error:  # of the code that is run
@@ -72,20 +78,25 @@ def _warning(item: tuple[str, int]) -> str:
     )
 
 
-def load_graph(target: str) -> FactorGraph:
-    """Run the code of a target and return its graph.
+def load_graph(target: str, max_memory: float) -> FactorGraph:
+    """Read a model, or run the code of a target, and return its graph.
 
     Parameters
     ----------
     target
-        ``file.py``, ``package.module``, or one of them with ``:name``.
+        A model's file; or ``file.py``, ``package.module``, or one of them with ``:name``.
+    max_memory
+        Bytes that reading a model may take.
 
     Raises
     ------
     click.ClickException
-        If the file, module or name does not exist, if the name is neither a graph nor a function
-        that returns one, or if there is no name and not exactly one graph.
+        If the file, module or name does not exist, if the file is no model, if the name is neither
+        a graph nor a function that returns one, or if there is no name and not exactly one graph.
     """
+    if Path(target).suffix != ".py" and Path(target).is_file():
+        with errors_as_messages():
+            return read_graph(target, max_memory).graph
     source, colon, name = target.rpartition(":") if ":" in target else (target, "", "")
     module = _run_file(Path(source)) if source.endswith(".py") else _import(source)
     if not colon:
@@ -111,8 +122,8 @@ def _run_file(path: Path) -> ModuleType:
 def _import(name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise click.ClickException(
-            f"{name!r} is not a module. Expected a .py file, or a module that can be imported from "
-            "here, followed by a colon and the name of a graph: file.py:graph"
+            f"{name!r} is not a module. Expected a model's file, a .py file, or a module that can "
+            "be imported from here, followed by a colon and the name of a graph: file.py:graph"
         )
     sys.path.insert(0, "")
     try:
@@ -121,8 +132,8 @@ def _import(name: str) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # the module exists, but imports a missing one
         raise click.ClickException(
-            f"{name}: no such module. Expected a .py file, or a module that can be imported from "
-            "here."
+            f"{name}: no such module. Expected a model's file, a .py file, or a module that can be "
+            "imported from here."
         ) from error
 
 

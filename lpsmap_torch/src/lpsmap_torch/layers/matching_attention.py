@@ -32,6 +32,11 @@ class MatchingAttention(PairLayer):
     temperature, estimator
         As in `SparseMAP`.
 
+    Raises
+    ------
+    ValueError
+        If `full` is another word.
+
     Notes
     -----
     Scores are ``(..., m, n)``. Lengths are integers in the shape of the batch with a last axis of
@@ -46,6 +51,10 @@ class MatchingAttention(PairLayer):
         self, full: Literal["rows", "shorter", "none"] = "shorter", **options: Any
     ) -> None:
         super().__init__(**options)
+        if full not in ("rows", "shorter", "none"):
+            raise ValueError(
+                f"MatchingAttention: full is {full!r}; expected 'rows', 'shorter' or 'none'."
+            )
         self.full = full
 
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
