@@ -67,6 +67,11 @@ class Arcs(torch.nn.Module):
         return torch.where(is_root, self.root[kinds][:, :, None], scores)
 
 
+def full_lengths(kinds):
+    """Return the number of words of every sentence."""
+    return torch.full(kinds.shape[:1], kinds.shape[1])
+
+
 def train(known: float):
     """Return a model and the attachment accuracies of its training."""
     model, criterion = Arcs(), CRFLoss(DepTree)
@@ -74,7 +79,8 @@ def train(known: float):
     curve = []
     for _ in range(60):
         kinds, heads = batch(8, known)
-        loss = criterion(model(kinds), heads, root="self")
+        # the last words of a sentence may be unlabelled, and are no padding
+        loss = criterion(model(kinds), heads, root="self", lengths=full_lengths(kinds))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
