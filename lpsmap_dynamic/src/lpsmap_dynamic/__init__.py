@@ -3,6 +3,7 @@
 from lpsmap_dynamic.builder import HypergraphBuilder
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.dynamic_program import DynamicProgram
+from lpsmap_dynamic.elimination_order import EliminationOrder, cheapest_order, minimum_fill
 from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly, two_sum
 from lpsmap_dynamic.gibbs import Gibbs
 from lpsmap_dynamic.graph_gibbs import GraphGibbs
@@ -15,6 +16,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DynamicProgram",
+    "EliminationOrder",
     "Gibbs",
     "GraphGibbs",
     "GraphSamples",
@@ -23,6 +25,8 @@ __all__ = [
     "HypergraphFactor",
     "Row",
     "add_exactly",
+    "cheapest_order",
+    "minimum_fill",
     "subset_hypergraph",
     "sum_exactly",
     "two_sum",
