@@ -32,7 +32,7 @@ ALLOWED = {
     "lpsmap_core/src/lpsmap_core": {"lpsmap_core", "lpsmap_jit"},
     "lpsmap_jit/src/lpsmap_jit": {"lpsmap_jit"},
     "kernels/src/lpsmap_kernels": set(),
-    "lpsmap_decode/src/lpsmap_decode": {"lpsmap_decode", "lpsmap_core"},
+    "lpsmap_decode/src/lpsmap_decode": {"lpsmap_decode", "lpsmap_core", "lpsmap_dynamic"},
     "lpsmap_dynamic/src/lpsmap_dynamic": {"lpsmap_dynamic", "lpsmap_core"},
     "lpsmap_face/src/lpsmap": {"lpsmap", "lpsmap_core", "lpsmap_decode"},
     "lpsmap_factors_logic/src/lpsmap_factors_logic": {

@@ -168,7 +168,7 @@ def test_files_are_solved_by_their_pack_and_core_alone(
     assert "pip install lpsmap-decode" in ended.stderr
     install(empty, distributions, "lpsmap-decode")
     ours = {name for name in installed_in(empty) if name.startswith("lpsmap")}
-    assert ours == {"lpsmap_core", "lpsmap_jit", "lpsmap_decode"}
+    assert ours == {"lpsmap_core", "lpsmap_jit", "lpsmap_dynamic", "lpsmap_decode"}
     assert '"u": [1.0, 0.0]' in run(*command)
     solved = "from lpsmap_decode import solve_many\nprint(*(o.ok for o in solve_many(['{}'])))"
     assert run(empty, "-W", "error", "-c", solved.format(model)).strip() == "True"

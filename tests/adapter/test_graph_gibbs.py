@@ -189,9 +189,30 @@ def test_losses_of_tables_and_choices() -> None:
     assert gradgradcheck(lambda *x: CRFLoss(tables)(x[0], given, table=x[1]), (eta, table))
 
 
-def test_cycles_are_refused() -> None:
+def cyclic(eta: Tensor, table: Tensor) -> tuple[Tensor, ...]:
+    """Return the sums of two items: tables over two blocks, and a budget over both."""
+    graph = TorchFactorGraph()
+    u = graph.variable_from(eta)
+    dense = Dense([u[:, :2], u[:, 2:4]], table)
+    factors = [dense, Budget(u[:, 1:], 2), Pair(u[:, 0], ~u[:, 4], table[:, 0, 1])]
+    gibbs = [graph.add(factor) for factor in factors] and graph.gibbs()
+    return gibbs.log_partition, gibbs.entropy, gibbs.value_of(~u), gibbs.additionals_of(dense)
+
+
+def test_gradients_of_factors_that_form_cycles() -> None:
+    eta, table = normal(2, 5), normal(2, 2, 2, seed=1)
+    assert gradcheck(cyclic, (eta, table))
+    assert gradgradcheck(lambda *x: cyclic(*x)[0], (eta, table))
+
+
+def test_losses_of_factors_that_form_cycles() -> None:
+    """Both permutations of two, by rows and columns."""
+
     def matching(u: Any) -> list[Any]:
         return [Xor(u), AtMostOne(u, axis=1)]
 
-    with pytest.raises(ValueError, match="factors form a cycle: row"):
-        CRFLoss(matching)(torch.zeros(1, 2, 2), torch.tensor([[0, 1]]))
+    eta, heads = normal(1, 2, 2), torch.tensor([[0, 1]])
+    found = CRFLoss(matching)(eta, heads)
+    both = torch.stack([eta[0, 0, 0] + eta[0, 1, 1], eta[0, 0, 1] + eta[0, 1, 0]])
+    torch.testing.assert_close(found, both.logsumexp(0) - both[0])
+    assert gradgradcheck(lambda x: CRFLoss(matching)(x, heads), (eta,))

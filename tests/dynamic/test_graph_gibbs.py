@@ -10,7 +10,6 @@ import pytest
 from judges import central_difference
 from lpsmap import (
     AtMostOne,
-    DepTree,
     FactorGraph,
     Nand,
     Or,
@@ -183,23 +182,6 @@ def test_empty_batches_and_rows() -> None:
     graph = FactorGraph()
     graph.add(AtMostOne(graph.variable_from(np.zeros((2, 3))), lengths=[0, 2]))
     np.testing.assert_allclose(graph.gibbs().log_partition, [np.log(3.0)])
-
-
-def test_cycles_are_named() -> None:
-    graph = FactorGraph()
-    u = graph.variable((3, 3))
-    graph.add(Xor(u))
-    graph.add(AtMostOne(u, axis=0))
-    with pytest.raises(ValueError, match=r"cycle: row \d of Xor.*, variable \d, row \d of AtM"):
-        graph.gibbs()
-    graph = FactorGraph()
-    u = graph.variable(5)
-    graph.add(Xor(u[:2]))
-    graph.add(DepTree(u[1:].reshape(2, 2)))
-    graph.add(Pair(u[2], u[3], 1.0))
-    words = r"cycle: factor 0 of (DepTree|Pair).* variable [23], .* variable [23], and back"
-    with pytest.raises(ValueError, match=words):
-        graph.gibbs()
 
 
 def test_bad_input_is_refused() -> None:

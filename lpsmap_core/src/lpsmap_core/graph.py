@@ -652,7 +652,7 @@ class FactorGraph:
         TypeError
             If a type cannot sum over structures, or has no class for these distributions.
         ValueError
-            If the factor belongs to another graph, one has a variable twice, or there is a cycle.
+            If the factor belongs to another graph, one has a variable twice, or sums are too large.
         """
         if factor is None:
             if not self.factors:

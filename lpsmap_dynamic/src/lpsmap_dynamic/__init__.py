@@ -3,6 +3,7 @@
 from lpsmap_dynamic.builder import HypergraphBuilder
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.dynamic_program import DynamicProgram
+from lpsmap_dynamic.elimination_order import EliminationOrder, cheapest_order, minimum_fill
 from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly, two_sum
 from lpsmap_dynamic.gibbs import Gibbs
 from lpsmap_dynamic.graph_gibbs import GraphGibbs
@@ -17,6 +18,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Beliefs",
     "DynamicProgram",
+    "EliminationOrder",
     "Found",
     "Gibbs",
     "GraphGibbs",
@@ -28,6 +30,8 @@ __all__ = [
     "LogPartition",
     "Row",
     "add_exactly",
+    "cheapest_order",
+    "minimum_fill",
     "subset_hypergraph",
     "sum_exactly",
     "two_sum",

@@ -129,6 +129,11 @@ class Hypergraph:
         return used
 
     @functools.cached_property
+    def repeats_additionals(self) -> bool:
+        """Whether a derivation can switch on an additional several times."""
+        return on_twice(*self.edges, self.arity + self.n_additionals)[0] >= 0
+
+    @functools.cached_property
     def n_structures(self) -> int:
         """Number of structures, as an exact integer."""
         everything = np.ones(self.arity + self.n_additionals, dtype=np.bool_)

@@ -43,7 +43,7 @@ class HypergraphInference:
         hypergraphs: Sequence[Hypergraph],
         which: IntArray,
     ) -> None:
-        self._hypergraphs, self._which = hypergraphs, which
+        self.hypergraphs, self.which = hypergraphs, which
         codes = [hypergraph.code for hypergraph in hypergraphs]
         ends = np.cumsum([0, *map(len, codes)])
         n = len(which)
@@ -60,7 +60,7 @@ class HypergraphInference:
     def beliefs(self, rows: IntArray, scores: Scores) -> Beliefs:
         """Return log-partition functions, entropies and marginals."""
         scores, forced, least = self._decided(rows, scores)
-        n = len(self._which)
+        n = len(self.which)
         marginals = np.zeros(len(scores.eta_u)), np.zeros(len(scores.eta_v))
         beliefs = Beliefs(np.zeros(n), np.zeros(n), *marginals)
         remainder = np.zeros(n)
@@ -86,7 +86,7 @@ class HypergraphInference:
     @interruptible
     def sample(self, rows: IntArray, scores: Scores, n: int, random: np.random.Generator) -> Found:
         """Sample structures of each factor."""
-        deepest, number = int(self._header(rows, MAX_EDGES).max(initial=0)), len(self._which)
+        deepest, number = int(self._header(rows, MAX_EDGES).max(initial=0)), len(self.which)
         check_fits_memory("sample: n", n, self._nonzeros() * NONZERO + number * deepest * 8)
         decided, _, _ = self._decided(rows, scores)
         room = self._room(n)
@@ -107,9 +107,9 @@ class HypergraphInference:
     def count(self, scores: Scores) -> list[int]:
         """Return the number of allowed structures of each factor that have all forced slots."""
         counts = []
-        for r, k in enumerate(self._which):
+        for r, k in enumerate(self.which):
             mine = scores.eta_u[self._slots(r)], scores.eta_v[self._additionals(r)]
-            hypergraph, weights = self._hypergraphs[k], np.concatenate(mine)
+            hypergraph, weights = self.hypergraphs[k], np.concatenate(mine)
             plain = bool(np.isfinite(weights[hypergraph.used]).all() and (weights < np.inf).all())
             counts.append(
                 hypergraph.n_structures
@@ -125,7 +125,7 @@ class HypergraphInference:
         log-partition function shows that no structure has them all.
         """
         owner, where = self._forced(scores)
-        n = len(self._which)
+        n = len(self.which)
         if not where.size:
             return scores, np.zeros(n), np.full(n, -np.inf)
         magnitudes = [np.where(x < np.inf, np.where(x > -np.inf, abs(x), x), 0.0) for x in scores]
@@ -146,7 +146,7 @@ class HypergraphInference:
     def _scored(self, scores: Scores, structures: Structures, k: int) -> Found:
         """Return structures with their scores, without those that lack a forced slot."""
         start, entry, value, size = structures
-        n, owner = len(size), np.repeat(np.arange(len(self._which)), k)
+        n, owner = len(size), np.repeat(np.arange(len(self.which)), k)
         structure = np.repeat(np.arange(n), np.maximum(size, 0))
         before = np.cumsum(np.maximum(size, 0)) - np.maximum(size, 0)
         place = np.arange(len(structure)) + (start - before)[structure]
@@ -157,7 +157,7 @@ class HypergraphInference:
         weight = np.empty(len(structure))
         weight[behind < 0] = scores.eta_u[slots[behind < 0]]
         weight[behind >= 0] = scores.eta_v[extra[behind >= 0]]
-        n_forced = np.bincount(self._forced(scores)[0], minlength=len(self._which))
+        n_forced = np.bincount(self._forced(scores)[0], minlength=len(self.which))
         has_all = np.bincount(structure[weight == np.inf], minlength=n) == n_forced[owner]
         weight[weight == np.inf] = 0.0
         score = np.bincount(structure, value[place] * weight, minlength=n)
@@ -172,10 +172,10 @@ class HypergraphInference:
 
     def _nonzeros(self) -> int:
         """Return the maximum number of entries of a structure of each factor."""
-        return int((1 + self._header(np.arange(len(self._which)), MAX_NONZEROS)).sum())
+        return int((1 + self._header(np.arange(len(self.which)), MAX_NONZEROS)).sum())
 
     def _room(self, k: int) -> Structures:
-        sizes = np.repeat(self._header(np.arange(len(self._which)), MAX_NONZEROS), k)
+        sizes = np.repeat(self._header(np.arange(len(self.which)), MAX_NONZEROS), k)
         ends = np.cumsum(sizes)
         total = int(ends[-1]) if len(ends) else 0
         return Structures(

@@ -48,14 +48,17 @@ class ForestSums:
 
     def __init__(self, forest: FactorForest, scores: Scores) -> None:
         self._forest = forest
-        self._sums: list[LogPartition] = [factor.log_partition() for factor in forest.factors]
+        self._sums: list[LogPartition] = [factor.log_partition() for factor in forest.declarations]
         n_factors, n_links = int(forest.first_factor[-1]), len(forest.variable)
         shapes = n_factors, n_factors, n_factors, n_links, len(scores.eta_v)
         self._on, self._off = (_SumsGivenParents(*map(np.zeros, shapes)) for _ in range(2))
         self._eta_u, self._eta_v = np.zeros(n_links), scores.eta_v
-        self._total, self._finite = scores.eta_u.copy(), scores.eta_u.copy()
+        # the graph's variables, and additionals as those of merged factors
+        self._total = np.append(scores.eta_u, scores.eta_v[forest.merged_additionals])
+        self._finite = self._total.copy()
         self._worth = np.zeros((2, n_factors))
         self._contradiction = np.zeros(forest.n_components + 1, dtype=np.bool_)
+        self._contradiction[forest.component_of_all_factors[forest.impossible]] = True
         with np.errstate(invalid="ignore"):
             for step in forest.steps:
                 self._send(step)
@@ -66,7 +69,7 @@ class ForestSums:
         ``m`` has the marginals of all variables, ``n`` the expected counts of all additionals.
         """
         forest, on, off = self._forest, self._on, self._off
-        of_factor = forest.component_of_factor
+        of_factor = forest.component_of_all_factors
         m, n, doubt = np.zeros(len(self._total)), np.zeros(len(self._eta_v)), np.zeros_like(on.high)
         for step in reversed(forest.steps):
             factors, links, extra = step.factors, step.links, self._extra(step)
@@ -76,6 +79,7 @@ class ForestSums:
             m[forest.variable[links]] = np.where(forest.negated[links], 1.0 - slots, slots)
             n[extra] = _mix(weight[:, None], on.n[extra], off.n[extra])
         size = forest.n_components + 1
+        m, n[forest.merged_additionals] = np.split(m, [forest.n_variables])
         entropy = np.bincount(of_factor, doubt, minlength=size).astype(np.float64)
         finite = np.isfinite(self._worth[0])
         high, low = sum_exactly(of_factor[finite], self._worth[0, finite], size)
@@ -94,7 +98,8 @@ class ForestSums:
         derivative of their mixture.
         """
         forest, on, off = self._forest, self._on, self._off
-        d_total, d_eta = direction.eta_u.copy(), np.zeros(len(self._eta_u))
+        d_total = np.append(direction.eta_u, direction.eta_v[forest.merged_additionals])
+        d_eta = np.zeros(len(self._eta_u))
         for step in forest.steps:
             links, extra = step.links, self._extra(step)
             moved = d_total[forest.variable[links]]
@@ -108,7 +113,7 @@ class ForestSums:
                 np.add.at(d_total, forest.variable[step.parent], d_message)
         along = Scores(d_eta, direction.eta_v)
         m = self.beliefs().m
-        d_m, d_n = np.zeros_like(m), np.zeros_like(self._eta_v)
+        d_m, d_n = np.zeros_like(d_total), np.zeros_like(self._eta_v)
         for step in reversed(forest.steps):
             links, extra = step.links, self._extra(step)
             weight, d_weight = self._weights(step, m), np.zeros(len(step.rows))
@@ -123,6 +128,7 @@ class ForestSums:
                 d_extra += d_weight[:, None] * (on.n[extra] - off.n[extra])
             d_m[forest.variable[links]] = np.where(forest.negated[links], -d_slots, d_slots)
             d_n[extra] = d_extra
+        d_m, d_n[forest.merged_additionals] = np.split(d_m, [forest.n_variables])
         return Scores(d_m, d_n)
 
     def sample(self, n: int, random: np.random.Generator) -> Scores:
@@ -131,7 +137,8 @@ class ForestSums:
         From the roots down, each factor is drawn given its parent. Components without an assignment
         have zeros.
         """
-        forest, inference = self._forest, [factor.inference() for factor in self._forest.factors]
+        forest = self._forest
+        inference = [factor.inference() for factor in forest.declarations]
         values, additionals = np.zeros((n, len(self._total))), np.zeros((n, len(self._eta_v)))
         for step in reversed(forest.steps):
             sums = inference[step.declaration]
@@ -147,6 +154,9 @@ class ForestSums:
             negated = forest.negated[step.links]
             values[:, forest.variable[step.links]] = np.where(negated, 1.0 - slots, slots)
             additionals[:, self._extra(step)] = extra
+        values, additionals[:, forest.merged_additionals] = np.split(
+            values, [forest.n_variables], axis=1
+        )
         without = np.isneginf(self.beliefs().log_partition)
         values[:, without[forest.component]] = 0.0
         additionals[:, without[forest.component_of_additional]] = 0.0
@@ -206,7 +216,7 @@ class ForestSums:
     def _draw(self, step: Step, samples: Found) -> tuple[FloatArray, FloatArray]:
         """Return (n, L) values of the links of a step, and (n, R, A) additionals, of samples."""
         forest, (start, entry, value, size) = self._forest, samples.structures
-        factor, first = forest.factors[step.declaration], forest.first_link[step.declaration]
+        factor, first = forest.declarations[step.declaration], forest.first_link[step.declaration]
         n, n_links = len(size) // factor.n_factors, len(step.links)
         drawn = (step.rows[:, None] * n + np.arange(n)).reshape(-1)
         sizes = np.maximum(size[drawn], 0)
@@ -244,7 +254,7 @@ class ForestSums:
 
     def _extra(self, step: Step) -> IntArray:
         """Return the (R, n_additionals) additionals of factors."""
-        n = self._forest.factors[step.declaration].n_additionals
+        n = self._forest.declarations[step.declaration].n_additionals
         first = self._forest.first_additional[step.declaration] + step.rows * n
         positions: IntArray = first[:, None] + np.arange(n)
         return positions

@@ -1,4 +1,4 @@
-"""The Gibbs distribution of a graph whose factors are connected as trees."""
+"""The Gibbs distribution of a graph."""
 
 from __future__ import annotations
 
@@ -37,9 +37,11 @@ class GraphGibbs:
 
     The score of an assignment is the sum of the scores of its variables that are on, and of the
     additionals of all factors; its probability is ``exp(score) / Z``. The sums are exact, by
-    messages between factors (Pearl 1988; Kschischang et al. 2001, sum-product algorithm). The
-    factors must form trees: two factors may share one variable, and not be connected in another
-    way. Every factor must have a log-partition function. Created by ``graph.gibbs()``.
+    messages between factors (Pearl 1988; Kschischang et al. 2001, sum-product algorithm) where they
+    form trees, in which two factors share one variable. Factors that form cycles are summed over by
+    a junction tree (Lauritzen & Spiegelhalter 1988), if its tables fit into memory. Every factor
+    must have a log-partition function; as part of a cycle, by a dynamic program that has every
+    additional at most once. Created by ``graph.gibbs()``.
 
     Components are independent, and numbered as in a `Solution`, by their first variable. Variables
     in no factor do not take part: they are padding, with marginal 0.
@@ -54,8 +56,8 @@ class GraphGibbs:
     TypeError
         If a type has no log-partition function, see `Factor.log_partition`.
     ValueError
-        If factors form a cycle, a factor contains a variable twice, or a finite score is above
-        1e300.
+        If the junction tree of factors that form a cycle is too large, one of them has no dynamic
+        program, a factor contains a variable twice, or a finite score is above 1e300.
 
     Notes
     -----

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from lpsmap_jit.lazy_kernels import compile_all
 
 from environments import ROOT
 from lpsmap import AtMostOne, Budget, DepTree, Pair, Sequence, Xor
@@ -19,7 +20,6 @@ from lpsmap_core.layout import layout_cache
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.local.solvers import choose_solver, local_solver
 from lpsmap_jit.compile import COMPILED
-from lpsmap_jit.lazy_kernels import compile_all
 from pages import execute
 
 KERNEL = "compiled" if COMPILED else "Python"

@@ -1,4 +1,4 @@
-"""Best assignments, corpora and commands on core alone."""
+"""Best assignments, corpora and commands without a pack of factors."""
 
 from __future__ import annotations
 

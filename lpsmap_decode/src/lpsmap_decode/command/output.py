@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -16,7 +16,8 @@ from lpsmap_decode.formats.uai import assignment_text
 from lpsmap_decode.parts import Parts
 from lpsmap_decode.results.assignment import Assignment
 
-__all__ = ["JSON", "TABLE", "UAI", "answer_text", "check_form", "cost_of", "numbers"]
+__all__ = ["JSON", "TABLE", "UAI", "answer_text", "check_form", "check_states", "cost_of"]
+__all__ += ["numbers", "value_rows"]
 
 TABLE, JSON, UAI = "table", "json", "uai"
 
@@ -44,7 +45,7 @@ def check_form(form: str, named: NamedGraph) -> None:
             )
 
 
-def _check_states(named: NamedGraph) -> None:
+def check_states(values: Mapping[str, FloatArray]) -> None:
     """Validate that the values of each block select one state.
 
     Raises
@@ -52,8 +53,8 @@ def _check_states(named: NamedGraph) -> None:
     click.ClickException
         If a block's values do not sum to 1.
     """
-    for name, u in named.variables.items():
-        total = float(np.sum(u.value))
+    for name, own in values.items():
+        total = float(np.sum(own))
         if not abs(total - 1.0) <= SUM_OF_STATES:
             raise click.ClickException(
                 f"--output uai: the values of {name} sum to {total:g}; expected 1, for one state "
@@ -72,9 +73,9 @@ def answer_text(
     if form == JSON:
         return json.dumps(_as_json(named, result, parts, costs), allow_nan=False)
     if form == UAI:
-        _check_states(named)
+        check_states(_values(named))
         return assignment_text(list(named.variables.values())).rstrip("\n")
-    rows = list(_rows(named))
+    rows = list(value_rows(_values(named)))
     values = text_table(rows, ["VALUE"]) if rows else "all variables are 0"
     summary = list(_summary(parts, costs))
     return f"{values}\n\n{text_table(summary, ['COMPONENTS', 'SCORE', 'BOUND', 'COST'])}"
@@ -107,12 +108,15 @@ def _as_json(named: NamedGraph, result: SolveResult, parts: Parts, costs: bool) 
     return answer
 
 
-def _rows(named: NamedGraph) -> Iterator[dict[str, str]]:
+def _values(named: NamedGraph) -> dict[str, FloatArray]:
+    return {name: np.asarray(u.value) for name, u in named.variables.items()}
+
+
+def value_rows(values: Mapping[str, FloatArray]) -> Iterator[dict[str, str]]:
     """Yield the nonzero values, by name and position."""
-    for name, u in named.variables.items():
-        values = np.asarray(u.value)
-        for at in np.argwhere(values != 0.0).tolist():
-            value = float(values[tuple(at)])
+    for name, own in values.items():
+        for at in np.argwhere(own != 0.0).tolist():
+            value = float(own[tuple(at)])
             yield {"VARIABLE": f"{name}{at if at else ''}", "VALUE": f"{value:.6g}"}
 
 

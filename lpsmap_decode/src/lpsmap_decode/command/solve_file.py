@@ -23,6 +23,7 @@ from lpsmap_decode.command.limits import (
 from lpsmap_decode.command.models import MODEL, errors_as_messages
 from lpsmap_decode.command.output import JSON, TABLE, UAI, answer_text, check_form
 from lpsmap_decode.command.progress_log import ProgressLog
+from lpsmap_decode.command.sums import SUMS, refuse_solve_options, summed
 from lpsmap_decode.corpus.jobs import MAP, SPARSEMAP, TASKS, solve_as
 from lpsmap_decode.formats.files import read_evidence, read_graph
 from lpsmap_decode.formats.wcnf import states_costs
@@ -42,10 +43,11 @@ UNSOLVED = 3
 @click.argument("file", type=MODEL)
 @click.option(
     "--task",
-    type=click.Choice(list(TASKS)),
+    type=click.Choice([*TASKS, *SUMS]),
     default=SPARSEMAP,
     show_default=True,
-    help="Marginals of LP-SparseMAP, marginals of the relaxation LP-MAP, or the best assignment.",
+    help="Marginals of LP-SparseMAP, marginals of the relaxation LP-MAP, or the best assignment; "
+    "marginals of the Gibbs distribution, or its partition function.",
 )
 @click.option(
     "--evidence",
@@ -73,8 +75,8 @@ UNSOLVED = 3
     "--output",
     "form",
     type=click.Choice([TABLE, JSON, UAI]),
-    help="Output format; uai prints the best state of every variable.  [default: table on a "
-    "terminal, else json]",
+    help="Output format; uai prints the best state of every variable, its marginals (MAR) or the "
+    "partition function (PR).  [default: table on a terminal, else json]",
 )
 @click.option(
     "--trace",
@@ -109,12 +111,16 @@ def solve(
     it. On a terminal, every better assignment or bound is reported on standard error. Ctrl-C ends
     the search and prints the best assignment so far; a second Ctrl-C ends the command.
 
+    With --task marginals or partition, the sums over all assignments are exact, by a junction tree,
+    and natural logarithms, in UAI output log10. A model that would take too much memory is refused.
+
     The exit code is 0 if every component is solved, and 3 if one is not: its status gives the
     reason. It is 1 if the file cannot be read or solved, and 2 for a usage error; then nothing is
     printed.
     """
     deadline = Deadline(max_time)
     refuse_search_options(task)
+    refuse_solve_options(task)
     plot = _plots(trace) if trace else None
     form = form or (TABLE if is_terminal(sys.stdout) else JSON)
     log = ProgressLog(aloud=not quiet and is_terminal(sys.stderr))
@@ -131,6 +137,10 @@ def solve(
             named, known = _conditioned(named, observed)
             log.given(named, known)
         check_form(form, named)
+        if task in SUMS:
+            text, exists = summed(form, task, named, known)
+            click.echo(text)
+            raise SystemExit(0 if exists else UNSOLVED)
         if max_time is not None:
             options["max_time"] = max(deadline.left, LEAST)
         try:

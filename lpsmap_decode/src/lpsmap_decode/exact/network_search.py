@@ -22,17 +22,13 @@ from lpsmap_core.api import (
 )
 from lpsmap_decode.networks.bounds import tighten
 from lpsmap_decode.networks.cycles import no_triplets, subtract_shares, triplets_of
-from lpsmap_decode.networks.elimination import (
-    MOST_STATES,
-    EliminationOrder,
-    eliminate,
-    elimination_order,
-)
+from lpsmap_decode.networks.elimination import MOST_STATES, eliminate, elimination_order
 from lpsmap_decode.networks.messages import Potentials, finite_scores, new_shares
 from lpsmap_decode.networks.moves import tabu_search
 from lpsmap_decode.networks.network import TableNetwork, networks_of
 from lpsmap_decode.search import Evaluation, Space, Unfinished
 from lpsmap_decode.tolerances import BOUND_ROUNDING, LARGEST_SUM
+from lpsmap_dynamic import EliminationOrder
 
 __all__ = ["NetworkSpace"]
 

@@ -15,8 +15,8 @@ from lpsmap_decode.formats.compressed_text import write_text
 from lpsmap_decode.formats.factor_types import factor_named
 from lpsmap_decode.formats.tokens import Tokens
 
-__all__ = ["MarkovNetwork", "UaiFormat", "assignment_text", "read_assignment", "read_network"]
-__all__ += ["write_assignment"]
+__all__ = ["MarkovNetwork", "UaiFormat", "assignment_text", "marginals_text", "partition_text"]
+__all__ += ["read_assignment", "read_network", "write_assignment"]
 
 
 FARTHEST = -float(np.log(np.finfo(np.float64).tiny))
@@ -297,6 +297,20 @@ def assignment_text(blocks: Sequence[Variables]) -> str:
     """
     states = [int(np.argmax(block.value)) for block in blocks]
     return f"MAP\n{len(states)} {' '.join(map(str, states))}\n"
+
+
+def marginals_text(marginals: Sequence[FloatArray]) -> str:
+    """Return the marginals of every variable's states as the text of a solution file."""
+    words = [" ".join(map(repr, [own.size, *own.ravel().tolist()])) for own in marginals]
+    return f"MAR\n{len(words)} {' '.join(words)}\n"
+
+
+def partition_text(log_partition: float) -> str:
+    """Return a partition function, of which the natural logarithm is given, as the text of a file.
+
+    The file has its logarithm to base 10.
+    """
+    return f"PR\n{log_partition / math.log(10.0)!r}\n"
 
 
 def write_assignment(path: Path, blocks: Sequence[Variables]) -> None:

@@ -7,8 +7,9 @@ import numpy as np
 from lpsmap_core import interrupted, kernel
 from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_decode.networks.ascent import AscentResult
-from lpsmap_decode.networks.elimination import MOST_STATES, eliminate, minimum_fill
+from lpsmap_decode.networks.elimination import MOST_STATES, eliminate
 from lpsmap_decode.networks.network import TableNetwork
+from lpsmap_dynamic import minimum_fill
 
 __all__ = ["eliminate_small", "small_orders"]
 

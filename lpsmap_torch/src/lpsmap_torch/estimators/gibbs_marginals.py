@@ -33,7 +33,7 @@ class GibbsMarginals(Estimator):
         TypeError
             If a type has no log-partition function.
         ValueError
-            If the factors form a cycle.
+            If the sums over factors that form a cycle take too much memory.
         """
         if not graph.factors:  # a batch of padding
             return SparseMarginals().estimate(graph, {})

@@ -56,7 +56,7 @@ class Sample(Estimator):
         TypeError
             If a type has no inference.
         ValueError
-            If factors form a cycle.
+            If the sums over factors that form a cycle take too much memory.
         """
         if not graph.factors:  # a batch of padding
             return SparseMarginals().estimate(graph, {})

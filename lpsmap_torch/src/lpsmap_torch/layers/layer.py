@@ -229,7 +229,7 @@ class Layer(Tempered):
         TypeError
             If a factor type has no inference.
         ValueError
-            If factors form a cycle.
+            If the sums over factors that form a cycle take too much memory.
         """
         problem = self._problem(scores, *self._given(**arguments))
         return problem.sample(checked_count("sample: n", n), generator, scores.dtype)

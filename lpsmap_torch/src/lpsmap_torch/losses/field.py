@@ -45,8 +45,9 @@ class CRFLoss(Tempered, StructuredLoss):
 
     The factors must have log-partition functions, see `Factor.log_partition`: dynamic programs by
     the inside-outside algorithm, non-projective dependency trees by the matrix-tree theorem, trees
-    of such factors by the sum-product algorithm, see `lpsmap_dynamic.GraphGibbs`. Factors that form
-    a cycle raise a ValueError; `SparseMAPLoss` and `StructuredHingeLoss` support any graph.
+    of such factors by the sum-product algorithm, cycles of dynamic programs by junction trees, see
+    `lpsmap_dynamic.GraphGibbs`. Other cycles, and those whose sums take too much memory, raise a
+    ValueError; `SparseMAPLoss` and `StructuredHingeLoss` support any graph.
 
     Parameters
     ----------

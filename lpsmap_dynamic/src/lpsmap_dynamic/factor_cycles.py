@@ -1,0 +1,277 @@
+"""Factors that form cycles, merged into one factor for each connected group of them."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from lpsmap_core import kernel
+from lpsmap_core.api import BoolArray, IntArray, offsets_of, ranges
+from lpsmap_dynamic.declaration import Hypergraph
+from lpsmap_dynamic.derivations import HypergraphInference
+from lpsmap_dynamic.junction_tree import TreePart, junction_tree
+
+__all__ = ["CyclicFactors", "MergedFactors", "merged_factors"]
+
+MOST_BYTES = 1 << 28
+"""Maximum bytes of cached junction trees, not counting the latest one."""
+
+
+class CyclicFactors(NamedTuple):
+    """Factors with hypergraphs, of which each shares variables with others.
+
+    Attributes
+    ----------
+    hypergraphs
+        The distinct hypergraphs.
+    which
+        (F,) the hypergraph of each factor.
+    offsets
+        (F + 1,) its links.
+    variable, negated
+        (L,) the variable of each link, and whether it is negated.
+    first_additional
+        (F,) the number of its first additional.
+    """
+
+    hypergraphs: Sequence[Hypergraph]
+    which: IntArray
+    offsets: IntArray
+    variable: IntArray
+    negated: BoolArray
+    first_additional: IntArray
+
+
+@dataclass(frozen=True)
+class MergedFactors:
+    """One factor for each group of factors, as a declaration of the merged ones.
+
+    The slots of a merged factor are the variables of its group, and then their additionals.
+
+    Attributes
+    ----------
+    offsets
+        (G + 1,) the slots of each.
+    hypergraphs, which
+        The distinct hypergraphs, and that of each.
+    variable, negated
+        The variable of each slot, and whether it is negated. Additionals follow the variables of
+        the graph.
+    additionals
+        The numbers of these additionals.
+    group
+        (F,) the merged factor of each factor.
+    impossible
+        (G,) whether the factors of the group contradict each other.
+    """
+
+    offsets: IntArray
+    hypergraphs: Sequence[Hypergraph]
+    which: IntArray
+    variable: IntArray
+    negated: BoolArray
+    additionals: IntArray
+    group: IntArray
+    impossible: BoolArray
+
+    n_additionals: ClassVar[int] = 0
+
+    @property
+    def n_factors(self) -> int:
+        """The number of merged factors."""
+        return len(self.which)
+
+    def log_partition(self) -> HypergraphInference:
+        """Return the sums over their structures."""
+        return self.inference()
+
+    def inference(self) -> HypergraphInference:
+        """Return the inference over their structures."""
+        return HypergraphInference(self.offsets, 0, self.hypergraphs, self.which)
+
+
+def merged_factors(
+    given: CyclicFactors, n_variables: int, name_of: Callable[[int], str]
+) -> MergedFactors:
+    """Merge the factors that are connected by variables.
+
+    Parameters
+    ----------
+    given
+        The factors.
+    n_variables
+        The number of variables of the graph.
+    name_of
+        A function that returns the name of a factor in errors.
+
+    Raises
+    ------
+    ValueError
+        If the sums take too much memory.
+    """
+    n_links = np.diff(given.offsets)
+    owner = np.repeat(np.arange(len(given.which)), n_links)
+    group = _groups(owner, given.variable, len(given.which), n_variables)
+    n_groups = 1 + int(group.max(initial=-1))
+    pairs, local = np.unique(group[owner] * n_variables + given.variable, return_inverse=True)
+    local = local.reshape(-1)
+    group_of_pair, variable = np.divmod(pairs, n_variables)
+    n_own = np.bincount(group_of_pair, minlength=n_groups)
+    local -= offsets_of(n_own)[group[owner]]
+    once = np.bincount(given.variable, minlength=n_variables)[given.variable] == 1
+    negated = np.zeros(n_variables, dtype=np.bool_)
+    negated[given.variable[once]] = given.negated[once]
+    by_group = np.argsort(group, kind="stable")
+    counts = np.array([h.n_additionals for h in given.hypergraphs], dtype=np.int64)[given.which]
+    begin, size = given.first_additional[by_group], counts[by_group]
+    additionals = np.repeat(begin - np.cumsum(size) + size, size) + np.arange(size.sum())
+    n_extra = np.bincount(group, counts, minlength=n_groups).astype(np.int64)
+    codes = 2 * local + given.negated
+    members = offsets_of(np.bincount(group, minlength=n_groups))
+    hypergraphs, which = _distinct_trees(given, by_group, members, codes, n_own, name_of)
+    impossible = np.array([h is None for h in hypergraphs], dtype=np.bool_)[which]
+    arity = n_own + n_extra
+    owners = np.concatenate([group_of_pair, np.repeat(np.arange(n_groups), n_extra)])
+    slots = np.concatenate([variable, n_variables + np.arange(len(additionals))])
+    order = np.argsort(owners, kind="stable")
+    return MergedFactors(
+        offsets=offsets_of(arity),
+        hypergraphs=[_nothing() if h is None else h for h in hypergraphs],
+        which=which,
+        variable=slots[order],
+        negated=np.append(negated[variable], np.zeros(len(additionals), dtype=np.bool_))[order],
+        additionals=additionals,
+        group=group,
+        impossible=impossible,
+    )
+
+
+@kernel
+def _groups(owner: IntArray, variable: IntArray, n_factors: int, n_variables: int) -> IntArray:
+    """Return the group of every factor, by union-find; groups are numbered by their first factor.
+
+    Parameters
+    ----------
+    owner, variable
+        The factor and the variable of every link.
+    """
+    parent = np.arange(n_factors + n_variables)
+    for k in range(len(owner)):
+        a, b = owner[k], n_factors + variable[k]
+        while parent[a] != a:
+            parent[a] = parent[parent[a]]
+            a = parent[a]
+        while parent[b] != b:
+            parent[b] = parent[parent[b]]
+            b = parent[b]
+        parent[max(a, b)] = min(a, b)
+    found, n = np.empty(n_factors, dtype=np.int64), 0
+    for f in range(n_factors):
+        if parent[f] == f:
+            found[f], n = n, n + 1
+        else:
+            a = f
+            while parent[a] != a:
+                a = parent[a]
+            found[f] = found[a]
+    return found
+
+
+def _distinct_trees(
+    given: CyclicFactors,
+    by_group: IntArray,
+    members: IntArray,
+    codes: IntArray,
+    n_variables: IntArray,
+    name_of: Callable[[int], str],
+) -> tuple[list[Hypergraph | None], IntArray]:
+    """Return the distinct junction trees of groups, and the number of each group's.
+
+    Groups of equal numbers of factors and links are compared as the rows of a matrix.
+
+    Parameters
+    ----------
+    given
+        The factors.
+    by_group, members
+        The factors of group g are ``by_group[members[g] : members[g + 1]]``.
+    codes
+        Twice the variable of every link, counted within its group, plus 1 if it is negated.
+    n_variables
+        The number of variables of every group.
+    """
+    n_links = np.diff(given.offsets)[by_group]
+    first_link = offsets_of(n_links)[members]
+    links = codes[ranges(given.offsets, by_group)]
+    shape = np.stack([np.diff(members), np.diff(first_link)], axis=1)
+    kinds, kind = np.unique(shape, axis=0, return_inverse=True)
+    found: list[Hypergraph | None] = []
+    which = np.empty(len(shape), dtype=np.int64)
+    for k, (n_factors, n) in enumerate(kinds.tolist()):
+        groups = np.flatnonzero(kind.reshape(-1) == k)
+        factors = by_group[members[groups, None] + np.arange(n_factors)]
+        own = links[first_link[groups, None] + np.arange(n)]
+        words = np.concatenate([given.which[factors], own], axis=1)
+        rows, first, number = np.unique(words, axis=0, return_index=True, return_inverse=True)
+        which[groups] = len(found) + number.reshape(-1)
+        for row, g in zip(rows, first.tolist(), strict=True):
+            hypergraphs = tuple(given.hypergraphs[h] for h in row[:n_factors].tolist())
+            names = [functools.partial(name_of, f) for f in factors[g].tolist()]
+            found.append(
+                _cache.get(hypergraphs, row[n_factors:], int(n_variables[groups[g]]), names)
+            )
+    return found, which
+
+
+class _TreeCache:
+    """An LRU cache of junction trees by the hypergraphs and links of their factors."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._found: OrderedDict[Any, Hypergraph | None] = OrderedDict()
+        self._bytes = 0
+
+    def get(
+        self,
+        hypergraphs: tuple[Hypergraph, ...],
+        codes: IntArray,
+        n_variables: int,
+        names: Sequence[Callable[[], str]],
+    ) -> Hypergraph | None:
+        """Return the junction tree of factors; see `_distinct_trees`."""
+        key = (hypergraphs, codes.tobytes())
+        with self._lock:
+            if key in self._found:
+                self._found.move_to_end(key)
+                return self._found[key]
+            links = np.split(codes, np.cumsum([h.arity for h in hypergraphs])[:-1])
+            parts = [
+                TreePart(h, own // 2, own % 2 > 0, name)
+                for h, own, name in zip(hypergraphs, links, names, strict=True)
+            ]
+            self._found[key] = found = junction_tree(parts, n_variables)
+            self._bytes += _n_bytes(found)
+            while self._bytes > MOST_BYTES and len(self._found) > 1:
+                _, oldest = self._found.popitem(last=False)
+                self._bytes -= _n_bytes(oldest)
+            return found
+
+
+def _n_bytes(hypergraph: Hypergraph | None) -> int:
+    return 0 if hypergraph is None else hypergraph.code.nbytes
+
+
+@functools.cache
+def _nothing() -> Hypergraph:
+    """Return a hypergraph of one structure without slots, in place of one without structures."""
+    none, zero = np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    return Hypergraph(0, 0, zero, np.full((1, 2), -1), np.zeros(2, dtype=np.int64), none, 0)
+
+
+_cache = _TreeCache()

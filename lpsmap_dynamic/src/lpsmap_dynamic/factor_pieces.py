@@ -1,0 +1,277 @@
+"""The hypergraph of a factor as pieces: tables over the slots that it shares with other factors.
+
+Small factors are one piece: a list of the choices for the shared slots, each with the derivations
+of this choice. Other hypergraphs without branches read the slots in turn, such as those of counts
+and sequences. They are cut before every slot: a piece is over a slot and the items on both sides of
+it, like the transitions of an automaton, and the number of choices is not a product over slots.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_core.api import BoolArray, IntArray, ranges
+from lpsmap_dynamic.declaration import Hypergraph
+
+__all__ = ["MOST_CHOICES", "FactorPiece", "PieceEdges", "TooManyChoicesError", "distinct_rows"]
+__all__ += ["one_piece", "pieces_of_slots"]
+
+MOST_CHOICES = 1 << 18
+"""Maximum number of the choices of a piece, with their derivations."""
+
+
+class TooManyChoicesError(ValueError):
+    """A factor has too many choices for its shared slots."""
+
+
+class PieceEdges(NamedTuple):
+    """Hyperedges among the items 0, 1, ... of a piece; their entries are those of the factor."""
+
+    heads: IntArray
+    tails: IntArray
+    """(E, 2) items, -1 for none."""
+    sizes: IntArray
+    """(E,) numbers of entries."""
+    entries: IntArray
+    """Slots that are not shared, and additionals, flat."""
+
+
+class FactorPiece(NamedTuple):
+    """The choices for some shared slots of a factor, and for the items at the cuts around them.
+
+    Attributes
+    ----------
+    slots
+        (k,) the shared slots.
+    on
+        (R, k) which of them are on, for every choice.
+    before, after
+        (R,) the states at both cuts.
+    n_before, n_after
+        The numbers of these states; 1 if there is no cut.
+    items
+        (R,) the item that derives each choice.
+    edges
+        The hyperedges below these items.
+    """
+
+    slots: IntArray
+    on: BoolArray
+    before: IntArray
+    after: IntArray
+    n_before: int
+    n_after: int
+    items: IntArray
+    edges: PieceEdges
+
+
+def one_piece(hypergraph: Hypergraph, shared: BoolArray) -> FactorPiece:
+    """Return a factor as one piece.
+
+    Every item is split by the shared slots that are on in its derivations.
+
+    Parameters
+    ----------
+    hypergraph
+        The hypergraph of the factor.
+    shared
+        (arity,) which slots are shared.
+
+    Raises
+    ------
+    TooManyChoicesError
+        If there are too many choices.
+    """
+    first_edge, tails, first_entry, entries = hypergraph.edges
+    owner = np.repeat(np.arange(len(first_entry) - 1), np.diff(first_entry))
+    of_shared = np.append(shared, np.zeros(hypergraph.n_additionals, dtype=np.bool_))[entries]
+    column = np.cumsum(shared) - 1
+    own = np.zeros((len(first_entry) - 1, int(shared.sum())), dtype=np.bool_)
+    own[owner[of_shared], column[entries[of_shared]]] = True
+    sizes = np.bincount(owner[~of_shared], minlength=len(own))
+    rest, first_rest = entries[~of_shared], np.cumsum(sizes) - sizes
+    ends = tails.reshape(-1, 2)
+    on = np.zeros((1, own.shape[1]), dtype=np.bool_)  # of the choices of all items; 0 is no tail
+    first, count = [0], [1]
+    parts = []
+    for item in range(len(first_edge) - 1):
+        edges = np.arange(first_edge[item], first_edge[item + 1])
+        starts, n = np.array(first)[ends[edges]], np.array(count)[ends[edges]]
+        n_pairs = n.prod(axis=1)
+        if len(on) + n_pairs.sum() > MOST_CHOICES:
+            raise TooManyChoicesError
+        edge = np.repeat(np.arange(len(edges)), n_pairs)
+        pair = np.arange(len(edge)) - np.repeat(np.cumsum(n_pairs) - n_pairs, n_pairs)
+        left, right = starts[edge, 0] + pair // n[edge, 1], starts[edge, 1] + pair % n[edge, 1]
+        edge = edges[edge]
+        chosen, which = distinct_rows(on[left] | on[right] | own[edge])
+        parts.append((len(on) + which, np.stack([left, right], axis=1), edge))
+        first.append(len(on))
+        count.append(len(chosen))
+        on = np.concatenate([on, chosen])
+    heads, both, edge = (np.concatenate(x) for x in zip(*parts, strict=True))
+    bounds = np.append(first_rest, len(rest))
+    return FactorPiece(
+        slots=np.flatnonzero(shared),
+        on=on[first[-1] :],
+        before=np.zeros(count[-1], dtype=np.int64),
+        after=np.zeros(count[-1], dtype=np.int64),
+        n_before=1,
+        n_after=1,
+        items=np.arange(first[-1], len(on)) - 1,
+        edges=PieceEdges(heads - 1, both - 1, sizes[edge], rest[ranges(bounds, edge)]),
+    )
+
+
+def distinct_rows(rows: npt.NDArray[np.bool_]) -> tuple[BoolArray, IntArray]:
+    """Return the distinct rows of booleans, and the number of each row among them."""
+    if not rows.shape[1]:
+        return rows[:1], np.zeros(len(rows), dtype=np.int64)
+    packed = np.packbits(rows, axis=1)
+    keys = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1]))).reshape(-1)
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    return rows[first], which.reshape(-1).astype(np.int64)
+
+
+class _Path(NamedTuple):
+    """Hyperedges that follow each other, from one cut to the next."""
+
+    begin: int
+    end: int
+    """The items at both ends."""
+    on: bool
+    """Whether the slot between the cuts is on."""
+    additionals: tuple[int, ...]
+
+
+class _Chain:
+    """A hypergraph without branches, in which every derivation visits slots in their order.
+
+    A derivation is at an item at every cut: the first one that the next slot does not skip.
+
+    Attributes
+    ----------
+    is_chain
+        Whether the hypergraph is one.
+    """
+
+    def __init__(self, hypergraph: Hypergraph) -> None:
+        self.goal, arity = hypergraph.n_items, hypergraph.arity
+        first_edge, tails, first_entry, entries = hypergraph.edges
+        n_edges = len(first_entry) - 1
+        owner = np.repeat(np.arange(n_edges), np.diff(first_entry))
+        of_slots = entries < arity
+        slot = np.full(n_edges, -1)
+        slot[owner[of_slots]] = entries[of_slots]
+        single = np.bincount(owner[of_slots], minlength=n_edges).max(initial=0) <= 1
+        self.is_chain = bool(single and not tails[1::2].any())
+        if not self.is_chain:
+            return
+        heads = np.repeat(np.arange(1, self.goal + 1), np.diff(first_edge)).tolist()
+        ends, slots = tails[::2].tolist(), slot.tolist()
+        last, following = [-1] * (self.goal + 1), [arity] * (self.goal + 1)
+        for head, tail, own in zip(heads, ends, slots, strict=True):
+            self.is_chain &= own < 0 or last[tail] < own
+            last[head] = max(last[head], last[tail], own)
+        for head, tail, own in zip(heads[::-1], ends[::-1], slots[::-1], strict=True):
+            following[tail] = min(following[tail], following[head] if own < 0 else own)
+        extra: list[list[int]] = [[] for _ in range(n_edges)]
+        for e, entry in zip(owner[~of_slots].tolist(), entries[~of_slots].tolist(), strict=True):
+            extra[e].append(entry)
+        # by the cut after which an edge is taken, whether it has a slot, and its tail
+        self._edges: dict[tuple[int, bool, int], list[tuple[int, tuple[int, ...]]]]
+        self._edges = defaultdict(list)
+        self._latest = [-1] * (self.goal + 1)
+        for e, (head, tail) in enumerate(zip(heads, ends, strict=True)):
+            when = slots[e] if slots[e] >= 0 else following[head] - 1
+            self._edges[when, slots[e] >= 0, tail].append((head, tuple(extra[e])))
+            self._latest[tail] = max(self._latest[tail], when)
+        self._latest[self.goal] = arity
+
+    def paths(self, arity: int) -> list[list[_Path]]:
+        """Return the paths from every cut to the next that are parts of derivations.
+
+        Of the items at a cut with the same continuations, one stands for all.
+        """
+        layers, here = [], self._extended([_Path(0, 0, False, ())], -1)
+        for p in range(arity):
+            on = [
+                _Path(path.begin, head, True, path.additionals + extra)
+                for path in here
+                for head, extra in self._edges.get((p, True, path.end), ())
+            ]
+            found = self._extended(here + on, p)
+            layers.append([path for path in found if self._latest[path.end] > p])
+            here = [_Path(k, k, False, ()) for k in sorted({path.end for path in layers[-1]})]
+        alike = {self.goal: self.goal}
+        for p in range(arity - 1, -1, -1):
+            onward = defaultdict(list)
+            for path in layers[p]:
+                if path.end in alike:
+                    onward[path.begin].append(path._replace(end=alike[path.end]))
+            first: dict[frozenset[_Path], int] = {}
+            alike = {}
+            for item, paths in onward.items():
+                same = frozenset(path._replace(begin=0) for path in paths)
+                alike[item] = first.setdefault(same, item)
+            layers[p] = [path for item in first.values() for path in onward[item]]
+        return layers
+
+    def _extended(self, paths: list[_Path], p: int) -> list[_Path]:
+        """Return paths, and their continuations without slots."""
+        paths = list(paths)
+        for path in paths:  # which grow
+            for head, extra in self._edges.get((p, False, path.end), ()):
+                paths.append(path._replace(end=head, additionals=path.additionals + extra))
+        return paths
+
+
+def pieces_of_slots(hypergraph: Hypergraph, shared: BoolArray) -> list[FactorPiece] | None:
+    """Return a factor as one piece for every slot; None if its hypergraph has branches.
+
+    Parameters
+    ----------
+    hypergraph, shared
+        As for `one_piece`.
+    """
+    chain = _Chain(hypergraph)
+    if not chain.is_chain:
+        return None
+    pieces, number = [], {0: 0}
+    for p, paths in enumerate(chain.paths(hypergraph.arity)):
+        ends = sorted({path.end for path in paths})
+        following = {item: k for k, item in enumerate(ends)}
+        begin = np.array([number[path.begin] for path in paths], dtype=np.int64)
+        end = np.array([following[path.end] for path in paths], dtype=np.int64)
+        on = np.array([path.on for path in paths], dtype=np.bool_)
+        key = (begin * max(len(ends), 1) + end) * 2 + (on & shared[p])
+        _, first, items = np.unique(key, return_index=True, return_inverse=True)
+        entries = [
+            ([p] if path.on and not shared[p] else []) + list(path.additionals) for path in paths
+        ]
+        edges = PieceEdges(
+            heads=items.reshape(-1),
+            tails=np.full((len(paths), 2), -1),
+            sizes=np.array([len(x) for x in entries], dtype=np.int64),
+            entries=np.array([k for x in entries for k in x], dtype=np.int64),
+        )
+        slots = np.array([p] if shared[p] else [], dtype=np.int64)
+        rows = on[first][:, None] if shared[p] else np.empty((len(first), 0), dtype=np.bool_)
+        pieces.append(
+            FactorPiece(
+                slots,
+                rows,
+                begin[first],
+                end[first],
+                len(number),
+                max(len(ends), 1),
+                np.arange(len(first)),
+                edges,
+            )
+        )
+        number = following
+    return pieces
