@@ -14,8 +14,8 @@ import numpy as np
 from click.testing import CliRunner
 
 from lpsmap_core.command import cli
-from lpsmap_core.plugins.files import read_graph
 from lpsmap_core.plugins.formats import FileFormatError
+from lpsmap_decode.formats.files import read_graph
 
 __all__ = ["check_damaged"]
 

@@ -15,8 +15,8 @@ from lpsmap_core.api import SearchLimits
 from lpsmap_core.command import cli
 from lpsmap_core.model.levels import override_level
 from lpsmap_core.plugins import hookspecs
-from lpsmap_core.plugins.files import read_graph
 from lpsmap_core.plugins.registry import KINDS, Registry, installed, registered
+from lpsmap_decode.formats.files import read_graph
 from pages import execute
 
 ROOT = Path(__file__).parents[1]

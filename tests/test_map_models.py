@@ -19,9 +19,9 @@ from scipy import optimize, sparse
 
 from environments import ROOT
 from lpsmap_core import ConvergenceWarning
-from lpsmap_core.plugins.files import read_evidence, read_graph
 from lpsmap_core.plugins.formats import FileFormatError
 from lpsmap_decode import read_network, solve_many
+from lpsmap_decode.formats.files import read_evidence, read_graph
 
 DATA = Path(os.environ.get("LPSMAP_DATA", ROOT.parent / "shared" / "data"))
 FOLDER = Path(os.environ.get("LPSMAP_MAP_MODELS", DATA / "map-models"))
@@ -303,7 +303,7 @@ def test_command_and_api_agree_on_hard_models(name):
 
 MANY = """
 import sys, warnings
-from lpsmap_core.api import read_graph
+from lpsmap_decode import read_graph
 warnings.simplefilter("ignore")
 for name in sys.argv[1:]:
     found = read_graph(name).graph.solve_map(exact=True, max_time=10.0, threads=1)

@@ -17,8 +17,8 @@ from lpsmap_core.api import row_view, slot_values
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.solvers import choose_solver, solver_of
 from lpsmap_core.model.inheritance import OPTIONAL
-from lpsmap_core.plugins.files import write_graph
 from lpsmap_core.testing.graphs import declared_again
+from lpsmap_decode.formats.files import write_graph
 from lpsmap_dynamic import DynamicProgram
 from lpsmap_dynamic.max_plus import best_derivations
 from other_structures import TYPES, Four, Plain, other, plain_rows, single, unchanged

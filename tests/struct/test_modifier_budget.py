@@ -10,7 +10,8 @@ import pytest
 
 from lpsmap import Budget, DepTree, FactorGraph, ModifierBudget
 from lpsmap_core import NamedGraph
-from lpsmap_core.api import read_graph, row_view, write_graph
+from lpsmap_core.api import row_view
+from lpsmap_decode import read_graph, write_graph
 
 N = 4
 

@@ -1,5 +1,7 @@
 """SparseMAP and LP-SparseMAP: differentiable, sparse, structured inference in factor graphs."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from lpsmap_core.engine.backends import Backend
 from lpsmap_core.engine.choice import find_engines_by
 from lpsmap_core.engine.compiled import CompiledEngine
@@ -30,6 +32,7 @@ from lpsmap_core.model.sums import bounded_sums
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.formats import FileFormat, FileFormatError, NamedGraph
 from lpsmap_core.plugins.hookspecs import hookimpl
+from lpsmap_core.plugins.packs import moved_names as _moved_names
 from lpsmap_core.plugins.registry import (
     decoder_for,
     engine_named,
@@ -54,6 +57,9 @@ __version__ = "0.1.0"
 
 find_engines_by(engine_named, installed_engines)
 set_decoder_finder(decoder_for)
+
+if not _TYPE_CHECKING:  # a type checker would take every name for one of this module
+    __getattr__ = _moved_names(__name__)
 
 __all__ = [
     "ALGORITHM_1",

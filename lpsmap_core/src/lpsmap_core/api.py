@@ -8,6 +8,8 @@ distributions of this project do. Other modules of core may change at any time.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from lpsmap_core.engine.choice import AUTO, run_with
 from lpsmap_core.engine.direct import DirectSolution, solve_directly
 from lpsmap_core.engine.options import checked_options
@@ -37,6 +39,7 @@ from lpsmap_core.model.inputs import (
     checked_flag,
     checked_number,
     checked_shape,
+    integer_array,
     kind_of,
     real_numbers,
     truth_values,
@@ -47,6 +50,7 @@ from lpsmap_core.model.marginal_targets import check_marginals, target_additiona
 from lpsmap_core.model.memory_limit import (
     MAX_MEMORY,
     VIEW_BYTES,
+    MemoryLimitError,
     check_fits_memory,
     memory_limit,
     reserve_memory,
@@ -70,12 +74,9 @@ from lpsmap_core.model.slots import (
 )
 from lpsmap_core.model.sums import PartlyConstrained, one_of_each_group
 from lpsmap_core.model.unused import zero_unused_scores
-from lpsmap_core.plugins.compressed_text import file_bytes, write_text
 from lpsmap_core.plugins.error_origin import error_with_origin, raised_by_core
-from lpsmap_core.plugins.factor_types import factor_named
-from lpsmap_core.plugins.files import read_evidence, read_graph, write_graph
 from lpsmap_core.plugins.formats import Evidence
-from lpsmap_core.plugins.packs import missing_name_advice, missing_pack_advice
+from lpsmap_core.plugins.packs import missing_name_advice, missing_pack_advice, moved_names
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,
     Registry,
@@ -122,6 +123,9 @@ from lpsmap_jit.interrupts import (
 from lpsmap_jit.native import floats as floats_at_address
 from lpsmap_jit.threads import in_shares
 
+if not TYPE_CHECKING:  # a type checker would take every name for one of this module
+    __getattr__ = moved_names(__name__)
+
 # Arrays: the types that annotations of kernels and factors name.
 __all__ = ["BoolArray", "ByteArray", "FloatArray", "IndexArray", "IntArray"]
 
@@ -135,12 +139,14 @@ __all__ += [
     "checked_number",
     "checked_shape",
     "zero_unused_scores",
+    "integer_array",
     "kind_of",
     "real_numbers",
     "check_unambiguous_lengths",
     "check_fits_memory",
     "MAX_MEMORY",
     "VIEW_BYTES",
+    "MemoryLimitError",
     "memory_limit",
     "reserve_memory",
     "truth_values",
@@ -255,16 +261,8 @@ __all__ += ["report_unsolved", "warn_unsolved"]
 # Messages: what a user is told, and about which line.
 __all__ += ["error_with_origin", "raised_by_core", "replaced_options", "stacklevel", "text_table"]
 
-# File formats: read and write graphs in files.
-__all__ += [
-    "Evidence",
-    "factor_named",
-    "file_bytes",
-    "read_evidence",
-    "read_graph",
-    "write_graph",
-    "write_text",
-]
+# File formats: what readers and writers return.
+__all__ += ["Evidence"]
 
 # Losses: how targets are read, and what is wrong with a result.
 __all__ += ["HEADS", "check_root", "root_variables", "row_labels", "warn_of_padding"]

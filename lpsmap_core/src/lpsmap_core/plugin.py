@@ -7,20 +7,12 @@ from typing import TYPE_CHECKING
 from lpsmap_core.engine.backends import Backend, NumpyBackend
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.protocol import Engine
-from lpsmap_core.plugins.formats import FileFormat
 from lpsmap_core.plugins.hookspecs import hookimpl
-from lpsmap_core.plugins.json_format import JsonFormat
 
 if TYPE_CHECKING:
     import click
 
 lpsmap_api_version = 3
-
-
-@hookimpl
-def lpsmap_formats() -> list[type[FileFormat]]:
-    """Return core's own file format."""
-    return [JsonFormat]
 
 
 @hookimpl

@@ -4,7 +4,11 @@ from lpsmap_decode.corpus.outcome import Outcome
 from lpsmap_decode.corpus.solve_many import solve_many
 from lpsmap_decode.evidence import Conditioned
 from lpsmap_decode.executors import BatchExecutor
+from lpsmap_decode.formats.compressed_text import file_bytes, write_text
+from lpsmap_decode.formats.factor_types import factor_named
 from lpsmap_decode.formats.fg import FgFormat
+from lpsmap_decode.formats.files import read_evidence, read_graph, write_graph
+from lpsmap_decode.formats.json_format import JsonFormat
 from lpsmap_decode.formats.uai import (
     MarkovNetwork,
     UaiFormat,
@@ -35,6 +39,7 @@ __all__ = [
     "Unfinished",
     "FgFormat",
     "HighsSolver",
+    "JsonFormat",
     "Evaluation",
     "MarkovNetwork",
     "NodeBatch",
@@ -48,8 +53,14 @@ __all__ = [
     "WcnfFormat",
     "assignment_text",
     "count_redundant",
+    "factor_named",
+    "file_bytes",
     "read_assignment",
+    "read_evidence",
+    "read_graph",
     "read_network",
     "solve_many",
     "write_assignment",
+    "write_graph",
+    "write_text",
 ]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import lpsmap_core
 from lpsmap_core import Decoder, Engine, FileFormat, MapSolver
-from lpsmap_decode import FgFormat, HighsSolver, UaiFormat, WcnfFormat
+from lpsmap_decode import FgFormat, HighsSolver, JsonFormat, UaiFormat, WcnfFormat
 
 if TYPE_CHECKING:
     import click
@@ -17,7 +17,7 @@ lpsmap_api_version = 3
 @lpsmap_core.hookimpl
 def lpsmap_formats() -> list[type[FileFormat]]:
     """Return the file formats of this package."""
-    return [FgFormat, UaiFormat, WcnfFormat]
+    return [FgFormat, JsonFormat, UaiFormat, WcnfFormat]
 
 
 @lpsmap_core.hookimpl

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from lpsmap_core import Factor, FactorGraph
-from lpsmap_core.api import read_graph
 
 
 class ExactlyOne(Factor):
@@ -42,14 +39,23 @@ def test_factors_that_overlap_are_solved() -> None:
     np.testing.assert_allclose(u.value, [0.0, 1.0, 0.0], atol=1e-6)
 
 
-@pytest.mark.skipif(
+without_decode = pytest.mark.skipif(
     importlib.util.find_spec("lpsmap_decode") is not None, reason="lpsmap-decode is installed"
 )
+
+
+@without_decode
 def test_best_assignments_say_what_to_install() -> None:
     graph, _ = overlapping()
     for ask in (lambda: graph.solve_map(exact=True), lambda: graph.k_best(2)):
         with pytest.raises(ImportError, match=r"install it with: pip install .*lpsmap.decode$"):
             ask()
+
+
+@without_decode
+def test_files_say_what_to_install() -> None:
+    with pytest.raises(ImportError, match=r"install it with: pip install .*lpsmap.decode$"):
+        exec("from lpsmap_core.api import read_graph")
 
 
 def test_a_factor_alone_has_structures_and_a_gradient() -> None:
@@ -63,11 +69,3 @@ def test_a_factor_alone_has_structures_and_a_gradient() -> None:
     assert second.probabilities.tolist() == [1.0]
     gradient = solution.vjp(np.array([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]))[0]
     np.testing.assert_allclose(gradient, [0.5, -0.5, 0.0, 0.0, 0.0, 0.0], atol=1e-9)
-
-
-def test_graphs_in_json_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "graph.json"
-    path.write_text(json.dumps({"variables": {"u": [1.0, -1.0]}, "factors": []}), "utf-8")
-    named = read_graph(path)
-    named.graph.solve()
-    np.testing.assert_array_equal(named.variables["u"].value, [1.0, 0.0])

@@ -69,13 +69,9 @@ def test_lpsmap_plugins_says_what_each_offers() -> None:
     at = next(i for i, line in enumerate(lines) if "registered-by-hand 0" in line)
     assert lines[at + 1 : at + 3] == ["    factors: Own", "    commands: greet"]
     assert any("lpsmap-factors-logic" in line and "imported in" in line for line in lines)
-    core, decode = (
-        next(i for i, line in enumerate(lines) if f"({pack} " in line)
-        for pack in ("lpsmap-core", "lpsmap-decode")
-    )
-    assert lines[core + 1] == "    formats: .json"
+    decode = next(i for i, line in enumerate(lines) if "(lpsmap-decode " in line)
     assert lines[decode + 1 : decode + 3] == [
-        "    formats: .fg, .uai, .wcnf",
+        "    formats: .fg, .json, .uai, .wcnf",
         "    commands: convert, decode, explain, info, solve",
     ]
     assert "    backends: numpy" in lines

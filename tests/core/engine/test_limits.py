@@ -16,8 +16,8 @@ from lpsmap_core import ConvergenceWarning
 from lpsmap_core.command import cli
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.plugins.formats import NamedGraph
-from lpsmap_core.plugins.json_format import JsonFormat
 from lpsmap_decode.command.solve_file import UNSOLVED
+from lpsmap_decode.formats.json_format import JsonFormat
 from lpsmap_decode.networks.cycles import triplets_of
 from lpsmap_decode.networks.elimination import elimination_order
 from lpsmap_decode.networks.network import TableNetwork, build_network, networks_of

@@ -78,7 +78,7 @@ def test_plugins_that_the_environment_switches_off(
     monkeypatch.setenv("LPSMAP_DISABLE_PLUGINS", disabled)
     found = registry.installed()
     assert set(found.factors) == left
-    assert set(found.formats) == {".json"}, "core is no plugin to switch off"
+    assert set(found.backends) == {"numpy"}, "core is no plugin to switch off"
 
 
 def test_switching_off_what_is_not_there(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:

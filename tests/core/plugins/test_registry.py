@@ -13,7 +13,6 @@ import lpsmap_core
 from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.engine.backends import NumpyBackend
 from lpsmap_core.plugins.formats import FileFormat
-from lpsmap_core.plugins.json_format import JsonFormat
 from lpsmap_core.plugins.packs import FACE
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,
@@ -72,7 +71,7 @@ def test_plugins_without_hooks_offer_nothing() -> None:
         assert not offers
 
 
-class Twin(JsonFormat):
+class Twin(FileFormat):
     """A format of two suffixes."""
 
     suffixes = (".a", ".b")

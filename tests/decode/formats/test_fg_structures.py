@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lpsmap_core import FileFormatError
-from lpsmap_core.api import read_graph
+from lpsmap_decode import read_graph
 
 Scored = Iterator[tuple[np.ndarray, float]]
 """Assignments of all variables of a factor, with the sums of their log-potentials."""

@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 import lpsmap
 from damages import check_damaged
 from lpsmap_core import FactorGraph, FileFormatError, NamedGraph
-from lpsmap_core.api import read_evidence, read_graph, write_graph
-from lpsmap_decode import read_assignment, read_network, write_assignment
+from lpsmap_decode import (
+    read_assignment,
+    read_evidence,
+    read_graph,
+    read_network,
+    write_assignment,
+    write_graph,
+)
 
 GOOD = """MARKOV
 3

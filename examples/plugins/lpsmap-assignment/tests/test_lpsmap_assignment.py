@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from lpsmap_assignment import plugin
+from lpsmap_assignment import AssignmentFormat, plugin
 from lpsmap_core import FileFormatError, installed, registered
-from lpsmap_core.api import read_graph
 
 SMALL = "c two of each\np asn 4 3\nn 1\nn 2\n\na 1 3 7\na 1 4 2\na 2 4 1\n"
 
@@ -58,7 +57,7 @@ def test_the_command_prints_the_cheapest_assignment(tmp_path: Path, seed: int) -
 def test_arcs_outside_the_file_are_not_used(tmp_path: Path) -> None:
     path = written(tmp_path, SMALL)
     assert run(path) == (0, "1 3\n2 4\ncost 8\n")
-    assert read_graph(path).variables["arcs"].shape == (3,)
+    assert AssignmentFormat().read(path).variables["arcs"].shape == (3,)
 
 
 def test_an_infeasible_problem_is_reported(tmp_path: Path) -> None:
@@ -78,7 +77,7 @@ def test_an_infeasible_problem_is_reported(tmp_path: Path) -> None:
 def test_files_of_another_kind_are_refused(tmp_path: Path, text: str, words: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(FileFormatError, match=words):
-        read_graph(path)
+        AssignmentFormat().read(path)
     code, output = run(path)
     assert code == 1
     assert "problem.asn" in output

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from importlib import import_module
+from typing import Any
 
 from lpsmap_core.plugins.disabled_plugins import DISABLE, is_disabled
 from lpsmap_core.plugins.install_command import install_command
 
-__all__ = ["FACE", "PACKS", "PACK_OF", "missing_name_advice", "missing_pack_advice"]
+__all__ = ["FACE", "PACKS", "PACK_OF", "missing_name_advice", "missing_pack_advice", "moved_names"]
 
 FACE = (
     *("ALGORITHM_1", "ConvergenceWarning", "Factor", "FactorGraph", "Solution", "Status"),
@@ -18,7 +20,7 @@ FACE = (
 """Names that ``lpsmap`` takes from core, which plugins cannot register."""
 
 PACKS = {
-    "lpsmap-decode": "convert decode explain info solve .fg .uai .wcnf",
+    "lpsmap-decode": "convert decode explain info solve",
     "lpsmap-factors-logic": (
         "Xor Or AtMostOne Budget Knapsack Imply Nand XorOut OrOut AndOut Pair Dense Potts"
     ),
@@ -33,6 +35,9 @@ PACKS = {
 """Distributions with the factor types, graphs, commands, and suffixes of formats that they add."""
 
 PACK_OF = {name: pack for pack, names in PACKS.items() for name in names.split()}
+
+MOVED = {"lpsmap_decode": "read_evidence read_graph write_graph"}
+"""Packages with names of theirs that ``lpsmap_core`` and ``lpsmap_core.api`` have, too."""
 
 
 def missing_pack_advice(distribution: str) -> str:
@@ -68,3 +73,29 @@ def missing_name_advice(name: str, installed: Collection[str]) -> str:
         return f"installed factor types: {listed}"
     named = (x if x in installed else f"{x} ({install_command(packed[x])})" for x in near)
     return f"did you mean {' or '.join(named)}? Installed factor types: {listed}"
+
+
+def moved_names(module: str) -> Callable[[str], Any]:
+    """Return the function ``__getattr__`` of a module, for the names in `MOVED`.
+
+    It raises an ImportError if their package is not installed: ``from module import name`` would
+    hide the message of an AttributeError.
+
+    Parameters
+    ----------
+    module
+        The module's name.
+    """
+
+    def __getattr__(name: str) -> Any:
+        for package in (package for package, names in MOVED.items() if name in names.split()):
+            try:
+                return getattr(import_module(package), name)
+            except ModuleNotFoundError as error:
+                if error.name != package:
+                    raise
+                advice = missing_pack_advice(package.replace("_", "-"))
+                raise ImportError(f"{name} is in {package}; {advice}", name=package) from error
+        raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=None)
+
+    return __getattr__

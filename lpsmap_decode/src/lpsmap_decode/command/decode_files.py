@@ -17,7 +17,6 @@ from typing import Any
 
 import click
 
-from lpsmap_core.api import read_graph
 from lpsmap_decode.command.limits import (
     is_terminal,
     limit_options,
@@ -30,6 +29,7 @@ from lpsmap_decode.corpus.jobs import MAP, TASKS
 from lpsmap_decode.corpus.journal import Journal, JournalError
 from lpsmap_decode.corpus.outcome import Outcome
 from lpsmap_decode.corpus.solve_many import solve_many
+from lpsmap_decode.formats.files import read_graph
 from lpsmap_decode.formats.wcnf import states_costs
 
 __all__ = ["decode"]

@@ -10,8 +10,9 @@ import click
 import numpy as np
 
 from lpsmap_core import Factor, NamedGraph
-from lpsmap_core.api import DuplicateNameError, build_layout, read_graph, text_table, write_graph
+from lpsmap_core.api import DuplicateNameError, build_layout, text_table
 from lpsmap_decode.command.limits import memory_option
+from lpsmap_decode.formats.files import read_graph, write_graph
 
 __all__ = ["MODEL", "convert", "info", "errors_as_messages"]
 

@@ -12,14 +12,7 @@ import click
 import numpy as np
 
 from lpsmap_core import Assignment, Deadline, NamedGraph, Solution
-from lpsmap_core.api import (
-    Evidence,
-    FloatArray,
-    error_with_origin,
-    raised_by_core,
-    read_evidence,
-    read_graph,
-)
+from lpsmap_core.api import Evidence, FloatArray, error_with_origin, raised_by_core
 from lpsmap_decode.command.limits import (
     NumberRange,
     is_terminal,
@@ -31,6 +24,7 @@ from lpsmap_decode.command.models import MODEL, errors_as_messages
 from lpsmap_decode.command.output import JSON, TABLE, UAI, answer_text, check_form
 from lpsmap_decode.command.progress_log import ProgressLog
 from lpsmap_decode.corpus.jobs import MAP, SPARSEMAP, TASKS, solve_as
+from lpsmap_decode.formats.files import read_evidence, read_graph
 from lpsmap_decode.formats.wcnf import states_costs
 from lpsmap_decode.parts import parts_of
 

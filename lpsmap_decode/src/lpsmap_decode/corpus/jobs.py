@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lpsmap_core import Assignment, ConvergenceWarning, FactorGraph, NamedGraph, Solution
-from lpsmap_core.api import FloatArray, kind_of, read_graph
+from lpsmap_core.api import FloatArray, kind_of
 from lpsmap_decode.corpus.outcome import Outcome
+from lpsmap_decode.formats.files import read_graph
 from lpsmap_decode.parts import parts_of
 
 __all__ = [

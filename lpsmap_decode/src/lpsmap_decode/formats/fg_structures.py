@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core import FactorGraph, Variables
-from lpsmap_core.api import VIEW_BYTES, FloatArray, IntArray, factor_named, reserve_memory
+from lpsmap_core.api import VIEW_BYTES, FloatArray, IntArray, reserve_memory
+from lpsmap_decode.formats.factor_types import factor_named
 from lpsmap_decode.formats.tokens import Tokens
 
 __all__ = ["Builder", "Parser", "STRUCTURES", "state_counts"]

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core import Factor, FactorGraph, FileFormatError
-from lpsmap_core.api import declared_variables, factor_named, slot_values, slots_of, write_text
+from lpsmap_core.api import declared_variables, slot_values, slots_of
+from lpsmap_decode.formats.compressed_text import write_text
+from lpsmap_decode.formats.factor_types import factor_named
 
 __all__ = ["PLAIN", "write_fg"]
 

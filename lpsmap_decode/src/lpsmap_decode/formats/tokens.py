@@ -12,7 +12,8 @@ from typing import NoReturn
 import numpy as np
 
 from lpsmap_core import FileFormatError
-from lpsmap_core.api import FloatArray, file_bytes, stacklevel
+from lpsmap_core.api import FloatArray, stacklevel
+from lpsmap_decode.formats.compressed_text import file_bytes
 
 __all__ = ["Tokens"]
 
@@ -44,7 +45,7 @@ class Tokens:
     Raises
     ------
     OSError, FileFormatError
-        As `lpsmap_core.api.file_bytes`.
+        As `file_bytes`.
     """
 
     def __init__(self, path: Path, comment: bytes | None = None) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 import numpy as np
 
-from lpsmap_assignment.dimacs import read_arcs
+from lpsmap_assignment.dimacs import AssignmentFormat, read_arcs
 from lpsmap_core import ConvergenceWarning, FileFormatError
-from lpsmap_core.api import read_graph
 
 __all__ = ["assign"]
 
@@ -24,7 +23,7 @@ def assign(file: Path) -> None:
     exit code is 3 if there is no assignment, and 1 if the file cannot be read.
     """
     try:
-        arcs, named = read_arcs(file), read_graph(file)
+        arcs, named = read_arcs(file), AssignmentFormat().read(file)
     except (OSError, FileFormatError) as error:
         raise click.ClickException(str(error)) from error
     with warnings.catch_warnings():

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lpsmap_core.model.inputs import kind_of
-from lpsmap_core.model.memory_limit import MAX_MEMORY, MemoryLimitError, memory_limit
-from lpsmap_core.plugins.contributions import Registration
-from lpsmap_core.plugins.formats import (
+from lpsmap_core import FileFormat, FileFormatError, NamedGraph, installed
+from lpsmap_core.api import (
+    MAX_MEMORY,
     Evidence,
-    FileFormat,
-    FileFormatError,
-    NamedGraph,
-    error_text,
+    MemoryLimitError,
+    Registration,
+    kind_of,
+    memory_limit,
+    missing_pack_advice,
 )
-from lpsmap_core.plugins.json_format import read_views
-from lpsmap_core.plugins.packs import PACK_OF, missing_pack_advice
-from lpsmap_core.plugins.registry import installed
+from lpsmap_decode.formats.error_text import error_text
+from lpsmap_decode.formats.json_format import read_views
 
 __all__ = ["read_evidence", "read_graph", "write_graph"]
+
+OWN = (".fg", ".json", ".uai", ".wcnf")
+"""Suffixes of the formats of this distribution, whose plugin may be disabled."""
 
 
 def read_graph(path: str | Path, max_memory: float = MAX_MEMORY) -> NamedGraph:
@@ -128,10 +130,10 @@ def _registration(path: Path) -> Registration:
     suffix, formats = _suffix(path), installed().formats
     if suffix not in formats:
         advice = "rename the file, or install a plugin that reads it"
-        if suffix in PACK_OF:
-            advice = missing_pack_advice(PACK_OF[suffix])
+        if suffix in OWN:
+            advice = missing_pack_advice("lpsmap-decode")
         raise FileFormatError(
             f"{path}: no installed file format has the suffix {suffix!r}; expected one of "
-            f"{', '.join(sorted(formats))}; {advice}."
+            f"{', '.join(sorted(formats)) or 'none'}; {advice}."
         )
     return formats[suffix]

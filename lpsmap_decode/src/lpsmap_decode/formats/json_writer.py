@@ -12,13 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.graph import FactorGraph
-from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.slots import declared_variables, slot_values
-from lpsmap_core.model.variables import Variables
-from lpsmap_core.plugins.array_files import Arrays
-from lpsmap_core.plugins.compressed_text import write_text
-from lpsmap_core.plugins.formats import FileFormatError, NamedGraph
+from lpsmap_core import Factor, FactorGraph, FileFormatError, NamedGraph, Variables
+from lpsmap_core.api import declared_variables, parameters_of, slot_values
+from lpsmap_decode.formats.array_files import Arrays
+from lpsmap_decode.formats.compressed_text import write_text
 
 __all__ = ["write_json"]
 
@@ -139,7 +136,7 @@ def _attribute(factor: Factor, parameter: inspect.Parameter) -> Any:
     value = getattr(factor, name, None)
     if name == "lengths" and value is not None:
         return value.reshape(*factor.batch_shape, -1)
-    rows = factor._parameters.rows
+    rows = parameters_of(factor).rows
     if value is None or name not in rows:
         return value
     value = value.reshape(factor.batch_shape + rows[name])
@@ -176,7 +173,7 @@ def _numbers(value: Any, large_arrays: dict[str, npt.NDArray[Any]]) -> Any:
 
 def _same(graph: FactorGraph, factor: Factor, other_graph: FactorGraph, other: Factor) -> bool:
     """Whether two declarations of two graphs are equal for an engine."""
-    if type(factor) is not type(other) or not factor._parameters.same_as(other._parameters):
+    if type(factor) is not type(other) or not parameters_of(factor).same_as(parameters_of(other)):
         return False
     mine, theirs = factor.variables, other.variables
     arrays: list[tuple[Any, Any]] = [
@@ -185,7 +182,7 @@ def _same(graph: FactorGraph, factor: Factor, other_graph: FactorGraph, other: F
         (factor.offsets, other.offsets),
         (graph.additional_scores(factor), other_graph.additional_scores(other)),
     ]
-    for name in factor._parameters.names:
+    for name in parameters_of(factor).names:
         kept, again = getattr(factor, name), getattr(other, name)
         if not isinstance(kept, tuple):
             kept, again = (kept,), (again,)

@@ -1,4 +1,4 @@
-"""Core's own file format: JSON, with views of variables in Python's notation."""
+"""JSON, with views of variables in Python's notation."""
 
 from __future__ import annotations
 
@@ -14,24 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.graph import FactorGraph
-from lpsmap_core.model.inputs import integer_array, truth_values
-from lpsmap_core.model.memory_limit import VIEW_BYTES, reserve_memory
-from lpsmap_core.model.variables import Variables
-from lpsmap_core.plugins.array_files import Arrays
-from lpsmap_core.plugins.compressed_text import file_bytes
-from lpsmap_core.plugins.factor_types import factor_named
-from lpsmap_core.plugins.formats import (
-    Evidence,
-    FileFormat,
-    FileFormatError,
-    NamedGraph,
-    error_text,
-)
-from lpsmap_core.plugins.json_positions import line_and_column, place_in
-from lpsmap_core.plugins.json_writer import write_json
+from lpsmap_core import FactorGraph, FileFormat, FileFormatError, NamedGraph, Variables
+from lpsmap_core.api import VIEW_BYTES, Evidence, integer_array, reserve_memory, truth_values
+from lpsmap_decode.formats.array_files import Arrays
+from lpsmap_decode.formats.compressed_text import file_bytes
+from lpsmap_decode.formats.error_text import error_text
+from lpsmap_decode.formats.factor_types import factor_named
+from lpsmap_decode.formats.json_positions import line_and_column, place_in
+from lpsmap_decode.formats.json_writer import write_json
 
-__all__ = ["JsonFormat"]
+__all__ = ["JsonFormat", "read_views"]
 
 KEYS = ("variables", "factors", "arrays")
 """Keys of the object in a file."""
@@ -181,7 +173,7 @@ def _read_contents(path: Path) -> tuple[dict[str, Any], str]:
             raise
         raise FileFormatError(
             f"{path}: {error_text(error)}; expected a JSON object with the keys "
-            '"variables" and "factors". See lpsmap_core.plugins.json_format.JsonFormat.'
+            '"variables" and "factors". See lpsmap_decode.JsonFormat.'
         ) from error
     return content, text
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.model.memory_limit import reserve_memory
-from lpsmap_core.plugins.formats import FileFormatError
+from lpsmap_core import FileFormatError
+from lpsmap_core.api import reserve_memory
 
 __all__ = ["Arrays"]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lpsmap_core.plugins.formats import FileFormatError
-from lpsmap_core.plugins.packs import missing_name_advice
-from lpsmap_core.plugins.registry import installed
+from lpsmap_core import FileFormatError, installed
+from lpsmap_core.api import missing_name_advice
 
 __all__ = ["factor_named"]
 

@@ -11,10 +11,10 @@ import pytest
 
 import lpsmap
 from lpsmap_core import FactorGraph, hookimpl
-from lpsmap_core.plugins.files import read_graph
 from lpsmap_core.plugins.formats import FileFormat, FileFormatError, NamedGraph
-from lpsmap_core.plugins.json_format import JsonFormat
 from lpsmap_core.plugins.registry import registered
+from lpsmap_decode.formats.files import read_graph
+from lpsmap_decode.formats.json_format import JsonFormat
 
 GOOD = {
     "variables": {"u": [[1.0, 0.8, 0.0], [0.9, 1.0, 0.4]], "v": [0.2, float("-inf")]},
@@ -173,7 +173,7 @@ def test_numbers_of_any_size_and_marks_of_editors(tmp_path: Path) -> None:
 
 
 def test_lists_in_a_file_are_arrays() -> None:
-    from lpsmap_core.plugins.json_format import _argument
+    from lpsmap_decode.formats.json_format import _argument
 
     assert _argument([[1, 2], [3, 4]]).shape == (2, 2)
     assert _argument(["rows", "none"]) == ["rows", "none"]

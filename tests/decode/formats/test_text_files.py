@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lpsmap_core.plugins import compressed_text
-from lpsmap_core.plugins.compressed_text import file_bytes
-from lpsmap_core.plugins.files import read_evidence, read_graph
 from lpsmap_core.plugins.formats import FileFormatError
+from lpsmap_decode.formats import compressed_text
+from lpsmap_decode.formats.compressed_text import file_bytes
+from lpsmap_decode.formats.files import read_evidence, read_graph
 
 MARK = "\ufeff"
 
