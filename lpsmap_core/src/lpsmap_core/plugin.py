@@ -31,5 +31,6 @@ def lpsmap_engines() -> list[type[Engine]]:
 def lpsmap_commands() -> list[click.Command]:
     """Return the commands for authors of plugins."""
     from lpsmap_core.command.cli import main
+    from lpsmap_core.testing.check_command import check
 
-    return list(main.commands.values())
+    return [*main.commands.values(), check]

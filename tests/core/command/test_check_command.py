@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import lpsmap_core
 from lpsmap_core import Factor, FactorGraph
-from lpsmap_core.command import cli
+from lpsmap_core.command import cli, named_types
 from lpsmap_core.plugins.registry import Plugin, Registry
 
 
@@ -90,7 +90,7 @@ def check(monkeypatch):
 
         module.lpsmap_factors = lpsmap_core.hookimpl(lpsmap_factors)
         registry.register(module, Plugin("plugin", distribution, "1.0"))
-    monkeypatch.setattr(cli, "installed", lambda: registry)
+    monkeypatch.setattr(named_types, "installed", lambda: registry)
 
     def run(*arguments):
         result = CliRunner().invoke(cli.main, ["check", *arguments])

@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from click.shell_completion import get_completion_class
 
 import lpsmap_core
 from lpsmap_core.command import new_plugin
-from lpsmap_core.command.check import check_types, misspelt_groups, registrations_of
 from lpsmap_core.command.compile_types import compile_types
+from lpsmap_core.command.named_types import chosen_types, complete_types, misspelt_groups
 from lpsmap_core.model.levels import override_level
 from lpsmap_core.plugins.error_origin import error_with_origin
 from lpsmap_core.plugins.hookspecs import PROJECT
@@ -27,11 +27,9 @@ from lpsmap_core.plugins.registry import (
     KINDS,
     Contributions,
     DuplicateNameError,
-    Registration,
     installed,
 )
 from lpsmap_core.solution.table_rendering import text_table
-from lpsmap_core.testing.draws import DRAWS
 
 # skips the last garbage collection over all loaded modules, which takes half a second
 atexit.register(gc.freeze)
@@ -174,49 +172,8 @@ def plugins() -> None:
     _fail_on_conflicts(kinds.values())
 
 
-def _complete(_: click.Context, __: click.Parameter, typed: str) -> list[str]:
-    return [name for name in installed().factors if name.startswith(typed)]
-
-
-@main.command()
-@click.argument(
-    "names", metavar="PACKAGE_OR_FACTOR...", nargs=-1, required=True, shell_complete=_complete
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Seed of the random problems.",
-)
-@click.option(
-    "--draws",
-    type=click.IntRange(1),
-    default=DRAWS,
-    show_default=True,
-    help="Random problems per check.",
-)
-def check(names: tuple[str, ...], seed: int, draws: int) -> None:
-    """Check factor types against the factor protocol.
-
-    PACKAGE_OR_FACTOR is the name of an installed factor type, or of a distribution that has some.
-    Types are checked on their own examples. The exit code is 1 if a check fails.
-    """
-    if not check_types(_chosen(names), seed, draws):
-        raise SystemExit(1)
-
-
-def _chosen(names: Sequence[str]) -> list[Registration]:
-    """Return the factor types for names of types or distributions."""
-    registry = installed()
-    try:
-        return [r for name in names for r in registrations_of(registry, name)]
-    except DuplicateNameError as error:
-        raise click.ClickException(str(error)) from error
-
-
 @main.command("compile")
-@click.argument("names", metavar="[PACKAGE_OR_FACTOR]...", nargs=-1, shell_complete=_complete)
+@click.argument("names", metavar="[PACKAGE_OR_FACTOR]...", nargs=-1, shell_complete=complete_types)
 @click.option("--all", "everything", is_flag=True, help="All installed factor types.")
 @click.option(
     "--jobs",
@@ -236,7 +193,7 @@ def compile_command(
 
     The exit code is 1 if a type fails.
     """
-    chosen = [r.name for r in _chosen(names)]
+    chosen = [r.name for r in chosen_types(names)]
     if everything:
         chosen = list(installed().factors)
     if not compile_types(sorted(set(chosen)), jobs, native):

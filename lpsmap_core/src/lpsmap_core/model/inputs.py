@@ -259,13 +259,6 @@ def whole_numbers(name: str, value: Any) -> npt.NDArray[Any]:
 def integer_array(name: str, value: npt.ArrayLike) -> IntArray:
     """Return whole numbers, of either sign, as an array of int64; an empty array becomes flat.
 
-    Parameters
-    ----------
-    name
-        Name of the numbers in errors.
-    value
-        Whole numbers of any shape.
-
     Raises
     ------
     TypeError

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core import FactorGraph, FileFormat, FileFormatError, NamedGraph, Variables
-from lpsmap_core.api import VIEW_BYTES, Evidence, integer_array, reserve_memory, truth_values
+from lpsmap_core.api import VIEW_BYTES, Evidence, reserve_memory, truth_values, whole_numbers
 from lpsmap_decode.formats.array_files import Arrays
 from lpsmap_decode.formats.compressed_text import file_bytes
 from lpsmap_decode.formats.error_text import error_text
@@ -284,13 +284,16 @@ def _argument_view(
     unknown = set(entry) - {"index", "negated"}
     if unknown or "index" not in entry:
         raise ValueError(f"got a view with {sorted(entry)}; expected index, optionally negated")
-    index = integer_array("index", arrays.resolve(entry["index"]))
-    if index.size and not 0 <= index.min() <= index.max() < graph.n_variables:
+    index = whole_numbers("index", arrays.resolve(entry["index"]))
+    fractions = index[index % 1 != 0]
+    if fractions.size:
+        raise ValueError(f"index holds {fractions[0]}; expected whole numbers")
+    if not ((index >= 0) & (index < graph.n_variables)).all():
         raise ValueError(
             f"index goes from {index.min()} to {index.max()}; expected positions in the list of "
             f"{graph.n_variables} variables"
         )
-    view = Variables(graph, index, np.zeros(index.shape, dtype=bool))
+    view = Variables(graph, index.astype(np.int64), np.zeros(index.shape, dtype=bool))
     return view ^ truth_values("negated", arrays.resolve(entry.get("negated", False)))
 
 

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
-import importlib.metadata
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import click
 
+from lpsmap_core.command.named_types import chosen_types, complete_types
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.plugins.disabled_plugins import normalised
 from lpsmap_core.plugins.error_origin import error_with_origin
-from lpsmap_core.plugins.hookspecs import PROJECT
-from lpsmap_core.plugins.registry import DuplicateNameError, Registration, Registry
+from lpsmap_core.plugins.registry import Registration
 from lpsmap_core.solution.table_rendering import text_table
+from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.run import Result, run_checks
 
-__all__ = ["check_types", "misspelt_groups", "registrations_of"]
-
-TYPO_SIMILARITY = 0.6
-"""Similarity above which the name of a group counts as a misspelling; 1 is equality."""
+__all__ = ["check"]
 
 
 class ExampleReport(NamedTuple):
@@ -42,62 +37,35 @@ class ExampleReport(NamedTuple):
         return self.error is None and not self.failed
 
 
-def registrations_of(registry: Registry, name: str) -> list[Registration]:
-    """Return the factor type called `name`, or all types of the distribution called `name`.
+@click.command()
+@click.argument(
+    "names", metavar="PACKAGE_OR_FACTOR...", nargs=-1, required=True, shell_complete=complete_types
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Seed of the random problems.",
+)
+@click.option(
+    "--draws",
+    type=click.IntRange(1),
+    default=DRAWS,
+    show_default=True,
+    help="Random problems per check.",
+)
+def check(names: tuple[str, ...], seed: int, draws: int) -> None:
+    """Check factor types against the factor protocol.
 
-    Raises
-    ------
-    DuplicateNameError
-        If two plugins register the name, or a name of the distribution.
-    click.BadParameter
-        If there is neither. The message suggests similar names, or says what a distribution of
-        that name lacks.
+    PACKAGE_OR_FACTOR is the name of an installed factor type, or of a distribution that has some.
+    Types are checked on their own examples. The exit code is 1 if a check fails.
     """
-    if name in registry.factors:
-        return [registry.factors[name]]
-    packs: dict[str, list[Registration]] = {}
-    for registration in registry.factors.values():
-        packs.setdefault(registration.plugin.distribution, []).append(registration)
-    for conflicts, claims in registry.factors.conflicts.items():
-        if normalised(name) in {normalised(claim.plugin.distribution) for claim in claims}:
-            raise DuplicateNameError(registry.factors.conflict_message(conflicts))
-    for pack, registrations in packs.items():
-        if normalised(pack) == normalised(name):
-            return registrations
-    by_plain = {normalised(other): other for other in (*registry.factors, *packs)}
-    near = [by_plain[x] for x in difflib.get_close_matches(normalised(name), by_plain, 3)]
-    advice = f" Did you mean {' or '.join(near)}?" if near else ""
-    reason = _missing_reason(name) + advice
-    raise click.BadParameter(f"{name!r} {reason} `lpsmap factors` lists them.")
+    if not _check_types(chosen_types(names), seed, draws):
+        raise SystemExit(1)
 
 
-def _missing_reason(name: str) -> str:
-    """Return why there are no factor types for a name, or what its distribution has instead."""
-    try:
-        distribution = importlib.metadata.distribution(name)
-    except (importlib.metadata.PackageNotFoundError, ValueError):
-        return "is neither an installed factor type, nor a distribution that has one."
-    groups = {entry_point.group for entry_point in distribution.entry_points}
-    if PROJECT in groups:
-        return "is installed, but has no factor types; `lpsmap plugins` lists what it has."
-    typos = difflib.get_close_matches(PROJECT, groups, 1, cutoff=0.5)
-    has = f"; its group {typos[0]!r} is ignored. Rename the group" if typos else ""
-    return f"is installed, but has no entry point in the group {PROJECT!r}{has}."
-
-
-def misspelt_groups() -> list[tuple[str, str]]:
-    """Return distributions with a group of entry points that resembles that of plugins."""
-    groups = importlib.metadata.entry_points().groups - {PROJECT}
-    return sorted(
-        {
-            (entry_point.dist.metadata["Name"] if entry_point.dist else "unknown", typo)
-            for typo in difflib.get_close_matches(PROJECT, groups, 10, TYPO_SIMILARITY)
-            for entry_point in importlib.metadata.entry_points(group=typo)
-        }
-    )
-
-
-def check_types(registrations: Sequence[Registration], seed: int, draws: int) -> bool:
+def _check_types(registrations: Sequence[Registration], seed: int, draws: int) -> bool:
     """Run the kit on the examples of factor types, print the results; return if all passed."""
     reports = [
         report for registration in registrations for report in _reports(registration, seed, draws)
