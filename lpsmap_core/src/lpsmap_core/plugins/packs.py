@@ -32,7 +32,7 @@ PACKS = {
     "lpsmap-search": "DMVTree induce",
     "lpsmap-torch": "TorchFactorGraph",
 }
-"""Distributions with the factor types, graphs, commands, and suffixes of formats that they add."""
+"""Distributions with the factor types, graphs and commands that they add."""
 
 PACK_OF = {name: pack for pack, names in PACKS.items() for name in names.split()}
 
