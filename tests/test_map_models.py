@@ -19,7 +19,7 @@ from scipy import optimize, sparse
 
 from environments import ROOT
 from lpsmap_core import ConvergenceWarning
-from lpsmap_core.plugins.formats import FileFormatError
+from lpsmap_core.file_format import FileFormatError
 from lpsmap_decode import read_network, solve_many
 from lpsmap_decode.formats.files import read_evidence, read_graph
 

@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from lpsmap_core.engine.backends import Backend
-from lpsmap_core.engine.choice import find_engines_by
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import ALGORITHM_1, Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import Status
+from lpsmap_core.file_format import FileFormat, FileFormatError, NamedGraph
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.records import (
     FREE,
@@ -30,19 +30,12 @@ from lpsmap_core.model.inference import Beliefs, Found, Inference, LogPartition
 from lpsmap_core.model.linear_constraints import LinearConstraints
 from lpsmap_core.model.sums import bounded_sums
 from lpsmap_core.model.variables import Variables, as_variables, stack
-from lpsmap_core.plugins.formats import FileFormat, FileFormatError, NamedGraph
 from lpsmap_core.plugins.hookspecs import hookimpl
 from lpsmap_core.plugins.packs import moved_names as _moved_names
-from lpsmap_core.plugins.registry import (
-    decoder_for,
-    engine_named,
-    installed,
-    installed_engines,
-    registered,
-)
+from lpsmap_core.plugins.registry import installed, registered
 from lpsmap_core.projections.face_codes import boxed_solution
 from lpsmap_core.solution.assignment import Assignment
-from lpsmap_core.solution.decoder import Decoder, SearchProgress, set_decoder_finder
+from lpsmap_core.solution.decoder import Decoder, SearchProgress
 from lpsmap_core.solution.distribution import Distribution, Distributions, Structure
 from lpsmap_core.solution.map_solver import Answer, MapSolver, Program, SolverLimits
 from lpsmap_core.solution.plan import Plan
@@ -54,9 +47,6 @@ from lpsmap_jit.deadlines import Deadline
 from lpsmap_jit.interrupts import interrupted
 
 __version__ = "0.1.0"
-
-find_engines_by(engine_named, installed_engines)
-set_decoder_finder(decoder_for)
 
 if not _TYPE_CHECKING:  # a type checker would take every name for one of this module
     __getattr__ = _moved_names(__name__)

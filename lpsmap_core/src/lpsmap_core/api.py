@@ -15,6 +15,7 @@ from lpsmap_core.engine.direct import DirectSolution, solve_directly
 from lpsmap_core.engine.options import checked_options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.step_size import first_step_sizes
+from lpsmap_core.file_format import Evidence
 from lpsmap_core.kernels.entries import reader_of
 from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout, part_of_buckets
 from lpsmap_core.layout.ragged import offsets_of, ranges
@@ -74,12 +75,10 @@ from lpsmap_core.model.slots import (
 from lpsmap_core.model.sums import PartlyConstrained, one_of_each_group
 from lpsmap_core.model.unused import zero_unused_scores
 from lpsmap_core.plugins.error_origin import error_with_origin, raised_by_core
-from lpsmap_core.plugins.formats import Evidence
 from lpsmap_core.plugins.packs import missing_name_advice, missing_pack_advice, moved_names
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,
     Registry,
-    solver_named,
 )
 from lpsmap_core.projections.face_codes import exact_at_bounds, face_codes
 from lpsmap_core.projections.face_jacobian import (
@@ -272,5 +271,4 @@ __all__ += [
     "Registry",
     "missing_name_advice",
     "missing_pack_advice",
-    "solver_named",
 ]

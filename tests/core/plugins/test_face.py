@@ -17,8 +17,8 @@ import lpsmap_decode
 from core.plugins.distributions import PACK, install, write_info
 from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.command import cli
+from lpsmap_core.file_format import FileFormatError
 from lpsmap_core.plugins import registry
-from lpsmap_core.plugins.formats import FileFormatError
 from lpsmap_core.plugins.packs import PACKS
 from lpsmap_decode.formats.factor_types import factor_named
 from lpsmap_decode.formats.files import read_graph

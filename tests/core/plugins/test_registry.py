@@ -12,7 +12,7 @@ import lpsmap
 import lpsmap_core
 from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.engine.backends import NumpyBackend
-from lpsmap_core.plugins.formats import FileFormat
+from lpsmap_core.file_format import FileFormat
 from lpsmap_core.plugins.packs import FACE
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,

@@ -12,7 +12,9 @@ import pytest
 from lpsmap import Dense, FactorGraph, Pair
 from lpsmap_core import hookimpl, registered
 from lpsmap_core.api import check_search_options
-from lpsmap_core.plugins import registry
+from lpsmap_core.engine import choice
+from lpsmap_core.plugins.registry import Registry
+from lpsmap_core.solution import decoder
 from lpsmap_decode.decoder import ExactDecoder
 
 
@@ -25,8 +27,8 @@ def triangle() -> FactorGraph:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Core without any plugin."""
-    monkeypatch.setattr(registry, "installed", registry.Registry)
+    """Core without any decoder."""
+    monkeypatch.setattr(decoder, "installed", Registry)
 
 
 @pytest.mark.usefixtures("alone")
@@ -59,7 +61,7 @@ def test_the_relaxation_is_the_same_without_the_pack(monkeypatch: pytest.MonkeyP
     x = graph.variable_from(rng.normal(size=(5, 2)))
     graph.add(Dense([x, x[(np.arange(5) + 1) % 5]], rng.normal(size=(5, 2, 2))))
     together = graph.solve_map(tol=1e-9)
-    monkeypatch.setattr(registry, "installed", registry.Registry)
+    monkeypatch.setattr(choice, "installed", Registry)
     alone = graph.solve_map(tol=1e-9, max_iter=20_000)
     assert alone.ok
     np.testing.assert_allclose(alone.objective, together.objective, rtol=1e-6)

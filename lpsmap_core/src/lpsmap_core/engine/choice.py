@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from lpsmap_core.engine.compiled import CompiledEngine, run_in_tiers
@@ -10,8 +10,9 @@ from lpsmap_core.engine.options import Options, options_of_engine
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.engine.shared_engine import Preference, SharedEngine
 from lpsmap_core.layout.layout import Part
+from lpsmap_core.plugins.registry import installed
 
-__all__ = ["AUTO", "EngineChoice", "choose_engine", "find_engines_by", "run_with"]
+__all__ = ["AUTO", "EngineChoice", "choose_engine", "run_with"]
 
 Result = TypeVar("Result")
 
@@ -26,31 +27,7 @@ class EngineChoice(NamedTuple):
     reason: str
 
 
-class _Finders(NamedTuple):
-    """Functions that find engines of plugins; see `find_engines_by`."""
-
-    named: Callable[[str], type[Engine]]
-    offered: Callable[[], Iterable[type[Engine]]]
-
-
 _CORE = EngineChoice(CompiledEngine(), "serves every graph")
-
-_finders: list[_Finders] = []
-
-
-def find_engines_by(
-    named: Callable[[str], type[Engine]], offered: Callable[[], Iterable[type[Engine]]]
-) -> None:
-    """Register the functions that find engines; the registry of plugins is a layer above this one.
-
-    Parameters
-    ----------
-    named
-        Returns the engine of a name.
-    offered
-        Returns all installed engines.
-    """
-    _finders[:] = [_Finders(named, offered)]
 
 
 def choose_engine(name: str, part: Part, options: Options) -> EngineChoice:
@@ -76,8 +53,8 @@ def _not_refused(choice: EngineChoice, part: Part, options: Options) -> EngineCh
 
 def _requested(name: str, part: Part, options: Options) -> EngineChoice:
     """Return the requested engine, beside core's for the components that it does not serve."""
-    (find,) = _finders
-    choice = EngineChoice(find.named(name)(), "was requested")
+    engine_type: type[Engine] = installed().engines.named(name, "engine", AUTO)
+    choice = EngineChoice(engine_type(), "was requested")
     served = choice.engine.serves(part)
     if served is None or served.all():
         return choice
@@ -107,9 +84,8 @@ def run_with(name: str, work: Callable[[], Result], size: Callable[[], int]) -> 
 
 def _automatic(part: Part, options: Options) -> EngineChoice:
     """Return core's engine, combined with the engines that prefer components."""
-    (find,) = _finders
     preferences = []
-    for engine_type in find.offered():
+    for engine_type in (registration.value for registration in installed().engines.values()):
         if engine_type.prefers is Engine.prefers:
             continue
         engine = engine_type()

@@ -83,6 +83,31 @@ class Contributions(Mapping[str, Registration]):
         if first.value is not registration.value:
             self.conflicts.setdefault(name, (first, registration))
 
+    def named(self, name: str, option: str, *others: str) -> Any:
+        """Return the value that is registered by the name given for an option.
+
+        Parameters
+        ----------
+        name
+            The name.
+        option
+            Name of the option, for errors.
+        *others
+            Further values that the option may have, for errors.
+
+        Raises
+        ------
+        ValueError
+            If no plugin registers the name.
+        DuplicateNameError
+            If two plugins register it.
+        """
+        if name not in self:
+            raise ValueError(
+                f"{option}: got {name!r}; expected one of {', '.join([*others, *self])}."
+            )
+        return self[name].value
+
     def __getitem__(self, name: str) -> Registration:
         """Return a registration.
 

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 
 import pluggy
 
-from lpsmap_core.engine.backends import Backend
-from lpsmap_core.engine.protocol import Engine
-from lpsmap_core.graph import FactorGraph
-from lpsmap_core.model.factor import Factor
-from lpsmap_core.plugins.formats import FileFormat
-from lpsmap_core.solution.decoder import Decoder
-from lpsmap_core.solution.map_solver import MapSolver
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the registry is below what it registers
     import click
+
+    from lpsmap_core import (
+        Backend,
+        Decoder,
+        Engine,
+        Factor,
+        FactorGraph,
+        FileFormat,
+        MapSolver,
+    )
 
 __all__ = [
     "API_VERSION",

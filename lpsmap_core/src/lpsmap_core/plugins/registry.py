@@ -19,11 +19,6 @@ from typing import Any
 
 import pluggy
 
-from lpsmap_core.engine.backends import Backend
-from lpsmap_core.engine.choice import AUTO
-from lpsmap_core.engine.protocol import Engine
-from lpsmap_core.graph import FactorGraph
-from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins import hookspecs
 from lpsmap_core.plugins.contributions import (
     OWN,
@@ -33,11 +28,7 @@ from lpsmap_core.plugins.contributions import (
     Registration,
 )
 from lpsmap_core.plugins.disabled_plugins import DISABLE, disabled_names, matching_names
-from lpsmap_core.plugins.formats import FileFormat
-from lpsmap_core.plugins.packs import FACE, missing_pack_advice
-from lpsmap_core.solution.assignment import OWN_SEARCH
-from lpsmap_core.solution.decoder import Decoder
-from lpsmap_core.solution.map_solver import MapSolver
+from lpsmap_core.plugins.packs import FACE
 from lpsmap_jit.callers import stacklevel
 
 __all__ = [
@@ -47,25 +38,22 @@ __all__ = [
     "PluginWarning",
     "Registration",
     "Registry",
-    "decoder_for",
-    "engine_named",
     "installed",
-    "installed_engines",
     "registered",
-    "solver_named",
 ]
 
-KINDS: dict[str, type[Any] | None] = {
-    "factors": Factor,
-    "graphs": FactorGraph,
-    "formats": FileFormat,
+KINDS = {
+    "factors": "Factor",
+    "graphs": "FactorGraph",
+    "formats": "FileFormat",
     "commands": None,
-    "backends": Backend,
-    "engines": Engine,
-    "decoders": Decoder,
-    "solvers": MapSolver,
+    "backends": "Backend",
+    "engines": "Engine",
+    "decoders": "Decoder",
+    "solvers": "MapSolver",
 }
-"""The kinds of contributions, each with the base class of what its hook returns."""
+"""The kinds of contributions, each with the base class, in `lpsmap_core`, of what its hook
+returns."""
 
 
 class PluginWarning(UserWarning):
@@ -164,8 +152,9 @@ class Registry:
 
 def _checked_values(kind: str, result: Any) -> list[tuple[str, Any]]:
     """Return names and values from the result of a hook, which must be a sequence of a kind."""
-    base = KINDS[kind]
-    expected = "click commands with names" if base is None else f"subclasses of {base.__name__}"
+    name = KINDS[kind]
+    base = None if name is None else getattr(_core(), name)
+    expected = "click commands with names" if base is None else f"subclasses of {name}"
     if isinstance(result, (str, type)) or not isinstance(result, Iterable):
         raise TypeError(f"lpsmap_{kind} returned {result!r}; expected a list of {expected}")
     values = list(result)
@@ -173,10 +162,15 @@ def _checked_values(kind: str, result: Any) -> list[tuple[str, Any]]:
         is_class = isinstance(value, type)
         if not (_is_command(value) if base is None else is_class and issubclass(value, base)):
             raise TypeError(f"lpsmap_{kind} returned {value!r}; expected {expected}")
-    if base is FileFormat:
+    if kind == "formats":
         return [(suffix, value) for value in values for suffix in _suffixes(value)]
-    attribute = "__name__" if base in (Factor, FactorGraph) else "name"
+    attribute = "__name__" if kind in ("factors", "graphs") else "name"
     return [(getattr(value, attribute), value) for value in values]
+
+
+def _core() -> Any:
+    """Return core's public names; the import is dynamic, since they are in higher layers."""
+    return import_module("lpsmap_core")
 
 
 def _is_command(value: Any) -> bool:
@@ -185,7 +179,7 @@ def _is_command(value: Any) -> bool:
     return isinstance(value, click.Command) and bool(value.name)
 
 
-def _suffixes(cls: type[FileFormat]) -> tuple[str, ...]:
+def _suffixes(cls: Any) -> tuple[str, ...]:
     """Return the validated suffixes of a format."""
     suffixes = cls.suffixes
     if not isinstance(suffixes, (tuple, list)) or not all(map(_is_suffix, suffixes)):
@@ -202,11 +196,10 @@ def _is_suffix(value: Any) -> bool:
 
 def _reserve_own_names(contributions: Contributions) -> None:
     """Register the names of ``lpsmap`` itself, so that plugins' types with these names conflict."""
-    face = import_module("lpsmap_core")  # dynamic, since it is in a higher layer
-    core = Plugin("lpsmap", OWN, face.__version__)
+    core = Plugin("lpsmap", OWN, _core().__version__)
     for name in FACE:
         if name in contributions:
-            contributions.add(Registration(name, getattr(face, name), core))
+            contributions.add(Registration(name, getattr(_core(), name), core))
 
 
 # -------------------------------------------------------------------- installed plugins
@@ -274,76 +267,6 @@ def registered(*modules: object) -> Iterator[Registry]:
     finally:
         for plugin in added:
             registry.unregister(plugin)
-
-
-# -------------------------------------------------------------------- lookup by name
-
-
-def engine_named(name: str) -> type[Engine]:
-    """Return the installed engine called `name`.
-
-    Raises
-    ------
-    ValueError
-        If no such engine is installed.
-    DuplicateNameError
-        If two plugins register the name.
-    """
-    engine: type[Engine] = _contribution("engine", name, installed().engines, AUTO)
-    return engine
-
-
-def installed_engines() -> list[type[Engine]]:
-    """Return the installed engines, except for names with a conflict."""
-    return [registration.value for registration in installed().engines.values()]
-
-
-def solver_named(name: str) -> type[MapSolver]:
-    """Return the installed solver of whole graphs called `name`.
-
-    Raises
-    ------
-    ValueError
-        If no such solver is installed.
-    DuplicateNameError
-        If two plugins register the name.
-    """
-    solver: type[MapSolver] = _contribution(
-        "solver", name, installed().solvers, f"{AUTO}, {OWN_SEARCH}"
-    )
-    return solver
-
-
-def _contribution(option: str, name: str, contributions: Contributions, others: str) -> Any:
-    """Return the contribution of a name; `others` are valid names that are not contributions."""
-    if name not in contributions:
-        expected = ", ".join([others, *contributions])
-        raise ValueError(f"{option}: got {name!r}; expected one of {expected}.")
-    return contributions[name].value
-
-
-def decoder_for(verb: str) -> Decoder:
-    """Return the installed decoder.
-
-    Raises
-    ------
-    ImportError
-        If no decoder is installed. The message names `verb`, and the package to install.
-    RuntimeError
-        If several decoders are installed.
-    """
-    decoders = list(installed().decoders.values())
-    if not decoders:
-        advice = missing_pack_advice("lpsmap-decode")
-        raise ImportError(f"{verb}: no decoder of best assignments is installed; {advice}")
-    if len(decoders) > 1:
-        names = " and ".join(f"{each.name!r} of {each.plugin.distribution}" for each in decoders)
-        ways = " or ".join(f"{DISABLE}={each.plugin.distribution}" for each in decoders)
-        raise RuntimeError(
-            f"{verb}: several decoders are installed, {names}; disable all but one: {ways}"
-        )
-    decoder: Decoder = decoders[0].value()
-    return decoder
 
 
 # -------------------------------------------------------------------- validation

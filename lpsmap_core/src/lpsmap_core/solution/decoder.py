@@ -22,13 +22,16 @@ from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import checked_count, checked_number
 from lpsmap_core.model.variables import Variables
+from lpsmap_core.plugins.disabled_plugins import DISABLE
+from lpsmap_core.plugins.packs import missing_pack_advice
+from lpsmap_core.plugins.registry import installed
 from lpsmap_core.solution.assignment import Assignment
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.deadlines import Deadline
 
 __all__ = ["DECODE_MAX_NODES", "DECODE_MAX_TIME", "DEFAULT_GAP", "Decoder", "Relaxation"]
 __all__ += ["ScoredGraph", "SearchLimits", "SearchProgress", "check_search_options"]
-__all__ += ["installed_decoder", "options_for_search", "set_decoder_finder"]
+__all__ += ["installed_decoder", "options_for_search"]
 __all__ += ["search_limits"]
 
 DEFAULT_GAP = 1e-8
@@ -207,20 +210,6 @@ class Decoder(abc.ABC):
         """
 
 
-_finders: list[Callable[[str], Decoder]] = []
-
-
-def set_decoder_finder(find: Callable[[str], Decoder]) -> None:
-    """Set the function that finds the decoder, since the registry is in a higher layer.
-
-    Parameters
-    ----------
-    find
-        Returns the decoder. Its argument is the name of the calling method, for errors.
-    """
-    _finders[:] = [find]
-
-
 def installed_decoder(verb: str) -> Decoder:
     """Return the installed decoder.
 
@@ -228,9 +217,21 @@ def installed_decoder(verb: str) -> Decoder:
     ------
     ImportError
         If no decoder is installed. The message names `verb`, and the package to install.
+    RuntimeError
+        If several decoders are installed.
     """
-    (find,) = _finders
-    return find(verb)
+    found = list(installed().decoders.values())
+    if not found:
+        advice = missing_pack_advice("lpsmap-decode")
+        raise ImportError(f"{verb}: no decoder of best assignments is installed; {advice}")
+    if len(found) > 1:
+        names = " and ".join(f"{each.name!r} of {each.plugin.distribution}" for each in found)
+        ways = " or ".join(f"{DISABLE}={each.plugin.distribution}" for each in found)
+        raise RuntimeError(
+            f"{verb}: several decoders are installed, {names}; disable all but one: {ways}"
+        )
+    decoder: Decoder = found[0].value()
+    return decoder
 
 
 def search_limits(

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from lpsmap_core.file_format import FileFormat, FileFormatError, NamedGraph
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.slots import row_view, slot_values, slots_of
-from lpsmap_core.plugins.formats import FileFormat, FileFormatError, NamedGraph
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import FloatArray
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lpsmap_core import Factor, MapSolver
-from lpsmap_core.api import AUTO, OWN_SEARCH, FloatArray, solver_named
+from lpsmap_core import Factor, MapSolver, installed
+from lpsmap_core.api import AUTO, OWN_SEARCH, FloatArray
 from lpsmap_decode.solvers.program import without_constraints
 
 __all__ = ["MapSolverChoice", "choose_map_solver"]
@@ -53,7 +53,7 @@ def choose_map_solver(
         return MapSolverChoice(None, True, "was requested")
     if name == AUTO:
         return _automatic(factors, scores, limited)
-    solver = solver_named(name)
+    solver: type[MapSolver] = installed().solvers.named(name, "solver", AUTO, OWN_SEARCH)
     missing, obstacle = solver.missing(), _obstacle(factors, scores)
     if missing:
         raise ModuleNotFoundError(f"solver: {missing}")
@@ -69,7 +69,7 @@ def _automatic(
 ) -> MapSolverChoice:
     if limited:
         return MapSolverChoice(None, True, "alone supports max_nodes")
-    solver = solver_named(PREFERRED)
+    solver: type[MapSolver] = installed().solvers.named(PREFERRED, "solver")
     if solver.missing():
         return MapSolverChoice(None, True, f"is the only solver: {PREFERRED} is not installed")
     obstacle = _obstacle(factors, scores)
