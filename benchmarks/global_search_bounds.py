@@ -24,8 +24,8 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parent))
 from global_search_common import chosen, corpus_of, described, incumbent, options, save, space_of
-from lpsmap_core import Deadline, SearchProgress
-from lpsmap_decode import Search
+from lpsmap_core import Deadline
+from lpsmap_decode import Search, SearchProgress
 
 STEP = 1.02
 """A point of a line is at least this factor later than the previous one, or has a different

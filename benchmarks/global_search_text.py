@@ -36,8 +36,8 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-from lpsmap_core import Deadline, SearchProgress
-from lpsmap_decode import Search, SearchResult
+from lpsmap_core import Deadline
+from lpsmap_decode import Search, SearchProgress, SearchResult
 from lpsmap_search import (
     Corpus,
     TaggedSentence,

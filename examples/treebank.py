@@ -25,8 +25,7 @@ from rich.progress import Progress, track
 from rich.table import Table
 
 from lpsmap import ConvergenceWarning, FactorGraph, plot, solve_many
-from lpsmap_core import Assignment
-from lpsmap_decode import Outcome
+from lpsmap_decode import Assignment, Outcome
 from parsing.bilinear import Bilinear
 from parsing.sentences import Sentence, read_sentences
 from parsing.trees import Constraints, sibling_graph, solve_trees

@@ -24,10 +24,9 @@ import numpy.typing as npt
 from rich.console import Console
 
 from lpsmap import FactorGraph, Solution, Status
-from lpsmap_core import Assignment
 from lpsmap_core.api import flipped_slots, slots_of
 from lpsmap_core.testing.oracle import oracles_of
-from lpsmap_decode import solve_many
+from lpsmap_decode import Assignment, solve_many
 from rules import RULES
 from stress import checked_large, describe, reports, run
 from stress_graphs import Piece, StressGraph, draw_graph

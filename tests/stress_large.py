@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize, sparse
 
-from lpsmap_core import Assignment, Solution, Status
+from lpsmap_core import Solution, Status
 from lpsmap_core.api import slot_values, slots_of
 from lpsmap_core.testing.oracle import Oracle, oracles_of
+from lpsmap_decode import Assignment
 from sweep_cases import KINDS, Case, kinds
 
 __all__ = ["EVERY", "draw_large", "wrong_assignments", "wrong_marginals"]

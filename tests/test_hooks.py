@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from lpsmap import FactorGraph, Xor
-from lpsmap_core import Deadline
-from lpsmap_core.api import SearchLimits
+from lpsmap_core.api import SearchOptions
 from lpsmap_core.command import cli
 from lpsmap_core.model.levels import override_level
 from lpsmap_core.plugins import hookspecs
@@ -61,8 +60,8 @@ def test_the_examples_do_what_they_say(page: types.ModuleType, tmp_path: Path) -
         assert u.value == [0.25]
         graph = FactorGraph()
         graph.add(Xor(graph.variable_from([0.5, 2.0])))
-        limits = SearchLimits(1e-8, None, Deadline(), 1)
-        rounded = found.decoders["rounding"].value().near(graph.solve().relaxation, limits)
+        search = SearchOptions()
+        rounded = found.decoders["rounding"].value().near(graph.solve().relaxation, search)
         assert (rounded.values.tolist(), rounded.score.tolist()) == ([0.0, 1.0], [2.0])
         assert not rounded.proved.any()
         host = found.backends["host"].value()

@@ -15,7 +15,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from experiments.limits import limited_on_purpose
 from experiments.multilabel.data import Examples
 from lpsmap import ALGORITHM_1, FactorGraph, Pair, Variables
-from lpsmap_core import Assignment
+from lpsmap_decode import Assignment
 from lpsmap_torch.losses import MarginSparseMAPLoss, SparseMAPLoss, StructuredHingeLoss
 
 __all__ = ["Loss", "Regime", "Tagger", "at_least_one", "example_f1", "round_marginals"]

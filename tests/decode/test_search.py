@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from lpsmap_core import SearchProgress
+from lpsmap_decode import SearchProgress
 from lpsmap_decode.search import (
     Evaluation,
     NodeBatch,

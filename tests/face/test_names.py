@@ -84,7 +84,7 @@ def test_synonyms_are_no_names_and_lead_to_types() -> None:
             "SparsemapLoss",
             "did you mean SparseMAPLoss? use: from lpsmap_torch.losses import SparseMAPLoss",
         ),
-        ("Assignment", "use: from lpsmap_core import Assignment"),
+        ("Assignment", "use: from lpsmap_decode import Assignment"),
         ("PFactorgraph", "did you mean PFactorGraph? use: from lpsmap import PFactorGraph"),
         ("Factorgraph", "did you mean FactorGraph? use: from lpsmap import FactorGraph"),
     ],

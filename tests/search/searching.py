@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corpora import EIGHT
-from lpsmap_core import SearchProgress
-from lpsmap_decode import Evaluation
+from lpsmap_decode import Evaluation, SearchProgress
 from lpsmap_search import Certified, Corpus, DependencyModelWithValence, global_search
 from lpsmap_search.lagrangian_space import Box, LagrangianSpace
 

@@ -17,7 +17,8 @@ import pytest
 
 from corpora import FIVE, OPTIMUM, OPTIMUM_OF_EIGHT
 from forks import Server
-from lpsmap_core import Deadline, SearchProgress
+from lpsmap_core import Deadline
+from lpsmap_decode import SearchProgress
 from lpsmap_search import Certified, Corpus, DependencyModelWithValence, global_search, restarts
 from lpsmap_search.progress import status_text
 from lpsmap_search.relaxations import RELAXATIONS, relaxation_named

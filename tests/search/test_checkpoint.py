@@ -17,8 +17,7 @@ import pytest
 
 from corpora import FIVE, OPTIMUM
 from forks import Server
-from lpsmap_core import SearchProgress
-from lpsmap_decode import Search
+from lpsmap_decode import Search, SearchProgress
 from lpsmap_search import (
     Certified,
     Corpus,

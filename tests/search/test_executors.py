@@ -18,8 +18,7 @@ import pytest
 
 from corpora import FIVE, OPTIMUM, OPTIMUM_OF_EIGHT
 from forks import Server
-from lpsmap_core import SearchProgress
-from lpsmap_decode import Search, Unfinished
+from lpsmap_decode import Search, SearchProgress, Unfinished
 from lpsmap_search import Certified, Corpus, DependencyModelWithValence, global_search
 from lpsmap_search.lagrangian_space import LagrangianSpace
 from lpsmap_search.relaxations import RELAXATIONS

@@ -7,7 +7,7 @@ import pytest
 
 import judges
 from lpsmap import Budget, DepTree, FactorGraph
-from lpsmap_core import Assignment
+from lpsmap_decode import Assignment
 
 
 @pytest.mark.parametrize("autodetect_acyclic", [False, True])

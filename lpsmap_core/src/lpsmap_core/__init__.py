@@ -34,8 +34,7 @@ from lpsmap_core.plugins.hookspecs import hookimpl
 from lpsmap_core.plugins.packs import moved_names as _moved_names
 from lpsmap_core.plugins.registry import installed, registered
 from lpsmap_core.projections.face_codes import boxed_solution
-from lpsmap_core.solution.assignment import Assignment
-from lpsmap_core.solution.decoder import Decoder, SearchProgress
+from lpsmap_core.solution.decoder import Decoder
 from lpsmap_core.solution.distribution import Distribution, Distributions, Structure
 from lpsmap_core.solution.map_solver import Answer, MapSolver, Program, SolverLimits
 from lpsmap_core.solution.plan import Plan
@@ -59,7 +58,6 @@ __all__ = [
     "TIGHT",
     "UPPER",
     "Answer",
-    "Assignment",
     "Backend",
     "Beliefs",
     "CompilationNotice",
@@ -90,7 +88,6 @@ __all__ = [
     "Product",
     "Program",
     "Scores",
-    "SearchProgress",
     "Solution",
     "SolvedGraph",
     "SolverLimits",

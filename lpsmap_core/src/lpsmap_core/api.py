@@ -31,7 +31,7 @@ from lpsmap_core.local.protocol import (
     multiply_by,
     solve_by,
 )
-from lpsmap_core.local.vertices import Vertices, join_vertices
+from lpsmap_core.local.vertices import Vertices, join_vertices, structure_scores
 from lpsmap_core.model.earlier import replaced_options
 from lpsmap_core.model.inputs import (
     broadcast,
@@ -87,17 +87,16 @@ from lpsmap_core.projections.face_jacobian import (
 )
 from lpsmap_core.projections.sum_constrained import clip_row, project_budget_rows
 from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack, bound_slack_array
-from lpsmap_core.solution.assignment import OWN_SEARCH, is_proved
-from lpsmap_core.solution.assignment_score import (
+from lpsmap_core.solution.complete_assignment import (
     best_additionals,
     complete_assignment,
-    score_assignment,
 )
 from lpsmap_core.solution.decoder import (
     DEFAULT_GAP,
+    MapProblem,
     Relaxation,
     ScoredGraph,
-    SearchLimits,
+    SearchOptions,
     check_search_options,
 )
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
@@ -232,7 +231,7 @@ __all__ += [
     "offsets_of",
     "part_of_buckets",
     "ranges",
-    "score_assignment",
+    "structure_scores",
 ]
 
 # Engines: what `Engine` and `SolvedGraph` are handed and return.
@@ -243,12 +242,11 @@ __all__ += [
     "AUTO",
     "run_with",
     "DEFAULT_GAP",
-    "OWN_SEARCH",
+    "MapProblem",
     "Relaxation",
     "ScoredGraph",
-    "SearchLimits",
+    "SearchOptions",
     "check_search_options",
-    "is_proved",
 ]
 
 # Solutions: the solution of a laid-out graph, and the warnings about unsolved components.

@@ -16,7 +16,6 @@ from lpsmap_core.model.earlier import SOLVE, replaced_options
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.factor_checks import check_attributes, check_parameters
 from lpsmap_core.model.inputs import (
-    checked_count,
     checked_flag,
     checked_shape,
     count_or_flag,
@@ -29,23 +28,21 @@ from lpsmap_core.model.memory_limit import (
     VARIABLE_BYTES,
     reserve_memory,
 )
-from lpsmap_core.model.unused import zero_unused_scores
 from lpsmap_core.model.variables import Variables
-from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.decoder import (
     DEFAULT_GAP,
-    SearchProgress,
+    MapProblem,
+    Relaxation,
+    ScoredGraph,
+    SearchOptions,
     installed_decoder,
-    options_for_search,
-    search_limits,
 )
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.plan import Plan, make_plan
-from lpsmap_core.solution.report import log, report_unproved, report_unsolved
+from lpsmap_core.solution.report import log, non_finite_message, report_unsolved
 from lpsmap_core.solution.solution import Solution
-from lpsmap_core.solution.solve import best_assignment, scored_graph, solve_laid_out
+from lpsmap_core.solution.solve import scored_graph, solve_laid_out
 from lpsmap_jit.arrays import BoolArray, FloatArray
-from lpsmap_jit.ctrl_c import ended_by_ctrl_c
 from lpsmap_jit.deadlines import Deadline
 from lpsmap_jit.interrupts import Watch
 
@@ -95,7 +92,7 @@ class FactorGraph:
         self._first_of: dict[type[Factor], Factor] = {}
         self._n_variables = 0
         self._layout: Layout | None = None
-        self.solution: Solution | Assignment | None = None
+        self.solution: Solution | Any = None
 
     def __getstate__(self) -> dict[str, Any]:
         # a solution holds addresses of the current process
@@ -380,13 +377,13 @@ class FactorGraph:
         max_nodes: int | None = None,
         max_inner_iter: int | None = None,
         trace: bool = False,
-        progress: Callable[[int, SearchProgress], None] | None = None,
+        progress: Callable[[int, Any], None] | None = None,
         verbose: int = 0,
         threads: int | None = None,
         warm_start: Solution | None = None,
         engine: str = AUTO,
         solver: str = AUTO,
-    ) -> Solution | Assignment:
+    ) -> Solution | Any:
         """Find the best structure: the relaxation LP-MAP, or the best assignment with a proof.
 
         The problem is that of `solve` without the quadratic term (Martins et al. 2015)::
@@ -453,21 +450,10 @@ class FactorGraph:
         checked_flag("autodetect_acyclic", autodetect_acyclic)
         if not checked_flag("exact", exact):
             return self._run(options, verbose, warm_start, engine)
-        limits = search_limits(gap, max_time, max_nodes, threads, progress)
-        decoder, latest = installed_decoder("solve_map(exact=True)"), self.solution
-        searched = options_for_search(options, limits)
-        with ended_by_ctrl_c(limits.deadline):
-            flat = self._flat()
-            flat[1][:] = zero_unused_scores(self.factors, *flat)
-
-            def relax() -> Solution:
-                return self._run(searched, verbose, warm_start, engine, flat)
-
-            graph = scored_graph(self._laid_out(), self.factors, *flat)
-            assignment = best_assignment(decoder, graph, solver, limits, relax, latest)
-        self.solution = assignment
-        report_unproved(assignment, self._shapes, self.refuses_non_finite)
-        return assignment
+        search = SearchOptions(gap, max_time, max_nodes, threads, progress)
+        decoder = installed_decoder("solve_map(exact=True)")
+        problem = self._map_problem(verbose, warm_start, engine)
+        return self._decoded(decoder.best(problem, options, search, solver))
 
     def k_best(
         self,
@@ -478,7 +464,7 @@ class FactorGraph:
         max_time: float | None = None,
         max_nodes: int | None = None,
         threads: int | None = None,
-    ) -> Sequence[Assignment]:
+    ) -> Sequence[Any]:
         """Find the `k` best assignments of the graph, with a proof.
 
         The search of `solve_map` continues. For one factor with a dynamic program, see `gibbs`.
@@ -514,17 +500,11 @@ class FactorGraph:
         ConvergenceWarning
             Once, if the best assignments of components are not proved to be the best.
         """
-        k = checked_count("k_best: k", k)
-        checked_flag("k_best: by_component", by_component)
-        limits = search_limits(gap, max_time, max_nodes, threads, None)
-        decoder = installed_decoder("k_best")
-        linear = Options(threads=limits.threads, quadratic=0.0, max_time=max_time)
-        options = options_for_search(linear, limits)._replace(exact=False)
-        with ended_by_ctrl_c(limits.deadline):
-            relaxed = self._run(options, 0, None, AUTO, self._flat())
-            assignments = decoder.k_best(relaxed.relaxation, k, limits, by_component)
-        self.solution = assignments[0]
-        report_unproved(assignments[0], self._shapes, self.refuses_non_finite)
+        search = SearchOptions(gap, max_time, max_nodes, threads)
+        assignments = installed_decoder("k_best").k_best(
+            self._map_problem(), k, search, by_component
+        )
+        self._decoded(assignments[0])
         return assignments
 
     def condition(self, evidence: Sequence[tuple[Variables, npt.ArrayLike]]) -> Any:
@@ -579,9 +559,9 @@ class FactorGraph:
         verbose: int,
         warm_start: Solution | None,
         engine: str,
-        to_decode: tuple[FloatArray, list[FloatArray]] | None = None,
+        to_decode: bool = False,
     ) -> Solution:
-        """Solve with validated options; report unsolved components unless `to_decode` is given."""
+        """Solve with validated options; report unsolved components unless `to_decode`."""
         verbose = count_or_flag("verbose", verbose)
         if warm_start is not None and not isinstance(warm_start, Solution):
             raise TypeError(f"warm_start: got {kind_of(warm_start)}; expected a Solution.")
@@ -589,19 +569,40 @@ class FactorGraph:
         def by_engine() -> Solution:
             deadline = Deadline(options.max_time, options.within)
             layout = self._laid_out()
-            flat = to_decode or self._flat()
             chosen = choose_engine(engine, layout.part, options).engine
             warm = None if warm_start is None else warm_start.start_for(layout)
             with Watch(within=deadline):
-                return solve_laid_out(chosen, layout, self.factors, *flat, options, warm)
+                return solve_laid_out(chosen, layout, self.factors, *self._flat(), options, warm)
 
         solution = by_engine() if to_decode else run_with(engine, by_engine, self._size)
         self.solution = solution
-        if to_decode is None:
+        if not to_decode:
             report_unsolved(solution, self._shapes, self.refuses_non_finite)
         if verbose:
             log(solution)
         return solution
+
+    def _map_problem(
+        self, verbose: int = 0, warm_start: Solution | None = None, engine: str = AUTO
+    ) -> MapProblem:
+        """Return the graph as decoders need it; the arguments are those of its relaxation."""
+
+        def scored() -> ScoredGraph:
+            return scored_graph(self._laid_out(), self.factors, *self._flat())
+
+        def relax(options: Options) -> Relaxation:
+            return self._run(options, verbose, warm_start, engine, to_decode=True).relaxation
+
+        return MapProblem(scored, relax, self.solution)
+
+    def _decoded(self, assignment: Any) -> Any:
+        """Store the result of a decoder, and report what it does not prove."""
+        self.solution = assignment
+        bad = np.isnan(assignment.bound)
+        if self.refuses_non_finite and bad.size and bad.all():
+            raise ValueError(non_finite_message(assignment.scores, self._shapes()))
+        assignment.warn_unproved()
+        return assignment
 
     # ---------------------------------------------------------------- results
 
@@ -712,7 +713,7 @@ class FactorGraph:
         """Return the shapes of the blocks."""
         return [tuple(block.shape) for block in self._scores]
 
-    def _solved(self, verb: str) -> Solution | Assignment:
+    def _solved(self, verb: str) -> Solution | Any:
         if self.solution is None:
             raise RuntimeError(
                 f"{verb}: the graph was not solved since its last change; call graph.solve() first."

@@ -20,6 +20,9 @@ from lpsmap_decode.formats.uai import (
 from lpsmap_decode.formats.wcnf import WcnfFormat
 from lpsmap_decode.networks.tables import Tables
 from lpsmap_decode.redundant_factors import count_redundant
+from lpsmap_decode.results.assignment import Assignment
+from lpsmap_decode.results.assignment_score import score_assignment
+from lpsmap_decode.results.search_limits import SearchProgress
 from lpsmap_decode.search import (
     Evaluation,
     NodeBatch,
@@ -34,6 +37,7 @@ from lpsmap_decode.solvers.highs import HighsSolver
 __version__ = "0.1.0"
 
 __all__ = [
+    "Assignment",
     "BatchExecutor",
     "Conditioned",
     "Unfinished",
@@ -46,6 +50,7 @@ __all__ = [
     "Outcome",
     "Search",
     "SearchResult",
+    "SearchProgress",
     "SearchState",
     "Space",
     "Tables",
@@ -59,6 +64,7 @@ __all__ = [
     "read_evidence",
     "read_graph",
     "read_network",
+    "score_assignment",
     "solve_many",
     "write_assignment",
     "write_graph",

@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Assignment, Decoder, Variables
-from lpsmap_core.api import BoolArray, Relaxation, ScoredGraph, SearchLimits
+from lpsmap_core import Decoder, Options, Solution, Variables, ended_by_ctrl_c
+from lpsmap_core.api import (
+    BoolArray,
+    MapProblem,
+    Relaxation,
+    ScoredGraph,
+    SearchOptions,
+    checked_count,
+    checked_flag,
+)
 from lpsmap_decode.evidence import Conditioned, condition
 from lpsmap_decode.exact.component_search import FIRST_NODES
 from lpsmap_decode.exact.decode import decode
 from lpsmap_decode.exact.ranked_assignments import RankedAssignments, ranked_assignments
+from lpsmap_decode.results.assignment import Assignment
+from lpsmap_decode.results.search_limits import SearchLimits, options_for_search, search_limits
 from lpsmap_decode.solvers.choice import choose_map_solver
 from lpsmap_decode.solvers.external_solver import (
     improve_with_solver,
@@ -36,20 +47,17 @@ class ExactDecoder(Decoder):
 
     name = "exact"
 
-    def check_solver(self, solver: str, limited: bool) -> None:
-        """Raise an error if a solver does not exist or its dependencies are not installed."""
-        choose_map_solver(solver, [], [], limited)
+    def check_options(self, search: SearchOptions, solver: str) -> None:
+        """Raise an error if an option is invalid, or a dependency of the solver not installed."""
+        search_limits(search)
+        choose_map_solver(solver, [], [], limited=search.max_nodes is not None)
 
     def best(
-        self,
-        graph: ScoredGraph,
-        solver: str,
-        limits: SearchLimits,
-        relax: Callable[[], Relaxation],
+        self, problem: MapProblem, options: Options, search: SearchOptions, solver: str
     ) -> Assignment:
         """Return the best assignment that the chosen solvers find, see `Decoder.best`.
 
-        The search of this package is short if an external solver follows it.
+        If the latest result is a relaxation, its bound is used.
 
         Raises
         ------
@@ -58,43 +66,46 @@ class ExactDecoder(Decoder):
         ModuleNotFoundError
             If a dependency of the solver is not installed.
         """
-        limited = limits.max_nodes is not None
-        all_scores = [graph.scores, *graph.additional_scores]
-        choice = choose_map_solver(solver, graph.factors, all_scores, limited)
-        if choice.solver is None:
-            found = decode(relax(), limits)
-        elif choice.after_own:
-            found = decode(relax(), limits._replace(max_nodes=FIRST_NODES))
-            if not (found.proved.all() or found.interrupted or limits.deadline.passed):
-                found = improve_with_solver(found, choice.solver, limits)
-        else:
-            found = improve_with_solver(
-                unsolved_assignment(graph, limits.gap), choice.solver, limits, SHARE
-            )
-            if not (found.proved.all() or found.interrupted or limits.deadline.passed):
-                merge_better(found, decode(relax(), limits._replace(max_nodes=0)))
-        found.reason = choice.reason
-        return found
+        limits = search_limits(search)
+        options = options_for_search(options, limits)
+        with ended_by_ctrl_c(limits.deadline):
+            found = _best(problem.scored(), solver, limits, lambda: problem.relax(options))
+            latest = problem.latest
+            if isinstance(latest, Solution) and latest.is_linear and not found.proved.all():
+                known = latest.objective + latest.gap
+                lower = known < found.bound
+                found.bound = np.where(lower, np.maximum(known, found.score), found.bound)
+            return found
 
-    def near(self, relaxation: Relaxation, limits: SearchLimits) -> Assignment:
+    def near(self, relaxation: Relaxation, search: SearchOptions) -> Assignment:
         """Return an assignment near a relaxed solution, with its bounds."""
-        return decode(relaxation, limits)
+        limits = search_limits(search)
+        with ended_by_ctrl_c(limits.deadline):
+            return decode(relaxation, limits)
 
     def k_best(
-        self, relaxation: Relaxation, k: int, limits: SearchLimits, by_component: bool
+        self, problem: MapProblem, k: int, search: SearchOptions, by_component: bool
     ) -> RankedAssignments:
         """Return the `k` best assignments of a graph, or of each of its components.
 
         Raises
         ------
+        TypeError
+            If an option has a wrong type.
         ValueError
-            If `k` exceeds `MAX_RANK`.
+            If an option is out of range, or `k` exceeds `MAX_RANK`.
         """
+        k = checked_count("k_best: k", k)
+        checked_flag("k_best: by_component", by_component)
+        limits = search_limits(search)
         if k > MAX_RANK:
             raise ValueError(
                 f"k_best: k: got {k}; expected at most {MAX_RANK}, since all are stored."
             )
-        return ranked_assignments(relaxation, k, limits, by_component)
+        linear = Options(threads=limits.threads, quadratic=0.0, max_time=search.max_time)
+        options = options_for_search(linear, limits)._replace(exact=False)
+        with ended_by_ctrl_c(limits.deadline):
+            return ranked_assignments(problem.relax(options), k, limits, by_component)
 
     def condition(
         self,
@@ -106,3 +117,29 @@ class ExactDecoder(Decoder):
     ) -> Conditioned:
         """Return a graph given evidence."""
         return condition(graph, evidence, scores, additionals, forbid)
+
+
+def _best(
+    graph: ScoredGraph, solver: str, limits: SearchLimits, relax: Callable[[], Relaxation]
+) -> Assignment:
+    """Return the best assignment that the chosen solvers find.
+
+    The search of this package is short if an external solver follows it.
+    """
+    limited = limits.max_nodes is not None
+    all_scores = [graph.scores, *graph.additional_scores]
+    choice = choose_map_solver(solver, graph.factors, all_scores, limited)
+    if choice.solver is None:
+        found = decode(relax(), limits)
+    elif choice.after_own:
+        found = decode(relax(), limits._replace(max_nodes=FIRST_NODES))
+        if not (found.proved.all() or found.interrupted or limits.deadline.passed):
+            found = improve_with_solver(found, choice.solver, limits)
+    else:
+        found = improve_with_solver(
+            unsolved_assignment(graph, limits.gap), choice.solver, limits, SHARE
+        )
+        if not (found.proved.all() or found.interrupted or limits.deadline.passed):
+            merge_better(found, decode(relax(), limits._replace(max_nodes=0)))
+    found.reason = choice.reason
+    return found

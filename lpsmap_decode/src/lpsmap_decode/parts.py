@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import Assignment, Solution, Status
-from lpsmap_core.api import BoolArray, FloatArray, is_proved
+from lpsmap_core import Solution, Status
+from lpsmap_core.api import BoolArray, FloatArray
+from lpsmap_decode.results.assignment import Assignment, is_proved
 
 __all__ = ["Parts", "parts_of"]
 

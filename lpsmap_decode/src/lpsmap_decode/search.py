@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from lpsmap_core import Deadline, SearchProgress
+from lpsmap_core import Deadline
+from lpsmap_decode.results.search_limits import SearchProgress
 
 __all__ = [
     "Unfinished",

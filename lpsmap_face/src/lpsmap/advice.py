@@ -45,11 +45,11 @@ ELSEWHERE = {
     ),
     "lpsmap_jax": "sparse_map sparse_map_loss",
     "lpsmap_dynamic": "DynamicProgram Gibbs Hypergraph HypergraphBuilder Row",
-    "lpsmap_decode": "BatchExecutor Outcome Search count_redundant",
+    "lpsmap_decode": "Assignment BatchExecutor Outcome Search count_redundant",
     "lpsmap_search": (
         "BinaryGrammar DependencyModelWithValence HiddenMarkovModel global_search read_conllu"
     ),
-    "lpsmap_core": "Assignment Engine FileFormat MapSolver Structure hookimpl installed kernel",
+    "lpsmap_core": "Engine FileFormat MapSolver Structure hookimpl installed kernel",
 }
 """Modules, with public names of theirs that users look for, or misspell, in ``lpsmap``."""
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 import lpsmap
-from lpsmap_core import Assignment, FactorGraph, Solution, Status, Variables
+from lpsmap_core import FactorGraph, Solution, Status, Variables
 from lpsmap_core.api import kind_of, slot_values
 
 __all__ = ["PBinaryVariable", "PFactorGraph", "PMultiVariable"]
@@ -340,7 +340,7 @@ class PFactorGraph(FactorGraph):
         value, *others = self._answer(solution)
         return value - 0.5 * float(solution.values @ solution.values), *others  # type: ignore[return-value]
 
-    def _answer(self, found: Solution | Assignment) -> Answer:
+    def _answer(self, found: Solution | Any) -> Answer:
         scores, additionals = self._flat()
         pairs = [(scores, found.values)]
         pairs += [
@@ -369,7 +369,7 @@ def _views(variables: Sequence[PBinaryVariable], negated: Sequence[bool] | None)
     return [~each.view if flag else each.view for each, flag in zip(variables, flags, strict=True)]
 
 
-def _status(found: Solution | Assignment) -> int:
+def _status(found: Solution | Any) -> int:
     """Return the status of a solve as a number of the earlier library."""
     if isinstance(found, Solution):
         impossible = any(status is Status.INFEASIBLE for status in found.status)

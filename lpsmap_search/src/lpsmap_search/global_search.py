@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core import Deadline, SearchProgress, ended_by_ctrl_c
+from lpsmap_core import Deadline, ended_by_ctrl_c
 from lpsmap_core.api import FloatArray, checked_count, checked_flag
-from lpsmap_decode import Search, SearchResult
+from lpsmap_decode import Search, SearchProgress, SearchResult
 from lpsmap_search.box_space import BoxSpace
 from lpsmap_search.checkpoint import Autosave, Checkpoint, subject_of
 from lpsmap_search.checks import checked_nonnegative, checked_time

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core import SearchProgress
 from lpsmap_core.api import FloatArray
-from lpsmap_decode import SearchResult
+from lpsmap_decode import SearchProgress, SearchResult
 from lpsmap_search.conllu import TaggedSentence
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from lpsmap_core import SearchProgress
+from lpsmap_decode import SearchProgress
 
 __all__ = ["status_line"]
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_core import Assignment, Distributions, Factor, Solution
+from lpsmap_core import Distributions, Factor, Solution
 from lpsmap_torch.tensors import converted, on_host, tensor_of
 
 __all__ = ["Differentiable", "attach", "attach_probabilities"]
@@ -32,7 +32,7 @@ class Differentiable(NamedTuple):
 
 
 def attach(
-    solution: Solution | Assignment | Differentiable,
+    solution: Solution | Differentiable | Any,
     scores: list[Tensor],
     additionals: list[Tensor | None],
 ) -> tuple[Tensor, list[Tensor | None]]:

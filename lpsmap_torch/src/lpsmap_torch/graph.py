@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import (
-    Assignment,
     Distributions,
     Factor,
     FactorGraph,
@@ -126,14 +125,14 @@ class TorchFactorGraph(FactorGraph):
         verbose: int,
         warm_start: Any,
         engine: str,
-        to_decode: Any = None,
+        to_decode: bool = False,
     ) -> Solution:
         """Solve on the scores' device if an engine serves the whole graph there.
 
         Core solves with a warm start, which it checks, and writes the log.
         """
         chosen, device = None, self._scores[0].device.type if self._scores else "cpu"
-        if engine_on(device, engine) and to_decode is None and warm_start is None and not verbose:
+        if engine_on(device, engine) and not to_decode and warm_start is None and not verbose:
             given = [*self._scores, *(x for x in self._additionals if x is not None)]
             chosen = tensor_engine(engine, given, self._laid_out().part, options)
         if chosen is None:
@@ -167,7 +166,7 @@ class TorchFactorGraph(FactorGraph):
         reason = plan.reason.replace("was requested", f"was chosen for scores on {device!r}", 1)
         return dataclasses.replace(plan, reason=reason)
 
-    def solve_map(self, *args: Any, **kwargs: Any) -> Solution | Assignment:
+    def solve_map(self, *args: Any, **kwargs: Any) -> Solution | Any:
         """Solve MAP inference; the arguments `args` are those of `FactorGraph.solve_map`.
 
         Afterwards ``u.value`` is a tensor without gradients: the solution is piecewise constant in

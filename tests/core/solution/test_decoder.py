@@ -47,8 +47,7 @@ def test_the_pack_to_install_is_named(verb: str, call: Callable[[FactorGraph], A
         call(triangle())
 
 
-@pytest.mark.usefixtures("alone")
-def test_bad_options_are_refused_first() -> None:
+def test_bad_options_are_refused() -> None:
     with pytest.raises(ValueError, match="gap"):
         triangle().solve_map(exact=True, gap=-1.0)
     with pytest.raises(ValueError, match="k_best: k: got 0"):

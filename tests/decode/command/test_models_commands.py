@@ -16,9 +16,9 @@ from click.testing import CliRunner, Result
 import lpsmap_decode
 from forks import Server, without
 from lpsmap import FactorGraph, Xor
-from lpsmap_core import SearchProgress, installed
+from lpsmap_core import installed
 from lpsmap_core.command import cli
-from lpsmap_decode import read_assignment, read_graph
+from lpsmap_decode import SearchProgress, read_assignment, read_graph
 from lpsmap_decode.command.progress_log import ProgressLog
 from lpsmap_decode.command.solve_file import UNSOLVED
 

@@ -15,7 +15,8 @@ import pytest
 
 import judges
 from lpsmap import AtMostOne, Budget, DepTree, FactorGraph, Knapsack, Pair, Sequence, Xor
-from lpsmap_core import Assignment, ConvergenceWarning, Solution, Status
+from lpsmap_core import ConvergenceWarning, Solution, Status
+from lpsmap_decode import Assignment
 from random_graphs import KINDS, RandomGraph, all_scores, random_graph
 from warned import details_of
 

@@ -11,8 +11,8 @@ import pytest
 import judges
 from lpsmap import AtMostOne, Dense, FactorGraph, Imply, Nand, Or, Pair, Xor
 from lpsmap_core import ConvergenceWarning
-from lpsmap_core.api import score_assignment
 from lpsmap_core.layout.layout import Part
+from lpsmap_decode import score_assignment
 from lpsmap_decode.exact import network_search as of_states
 from lpsmap_decode.exact.network_search import NetworkSpace
 from lpsmap_decode.networks.bounds import tighten

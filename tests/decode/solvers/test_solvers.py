@@ -17,7 +17,6 @@ from forks import Server
 from lpsmap import AtMostOne, Budget, Dense, DepTree, FactorGraph, Knapsack, Or, Pair, Xor
 from lpsmap_core import (
     Answer,
-    Assignment,
     ConvergenceWarning,
     MapSolver,
     Program,
@@ -26,6 +25,7 @@ from lpsmap_core import (
     registered,
 )
 from lpsmap_core.api import check_search_options
+from lpsmap_decode import Assignment
 from random_graphs import KINDS, all_scores, random_graph
 
 HIGHS = pytest.mark.skipif(

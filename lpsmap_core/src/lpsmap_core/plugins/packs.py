@@ -36,7 +36,11 @@ PACKS = {
 
 PACK_OF = {name: pack for pack, names in PACKS.items() for name in names.split()}
 
-MOVED = {"lpsmap_decode": "read_evidence read_graph write_graph"}
+MOVED = {
+    "lpsmap_decode": (
+        "Assignment SearchProgress read_evidence read_graph score_assignment write_graph"
+    ),
+}
 """Packages with names of theirs that ``lpsmap_core`` and ``lpsmap_core.api`` have, too."""
 
 

@@ -1,13 +1,11 @@
 """The interface of decoders, which find best assignments.
 
-Core has no decoder of its own. The distribution ``lpsmap-decode`` provides one by the hook
-``lpsmap_decoders``.
+Core has no decoder of its own: a pack provides one by the hook ``lpsmap_decoders``.
 """
 
 from __future__ import annotations
 
 import abc
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -16,23 +14,19 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.engine.choice import AUTO
-from lpsmap_core.engine.options import CONVERTERS, Options, threads_or_default
+from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import SolvedGraph
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inputs import checked_count, checked_number
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.plugins.disabled_plugins import DISABLE
 from lpsmap_core.plugins.packs import missing_pack_advice
 from lpsmap_core.plugins.registry import installed
-from lpsmap_core.solution.assignment import Assignment
 from lpsmap_jit.arrays import BoolArray, FloatArray
-from lpsmap_jit.deadlines import Deadline
 
-__all__ = ["DECODE_MAX_NODES", "DECODE_MAX_TIME", "DEFAULT_GAP", "Decoder", "Relaxation"]
-__all__ += ["ScoredGraph", "SearchLimits", "SearchProgress", "check_search_options"]
-__all__ += ["installed_decoder", "options_for_search"]
-__all__ += ["search_limits"]
+__all__ = ["DECODE_MAX_NODES", "DECODE_MAX_TIME", "DEFAULT_GAP", "Decoder", "MapProblem"]
+__all__ += ["Relaxation", "ScoredGraph", "SearchOptions", "check_search_options"]
+__all__ += ["installed_decoder"]
 
 DEFAULT_GAP = 1e-8
 """Relative difference of bound and score that counts as a proof."""
@@ -43,36 +37,18 @@ DECODE_MAX_NODES = 1000
 DECODE_MAX_TIME = 10.0
 """Default time limit in seconds. For thousands of tables, a thousand nodes would take minutes."""
 
-PROVING_TOLERANCE = 1e-10
-"""Tolerance of the relaxation before a search. Its bound must be as tight as the gap."""
 
-RELAXATION_SHARE = 0.5
-"""Share of the time limit for that relaxation."""
+class SearchOptions(NamedTuple):
+    """Options of a search as a user gives them: the decoder validates them.
 
+    `FactorGraph.solve_map` documents them.
+    """
 
-@dataclass
-class SearchProgress:
-    """Progress of a search."""
-
-    score: float = -math.inf
-    """Score of the best assignment so far."""
-    bound: float = math.inf
-    """Upper bound of the score."""
-    n_nodes: int = 0
-    seconds: float = 0.0
-
-
-class SearchLimits(NamedTuple):
-    """Limits of a search, and its resources."""
-
-    gap: float
-    """A bound within ``gap * max(1, abs(score))`` of the score is a proof."""
-    max_nodes: int | None
-    """Limit of the nodes of each component's search; 0 for no search."""
-    deadline: Deadline
-    threads: int
-    report: Callable[[int, SearchProgress], None] | None = None
-    """Called with the number of a component and the progress of its search."""
+    gap: Any = DEFAULT_GAP
+    max_time: Any = None
+    max_nodes: Any = None
+    threads: Any = None
+    progress: Any = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +82,18 @@ class Relaxation(NamedTuple):
     solved: SolvedGraph
 
 
+@dataclass(frozen=True)
+class MapProblem:
+    """A graph whose best assignments are searched."""
+
+    scored: Callable[[], ScoredGraph]
+    """Returns its layout and scores."""
+    relax: Callable[[Options], Relaxation]
+    """Solves LP-MAP. Unsolved components are not reported."""
+    latest: Any = None
+    """The latest result for the same scores, if any: a solution or an assignment."""
+
+
 class Decoder(abc.ABC):
     """Finds best assignments. A plugin provides one by the hook ``lpsmap_decoders``.
 
@@ -116,72 +104,75 @@ class Decoder(abc.ABC):
     """Name in the registry."""
 
     @abc.abstractmethod
-    def check_solver(self, solver: str, limited: bool) -> None:
-        """Validate the solver of `best`.
+    def check_options(self, search: SearchOptions, solver: str) -> None:
+        """Validate the options of `best`.
 
         Parameters
         ----------
+        search
+            Options of the search.
         solver
             Name of the solver.
-        limited
-            Whether the number of nodes is limited.
 
         Raises
         ------
+        TypeError
+            If an option has a wrong type.
         ValueError
-            If the solver is unknown.
+            If an option is out of range, or the solver is unknown.
         ModuleNotFoundError
             If a package that it needs is not installed.
         """
 
     @abc.abstractmethod
     def best(
-        self,
-        graph: ScoredGraph,
-        solver: str,
-        limits: SearchLimits,
-        relax: Callable[[], Relaxation],
-    ) -> Assignment:
+        self, problem: MapProblem, options: Options, search: SearchOptions, solver: str
+    ) -> Any:
         """Return the best assignment of a graph, with a bound.
 
         Parameters
         ----------
-        graph
+        problem
             The graph.
+        options
+            Validated options of its relaxation.
+        search
+            Options of the search.
         solver
             Name of the solver, see `FactorGraph.solve_map`.
-        limits
-            Limits of the search.
-        relax
-            Function that solves LP-MAP.
+
+        Returns
+        -------
+        Assignment
+            That of ``lpsmap-decode``, or an object with the same attributes.
         """
 
     @abc.abstractmethod
-    def near(self, relaxation: Relaxation, limits: SearchLimits) -> Assignment:
+    def near(self, relaxation: Relaxation, search: SearchOptions) -> Any:
         """Return an assignment near a relaxed solution, with a bound.
 
         Parameters
         ----------
         relaxation
             A solution with the quadratic term, or of LP-MAP.
-        limits
-            Limits of the search.
+        search
+            Options of the search.
         """
 
     @abc.abstractmethod
     def k_best(
-        self, relaxation: Relaxation, k: int, limits: SearchLimits, by_component: bool
-    ) -> Sequence[Assignment]:
+        self, problem: MapProblem, k: int, search: SearchOptions, by_component: bool
+    ) -> Sequence[Any]:
         """Return the best assignments of a graph, the best first: at least one entry.
 
         Parameters
         ----------
-        relaxation
-            A solution of LP-MAP.
+        problem
+            The graph.
         k
-            Maximum number of assignments.
-        limits
-            Limits of the search.
+            Maximum number of assignments, as the user gave it.
+        search
+            Options of the search.
         by_component
             Whether to rank every component by itself; see `FactorGraph.k_best`.
         """
@@ -234,31 +225,6 @@ def installed_decoder(verb: str) -> Decoder:
     return decoder
 
 
-def search_limits(
-    gap: Any,
-    max_time: float | None,
-    max_nodes: Any,
-    threads: Any,
-    report: Callable[[int, SearchProgress], None] | None,
-) -> SearchLimits:
-    """Return validated limits, with a deadline that starts now."""
-    expected = "a number that is not negative"
-    return SearchLimits(
-        gap=checked_number("gap", gap, expected, lambda x: 0.0 <= x < math.inf),
-        max_nodes=None if max_nodes is None else checked_count("max_nodes", max_nodes, ", or None"),
-        deadline=Deadline(CONVERTERS["max_time"](max_time)),
-        threads=threads_or_default(threads),
-        report=report,
-    )
-
-
-def options_for_search(options: Options, limits: SearchLimits) -> Options:
-    """Return the options of the relaxation from which a search starts."""
-    limit = None if options.max_time is None else RELAXATION_SHARE * options.max_time
-    tol = min(options.tol, PROVING_TOLERANCE)
-    return options._replace(tol=tol, max_time=limit, within=limits.deadline, exact=True)
-
-
 def check_search_options(
     *,
     gap: Any = DEFAULT_GAP,
@@ -283,6 +249,5 @@ def check_search_options(
     ImportError
         If no decoder is installed, or a package that the solver needs.
     """
-    search_limits(gap, max_time, max_nodes, threads, None)
-    decoder = installed_decoder("exact search")
-    decoder.check_solver(solver, limited=max_nodes is not None)
+    options = SearchOptions(gap, max_time, max_nodes, threads)
+    installed_decoder("exact search").check_options(options, solver)

@@ -12,7 +12,6 @@ import numpy as np
 
 from lpsmap_core.engine.status import Status
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.solution import Solution
 from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.callers import stacklevel
@@ -20,7 +19,7 @@ from lpsmap_jit.callers import stacklevel
 __all__ = [
     "ConvergenceWarning",
     "log",
-    "report_unproved",
+    "non_finite_message",
     "report_unsolved",
     "warn_of_negative",
     "warn_unsolved",
@@ -82,7 +81,7 @@ def report_unsolved(solution: Solution, shapes: Callable[[], Shapes], refuses: b
     statuses = solution.status[failed]
     all_failed = failed.size == len(solution.status)
     if refuses and all_failed and all(s is Status.NON_FINITE for s in statuses):
-        raise ValueError(_non_finite_message(scores, shapes()))
+        raise ValueError(non_finite_message(scores, shapes()))
     words, details = [], []
     if free.size:
         words.append("Variables in no factor have scores that are NaN or +inf, and NaN values.")
@@ -179,48 +178,8 @@ def _default_handler() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def report_unproved(assignment: Assignment, shapes: Callable[[], Shapes], refuses: bool) -> None:
-    """Warn once about all components whose assignment is not proved to be the best.
-
-    Parameters
-    ----------
-    assignment
-        The result of the search.
-    shapes, refuses
-        As for `report_unsolved`.
-
-    Raises
-    ------
-    ValueError
-        If no component has finite scores, and `refuses`.
-    """
-    if assignment.ok:
-        return
-    n, none, bad = len(assignment.score), ~assignment.found, np.isnan(assignment.bound)
-    if refuses and bad.all():
-        raise ValueError(_non_finite_message(assignment.scores, shapes()))
-    allowed = ~(np.isneginf(assignment.bound) | bad)
-    mend = "raise max_time or max_nodes"
-    if assignment.interrupted:
-        mend = "Ctrl-C ended the search; run it again"
-    words, details = [], []
-    for count, said in (
-        (bad.sum(), "have a score that is NaN or +inf, and NaN values."),
-        ((none & ~allowed & ~bad).sum(), "have constraints that no zeros and ones satisfy."),
-        ((none & allowed).sum(), f"have no assignment yet: {mend}."),
-        (
-            (~none & ~assignment.proved).sum(),
-            f"have an assignment that is not proved the best: {mend}, or accept it; "
-            "Assignment.bound is an upper bound of the best score.",
-        ),
-    ):
-        if count:
-            words.append(f"Components {said}")
-            details.append(f"{count} of {n} components {said}")
-    warn_unsolved(words, details)
-
-
-def _non_finite_message(scores: FloatArray, shapes: Shapes) -> str:
+def non_finite_message(scores: FloatArray, shapes: Shapes) -> str:
+    """Return the message of the error that no component has finite scores."""
     wrong = np.flatnonzero(np.isnan(scores) | (scores == np.inf))
     if not wrong.size:
         return (

@@ -20,16 +20,14 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import kind_of, real_numbers
 from lpsmap_core.model.slots import slot_values
 from lpsmap_core.model.variables import Variables
-from lpsmap_core.solution.assignment import Assignment
 from lpsmap_core.solution.decoder import (
     DECODE_MAX_NODES,
     DECODE_MAX_TIME,
     DEFAULT_GAP,
     Relaxation,
     ScoredGraph,
-    SearchProgress,
+    SearchOptions,
     installed_decoder,
-    search_limits,
 )
 from lpsmap_core.solution.derivatives import (
     checked_extra,
@@ -41,7 +39,6 @@ from lpsmap_core.solution.derivatives import (
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_jit.ctrl_c import ended_by_ctrl_c
 
 __all__ = ["Solution"]
 
@@ -350,8 +347,8 @@ class Solution:
         max_time: float | None = DECODE_MAX_TIME,
         max_nodes: int | None = DECODE_MAX_NODES,
         threads: int | None = None,
-        progress: Callable[[int, SearchProgress], None] | None = None,
-    ) -> Assignment:
+        progress: Callable[[int, Any], None] | None = None,
+    ) -> Any:
         """Return an assignment of zeros and ones near the marginals, with a bound.
 
         The marginals are rounded. Where the result is not feasible, or is not proved to be the
@@ -385,10 +382,8 @@ class Solution:
         ImportError
             If ``lpsmap-decode`` is not installed.
         """
-        limits = search_limits(gap, max_time, max_nodes, threads, progress)
-        decoder = installed_decoder("decode")
-        with ended_by_ctrl_c(limits.deadline):
-            return decoder.near(self.relaxation, limits)
+        search = SearchOptions(gap, max_time, max_nodes, threads, progress)
+        return installed_decoder("decode").near(self.relaxation, search)
 
     @property
     def relaxation(self) -> Relaxation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,13 +17,12 @@ from lpsmap_core.engine.warm_start import GraphStart
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.unused import are_scores, zero_unused_scores
-from lpsmap_core.solution.assignment import Assignment
-from lpsmap_core.solution.decoder import Decoder, ScoredGraph, SearchLimits
+from lpsmap_core.solution.decoder import ScoredGraph
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
 from lpsmap_core.solution.solution import Solution
 from lpsmap_jit.arrays import BoolArray, FloatArray
 
-__all__ = ["best_assignment", "scored_graph", "solve_laid_out"]
+__all__ = ["scored_graph", "solve_laid_out"]
 
 
 def solve_laid_out(
@@ -88,33 +87,6 @@ def solve_laid_out(
     return solution
 
 
-def best_assignment(
-    decoder: Decoder,
-    graph: ScoredGraph,
-    solver: str,
-    limits: SearchLimits,
-    relax: Callable[[], Solution],
-    latest: Solution | Assignment | None,
-) -> Assignment:
-    """Return the best assignment that a decoder finds.
-
-    Parameters
-    ----------
-    decoder, graph, solver, limits
-        The decoder, and its arguments.
-    relax
-        Function that solves LP-MAP.
-    latest
-        The previous result for the same scores. If it is a relaxation, its bound is used.
-    """
-    assignment = decoder.best(graph, solver, limits, lambda: relax().relaxation)
-    if isinstance(latest, Solution) and latest.is_linear and not assignment.proved.all():
-        known = latest.objective + latest.gap
-        lower = known < assignment.bound
-        assignment.bound = np.where(lower, np.maximum(known, assignment.score), assignment.bound)
-    return assignment
-
-
 def scored_graph(
     layout: Layout,
     factors: Sequence[Factor],
@@ -122,6 +94,7 @@ def scored_graph(
     additionals: Sequence[FloatArray],
 ) -> ScoredGraph:
     """Return the input of a decoder; the arguments are those of `solve_laid_out`."""
+    additionals = zero_unused_scores(factors, scores, additionals)
     bad = _non_finite_components(layout, factors, scores, additionals)
     return ScoredGraph(layout, factors, scores, additionals, bad)
 

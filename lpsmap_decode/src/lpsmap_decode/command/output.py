@@ -10,10 +10,11 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Assignment, NamedGraph, Solution
+from lpsmap_core import NamedGraph, Solution
 from lpsmap_core.api import FloatArray, text_table
 from lpsmap_decode.formats.uai import assignment_text
 from lpsmap_decode.parts import Parts
+from lpsmap_decode.results.assignment import Assignment
 
 __all__ = ["JSON", "TABLE", "UAI", "answer_text", "check_form", "cost_of", "numbers"]
 

@@ -10,9 +10,11 @@ import click
 import numpy as np
 
 import lpsmap_core
-from lpsmap_core import Assignment, NamedGraph, SearchProgress
-from lpsmap_core.api import OWN_SEARCH, FloatArray
+from lpsmap_core import NamedGraph
+from lpsmap_core.api import FloatArray
 from lpsmap_decode.parts import parts_of
+from lpsmap_decode.results.assignment import OWN_SEARCH, Assignment
+from lpsmap_decode.results.search_limits import SearchProgress
 
 __all__ = ["ProgressLog", "relative_gap"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import numpy as np
 
-from lpsmap_core import Assignment, Deadline, NamedGraph, Solution
+from lpsmap_core import Deadline, NamedGraph, Solution
 from lpsmap_core.api import Evidence, FloatArray, error_with_origin, raised_by_core
 from lpsmap_decode.command.limits import (
     NumberRange,
@@ -27,6 +27,7 @@ from lpsmap_decode.corpus.jobs import MAP, SPARSEMAP, TASKS, solve_as
 from lpsmap_decode.formats.files import read_evidence, read_graph
 from lpsmap_decode.formats.wcnf import states_costs
 from lpsmap_decode.parts import parts_of
+from lpsmap_decode.results.assignment import Assignment
 
 __all__ = ["solve"]
 

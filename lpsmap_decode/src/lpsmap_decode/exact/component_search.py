@@ -10,19 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lpsmap_core import Deadline
-from lpsmap_core.api import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    Part,
-    SearchLimits,
-    WarmStart,
-    is_proved,
-)
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, WarmStart
 from lpsmap_decode.exact.count_search import CountSpace
 from lpsmap_decode.exact.network_search import NetworkSpace
 from lpsmap_decode.exact.relaxation_search import RelaxationSpace
 from lpsmap_decode.networks.network import networks_of
+from lpsmap_decode.results.assignment import is_proved
+from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.search import Search
 
 __all__ = ["FIRST_NODES", "Decoded", "decode_part"]

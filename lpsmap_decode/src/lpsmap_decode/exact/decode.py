@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core import Assignment, Deadline, SolvedGraph
-from lpsmap_core.api import (
-    BoolArray,
-    FloatArray,
-    Relaxation,
-    SearchLimits,
-    Watch,
-    reduce_dominant_scores,
-    score_assignment,
-)
+from lpsmap_core import Deadline, SolvedGraph
+from lpsmap_core.api import BoolArray, FloatArray, Relaxation, Watch, reduce_dominant_scores
 from lpsmap_decode.exact.component_search import decode_part
 from lpsmap_decode.exact.far_scores import in_given_scale
+from lpsmap_decode.results.assignment import Assignment
+from lpsmap_decode.results.assignment_score import score_assignment
+from lpsmap_decode.results.search_limits import SearchLimits
 
 __all__ = ["decode"]
 

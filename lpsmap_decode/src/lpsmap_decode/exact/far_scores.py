@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.api import BoolArray, FloatArray, Part, is_proved
+from lpsmap_core.api import BoolArray, FloatArray, Part
+from lpsmap_decode.results.assignment import is_proved
 
 __all__ = ["in_given_scale"]
 

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from lpsmap_core.api import BoolArray, SearchLimits
+from lpsmap_core.api import BoolArray
 from lpsmap_decode.exact.relaxation_search import OPEN, Node, RelaxationSpace
+from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.search import Evaluation, Unfinished
 
 __all__ = ["Ranking"]

@@ -11,13 +11,11 @@ from typing import NamedTuple, overload
 
 import numpy as np
 
-from lpsmap_core import Assignment
 from lpsmap_core.api import (
     BoolArray,
     FloatArray,
     IntArray,
     Relaxation,
-    SearchLimits,
     Watch,
     best_additionals,
     reduce_dominant_scores,
@@ -26,6 +24,8 @@ from lpsmap_decode.exact.combinations import Combination, combinations
 from lpsmap_decode.exact.far_scores import in_given_scale
 from lpsmap_decode.exact.k_best import Ranking
 from lpsmap_decode.exact.relaxation_search import RelaxationSpace
+from lpsmap_decode.results.assignment import Assignment
+from lpsmap_decode.results.search_limits import SearchLimits
 
 __all__ = ["RankedAssignments", "ranked_assignments"]
 

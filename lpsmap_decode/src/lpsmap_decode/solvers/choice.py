@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lpsmap_core import Factor, MapSolver, installed
-from lpsmap_core.api import AUTO, OWN_SEARCH, FloatArray
+from lpsmap_core.api import AUTO, FloatArray
+from lpsmap_decode.results.assignment import OWN_SEARCH
 from lpsmap_decode.solvers.program import without_constraints
 
 __all__ = ["MapSolverChoice", "choose_map_solver"]

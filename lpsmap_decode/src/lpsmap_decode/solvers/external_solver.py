@@ -8,18 +8,19 @@ import warnings
 
 import numpy as np
 
-from lpsmap_core import Answer, Assignment, Deadline, MapSolver, Program, SolverLimits
+from lpsmap_core import Answer, Deadline, MapSolver, Program, SolverLimits
 from lpsmap_core.api import (
     BoolArray,
     FloatArray,
     ScoredGraph,
-    SearchLimits,
     Watch,
     best_additionals,
     raised_by_ctrl_c,
-    score_assignment,
     stacklevel,
 )
+from lpsmap_decode.results.assignment import Assignment
+from lpsmap_decode.results.assignment_score import score_assignment
+from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.solvers.program import as_given, masked_bound, programs, with_masks
 from lpsmap_decode.solvers.validation import check_answer, wrong_answer
 

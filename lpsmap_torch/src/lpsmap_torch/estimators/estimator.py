@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lpsmap_core import Assignment, Solution, Status
+from lpsmap_core import Solution, Status
 from lpsmap_core.api import BoolArray, FloatArray
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.items import Items
@@ -74,7 +74,7 @@ class SolvedEstimate(Estimate):
     """
 
     def __init__(
-        self, values: Tensor, additionals: list[Tensor | None], found: Solution | Assignment
+        self, values: Tensor, additionals: list[Tensor | None], found: Solution | Any
     ) -> None:
         super().__init__(values, additionals)
         self.found = found
@@ -90,19 +90,19 @@ class SolvedEstimate(Estimate):
         They are -inf for items without a structure.
         """
         found = self.found
-        if isinstance(found, Assignment):
-            of_component = found.score
-        else:
+        if isinstance(found, Solution):
             of_component = np.where(found.status == Status.INFEASIBLE, -np.inf, found.objective)
+        else:
+            of_component = found.score
         return items.sums(items.of_component, of_component)
 
     def solved(self, items: Items) -> BoolArray:
         """Return flags of items whose solve converged, or whose assignment is proved the best."""
         found = self.found
-        if isinstance(found, Assignment):
-            wrong = ~(found.proved & found.found)
-        else:
+        if isinstance(found, Solution):
             wrong = np.array([not status.ok for status in found.status.tolist()], dtype=bool)
+        else:
+            wrong = ~(found.proved & found.found)
         n_wrong = items.sums(items.of_component, wrong.astype(np.float64))
         return np.asarray(n_wrong == 0.0)
 
@@ -113,12 +113,12 @@ def has_gradients(graph: TorchFactorGraph) -> bool:
     return torch.is_grad_enabled() and any(x.requires_grad for x in given)
 
 
-def infeasible_variables(found: Solution | Assignment) -> BoolArray:
+def infeasible_variables(found: Solution | Any) -> BoolArray:
     """Return (n_variables,) flags of variables of components without a structure."""
-    if isinstance(found, Assignment):
-        wrong = np.isneginf(found.bound)
-    else:
+    if isinstance(found, Solution):
         wrong = found.status == Status.INFEASIBLE
+    else:
+        wrong = np.isneginf(found.bound)
     # component -1: variables in no factor
     flags: BoolArray = np.append(wrong, False)[found.layout.component]
     return flags

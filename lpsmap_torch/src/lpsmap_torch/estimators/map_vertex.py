@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lpsmap_core import Assignment, Solution, Status
+from lpsmap_core import Solution, Status
 from lpsmap_core.api import DEFAULT_GAP, FloatArray, checked_flag, checked_number, warn_unsolved
 from lpsmap_torch.estimators.estimator import (
     Estimator,
@@ -81,7 +81,7 @@ class MAP(Estimator):
         values, additionals = attach(result, graph._scores, graph._additionals)
         return SolvedEstimate(values, additionals, found)
 
-    def _best(self, graph: TorchFactorGraph, options: Mapping[str, Any]) -> Solution | Assignment:
+    def _best(self, graph: TorchFactorGraph, options: Mapping[str, Any]) -> Solution | Any:
         options = {name: x for name, x in options.items() if not name.startswith("backward_")}
         if self.exact:
             return graph.solve_map(exact=True, **options)
@@ -118,7 +118,7 @@ class MAP(Estimator):
         return f"MAP({self.gradient!r}{step}{', exact=True' if self.exact else ''})"
 
 
-def _rounded(found: Solution, threads: int | None) -> Assignment:
+def _rounded(found: Solution, threads: int | None) -> Any:
     """Return the first structures that a search finds, starting from marginals.
 
     Warns

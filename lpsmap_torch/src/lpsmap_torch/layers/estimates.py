@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from lpsmap_core import Assignment, Distributions, Factor, Status
+from lpsmap_core import Distributions, Factor, Solution, Status
 from lpsmap_core.api import FloatArray, kind_of
 from lpsmap_torch.built_graph import BuiltGraph
 from lpsmap_torch.envelope import scores_with_slopes, with_slopes
@@ -178,11 +178,11 @@ class Estimated:
         kept = found.scores, found.additional_scores
         found.scores, found.additional_scores = given or kept  # as given, not divided
         try:
-            if isinstance(found, Assignment):
-                own = found.structures(self.problem.shown)
-            else:
+            if isinstance(found, Solution):
                 without = Status.NON_FINITE, Status.INFEASIBLE
                 own = found.structures(self.problem.shown, without)
+            else:
+                own = found.structures(self.problem.shown)
         finally:
             found.scores, found.additional_scores = kept
         return attach_probabilities(own, values)

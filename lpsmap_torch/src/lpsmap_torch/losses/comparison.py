@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from lpsmap_core import Assignment, Solution, Status, Variables
+from lpsmap_core import Solution, Status, Variables
 from lpsmap_core.api import FloatArray, IntArray, warn_of_negative
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.items import Items, Labels
@@ -23,7 +23,8 @@ from lpsmap_torch.losses.structured import Comparison
 
 __all__ = ["Point", "compare_maxima", "objective_difference"]
 
-SolveResult: TypeAlias = Solution | Assignment
+SolveResult: TypeAlias = Solution | Any
+"""A relaxed solution, or an assignment of a decoder."""
 
 
 class Point(NamedTuple):
@@ -131,10 +132,10 @@ def _check_feasible(found: SolveResult, view: Variables, items: Items) -> None:
     ValueError
         If none does.
     """
-    if isinstance(found, Assignment):
-        wrong = np.isneginf(found.bound)
-    else:
+    if isinstance(found, Solution):
         wrong = found.status == Status.INFEASIBLE
+    else:
+        wrong = np.isneginf(found.bound)
     if wrong.any():
         component = found.layout.component[view.index]
         # components of labelled variables only have new variables, which no view covers
@@ -188,7 +189,7 @@ def _nonnegative(best: SolveResult, a: Point, b: Point, items: Items) -> FloatAr
     if (total < 0.0).any():
         terms = _terms(best, a, b, items)
         size = sum((items.sums(item, np.abs(x)) for item, x in terms), np.zeros(items.n_items))
-        gap = best.bound - best.score if isinstance(best, Assignment) else best.gap
+        gap = best.gap if isinstance(best, Solution) else best.bound - best.score
         warn_of_negative(total, size, items.sums(items.of_component, gap), "item")
     return np.maximum(total, 0.0)
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from lpsmap_core import Assignment, FactorGraph, Solution, Variables
+from lpsmap_core import FactorGraph, Solution, Variables
 from lpsmap_core.api import check_search_options, checked_flag
 from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.graph import TorchFactorGraph
@@ -84,7 +84,7 @@ class MaximumLoss(StructuredLoss):
         self._solve(TorchFactorGraph())
 
     @abc.abstractmethod
-    def _solve(self, graph: TorchFactorGraph) -> Solution | Assignment:
+    def _solve(self, graph: TorchFactorGraph) -> Solution | Any:
         """Find the maximum."""
 
     def _items_losses(self, u: Variables, labels: Labels) -> Tensor:
@@ -228,10 +228,10 @@ class PerceptronLoss(MaximumLoss):
         # without exact=True, which would compile the kernels of the search
         TorchFactorGraph().solve_map(**options)
 
-    def _solve(self, graph: TorchFactorGraph) -> Solution | Assignment:
+    def _solve(self, graph: TorchFactorGraph) -> Solution | Any:
         found = graph.solve_map(**self.options)
-        if isinstance(found, Assignment) and found.interrupted:  # an interrupted search has no loss
-            raise KeyboardInterrupt
+        if not isinstance(found, Solution) and found.interrupted:
+            raise KeyboardInterrupt  # an interrupted search has no loss
         return found
 
 

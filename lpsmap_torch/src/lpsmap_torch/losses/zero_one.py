@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from lpsmap_core import Assignment
 from lpsmap_core.api import BoolArray, IntArray
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.items import Items, Labels, of_factors
@@ -72,9 +71,7 @@ def compare_zero_one(graph: TorchFactorGraph, labels: Labels, search: dict[str, 
     return Comparison(losses, torch.from_numpy(slopes).to(like), of_additionals, items)
 
 
-def _changed_components(
-    best: Assignment, second: Assignment, wrong: BoolArray, items: Items
-) -> BoolArray:
+def _changed_components(best: Any, second: Any, wrong: BoolArray, items: Items) -> BoolArray:
     """Return flags of the components whose second best structure replaces the best.
 
     They are those whose change costs least, one for each item whose best structure is the labels.
@@ -91,7 +88,7 @@ def _changed_components(
     return changed
 
 
-def _select(best: Assignment, second: Assignment, changed: BoolArray) -> Point:
+def _select(best: Any, second: Any, changed: BoolArray) -> Point:
     """Return the best structures, and the second best ones of changed components."""
     of_variable = np.append(changed, False)[best.layout.component]
     nu = [

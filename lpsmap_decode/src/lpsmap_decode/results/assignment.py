@@ -8,13 +8,17 @@ from typing import NoReturn
 
 import numpy as np
 
-from lpsmap_core.layout.layout import Layout
-from lpsmap_core.local.vertices import Vertices, structure_scores
-from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.slots import slot_values
-from lpsmap_core.model.variables import Variables
-from lpsmap_core.solution.distribution import Distributions
-from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core import Distributions, Factor, Variables
+from lpsmap_core.api import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Layout,
+    Vertices,
+    slot_values,
+    structure_scores,
+    warn_unsolved,
+)
 
 __all__ = ["OWN_SEARCH", "Assignment", "is_proved"]
 
@@ -130,6 +134,31 @@ class Assignment:
             vertices, factor.offsets, self.scores[index], negated, self.additional_scores[position]
         )
         return Distributions(factor, vertices, scores, len(self.values))
+
+    def warn_unproved(self) -> None:
+        """Warn once about all components whose assignment is not proved to be the best."""
+        if self.ok:
+            return
+        n, none, bad = len(self.score), ~self.found, np.isnan(self.bound)
+        allowed = ~(np.isneginf(self.bound) | bad)
+        mend = "raise max_time or max_nodes"
+        if self.interrupted:
+            mend = "Ctrl-C ended the search; run it again"
+        words, details = [], []
+        for count, said in (
+            (bad.sum(), "have a score that is NaN or +inf, and NaN values."),
+            ((none & ~allowed & ~bad).sum(), "have constraints that no zeros and ones satisfy."),
+            ((none & allowed).sum(), f"have no assignment yet: {mend}."),
+            (
+                (~none & ~self.proved).sum(),
+                f"have an assignment that is not proved the best: {mend}, or accept it; "
+                "Assignment.bound is an upper bound of the best score.",
+            ),
+        ):
+            if count:
+                words.append(f"Components {said}")
+                details.append(f"{count} of {n} components {said}")
+        warn_unsolved(words, details)
 
     def __repr__(self) -> str:
         proved, found = int((self.found & self.proved).sum()), int(self.found.sum())

@@ -1,4 +1,4 @@
-"""Scores of assignments of all variables, by the factors' own oracles."""
+"""Assignments of all variables, completed by the best additionals of the factors' own oracles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.engine.state import sums
 from lpsmap_core.layout.layout import Layout, Part
 from lpsmap_core.local.oracles import best_feasible, which_are_feasible
 from lpsmap_core.model.factor import Factor
@@ -17,7 +16,6 @@ __all__ = [
     "CompletedAssignment",
     "best_additionals",
     "complete_assignment",
-    "score_assignment",
 ]
 
 
@@ -91,33 +89,3 @@ def best_additionals(
         allowed.append(which_are_feasible(bucket, scores, barred, w, n))
         found.append(n)
     return np.concatenate(allowed), np.concatenate(found)
-
-
-def score_assignment(
-    part: Part, eta: FloatArray, eta_v: FloatArray, chosen: BoolArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return the score of every component's assignment, and the best additionals.
-
-    Parameters
-    ----------
-    part, eta_v
-        As for `best_additionals`.
-    eta
-        Scores that broadcast to the shape of `chosen`.
-    chosen
-        For each variable of the part, in any shape, whether it is on.
-
-    Returns
-    -------
-    scores
-        For each component; ``-inf`` where a factor does not allow the assignment.
-    v
-        For each additional.
-    """
-    allowed, v = best_additionals(part, eta_v, chosen.reshape(-1))
-    gains = np.where(chosen, eta, 0.0).reshape(-1)
-    scores = sums(part.component, gains, part.n_components)
-    gains_v = np.where(v != 0.0, eta_v, 0.0) * v
-    scores += sums(part.additional_component, gains_v, part.n_components)
-    scores[part.spans.component[~allowed]] = -np.inf
-    return scores, v

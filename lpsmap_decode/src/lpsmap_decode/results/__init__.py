@@ -1,0 +1,1 @@
+"""Limits and results of searches for the best assignments."""
