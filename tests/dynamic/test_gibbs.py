@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lpsmap import FactorGraph, Matching, Sequence, Xor, stack
-from lpsmap_core import Beliefs, Found, Scores, Structures
-from lpsmap_dynamic import Gibbs
+from lpsmap_core import Scores, Structures
+from lpsmap_dynamic import Beliefs, Found, Gibbs
 
 
 class Softmax(Xor):

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lpsmap_core import Beliefs, FactorGraph, Scores
+from lpsmap_core import FactorGraph, Scores
 from lpsmap_core.api import row_view
-from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row, hypergraph_factor
+from lpsmap_dynamic import Beliefs, DynamicProgram, HypergraphBuilder, Row, hypergraph_factor
 from lpsmap_dynamic.inside_outside import beliefs_of
 from lpsmap_dynamic.k_best import k_best_of
 from lpsmap_dynamic.max_plus import best_derivations

@@ -26,7 +26,6 @@ from lpsmap_core.kernels.records import (
 )
 from lpsmap_core.local.protocol import LocalSolver
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inference import Beliefs, Found, Inference, LogPartition
 from lpsmap_core.model.linear_constraints import LinearConstraints
 from lpsmap_core.model.sums import bounded_sums
 from lpsmap_core.model.variables import Variables, as_variables, stack
@@ -59,7 +58,6 @@ __all__ = [
     "UPPER",
     "Answer",
     "Backend",
-    "Beliefs",
     "CompilationNotice",
     "CompiledEngine",
     "ConvergenceWarning",
@@ -74,13 +72,10 @@ __all__ = [
     "Factors",
     "FileFormat",
     "FileFormatError",
-    "Found",
-    "Inference",
     "LinearConstraints",
     "LocalScores",
     "LocalSolution",
     "LocalSolver",
-    "LogPartition",
     "MapSolver",
     "NamedGraph",
     "Options",

@@ -8,19 +8,24 @@ from lpsmap_dynamic.gibbs import Gibbs
 from lpsmap_dynamic.graph_gibbs import GraphGibbs
 from lpsmap_dynamic.graph_samples import GraphSamples
 from lpsmap_dynamic.hypergraph_factor import HypergraphFactor
+from lpsmap_dynamic.inference import Beliefs, Found, Inference, LogPartition
 from lpsmap_dynamic.row import Row
 from lpsmap_dynamic.subsets import subset_hypergraph
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Beliefs",
     "DynamicProgram",
+    "Found",
     "Gibbs",
     "GraphGibbs",
     "GraphSamples",
     "Hypergraph",
     "HypergraphBuilder",
     "HypergraphFactor",
+    "Inference",
+    "LogPartition",
     "Row",
     "add_exactly",
     "subset_hypergraph",

@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import Beliefs, Found, LogPartition, Scores
+from lpsmap_core import Scores
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly
 from lpsmap_dynamic.factor_forest import FactorForest, Step
+from lpsmap_dynamic.inference import Beliefs, Found, LogPartition
 
 __all__ = ["ForestSums"]
 

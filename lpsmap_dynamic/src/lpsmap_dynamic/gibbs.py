@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Beliefs, Distributions, Factor, Found, Scores
+from lpsmap_core import Distributions, Factor, Scores
 from lpsmap_core.api import (
     BoolArray,
     FloatArray,
@@ -26,6 +26,7 @@ from lpsmap_core.api import (
 from lpsmap_dynamic.exact_sums import MAX_SUMMABLE, add_exactly, sum_exactly
 from lpsmap_dynamic.factor_forest import check_distinct
 from lpsmap_dynamic.graph_gibbs import GraphGibbs
+from lpsmap_dynamic.inference import Beliefs, Found, Inference, LogPartition
 
 __all__ = ["Gibbs"]
 
@@ -70,7 +71,7 @@ class Gibbs:
 
     def __init__(self, factor: Factor, scores: FloatArray, additionals: FloatArray) -> None:
         self.factor, self._n_variables = factor, len(scores)
-        self._sums = factor.log_partition()
+        self._sums: LogPartition = factor.log_partition()
         self._index = slot_values(factor, factor.variables.index)
         self._negated = slot_values(factor, factor.variables.negated)
         numbers = np.arange(factor.n_factors)
@@ -187,7 +188,7 @@ class Gibbs:
         """
         k = checked_count("k_best: k", k)
         check_fits_memory("k_best: k", k, STRUCTURE * self.factor.n_factors)
-        inference = self.factor.inference()
+        inference: Inference = self.factor.inference()
         if k > MANY:
             everything = Scores(*map(np.zeros_like, self._scores))
             k = min(k, max([1, *inference.count(everything)]))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Beliefs, Factor, FactorGraph, Scores, Variables
+from lpsmap_core import Factor, FactorGraph, Scores, Variables
 from lpsmap_core.api import (
     FloatArray,
     IntArray,
@@ -24,6 +24,7 @@ from lpsmap_dynamic.exact_sums import MAX_SUMMABLE, sum_exactly
 from lpsmap_dynamic.factor_forest import FactorForest
 from lpsmap_dynamic.forest_sums import ForestSums
 from lpsmap_dynamic.graph_samples import GraphSamples
+from lpsmap_dynamic.inference import Beliefs
 
 __all__ = ["GraphGibbs"]
 

@@ -7,12 +7,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 
-from lpsmap_core import Factor, Inference
+from lpsmap_core import Factor
 from lpsmap_core.api import IntArray
 from lpsmap_dynamic.builder import HypergraphBuilder
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.derivations import HypergraphInference
 from lpsmap_dynamic.gibbs import Gibbs
+from lpsmap_dynamic.inference import Inference
 from lpsmap_dynamic.row import Row, different_rows
 
 __all__ = ["HypergraphFactor"]

@@ -12,7 +12,6 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
-    Inference,
     LinearConstraints,
     Scores,
     Structures,
@@ -20,7 +19,7 @@ from lpsmap_core import (
     kernel,
 )
 from lpsmap_core.api import FloatArray, IntArray, checked_flag, one_of_each_group
-from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row
+from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Inference, Row
 from lpsmap_factors_struct.arborescence_polytope.tree_projection import (
     multiply_jacobians,
     project_trees,

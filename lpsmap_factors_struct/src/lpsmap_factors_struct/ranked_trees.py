@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import Factors, Found, Scores, interrupted, kernel, leaf
+from lpsmap_core import Factors, Scores, interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_dynamic import Found
 from lpsmap_factors_struct.arc_layout import arc_slot, best_arcs, n_words
 from lpsmap_factors_struct.arrays import first_maximum
 from lpsmap_factors_struct.chu_liu_edmonds import (

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_core import Distributions, Factor, Found
+from lpsmap_core import Distributions, Factor
 from lpsmap_core.api import flipped_slots
-from lpsmap_dynamic import Gibbs
+from lpsmap_dynamic import Found, Gibbs
 from lpsmap_torch.gibbs_function import attach_beliefs, tensor
 from lpsmap_torch.tensors import numbers
 

@@ -15,8 +15,9 @@ from judges import EnumeratedFactor, linear_optimum, solve_graph
 from layer_cases import normal
 from loss_cases import FIELDS, MARGINS, PROBLEMS, SMOOTH, Problem, held, losses
 from lpsmap import Pair, TorchFactorGraph, Xor
-from lpsmap_core import Beliefs, Scores
+from lpsmap_core import Scores
 from lpsmap_core.testing import check_factor
+from lpsmap_dynamic import Beliefs
 from lpsmap_torch.losses import (
     CRFLoss,
     MarginCRFLoss,

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.kernels.records import Factors, LocalSolution
-from lpsmap_core.model.inference import Inference, LogPartition, no_inference
 from lpsmap_core.model.inheritance import disinherit
 from lpsmap_core.model.inputs import (
     MAX_COUNT,
@@ -303,19 +302,28 @@ class Factor(abc.ABC):
         """
         return None
 
-    def log_partition(self) -> LogPartition:
-        """Return sums over the structures of this declaration's factors; see `inference`."""
+    def log_partition(self) -> Any:
+        """Return sums over the structures of this declaration's factors.
+
+        An object with the methods of ``lpsmap_dynamic.LogPartition``; see `inference`.
+        """
         return self.inference()
 
-    def inference(self) -> Inference:
+    def inference(self) -> Any:
         """Return sums over the structures of this declaration's factors, samples, and k best.
+
+        An object with the methods of ``lpsmap_dynamic.Inference``.
 
         Raises
         ------
         TypeError
             If the type has no inference; ``lpsmap_dynamic.DynamicProgram`` provides it.
         """
-        raise no_inference(type(self).__name__)
+        raise TypeError(
+            f"{type(self).__name__} has no inference over its structures; expected a "
+            "DynamicProgram of lpsmap-dynamic, or a type with log_partition() for sums, or "
+            "inference() for all."
+        )
 
     # ---------------------------------------------------------------- parameters
 

@@ -40,6 +40,7 @@ MOVED = {
     "lpsmap_decode": (
         "Assignment SearchProgress read_evidence read_graph score_assignment write_graph"
     ),
+    "lpsmap_dynamic": "Beliefs Found Inference LogPartition",
 }
 """Packages with names of theirs that ``lpsmap_core`` and ``lpsmap_core.api`` have, too."""
 

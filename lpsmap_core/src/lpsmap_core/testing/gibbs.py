@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lpsmap_core.kernels.records import Scores
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inference import Beliefs, Found
 from lpsmap_core.model.slots import slots_of
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
@@ -232,7 +231,7 @@ def _listed(factor: Factor, rng: np.random.Generator | None = None) -> list[List
     return lists
 
 
-def _vertices(factor: Factor, ranking: Found, r: int, k: int) -> FloatArray:
+def _vertices(factor: Factor, ranking: Any, r: int, k: int) -> FloatArray:
     """Return the structures of factor r in a result of inference as (n, size) numbers."""
     start, entry, value, size = ranking.structures
     arity = int(np.diff(factor.offsets)[r])
@@ -247,7 +246,7 @@ def _vertices(factor: Factor, ranking: Found, r: int, k: int) -> FloatArray:
 
 
 def _require_sums(
-    factor: Factor, listed: Listed, beliefs: Beliefs, r: int, of_factor: FloatArray
+    factor: Factor, listed: Listed, beliefs: Any, r: int, of_factor: FloatArray
 ) -> None:
     """Require that beliefs agree with their definition over the listed structures."""
     vertices = listed.vertices

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core import Beliefs, Factors, Scores, kernel, leaf
+from lpsmap_core import Factors, Scores, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray, interruptible
+from lpsmap_dynamic import Beliefs
 from lpsmap_factors_struct.arc_layout import arc_slot, n_words
 from lpsmap_factors_struct.matrix_tree.elimination import entropy_of_trees
 from lpsmap_factors_struct.matrix_tree.inverse import keep_inverse, move_by_kept

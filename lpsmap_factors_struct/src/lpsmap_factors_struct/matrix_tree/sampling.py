@@ -23,8 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import Factors, Found, Scores, interrupted, kernel, leaf
+from lpsmap_core import Factors, Scores, interrupted, kernel, leaf
 from lpsmap_core.api import BoolArray, FloatArray, IntArray
+from lpsmap_dynamic import Found
 from lpsmap_factors_struct.arc_layout import arc_slot, n_words
 from lpsmap_factors_struct.matrix_tree.elimination import eliminate_words
 from lpsmap_factors_struct.matrix_tree.log_partition import apply_forced, largest_sizes, top_label

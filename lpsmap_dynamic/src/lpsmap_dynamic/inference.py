@@ -6,10 +6,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from lpsmap_core.kernels.records import Scores, Structures
-from lpsmap_jit.arrays import FloatArray, IntArray
+from lpsmap_core import Scores, Structures
+from lpsmap_core.api import FloatArray, IntArray
 
-__all__ = ["Beliefs", "Found", "Inference", "LogPartition", "no_inference"]
+__all__ = ["Beliefs", "Found", "Inference", "LogPartition"]
 
 
 class Beliefs(NamedTuple):
@@ -82,11 +82,3 @@ class Inference(LogPartition, Protocol):
 
     def count(self, scores: Scores) -> list[int]:
         """Return the number of each factor's structures that the scores do not exclude."""
-
-
-def no_inference(name: str) -> TypeError:
-    """Return the error about a factor type, called `name`, without inference."""
-    return TypeError(
-        f"{name} has no inference over its structures; expected a DynamicProgram of "
-        "lpsmap-dynamic, or a type with log_partition() for sums, or inference() for all."
-    )
