@@ -9,7 +9,6 @@ from lpsmap_core.api import (
     MAX_MEMORY,
     Evidence,
     MemoryLimitError,
-    Registration,
     kind_of,
     memory_limit,
     missing_pack_advice,
@@ -45,10 +44,10 @@ def read_graph(path: str | Path, max_memory: float = MAX_MEMORY) -> NamedGraph:
         it takes more than `max_memory`.
     """
     path = Path(path)
-    registration = _registration(path)
+    file_format, distribution = _format_of(path)
     try:
         with memory_limit(max_memory):
-            found: NamedGraph = registration.value().read(path)
+            found: NamedGraph = file_format.read(path)
     except (OSError, FileFormatError):
         raise
     except MemoryLimitError as error:
@@ -56,11 +55,11 @@ def read_graph(path: str | Path, max_memory: float = MAX_MEMORY) -> NamedGraph:
     except Exception as error:
         raise FileFormatError(
             f"{path}: {error_text(error)}; raised by the format of "
-            f"{registration.plugin.distribution}. Fix the file, or tell the plugin's author."
+            f"{distribution}. Fix the file, or tell the plugin's author."
         ) from error
     if not isinstance(found, NamedGraph):
         raise FileFormatError(
-            f"{path}: the format of {registration.plugin.distribution} returned "
+            f"{path}: the format of {distribution} returned "
             f"{kind_of(found)}; expected a NamedGraph. Tell the plugin's author."
         )
     return found
@@ -77,8 +76,7 @@ def write_graph(named: NamedGraph, path: str | Path) -> None:
         If no installed format has the file's suffix, or the format cannot represent the graph.
     """
     path = Path(path)
-    chosen: FileFormat = _registration(path).value()
-    chosen.write(named, path)
+    _format_of(path)[0].write(named, path)
 
 
 def read_evidence(
@@ -113,8 +111,7 @@ def read_evidence(
         with memory_limit(max_memory):
             if _suffix(path) == ".json":
                 return read_views(path, named)
-            chosen: FileFormat = _registration(Path(graph_path)).value()
-            return chosen.read_evidence(path, named)
+            return _format_of(Path(graph_path))[0].read_evidence(path, named)
     except MemoryLimitError as error:
         raise FileFormatError(f"{path}: {error}") from error
 
@@ -125,8 +122,8 @@ def _suffix(path: Path) -> str:
     return Path(name.removesuffix(".gz")).suffix
 
 
-def _registration(path: Path) -> Registration:
-    """Return the registration of the format for a file's suffix."""
+def _format_of(path: Path) -> tuple[FileFormat, str]:
+    """Return the format for a file's suffix, and its distribution."""
     suffix, formats = _suffix(path), installed().formats
     if suffix not in formats:
         advice = "rename the file, or install a plugin that reads it"
@@ -136,4 +133,4 @@ def _registration(path: Path) -> Registration:
             f"{path}: no installed file format has the suffix {suffix!r}; expected one of "
             f"{', '.join(sorted(formats)) or 'none'}; {advice}."
         )
-    return formats[suffix]
+    return formats[suffix].value(), formats[suffix].plugin.distribution
