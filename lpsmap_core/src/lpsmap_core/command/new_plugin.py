@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import lpsmap_core
 from lpsmap_core.plugins.hookspecs import API_VERSION
+from lpsmap_core.plugins.packs import PACKS
 from lpsmap_core.plugins.registry import installed
 from lpsmap_jit.callers import stacklevel
 
@@ -38,8 +39,8 @@ KINDS = {
 TEMPLATE = Path(__file__).parent / "plugin_template"
 
 TAKEN = {
-    *("lpsmap", "lpsmap_decode", "lpsmap_dynamic", "lpsmap_factors_logic", "lpsmap_factors_struct"),
-    *("jax", "lpsmap_jax", "lpsmap_search", "lpsmap_torch", "pytest", "tests", "torch"),
+    *("lpsmap", "jax", "pytest", "tests", "torch"),
+    *(pack.replace("-", "_") for pack in PACKS),
     *sys.stdlib_module_names,
 }
 """Names of modules, installed or not, that conflict with a plugin of the same name."""

@@ -21,6 +21,7 @@ FACE = (
 
 PACKS = {
     "lpsmap-decode": "convert decode explain info solve",
+    "lpsmap-dynamic": "",
     "lpsmap-factors-logic": (
         "Xor Or AtMostOne Budget Knapsack Imply Nand XorOut OrOut AndOut Pair Dense Potts"
     ),
