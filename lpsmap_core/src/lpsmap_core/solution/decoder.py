@@ -91,7 +91,7 @@ class MapProblem:
     relax: Callable[[Options], Relaxation]
     """Solves LP-MAP. Unsolved components are not reported."""
     latest: Any = None
-    """The latest result for the same scores, if any: a solution or an assignment."""
+    """The latest solution or assignment for the same scores, if any."""
 
 
 class Decoder(abc.ABC):
