@@ -90,8 +90,8 @@ class BuiltGraph(NamedTuple):
         options
             Options of `FactorGraph.solve_map`; `exact` is True by default.
         """
-        found = self.graph.solve_map(**{"exact": True, **options})
-        return self.shown(SolvedEstimate(self.graph._values, self.graph._nu, found))
+        result = self.graph.solve_map(**{"exact": True, **options})
+        return self.shown(SolvedEstimate(self.graph._values, self.graph._nu, result))
 
     def items(self, layout: Layout) -> Items:
         """Return the items of the batch for a layout of the graph.

@@ -75,7 +75,7 @@ class Problem(NamedTuple):
     n_weights: int
     shown: Factor
     """The declaration whose structures are those of the layer."""
-    given: tuple[FloatArray, list[FloatArray]] | None
+    undivided: tuple[FloatArray, list[FloatArray]] | None
     """The scores of variables and additionals before the division; None without temperature."""
 
     def estimated(self, estimator: Estimator, options: Mapping[str, Any]) -> Estimated:
@@ -120,9 +120,9 @@ class Estimated:
     @property
     def additionals(self) -> Tensor | list[Tensor] | None:
         """Values of the additionals; see `LayerSolution`."""
-        layout, found = self.problem.layout, self.estimate.additionals
+        layout, additionals = self.problem.layout, self.estimate.additionals
         if layout is None:
-            pairs = zip(self.problem.built.graph._additionals, found, strict=True)
+            pairs = zip(self.problem.built.graph._additionals, additionals, strict=True)
             each = [x.reshape(y.shape) for y, x in pairs if x is not None and y is not None]
             return each or None
         n = self.problem.n_weights
@@ -130,12 +130,12 @@ class Estimated:
             return None
         table = self.estimate.values.new_zeros(self.problem.built.n_items * n)
         numbers = {id(factor): i for i, factor in enumerate(layout.declared.factors)}
-        for tied in layout.declared.tied:
-            own = found[numbers[id(tied.factor)]]
-            assert own is not None
-            entries = torch.from_numpy(tied.entries(n).reshape(-1)).to(table.device)
-            scored = torch.from_numpy(tied.scored).to(own.device)
-            table = table.index_add(0, entries, own[..., scored].reshape(-1).to(table))
+        for shared in layout.declared.shared:
+            rows = additionals[numbers[id(shared.factor)]]
+            assert rows is not None
+            entries = torch.from_numpy(shared.entries(n).reshape(-1)).to(table.device)
+            scored = torch.from_numpy(shared.scored).to(rows.device)
+            table = table.index_add(0, entries, rows[..., scored].reshape(-1).to(table))
         return table.reshape(*self.problem.batch, n)
 
     @property
@@ -174,18 +174,18 @@ class Estimated:
                 "structures: the estimator sums over all structures; expected one that solves, "
                 "such as SparseMarginals or MAP. Layer.sample draws structures."
             )
-        found, given = estimate.found, self.problem.given
-        kept = found.scores, found.additional_scores
-        found.scores, found.additional_scores = given or kept  # as given, not divided
+        result, before = estimate.result, self.problem.undivided
+        divided = result.scores, result.additional_scores
+        result.scores, result.additional_scores = before or divided
         try:
-            if isinstance(found, Assignment):
-                own = found.structures(self.problem.shown)
+            if isinstance(result, Assignment):
+                structures = result.structures(self.problem.shown)
             else:
                 without = Status.NON_FINITE, Status.INFEASIBLE
-                own = found.structures(self.problem.shown, without)
+                structures = result.structures(self.problem.shown, without)
         finally:
-            found.scores, found.additional_scores = kept
-        return attach_probabilities(own, values)
+            result.scores, result.additional_scores = divided
+        return attach_probabilities(structures, values)
 
     @functools.cached_property
     def _items(self) -> Items:

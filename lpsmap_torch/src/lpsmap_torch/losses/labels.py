@@ -58,9 +58,9 @@ def read_target(u: Variables, scores: Tensor, target: Any, root: int | str = -1)
             )
         target = target.detach().cpu()
         target = target.numpy() if not target.is_floating_point() else numbers(target)
-    found = real_numbers("target", target)
-    if found.shape == shape:
-        values = found.astype(np.float64)
+    labels = real_numbers("target", target)
+    if labels.shape == shape:
+        values = labels.astype(np.float64)
         wrong = np.argwhere((values < 0.0) | (values > 1.0))
         if len(wrong):
             at = tuple(wrong[0])
@@ -69,12 +69,12 @@ def read_target(u: Variables, scores: Tensor, target: Any, root: int | str = -1)
                 "marginals between them, or NaN for unlabelled variables."
             )
         return values
-    if found.shape != shape[:-1]:
+    if labels.shape != shape[:-1]:
         raise ValueError(
-            f"target has shape {found.shape}; expected {shape}, that of the scores, with 0 or 1 "
+            f"target has shape {labels.shape}; expected {shape}, that of the scores, with 0 or 1 "
             f"for every variable; or {shape[:-1]}, with positions on the last axis."
         )
-    return _one_of_each_row(found, u, root)
+    return _one_of_each_row(labels, u, root)
 
 
 def _one_of_each_row(chosen: Any, u: Variables, root: int | str) -> FloatArray:

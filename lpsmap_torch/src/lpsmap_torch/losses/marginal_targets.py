@@ -13,14 +13,14 @@ from lpsmap_torch.tensors import numbers
 __all__ = ["read_additionals"]
 
 
-def read_additionals(graph: TorchFactorGraph, given: Any) -> list[FloatArray] | None:
+def read_additionals(graph: TorchFactorGraph, target: Any) -> list[FloatArray] | None:
     """Return the (n_factors, n_additionals) additionals of a target by declaration; None without.
 
     Parameters
     ----------
     graph
         The graph.
-    given
+    target
         For the only declaration with additionals, a tensor in the shape of their scores; for
         several, a list of such tensors in the order of the declarations; or None.
 
@@ -29,9 +29,9 @@ def read_additionals(graph: TorchFactorGraph, given: Any) -> list[FloatArray] | 
     ValueError
         If their number or a shape does not match, or a value is not finite.
     """
-    if given is None:
+    if target is None:
         return None
-    parts = list(given) if isinstance(given, (list, tuple)) else [given]
+    parts = list(target) if isinstance(target, (list, tuple)) else [target]
     arrays = [
         numbers(x) if isinstance(x, Tensor) else real_numbers("target_additionals", x)
         for x in parts

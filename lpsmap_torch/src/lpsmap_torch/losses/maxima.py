@@ -23,7 +23,7 @@ from lpsmap_torch.losses.marginal_targets import read_additionals
 from lpsmap_torch.losses.structured import StructuredLoss, differentiable
 from lpsmap_torch.losses.weights import checked_reduction, n_labelled_rows, reduced
 from lpsmap_torch.losses.zero_one import compare_zero_one
-from lpsmap_torch.temperature import Temperature, Tempered
+from lpsmap_torch.temperature import Temperature, TemperatureMixin
 from lpsmap_torch.tensors import is_compiled
 
 __all__ = [
@@ -92,7 +92,7 @@ class MaximumLoss(StructuredLoss):
         return differentiable(graph, compare_maxima(graph, self._solve(graph), labels, self._solve))
 
 
-class SparseMAPLoss(Tempered, MaximumLoss):
+class SparseMAPLoss(TemperatureMixin, MaximumLoss):
     r"""The SparseMAP loss (Niculae et al. 2018, section 4; Niculae & Martins 2020, Eq. 16).
 
     This is a Fenchel-Young loss (Blondel et al. 2020). With scores eta, structure y, and the
@@ -229,10 +229,12 @@ class PerceptronLoss(MaximumLoss):
         TorchFactorGraph().solve_map(**options)
 
     def _solve(self, graph: TorchFactorGraph) -> Solution | Assignment:
-        found = graph.solve_map(**self.options)
-        if isinstance(found, Assignment) and found.interrupted:  # an interrupted search has no loss
+        result = graph.solve_map(**self.options)
+        if (
+            isinstance(result, Assignment) and result.interrupted
+        ):  # an interrupted search has no loss
             raise KeyboardInterrupt
-        return found
+        return result
 
 
 class StructuredHingeLoss(MarginLoss, PerceptronLoss):
@@ -308,8 +310,8 @@ def sparsemap_loss(
         problem = u.estimated.problem
         variables, axes = problem.built.variables, len(problem.batch)
         temperature, dtype = problem.temperature, u.objective.dtype
-        found = getattr(u.estimated.estimate, "found", None)  # other estimators solve as well
-        losses, n_rows = _solved_losses(variables, found, target, target_additionals, root, axes)
+        solution = getattr(u.estimated.estimate, "result", None)  # other estimators solve as well
+        losses, n_rows = _solved_losses(variables, solution, target, target_additionals, root, axes)
         losses = (losses.reshape(problem.batch) * temperature).to(dtype)
         return reduced(losses, reduction, n_rows)
     if not isinstance(u, Variables) or not isinstance(u.graph, TorchFactorGraph):
@@ -322,11 +324,11 @@ def sparsemap_loss(
 
 
 def _solved_losses(
-    u: Variables, found: Any, target: Any, target_additionals: Any, root: int | str, axes: int
+    u: Variables, solution: Any, target: Any, target_additionals: Any, root: int | str, axes: int
 ) -> tuple[Tensor, int]:
     """Return the losses of the items of a solved graph, and the number of labelled rows."""
     graph: Any = u.graph
-    if not isinstance(found, Solution) or not found.solved.quadratic:
+    if not isinstance(solution, Solution) or not solution.solved.quadratic:
         raise RuntimeError(
             "sparsemap_loss: the graph has no solution for its current scores; call graph.solve() "
             'first, or a layer with the estimator "sparsemap".'
@@ -338,5 +340,5 @@ def _solved_losses(
     def solve(inner: TorchFactorGraph) -> Solution:
         return inner.solve(temperature=graph._temperature)
 
-    losses = compare_maxima(graph, found, labels, solve)
+    losses = compare_maxima(graph, solution, labels, solve)
     return differentiable(graph, losses), n_labelled_rows(u, known)
