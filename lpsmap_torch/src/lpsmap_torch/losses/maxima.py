@@ -10,7 +10,13 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Assignment, FactorGraph, Solution, Variables
-from lpsmap_core.api import check_search_options, checked_flag
+from lpsmap_core.api import (
+    AUTO,
+    check_search_options,
+    checked_flag,
+    checked_options,
+    engine_named,
+)
 from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.items import Labels
@@ -37,6 +43,12 @@ __all__ = [
 
 SEARCH = "gap", "max_time", "max_nodes", "threads", "solver"
 """Options of an exact search."""
+
+OTHER_OPTIONS = (
+    *("engine", "verbose", "warm_start"),
+    *("exact", "autodetect_acyclic", "progress", "gap", "max_nodes", "solver"),
+)
+"""Options of graphs that `checked_options` does not know."""
 
 SEARCH_OF_TWO = "gap", "max_time", "max_nodes", "threads"
 """Options of a search for the two best structures."""
@@ -66,22 +78,20 @@ class MaximumLoss(StructuredLoss):
     ) -> None:
         super().__init__(factors, reduction=reduction)
         self.options = options
-        if not is_compiled():
-            self._check_names()
-            self._check_options()
-        else:
-            torch.compiler.disable(self._check_names)()  # type: ignore[no-untyped-call]
-            torch.compiler.disable(self._check_options)()  # type: ignore[no-untyped-call]
-
-    def _check_names(self) -> None:
-        """Validate that all options are those of the solver, and not arguments of factors."""
-        known = inspect.signature(getattr(FactorGraph, self.verb)).parameters
-        unknown = {name: given for name, given in self.options.items() if name not in known}
-        self._refuse(unknown, f"options of TorchFactorGraph.{self.verb}, such as max_iter")
+        check: Any = self._check_options
+        if is_compiled():
+            check = torch.compiler.disable(check)  # type: ignore[no-untyped-call]
+        check()
 
     def _check_options(self) -> None:
-        """Validate options in the constructor, by solving an empty graph."""
-        self._solve(TorchFactorGraph())
+        """Validate names and values, as a solve would, except for starts."""
+        known = inspect.signature(getattr(FactorGraph, self.verb)).parameters
+        unknown = {name: value for name, value in self.options.items() if name not in known}
+        self._refuse(unknown, f"options of TorchFactorGraph.{self.verb}, such as max_iter")
+        of_solve = {name: x for name, x in self.options.items() if name not in OTHER_OPTIONS}
+        checked_options(**{"threads": None, **of_solve})
+        if self.options.get("engine", AUTO) != AUTO:
+            engine_named(self.options["engine"])
 
     @abc.abstractmethod
     def _solve(self, graph: TorchFactorGraph) -> Solution | Assignment:
@@ -156,9 +166,6 @@ class SparseMAPLoss(TemperatureMixin, MaximumLoss):
         super().__init__(factors, reduction=reduction, **options)
         self.temperature = temperature
 
-    def _check_options(self) -> None:
-        TorchFactorGraph().solve(**self.options)
-
     def _solve(self, graph: TorchFactorGraph) -> Solution:
         return graph.solve(temperature=self.temperature, **self.options)
 
@@ -212,21 +219,16 @@ class PerceptronLoss(MaximumLoss):
 
     verb = "solve_map"
 
-    def _check_names(self) -> None:
+    def _check_options(self) -> None:
         if "temperature" in self.options:
             raise TypeError(
                 f"{type(self).__name__}: temperature: the loss has no quadratic term whose weight "
                 "it could be. Multiply the scores by a constant, or use SparseMAPLoss or "
                 "MarginSparseMAPLoss."
             )
-        super()._check_names()
-
-    def _check_options(self) -> None:
-        options = dict(self.options)
-        if checked_flag("exact", options.pop("exact", False)):
-            check_search_options(**{name: options[name] for name in SEARCH if name in options})
-        # without exact=True, which would compile the kernels of the search
-        TorchFactorGraph().solve_map(**options)
+        super()._check_options()
+        if checked_flag("exact", self.options.get("exact", False)):
+            check_search_options(**{name: x for name, x in self.options.items() if name in SEARCH})
 
     def _solve(self, graph: TorchFactorGraph) -> Solution | Assignment:
         result = graph.solve_map(**self.options)
