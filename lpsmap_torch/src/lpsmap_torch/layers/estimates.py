@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -28,7 +29,7 @@ from lpsmap_torch.items import Items
 from lpsmap_torch.layers.layer_graph import LayerGraph
 from lpsmap_torch.temperature import Temperature
 
-__all__ = ["Estimated", "Problem", "Samples", "checked_estimator"]
+__all__ = ["Estimated", "LayerSolution", "Problem", "Samples", "checked_estimator"]
 
 BY_NAME: dict[str, Callable[[], Estimator]] = {
     "sparsemap": SparseMarginals,
@@ -85,7 +86,7 @@ class Problem(NamedTuple):
     def sample(self, n: int, generator: torch.Generator | None, dtype: torch.dtype) -> Samples:
         """Return samples; see `Layer.sample`."""
         graph = self.built.graph
-        items = self.built.items(graph._laid_out())
+        items = self.built.items()
         values, log_p = samples_of(graph, items, n, generator)
         values = self.built.shown_samples(values)
         return Samples(values.to(dtype), log_p.reshape(n, *self.batch).to(dtype))
@@ -187,7 +188,57 @@ class Estimated:
             result.scores, result.additional_scores = divided
         return attach_probabilities(structures, values)
 
+    def solution(self, dtype: torch.dtype) -> LayerSolution:
+        """Return all results, in the dtype of the scores."""
+        additionals = self.additionals
+        if isinstance(additionals, list):
+            additionals = [x.to(dtype) for x in additionals]
+        elif additionals is not None:
+            additionals = additionals.to(dtype)
+        objective = self.objective.to(torch.promote_types(dtype, torch.float32))
+        return LayerSolution(self.marginals.to(dtype), additionals, objective, self.solved, self)
+
     @functools.cached_property
     def _items(self) -> Items:
-        built = self.problem.built
-        return built.items(built.graph._laid_out())
+        return self.problem.built.items()
+
+
+@dataclass(frozen=True, eq=False)
+class LayerSolution:
+    """The result of a call of a layer with ``return_solution=True``, from a single solve.
+
+    `lpsmap_torch.losses.sparsemap_loss` takes it, for the SparseMAP loss of the same solve.
+
+    Attributes
+    ----------
+    marginals
+        Like the scores: what the layer returns without ``return_solution``.
+    additionals
+        Marginals of the additionals: of a layer, summed by the parameters that score them, in
+        their shape with the axes of the batch first, such as expected numbers of transitions. Of a
+        function, a list with those of every factor, in the shape of their scores. None without
+        additionals.
+    objective
+        ``(*batch,)`` what the estimator attains, with gradients: the maximum ``<scores, mu> - T/2
+        ||mu||^2`` of SparseMAP, the score of the best structure, or for Gibbs marginals and samples
+        the log-partition function ``T log Z``. Scores of additionals are included.
+    solved
+        ``(*batch,)`` flags of the instances whose values can be relied upon: the solve converged,
+        or the structure is proved the best.
+    """
+
+    marginals: Tensor
+    additionals: Tensor | list[Tensor] | None
+    objective: Tensor
+    solved: Tensor
+    estimated: Estimated = field(repr=False)
+
+    def structures(self) -> Distributions:
+        """Return the sparse distribution over structures; see `SparseMAP.structures`.
+
+        Raises
+        ------
+        TypeError
+            If the estimator does not solve.
+        """
+        return self.estimated.structures(self.marginals.dtype)

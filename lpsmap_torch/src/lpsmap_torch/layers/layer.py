@@ -30,7 +30,6 @@ from lpsmap_torch.layers.checks import (
 from lpsmap_torch.layers.estimates import Problem, Samples, checked_estimator
 from lpsmap_torch.layers.factor_types import no_factor
 from lpsmap_torch.layers.layer_graph import Declarations, LayerGraph, arrays_of
-from lpsmap_torch.layers.layer_solution import solution_of
 from lpsmap_torch.layers.solvers import local_solver, solver_of
 from lpsmap_torch.layers.specifications import NotSpecifiable, specification
 from lpsmap_torch.temperature import Temperature, TemperatureMixin, divided, is_one, of_batch
@@ -335,7 +334,7 @@ class Layer(TemperatureMixin):
             options["engine"] = AUTO  # engines on tensors have no best structures
         estimated = self._problem(scores, *inputs).estimated(self.estimator, options)
         if return_solution:
-            return solution_of(estimated, scores)
+            return estimated.solution(scores.dtype)
         return estimated.marginals.to(scores.dtype)
 
     def _marginals(self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any) -> Tensor:

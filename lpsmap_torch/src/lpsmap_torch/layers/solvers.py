@@ -147,13 +147,12 @@ class Solver:
             options = checked_options(**{k: v for k, v in named.items() if k != "engine"})
             blocks = [scores] if parameters is None else [scores, parameters]
             engine = tensor_engine(self.engine, blocks, layout.laid_out.part, options)
-            additionals, factors = layout.additionals(parameters), layout.declared.factors
-            scored = [
-                x is not None or f.n_additionals == 0
-                for f, x in zip(factors, additionals, strict=True)
-            ]
-            if engine is None or not all(scored):
+            if engine is None:
                 return None
+            additionals, factors = layout.additionals(parameters), layout.declared.factors
+            for factor, x in zip(factors, additionals, strict=True):
+                if x is None and factor.n_additionals:
+                    return None
             flat = layout.place(scores).reshape(-1)
             solution = solve_on_device(layout.laid_out, factors, flat, additionals, options, engine)
         if solution.has_failed():

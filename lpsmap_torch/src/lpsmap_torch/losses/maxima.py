@@ -20,12 +20,11 @@ from lpsmap_core.api import (
 from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.items import Labels
+from lpsmap_torch.layers.estimates import LayerSolution
 from lpsmap_torch.layers.layer import Layer
-from lpsmap_torch.layers.layer_solution import LayerSolution
 from lpsmap_torch.losses.comparison import compare_maxima
 from lpsmap_torch.losses.labels import labels_of, read_target
 from lpsmap_torch.losses.margin import MarginLoss
-from lpsmap_torch.losses.marginal_targets import read_additionals
 from lpsmap_torch.losses.structured import StructuredLoss, differentiable
 from lpsmap_torch.losses.weights import checked_reduction, n_labelled_rows, reduced
 from lpsmap_torch.losses.zero_one import compare_zero_one
@@ -336,8 +335,7 @@ def _solved_losses(
             'first, or a layer with the estimator "sparsemap".'
         )
     known = read_target(u, u.value, target, root)
-    labels = labels_of(u, known, axes)
-    labels = labels._replace(additionals=read_additionals(graph, target_additionals))
+    labels = labels_of(u, known, target_additionals, axes)
 
     def solve(inner: TorchFactorGraph) -> Solution:
         return inner.solve(temperature=graph._temperature)

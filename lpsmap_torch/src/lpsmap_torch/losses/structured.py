@@ -18,7 +18,6 @@ from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.items import Items, Labels
 from lpsmap_torch.layers.layer import Layer
 from lpsmap_torch.losses.labels import labels_of, read_target
-from lpsmap_torch.losses.marginal_targets import read_additionals
 from lpsmap_torch.losses.weights import (
     check_weight,
     checked_reduction,
@@ -210,8 +209,8 @@ class StructuredLoss(nn.Module, abc.ABC):
         compared = self._augmented(scores, known)
         if compared is not scores:
             built.rescore(compared)
-        labels = labels_of(u, known, 1 if weight is None else weight.ndim)
-        labels = labels._replace(additionals=read_additionals(built.graph, target_additionals))
+        axes = 1 if weight is None else weight.ndim
+        labels = labels_of(u, known, target_additionals, axes)
         losses = self._items_losses(u, labels).to(scores.dtype)
         if weight is not None:
             losses = weighted(losses, weight)
