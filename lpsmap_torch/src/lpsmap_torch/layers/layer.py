@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any, ClassVar
 
@@ -42,20 +43,6 @@ __all__ = ["Layer", "Lengths", "Mask"]
 Lengths = NDArray[np.int64] | None
 Mask = NDArray[np.bool_] | None
 
-OPTIONS = {
-    "max_iter": 1000,
-    "max_inner_iter": None,
-    "tol": 1e-6,
-    "dual_tol": None,
-    "step_size": None,
-    "adapt": True,
-    "relaxation": 1.6,
-    "threads": None,
-    "backward_tol": 1e-13,
-    "backward_max_iter": 2000,
-    "engine": AUTO,
-}
-"""The options that all layers pass to `FactorGraph.solve`, with its defaults."""
 _is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 
 
@@ -477,3 +464,12 @@ class Layer(TemperatureMixin):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._find_solver()
+
+
+_arguments = inspect.signature(Layer.__init__).parameters.items()
+OPTIONS = {
+    name: argument.default
+    for name, argument in _arguments
+    if name not in ("self", "temperature", "estimator")
+}
+"""The options that all layers pass to `FactorGraph.solve`, with its defaults."""
