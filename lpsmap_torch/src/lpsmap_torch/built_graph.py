@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Factor, Variables
-from lpsmap_core.api import BoolArray, Layout
+from lpsmap_core.api import BoolArray
 from lpsmap_torch.estimators.estimator import Estimate, SolvedEstimate
 from lpsmap_torch.graph import TorchFactorGraph, in_factors, values_of
 from lpsmap_torch.items import Items, Labels
@@ -91,11 +91,11 @@ class BuiltGraph(NamedTuple):
         options
             Options of `FactorGraph.solve_map`; `exact` is True by default.
         """
-        found = self.graph.solve_map(**{"exact": True, **options})
-        return self.shown(SolvedEstimate(self.graph._values, self.graph._nu, found))
+        result = self.graph.solve_map(**{"exact": True, **options})
+        return self.shown(SolvedEstimate(self.graph._values, self.graph._nu, result))
 
-    def items(self, layout: Layout) -> Items:
-        """Return the items of the batch for a layout of the graph.
+    def items(self) -> Items:
+        """Return the items of the batch.
 
         Raises
         ------
@@ -105,7 +105,7 @@ class BuiltGraph(NamedTuple):
         item = np.full(self.graph.n_variables, -1)
         numbers = np.repeat(np.arange(self.n_items), self.variables.size // max(self.n_items, 1))
         item[self.variables.index.reshape(-1)] = numbers
-        return Items(layout, Labels(np.full(len(item), np.nan), item, self.n_items))
+        return Items(self.graph._laid_out(), Labels(np.full(len(item), np.nan), item, self.n_items))
 
 
 def built_by(function: Factors, scores: Tensor, arguments: Mapping[str, Any]) -> BuiltGraph:

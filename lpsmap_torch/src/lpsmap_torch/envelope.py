@@ -32,9 +32,9 @@ def scores_with_slopes(
     """
     inputs, slopes = [torch.cat([block.reshape(-1) for block in graph._scores])], [variables]
     item = [items.of_variable]
-    for factor, given, slope in zip(graph.factors, graph._additionals, additionals, strict=True):
-        if given is not None and slope is not None and given.numel():
-            inputs.append(given.reshape(-1))
+    for factor, scores, slope in zip(graph.factors, graph._additionals, additionals, strict=True):
+        if scores is not None and slope is not None and scores.numel():
+            inputs.append(scores.reshape(-1))
             slopes.append(slope.reshape(-1))
             item.append(np.repeat(items.of_factors(factor), factor.n_additionals))
     return inputs, slopes, [torch.from_numpy(x).to(variables.device) for x in item]
@@ -57,8 +57,8 @@ def with_slopes(
     items
         For every input, the only item that each entry affects; -1 for none.
     """
-    found: Tensor = _WithSlopes.apply(values, len(inputs), *inputs, *slopes, *items)  # type: ignore[no-untyped-call]
-    return found
+    differentiable: Tensor = _WithSlopes.apply(values, len(inputs), *inputs, *slopes, *items)  # type: ignore[no-untyped-call]
+    return differentiable
 
 
 class _WithSlopes(torch.autograd.Function):

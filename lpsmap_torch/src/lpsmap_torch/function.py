@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from lpsmap_core import Distributions, Factor, Solution
 from lpsmap_torch.tensors import converted, on_host, tensor_of
 
-__all__ = ["Differentiable", "attach", "attach_probabilities"]
+__all__ = ["Differentiable", "attach", "attach_probabilities", "mapped"]
 
 
 class Differentiable(NamedTuple):
@@ -56,14 +56,14 @@ def attach(
         The (n_factors, n_additionals) marginals of every declaration, None without additionals. All
         have the common dtype of the scores and are on the device of the first block.
     """
-    declared = [i for i, given in enumerate(additionals) if given is not None]
-    inputs = [*scores, *(given for given in additionals if given is not None)]
+    declared = [i for i, x in enumerate(additionals) if x is not None]
+    inputs = [*scores, *(x for x in additionals if x is not None)]
     dtype, device = scores[0].dtype, scores[0].device
     for tensor in inputs:
         if tensor.dtype is not dtype and tensor.numel():
             dtype = torch.promote_types(dtype, tensor.dtype)
-    found = [solution.values, *(solution.additionals[i] for i in declared)]
-    outputs = [tensor_of(x, dtype, device) for x in found]
+    arrays = [solution.values, *(solution.additionals[i] for i in declared)]
+    outputs = [tensor_of(x, dtype, device) for x in arrays]
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
         outputs = _Attach.apply(solution, declared, outputs, len(scores), *inputs)  # type: ignore[no-untyped-call]
     marginals: list[Tensor | None] = [None] * len(additionals)
@@ -72,12 +72,12 @@ def attach(
     return outputs[0], marginals
 
 
-def attach_probabilities(found: Distributions, values: Tensor) -> Distributions:
+def attach_probabilities(distributions: Distributions, values: Tensor) -> Distributions:
     """Return distributions as tensors; gradients flow from probabilities to the marginals.
 
     Parameters
     ----------
-    found
+    distributions
         The distributions of a declaration.
     values
         (n_variables,) the flat marginals of the same solution, returned by `attach`.
@@ -86,10 +86,10 @@ def attach_probabilities(found: Distributions, values: Tensor) -> Distributions:
     def convert(array: NDArray[np.float64]) -> Tensor:
         return tensor_of(array, values.dtype, values.device)
 
-    probabilities = convert(found.probabilities)
+    probabilities = convert(distributions.probabilities)
     if values.requires_grad and torch.is_grad_enabled():
-        probabilities = _AttachProbabilities.apply(found, probabilities, values)  # type: ignore[no-untyped-call]
-    return found.with_arrays(probabilities, convert)
+        probabilities = _AttachProbabilities.apply(distributions, probabilities, values)  # type: ignore[no-untyped-call]
+    return distributions.with_arrays(probabilities, convert)
 
 
 class _Attach(torch.autograd.Function):
@@ -110,10 +110,8 @@ class _Attach(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            products = _Multiply.apply(ctx.solution, ctx.declared, *gradients)  # type: ignore[no-untyped-call]
-        else:
-            products = _product(ctx.solution, ctx.declared, gradients)
+        maps, like = _products(ctx.solution, ctx.declared), [(x.dtype, x.device) for x in gradients]
+        products = mapped(*maps, like, *gradients)
         flat, n_blocks = list(products), ctx.n_blocks
         if n_blocks > 1:
             sizes = [shape.numel() for shape, _, _ in ctx.like[:n_blocks]]
@@ -128,61 +126,81 @@ class _Attach(torch.autograd.Function):
         )
 
 
-class _Multiply(torch.autograd.Function):
-    """The product of the solution's symmetric Jacobian with a vector.
+def _products(
+    solution: Solution | Differentiable, declared: list[int]
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return the product with the symmetric Jacobian, and its transpose.
 
-    The solution is piecewise affine in the scores: within a face, the Jacobian is constant, and the
-    product is linear in the vector. Its derivative is therefore the same product.
+    Its vectors are on the variables, and on the additionals of some declarations.
     """
 
-    @staticmethod
-    def forward(
-        ctx: Any, solution: Solution | Differentiable, declared: list[int], *vectors: Tensor
-    ) -> tuple[Tensor, ...]:
-        ctx.solution, ctx.declared = solution, declared
-        return _product(solution, declared, vectors)
+    def multiply(d: NDArray[np.float64], *of_declared: NDArray[np.float64]) -> Any:
+        extra: list[NDArray[np.float64]] = []
+        if declared:
+            extra = [np.zeros(0) for _ in solution.factors]
+            for i, array in zip(declared, of_declared, strict=True):
+                extra[i] = array
+        assert solution.vjp is not None
+        product, extra = solution.vjp(d, extra)
+        return product, *(extra[i] for i in declared)
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        if isinstance(ctx.solution, Differentiable) and not ctx.solution.linear:
-            raise RuntimeError(
-                "estimator: the gradient has no derivative of its own; expected a single backward "
-                'pass. Use the gradient "straight-through" for second derivatives.'
-            )
-        products = _Multiply.apply(ctx.solution, ctx.declared, *gradients)  # type: ignore[no-untyped-call]
-        return (None, None, *products)
+    def refuse(*_: NDArray[np.float64]) -> Any:
+        raise RuntimeError(
+            "estimator: the gradient has no derivative of its own; expected a single backward "
+            'pass. Use the gradient "straight-through" for second derivatives.'
+        )
 
-
-def _product(
-    solution: Solution | Differentiable, declared: list[int], vectors: tuple[Tensor, ...]
-) -> tuple[Tensor, ...]:
-    """Multiply vectors on the variables and on declared additionals with the Jacobian."""
-    arrays = [on_host("backward", x) for x in vectors]
-    extra: list[NDArray[np.float64]] = []
-    if declared:
-        extra = [np.zeros(0) for _ in solution.factors]
-        for i, array in zip(declared, arrays[1:], strict=True):
-            extra[i] = array
-    assert solution.vjp is not None
-    product, extra = solution.vjp(arrays[0], extra)
-    return tuple(
-        tensor_of(p, x.dtype, x.device)
-        for p, x in zip([product, *(extra[i] for i in declared)], vectors, strict=True)
-    )
+    nonlinear = isinstance(solution, Differentiable) and not solution.linear
+    return multiply, refuse if nonlinear else multiply
 
 
 class _AttachProbabilities(torch.autograd.Function):
     """The identity on given probabilities, with their derivative with respect to the marginals."""
 
     @staticmethod
-    def forward(ctx: Any, found: Distributions, numbers: Tensor, values: Tensor) -> Tensor:
-        ctx.found = found
+    def forward(ctx: Any, distributions: Distributions, numbers: Tensor, values: Tensor) -> Tensor:
+        ctx.distributions = distributions
         return numbers
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        maps = ctx.found.pull_back, ctx.found.push_forward
-        return None, None, _LinearMap.apply(*maps, gradient)  # type: ignore[no-untyped-call]
+        maps = ctx.distributions.pull_back, ctx.distributions.push_forward
+        like = [(gradient.dtype, gradient.device)]
+        return None, None, *mapped(*maps, like, gradient)
+
+
+Like: TypeAlias = Sequence[tuple[torch.dtype, torch.device]]
+"""The dtypes and devices of tensors."""
+
+
+def mapped(
+    apply: Callable[..., Any], transpose: Callable[..., Any], like: Like, *vectors: Tensor
+) -> tuple[Tensor, ...]:
+    """Return the images of vectors under a linear map between arrays on the host.
+
+    The derivative is the transpose. Such are the products with a solution's Jacobian: the solution
+    is piecewise affine, and within a face, the Jacobian is constant.
+
+    Parameters
+    ----------
+    apply, transpose
+        The map, and its transpose, of arrays to arrays or to a tuple of arrays.
+    like
+        The dtypes and devices of the images.
+    vectors
+        The vectors.
+    """
+    if torch.is_grad_enabled():
+        images: tuple[Tensor, ...] = _LinearMap.apply(apply, transpose, like, *vectors)  # type: ignore[no-untyped-call]
+        return images
+    return _mapped(apply, like, vectors)
+
+
+def _mapped(apply: Callable[..., Any], like: Like, vectors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    arrays = apply(*[on_host("backward", x) for x in vectors])
+    if not isinstance(arrays, tuple):
+        arrays = (arrays,)
+    return tuple([tensor_of(x, *kind) for x, kind in zip(arrays, like, strict=True)])
 
 
 class _LinearMap(torch.autograd.Function):
@@ -191,14 +209,14 @@ class _LinearMap(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        apply: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-        transpose: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-        vector: Tensor,
-    ) -> Tensor:
-        ctx.maps = transpose, apply
-        product = apply(on_host("backward", vector))
-        return tensor_of(product, vector.dtype, vector.device)
+        apply: Callable[..., Any],
+        transpose: Callable[..., Any],
+        like: Like,
+        *vectors: Tensor,
+    ) -> tuple[Tensor, ...]:
+        ctx.maps = transpose, apply, [(x.dtype, x.device) for x in vectors]
+        return _mapped(apply, like, vectors)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, _LinearMap.apply(*ctx.maps, gradient)  # type: ignore[no-untyped-call]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return None, None, None, *mapped(*ctx.maps, *gradients)

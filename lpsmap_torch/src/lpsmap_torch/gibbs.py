@@ -39,7 +39,7 @@ class TorchGibbs(Gibbs):
         shape = factor.n_factors, factor.n_additionals
         extra = np.empty(shape) if additionals is None else numbers(additionals).reshape(shape)
         super().__init__(factor, np.concatenate(flat), extra)
-        self._blocks, self._given = scores, additionals
+        self._blocks, self._additional_scores = scores, additionals
         self._like = functools.reduce(torch.promote_types, [x.dtype for x in scores])
         self._device = scores[0].device
 
@@ -80,8 +80,8 @@ class TorchGibbs(Gibbs):
         """Scores of slots and additionals, and the total score of negated variables per factor."""
         blocks = [x.to(device="cpu", dtype=torch.float64).reshape(-1) for x in self._blocks]
         eta_v = torch.empty(0, dtype=torch.float64)
-        if self._given is not None:
-            eta_v = self._given.to(device="cpu", dtype=torch.float64).reshape(-1)
+        if self._additional_scores is not None:
+            eta_v = self._additional_scores.to(device="cpu", dtype=torch.float64).reshape(-1)
         constant = torch.zeros(self.factor.n_factors, dtype=torch.float64)
         span = self.factor.variables.span
         if span is not None and self.factor.keep is None:  # a whole block, not negated
@@ -98,12 +98,12 @@ class TorchGibbs(Gibbs):
         exact = tensor(super()._log_probabilities(slots, additionals))
         eta_u, eta_v, constant = self._local
         score = (constant - self._tensors[0])[:, None].repeat(1, len(slots))
-        for values, factors, own in (
+        for values, factors, scores in (
             (slots, self._owner, torch.where(eta_u == torch.inf, 0.0, eta_u)),
             (additionals, self._owner_v, eta_v),
         ):
             k, place = np.nonzero(values)
-            worth = tensor(values[k, place]) * own[tensor(place)]
+            worth = tensor(values[k, place]) * scores[tensor(place)]
             score = score.index_put((tensor(factors[place]), tensor(k)), worth, accumulate=True)
         moves = score - score.detach()  # zeros that carry the gradient
         return self._cast(exact + torch.where(score.isfinite(), moves, 0.0))
@@ -111,8 +111,8 @@ class TorchGibbs(Gibbs):
     def _cast(self, tensor: Tensor) -> Tensor:
         return tensor.to(dtype=self._like, device=self._device, copy=True)
 
-    def _distributions(self, found: Found, probability: float | None = None) -> Distributions:
-        drawn = super()._distributions(found, probability)
+    def _distributions(self, structures: Found, probability: float | None = None) -> Distributions:
+        drawn = super()._distributions(structures, probability)
 
         def convert(array: NDArray[np.float64]) -> Tensor:
             return self._cast(torch.from_numpy(array))

@@ -33,8 +33,8 @@ def attach_beliefs(
     _ = gibbs._beliefs  # the copy shares them
     # the caller keeps the results, and garbage collection does not see cycles through autograd
     unlinked = copy.copy(gibbs)
-    found: tuple[Tensor, ...] = _GibbsBeliefs.apply(unlinked, eta_u, eta_v, constant)  # type: ignore[no-untyped-call]
-    return found
+    beliefs: tuple[Tensor, ...] = _GibbsBeliefs.apply(unlinked, eta_u, eta_v, constant)  # type: ignore[no-untyped-call]
+    return beliefs
 
 
 class _GibbsBeliefs(torch.autograd.Function):
@@ -48,11 +48,14 @@ class _GibbsBeliefs(torch.autograd.Function):
     def forward(
         ctx: Any, gibbs: Any, eta_u: Tensor, eta_v: Tensor, constant: Tensor
     ) -> tuple[Tensor, ...]:
-        found = [torch.from_numpy(np.add(*gibbs._log_partition)), *map(tensor, gibbs._beliefs[1:4])]
+        beliefs = [
+            torch.from_numpy(np.add(*gibbs._log_partition)),
+            *map(tensor, gibbs._beliefs[1:4]),
+        ]
         ctx.gibbs = gibbs
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(eta_u, eta_v, *found[2:])
-        return tuple(found)
+        ctx.save_for_backward(eta_u, eta_v, *beliefs[2:])
+        return tuple(beliefs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:

@@ -88,16 +88,16 @@ class TorchFactorGraph(FactorGraph):
             which ``u.value`` is differentiable, too.
         """
         check_not_compiled("solve")
-        before, given = self._temperature, checked_temperature("temperature", temperature)
-        if isinstance(given, Tensor):
-            given = as_tensor("temperature", given)
-            if given.numel() != 1:
+        before, weight = self._temperature, checked_temperature("temperature", temperature)
+        if isinstance(weight, Tensor):
+            weight = as_tensor("temperature", weight)
+            if weight.numel() != 1:
                 raise ValueError(
-                    f"temperature has shape {tuple(given.shape)}; expected one element. Layers "
+                    f"temperature has shape {tuple(weight.shape)}; expected one element. Layers "
                     "take a temperature for every instance."
                 )
-            given, temperature = given.reshape(()), given.item()
-        self._temperature = given
+            weight, temperature = weight.reshape(()), weight.item()
+        self._temperature = weight
         try:
             solution = super().solve(*args, temperature=temperature, **kwargs)
         except BaseException:
@@ -133,8 +133,8 @@ class TorchFactorGraph(FactorGraph):
         """
         chosen, device = None, self._scores[0].device.type if self._scores else "cpu"
         if engine_on(device, engine) and not to_decode and warm_start is None and not verbose:
-            given = [*self._scores, *(x for x in self._additionals if x is not None)]
-            chosen = tensor_engine(engine, given, self._laid_out().part, options)
+            tensors = [*self._scores, *(x for x in self._additionals if x is not None)]
+            chosen = tensor_engine(engine, tensors, self._laid_out().part, options)
         if chosen is None:
             return super()._run(options, verbose, warm_start, engine, to_decode)
         blocks, additionals = self._inputs()
@@ -174,10 +174,10 @@ class TorchFactorGraph(FactorGraph):
         """
         check_not_compiled("solve_map")
         with torch.no_grad():
-            found = super().solve_map(*args, **kwargs)
+            result = super().solve_map(*args, **kwargs)
             if self._scores:
-                self._values, self._nu = attach(found, self._scores, self._additionals)
-        return found
+                self._values, self._nu = attach(result, self._scores, self._additionals)
+        return result
 
     def value_of(self, variables: Variables) -> Tensor:
         """Return the marginals of a view as a tensor; see `Variables.value`."""
@@ -189,8 +189,10 @@ class TorchFactorGraph(FactorGraph):
         """Return the marginals of a declaration's additionals, in the shape of their scores."""
         self._solved("additionals_of")
         position = self._number(factor, "additionals_of")
-        kept, found = self._additionals[position], self._nu[position]
-        return self._values.new_empty(0) if found is None else torch.view_copy(found, kept.shape)
+        scores, values = self._additionals[position], self._nu[position]
+        return (
+            self._values.new_empty(0) if values is None else torch.view_copy(values, scores.shape)
+        )
 
     def structures(self, factor: Factor) -> Distributions:
         """Return the sparse distributions over a declaration's structures, as tensors.

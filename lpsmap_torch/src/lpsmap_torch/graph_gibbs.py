@@ -32,7 +32,7 @@ class TorchGraphGibbs(GraphGibbs):
 
     def __init__(self, graph: Any) -> None:
         super().__init__(graph)
-        self._blocks, self._given = list(graph._scores), list(graph._additionals)
+        self._blocks, self._additional_scores = list(graph._scores), list(graph._additionals)
         self._like = functools.reduce(torch.promote_types, [x.dtype for x in self._blocks])
         self._device = self._blocks[0].device
 
@@ -59,8 +59,8 @@ class TorchGraphGibbs(GraphGibbs):
     def _flat_scores(self) -> tuple[Tensor, Tensor]:
         """Scores of all variables and additionals, flat on the host."""
         blocks = [_flat(block) for block in self._blocks]
-        given = [_flat(block) for block in self._given if block is not None]
-        return torch.cat(blocks), torch.cat([torch.empty(0, dtype=torch.float64), *given])
+        additionals = [_flat(block) for block in self._additional_scores if block is not None]
+        return torch.cat(blocks), torch.cat([torch.empty(0, dtype=torch.float64), *additionals])
 
     @functools.cached_property
     def _tensors(self) -> tuple[Tensor, ...]:
@@ -78,11 +78,11 @@ class TorchGraphGibbs(GraphGibbs):
         moves = (score - score.detach())[:, :-1]  # zeros that carry the gradient
         return self._cast(exact + torch.where(exact.isfinite(), moves, 0.0))
 
-    def _convert(self, found: FloatArray) -> Tensor:
-        return self._cast(tensor(found))
+    def _convert(self, numbers: FloatArray) -> Tensor:
+        return self._cast(tensor(numbers))
 
-    def _cast(self, found: Tensor) -> Tensor:
-        return found.to(dtype=self._like, device=self._device, copy=True)
+    def _cast(self, numbers: Tensor) -> Tensor:
+        return numbers.to(dtype=self._like, device=self._device, copy=True)
 
 
 def _flat(block: Tensor) -> Tensor:

@@ -11,7 +11,14 @@ from torch import Tensor, nn
 from lpsmap_core.api import check_readable, checked_number, kind_of
 from lpsmap_torch.tensors import is_transformed
 
-__all__ = ["Temperature", "Tempered", "checked_temperature", "divided", "is_one", "of_batch"]
+__all__ = [
+    "Temperature",
+    "TemperatureMixin",
+    "checked_temperature",
+    "divided",
+    "is_one",
+    "of_batch",
+]
 
 Temperature: TypeAlias = float | Tensor
 """A positive number, or a floating-point tensor of them, which may be a parameter."""
@@ -19,7 +26,7 @@ Temperature: TypeAlias = float | Tensor
 EXPECTED = "a positive number, or a floating-point tensor of positive numbers"
 
 
-class Tempered(nn.Module):
+class TemperatureMixin(nn.Module):
     """A module with a temperature: a number, or a tensor that is a parameter or a buffer.
 
     It can be replaced at any time, except that a parameter stays one. A tensor that is not a

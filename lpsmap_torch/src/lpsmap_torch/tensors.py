@@ -79,8 +79,8 @@ def numbers(tensor: Tensor) -> NDArray[np.float64]:
         torch.cuda.current_stream(plain.device).synchronize()
         plain = pinned
     # the imaginary part of a conjugate is a view that negates
-    found: NDArray[np.float64] = converted(plain, torch.float64, _HOST).resolve_neg().numpy()
-    return found
+    array: NDArray[np.float64] = converted(plain, torch.float64, _HOST).resolve_neg().numpy()
+    return array
 
 
 def numbers_on_host(tensors: Sequence[Tensor]) -> NDArray[np.float64]:

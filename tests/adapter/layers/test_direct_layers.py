@@ -11,9 +11,8 @@ from torch import Tensor
 
 import lpsmap_core.graph as graph
 from lpsmap import AtMostOne, Budget, ConvergenceWarning, Knapsack, Or, Xor
-from lpsmap_core.api import Layout
-from lpsmap_torch.layers import LatentTree, SparseMAP, direct, layer_graph
-from lpsmap_torch.layers.direct import DirectlySolved
+from lpsmap_core.api import DirectSolution, Layout, solve_directly
+from lpsmap_torch.layers import LatentTree, SparseMAP, layer_graph
 
 pytestmark = pytest.mark.compiled
 
@@ -34,10 +33,9 @@ class Spy:
     def __init__(self) -> None:
         self.kinds: list[type] = []
         self.forbids = False
-        self._solved = direct.solved_directly
 
     def __call__(self, *given: Any) -> Any:
-        found = given[-1]() if self.forbids else self._solved(*given)
+        found = given[-1]() if self.forbids else solve_directly(*given)
         self.kinds.append(type(found))
         return found
 
@@ -45,7 +43,7 @@ class Spy:
 @pytest.fixture
 def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
     found = Spy()
-    monkeypatch.setattr(layer_graph, "solved_directly", found)
+    monkeypatch.setattr(layer_graph, "solve_directly", found)
     return found
 
 
@@ -79,8 +77,8 @@ def assert_equal(found: list[Tensor], wanted: list[Tensor]) -> None:
 def test_the_graph_gives_the_same(spy: Spy, kind: str, dtype: torch.dtype) -> None:
     scores, gradient = torch.randn(2, 7, 3, 4, generator=torch.manual_seed(0)).to(dtype)
     assert_equal(*both(spy, LAYERS[kind](), scores, gradient))
-    assert spy.kinds[0] is DirectlySolved
-    assert spy.kinds[-1] is not DirectlySolved
+    assert spy.kinds[0] is DirectSolution
+    assert spy.kinds[-1] is not DirectSolution
 
 
 @pytest.mark.parametrize("kind", LAYERS)
@@ -90,13 +88,13 @@ def test_masks(spy: Spy, kind: str) -> None:
     forbidden[:, 1, 2] = forbidden[3, 0] = -torch.inf
     forbidden[3, 0, 1] = 0.0
     assert_equal(*both(spy, LAYERS[kind](), forbidden, gradient))
-    assert spy.kinds[0] is DirectlySolved
+    assert spy.kinds[0] is DirectSolution
     mask = torch.ones(7, 3, 4, dtype=torch.bool)
     mask[2, :, 3] = mask[4, 1] = False
     if kind != "columns":  # two of which it would leave empty
         spy.kinds.clear()
         assert_equal(*both(spy, LAYERS[kind](), scores, gradient, mask=mask))
-        assert spy.kinds[0] is DirectlySolved
+        assert spy.kinds[0] is DirectSolution
 
 
 def test_lengths(spy: Spy) -> None:
@@ -104,7 +102,7 @@ def test_lengths(spy: Spy) -> None:
     lengths = torch.tensor([4, 1, 2, 3, 4, 4, 1])
     found, wanted = both(spy, SparseMAP(Xor), scores, gradient, lengths=lengths)
     assert_equal(found, wanted)
-    assert spy.kinds[0] is DirectlySolved
+    assert spy.kinds[0] is DirectSolution
     padding = torch.arange(4) >= lengths[:, None]
     assert not any(x[padding].any() for x in found)
 
@@ -115,7 +113,7 @@ def test_unusual_gradients(spy: Spy, number: float) -> None:
     gradient[1, 2] = number
     found, wanted = both(spy, SparseMAP(Xor), scores, gradient)
     assert_equal(found, wanted)
-    assert spy.kinds[0] is DirectlySolved
+    assert spy.kinds[0] is DirectSolution
     assert found[1][1].isnan().all() == (not abs(number) < torch.inf)
 
 
@@ -125,7 +123,7 @@ def test_unusual_scores(spy: Spy, number: float) -> None:
     scores, gradient = torch.randn(2, 5, 4, dtype=torch.float64, generator=torch.manual_seed(4))
     scores[1, 2] = number
     assert_equal(*both(spy, SparseMAP(Xor), scores, gradient))
-    assert DirectlySolved not in spy.kinds
+    assert DirectSolution not in spy.kinds
 
 
 def test_an_infeasible_row_warns(spy: Spy) -> None:
@@ -134,7 +132,7 @@ def test_an_infeasible_row_warns(spy: Spy) -> None:
     with pytest.warns(ConvergenceWarning, match="INFEASIBLE"):
         found = SparseMAP(Xor)(scores)
     assert not found[1].any()
-    assert DirectlySolved not in spy.kinds
+    assert DirectSolution not in spy.kinds
 
 
 def test_changes_in_place_between_passes(spy: Spy) -> None:
@@ -151,15 +149,15 @@ def test_changes_in_place_between_passes(spy: Spy) -> None:
     again = scores.clone().requires_grad_()
     (wanted,) = torch.autograd.grad(layer(again), again, gradient)
     torch.testing.assert_close(found, wanted, rtol=0.0, atol=0.0)
-    assert spy.kinds[0] is DirectlySolved
+    assert spy.kinds[0] is DirectSolution
 
 
 def test_engines_by_name(spy: Spy) -> None:
     scores = torch.zeros(2, 3)
     SparseMAP(Xor, engine="compiled")(scores)
-    assert spy.kinds == [DirectlySolved]
+    assert spy.kinds == [DirectSolution]
     SparseMAP(Xor, engine="tensor")(scores)
-    assert DirectlySolved not in spy.kinds[1:]
+    assert DirectSolution not in spy.kinds[1:]
 
 
 def test_empty_batches(spy: Spy) -> None:

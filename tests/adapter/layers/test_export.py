@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from lpsmap import Budget, Knapsack, Xor
+from lpsmap_torch import by_name
 from lpsmap_torch.layers import (
     LatentTree,
     LPMatchingAttention,
@@ -26,7 +27,6 @@ from lpsmap_torch.layers import (
     SequenceAttention,
     SparseMAP,
     TopK,
-    solvers,
 )
 
 pytestmark = [
@@ -151,9 +151,9 @@ def test_a_specification_of_what_is_not_installed_says_so() -> None:
     ):
         assert changed not in (text, top)
         with pytest.raises(RuntimeError, match=f"cannot build the layer .*{why}"):
-            solvers.solver_named(changed)
+            by_name.callee_named(changed)
     with pytest.raises(RuntimeError, match="the layer belongs to another process"):
-        solvers.solver_named("layer 1")
+        by_name.callee_named("layer 1")
 
 
 class Block(nn.Module):
@@ -229,7 +229,7 @@ def test_layers_of_one_specification_share_a_solver_while_they_live() -> None:
     del one, other, copies
     gc.collect()
     assert solver() is None
-    assert solvers.solver_named(name).name == name  # as for a program that was loaded
+    assert by_name.callee_named(name).name == name  # as for a program that was loaded
 
 
 def test_threads_share_a_solver() -> None:

@@ -14,14 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from layer_cases import CASES, Case, every_layer, normal, trained
-from lpsmap_torch.layers import (
-    LPMatchingAttention,
-    Rationale,
-    SequenceAttention,
-    TopK,
-    operators,
-    tickets,
-)
+from lpsmap_torch import tickets
+from lpsmap_torch.layers import LPMatchingAttention, Rationale, SequenceAttention, TopK
+from operator_calls import check_operator
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -84,23 +79,20 @@ def test_opcheck(ragged: bool) -> None:
     layer = trained(CASES["SequenceAttention"])
     scores, weights = normal(2, 3, 4), normal(2, 9, seed=1)
     lengths = torch.tensor([[3, 4], [2, 3]]) if ragged else None
-    given = scores, weights, lengths, None, layer._name
-    _, ticket = operators._solve(*given)
-    d_scores, d_weights = normal(2, 3, 4, seed=2), normal(2, 9, seed=3)
-    torch.library.opcheck(operators._solve, given)
-    torch.library.opcheck(operators._pull_back, (d_scores, ticket, *given))
-    torch.library.opcheck(operators._push_forward, (d_scores, d_weights, ticket, *given))
+    given = {"parameters": weights, "lengths": lengths, "mask": None}
+    vectors = [normal(2, 3, 4, seed=2), normal(2, 9, seed=3)]
+    check_operator(layer._name, 3, scores, given, normal(2, 3, 4, seed=4), vectors)
 
 
 def test_opcheck_without_parameters() -> None:
     layer = trained(CASES["LatentTree"])
     scores, d_scores = normal(2, 4, 4), normal(2, 4, 4, seed=2)
-    mask = torch.arange(4) < torch.tensor([[4], [2]])
-    given = scores, None, None, mask, layer._name
-    _, ticket = operators._solve(*given)
-    torch.library.opcheck(operators._solve, given)
-    torch.library.opcheck(operators._pull_back, (d_scores, ticket, *given))
-    torch.library.opcheck(operators._push_forward, (d_scores, None, ticket, *given))
+    given = {
+        "parameters": None,
+        "lengths": None,
+        "mask": torch.arange(4) < torch.tensor([[4], [2]]),
+    }
+    check_operator(layer._name, 3, scores, given, normal(2, 4, 4, seed=4), [d_scores])
 
 
 @every_layer

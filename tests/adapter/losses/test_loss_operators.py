@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from layer_cases import normal
 from loss_cases import ALL, FIELDS, PROBLEMS, SMOOTH, losses
 from lpsmap import DepTree, Sequence, TopK, TorchFactorGraph, Xor
-from lpsmap_torch.layers import LatentTree, Rationale, tickets
+from lpsmap_torch import tickets, traced_calls
+from lpsmap_torch.layers import LatentTree, Rationale
 from lpsmap_torch.losses import (
     CRFLoss,
     MarginCRFLoss,
@@ -24,12 +25,11 @@ from lpsmap_torch.losses import (
     PerceptronLoss,
     SparseMAPLoss,
     StructuredHingeLoss,
-    operators,
 )
+from operator_calls import called, check_operator
 
 double = torch.float64
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's, about what its compiler looks at
-ARGUMENTS = "{'own': {}, 'given': {'target': ('tensor', 1)}, 'graded': True}"
 every_loss = pytest.mark.parametrize("loss", ALL)
 
 
@@ -237,16 +237,16 @@ def test_functional_calls_of_modules() -> None:
     torch.testing.assert_close(found["temperature"], expected[0])
 
 
+def labelled(target: Tensor) -> dict[str, Any]:
+    """Return the arguments of a traced call of a loss without parameters."""
+    return {"named": {"target": target}, "state": {}, "graded": True}
+
+
 def test_opcheck() -> None:
     criterion, scores = SparseMAPLoss(Xor, reduction="none"), normal(2, 3)
-    call = f"items {criterion._handle} {ARGUMENTS}"
-    inputs = [scores, torch.tensor([0, 2])]
-    torch.library.opcheck(operators._operator, (call, None, inputs))
-    *_, ticket = operators._operator(call, None, inputs)
-    vector = normal(2, seed=3)
-    torch.library.opcheck(operators._operator, (f"pull_back 1 {call}", ticket, [*inputs, vector]))
+    given = labelled(torch.tensor([0, 2]))
     d = normal(2, 3, seed=3)
-    torch.library.opcheck(operators._operator, (f"push_forward 1 {call}", ticket, [*inputs, d]))
+    check_operator(criterion._name, 1, scores, given, normal(2, seed=3), [d])
 
 
 def test_a_copied_ticket_is_evaluated_again() -> None:
@@ -296,7 +296,7 @@ def test_copies_are_losses_of_their_own() -> None:
     )
     other = copy.deepcopy(criterion)
     other.temperature = 3.0
-    assert criterion._handle != other._handle
+    assert criterion._name != other._name
     for one in (criterion, other):
         found = torch.func.grad(lambda s, one=one: one(s, target))(scores)
         torch.testing.assert_close(found, torch.autograd.grad(one(scores, target), scores)[0])
@@ -342,8 +342,8 @@ def test_bad_arguments_are_refused_in_words() -> None:
     with pytest.raises(ValueError, match="is not a structure that DepTree allows"):
         compiled(MarginCRFLoss(DepTree))(torch.zeros(1, 3, 3), torch.tensor([[1, 0, 0]]))
     lost = StructuredHingeLoss(Xor)
-    call = f"scalar {lost._handle} {ARGUMENTS}"
+    call = called(lost._name, 0, torch.zeros(1, 3), labelled(torch.tensor([0])))
     del lost
     gc.collect()
     with pytest.raises(RuntimeError, match="the loss no longer exists"):
-        operators._operator(call, None, [torch.zeros(1, 3), torch.tensor([0])])
+        traced_calls._operator(*call)

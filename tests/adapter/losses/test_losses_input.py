@@ -407,6 +407,15 @@ def test_options_are_checked_when_a_loss_is_made(
         loss(DepTree, **options)
 
 
+@pytest.mark.parametrize("loss", [SparseMAPLoss, PerceptronLoss, StructuredHingeLoss])
+def test_a_loss_is_made_without_a_solve(loss: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def solved(*_: Any) -> None:
+        raise AssertionError("a solve of an empty graph")
+
+    monkeypatch.setattr(TorchFactorGraph, "_run", solved)
+    loss(DepTree, max_iter=5, tol=1e-8, threads=1, engine="compiled", verbose=1)
+
+
 def test_words_of_a_loss() -> None:
     assert repr(StructuredHingeLoss(DepTree, cost=0.5)) == (
         "StructuredHingeLoss(DepTree, reduction='mean', cost=0.5)"

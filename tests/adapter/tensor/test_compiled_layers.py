@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from layer_cases import CASES, normal, trained
-from lpsmap_torch.layers import operators
+from lpsmap_torch import traced_calls
 from lpsmap_torch.layers.solvers import Solver
+from operator_calls import called, check_operator
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -31,7 +31,7 @@ def nothing_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     def solved(*_: Any) -> None:
         raise AssertionError("a solve on the host")
 
-    monkeypatch.setattr(Solver, "solved", solved)
+    monkeypatch.setattr(Solver, "solve", solved)
 
 
 @pytest.mark.parametrize("engine", ["tensor", "tensor-fixed"])
@@ -62,12 +62,9 @@ def test_opcheck_on_the_device(name: str) -> None:
     weights = layer._weights()
     if weights is not None:
         weights = weights.detach().expand(2, -1).contiguous()
-    d_weights = None if weights is None else normal(*weights.shape, seed=3)
-    given = scores, weights, None, None, layer._name
-    _, ticket = operators._solve(*given)
-    torch.library.opcheck(operators._solve, given)
-    torch.library.opcheck(operators._pull_back, (d_scores, ticket, *given))
-    torch.library.opcheck(operators._push_forward, (d_scores, d_weights, ticket, *given))
+    vectors = [d_scores] if weights is None else [d_scores, normal(*weights.shape, seed=3)]
+    given = {"parameters": weights, "lengths": None, "mask": None}
+    check_operator(layer._name, 3, scores, given, d_scores, vectors)
 
 
 @pytest.mark.usefixtures("nothing_on_the_host")
@@ -76,17 +73,16 @@ def test_products_on_the_device_are_transposed(name: str) -> None:
     layer, shape = on_device(name), (2, *CASES[name].shape)
     scores, d_scores, gradient = normal(*shape), normal(*shape, seed=2), normal(*shape, seed=3)
     weights = layer._weights()
-    along: Tensor | None = None
+    vectors = [d_scores]
     if weights is not None:
         weights = weights.detach().expand(2, -1).contiguous()
-        along = normal(*weights.shape, seed=4)
-    given = scores, weights, None, None, layer._name
-    for ticket in (operators._solve(*given)[1], torch.zeros(1, dtype=torch.int64)):
-        forward = operators._push_forward(d_scores, along, ticket, *given)
-        of_scores, of_weights = operators._pull_back(gradient, ticket, *given)
-        expected = (of_scores * d_scores).sum()
-        if along is not None:
-            expected = expected + (of_weights * along).sum()
+        vectors.append(normal(*weights.shape, seed=4))
+    operator, given = traced_calls._operator, {"parameters": weights, "lengths": None, "mask": None}
+    call = layer._name, scores.ndim, scores, given
+    for ticket in (operator(*called(*call))[-1], torch.zeros(1, dtype=torch.int64)):
+        forward, _ = operator(*called(*call, [-len(vectors)], ticket, vectors))
+        *pulled, _ = operator(*called(*call, [1], ticket, [gradient]))
+        expected = sum((x * d).sum() for x, d in zip(pulled, vectors, strict=True))
         torch.testing.assert_close((forward * gradient).sum(), expected, rtol=1e-9, atol=1e-12)
         assert forward.abs().sum() > 0.0
 

@@ -69,56 +69,56 @@ class SolvedEstimate(Estimate):
     ----------
     values, additionals
         As in `Estimate`.
-    found
+    result
         The result of the solve.
     """
 
     def __init__(
-        self, values: Tensor, additionals: list[Tensor | None], found: Solution | Any
+        self, values: Tensor, additionals: list[Tensor | None], result: Solution | Any
     ) -> None:
         super().__init__(values, additionals)
-        self.found = found
+        self.result = result
 
     @property
     def infeasible(self) -> BoolArray:
         """(n_variables,) flags of variables of components without a structure."""
-        return infeasible_variables(self.found)
+        return infeasible_variables(self.result)
 
     def objective(self, items: Items) -> FloatArray:
         """Return the maxima of the items: of the relaxation, or the scores of assignments.
 
         They are -inf for items without a structure.
         """
-        found = self.found
-        if isinstance(found, Solution):
-            of_component = np.where(found.status == Status.INFEASIBLE, -np.inf, found.objective)
+        result = self.result
+        if isinstance(result, Solution):
+            of_component = np.where(result.status == Status.INFEASIBLE, -np.inf, result.objective)
         else:
-            of_component = found.score
+            of_component = result.score
         return items.sums(items.of_component, of_component)
 
     def solved(self, items: Items) -> BoolArray:
         """Return flags of items whose solve converged, or whose assignment is proved the best."""
-        found = self.found
-        if isinstance(found, Solution):
-            wrong = np.array([not status.ok for status in found.status.tolist()], dtype=bool)
+        result = self.result
+        if isinstance(result, Solution):
+            wrong = np.array([not status.ok for status in result.status.tolist()], dtype=bool)
         else:
-            wrong = ~(found.proved & found.found)
+            wrong = ~(result.proved & result.found)
         n_wrong = items.sums(items.of_component, wrong.astype(np.float64))
         return np.asarray(n_wrong == 0.0)
 
 
 def has_gradients(graph: TorchFactorGraph) -> bool:
     """Return whether results of the graph can be differentiated."""
-    given = [*graph._scores, *(x for x in graph._additionals if x is not None)]
-    return torch.is_grad_enabled() and any(x.requires_grad for x in given)
+    scores = [*graph._scores, *(x for x in graph._additionals if x is not None)]
+    return torch.is_grad_enabled() and any(x.requires_grad for x in scores)
 
 
-def infeasible_variables(found: Solution | Any) -> BoolArray:
+def infeasible_variables(result: Solution | Any) -> BoolArray:
     """Return (n_variables,) flags of variables of components without a structure."""
-    if isinstance(found, Solution):
-        wrong = found.status == Status.INFEASIBLE
+    if isinstance(result, Solution):
+        wrong = result.status == Status.INFEASIBLE
     else:
-        wrong = np.isneginf(found.bound)
+        wrong = np.isneginf(result.bound)
     # component -1: variables in no factor
-    flags: BoolArray = np.append(wrong, False)[found.layout.component]
+    flags: BoolArray = np.append(wrong, False)[result.layout.component]
     return flags

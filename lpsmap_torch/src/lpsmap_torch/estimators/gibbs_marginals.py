@@ -51,7 +51,7 @@ def marginals_of(
     m, n = gibbs._tensors[2:]
     device = graph._scores[0].device
     additionals: list[Tensor | None] = []
-    for factor, given in zip(graph.factors, graph._additionals, strict=True):
-        own = n[gibbs._additionals(factor)].reshape(factor.n_factors, factor.n_additionals)
-        additionals.append(None if given is None else own.to(device))
+    for factor, scores in zip(graph.factors, graph._additionals, strict=True):
+        counts = n[gibbs._additionals(factor)].reshape(factor.n_factors, factor.n_additionals)
+        additionals.append(None if scores is None else counts.to(device))
     return m.to(device), additionals

@@ -73,24 +73,24 @@ class MAP(Estimator):
 
     def estimate(self, graph: TorchFactorGraph, options: Mapping[str, Any]) -> SolvedEstimate:
         """Return the best structure; see `Estimator.estimate`."""
-        found = self._best(graph, options)
-        vertex = np.where(found.layout.component >= 0, np.round(found.values), found.values)
-        result = Differentiable(vertex, found.additionals, found.factors)
+        best = self._best(graph, options)
+        vertex = np.where(best.layout.component >= 0, np.round(best.values), best.values)
+        result = Differentiable(vertex, best.additionals, best.factors)
         if has_gradients(graph):
             result = result._replace(**self._surrogate(result, graph, options))
         values, additionals = attach(result, graph._scores, graph._additionals)
-        return SolvedEstimate(values, additionals, found)
+        return SolvedEstimate(values, additionals, best)
 
     def _best(self, graph: TorchFactorGraph, options: Mapping[str, Any]) -> Solution | Any:
         options = {name: x for name, x in options.items() if not name.startswith("backward_")}
         if self.exact:
             return graph.solve_map(exact=True, **options)
-        found = graph.solve_map(**options)
-        assert isinstance(found, Solution)
-        fractional = np.abs(found.values - np.round(found.values)) > FRACTIONAL
-        if (fractional & (found.layout.component >= 0)).any():
-            return _rounded(found, options.get("threads"))
-        return found
+        relaxation = graph.solve_map(**options)
+        assert isinstance(relaxation, Solution)
+        fractional = np.abs(relaxation.values - np.round(relaxation.values)) > FRACTIONAL
+        if (fractional & (relaxation.layout.component >= 0)).any():
+            return _rounded(relaxation, options.get("threads"))
+        return relaxation
 
     def _surrogate(
         self, vertex: Differentiable, graph: TorchFactorGraph, options: Mapping[str, Any]
@@ -118,7 +118,7 @@ class MAP(Estimator):
         return f"MAP({self.gradient!r}{step}{', exact=True' if self.exact else ''})"
 
 
-def _rounded(found: Solution, threads: int | None) -> Any:
+def _rounded(relaxation: Solution, threads: int | None) -> Any:
     """Return the first structures that a search finds, starting from marginals.
 
     Warns
@@ -126,8 +126,8 @@ def _rounded(found: Solution, threads: int | None) -> Any:
     ConvergenceWarning
         If it finds none for a component whose relaxation is feasible.
     """
-    first = found.decode(gap=ANY_GAP, threads=threads)
-    missing = ~first.found & (found.status != Status.INFEASIBLE)
+    first = relaxation.decode(gap=ANY_GAP, threads=threads)
+    missing = ~first.found & (relaxation.status != Status.INFEASIBLE)
     if missing.any():
         warn_unsolved(
             ["The search found no structure of zeros and ones for some components."],
@@ -157,19 +157,19 @@ def _solved(
     options: Mapping[str, Any],
 ) -> Solution:
     """Return the SparseMAP solution of a graph for other scores."""
-    own = graph._scores, graph._additionals
+    before = graph._scores, graph._additionals
     try:
-        blocks = np.split(scores, np.cumsum([x.numel() for x in own[0]])[:-1])
+        blocks = np.split(scores, np.cumsum([x.numel() for x in before[0]])[:-1])
         graph._scores = [
-            torch.from_numpy(x).reshape(y.shape) for x, y in zip(blocks, own[0], strict=True)
+            torch.from_numpy(x).reshape(y.shape) for x, y in zip(blocks, before[0], strict=True)
         ]
         graph._additionals = [
             None if y is None else torch.from_numpy(x).reshape(y.shape)
-            for x, y in zip(additionals, own[1], strict=True)
+            for x, y in zip(additionals, before[1], strict=True)
         ]
         graph._scores_changed()
         with torch.no_grad():
             return graph.solve(**options)
     finally:
-        graph._scores, graph._additionals = own
+        graph._scores, graph._additionals = before
         graph._scores_changed()

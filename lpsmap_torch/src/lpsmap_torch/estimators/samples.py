@@ -63,8 +63,8 @@ class Sample(Estimator):
         gibbs = graph.gibbs()
         drawn = gibbs.sample(1, _seed(self.generator))
         values = drawn.values[0].double()
-        given = zip(drawn.additionals, graph._additionals, strict=True)
-        additionals = [None if y is None else x[0].double() for x, y in given]
+        pairs = zip(drawn.additionals, graph._additionals, strict=True)
+        additionals = [None if y is None else x[0].double() for x, y in pairs]
         if has_gradients(graph):
             surrogate = self._surrogate(graph, gibbs)
             values = _moved(values, surrogate[0])
@@ -157,8 +157,8 @@ def samples_of(
         return torch.zeros(n, graph.n_variables, dtype=torch.float64, device=device), log_p
     drawn = graph.gibbs().sample(n, _seed(generator))
     item = torch.from_numpy(items.of_component).to(device)
-    own = drawn.log_probabilities[:, item >= 0].to(log_p)
-    return drawn.values, log_p.index_add(1, item[item >= 0], own)
+    of_items = drawn.log_probabilities[:, item >= 0].to(log_p)
+    return drawn.values, log_p.index_add(1, item[item >= 0], of_items)
 
 
 def _seed(generator: torch.Generator | None) -> int:

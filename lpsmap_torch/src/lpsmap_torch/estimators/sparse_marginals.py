@@ -20,8 +20,8 @@ class SparseMarginals(Estimator):
 
     def estimate(self, graph: TorchFactorGraph, options: Mapping[str, Any]) -> SolvedEstimate:
         """Return the marginals; see `Estimator.estimate`."""
-        found = graph.solve(**options)
-        return SolvedEstimate(graph._values, graph._nu, found)
+        solution = graph.solve(**options)
+        return SolvedEstimate(graph._values, graph._nu, solution)
 
     def __repr__(self) -> str:
         return "SparseMarginals()"

@@ -4,9 +4,8 @@ Each is a `torch.nn.Module` that maps scores to marginals of the same shape, bat
 used like ``softmax``: with autocast, ``torch.compile``, ``torch.func`` and data-parallel training.
 """
 
-from lpsmap_torch.layers.estimates import Samples
+from lpsmap_torch.layers.estimates import LayerSolution, Samples
 from lpsmap_torch.layers.latent_tree import LatentTree
-from lpsmap_torch.layers.layer_solution import LayerSolution
 from lpsmap_torch.layers.lp_matching_attention import LPMatchingAttention
 from lpsmap_torch.layers.lp_sequence_attention import LPSequenceAttention
 from lpsmap_torch.layers.matching_attention import MatchingAttention

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -28,7 +29,7 @@ from lpsmap_torch.items import Items
 from lpsmap_torch.layers.layer_graph import LayerGraph
 from lpsmap_torch.temperature import Temperature
 
-__all__ = ["Estimated", "Problem", "Samples", "checked_estimator"]
+__all__ = ["Estimated", "LayerSolution", "Problem", "Samples", "checked_estimator"]
 
 BY_NAME: dict[str, Callable[[], Estimator]] = {
     "sparsemap": SparseMarginals,
@@ -75,7 +76,7 @@ class Problem(NamedTuple):
     n_weights: int
     shown: Factor
     """The declaration whose structures are those of the layer."""
-    given: tuple[FloatArray, list[FloatArray]] | None
+    undivided: tuple[FloatArray, list[FloatArray]] | None
     """The scores of variables and additionals before the division; None without temperature."""
 
     def estimated(self, estimator: Estimator, options: Mapping[str, Any]) -> Estimated:
@@ -85,7 +86,7 @@ class Problem(NamedTuple):
     def sample(self, n: int, generator: torch.Generator | None, dtype: torch.dtype) -> Samples:
         """Return samples; see `Layer.sample`."""
         graph = self.built.graph
-        items = self.built.items(graph._laid_out())
+        items = self.built.items()
         values, log_p = samples_of(graph, items, n, generator)
         values = self.built.shown_samples(values)
         return Samples(values.to(dtype), log_p.reshape(n, *self.batch).to(dtype))
@@ -120,9 +121,9 @@ class Estimated:
     @property
     def additionals(self) -> Tensor | list[Tensor] | None:
         """Values of the additionals; see `LayerSolution`."""
-        layout, found = self.problem.layout, self.estimate.additionals
+        layout, additionals = self.problem.layout, self.estimate.additionals
         if layout is None:
-            pairs = zip(self.problem.built.graph._additionals, found, strict=True)
+            pairs = zip(self.problem.built.graph._additionals, additionals, strict=True)
             each = [x.reshape(y.shape) for y, x in pairs if x is not None and y is not None]
             return each or None
         n = self.problem.n_weights
@@ -130,12 +131,12 @@ class Estimated:
             return None
         table = self.estimate.values.new_zeros(self.problem.built.n_items * n)
         numbers = {id(factor): i for i, factor in enumerate(layout.declared.factors)}
-        for tied in layout.declared.tied:
-            own = found[numbers[id(tied.factor)]]
-            assert own is not None
-            entries = torch.from_numpy(tied.entries(n).reshape(-1)).to(table.device)
-            scored = torch.from_numpy(tied.scored).to(own.device)
-            table = table.index_add(0, entries, own[..., scored].reshape(-1).to(table))
+        for shared in layout.declared.shared:
+            rows = additionals[numbers[id(shared.factor)]]
+            assert rows is not None
+            entries = torch.from_numpy(shared.entries(n).reshape(-1)).to(table.device)
+            scored = torch.from_numpy(shared.scored).to(rows.device)
+            table = table.index_add(0, entries, rows[..., scored].reshape(-1).to(table))
         return table.reshape(*self.problem.batch, n)
 
     @property
@@ -174,20 +175,70 @@ class Estimated:
                 "structures: the estimator sums over all structures; expected one that solves, "
                 "such as SparseMarginals or MAP. Layer.sample draws structures."
             )
-        found, given = estimate.found, self.problem.given
-        kept = found.scores, found.additional_scores
-        found.scores, found.additional_scores = given or kept  # as given, not divided
+        result, before = estimate.result, self.problem.undivided
+        divided = result.scores, result.additional_scores
+        result.scores, result.additional_scores = before or divided
         try:
-            if isinstance(found, Solution):
+            if isinstance(result, Solution):
                 without = Status.NON_FINITE, Status.INFEASIBLE
-                own = found.structures(self.problem.shown, without)
+                structures = result.structures(self.problem.shown, without)
             else:
-                own = found.structures(self.problem.shown)
+                structures = result.structures(self.problem.shown)
         finally:
-            found.scores, found.additional_scores = kept
-        return attach_probabilities(own, values)
+            result.scores, result.additional_scores = divided
+        return attach_probabilities(structures, values)
+
+    def solution(self, dtype: torch.dtype) -> LayerSolution:
+        """Return all results, in the dtype of the scores."""
+        additionals = self.additionals
+        if isinstance(additionals, list):
+            additionals = [x.to(dtype) for x in additionals]
+        elif additionals is not None:
+            additionals = additionals.to(dtype)
+        objective = self.objective.to(torch.promote_types(dtype, torch.float32))
+        return LayerSolution(self.marginals.to(dtype), additionals, objective, self.solved, self)
 
     @functools.cached_property
     def _items(self) -> Items:
-        built = self.problem.built
-        return built.items(built.graph._laid_out())
+        return self.problem.built.items()
+
+
+@dataclass(frozen=True, eq=False)
+class LayerSolution:
+    """The result of a call of a layer with ``return_solution=True``, from a single solve.
+
+    `lpsmap_torch.losses.sparsemap_loss` takes it, for the SparseMAP loss of the same solve.
+
+    Attributes
+    ----------
+    marginals
+        Like the scores: what the layer returns without ``return_solution``.
+    additionals
+        Marginals of the additionals: of a layer, summed by the parameters that score them, in
+        their shape with the axes of the batch first, such as expected numbers of transitions. Of a
+        function, a list with those of every factor, in the shape of their scores. None without
+        additionals.
+    objective
+        ``(*batch,)`` what the estimator attains, with gradients: the maximum ``<scores, mu> - T/2
+        ||mu||^2`` of SparseMAP, the score of the best structure, or for Gibbs marginals and samples
+        the log-partition function ``T log Z``. Scores of additionals are included.
+    solved
+        ``(*batch,)`` flags of the instances whose values can be relied upon: the solve converged,
+        or the structure is proved the best.
+    """
+
+    marginals: Tensor
+    additionals: Tensor | list[Tensor] | None
+    objective: Tensor
+    solved: Tensor
+    estimated: Estimated = field(repr=False)
+
+    def structures(self) -> Distributions:
+        """Return the sparse distribution over structures; see `SparseMAP.structures`.
+
+        Raises
+        ------
+        TypeError
+            If the estimator does not solve.
+        """
+        return self.estimated.structures(self.marginals.dtype)

@@ -81,21 +81,21 @@ class LatentTree(LimitedLayer):
         """Return the trees, and the budgets of their heads."""
         budget, lengths = limits_and_lengths(self.budget, lengths, u.ndim - 2)
         words = present(type(self).__name__, u.shape[:-1], lengths, mask)
-        own = None if words.all() else prefix_lengths(type(self).__name__, words, "words")
+        n_words = None if words.all() else prefix_lengths(type(self).__name__, words, "words")
         trees = factor_type("DepTree")(
             u,
             projective=self.projective,
             single_root=self.single_root,
-            lengths=own,
+            lengths=n_words,
         )
         factors: list[Factor] = [trees]
         if budget is not None:
             root = budget if self.budget_root else None
             of_words = np.asarray(budget)[..., None]
             limits = factor_type("ModifierBudget")
-            factors.append(limits(u, of_words, root_budget=root, lengths=own))
+            factors.append(limits(u, of_words, root_budget=root, lengths=n_words))
         return Declarations(factors)
 
-    def _own_repr(self) -> dict[str, Any]:
+    def _repr_arguments(self) -> dict[str, Any]:
         names = "projective", "single_root", "budget", "budget_root"
         return {name: getattr(self, name) for name in names if getattr(self, name)}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,42 +28,25 @@ from lpsmap_torch.layers.checks import (
     checked_lengths,
     checked_mask,
 )
-from lpsmap_torch.layers.device_marginals import marginals_on_device
 from lpsmap_torch.layers.estimates import Problem, Samples, checked_estimator
 from lpsmap_torch.layers.factor_types import no_factor
-from lpsmap_torch.layers.graph_tensors import arrays_of, placed, rescore
-from lpsmap_torch.layers.layer_graph import Declarations, LayerGraph
-from lpsmap_torch.layers.layer_solution import solution_of
-from lpsmap_torch.layers.operators import marginals
-from lpsmap_torch.layers.solvers import local_solver, solver_of, weakly
+from lpsmap_torch.layers.layer_graph import Declarations, LayerGraph, arrays_of
+from lpsmap_torch.layers.solvers import local_solver, solver_of
 from lpsmap_torch.layers.specifications import NotSpecifiable, specification
-from lpsmap_torch.temperature import Temperature, Tempered, divided, is_one, of_batch
-from lpsmap_torch.tensor.choice import ENGINES, engine_on
-from lpsmap_torch.tensors import is_compiled
+from lpsmap_torch.temperature import Temperature, TemperatureMixin, divided, is_one, of_batch
+from lpsmap_torch.tensor.choice import ENGINES
+from lpsmap_torch.tensors import is_compiled, is_eager
+from lpsmap_torch.traced_calls import traced_call
 
 __all__ = ["Layer", "Lengths", "Mask"]
 
 Lengths = NDArray[np.int64] | None
 Mask = NDArray[np.bool_] | None
 
-OPTIONS = {
-    "max_iter": 1000,
-    "max_inner_iter": None,
-    "tol": 1e-6,
-    "dual_tol": None,
-    "step_size": None,
-    "adapt": True,
-    "relaxation": 1.6,
-    "threads": None,
-    "backward_tol": 1e-13,
-    "backward_max_iter": 2000,
-    "engine": AUTO,
-}
-"""The options that all layers pass to `FactorGraph.solve`, with its defaults."""
 _is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 
 
-class Layer(Tempered):
+class Layer(TemperatureMixin):
     """A module whose output is the solution of a factor graph for its input.
 
     Scores have any number of leading batch axes, and marginals have their shape, dtype and device.
@@ -94,9 +77,9 @@ class Layer(Tempered):
     """The number of axes of the scores of an instance."""
     mask_ndim: int = 1
     """The number of axes of the mask of an instance."""
-    most_lengths: int = 1
+    max_lengths: int = 1
     """The number of lengths that an instance can have."""
-    one_length_will_do: bool = True
+    accepts_single_length: bool = True
     """Whether an instance can have a single length."""
     solved_by: ClassVar[tuple[str, ...]] = ()
     """The constructor arguments that solutions depend on besides `OPTIONS`; also attributes."""
@@ -175,17 +158,18 @@ class Layer(Tempered):
         ValueError
             If a shape or device does not match.
         """
-        return self._output(return_solution, scores, self._weights(), lengths, mask)
+        inputs = self._inputs(lengths=lengths, mask=mask)
+        return self._output(return_solution, scores, *inputs)
 
-    def structures(
-        self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
-    ) -> Distributions:
+    def structures(self, scores: Tensor, *others: Any, **arguments: Any) -> Distributions:
         """Return a sparse distribution over structures whose mean is the marginals.
 
         Parameters
         ----------
-        scores, lengths, mask
-            As in `forward`.
+        scores
+            The scores, batch first.
+        others, arguments
+            The other arguments of `forward`.
 
         Returns
         -------
@@ -194,7 +178,8 @@ class Layer(Tempered):
             carry gradients. Types whose factors need a variable have no factor for an instance
             without variables.
         """
-        return self._structures(scores, self._weights(), lengths, mask)
+        problem = self._problem(scores, *self._inputs(*others, **arguments))
+        return problem.estimated(SparseMarginals(), self._options()).structures(scores.dtype)
 
     def sample(
         self,
@@ -231,22 +216,22 @@ class Layer(Tempered):
         ValueError
             If the sums over factors that form a cycle take too much memory.
         """
-        problem = self._problem(scores, *self._given(**arguments))
+        problem = self._problem(scores, *self._inputs(**arguments))
         return problem.sample(checked_count("sample: n", n), generator, scores.dtype)
 
-    def build(
-        self, scores: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None
-    ) -> BuiltGraph:
+    def build(self, scores: Tensor, *others: Any, **arguments: Any) -> BuiltGraph:
         """Return the factor graph of the layer for given scores, to be solved in any way.
 
         Losses take a layer in place of factors, and call this.
 
         Parameters
         ----------
-        scores, lengths, mask
-            As in `forward`.
+        scores
+            The scores, batch first.
+        others, arguments
+            The other arguments of `forward`.
         """
-        return self._built(scores, self._weights(), lengths, mask)[0]
+        return self._built(scores, *self._inputs(*others, **arguments))[0]
 
     def decode(
         self, scores: Tensor, options: dict[str, Any] | None = None, **arguments: Any
@@ -272,9 +257,8 @@ class Layer(Tempered):
 
     def extra_repr(self) -> str:
         """Return the options that differ from the defaults."""
-        given = self._options()
-        changed = {name: given[name] for name, value in OPTIONS.items() if given[name] != value}
-        words = [f"{k}={v!r}" for k, v in {**self._own_repr(), **changed}.items()]
+        changed = {k: v for k, v in self._options().items() if v != OPTIONS[k]}
+        words = [f"{k}={v!r}" for k, v in {**self._repr_arguments(), **changed}.items()]
         if not isinstance(self.estimator, SparseMarginals):
             words.append(f"estimator={self.estimator!r}")
         return ", ".join(filter(None, [*words, self._temperature_repr()]))
@@ -303,51 +287,56 @@ class Layer(Tempered):
         """Return the flat parameters that score additionals, or None."""
         return None
 
-    def _given(
+    def _inputs(
         self, *, lengths: Tensor | None = None, mask: Tensor | None = None
     ) -> tuple[Any, ...]:
         """Return parameters, lengths and mask of a call."""
         return self._weights(), lengths, mask
 
-    def _own_repr(self) -> dict[str, Any]:
+    def _repr_arguments(self) -> dict[str, Any]:
         """Return the constructor arguments for `repr`."""
         return {}
 
     # ---------------------------------------------------------------- solving
 
-    def _output(self, return_solution: bool, scores: Tensor, *given: Any) -> Any:
-        """Return the marginals or the solution; `given` are parameters, lengths and mask."""
+    def _output(self, return_solution: bool, scores: Tensor, *inputs: Any) -> Any:
+        """Return the marginals or the solution; `inputs` are those of `_inputs`."""
         if isinstance(self.estimator, SparseMarginals) and not return_solution:
-            return self._marginals(scores, *given)
+            return self._marginals(scores, *inputs)
         if _is_exporting():
             raise RuntimeError(
                 f"{type(self).__name__}: torch.export can only save marginals of the estimator "
                 '"sparsemap"; expected it, without return_solution.'
             )
-        return self._eagerly(return_solution, scores, *given)
+        return self._eagerly(return_solution, scores, *inputs)
 
-    def _eagerly(self, *given: Any) -> Any:
+    def _eagerly(self, *call: Any) -> Any:
         """Return `_estimated`, which torch.compile does not trace."""
         run: Any = torch.compiler.disable(self._estimated) if is_compiled() else self._estimated  # type: ignore[no-untyped-call]
-        return run(*given)
+        return run(*call)
 
-    def _estimated(self, return_solution: bool, scores: Tensor, *given: Any) -> Any:
+    def _estimated(self, return_solution: bool, scores: Tensor, *inputs: Any) -> Any:
         options = self._options()
         if options["engine"] in ENGINES and not isinstance(self.estimator, SparseMarginals):
             options["engine"] = AUTO  # engines on tensors have no best structures
-        found = self._problem(scores, *given).estimated(self.estimator, options)
-        return solution_of(found, scores) if return_solution else found.marginals.to(scores.dtype)
+        estimated = self._problem(scores, *inputs).estimated(self.estimator, options)
+        if return_solution:
+            return estimated.solution(scores.dtype)
+        return estimated.marginals.to(scores.dtype)
 
     def _marginals(self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any) -> Tensor:
         self._check_exportable()
         weights, lengths, mask = self._checked(scores, weights, lengths, mask)
         scaled, weights = self._divided(scores, weights)
-        given = scaled, weights, lengths, mask
-        found = None
-        if not torch.compiler.is_compiling() and engine_on(scores.device.type, self.engine):
-            found = marginals_on_device(self._solver, *given)
-        found = marginals(*given, self._name) if found is None else found
-        return found if scaled is scores else found.to(scores.dtype)
+        tensors, marginals = (scaled, weights, lengths, mask), None
+        if not torch.compiler.is_compiling():
+            marginals = self._solver.marginals_on_device(*tensors)
+        if marginals is None and is_eager(scaled):
+            marginals = self._solver.marginals(*tensors)
+        if marginals is None:
+            others = {"parameters": weights, "lengths": lengths, "mask": mask}
+            marginals = traced_call(self._name, scores.ndim, scaled, others)
+        return marginals if scaled is scores else marginals.to(scores.dtype)
 
     def _check_exportable(self) -> None:
         if self._unspecified and _is_exporting():
@@ -381,28 +370,23 @@ class Layer(Tempered):
         graph, shape = TorchFactorGraph(), tuple(scores.shape)
         n_weights = 0 if weights is None else weights.shape[-1]
         layout = self._laid_out(graph, shape, ends, kept, n_weights)
-        rescore(graph, layout, scores, weights)
+        layout.rescore(graph, scores, weights)
         n_items = math.prod(shape[: len(shape) - self.event_ndim])
         shown = layout.variables[layout.declared.shown]
         padding = np.zeros(shown.shape, dtype=bool) if layout.keep is None else ~layout.keep
-        built = BuiltGraph(graph, shown, partial(placed, layout), n_items, padding)
+        built = BuiltGraph(graph, shown, layout.place, n_items, padding)
         return built, layout, weights
 
-    def _structures(self, scores: Tensor, *given: Any) -> Distributions:
-        problem = self._problem(scores, *given)
-        found = problem.estimated(SparseMarginals(), self._options())
-        return found.structures(scores.dtype)
-
-    def _problem(self, scores: Tensor, *given: Any) -> Problem:
+    def _problem(self, scores: Tensor, *inputs: Any) -> Problem:
         """Return the graph with scores divided by the temperature."""
-        built, layout, weights = self._built(scores, *given)
+        built, layout, weights = self._built(scores, *inputs)
         graph, before = built.graph, None
         temperature: Temperature = 1.0
         shown = layout.declared.factors[:1] or [graph.add(no_factor(layout.variables))]
         batch = tuple(scores.shape[: scores.ndim - self.event_ndim])
         if not is_one(self.temperature):
             before = graph.flat_scores(), [graph.additional_scores(f) for f in graph.factors]
-            rescore(graph, layout, *self._divided(scores, weights))
+            layout.rescore(graph, *self._divided(scores, weights))
             temperature = of_batch("temperature", self.temperature, batch)
         n_weights = 0 if weights is None else weights.shape[-1]
         return Problem(built, batch, temperature, layout, n_weights, shown[0], before)
@@ -426,8 +410,8 @@ class Layer(Tempered):
         return weights, lengths, mask
 
     def _checked_lengths(self, lengths: Any, batch: tuple[int, ...]) -> Tensor | None:
-        name, one = type(self).__name__, self.one_length_will_do
-        return checked_lengths(name, lengths, batch, self.most_lengths, one)
+        name, one = type(self).__name__, self.accepts_single_length
+        return checked_lengths(name, lengths, batch, self.max_lengths, one)
 
     def lay_out(
         self, shape: tuple[int, ...], lengths: Lengths, mask: Mask, n_weights: int
@@ -468,15 +452,24 @@ class Layer(Tempered):
             return  # the constructor has not finished
         try:
             text = specification(type(self), {name: getattr(self, name) for name in names})
-            self._solver, self._unspecified = solver_of(text), ""
+            self._solver, self._unspecified = solver_of(text, self.engine), ""
         except NotSpecifiable as error:
-            self._solver, self._unspecified = local_solver(weakly(self)), str(error)
+            self._solver, self._unspecified = local_solver(self), str(error)
         self._name = self._solver.name
 
     def __getstate__(self) -> dict[str, Any]:
-        own = "_solver", "_name", "_unspecified"
-        return {k: v for k, v in vars(self).items() if k not in own}
+        of_process = "_solver", "_name", "_unspecified"
+        return {k: v for k, v in vars(self).items() if k not in of_process}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._find_solver()
+
+
+_arguments = inspect.signature(Layer.__init__).parameters.items()
+OPTIONS = {
+    name: argument.default
+    for name, argument in _arguments
+    if name not in ("self", "temperature", "estimator")
+}
+"""The options that all layers pass to `FactorGraph.solve`, with its defaults."""

@@ -8,8 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lpsmap_core import Distributions
-from lpsmap_torch.built_graph import BuiltGraph
 from lpsmap_torch.layers.checks import checked_limits
 from lpsmap_torch.layers.layer import Layer, Lengths
 
@@ -52,44 +50,10 @@ class LimitedLayer(Layer):
         limits
             The limit of every instance, by its name.
         """
-        given = self._given(lengths=lengths, mask=mask, **limits)
-        return self._output(return_solution, scores, *given)
+        inputs = self._inputs(lengths=lengths, mask=mask, **limits)
+        return self._output(return_solution, scores, *inputs)
 
-    def structures(
-        self,
-        scores: Tensor,
-        *,
-        lengths: Tensor | None = None,
-        mask: Tensor | None = None,
-        **limits: Tensor | None,
-    ) -> Distributions:
-        """Return a sparse distribution over structures; see `Layer.structures`.
-
-        Parameters
-        ----------
-        scores, lengths, mask, limits
-            As in `forward`.
-        """
-        return self._structures(scores, *self._given(lengths=lengths, mask=mask, **limits))
-
-    def build(
-        self,
-        scores: Tensor,
-        *,
-        lengths: Tensor | None = None,
-        mask: Tensor | None = None,
-        **limits: Tensor | None,
-    ) -> BuiltGraph:
-        """Return the factor graph for given scores; see `Layer.build`.
-
-        Parameters
-        ----------
-        scores, lengths, mask, limits
-            As in `forward`.
-        """
-        return self._built(scores, *self._given(lengths=lengths, mask=mask, **limits))[0]
-
-    def _given(
+    def _inputs(
         self,
         *,
         lengths: Tensor | None = None,
@@ -103,8 +67,8 @@ class LimitedLayer(Layer):
                 raise TypeError(
                     f"{name}: unexpected argument {key!r}; expected lengths, mask or {self.limit}."
                 )
-        given = limits.get(self.limit)
-        limited = lengths if given is None else _Limited(given, lengths)
+        limit = limits.get(self.limit)
+        limited = lengths if limit is None else _Limited(limit, lengths)
         return self._weights(), limited, mask
 
     def _checked_lengths(self, lengths: Any, batch: tuple[int, ...]) -> Tensor | None:

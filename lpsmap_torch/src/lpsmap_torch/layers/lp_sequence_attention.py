@@ -13,7 +13,7 @@ from torch.types import Device
 from lpsmap_core import Factor, Variables
 from lpsmap_torch.layers.factor_types import factor_type
 from lpsmap_torch.layers.layer import Lengths, Mask
-from lpsmap_torch.layers.layer_graph import Declarations, Tied
+from lpsmap_torch.layers.layer_graph import Declarations, SharedScores
 from lpsmap_torch.layers.pairs import RelaxedPairLayer
 
 __all__ = ["LPSequenceAttention"]
@@ -89,7 +89,9 @@ class LPSequenceAttention(RelaxedPairLayer):
             _sequences(np.flatnonzero(~wide), table.transpose(0, 2, 1), pairs.transpose(0, 2, 1)),
         ]
         factors = [factor for part, _ in parts for factor in part]
-        return Declarations(factors, forbidden, tuple(tied for _, part in parts for tied in part))
+        return Declarations(
+            factors, forbidden, tuple(shared for _, part in parts for shared in part)
+        )
 
     def _weights(self) -> Tensor:
         return self.transition
@@ -97,7 +99,7 @@ class LPSequenceAttention(RelaxedPairLayer):
 
 def _sequences(
     chosen: NDArray[np.int64], table: Variables, pairs: NDArray[np.bool_]
-) -> tuple[list[Factor], list[Tied]]:
+) -> tuple[list[Factor], list[SharedScores]]:
     """Return sequences over the rows of chosen instances, and the factors of their columns."""
     view, inside = table[chosen], pairs[chosen]
     if not inside.any():
@@ -111,4 +113,4 @@ def _sequences(
     sequence = factor_type("Sequence")(view, additionals=scores, lengths=lengths)
     instance, column = np.nonzero(inside.any(axis=1))
     limits = factor_type("AtMostOne")(view[instance, :, column], mask=inside[instance, :, column])
-    return [sequence, limits], [Tied(sequence, index, chosen)]
+    return [sequence, limits], [SharedScores(sequence, index, chosen)]

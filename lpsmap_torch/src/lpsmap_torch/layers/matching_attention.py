@@ -63,5 +63,5 @@ class MatchingAttention(PairLayer):
         matching = factor_type("Matching")(u, self.full, lengths=rectangles)
         return Declarations([matching], forbidden)
 
-    def _own_repr(self) -> dict[str, Any]:
+    def _repr_arguments(self) -> dict[str, Any]:
         return {"full": self.full}

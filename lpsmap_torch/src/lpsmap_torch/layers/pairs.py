@@ -21,8 +21,8 @@ class PairLayer(Layer):
 
     event_ndim: int = 2
     mask_ndim: int = 2
-    most_lengths: int = 2
-    one_length_will_do: bool = False
+    max_lengths: int = 2
+    accepts_single_length: bool = False
 
     def _allowed(self, shape: tuple[int, ...], lengths: Lengths, mask: Mask) -> NDArray[np.bool_]:
         """Return which pairs are within the lengths and allowed by the mask."""
@@ -96,15 +96,17 @@ class RelaxedPairLayer(PairLayer):
         Tensor or LayerSolution
             Like the scores; zeros in the padding.
         """
-        found = super().forward(scores, lengths=lengths, mask=mask, return_solution=return_solution)
+        result = super().forward(
+            scores, lengths=lengths, mask=mask, return_solution=return_solution
+        )
         if not self.rescale:
-            return found
+            return result
         lengths = self._checked_lengths(lengths, tuple(scores.shape[:-2]))
         if not return_solution:
-            return rescaled(found, lengths, mask)
-        return dataclasses.replace(found, marginals=rescaled(found.marginals, lengths, mask))
+            return rescaled(result, lengths, mask)
+        return dataclasses.replace(result, marginals=rescaled(result.marginals, lengths, mask))
 
-    def _own_repr(self) -> dict[str, Any]:
+    def _repr_arguments(self) -> dict[str, Any]:
         return {"rescale": self.rescale} if self.rescale else {}
 
 

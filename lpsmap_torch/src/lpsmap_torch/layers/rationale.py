@@ -14,7 +14,7 @@ from lpsmap_core.api import checked_count
 from lpsmap_torch.layers.checks import prefix_lengths, present
 from lpsmap_torch.layers.factor_types import factor_type
 from lpsmap_torch.layers.layer import Lengths, Mask
-from lpsmap_torch.layers.layer_graph import Declarations, Tied
+from lpsmap_torch.layers.layer_graph import Declarations, SharedScores
 from lpsmap_torch.layers.limited_layer import LimitedLayer, limits_and_lengths
 
 __all__ = ["Rationale"]
@@ -84,16 +84,16 @@ class Rationale(LimitedLayer):
         n = u.shape[-2]
         budget, lengths = limits_and_lengths(self.budget, lengths, u.ndim - 2)
         words = present(type(self).__name__, u.shape[:-1], lengths, mask)
-        own = None if words.all() else prefix_lengths(type(self).__name__, words, "words")
+        n_words = None if words.all() else prefix_lengths(type(self).__name__, words, "words")
         steps = np.zeros((*u.shape[:-2], max(n - 1, 0), 2, 2))
-        sequence = factor_type("SequenceBudget")(u, steps, budget, lengths=own)
+        sequence = factor_type("SequenceBudget")(u, steps, budget, lengths=n_words)
         both_chosen = np.full((max(n - 1, 0), 2, 2), -1)
         both_chosen[:, 0, 0] = 0
         index = np.concatenate([[-1, -1], both_chosen.reshape(-1), [-1, -1]])
-        return Declarations([sequence], tied=(Tied(sequence, index),), shown=(..., 0))
+        return Declarations([sequence], shared=(SharedScores(sequence, index),), shown=(..., 0))
 
     def _weights(self) -> Tensor:
         return self.transition
 
-    def _own_repr(self) -> dict[str, Any]:
+    def _repr_arguments(self) -> dict[str, Any]:
         return {"budget": self.budget}

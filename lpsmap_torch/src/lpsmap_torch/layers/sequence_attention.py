@@ -14,7 +14,7 @@ from lpsmap_core import Variables
 from lpsmap_core.api import checked_count
 from lpsmap_torch.layers.factor_types import factor_type
 from lpsmap_torch.layers.layer import Lengths, Mask
-from lpsmap_torch.layers.layer_graph import Declarations, Tied
+from lpsmap_torch.layers.layer_graph import Declarations, SharedScores
 from lpsmap_torch.layers.pairs import PairLayer
 
 __all__ = ["SequenceAttention"]
@@ -87,10 +87,10 @@ class SequenceAttention(PairLayer):
         rectangles, forbidden = self._rectangles(allowed)
         distances = np.zeros((*u.shape[:-2], 2 * self.reach + 1))
         sequence = factor_type("SequenceDistance")(u, distances, lengths=rectangles)
-        return Declarations([sequence], forbidden, (Tied(sequence, np.arange(n_weights)),))
+        return Declarations([sequence], forbidden, (SharedScores(sequence, np.arange(n_weights)),))
 
     def _weights(self) -> Tensor:
         return torch.cat([self.initial, self.distances, self.final])
 
-    def _own_repr(self) -> dict[str, Any]:
+    def _repr_arguments(self) -> dict[str, Any]:
         return {"reach": self.reach}

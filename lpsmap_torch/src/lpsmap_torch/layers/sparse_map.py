@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_core import Distributions, Factor, Variables
+from lpsmap_core import Factor, Variables
 from lpsmap_torch.built_graph import BuiltGraph, Factors, built_by
 from lpsmap_torch.layers.checks import check_scores
 from lpsmap_torch.layers.estimates import Problem
 from lpsmap_torch.layers.factor_types import no_factor
 from lpsmap_torch.layers.layer import OPTIONS, Layer, Lengths, Mask
-from lpsmap_torch.layers.layer_graph import Declarations, Tied
+from lpsmap_torch.layers.layer_graph import Declarations, SharedScores
 from lpsmap_torch.temperature import is_one, of_batch
 
 __all__ = ["SparseMAP"]
@@ -122,11 +122,11 @@ class SparseMAP(Layer):
                 f"{-least}."
             )
         # the labels of arcs or spans are a further axis
-        own = kind.variables_ndim + bool(options.get("labelled", False))
-        self.event_ndim = max(own, least) if event_ndim is None else event_ndim
+        default = kind.variables_ndim + bool(options.get("labelled", False))
+        self.event_ndim = max(default, least) if event_ndim is None else event_ndim
         self.mask_ndim = self.event_ndim
         # types with length_axes have one length for all of these axes
-        self.most_lengths = self.event_ndim if kind.length_axes is None else 1
+        self.max_lengths = self.event_ndim if kind.length_axes is None else 1
 
     def forward(
         self,
@@ -160,75 +160,45 @@ class SparseMAP(Layer):
         Tensor or LayerSolution
             Like the scores, zeros in the padding; or the solution that has them.
         """
-        given = self._given(additionals, lengths=lengths, mask=mask, **arguments)
-        return self._output(return_solution, scores, *given)
+        inputs = self._inputs(additionals, lengths=lengths, mask=mask, **arguments)
+        return self._output(return_solution, scores, *inputs)
 
-    def structures(
-        self,
-        scores: Tensor,
-        additionals: Tensor | None = None,
-        *,
-        lengths: Tensor | None = None,
-        mask: Tensor | None = None,
-        **arguments: Any,
-    ) -> Distributions:
-        """Return a sparse distribution over structures whose mean is the marginals.
-
-        For a function, the structures are those of its first factor.
-
-        Parameters
-        ----------
-        scores, additionals, lengths, mask, arguments
-            As in `forward`.
-        """
-        given = self._given(additionals, lengths=lengths, mask=mask, **arguments)
-        return self._structures(scores, *given)
-
-    def build(
-        self,
-        scores: Tensor,
-        additionals: Tensor | None = None,
-        *,
-        lengths: Tensor | None = None,
-        mask: Tensor | None = None,
-        **arguments: Any,
-    ) -> BuiltGraph:
+    def build(self, scores: Tensor, *others: Any, **arguments: Any) -> BuiltGraph:
         """Return the factor graph for given scores; see `Layer.build`.
 
         Parameters
         ----------
-        scores, additionals, lengths, mask, arguments
-            As in `forward`.
+        scores, others, arguments
+            As in `Layer.build`.
         """
-        given = self._given(additionals, lengths=lengths, mask=mask, **arguments)
         if self._is_function:
-            return self._build_function(scores, *given)
-        return self._built(scores, *given)[0]
+            return self._build_function(scores, *self._inputs(*others, **arguments))
+        return super().build(scores, *others, **arguments)
 
     @property
     def _is_function(self) -> bool:
         return not (isinstance(self.factors, type) and issubclass(self.factors, Factor))
 
-    def _given(self, additionals: Tensor | None = None, **arguments: Any) -> tuple[Any, ...]:
+    def _inputs(self, additionals: Tensor | None = None, **arguments: Any) -> tuple[Any, ...]:
         """Return parameters, lengths and mask of a call; of a function, its arguments."""
         if self._is_function:
-            given = {"additionals": additionals, **arguments}
-            named = "additionals", "lengths", "mask"
-            return ({k: x for k, x in given.items() if k not in named or x is not None},)
-        own = {name: arguments.pop(name, None) for name in ("lengths", "mask")}
+            arguments = {"additionals": additionals, **arguments}
+            optional = "additionals", "lengths", "mask"
+            return ({k: x for k, x in arguments.items() if k not in optional or x is not None},)
+        lengths, mask = (arguments.pop(name, None) for name in ("lengths", "mask"))
         self._check_no_arguments(arguments)
-        return additionals, own["lengths"], own["mask"]
+        return additionals, lengths, mask
 
-    def _output(self, return_solution: bool, scores: Tensor, *given: Any) -> Any:
+    def _output(self, return_solution: bool, scores: Tensor, *inputs: Any) -> Any:
         if not self._is_function:
-            return super()._output(return_solution, scores, *given)
+            return super()._output(return_solution, scores, *inputs)
         self._check_exportable()
-        return self._eagerly(return_solution, scores, *given)
+        return self._eagerly(return_solution, scores, *inputs)
 
-    def _problem(self, scores: Tensor, *given: Any) -> Problem:
+    def _problem(self, scores: Tensor, *inputs: Any) -> Problem:
         if not self._is_function:
-            return super()._problem(scores, *given)
-        built = self._build_function(scores, *given)
+            return super()._problem(scores, *inputs)
+        built = self._build_function(scores, *inputs)
         graph, before, batch = built.graph, None, tuple(scores.shape[:1])
         temperature = of_batch("SparseMAP: temperature", self.temperature, ())
         if not is_one(temperature):
@@ -237,9 +207,9 @@ class SparseMAP(Layer):
         shown = graph.factors[:1] or [graph.add(no_factor(built.variables))]
         return Problem(built, batch, temperature, None, 0, shown[0], before)
 
-    def _build_function(self, scores: Tensor, given: dict[str, Any]) -> BuiltGraph:
+    def _build_function(self, scores: Tensor, arguments: dict[str, Any]) -> BuiltGraph:
         check_scores(type(self).__name__, scores, self.event_ndim)
-        return built_by(self.factors, scores, {**self.options, **given})
+        return built_by(self.factors, scores, {**self.options, **arguments})
 
     def _check_no_arguments(self, arguments: dict[str, Any]) -> None:
         """Validate that a factor type gets no arguments of functions.
@@ -257,8 +227,8 @@ class SparseMAP(Layer):
                 "function in its place."
             )
 
-    def _check_taken(self, given: dict[str, Any]) -> None:
-        """Validate that the type takes the given arguments.
+    def _check_taken(self, arguments: dict[str, Any]) -> None:
+        """Validate that the type takes some arguments.
 
         Raises
         ------
@@ -268,7 +238,7 @@ class SparseMAP(Layer):
         taken = inspect.signature(self.factors).parameters
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
             return
-        for name in given:
+        for name in arguments:
             if name not in taken:
                 fix = " Forbid variables by scores of -inf." if name == "mask" else ""
                 raise TypeError(
@@ -292,16 +262,17 @@ class SparseMAP(Layer):
                 lengths = lengths[:, 0]
         if view.size == 0 and u.size:
             return Declarations([])
-        given: dict[str, Any] = {"lengths": lengths, "mask": mask}
-        given = {name: value for name, value in given.items() if value is not None}
+        additionals = None
         if n_weights:
-            given["additionals"] = np.zeros((*view.shape[: view.ndim - self.event_ndim], n_weights))
-        self._check_taken(given)
-        factor: Any = self.factors(view, **self.options, **given)
-        tied = (Tied(factor, np.arange(n_weights), rows),) if n_weights else ()
-        return Declarations([factor], tied=tied)
+            additionals = np.zeros((*view.shape[: view.ndim - self.event_ndim], n_weights))
+        arguments = {"lengths": lengths, "mask": mask, "additionals": additionals}
+        arguments = {name: value for name, value in arguments.items() if value is not None}
+        self._check_taken(arguments)
+        factor: Any = self.factors(view, **self.options, **arguments)
+        shared = (SharedScores(factor, np.arange(n_weights), rows),) if n_weights else ()
+        return Declarations([factor], shared=shared)
 
-    def _own_repr(self) -> dict[str, Any]:
+    def _repr_arguments(self) -> dict[str, Any]:
         name = getattr(self.factors, "__name__", type(self.factors).__name__)
         return {"factors": _Name(name), **self.options}
 

@@ -17,7 +17,7 @@ from lpsmap_core import Factor, installed
 
 __all__ = ["NotSpecifiable", "layer_of", "specification"]
 
-LARGEST_ARRAY = 10_000
+MAX_ARRAY = 10_000
 """Maximum number of entries of an array in a specification."""
 
 LAYERS = "lpsmap_torch.layers"
@@ -80,8 +80,8 @@ def _encoded(name: str, value: Any) -> Any:
     if type(value) is dict and all(type(key) is str for key in value):
         return {"dict": {key: _encoded(key, x) for key, x in value.items()}}
     if type(value) is np.ndarray and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
-        if value.size > LARGEST_ARRAY:
-            raise NotSpecifiable(f"its option {name} has more than {LARGEST_ARRAY:,} entries")
+        if value.size > MAX_ARRAY:
+            raise NotSpecifiable(f"its option {name} has more than {MAX_ARRAY:,} entries")
         return {"array": value.tolist(), "dtype": value.dtype.name, "shape": value.shape}
     if isinstance(value, type) and issubclass(value, Factor):
         return {"factor": value.__name__, "package": _package_of(value)}
@@ -98,13 +98,13 @@ def _decoded(value: Any) -> Any:
         factors = installed().factors
         if value["factor"] not in factors:
             raise ImportError(f"the factor type {value['factor']} is not installed")
-        found: type = factors[value["factor"]].value
-        if _package_of(found) != value["package"]:
+        factor_type: type = factors[value["factor"]].value
+        if _package_of(factor_type) != value["package"]:
             raise ImportError(
-                f"the factor type {value['factor']} belongs to {_package_of(found)} here; expected "
-                f"{value['package']}"
+                f"the factor type {value['factor']} belongs to {_package_of(factor_type)} here; "
+                f"expected {value['package']}"
             )
-        return found
+        return factor_type
     if "dict" in value:
         return {key: _decoded(x) for key, x in value["dict"].items()}
     ((kind, entries),) = value.items()

@@ -56,8 +56,8 @@ class TopK(LimitedLayer):
         k, lengths = limits_and_lengths(self.k, lengths, u.ndim - 1)
         there = present(type(self).__name__, u.shape, lengths, mask)
         sizes = np.minimum(k, there.sum(axis=-1))
-        own = None if there.all() else there
-        return Declarations([factor_type("TopK")(u, sizes, self.exact, mask=own)])
+        elements = None if there.all() else there
+        return Declarations([factor_type("TopK")(u, sizes, self.exact, mask=elements)])
 
-    def _own_repr(self) -> dict[str, Any]:
+    def _repr_arguments(self) -> dict[str, Any]:
         return {"k": self.k, "exact": self.exact}

@@ -34,7 +34,7 @@ class Point(NamedTuple):
     nu: Sequence[FloatArray]
 
 
-class Side(NamedTuple):
+class EvaluatedPoint(NamedTuple):
     """A point as arrays and tensors."""
 
     point: Point
@@ -64,32 +64,34 @@ def compare_maxima(
     items = Items(best.layout, labels)
     check_not_forbidden(best.scores, labels.known > 0.0, items)
     everything = all_variables(graph)
-    found = Side(
+    maximum = EvaluatedPoint(
         Point(best.values, best.additionals),
         graph.value_of(everything),
         [graph.additionals_of(factor) for factor in graph.factors],
     )
     if are_complete(best.layout, labels):
-        given = _structure(best, labels, items, found)
+        of_labels = _structure(best, labels, items, maximum)
     else:
-        given = _completed(graph, labels, items, solve)
-    counted = torch.from_numpy(items.of_variable >= 0).to(found.variables.device)
+        of_labels = _completed(graph, labels, items, solve)
+    counted = torch.from_numpy(items.of_variable >= 0).to(maximum.variables.device)
     squares = None
     if isinstance(graph._temperature, Tensor):
-        squares = 0.5 * (given.variables**2 - found.variables**2)
+        squares = 0.5 * (of_labels.variables**2 - maximum.variables**2)
         squares = torch.where(counted, squares, 0.0)
     # marginals outside the convex hull are not always detected, and show as negative losses
     difference = objective_difference if labels.are_marginals else _nonnegative
     return Comparison(
-        difference(best, found.point, given.point, items),
-        torch.where(counted, found.variables - given.variables, 0.0),
-        [a - b for a, b in zip(found.additionals, given.additionals, strict=True)],
+        difference(best, maximum.point, of_labels.point, items),
+        torch.where(counted, maximum.variables - of_labels.variables, 0.0),
+        [a - b for a, b in zip(maximum.additionals, of_labels.additionals, strict=True)],
         items,
         squares,
     )
 
 
-def _structure(best: SolveResult, labels: Labels, items: Items, like: Side) -> Side:
+def _structure(
+    best: SolveResult, labels: Labels, items: Items, like: EvaluatedPoint
+) -> EvaluatedPoint:
     """Return the structure, or the marginals, given by complete labels."""
     known = np.where(items.of_variable >= 0, labels.known, 0.0)
     nu = given_additionals(best.layout, best.factors, best.additional_scores, labels, items)
@@ -97,7 +99,7 @@ def _structure(best: SolveResult, labels: Labels, items: Items, like: Side) -> S
     def convert(array: FloatArray, tensor: Tensor) -> Tensor:
         return torch.from_numpy(array).to(tensor).reshape(tensor.shape)
 
-    return Side(
+    return EvaluatedPoint(
         Point(known, nu),
         convert(known, like.variables),
         [convert(x, tensor) for x, tensor in zip(nu, like.additionals, strict=True)],
@@ -109,22 +111,22 @@ def _completed(
     labels: Labels,
     items: Items,
     solve: Callable[[TorchFactorGraph], SolveResult],
-) -> Side:
+) -> EvaluatedPoint:
     """Return the maximum given the labels."""
     everything = all_variables(graph)
     conditioned = graph.condition([(everything, labels.known)])
     inner, view = conditioned.graph, conditioned.of(everything)
-    found = solve(inner)
-    _check_feasible(found, view, items)
-    mu = np.where(view.negated, 1.0 - found.values[view.index], found.values[view.index])
-    return Side(
-        Point(mu, found.additionals),
+    completion = solve(inner)
+    _check_feasible(completion, view, items)
+    mu = np.where(view.negated, 1.0 - completion.values[view.index], completion.values[view.index])
+    return EvaluatedPoint(
+        Point(mu, completion.additionals),
         inner.value_of(view),
         [inner.additionals_of(conditioned.of(factor)) for factor in graph.factors],
     )
 
 
-def _check_feasible(found: SolveResult, view: Variables, items: Items) -> None:
+def _check_feasible(completion: SolveResult, view: Variables, items: Items) -> None:
     """Validate that some structure agrees with the labels.
 
     Raises
@@ -132,12 +134,12 @@ def _check_feasible(found: SolveResult, view: Variables, items: Items) -> None:
     ValueError
         If none does.
     """
-    if isinstance(found, Solution):
-        wrong = found.status == Status.INFEASIBLE
+    if isinstance(completion, Solution):
+        wrong = completion.status == Status.INFEASIBLE
     else:
-        wrong = np.isneginf(found.bound)
+        wrong = np.isneginf(completion.bound)
     if wrong.any():
-        component = found.layout.component[view.index]
+        component = completion.layout.component[view.index]
         # components of labelled variables only have new variables, which no view covers
         of_item = items.of_variable[np.isin(component, np.flatnonzero(wrong))]
         which = f"item {of_item[0]}" if of_item.size else "an item"

@@ -46,8 +46,8 @@ def checked_cost(name: str, cost: Any) -> Cost:
             raise ValueError(f"{name}: cost is {cost!r}; expected {EXPECTED}.")
         return cost
     if isinstance(cost, Tensor) or callable(cost):
-        found: Cost = cost
-        return found
+        checked: Cost = cost
+        return checked
     if isinstance(cost, bool) or not isinstance(cost, (int, float)):
         raise TypeError(f"{name}: cost is {kind_of(cost)}; expected {EXPECTED}.")
     if not 0.0 <= cost < math.inf:

@@ -25,16 +25,16 @@ from lpsmap_torch.losses.complete_labels import (
 from lpsmap_torch.losses.labels import all_variables
 from lpsmap_torch.losses.margin import MarginLoss
 from lpsmap_torch.losses.structured import Comparison, StructuredLoss, differentiable
-from lpsmap_torch.temperature import Temperature, Tempered, is_one, of_batch
+from lpsmap_torch.temperature import Temperature, TemperatureMixin, is_one, of_batch
 
 __all__ = ["CRFLoss", "MarginCRFLoss"]
 
 
-LOWEST = 0.1
+MIN_TEMPERATURE = 0.1
 """Lowest temperature at which a cost of 1 does not magnify the rounding of probabilities near 1."""
 
 
-class CRFLoss(Tempered, StructuredLoss):
+class CRFLoss(TemperatureMixin, StructuredLoss):
     """The negative log-likelihood of a conditional random field (Lafferty et al. 2001).
 
     Structures have probability ``exp(score) / Z``, and the loss of y is ``log Z - score(y)``. It is
@@ -135,10 +135,10 @@ class MarginCRFLoss(MarginLoss, CRFLoss):
             return losses
         t = self.temperature
         t = t.reshape(()).to(losses) if isinstance(t, Tensor) else losses.new_tensor(t)
-        if t < LOWEST:
+        if t < MIN_TEMPERATURE:
             raise ValueError(
                 f"MarginCRFLoss: temperature is {t:g} with the cost 'zero-one'; expected "
-                f"{LOWEST} or more. Scale the scores, or use a cost of wrong variables."
+                f"{MIN_TEMPERATURE} or more. Scale the scores, or use a cost of wrong variables."
             )
         # log(1 + e^(1 / t) (1 / p - 1)) for the probability p = e^-x of the labels
         x = (losses / t).clamp_min(torch.finfo(losses.dtype).tiny)
@@ -153,24 +153,24 @@ def _losses(graph: TorchFactorGraph, labels: Labels) -> Tensor:
     check_not_forbidden(scores, labels.known > 0.0, items)
     everything = _sums(graph, graph.factors, graph.factors, items)
     if are_complete(layout, labels):
-        given = _structure(graph, layout, labels, items, everything)
+        of_labels = _structure(graph, layout, labels, items, everything)
     else:
-        given = _completions(graph, scores, labels, items)
+        of_labels = _completions(graph, scores, labels, items)
     slopes = torch.zeros(len(scores))
     slopes = slopes.to(everything.marginals[0] if graph.factors else graph._scores[0])
     links = [slot_values(factor, factor.variables.index) for factor in graph.factors]
     degree = np.bincount(np.concatenate([*links, np.empty(0, dtype=np.int64)]))
     for factor, index, m, m_given in zip(
-        graph.factors, links, everything.marginals, given.marginals, strict=True
+        graph.factors, links, everything.marginals, of_labels.marginals, strict=True
     ):
         sense = np.where(slot_values(factor, factor.variables.negated), -1.0, 1.0) / degree[index]
         where = torch.tensor(index, device=slopes.device)
         slopes = slopes.index_add(0, where, (m - m_given) * torch.from_numpy(sense).to(m))
-    values = (everything.worth - given.worth) + (everything.rest - given.rest)
+    values = (everything.worth - of_labels.worth) + (everything.rest - of_labels.rest)
     compared = Comparison(
         values if labels.are_marginals else np.maximum(values, 0.0),
         slopes,
-        [a - b for a, b in zip(everything.additionals, given.additionals, strict=True)],
+        [a - b for a, b in zip(everything.additionals, of_labels.additionals, strict=True)],
         items,
     )
     return differentiable(graph, compared)
@@ -190,7 +190,7 @@ class Sums(NamedTuple):
 
 
 def _sums(
-    graph: TorchFactorGraph, own: Sequence[Factor], originals: Sequence[Factor], items: Items
+    graph: TorchFactorGraph, factors: Sequence[Factor], originals: Sequence[Factor], items: Items
 ) -> Sums:
     """Return the sums of factors of a graph; `originals` are the originals of its factors."""
     gibbs = TorchGraphGibbs(graph)
@@ -199,17 +199,17 @@ def _sums(
     of_factors = [items.of_factors(original) for original in originals]
     item[gibbs._forest.component_of_factor] = np.concatenate([*of_factors, item[:0]])
     worth, rest = items.sum_exactly(item, high)
-    marginals = [_links(factor, gibbs.value_of(factor.variables)) for factor in own]
-    additionals = [gibbs.additionals_of(factor) for factor in own]
+    marginals = [_links(factor, gibbs.value_of(factor.variables)) for factor in factors]
+    additionals = [gibbs.additionals_of(factor) for factor in factors]
     return Sums(worth, rest + items.sums(item, low), marginals, additionals)
 
 
 def _completions(graph: TorchFactorGraph, scores: FloatArray, labels: Labels, items: Items) -> Sums:
     """Return the sums over structures that agree with the labels."""
     conditioned = graph.condition([(all_variables(graph), labels.known)])
-    own = [conditioned.of(factor) for factor in graph.factors]
-    given = _sums(conditioned.graph, own, graph.factors, items)
-    wrong = np.flatnonzero(np.isneginf(given.worth))
+    factors = [conditioned.of(factor) for factor in graph.factors]
+    sums = _sums(conditioned.graph, factors, graph.factors, items)
+    wrong = np.flatnonzero(np.isneginf(sums.worth))
     if wrong.size:
         raise ValueError(
             f"target: no structure of item {wrong[0]} agrees with the target; expected zeros and "
@@ -217,8 +217,8 @@ def _completions(graph: TorchFactorGraph, scores: FloatArray, labels: Labels, it
         )
     on = np.where(labels.known == 1.0, scores, 0.0)
     worth, rest = items.sum_exactly(items.of_variable, on)
-    worth, lost = add_exactly(given.worth, worth)
-    return given._replace(worth=worth, rest=given.rest + rest + lost)
+    worth, lost = add_exactly(sums.worth, worth)
+    return sums._replace(worth=worth, rest=sums.rest + rest + lost)
 
 
 def _structure(

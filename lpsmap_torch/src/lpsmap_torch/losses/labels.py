@@ -15,6 +15,7 @@ from lpsmap_core.api import (
     real_numbers,
     root_variables,
     row_labels,
+    target_additionals,
     warn_of_padding,
 )
 from lpsmap_torch.graph import in_factors
@@ -58,9 +59,9 @@ def read_target(u: Variables, scores: Tensor, target: Any, root: int | str = -1)
             )
         target = target.detach().cpu()
         target = target.numpy() if not target.is_floating_point() else numbers(target)
-    found = real_numbers("target", target)
-    if found.shape == shape:
-        values = found.astype(np.float64)
+    labels = real_numbers("target", target)
+    if labels.shape == shape:
+        values = labels.astype(np.float64)
         wrong = np.argwhere((values < 0.0) | (values > 1.0))
         if len(wrong):
             at = tuple(wrong[0])
@@ -69,12 +70,12 @@ def read_target(u: Variables, scores: Tensor, target: Any, root: int | str = -1)
                 "marginals between them, or NaN for unlabelled variables."
             )
         return values
-    if found.shape != shape[:-1]:
+    if labels.shape != shape[:-1]:
         raise ValueError(
-            f"target has shape {found.shape}; expected {shape}, that of the scores, with 0 or 1 "
+            f"target has shape {labels.shape}; expected {shape}, that of the scores, with 0 or 1 "
             f"for every variable; or {shape[:-1]}, with positions on the last axis."
         )
-    return _one_of_each_row(found, u, root)
+    return _one_of_each_row(labels, u, root)
 
 
 def _one_of_each_row(chosen: Any, u: Variables, root: int | str) -> FloatArray:
@@ -97,7 +98,7 @@ def all_variables(graph: FactorGraph) -> Variables:
     return Variables(graph, np.arange(n), np.zeros(n, dtype=np.bool_), slice(0, n))
 
 
-def labels_of(u: Variables, target: FloatArray, axes: int = 1) -> Labels:
+def labels_of(u: Variables, target: FloatArray, additionals: Any = None, axes: int = 1) -> Labels:
     """Return the labels of all variables of a graph.
 
     Parameters
@@ -106,13 +107,17 @@ def labels_of(u: Variables, target: FloatArray, axes: int = 1) -> Labels:
         The variables of the target.
     target
         Their labels.
+    additionals
+        For marginals, those of the additionals: of the only declaration with additionals a tensor
+        in the shape of their scores; of several, a list in the order of the declarations; or None.
     axes
         The number of first axes whose entries are the items.
 
     Raises
     ------
     ValueError
-        If the view has no first axis, or a variable is given both as 0 and as 1.
+        If the view has no first axis, or a variable is given both as 0 and as 1; if the number of
+        additionals or a shape does not match, or a value is not finite.
     """
     if not u.ndim:
         raise ValueError("scores have no axis; expected the batch as their first, scores[None].")
@@ -126,4 +131,16 @@ def labels_of(u: Variables, target: FloatArray, axes: int = 1) -> Labels:
     shape = u.shape[:axes]
     n_items = math.prod(shape)
     item[u.index] = np.arange(n_items).reshape(*shape, *[1] * (u.ndim - axes))
-    return Labels(known, item, n_items, axes)
+    return Labels(known, item, n_items, axes, _by_declaration(u, additionals))
+
+
+def _by_declaration(u: Variables, additionals: Any) -> list[FloatArray] | None:
+    """Return the (n_factors, n_additionals) additionals of every declaration; None without."""
+    if additionals is None:
+        return None
+    parts = list(additionals) if isinstance(additionals, (list, tuple)) else [additionals]
+    arrays = [
+        numbers(x) if isinstance(x, Tensor) else real_numbers("target_additionals", x)
+        for x in parts
+    ]
+    return target_additionals(cast(FactorGraph, u.graph).factors, arrays)

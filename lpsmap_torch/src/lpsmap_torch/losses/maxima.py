@@ -9,21 +9,25 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from lpsmap_core import FactorGraph, Solution, Variables
-from lpsmap_core.api import check_search_options, checked_flag
+from lpsmap_core import FactorGraph, Solution, Variables, installed
+from lpsmap_core.api import (
+    AUTO,
+    check_search_options,
+    checked_flag,
+    checked_options,
+)
 from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.items import Labels
+from lpsmap_torch.layers.estimates import LayerSolution
 from lpsmap_torch.layers.layer import Layer
-from lpsmap_torch.layers.layer_solution import LayerSolution
 from lpsmap_torch.losses.comparison import compare_maxima
 from lpsmap_torch.losses.labels import labels_of, read_target
 from lpsmap_torch.losses.margin import MarginLoss
-from lpsmap_torch.losses.marginal_targets import read_additionals
 from lpsmap_torch.losses.structured import StructuredLoss, differentiable
 from lpsmap_torch.losses.weights import checked_reduction, n_labelled_rows, reduced
 from lpsmap_torch.losses.zero_one import compare_zero_one
-from lpsmap_torch.temperature import Temperature, Tempered
+from lpsmap_torch.temperature import Temperature, TemperatureMixin
 from lpsmap_torch.tensors import is_compiled
 
 __all__ = [
@@ -37,6 +41,12 @@ __all__ = [
 
 SEARCH = "gap", "max_time", "max_nodes", "threads", "solver"
 """Options of an exact search."""
+
+OTHER_OPTIONS = (
+    *("engine", "verbose", "warm_start"),
+    *("exact", "autodetect_acyclic", "progress", "gap", "max_nodes", "solver"),
+)
+"""Options of graphs that `checked_options` does not know."""
 
 SEARCH_OF_TWO = "gap", "max_time", "max_nodes", "threads"
 """Options of a search for the two best structures."""
@@ -66,22 +76,20 @@ class MaximumLoss(StructuredLoss):
     ) -> None:
         super().__init__(factors, reduction=reduction)
         self.options = options
-        if not is_compiled():
-            self._check_names()
-            self._check_options()
-        else:
-            torch.compiler.disable(self._check_names)()  # type: ignore[no-untyped-call]
-            torch.compiler.disable(self._check_options)()  # type: ignore[no-untyped-call]
-
-    def _check_names(self) -> None:
-        """Validate that all options are those of the solver, and not arguments of factors."""
-        known = inspect.signature(getattr(FactorGraph, self.verb)).parameters
-        unknown = {name: given for name, given in self.options.items() if name not in known}
-        self._refuse(unknown, f"options of TorchFactorGraph.{self.verb}, such as max_iter")
+        check: Any = self._check_options
+        if is_compiled():
+            check = torch.compiler.disable(check)  # type: ignore[no-untyped-call]
+        check()
 
     def _check_options(self) -> None:
-        """Validate options in the constructor, by solving an empty graph."""
-        self._solve(TorchFactorGraph())
+        """Validate names and values, as a solve would, except for starts."""
+        known = inspect.signature(getattr(FactorGraph, self.verb)).parameters
+        unknown = {name: value for name, value in self.options.items() if name not in known}
+        self._refuse(unknown, f"options of TorchFactorGraph.{self.verb}, such as max_iter")
+        of_solve = {name: x for name, x in self.options.items() if name not in OTHER_OPTIONS}
+        checked_options(**{"threads": None, **of_solve})
+        if self.options.get("engine", AUTO) != AUTO:
+            installed().engines.named(self.options["engine"], "engine", AUTO)
 
     @abc.abstractmethod
     def _solve(self, graph: TorchFactorGraph) -> Solution | Any:
@@ -92,7 +100,7 @@ class MaximumLoss(StructuredLoss):
         return differentiable(graph, compare_maxima(graph, self._solve(graph), labels, self._solve))
 
 
-class SparseMAPLoss(Tempered, MaximumLoss):
+class SparseMAPLoss(TemperatureMixin, MaximumLoss):
     r"""The SparseMAP loss (Niculae et al. 2018, section 4; Niculae & Martins 2020, Eq. 16).
 
     This is a Fenchel-Young loss (Blondel et al. 2020). With scores eta, structure y, and the
@@ -156,9 +164,6 @@ class SparseMAPLoss(Tempered, MaximumLoss):
         super().__init__(factors, reduction=reduction, **options)
         self.temperature = temperature
 
-    def _check_options(self) -> None:
-        TorchFactorGraph().solve(**self.options)
-
     def _solve(self, graph: TorchFactorGraph) -> Solution:
         return graph.solve(temperature=self.temperature, **self.options)
 
@@ -212,27 +217,22 @@ class PerceptronLoss(MaximumLoss):
 
     verb = "solve_map"
 
-    def _check_names(self) -> None:
+    def _check_options(self) -> None:
         if "temperature" in self.options:
             raise TypeError(
                 f"{type(self).__name__}: temperature: the loss has no quadratic term whose weight "
                 "it could be. Multiply the scores by a constant, or use SparseMAPLoss or "
                 "MarginSparseMAPLoss."
             )
-        super()._check_names()
-
-    def _check_options(self) -> None:
-        options = dict(self.options)
-        if checked_flag("exact", options.pop("exact", False)):
-            check_search_options(**{name: options[name] for name in SEARCH if name in options})
-        # without exact=True, which would compile the kernels of the search
-        TorchFactorGraph().solve_map(**options)
+        super()._check_options()
+        if checked_flag("exact", self.options.get("exact", False)):
+            check_search_options(**{name: x for name, x in self.options.items() if name in SEARCH})
 
     def _solve(self, graph: TorchFactorGraph) -> Solution | Any:
-        found = graph.solve_map(**self.options)
-        if not isinstance(found, Solution) and found.interrupted:
+        result = graph.solve_map(**self.options)
+        if not isinstance(result, Solution) and result.interrupted:
             raise KeyboardInterrupt  # an interrupted search has no loss
-        return found
+        return result
 
 
 class StructuredHingeLoss(MarginLoss, PerceptronLoss):
@@ -308,8 +308,8 @@ def sparsemap_loss(
         problem = u.estimated.problem
         variables, axes = problem.built.variables, len(problem.batch)
         temperature, dtype = problem.temperature, u.objective.dtype
-        found = getattr(u.estimated.estimate, "found", None)  # other estimators solve as well
-        losses, n_rows = _solved_losses(variables, found, target, target_additionals, root, axes)
+        solution = getattr(u.estimated.estimate, "result", None)  # other estimators solve as well
+        losses, n_rows = _solved_losses(variables, solution, target, target_additionals, root, axes)
         losses = (losses.reshape(problem.batch) * temperature).to(dtype)
         return reduced(losses, reduction, n_rows)
     if not isinstance(u, Variables) or not isinstance(u.graph, TorchFactorGraph):
@@ -322,21 +322,20 @@ def sparsemap_loss(
 
 
 def _solved_losses(
-    u: Variables, found: Any, target: Any, target_additionals: Any, root: int | str, axes: int
+    u: Variables, solution: Any, target: Any, target_additionals: Any, root: int | str, axes: int
 ) -> tuple[Tensor, int]:
     """Return the losses of the items of a solved graph, and the number of labelled rows."""
     graph: Any = u.graph
-    if not isinstance(found, Solution) or not found.solved.quadratic:
+    if not isinstance(solution, Solution) or not solution.solved.quadratic:
         raise RuntimeError(
             "sparsemap_loss: the graph has no solution for its current scores; call graph.solve() "
             'first, or a layer with the estimator "sparsemap".'
         )
     known = read_target(u, u.value, target, root)
-    labels = labels_of(u, known, axes)
-    labels = labels._replace(additionals=read_additionals(graph, target_additionals))
+    labels = labels_of(u, known, target_additionals, axes)
 
     def solve(inner: TorchFactorGraph) -> Solution:
         return inner.solve(temperature=graph._temperature)
 
-    losses = compare_maxima(graph, found, labels, solve)
+    losses = compare_maxima(graph, solution, labels, solve)
     return differentiable(graph, losses), n_labelled_rows(u, known)

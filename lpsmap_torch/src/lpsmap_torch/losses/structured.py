@@ -12,13 +12,12 @@ from torch import Tensor, nn
 from lpsmap_core import Variables
 from lpsmap_core.api import FloatArray, kind_of
 from lpsmap_torch.built_graph import BuiltGraph, Factors, built_by
+from lpsmap_torch.by_name import local_name, registered
 from lpsmap_torch.envelope import scores_with_slopes, with_slopes
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.items import Items, Labels
 from lpsmap_torch.layers.layer import Layer
 from lpsmap_torch.losses.labels import labels_of, read_target
-from lpsmap_torch.losses.marginal_targets import read_additionals
-from lpsmap_torch.losses.operators import call_loss, is_traced, registered
 from lpsmap_torch.losses.weights import (
     check_weight,
     checked_reduction,
@@ -28,6 +27,7 @@ from lpsmap_torch.losses.weights import (
 )
 from lpsmap_torch.temperature import is_one
 from lpsmap_torch.tensors import as_tensor
+from lpsmap_torch.traced_calls import is_traced, traced_call
 
 __all__ = [
     "Comparison",
@@ -65,6 +65,8 @@ class StructuredLoss(nn.Module, abc.ABC):
         their sum divided by the number of rows of the last axis with a label.
     """
 
+    _maps_batches = False
+
     def __init__(
         self, factors: Factors | Layer, *, reduction: str = "mean", **unknown: NoReturn
     ) -> None:
@@ -75,15 +77,20 @@ class StructuredLoss(nn.Module, abc.ABC):
                 f"{type(self).__name__}: factors is a {type(factors).__name__}; expected a factor "
                 "type such as DepTree, a function of variables that returns factors, or a layer."
             )
-        given: Any = factors
-        if isinstance(given, type) and issubclass(given, Layer):
+        layer_type: Any = factors
+        if isinstance(layer_type, type) and issubclass(layer_type, Layer):
             raise TypeError(
-                f"{type(self).__name__}: factors is the class {given.__name__}; expected a "
-                f"layer: {given.__name__}(...)."
+                f"{type(self).__name__}: factors is the class {layer_type.__name__}; expected a "
+                f"layer: {layer_type.__name__}(...)."
             )
         self.factors = factors
         self.reduction = checked_reduction(type(self).__name__, reduction)
-        self._handle = registered(self)
+        self._register()
+
+    def _register(self) -> None:
+        """Let calls inside torch.compile and transforms of torch.func find this loss."""
+        self._name = local_name("loss")
+        registered(self._name, lambda: self)
 
     def _refuse(self, unknown: Mapping[str, Any], expected: str) -> None:
         """Raise if there are arguments that are not of the loss, but perhaps of its factors.
@@ -102,11 +109,11 @@ class StructuredLoss(nn.Module, abc.ABC):
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_handle"}
+        return {name: value for name, value in vars(self).items() if name != "_name"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._handle = registered(self)
+        self._register()
 
     def forward(
         self,
@@ -164,11 +171,24 @@ class StructuredLoss(nn.Module, abc.ABC):
                 f"{name}: got {kind_of(unnamed[0])} as the argument after scores and target; "
                 "expected all others by name. Write criterion(scores, target, lengths=lengths)."
             )
+        scores = checked_scores(type(self).__name__, scores)
         if not is_traced():
             return self._loss(scores, target, target_additionals, root, weight, arguments)
-        given = {"target": target, "target_additionals": target_additionals, "root": root}
-        given["weight"] = weight
-        return call_loss(self, self._handle, scores, {**given, **arguments})
+        named = {"target": target, "target_additionals": target_additionals, "root": root}
+        others = {
+            "named": {**named, "weight": weight, **arguments},
+            "state": {**dict(self.named_parameters()), **dict(self.named_buffers())},
+            "graded": torch.is_grad_enabled(),
+        }
+        return traced_call(self._name, 1 if self.reduction == "none" else 0, scores, others)
+
+    def _evaluate(
+        self, scores: Tensor, *, named: dict[str, Any], state: dict[str, Tensor], graded: bool
+    ) -> Tensor:
+        """Return the loss for parameters and buffers of a traced call."""
+        with torch.set_grad_enabled(graded):
+            loss: Tensor = torch.func.functional_call(self, state, (scores,), named)
+            return loss
 
     def _loss(
         self,
@@ -180,7 +200,7 @@ class StructuredLoss(nn.Module, abc.ABC):
         arguments: dict[str, Any],
     ) -> Tensor:
         name = type(self).__name__
-        scores = checked_scores(name, scores)
+        scores = as_tensor(f"{name}: scores", scores)
         if weight is not None:
             check_weight(name, weight, tuple(scores.shape))
         built = self._built(scores, arguments)
@@ -189,8 +209,8 @@ class StructuredLoss(nn.Module, abc.ABC):
         compared = self._augmented(scores, known)
         if compared is not scores:
             built.rescore(compared)
-        labels = labels_of(u, known, 1 if weight is None else weight.ndim)
-        labels = labels._replace(additionals=read_additionals(built.graph, target_additionals))
+        axes = 1 if weight is None else weight.ndim
+        labels = labels_of(u, known, target_additionals, axes)
         losses = self._items_losses(u, labels).to(scores.dtype)
         if weight is not None:
             losses = weighted(losses, weight)
@@ -221,6 +241,7 @@ class StructuredLoss(nn.Module, abc.ABC):
             Options of `FactorGraph.solve_map`, as in `Layer.decode`.
         """
         checked = checked_scores(type(self).__name__, scores)
+        as_tensor(f"{type(self).__name__}: scores", checked)
         return self._built(checked, arguments).decode(options or {}).to(scores.dtype)
 
     def _augmented(self, scores: Tensor, known: FloatArray) -> Tensor:
@@ -260,8 +281,6 @@ def checked_scores(name: str, scores: Any) -> Tensor:
         If they are not a floating-point tensor.
     ValueError
         If they have no batch axis.
-    RuntimeError
-        If a transform of torch stands in for the numbers.
     """
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
         got = f"dtype {scores.dtype}" if isinstance(scores, Tensor) else kind_of(scores)
@@ -271,5 +290,4 @@ def checked_scores(name: str, scores: Any) -> Tensor:
         )
     if not scores.ndim:
         raise ValueError(f"{name}: scores have no axis; expected the batch first, (batch, ...).")
-    tensor = as_tensor(f"{name}: scores", scores)
-    return tensor if tensor.dtype == torch.float64 else tensor.float()
+    return scores if scores.dtype == torch.float64 else scores.float()

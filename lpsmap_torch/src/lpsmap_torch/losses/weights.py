@@ -52,11 +52,11 @@ def check_weight(name: str, weight: Any, shape: tuple[int, ...]) -> None:
     """
     if not isinstance(weight, Tensor) or weight.is_complex():
         raise TypeError(f"{name}: weight is {kind_of(weight)}; expected a tensor of numbers.")
-    given = tuple(weight.shape)
-    if not given or given != shape[: len(given)]:
+    weight_shape = tuple(weight.shape)
+    if not weight_shape or weight_shape != shape[: len(weight_shape)]:
         raise ValueError(
-            f"{name}: weight has shape {given}; expected {shape[:1]}, one weight for every item, "
-            f"or more of the first axes of the scores, {shape}."
+            f"{name}: weight has shape {weight_shape}; expected {shape[:1]}, one weight for every "
+            f"item, or more of the first axes of the scores, {shape}."
         )
     values = weight.detach()
     wrong = values[~((values >= 0) & (values < torch.inf))]

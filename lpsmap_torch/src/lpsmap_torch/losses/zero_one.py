@@ -56,9 +56,9 @@ def compare_zero_one(graph: TorchFactorGraph, labels: Labels, search: dict[str, 
     changed = _changed_components(best, second, wrong, items)
     changed &= len(ranked) > 1
     hardest = _select(best, second, changed)
-    given = Point(known, nu)
+    of_labels = Point(known, nu)
     others = items.sums(items.of_component, (wrong | changed).astype(np.float64)) > 0.0
-    margin = objective_difference(best, hardest, given, items) + 1.0
+    margin = objective_difference(best, hardest, of_labels, items) + 1.0
     losses = np.where(others, np.maximum(margin, 0.0), 0.0)
     counted = np.append(losses != 0.0, False)  # item -1
     like = graph._scores[0]

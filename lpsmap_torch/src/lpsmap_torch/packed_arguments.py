@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,11 @@ def packed(name: str, value: Any, tensors: list[Tensor]) -> str:
 
 def unpacked(text: str, tensors: list[Tensor]) -> Any:
     """Return the value of a text and a list of tensors."""
-    return _unpacked(ast.literal_eval(text), tensors)
+    return _unpacked(_literal(text), tensors)
+
+
+_literal = functools.lru_cache(maxsize=64)(ast.literal_eval)
+"""Cached, because a small solve takes no longer than to read a text."""
 
 
 def _unpacked(value: Any, tensors: list[Tensor]) -> Any:
@@ -72,8 +77,8 @@ def _unpacked(value: Any, tensors: list[Tensor]) -> Any:
         return value
     kind, inside = value
     if kind in ("list", "tuple"):
-        found = [_unpacked(x, tensors) for x in inside]
-        return found if kind == "list" else tuple(found)
+        entries = [_unpacked(x, tensors) for x in inside]
+        return entries if kind == "list" else tuple(entries)
     tensor = tensors[inside]
     if kind == "number":
         return tensor.item()

@@ -1,0 +1,359 @@
+"""Layers and losses inside torch.compile, torch.export and the transforms of torch.func.
+
+There a call is an operator of PyTorch: it evaluates a layer or a loss, found by name, for a list of
+tensors. The products of a call's Jacobian with vectors from either side are again calls, of which
+the vectors are the last tensors, so that one operator has derivatives of all orders. Inside, layers
+and losses run as they do outside, with autograd. A ticket owns the evaluation, of which derivatives
+are products.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from lpsmap_torch.by_name import callee_named
+from lpsmap_torch.packed_arguments import packed, unpacked
+from lpsmap_torch.tickets import solution_of, ticket_for
+
+__all__ = ["is_traced", "traced_call"]
+
+
+def is_traced() -> bool:
+    """Return whether torch.compile traces the caller, or a transform of torch.func calls it."""
+    if torch.compiler.is_compiling():
+        return True
+    return torch._C._functorch.maybe_current_level() is not None
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a layer or a loss, or a product with the Jacobian of another call."""
+
+    name: str
+    """The name of the layer or the loss."""
+    ndim: int
+    """The number of the scores' first axes that the output has."""
+    arguments: str
+    """The structure of the arguments, as `packed` returns it."""
+    products: tuple[int, ...] = ()
+    """The products, first to last: n for that of the transposed Jacobian with n vectors, and -n for
+    that of the Jacobian with n vectors."""
+
+    def times(self, n: int) -> Call:
+        """Return the call of a product with the Jacobian of this one."""
+        return replace(self, products=(*self.products, n))
+
+    def of(self, ticket: Tensor | None, inputs: list[Tensor]) -> list[Tensor]:
+        """Call the operator."""
+        products = list(self.products)
+        outputs: list[Tensor] = _operator(
+            self.name, self.ndim, self.arguments, products, ticket, inputs
+        )
+        return outputs
+
+
+def traced_call(name: str, ndim: int, scores: Tensor, arguments: dict[str, Any]) -> Tensor:
+    """Return the output of a layer or a loss as that of an operator.
+
+    Parameters
+    ----------
+    name
+        The name of the layer or the loss.
+    ndim
+        The number of the scores' first axes that the output has.
+    scores
+        The scores.
+    arguments
+        The other arguments, by name. Tensors among them have gradients, too.
+    """
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        _check_not_onnx()
+    tensors = [scores]
+    text = packed("", arguments, tensors)
+    output: Tensor = _call(Call(name, ndim, text), None, tensors)[0]
+    return output
+
+
+def _check_not_onnx() -> None:
+    """Raise an error in an export to ONNX."""
+    if torch.onnx.is_in_onnx_export():
+        raise RuntimeError(
+            "lpsmap::solve: torch.onnx.export cannot save a layer of lpsmap_torch, since ONNX has "
+            "no operator for its solve. Export the parts of the model before and after the layer "
+            "separately, or save the whole model with torch.export."
+        )
+
+
+# -------------------------------------------------------------------- evaluation
+
+
+class Evaluation(NamedTuple):
+    """Tensors, and a differentiable function of them."""
+
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+
+
+def _evaluated(call: Call, inputs: list[Tensor]) -> Evaluation:
+    """Evaluate a layer or a loss with autograd."""
+    leaves = [_leaf_like(x) for x in inputs]
+    callee = callee_named(call.name)
+    output = callee._evaluate(leaves[0], **unpacked(call.arguments, leaves))
+    _check_closure(type(callee).__name__, output, leaves)
+    return Evaluation(leaves, [output])
+
+
+def _multiplied(
+    evaluation: Evaluation, products: tuple[int, ...], vectors: list[Tensor]
+) -> list[Tensor]:
+    """Return the last of some products with the Jacobian of an evaluation, and of each other.
+
+    Parameters
+    ----------
+    evaluation
+        The evaluation.
+    products
+        As in `Call`.
+    vectors
+        The vectors of all products, one after the other.
+    """
+    inputs, outputs = evaluation
+    leaves = iter([_leaf_like(x) for x in vectors])
+    for i, n in enumerate(products, 1):
+        more = i < len(products)  # the last product has no derivatives
+        of_product = list(itertools.islice(leaves, abs(n)))
+        floating = [x for x in inputs if x.is_floating_point()]
+        if n > 0:
+            outputs = _pulled_back(outputs, floating, of_product, more)
+        else:  # the transpose of the transposed product, which is linear
+            zeros = [_leaf_like(torch.zeros_like(y)) for y in outputs]
+            pulled = _pulled_back(outputs, floating, zeros, True)
+            outputs = _pulled_back(pulled, zeros, of_product, more)
+        inputs = [*inputs, *of_product]
+    return outputs
+
+
+def _pulled_back(
+    outputs: list[Tensor], inputs: list[Tensor], vectors: list[Tensor], create_graph: bool
+) -> list[Tensor]:
+    """Return the products of vectors with the transposed Jacobian."""
+    pairs = [(y, v) for y, v in zip(outputs, vectors, strict=True) if y.requires_grad]
+    if not pairs:
+        return [torch.zeros_like(x) for x in inputs]
+    ends, starts = zip(*pairs, strict=True)
+    return list(
+        torch.autograd.grad(
+            ends,
+            inputs,
+            starts,
+            retain_graph=True,
+            create_graph=create_graph,
+            materialize_grads=True,
+        )
+    )
+
+
+def _leaf_like(tensor: Tensor) -> Tensor:
+    """Return a tensor with the same values as a leaf of autograd, if it is floating-point."""
+    leaf = tensor.clone() if tensor.is_inference() else tensor.detach()
+    return leaf.requires_grad_() if leaf.is_floating_point() else leaf
+
+
+@contextlib.contextmanager
+def _autograd_inside() -> Iterator[None]:
+    """Run with autograd, also of views that change in place, inside an operator."""
+    with torch.inference_mode(False):  # restores the excluded keys, and enables gradients
+        torch._C._dispatch_tls_set_dispatch_key_excluded(
+            torch._C.DispatchKey.ADInplaceOrView, False
+        )
+        yield
+
+
+def _check_closure(name: str, value: Tensor, leaves: list[Tensor]) -> None:
+    """Validate that a value has gradients to no other tensors than its arguments.
+
+    Raises
+    ------
+    RuntimeError
+        If it has.
+    """
+    arguments, seen, nodes = {id(x) for x in leaves}, set(), [value.grad_fn]
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable") and id(node.variable) not in arguments:
+            raise RuntimeError(
+                f"{name}: the factors use a tensor with a gradient that is no argument of the "
+                "call, so that its gradient would be lost inside torch.compile and transforms of "
+                "torch.func. Pass it as a keyword argument, or as a parameter of a layer."
+            )
+        nodes.extend(before for before, _ in node.next_functions)
+
+
+# -------------------------------------------------------------------- the operator
+
+SCHEMA = "str name, int ndim, str arguments, int[] products, Tensor? ticket, Tensor[] inputs"
+
+
+@torch.library.custom_op("lpsmap::solve", mutates_args=(), schema=f"({SCHEMA}) -> Tensor[]")
+def _operator(
+    name: str,
+    ndim: int,
+    arguments: str,
+    products: list[int],
+    ticket: Tensor | None,
+    inputs: list[Tensor],
+) -> list[Tensor]:
+    n = len(inputs) - sum(map(abs, products))
+    evaluation: Evaluation | None = None if ticket is None else solution_of(ticket)
+    with _autograd_inside():
+        if evaluation is None:  # also of a copy of a ticket
+            evaluation = _evaluated(Call(name, ndim, arguments), inputs[:n])
+        outputs = _multiplied(evaluation, tuple(products), inputs[n:])
+    outputs = [x.detach().clone(memory_format=torch.contiguous_format) for x in outputs]
+    return [*outputs, ticket_for(evaluation)]
+
+
+@_operator.register_fake
+def _(
+    name: str,
+    ndim: int,
+    arguments: str,
+    products: list[int],
+    ticket: Tensor | None,
+    inputs: list[Tensor],
+) -> list[Tensor]:
+    _check_not_onnx()
+    outputs = _empty_outputs(ndim, products, inputs)
+    return [*outputs, torch.empty(1, dtype=torch.int64, device="cpu")]
+
+
+def _empty_outputs(ndim: int, products: list[int], inputs: list[Tensor]) -> list[Tensor]:
+    """Return tensors like the outputs of a call."""
+    if not products:
+        return [inputs[0].new_empty(inputs[0].shape[:ndim])]
+    *before, n = products
+    if n < 0:
+        return _empty_outputs(ndim, before, inputs[:n])
+    return [x.new_empty(x.shape) for x in inputs[:-n] if x.is_floating_point()]
+
+
+def _call(call: Call, ticket: Tensor | None, inputs: list[Tensor]) -> Any:
+    """Call the operator directly when compiling, otherwise through its autograd function.
+
+    Only autograd functions support forward mode, and the compiler cannot trace that.
+    """
+    if torch.compiler.is_compiling():
+        return call.of(ticket, inputs)
+    return _Call.apply(call, ticket, *inputs)  # type: ignore[no-untyped-call]
+
+
+class _Call(torch.autograd.Function):
+    """A call, whose derivatives are calls."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(call: Call, ticket: Tensor | None, *inputs: Tensor) -> tuple[Tensor, ...]:
+        return tuple(call.of(ticket, list(inputs)))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        call, _, *tensors = inputs
+        _save(ctx, call, tensors, output)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return None, None, *_gradients(ctx, gradients)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, __: Any, *tangents: Tensor | None) -> tuple[Tensor | None, ...]:
+        ticket, *inputs = ctx.saved_tensors
+        vectors = [
+            torch.zeros_like(x) if d is None else d
+            for x, d in zip(inputs, tangents, strict=True)
+            if x.is_floating_point()
+        ]
+        call = ctx.call.times(-len(vectors))
+        return *_call(call, ticket, [*inputs, *vectors])[:-1], None
+
+
+def _save(ctx: Any, call: Call, inputs: list[Tensor], outputs: Any) -> None:
+    ctx.call, ctx.n_outputs = call, len(outputs) - 1
+    ctx.like = [(x.shape, x.dtype, x.device) for x in outputs[:-1]]
+    ctx.save_for_backward(outputs[-1], *inputs)
+    if hasattr(ctx, "save_for_forward"):
+        ctx.save_for_forward(outputs[-1], *inputs)
+
+
+def _gradients(ctx: Any, gradients: Any) -> list[Tensor | None]:
+    """Return gradients of all inputs, None for those that are not floating-point."""
+    ticket, *inputs = ctx.saved_tensors
+    n = ctx.n_outputs
+    vectors = [
+        torch.zeros(shape, dtype=dtype, device=device) if g is None else g
+        for g, (shape, dtype, device) in zip(gradients[:n], ctx.like, strict=True)
+    ]
+    call = ctx.call.times(n)
+    products = iter(_call(call, ticket, [*inputs, *vectors]))
+    return [next(products) if x.is_floating_point() else None for x in inputs]
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    name, ndim, arguments, products, _, tensors = inputs
+    _save(ctx, Call(name, ndim, arguments, tuple(products)), list(tensors), output)
+
+
+def _backward(ctx: Any, gradients: list[Tensor]) -> tuple[Any, ...]:
+    of_products: Any = (
+        None if ctx.call.products else []
+    )  # torch counts an empty list as one of tensors
+    return None, None, None, of_products, None, _gradients(ctx, gradients)
+
+
+_operator.register_autograd(_backward, setup_context=_setup)
+
+
+# -------------------------------------------------------------------- vmap
+
+
+def _batched(info: Any, in_dims: Any, *call: Any) -> Any:
+    """Call the operator for every entry of the mapped axis.
+
+    If the inputs have that axis, and it can be a further batch axis, a single call does.
+    """
+    name, ndim, arguments, products, ticket, inputs = call
+    *_, ticket_axis, axes = in_dims
+    n_vectors = sum(map(abs, products))
+    of_inputs = axes[: len(axes) - n_vectors]
+    if callee_named(name)._maps_batches and any(d is not None for d in of_inputs):
+        whole = [
+            x.expand(info.batch_size, *x.shape) if d is None else x.movedim(d, 0)
+            for x, d in zip(inputs, axes, strict=True)
+        ]
+        outputs = _operator(name, ndim + 1, arguments, products, ticket, whole)
+        return outputs, [*(0 for _ in outputs[1:]), None]  # one ticket for the whole batch
+    each = [
+        _operator(
+            name,
+            ndim,
+            arguments,
+            products,
+            ticket if ticket is None or ticket_axis is None else ticket.select(ticket_axis, k),
+            [x if d is None else x.select(d, k) for x, d in zip(inputs, axes, strict=True)],
+        )
+        for k in range(info.batch_size)
+    ]
+    return list(map(torch.stack, zip(*each, strict=True))), [0] * len(each[0])
+
+
+torch.library.register_vmap(_operator, _batched)
