@@ -12,7 +12,14 @@ import pytest
 
 from lpsmap_core import FactorGraph, Scores
 from lpsmap_core.api import row_view
-from lpsmap_dynamic import Beliefs, DynamicProgram, HypergraphBuilder, Row, hypergraph_factor
+from lpsmap_dynamic import (
+    Beliefs,
+    DynamicProgram,
+    HypergraphBuilder,
+    HypergraphFactor,
+    Row,
+    hypergraph_factor,
+)
 from lpsmap_dynamic.inside_outside import beliefs_of
 from lpsmap_dynamic.k_best import k_best_of
 from lpsmap_dynamic.max_plus import best_derivations
@@ -427,3 +434,50 @@ def test_names_of_a_dynamic_program_are_known_and_slips_of_them_found() -> None:
     slip = type("Slip", (Listed,), {"hypergraph_off": None})
     with pytest.raises(TypeError, match="'hypergraph_off' is unknown to core and resembles 'hyper"):
         graph.add(slip(graph.variable((2, 1)), np.zeros((2, 1)), [[0, -1, -1, 0]]))
+
+
+class AllOrNone(HypergraphFactor):
+    """All variables are on, or none, by an oracle in Python."""
+
+    def solve_map(self, eta_u: Any, eta_v: Any) -> bool:
+        """Return whether all are on."""
+        return bool(eta_u.sum() > 0.0)
+
+    def vertex(self, y: bool) -> tuple[Any, Any]:
+        """Return as many ones or zeros as there are variables."""
+        return np.full(self.event_shape, float(y)), np.empty(0)
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> int:
+        """Return the only item."""
+        build.edge(0)
+        build.edge(0, slots=list(range(row.event_shape[0])))
+        return 0
+
+
+class ByKernel(AllOrNone):
+    """The same, by the generic oracle."""
+
+    map_kernel = staticmethod(best_derivations)
+
+    def solve_map(self, eta_u: Any, eta_v: Any) -> bool:
+        """Return whether all are on."""
+        return bool(eta_u.sum() > 0.0)
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> int:
+        """Return the only item."""
+        return AllOrNone.hypergraph(row, build)
+
+
+def test_the_generic_oracle_serves_types_with_an_oracle_of_their_own() -> None:
+    """Its kernel reads hypergraphs, without which it read outside of an empty array."""
+    scores = np.random.default_rng(0).standard_normal((3, 4))
+    values = []
+    for kind in (AllOrNone, ByKernel):
+        graph = FactorGraph()
+        u = graph.variable_from(scores)
+        graph.add(kind(u))
+        assert graph.solve().ok
+        values.append(u.value)
+    np.testing.assert_allclose(*values, rtol=0, atol=1e-12)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -31,13 +31,6 @@ class DynamicProgram(HypergraphFactor):
     """
 
     map_kernel = staticmethod(best_derivations)
-
-    def _kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:
-        """Return the distinct hypergraphs, if the kernel is the generic one that reads them."""
-        if type(self).map_kernel is not best_derivations:
-            return super()._kernel_integers()
-        hypergraphs, which = self.hypergraphs()
-        return [hypergraph.code for hypergraph in hypergraphs], which
 
     def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> Hashable:
         """Return the best structure as pairs of an entry and its count."""

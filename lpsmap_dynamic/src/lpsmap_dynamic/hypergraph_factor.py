@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from lpsmap_core import Factor
 from lpsmap_core.api import IntArray
@@ -14,6 +14,7 @@ from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.derivations import HypergraphInference
 from lpsmap_dynamic.gibbs import Gibbs
 from lpsmap_dynamic.inference import Inference
+from lpsmap_dynamic.max_plus import best_derivations
 from lpsmap_dynamic.row import Row, different_rows
 
 __all__ = ["HypergraphFactor"]
@@ -56,6 +57,13 @@ class HypergraphFactor(Factor):
         """Return the distinct hypergraphs of the factors, and the index of each factor's own."""
         rows, which = different_rows(self)
         return [self.hypergraph_of(row) for row in rows], which
+
+    def _kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:
+        """Return the distinct hypergraphs, if the kernel is the generic one that reads them."""
+        if type(self).map_kernel is not best_derivations:
+            return super()._kernel_integers()
+        hypergraphs, which = self.hypergraphs()
+        return [hypergraph.code for hypergraph in hypergraphs], which
 
     def inference(self) -> Inference:
         """Return the inference over the structures of this declaration's factors."""
