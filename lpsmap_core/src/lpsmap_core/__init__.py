@@ -30,6 +30,7 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inference import Beliefs, Found, Inference, LogPartition
 from lpsmap_core.model.linear import LinearConstraints
 from lpsmap_core.model.sums import bounded_sums
+from lpsmap_core.model.tensor_oracle import TensorOracle
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.formats import FileFormat, FileFormatError, NamedGraph
 from lpsmap_core.plugins.hookspecs import hookimpl, hookspec
@@ -108,6 +109,7 @@ __all__ = [
     "Status",
     "Structure",
     "Structures",
+    "TensorOracle",
     "Variables",
     "WarmStartCache",
     "as_variables",
