@@ -7,13 +7,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 
-from lpsmap_core import Factor, Inference
-from lpsmap_core.api import IntArray
+import numpy as np
+
+from lpsmap_core import Factor, Inference, TensorOracle
+from lpsmap_core.api import IntArray, row_view
 from lpsmap_dynamic.builder import HypergraphBuilder
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.derivations import HypergraphInference
 from lpsmap_dynamic.gibbs import Gibbs
 from lpsmap_dynamic.row import Row, different_rows
+from lpsmap_dynamic.tensor_oracle import hypergraph_oracle
 
 __all__ = ["HypergraphFactor"]
 
@@ -55,6 +58,15 @@ class HypergraphFactor(Factor):
         """Return the distinct hypergraphs of the factors, and the index of each factor's own."""
         rows, which = different_rows(self)
         return [self.hypergraph_of(row) for row in rows], which
+
+    def tensor_oracle(self) -> TensorOracle | None:
+        """Return the oracle by levels of the hypergraphs; None for a declaration with a mask."""
+        if self._masked or not self.n_factors:
+            return None
+        found, which = self.hypergraphs()
+        rows = [row_view(self, int(i)) for i in np.unique(which, return_index=True)[1]]
+        shapes = tuple(tuple(row.event_shape) for row in rows)
+        return hypergraph_oracle(tuple(found), shapes, which, self.event_shape)
 
     def inference(self) -> Inference:
         """Return the inference over the structures of this declaration's factors."""
