@@ -232,13 +232,12 @@ def _best_derivations(
     if len(goal) > 1:
         goal, tails, entries, of_table = goal[which], tails[which], entries[which], row
     flat = xp.reshape(eta_u, (n, -1))
-    scores = xp.concat(
-        [flat, eta_v, xp.zeros((n, 1), dtype=flat.dtype, device=device(flat))], axis=1
-    )
-    n_columns = FIRST + n_edges + first.shape[1]
-    table = xp.full((n, n_columns), -xp.inf, dtype=flat.dtype, device=device(flat))
-    table[:, ZERO] = 0.0
-    table[:, FIRST : FIRST + n_edges] = xp.sum(scores[rows, entries], axis=-1)
+    zero = xp.zeros((n, 1), dtype=flat.dtype, device=device(flat))
+    scores = xp.concat([flat, eta_v, zero], axis=1)
+    own = xp.sum(scores[rows, entries], axis=-1)
+    impossible = xp.full((n, 1 + first.shape[1]), -xp.inf, dtype=flat.dtype, device=device(flat))
+    table = xp.concat([zero, impossible[:, :1], own, impossible[:, 1:]], axis=1)
+    n_columns = table.shape[1]
     edge, column, choices = 0, FIRST + n_edges, []
     for n_items, width in levels:
         end = edge + n_items * width
@@ -255,8 +254,8 @@ def _best_derivations(
     end = n_columns
     for n_items, _ in levels[:0:-1]:
         begin = end - n_items
-        own = below[:, begin - n_columns : end - n_columns or None]
-        is_on[rows, xp.where(is_on[:, begin:end, None], own, ZERO)] = true
+        tails_on = below[:, begin - n_columns : end - n_columns or None]
+        is_on[rows, xp.where(is_on[:, begin:end, None], tails_on, ZERO)] = true
         end = begin
     found = xp.where(is_on[:, FIRST + n_edges :, None], entries[of_table, chosen], -1)
     return xp.sort(xp.reshape(found, (n, -1)), axis=-1, descending=True)[:, :n_entries]
