@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, device
 
-from lpsmap_core import LOWER, TIGHT, Factor, FactorGraph, LocalSolution
+from lpsmap_core import LOWER, TIGHT, Factor, FactorGraph, LocalSolution, TensorOracle
 from lpsmap_core.model.sums import bounded_sums
 
 
@@ -28,6 +28,25 @@ class OneOf(Factor):
 
     def vertex(self, y):
         return np.eye(self.event_shape[0])[y], np.full(self.n_additionals, float(y == 0))
+
+
+class OnTensors(OneOf):
+    """The same with an oracle for batches."""
+
+    def tensor_oracle(self):
+        arities = np.diff(self.offsets)
+        return TensorOracle(best_slots, (arities,))
+
+
+def best_slots(eta_u, eta_v, arities):
+    """Return the slot with the highest score of each row, and the additional of the first."""
+    xp, n = array_namespace(eta_u), eta_u.shape[1]
+    scores = xp.concat([eta_u[:, :1] + xp.sum(eta_v, axis=1, keepdims=True), eta_u[:, 1:]], axis=1)
+    inside = xp.arange(n, device=device(eta_u)) < arities[:, None]
+    best = xp.argmax(xp.where(inside, scores, -xp.inf), axis=1)
+    if not eta_v.shape[1]:
+        return best[:, None]
+    return xp.stack([best, xp.where(best == 0, n, -1)], axis=1)
 
 
 class Compiled(OneOf):
@@ -142,5 +161,5 @@ class Block(Factor):
         return m, []
 
 
-LEVELS = (OneOf, Compiled, Allowed, Closed, ClosedKernel)
+LEVELS = (OneOf, OnTensors, Compiled, Allowed, Closed, ClosedKernel)
 SOUND = [factor for cls in LEVELS for factor in cls.examples()]

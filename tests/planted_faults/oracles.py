@@ -6,8 +6,9 @@ import time
 
 import numpy as np
 
+from lpsmap_core import TensorOracle
 from planted_faults.registry import caught_by
-from sound_types import Allowed, ClosedKernel, OneOf
+from sound_types import Allowed, ClosedKernel, OneOf, OnTensors, best_slots
 
 
 @caught_by("check_map_is_best")
@@ -58,6 +59,25 @@ class NoneOfTheTied(OneOf):
     def vertex(self, y):
         m, n = super().vertex(max(y, 0))
         return m * (y >= 0), n * (y >= 0)
+
+
+@caught_by("check_tensor_oracle")
+class LowestForHighestOnTensors(OnTensors):
+    def tensor_oracle(self):
+        (arities,) = super().tensor_oracle().tables
+        return TensorOracle(lambda eta_u, *given: best_slots(-eta_u, *given), (arities,))
+
+
+@caught_by("check_tensor_oracle")
+class IgnoresLengths(OnTensors):
+    def tensor_oracle(self):
+        return TensorOracle(best_slots, (np.full(self.n_factors, self.event_shape[0]),))
+
+
+@caught_by("check_tensor_oracle")
+class OnlyForNumPy(OneOf):
+    def tensor_oracle(self):
+        return TensorOracle(lambda eta_u, eta_v: np.argmax(eta_u, axis=1, keepdims=True))
 
 
 @caught_by("check_forbidden")

@@ -28,6 +28,7 @@ from lpsmap_core.local.protocol import LocalSolver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.linear_constraints import LinearConstraints
 from lpsmap_core.model.sums import bounded_sums
+from lpsmap_core.model.tensor_oracle import TensorOracle
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.hookspecs import hookimpl
 from lpsmap_core.plugins.packs import moved_names as _moved_names
@@ -89,6 +90,7 @@ __all__ = [
     "Status",
     "Structure",
     "Structures",
+    "TensorOracle",
     "Variables",
     "as_variables",
     "bounded_sums",

@@ -7,8 +7,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
-from lpsmap_core import Factor
-from lpsmap_core.api import IntArray
+import numpy as np
+
+from lpsmap_core import Factor, TensorOracle
+from lpsmap_core.api import IntArray, row_view
 from lpsmap_dynamic.builder import HypergraphBuilder
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.derivations import HypergraphInference
@@ -16,6 +18,7 @@ from lpsmap_dynamic.gibbs import Gibbs
 from lpsmap_dynamic.inference import Inference
 from lpsmap_dynamic.max_plus import best_derivations
 from lpsmap_dynamic.row import Row, different_rows
+from lpsmap_dynamic.tensor_oracle import hypergraph_oracle
 
 __all__ = ["HypergraphFactor"]
 
@@ -64,6 +67,15 @@ class HypergraphFactor(Factor):
             return super()._kernel_integers()
         hypergraphs, which = self.hypergraphs()
         return [hypergraph.code for hypergraph in hypergraphs], which
+
+    def tensor_oracle(self) -> TensorOracle | None:
+        """Return the oracle by levels of the hypergraphs; None for a declaration with a mask."""
+        if self._masked or not self.n_factors:
+            return None
+        hypergraphs, which = self.hypergraphs()
+        rows = [row_view(self, int(i)) for i in np.unique(which, return_index=True)[1]]
+        shapes = tuple(tuple(row.event_shape) for row in rows)
+        return hypergraph_oracle(tuple(hypergraphs), shapes, which, self.event_shape)
 
     def inference(self) -> Inference:
         """Return the inference over the structures of this declaration's factors."""

@@ -15,6 +15,7 @@ from lpsmap_core import (
     LinearConstraints,
     Scores,
     Structures,
+    TensorOracle,
     Variables,
     kernel,
 )
@@ -247,6 +248,10 @@ class DepTree(HypergraphFactor):
         """Return the goal item of Eisner's algorithm, for projective trees."""
         n, n_labels = row.event_shape[0], int(row["n_labels"])
         return eisner_hypergraph(build, n, n_labels, row["packed"] != 0, row["single_root"] != 0)
+
+    def tensor_oracle(self) -> TensorOracle | None:
+        """Return the oracle by the levels of Eisner's algorithm, for projective trees."""
+        return super().tensor_oracle() if self.projective.all() else None
 
     def inference(self) -> Inference:
         """Return the inference by the matrix-tree theorem, or by Eisner's algorithm."""

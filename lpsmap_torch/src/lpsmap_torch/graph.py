@@ -24,7 +24,7 @@ from lpsmap_torch.function import attach, attach_probabilities
 from lpsmap_torch.gibbs import TorchGibbs
 from lpsmap_torch.graph_gibbs import TorchGraphGibbs
 from lpsmap_torch.temperature import Temperature, checked_temperature, divided
-from lpsmap_torch.tensor.choice import engine_on, is_faster_on_host, tensor_engine
+from lpsmap_torch.tensor.choice import engine_on, tensor_engine
 from lpsmap_torch.tensor.graphs import DeviceSolution, solve_on_device
 from lpsmap_torch.tensors import as_tensor, check_not_compiled, numbers
 
@@ -160,7 +160,7 @@ class TorchFactorGraph(FactorGraph):
         if engine != AUTO or chosen is None:
             return super().plan(threads, limited, engine)
         part = self._laid_out().part
-        if is_faster_on_host(part) or not chosen.serves(part).any():
+        if not chosen.serves(part).any():
             return super().plan(threads, limited, engine)
         plan = super().plan(threads, limited, chosen.name)
         reason = plan.reason.replace("was requested", f"was chosen for scores on {device!r}", 1)

@@ -28,6 +28,6 @@ def lpsmap_backends() -> Sequence[type[Backend]]:
 @hookimpl
 def lpsmap_engines() -> Sequence[type[Engine]]:
     """Return the engines in tensor operations."""
-    from lpsmap_torch.tensor.engine import FixedTensorEngine, Float32TensorEngine, TensorEngine
+    from lpsmap_torch.tensor.engine import FixedTensorEngine, TensorEngine
 
-    return [TensorEngine, FixedTensorEngine, Float32TensorEngine]
+    return [TensorEngine, FixedTensorEngine]

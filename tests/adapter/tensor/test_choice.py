@@ -14,7 +14,7 @@ from lpsmap import AtMostOne, Budget, DepTree, Pair, Sequence, Status, TorchFact
 from lpsmap_core import CompiledEngine
 from lpsmap_torch.layers import LatentTree, MatchingAttention
 from lpsmap_torch.tensor import choice, host_share
-from lpsmap_torch.tensor.engine import FixedTensorEngine, TensorEngine
+from lpsmap_torch.tensor.engine import AutomaticTensorEngine, FixedTensorEngine, TensorEngine
 from lpsmap_torch.tensor.graphs import DeviceSolution
 
 
@@ -39,8 +39,8 @@ def cpu_like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     ("device", "name", "expected"),
     [
         ("cpu", "auto", None),
-        ("cuda", "auto", TensorEngine),
-        ("xpu", "auto", TensorEngine),
+        ("cuda", "auto", AutomaticTensorEngine),
+        ("xpu", "auto", AutomaticTensorEngine),
         ("mps", "auto", None),
         ("meta", "tensor", None),
         ("cpu", "tensor", TensorEngine),

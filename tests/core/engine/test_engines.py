@@ -121,7 +121,7 @@ def test_core_offers_its_engine_as_plugins_do() -> None:
 
 @pytest.mark.parametrize("name", ["tensors", None, 3])
 def test_no_such_engine(name: object) -> None:
-    names = "auto, compiled, tensor, tensor-fixed, tensor-float32, messages, counts, dense"
+    names = "auto, compiled, tensor, tensor-fixed, messages, counts, dense"
     words = f"^engine: got {name!r}; expected one of {names}"
     with pytest.raises(ValueError, match=words):
         matching().solve(engine=name)  # type: ignore[arg-type]

@@ -25,6 +25,7 @@ from lpsmap_core.model.inputs import (
 from lpsmap_core.model.lengths import checked_lengths, checked_mask, within_lengths
 from lpsmap_core.model.linear_constraints import LinearConstraints
 from lpsmap_core.model.parameters import Parameters
+from lpsmap_core.model.tensor_oracle import TensorOracle
 from lpsmap_core.model.variables import Variables, as_variables
 from lpsmap_core.projections.face_jacobian import face_jvp, face_jvp_kernel
 from lpsmap_jit.arrays import FloatArray, IntArray
@@ -274,10 +275,7 @@ class Factor(abc.ABC):
 
     @classmethod
     def local_solver(cls) -> type[Any] | None:
-        """Return the type's own solver of local problems, a ``lpsmap_core.LocalSolver``.
-
-        With None, core uses the closed form, else the active set. New kernels reset it to None.
-        """
+        """Return the type's own ``lpsmap_core.LocalSolver``, or None; new kernels reset it."""
         return None
 
     def unused(self) -> tuple[npt.NDArray[np.bool_] | None, npt.NDArray[np.bool_] | None]:
@@ -300,6 +298,10 @@ class Factor(abc.ABC):
         core applies negation. `lpsmap_core.bounded_sums` creates constraints on sums. Every solve
         calls this method; ``LinearConstraints.deferred`` defers constraints that are slow to build.
         """
+        return None
+
+    def tensor_oracle(self) -> TensorOracle | None:
+        """Return an oracle for batches on any device, with the scores of `solve_map`, or None."""
         return None
 
     def log_partition(self) -> Any:

@@ -16,7 +16,7 @@ OPTIONAL = (
     *KERNELS,
     *("_iterates", "_kernel_numbers", "as_tables", "expected_failures", "gibbs", "inference"),
     *("jvp", "linear_constraints", "local_solver", "log_partition", "necessary_constraints"),
-    *("solve_sparsemap", "unused", "vertex_sizes"),
+    *("solve_sparsemap", "tensor_oracle", "unused", "vertex_sizes"),
 )
 """The attributes of the protocol that describe the structures of a type."""
 

@@ -65,6 +65,7 @@ from lpsmap_core.testing.structures import (
     check_unused,
     check_zero_one,
 )
+from lpsmap_core.testing.tensor_oracles import check_tensor_oracle
 
 __all__ = ["FIRST", "Check", "checks_of"]
 
@@ -97,6 +98,7 @@ ORACLE: tuple[Check, ...] = (
     check_linear,
     check_linear_constraints,
     check_necessary_constraints,
+    check_tensor_oracle,
     check_ties,
     check_forbidden,
     check_determinism,

@@ -43,8 +43,6 @@ class Batch(abc.ABC):
     linear: Tensor | None
     """(n or 1, n_x) flags of the numbers without a quadratic term: additionals and auxiliary
     numbers; None if there are none."""
-    precision: torch.dtype
-    """The dtype of factorisations."""
 
     @abc.abstractmethod
     def sums(self, x: Tensor) -> Tensor:
@@ -75,22 +73,6 @@ class Batch(abc.ABC):
         open_
             (n, n_x) flags of the numbers that are not fixed to zero.
         """
-
-    def bounded(self, open_: Tensor) -> tuple[Tensor, Tensor]:
-        """Return flags of the open numbers that need a lower, and an upper bound."""
-        return open_, open_
-
-    def start(self) -> Tensor | None:
-        """Return first values of the numbers without bounds, or without a quadratic term."""
-        return None
-
-    def scores(self, eta: Tensor) -> Tensor:
-        """Return the scores of x, given those of the columns."""
-        return eta
-
-    def values(self, x: Tensor) -> Tensor:
-        """Return the values of the columns; the transpose of `scores`."""
-        return x
 
     def to(self: Moved, device: torch.device) -> Moved:
         """Return the batch on a device."""

@@ -36,7 +36,7 @@ class _Columns(NamedTuple):
     """For each column, its number in its component."""
 
 
-def batches_of(part: Part, selected: BoolArray, precision: torch.dtype) -> Iterator[Batch]:
+def batches_of(part: Part, selected: BoolArray) -> Iterator[Batch]:
     """Yield the batches of the selected components, on the host.
 
     A batch has sizes up to the same power of two, so that there are few batches.
@@ -47,8 +47,6 @@ def batches_of(part: Part, selected: BoolArray, precision: torch.dtype) -> Itera
         The part.
     selected
         (n_components,) flags of the components; linear constraints must describe them.
-    precision
-        The dtype of factorisations.
     """
     rows, component = part.derived(constraint_rows_of)
     counts = np.bincount(component, minlength=part.n_components)
@@ -69,7 +67,7 @@ def batches_of(part: Part, selected: BoolArray, precision: torch.dtype) -> Itera
         is_dense = shape[0] <= MOST_DENSE_ROWS and shape[0] * shape[1] <= MOST_DENSE_ENTRIES
         entries = shape[0] * shape[1] if is_dense else 64 * sum(shape)
         for of_batch in np.array_split(members, -(-len(members) * entries // MOST_ENTRIES)):
-            yield _Builder(part, rows, columns, of_batch, shape).batch(is_dense, precision)
+            yield _Builder(part, rows, columns, of_batch, shape).batch(is_dense)
 
 
 class _Builder:
@@ -115,7 +113,7 @@ class _Builder:
         self._local = np.stack([self._row[of_row], columns.place[rows.column[entries]]])
         self._coefficient = rows.coefficient[entries]
 
-    def batch(self, is_dense: bool, precision: torch.dtype) -> Batch:
+    def batch(self, is_dense: bool) -> Batch:
         """Return the batch."""
         n = len(self._components)
         padding = self._padding
@@ -127,14 +125,12 @@ class _Builder:
         bounds = torch.from_numpy(low), torch.from_numpy(high)
         if not is_dense:
             tables = (torch.from_numpy(x) for x in (*self._by(0), *self._by(1)))
-            return SparseBatch(self._members, *bounds, linear, precision, *tables)
+            return SparseBatch(self._members, *bounds, linear, *tables)
         matrix, products = self._matrices(), None
         if len(matrix) == 1 < n and matrix[0].size * self._shape[0] <= MOST_PRODUCTS:
             outer = np.einsum("iv,jv->vij", matrix[0], matrix[0])
             products = torch.from_numpy(outer.reshape(self._shape[1], -1))
-        return DenseBatch(
-            self._members, *bounds, linear, precision, torch.from_numpy(matrix), products
-        )
+        return DenseBatch(self._members, *bounds, linear, torch.from_numpy(matrix), products)
 
     def _matrices(self) -> FloatArray:
         """Return the components' matrices, or one for all if they are equal."""

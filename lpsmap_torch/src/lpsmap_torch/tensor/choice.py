@@ -8,13 +8,12 @@ from torch import Tensor
 
 from lpsmap_core import Options
 from lpsmap_core.api import AUTO, Part
-from lpsmap_torch.tensor.engine import FixedTensorEngine, Float32TensorEngine, TensorEngine
-from lpsmap_torch.tensor.served import single_chains
+from lpsmap_torch.tensor.engine import AutomaticTensorEngine, FixedTensorEngine, TensorEngine
 from lpsmap_torch.tensors import is_transformed
 
-__all__ = ["ENGINES", "engine_on", "is_faster_on_host", "tensor_engine"]
+__all__ = ["ENGINES", "engine_on", "tensor_engine"]
 
-ENGINES = {engine.name: engine for engine in (TensorEngine, FixedTensorEngine, Float32TensorEngine)}
+ENGINES = {engine.name: engine for engine in (TensorEngine, FixedTensorEngine)}
 
 WITHOUT_FLOAT64 = ("mps", "meta")
 """Types of devices that cannot compute in float64, or not at all."""
@@ -23,8 +22,8 @@ WITHOUT_FLOAT64 = ("mps", "meta")
 def engine_on(device: str, name: str) -> TensorEngine | None:
     """Return the engine for scores on a device, or None for core's engine or another.
 
-    ``"auto"`` takes core's engine on the CPU, which is faster there, and `TensorEngine` elsewhere,
-    unless `is_faster_on_host`.
+    ``"auto"`` takes core's engine on the CPU, which is faster there, and `AutomaticTensorEngine`
+    elsewhere.
 
     Parameters
     ----------
@@ -36,17 +35,8 @@ def engine_on(device: str, name: str) -> TensorEngine | None:
     if device in WITHOUT_FLOAT64:
         return None
     if name == AUTO:
-        return None if device == "cpu" else TensorEngine()
+        return None if device == "cpu" else AutomaticTensorEngine()
     return ENGINES[name]() if name in ENGINES else None
-
-
-def is_faster_on_host(part: Part) -> bool:
-    """Return whether a part has sequences.
-
-    Their solves are long series of small operations: on an H100 they take a hundred times as long
-    as on its host.
-    """
-    return bool(part.derived(single_chains).any())
 
 
 def tensor_engine(
@@ -54,8 +44,7 @@ def tensor_engine(
 ) -> TensorEngine | None:
     """Return the engine that solves a part on the device of its scores, or None.
 
-    It solves the components that it serves, and leaves the others to core's engine. With
-    ``"auto"``, core's engine solves whole graphs that have sequences.
+    It solves the components that it serves, and leaves the others to core's engine.
 
     Parameters
     ----------
@@ -71,9 +60,7 @@ def tensor_engine(
     engine = engine_on(scores[0].device.type, name)
     if engine is None or options.trace or engine.refuses(part, options) is not None:
         return None  # core solves the graph, or reports the reason
-    if name == AUTO and is_faster_on_host(part):
-        return None
-    served = engine.serves(part)
     if is_transformed(scores[0]):  # function transforms have no concrete numbers to check or copy
-        return FixedTensorEngine() if served.all() else None
-    return engine if served.any() else None
+        engine = FixedTensorEngine()
+        return engine if engine.serves(part).all() else None
+    return engine if engine.serves(part).any() else None

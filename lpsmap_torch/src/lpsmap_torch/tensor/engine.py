@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 
     from lpsmap_torch.tensor.solution import SolvedOnTensors
 
-__all__ = ["FixedTensorEngine", "Float32TensorEngine", "TensorEngine"]
+__all__ = ["AutomaticTensorEngine", "FixedTensorEngine", "TensorEngine"]
 
 
 class TensorEngine(Engine):
     """Projects whole batches with operations of PyTorch, on the device of the scores.
 
-    It solves components in which linear constraints describe all factors, and single sequences. All
-    computations are in float64. Two runs on one CPU agree to the last bit.
+    It solves components in which linear constraints describe all factors, and single factors with
+    a `Factor.tensor_oracle`. All computations are in float64. Two runs on one CPU agree to the last
+    bit.
     """
 
     name = "tensor"
@@ -30,8 +31,8 @@ class TensorEngine(Engine):
     check_every: ClassVar[int | None] = 5
     """Number of iterations between checks of convergence, which wait for the device; None for no
     checks."""
-    single: ClassVar[bool] = False
-    """Whether matrices are factorised in float32."""
+    with_oracles: ClassVar[bool] = True
+    """Whether it solves single factors with an oracle on tensors by the active set."""
 
     def refuses(self, part: Part, options: Options) -> str | None:
         """Refuse LP-MAP and time limits."""
@@ -42,8 +43,8 @@ class TensorEngine(Engine):
         return None
 
     def serves(self, part: Part) -> BoolArray:
-        """Return flags of the components that linear constraints or flows describe."""
-        return part.derived(served_components)
+        """Return flags of the components that it solves."""
+        return served_components(part, self.with_oracles)
 
     def solve(
         self,
@@ -60,22 +61,18 @@ class TensorEngine(Engine):
         from lpsmap_torch.tensor.solution import solve_on_tensors
 
         numbers = torch.cat([eta, eta_v])
-        return solve_on_tensors(part, numbers, skip | ~self.serves(part), options, self)
+        skip = skip | ~self.serves(part)
+        return solve_on_tensors(part, numbers, skip, options, self.with_oracles, self.check_every)
 
 
-class FixedTensorEngine(TensorEngine):
-    """The same engine with a fixed number of iterations, so that nothing waits for the device."""
+class AutomaticTensorEngine(TensorEngine):
+    """The engine without what may be faster on the host: single factors with an oracle."""
+
+    with_oracles = False
+
+
+class FixedTensorEngine(AutomaticTensorEngine):
+    """The same with a fixed number of iterations, so that nothing waits for the device."""
 
     name = "tensor-fixed"
     check_every = None
-
-
-class Float32TensorEngine(TensorEngine):
-    """The same engine with factorisations in float32, for devices on which float64 is slow.
-
-    Residuals are computed in float64, and solutions are refined until they agree with float64.
-    `Solution.primal_residual` has the tolerance that was reached.
-    """
-
-    name = "tensor-float32"
-    single = True

@@ -50,7 +50,7 @@ class Face:
         The Jacobian projects onto the directions that do not change tight sums. The product of a
         vector that is not finite is NaN.
         """
-        linear, forward = self.batch.linear, self.ease * self.batch.scores(d)
+        linear, forward = self.batch.linear, self.ease * d
         found = self._projected(forward)
         if linear is not None:
             before = found
@@ -59,7 +59,7 @@ class Face:
             # where flows are not unique, each step moves them on: leave them where they were
             drift = torch.where(linear, found - before, 0.0)
             found = found - PROXIMAL_STEPS * drift
-        return self.batch.values(found) + (0.0 * d).sum(-1, keepdim=True)
+        return found + (0.0 * d).sum(-1, keepdim=True)
 
     def _projected(self, x: Tensor) -> Tensor:
         """Return the nearest numbers to `x` that do not change tight sums."""

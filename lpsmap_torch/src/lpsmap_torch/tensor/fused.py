@@ -23,7 +23,7 @@ WARP = 32
 _log = logging.getLogger("lpsmap")
 
 CONSTANTS = {
-    "REFINEMENTS": equations.REFINEMENTS[torch.float64],
+    "REFINEMENTS": equations.REFINEMENTS,
     "FORCED_ROUNDS": forced.ROUNDS,
     "SLACK": forced.SLACK,
     **{
@@ -60,8 +60,7 @@ def serves(batch: Batch, scores: Tensor) -> TypeGuard[DenseBatch]:
         return False
     if not isinstance(batch, DenseBatch) or batch.linear is not None:
         return False
-    is_double = batch.precision is torch.float64 and torch.version.cuda is not None
-    return is_double and _bytes(batch) <= _most_bytes(scores.device)
+    return torch.version.cuda is not None and _bytes(batch) <= _most_bytes(scores.device)
 
 
 @functools.cache

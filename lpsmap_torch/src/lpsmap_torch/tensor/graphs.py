@@ -51,7 +51,8 @@ def solve_on_device(
     eta = flat if options.quadratic == 1.0 else flat / options.quadratic
     places = _places_of(layout, factors, scores.device)
     inside = eta if places.inside is None else eta[places.inside]
-    solved = solve_on_tensors(layout.part, inside, None, own, engine)
+    settings = engine.with_oracles, engine.check_every
+    solved = solve_on_tensors(layout.part, inside, None, own, *settings)
     found = solved.differentiable(inside)
     marginals = _with_free_variables(eta[: len(scores)], found, layout.part, places)
     padded = torch.cat([found, found.new_zeros(1)]) if given else found

@@ -86,12 +86,6 @@ class HostShare:
         product[bad[of_numbers] & self.components[of_numbers]] = np.nan
         return tensor_of(product[self._places], d.dtype, d.device)
 
-    def unsolved(self) -> BoolArray:
-        """Return flags of these components that are not solved."""
-        wrong = [not status.ok for status in self.solved.status().tolist()]
-        flags: BoolArray = self.components & np.array(wrong)
-        return flags
-
     def infeasible(self) -> BoolArray:
         """Return flags of these components that are infeasible."""
         status = self.solved.status().tolist()

@@ -117,13 +117,8 @@ def first_point(problems: Projections) -> Interior:
     # the smaller multiplier follows from the product, the other from stationarity
     above = torch.where(low_half, product / rest, problems.eta - u + product / u)
     below = torch.where(low_half, u - problems.eta + above, product / u)
-    if (start := batch.start()) is not None:
-        u = torch.where(problems.unusual, start, u)
-        rest = torch.where(problems.unusual, 1.0 - start, rest)
-        below = torch.where(problems.unusual, 10.0 * product, below)
-        above = torch.where(problems.unusual, 10.0 * product, above)
     u = torch.where(open_, u, problems.fixed)
-    variables = _pairs(u, below, problems.lower), _pairs(rest, above, problems.upper)
+    variables = _pairs(u, below, open_), _pairs(rest, above, open_)
     lowest, highest = problems.low, problems.high
     equal = lowest == highest
     has_low, has_high = (lowest > -torch.inf) & ~equal, (highest < torch.inf) & ~equal

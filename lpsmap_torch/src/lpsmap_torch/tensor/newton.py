@@ -75,12 +75,8 @@ def pieces_at(
         # whether such a number is free depends on signs of value and force, hardly on their scale
         x, target = (torch.where(linear, center + e * x, x) for e in (problems.ease, 1.0))
         margin = torch.where(margin > 0.0, CLOSE, 0.0)  # where the interior point leaves them
-    within = margin
-    free = (target > -within) | ~problems.lower
-    free = problems.open & free & ((target < 1.0 + within) | ~problems.upper)
-    inside = torch.where(problems.lower, x.clamp(min=0.0), x)
-    inside = torch.where(problems.upper, inside.clamp(max=1.0), inside)
-    inside = torch.where(problems.open, inside, problems.fixed)
+    free = problems.open & (target > -margin) & (target < 1.0 + margin)
+    inside = torch.where(problems.open, x.clamp(0.0, 1.0), problems.fixed)
     u = torch.where(free, x, inside)
     if linear is not None:
         outside = torch.where(linear & free, u - inside, 0.0).abs()

@@ -11,8 +11,8 @@ from torch import Tensor
 from lpsmap_core.api import Part
 from lpsmap_torch.tensor.batch import Batch
 from lpsmap_torch.tensor.batches import batches_of
-from lpsmap_torch.tensor.chains import chains_of
-from lpsmap_torch.tensor.served import served_components, single_chains
+from lpsmap_torch.tensor.oracle_batch import OracleBatch, oracle_batches
+from lpsmap_torch.tensor.served import constrained_components, oracle_components
 
 __all__ = ["TensorProblem", "problem_of"]
 
@@ -32,7 +32,7 @@ class TensorProblem:
         numbers outside all batches. None if all numbers are in one batch, in their order.
     """
 
-    def __init__(self, batches: Sequence[Batch], position: Tensor | None) -> None:
+    def __init__(self, batches: Sequence[Batch | OracleBatch], position: Tensor | None) -> None:
         self.batches, self._position = batches, position
 
     def to(self, device: torch.device) -> TensorProblem:
@@ -58,30 +58,30 @@ class TensorProblem:
         return torch.cat([*flat, like.new_zeros(1)])[self._position]
 
 
-def problem_of(part: Part, device: torch.device, precision: torch.dtype) -> TensorProblem:
+def problem_of(part: Part, device: torch.device, with_oracles: bool) -> TensorProblem:
     """Return the problem of a part on a device, and cache it.
 
     Parameters
     ----------
     part, device
         The part, and the device.
-    precision
-        The dtype of factorisations.
+    with_oracles
+        Whether the problem has the components of single factors with oracles.
     """
-    cached, key = part.derived(_cached), (device, precision)
+    cached, key = part.derived(_cached), (device, with_oracles)
     if key not in cached:
-        cached[key] = _on_host(part, precision).to(device)
+        cached[key] = _on_host(part, with_oracles).to(device)
     return cached[key]
 
 
-def _cached(part: Part) -> dict[tuple[torch.device, torch.dtype], TensorProblem]:
+def _cached(part: Part) -> dict[tuple[torch.device, bool], TensorProblem]:
     return {}
 
 
-def _on_host(part: Part, precision: torch.dtype) -> TensorProblem:
-    chains, served = part.derived(single_chains), part.derived(served_components)
-    batches: list[Batch] = list(batches_of(part, served & ~chains, precision))
-    batches += chains_of(part, served & chains, precision)
+def _on_host(part: Part, with_oracles: bool) -> TensorProblem:
+    batches: list[Batch | OracleBatch] = [*batches_of(part, part.derived(constrained_components))]
+    if with_oracles:
+        batches += oracle_batches(part, part.derived(oracle_components))
     n, position = part.n_variables + part.n_additionals, 0
     positions = np.full(n + 2, sum(batch.members.columns.numel() for batch in batches))
     for batch in batches:

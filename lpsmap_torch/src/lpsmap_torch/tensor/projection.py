@@ -5,8 +5,6 @@ The operations are an interior point method, then Newton's method on the face.
 
 from __future__ import annotations
 
-import dataclasses
-
 import torch
 from torch import Tensor
 
@@ -15,6 +13,8 @@ from lpsmap_torch.tensor.face import Face, FusedFace, face_of, on_face
 from lpsmap_torch.tensor.fused import serves, solved
 from lpsmap_torch.tensor.interior_point import Interior, first_point, next_point
 from lpsmap_torch.tensor.newton import Pieces, newton_step, pieces_at, select
+from lpsmap_torch.tensor.oracle_batch import OracleBatch
+from lpsmap_torch.tensor.projected import Limits, Projected
 from lpsmap_torch.tensor.projection_problem import (
     EXACT,
     LARGEST,
@@ -26,7 +26,7 @@ from lpsmap_torch.tensor.projection_problem import (
 )
 from lpsmap_torch.tensor.row_batch import DenseBatch
 
-__all__ = ["Limits", "Projected", "project"]
+__all__ = ["project"]
 
 ROUGH = 1e-7
 """Pieces with a larger residual are worse than the interior point, if there are proximal terms."""
@@ -41,71 +41,20 @@ PLAIN_STEPS, MORE_EASE, LESS_EASE = 5, 10.0, 1e-2
 their inverse weights after later steps that decrease and increase it."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Limits:
-    """Numbers of iterations, and the period of checks of convergence, which wait for the device."""
-
-    interior: int = 60
-    newton: int = 30
-    check_every: int | None = 5
-    """None for no checks: all iterations run, and nothing waits for the device."""
-
-    def check_is_due(self, i: int) -> bool:
-        """Return whether to check convergence before iteration `i`."""
-        return self.check_every is not None and i % self.check_every == 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Projected:
-    """The projections of a batch.
-
-    Attributes
-    ----------
-    batch
-        The constraints.
-    values
-        (n, n_columns) the solution.
-    y
-        (n, n_rows) the multipliers; for infeasible constraints, a certificate.
-    gap
-        (n,) duality gaps: the maximum is at most this much above the objective.
-    residual
-        (n,) maximum distance of tight sums from their bounds, and of other sums beyond a bound.
-    exact, infeasible
-        (n,) whether the residual is rounding, and whether the constraints are infeasible. Both are
-        false if a score is NaN or ``+inf``; `values` are then NaN.
-    iterations
-        (n,) iterations of the interior point method, plus steps of Newton's method before it.
-    face
-        The faces.
-    is_solved
-        Whether the host knows that all are exact.
-    """
-
-    batch: Batch
-    values: Tensor
-    y: Tensor
-    gap: Tensor
-    residual: Tensor
-    exact: Tensor
-    infeasible: Tensor
-    iterations: Tensor
-    face: Face
-    is_solved: bool = False
-
-
-def project(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
-    """Project scores onto the constraints of a batch.
+def project(batch: Batch | OracleBatch, eta: Tensor, limits: Limits) -> Projected:
+    """Project scores onto the constraints, or onto the structures, of a batch.
 
     Parameters
     ----------
     batch
-        The constraints.
+        The constraints, or the factors with an oracle.
     eta
         (n, n_columns) scores; ``-inf`` where a column is forbidden.
     limits
         Limits of iterations.
     """
+    if isinstance(batch, OracleBatch):
+        return batch.project(eta, limits)
     if serves(batch, eta):
         return _by_kernel(batch, eta, limits)
     return _by_operations(batch, eta, limits)
@@ -122,6 +71,7 @@ def _by_kernel(batch: DenseBatch, eta: Tensor, limits: Limits) -> Projected:
     (left,) = torch.where(~(found.exact | found.infeasible) & (eta < torch.inf).all(-1))
     if len(left):
         of_left = _by_operations(batch.taken(left), eta[left], limits)
+        assert isinstance(of_left.face, Face)
         own = {name: x.index_copy(0, left, getattr(of_left, name)) for name, x in own.items()}
         ease = found.ease.index_copy(0, left, of_left.face.ease)
         face = FusedFace(batch, ease, found.tight.index_copy(0, left, of_left.face.tight))
@@ -131,8 +81,7 @@ def _by_kernel(batch: DenseBatch, eta: Tensor, limits: Limits) -> Projected:
 def _by_operations(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     """Solve by operations on all instances at once."""
     invalid = ~(eta < torch.inf).all(-1, keepdim=True)
-    # finite, since chains add scores and multiply them with zeros
-    scores = batch.scores(torch.where(invalid, 0.0, eta).clamp(-4.0 * LARGEST, LARGEST))
+    scores = torch.where(invalid, 0.0, eta).clamp(max=LARGEST)
     allowed = scores > -LARGEST
     scores = torch.where(allowed, scores, 0.0)
     problems = projections_of(batch, scores, batch.presolved(allowed))
@@ -150,7 +99,7 @@ def _by_operations(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     best = select(exact, moved, rough)
     return Projected(
         batch,
-        torch.where(invalid, torch.nan, batch.values(best.u)),
+        torch.where(invalid, torch.nan, best.u),
         torch.where(infeasible, point.y, best.y),
         _gap(problems, best),
         torch.where(invalid, torch.inf, best.residual).squeeze(-1),

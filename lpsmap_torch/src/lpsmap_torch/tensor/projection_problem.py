@@ -59,9 +59,6 @@ class Projections(NamedTuple):
     """(n, n_x) values of fixed numbers."""
     low: Tensor
     high: Tensor
-    lower: Tensor
-    """(n, n_x) whether an open number has a lower bound."""
-    upper: Tensor
     quadratic: Tensor | float
     """The weight of the quadratic term of each number, 1 or 0."""
     ease: Tensor | float
@@ -77,11 +74,6 @@ class Projections(NamedTuple):
         """(n, 1) largest magnitudes of scores, at most 1."""
         size = torch.where(self.open, self.eta.abs(), 0.0).amax(-1, keepdim=True)
         return size.clamp(SMALLEST, 1.0)
-
-    @property
-    def unusual(self) -> Tensor:
-        """Flags of the numbers without a quadratic term, or without bounds."""
-        return (self.quadratic == 0.0) | (self.open & ~self.lower)
 
 
 def projections_of(
@@ -99,13 +91,12 @@ def projections_of(
         What `Batch.presolved` returns.
     """
     low, high, open_, fixed = presolved
-    lower, upper = batch.bounded(open_)
     quadratic: Tensor | float = 1.0
     ease: Tensor | float = 1.0
     if batch.linear is not None:
         quadratic = (~batch.linear).to(eta.dtype)
         ease = torch.where(batch.linear, EASE / typical_score(eta, open_), 1.0)
-    return Projections(batch, eta, open_, fixed, low, high, lower, upper, quadratic, ease)
+    return Projections(batch, eta, open_, fixed, low, high, quadratic, ease)
 
 
 def typical_score(eta: Tensor, open_: Tensor) -> Tensor:

@@ -55,7 +55,7 @@ class DenseBatch(Batch):
         if tight is not None:
             both = tight.unsqueeze(-1) & tight.unsqueeze(-2)
             matrix = torch.where(both, matrix, 0.0)
-        return Dense(matrix + torch.diag_embed(diagonal), self.precision)
+        return Dense(matrix + torch.diag_embed(diagonal))
 
     def presolved(self, open_: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return ``low, high, open, fixed`` after forced numbers are fixed."""

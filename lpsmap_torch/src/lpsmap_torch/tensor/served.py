@@ -4,49 +4,47 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core import installed
-from lpsmap_core.api import BoolArray, Bucket, IntArray, Part
+from lpsmap_core import TensorOracle
+from lpsmap_core.api import BoolArray, Part
 from lpsmap_torch.tensor.constraint_rows import constraint_rows_of, described_components
 
-__all__ = ["SEQUENCE", "served_components", "single_chains", "sizes_of_chains"]
-
-SEQUENCE, CHAINS = "Sequence", ("Sequence", "SequenceDistance")
-"""The types that the engine solves as flows, without linear constraints."""
+__all__ = ["constrained_components", "oracle_components", "oracles_of", "served_components"]
 
 MOST_ROWS = 2**16
 """Maximum number of rows of a component."""
 
-MOST_FLOWS_OF_SEQUENCE = 2**22
-"""Maximum number of flows of a sequence."""
+
+def served_components(part: Part, with_oracles: bool) -> BoolArray:
+    """Return for each component whether the engine solves it; see `TensorEngine.with_oracles`."""
+    served = part.derived(constrained_components)
+    return served | part.derived(oracle_components) if with_oracles else served
 
 
-def served_components(part: Part) -> BoolArray:
-    """Return for each component whether the engine solves it."""
+def constrained_components(part: Part) -> BoolArray:
+    """Return for each component whether the engine solves it by its linear constraints."""
     described = part.derived(described_components)
     rows, _ = part.derived(constraint_rows_of)
     n_rows = np.bincount(rows.component, minlength=part.n_components)
-    served: BoolArray = (described & (n_rows <= MOST_ROWS)) | part.derived(single_chains)
+    served: BoolArray = described & (n_rows <= MOST_ROWS)
     return served
 
 
-def single_chains(part: Part) -> BoolArray:
-    """Return for each component whether it is one sequence without negated slots."""
-    single = np.zeros(part.n_components, dtype=bool)
-    factors = installed().factors
-    types = [factors[name].value for name in CHAINS if name in factors]
+def oracles_of(part: Part) -> dict[int, TensorOracle]:
+    """Return the oracles of the declarations that have one, by the id of the declaration."""
+    found = {id(d): d.tensor_oracle() for bucket in part.buckets for d in bucket.declarations}
+    return {key: oracle for key, oracle in found.items() if oracle is not None}
+
+
+def oracle_components(part: Part) -> BoolArray:
+    """Return for each component whether it is one factor with an oracle on tensors.
+
+    Components of linear constraints are left out.
+    """
+    single = part.direct & ~part.derived(constrained_components)
+    if not single.any():
+        return single
+    oracles, known = part.derived(oracles_of), np.zeros(part.n_components, dtype=bool)
     for bucket in part.buckets:
-        if bucket.type not in types:
-            continue
-        negated = np.zeros(bucket.n_factors, dtype=bool)
-        owner = np.repeat(np.arange(bucket.n_factors), np.diff(bucket.offsets))
-        np.logical_or.at(negated, owner, bucket.negated)
-        _, states = sizes_of_chains(bucket)
-        small = np.diff(bucket.offsets) * states <= MOST_FLOWS_OF_SEQUENCE
-        single[bucket.component[~negated & small]] = True
-    return single & part.direct
-
-
-def sizes_of_chains(bucket: Bucket) -> tuple[IntArray, IntArray]:
-    """Return the lengths and the numbers of states of all sequences of a bucket."""
-    states = bucket.factors.parameters[:, 0].astype(np.int64)
-    return np.diff(bucket.offsets) // np.maximum(states, 1), states
+        has_oracle = np.array([id(declaration) in oracles for declaration in bucket.declarations])
+        known[bucket.component[has_oracle[bucket.declaration]]] = True
+    return single & known

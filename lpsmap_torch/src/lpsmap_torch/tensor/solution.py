@@ -14,10 +14,12 @@ from torch import Tensor
 from lpsmap_core import CompiledEngine, Options, SolvedGraph, Status
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, Vertices
 from lpsmap_torch.tensor.constraint_rows import constraint_rows_of
-from lpsmap_torch.tensor.engine import TensorEngine
 from lpsmap_torch.tensor.host_share import HostShare
+from lpsmap_torch.tensor.oracle_batch import OracleBatch
 from lpsmap_torch.tensor.problem import TensorProblem, problem_of
-from lpsmap_torch.tensor.projection import Limits, Projected, project
+from lpsmap_torch.tensor.projected import Limits, Projected
+from lpsmap_torch.tensor.projection import project
+from lpsmap_torch.tensor.served import served_components
 from lpsmap_torch.tensors import is_eager
 
 __all__ = ["SolvedOnTensors", "solve_on_tensors"]
@@ -121,8 +123,8 @@ class SolvedOnTensors(SolvedGraph):
         if self.is_known_solved:
             return True
         tol = self._options.tol
-        if self.share is not None and (self.share.bad.any() or self.share.unsolved().any()):
-            return False
+        if self.share is not None:
+            return not self.share.bad.any() and all(status.ok for status in self.status().tolist())
         solved = [
             ((batch.exact | (batch.residual <= tol)) & ~batch.infeasible).all()
             for batch in self.projected
@@ -267,7 +269,12 @@ class _Affine(torch.autograd.Function):
 
 
 def solve_on_tensors(
-    part: Part, scores: Tensor, skip: BoolArray | None, options: Options, engine: TensorEngine
+    part: Part,
+    scores: Tensor,
+    skip: BoolArray | None,
+    options: Options,
+    with_oracles: bool,
+    check_every: int | None,
 ) -> SolvedOnTensors:
     """Solve a part on the device of the scores.
 
@@ -283,17 +290,20 @@ def solve_on_tensors(
         does not serve them.
     options
         Limits and settings.
-    engine
-        The engine, whose settings are used.
+    with_oracles, check_every
+        As in `TensorEngine`.
     """
-    precision = torch.float32 if engine.single else torch.float64
-    problem, scores = problem_of(part, scores.device, precision), scores.detach().double()
-    served = engine.serves(part)
+    problem, scores = problem_of(part, scores.device, with_oracles), scores.detach().double()
+    served = served_components(part, with_oracles)
     if skip is not None and (skip & served).any():
         of_numbers = part.component_of_numbers
         skipped = torch.from_numpy(skip[of_numbers]).to(scores.device)
         scores = torch.where(skipped, 0.0, scores)
-    limits = Limits(min(Limits.interior, options.max_iter), check_every=engine.check_every)
+    limits = Limits(
+        min(Limits.interior, options.max_iter),
+        active=options.max_inner_iter,
+        check_every=check_every,
+    )
     share = None
     with torch.no_grad():
         projected = [
@@ -302,6 +312,20 @@ def solve_on_tensors(
                 problem.batches, problem.split(scores, -torch.inf), strict=True
             )
         ]
-        if skip is None and not served.all():
-            share = HostShare(part, ~served, scores, options)
+        on_host = ~served if skip is None else np.zeros_like(served)
+        if check_every is not None:
+            left = _left_by_active_sets(projected, part)
+            on_host |= left if skip is None else left & ~skip
+        if on_host.any():
+            share = HostShare(part, on_host, scores, options)
     return SolvedOnTensors(part, problem, scores, projected, options, share)
+
+
+def _left_by_active_sets(projected: Sequence[Projected], part: Part) -> BoolArray:
+    """Return flags of the components that active sets did not solve; this waits for the device."""
+    left = np.zeros(part.n_components, dtype=bool)
+    for found in projected:
+        if isinstance(found.batch, OracleBatch):
+            solved = found.exact | found.infeasible | found.values.isnan().any(1)
+            left[found.batch.members.components] = ~solved.cpu().numpy()
+    return left

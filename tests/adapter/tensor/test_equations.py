@@ -1,4 +1,4 @@
-"""Factorisations in float32, and conjugate gradients in place of factorisations."""
+"""The equations of the interior point method: factorised, or by conjugate gradients."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from lpsmap import AtMostOne, Pair, Sequence, TorchFactorGraph, Xor
-from lpsmap_torch.tensor.equations import BlockTridiagonal, ConjugateGradients, Dense
+from lpsmap import AtMostOne, Pair, TorchFactorGraph, Xor
+from lpsmap_torch.tensor.equations import ConjugateGradients, Dense
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -34,12 +34,6 @@ def grid(graph: TorchFactorGraph) -> list[Tensor]:
     return [scores, weights]
 
 
-def chain(graph: TorchFactorGraph) -> list[Tensor]:
-    scores, weights = normal(3, 5, 3).requires_grad_(), normal(3, 4, 3, 3, seed=1).requires_grad_()
-    graph.add(Sequence(graph.variable_from(scores), weights))
-    return [scores, weights]
-
-
 def results(engine: str, build: Callable[[TorchFactorGraph], list[Tensor]]) -> list[Tensor]:
     """Return marginals and gradients of a graph, which must be solved."""
     graph = TorchFactorGraph()
@@ -50,12 +44,6 @@ def results(engine: str, build: Callable[[TorchFactorGraph], list[Tensor]]) -> l
     values = [graph._values, *(x for x in graph._nu if x is not None)]
     loss = sum((normal(*x.shape, seed=7) * x).sum() for x in values)
     return [*values, *torch.autograd.grad(loss, inputs)]
-
-
-@pytest.mark.parametrize("build", [matching, grid, chain])
-def test_factorisations_in_float32(build: Callable[[TorchFactorGraph], list[Tensor]]) -> None:
-    found, expected = (results(engine, build) for engine in ("tensor-float32", "compiled"))
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("build", [matching, grid])
@@ -101,42 +89,26 @@ def test_a_component_of_more_than_1024_rows() -> None:
 # -------------------------------------------------------------------- equations
 
 
-def block_tridiagonal(k: int, s: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return diagonals, couplings, and the whole positive definite matrices."""
-    diagonal, couplings = 4.0 * s + normal(2, k, s).abs(), normal(2, k - 1, s, s)
-    matrix = torch.zeros(2, k * s, k * s, dtype=torch.float64)
-    for i in range(k):
-        own = slice(i * s, (i + 1) * s)
-        matrix[:, own, own] = torch.diag_embed(diagonal[:, i])
-        if i + 1 < k:
-            after = slice((i + 1) * s, (i + 2) * s)
-            matrix[:, own, after], matrix[:, after, own] = couplings[:, i], couplings[:, i].mT
-    return diagonal, couplings, matrix
-
-
-@pytest.mark.parametrize("precision", [torch.float64, torch.float32])
-def test_all_equations_have_the_solutions_of_dense_ones(precision: torch.dtype) -> None:
-    diagonal, couplings, matrix = block_tridiagonal(5, 3)
-    right = normal(2, 15, seed=3)
+def test_all_equations_have_the_solutions_of_dense_ones() -> None:
+    half = normal(2, 15, 20)
+    matrix, right = half @ half.mT, normal(2, 15, seed=3)
     expected = np.linalg.solve(matrix.numpy(), right.numpy()[..., None])[..., 0]
 
     def times(x: Tensor) -> Tensor:
         return (matrix @ x.unsqueeze(-1)).squeeze(-1)
 
     for equations in (
-        BlockTridiagonal(diagonal, couplings, precision),
-        Dense(matrix, precision),
+        Dense(matrix),
         ConjugateGradients(times, matrix.diagonal(dim1=-2, dim2=-1)),
     ):
         found = equations.solve(right).numpy()
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("precision", [torch.float64, torch.float32])
-def test_singular_equations_have_some_solution(precision: torch.dtype) -> None:
+def test_singular_equations_have_some_solution() -> None:
     half = normal(2, 6, 3)
     matrix, x = half @ half.mT, normal(2, 6, seed=1)
     right = (matrix @ x.unsqueeze(-1)).squeeze(-1)
-    found = Dense(matrix, precision).solve(right)
+    found = Dense(matrix).solve(right)
     image = (matrix @ found.unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(image, right, rtol=0, atol=1e-11)

@@ -1,0 +1,93 @@
+"""The check of oracles for batches on all installed array libraries and devices."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from lpsmap_core.engine.backends import Backend
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.tensor_oracle import TensorOracle
+from lpsmap_core.plugins.registry import installed
+from lpsmap_core.testing.draws import DRAWS, random_scores
+from lpsmap_core.testing.oracle import oracles_of
+from lpsmap_core.testing.rules import broken
+from lpsmap_jit.arrays import FloatArray, IntArray
+
+__all__ = ["check_tensor_oracle"]
+
+ROUNDING = 1e-11
+"""Allowed difference of scores, as a multiple of their summed magnitudes."""
+
+
+def check_tensor_oracle(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """The oracle for batches is as good as `solve_map`, with every array library and device."""
+    oracle = factor.tensor_oracle()
+    if oracle is None:
+        return
+    n, n_slots = factor.n_factors, math.prod(factor.event_shape)
+    size = n_slots + factor.n_additionals
+    rng = np.random.default_rng(seed)
+    for scores in random_scores(rng, draws, n * size).reshape(draws, n, size):
+        for backend in (registration.value() for registration in installed().backends.values()):
+            for device in backend.devices():
+                _compare(factor, oracle, scores, backend, device)
+
+
+def _compare(
+    factor: Factor, oracle: TensorOracle, scores: FloatArray, backend: Backend, device: str
+) -> None:
+    n_slots = math.prod(factor.event_shape)
+    where = f"{factor!r} on {backend.name}, {device}"
+    given = scores[:, :n_slots].reshape(-1, *factor.event_shape), scores[:, n_slots:]
+    try:
+        on_device = [
+            backend.asarray(x.copy(), device) for x in (*given, *oracle.tables, *oracle.shared)
+        ]
+        found = np.asarray(backend.to_numpy(oracle.best(*on_device)))
+    except Exception as error:
+        raise broken(
+            "a tensor oracle accepts arrays of any library and device, because it uses functions "
+            "of array_namespace(eta_u) and not NumPy by name",
+            f"{type(error).__name__}: {error}",
+            "the entries of the best structures",
+            where,
+        ) from error
+    if found.shape[:1] != scores.shape[:1] or found.dtype.kind != "i" or found.ndim != 2:
+        raise broken(
+            "a tensor oracle returns a row of entries per factor, because engines solve batches",
+            f"an array of {found.dtype} of shape {found.shape}",
+            f"integers of shape ({len(scores)}, W)",
+            where,
+        )
+    _check_entries(factor, scores, found, where)
+
+
+def _check_entries(factor: Factor, scores: FloatArray, found: IntArray, where: str) -> None:
+    """Compare each structure with the answer of the row's own oracle."""
+    n_slots, size = math.prod(factor.event_shape), scores.shape[1]
+    kept = np.ones((len(scores), n_slots), dtype=bool)
+    if factor.keep is not None:
+        kept = factor.keep.reshape(kept.shape)
+    for oracle, own, entries, keep in zip(oracles_of(factor), scores, found, kept, strict=True):
+        counts = np.bincount(entries[entries >= 0], minlength=size)
+        outside = len(counts) > size or counts[:n_slots][~keep].any()
+        if outside or (counts[:n_slots] > 1).any():
+            raise broken(
+                "entries are slots of the row, once each because variables are 0 or 1",
+                f"entries {entries.tolist()}",
+                f"slots {np.flatnonzero(keep).tolist()}, and {n_slots} to {size - 1}",
+                where,
+            )
+        best = oracle(own[:n_slots][keep], own[n_slots:])
+        expected = best.score(own[:n_slots][keep], own[n_slots:])
+        score = float(own @ counts)
+        rounding = ROUNDING * float(np.abs(own) @ counts + abs(expected) + 1.0)
+        if abs(score - expected) > rounding:
+            raise broken(
+                "a tensor oracle returns a best structure, because solve_map does",
+                f"entries {np.flatnonzero(counts).tolist()} with score {score!r}",
+                f"score {expected!r}, as that of {best.label!r}",
+                f"{where}, eta = {own.tolist()}",
+            )

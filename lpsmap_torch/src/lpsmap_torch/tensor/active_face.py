@@ -1,0 +1,126 @@
+"""Derivatives of active sets: Jacobians on the faces that contain the solutions.
+
+The derivative of a projection is the projection onto the affine hull of the face that contains the
+solution, of which the active structures may span a part only. The oracle therefore gets the scores
+at the solution, tilted along a direction that is orthogonal to the hull of the structures. It
+returns one of them exactly if they span the whole face; see `lpsmap_core.local.active.ties`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import torch
+from torch import Tensor
+
+from lpsmap_torch.tensor.active_set import (
+    CHECK_EVERY,
+    ActiveSets,
+    LocalProblems,
+    inverse_of,
+)
+
+__all__ = ["ActiveFace"]
+
+TIES = 10.0
+"""Structures whose scores are lower by up to this multiple of the rounding are tied."""
+
+INDEPENDENT = 1e-9
+"""Least relative squared distance of a structure from the affine hull of the others."""
+
+LARGEST_TILT, SMALLEST_TILT, TILT_RATIO = 1e-8, 1e-12, 1e-2
+"""Relative changes of the scores that make the oracle choose other tied structures."""
+
+
+class ActiveFace:
+    """The faces of solved active sets, completed when the first product needs them.
+
+    Parameters
+    ----------
+    problems, sets
+        The problems, and their solutions.
+    sign
+        (n, D) -1 for negated slots, else 1.
+    """
+
+    def __init__(self, problems: LocalProblems, sets: ActiveSets, sign: Tensor) -> None:
+        self._problems, self._sets, self._sign = problems, sets, sign
+
+    def multiply(self, d: Tensor) -> Tensor:
+        """Return the products of the Jacobians with (n, D) vectors; autograd can follow.
+
+        The product of a vector that is not finite is NaN.
+        """
+        sets, kernel = self._completed
+        sums = sets.sums(torch.nn.functional.pad(self._sign * d, (0, 1)))
+        weights = (kernel @ sums.unsqueeze(-1)).squeeze(-1)
+        return self._sign * sets.mixture(weights)[:, :-1] + (0.0 * d).sum(-1, keepdim=True)
+
+    @functools.cached_property
+    def _completed(self) -> tuple[ActiveSets, Tensor]:
+        """The sets with all tied structures, and the derivative of weights in linear terms."""
+        with torch.no_grad():
+            sets = _complete(self._problems, self._sets)
+            return sets, _derivative(sets)
+
+
+def _derivative(sets: ActiveSets) -> Tensor:
+    """Return the derivative of the weights in the linear terms of the structures."""
+    inverse = inverse_of(sets)
+    ones = inverse.sum(-1)
+    total = ones.sum(-1, keepdim=True)
+    # no structure is active where the problem is infeasible or invalid
+    share = ones / torch.where(total > 0.0, total, 1.0)
+    return inverse - share.unsqueeze(-1) * ones.unsqueeze(-2)
+
+
+def _complete(problems: LocalProblems, solved: ActiveSets) -> ActiveSets:
+    """Return the sets with tied structures of weight zero that complete their faces."""
+    sets = dataclasses.replace(solved)
+    sets.used = solved.used & (solved.done & ~solved.infeasible).unsqueeze(1)
+    for name in ("entries", "theta", "gram"):
+        setattr(sets, name, getattr(solved, name).clone())
+    gradient = problems.gradient(sets.x)
+    scale = torch.where(problems.quadratic > 0.0, gradient.abs(), 0.0).amax(1, keepdim=True) + 1.0
+    level = (sets.p * sets.residual()).sum(1) + 1.0
+    tilt = torch.where(sets.used.any(1), LARGEST_TILT, 0.0).to(gradient.dtype)
+    for attempt in range(gradient.shape[1] + 10):
+        if attempt % CHECK_EVERY == 0 and sets.have_finished(tilt == 0.0):
+            break
+        inverse = inverse_of(sets)
+        off = _off(problems, sets, _derivative(sets), _wave(gradient, attempt))
+        found = problems.best(gradient + tilt.unsqueeze(1) * scale * off)
+        gap = gradient.gather(1, found).sum(1) - level
+        is_tied = gap >= -TIES * sets.rounding
+        joins = is_tied & _is_independent(problems, sets, inverse, found) & (tilt > 0.0)
+        sets.join(found, problems.linear.gather(1, found).sum(1), joins, problems)
+        lower = torch.where(tilt > SMALLEST_TILT, TILT_RATIO * tilt, 0.0)
+        tilt = torch.where(joins, tilt, torch.where(is_tied, 0.0, lower))
+    return sets
+
+
+def _wave(like: Tensor, attempt: int) -> Tensor:
+    """Return numbers in general position, equal for all problems and in all runs."""
+    generator = torch.Generator().manual_seed(attempt)
+    wave = torch.rand(like.shape[1], dtype=like.dtype, generator=generator) - 0.5
+    return wave.to(like.device).expand_as(like)
+
+
+def _off(problems: LocalProblems, sets: ActiveSets, kernel: Tensor, wave: Tensor) -> Tensor:
+    """Return the scores whose Riesz representation is the wave's part orthogonal to the hull."""
+    wave = torch.where(problems.quadratic > 0.0, wave, 0.0)
+    along = sets.mixture((kernel @ sets.sums(wave).unsqueeze(-1)).squeeze(-1))
+    return wave - problems.quadratic * along
+
+
+def _is_independent(
+    problems: LocalProblems, sets: ActiveSets, inverse: Tensor, found: Tensor
+) -> Tensor:
+    """Return whether structures are outside the affine hulls of the sets."""
+    quadratic = problems.quadratic.expand_as(sets.x)
+    own = torch.zeros_like(sets.x).scatter(1, found, quadratic.gather(1, found))
+    products = torch.where(sets.used, sets.sums(own) + 1.0, 0.0)
+    norm = quadratic.gather(1, found).sum(1) + 1.0
+    within = (products * (inverse @ products.unsqueeze(-1)).squeeze(-1)).sum(1)
+    return norm - within > INDEPENDENT * norm

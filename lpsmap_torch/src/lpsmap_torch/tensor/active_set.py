@@ -1,0 +1,286 @@
+"""The active set method for a batch of local problems, all of which advance side by side.
+
+Each problem maximises ``<c, x> - 1/2 <q, x^2>`` over the convex hull of a factor's structures, of
+which x has the variables and then the additionals; q is 0 for additionals (Niculae et al. 2018,
+appendix A.2). An iteration calls the oracle once for all problems. Its structures join the active
+sets, whose weights then take a few steps to their optimum (Nocedal & Wright 2006, algorithm 16.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["ActiveSets", "LocalProblems", "inverse_of", "solve_active_sets"]
+
+GAP_ROUNDING = 1e-13
+"""A gap below this multiple of the summed magnitudes of a structure's scores is rounding."""
+
+DAMPING = 1e-10
+"""Added to the diagonal of Gram matrices. Along a direction on which the point does not change, the
+weights then take a huge step that a weight of zero blocks. Other steps are repeated."""
+
+NEGLIGIBLE, SMALL_STEP = 1e-14, 1e-9
+"""Weights up to the first are zero. A set is at its optimum after a step of the second or less."""
+
+STEP_ROUNDING = 1e-14
+"""Steps below this multiple of the summed magnitudes of a structure's scores are rounding."""
+
+CLEAR_GAP = 1e-7
+"""Gaps above this are no effect of damping."""
+
+STEPS = 2
+"""Steps of the weights for each call of the oracle."""
+
+ITERATIONS_OF_A_DIMENSION, FEWEST_NEEDED = 10, 1_000
+"""Iterations per number of a problem, and the smallest limit."""
+
+MOST_STRUCTURES = 512
+"""Maximum number of structures of an active set. Problems that need more are left unsolved."""
+
+CHECK_EVERY, FIRST_CAPACITY = 5, 16
+"""Number of iterations between checks of convergence, which wait for the device, and the number of
+structures for which sets have room at first."""
+
+
+@dataclass(frozen=True)
+class LocalProblems:
+    """A batch of local problems.
+
+    Vectors have ``n_slots`` variables, then additionals, and a zero in which padding is collected.
+    """
+
+    oracle: Callable[[Tensor], Tensor]
+    """Returns the (n, W) entries of the best structures for (n, D) scores; D for padding."""
+    linear: Tensor
+    """(n, D + 1) the coefficients c; 0 for forced numbers."""
+    quadratic: Tensor
+    """(n or 1, D + 1) the coefficients q; 0 for additionals."""
+    forced: Tensor
+    """(n, D + 1) the numbers that are forced: -1 to be off, 1 to be on, 0 for others."""
+    huge: Tensor
+    """(n, 1) scores of forced numbers, which outweigh all others."""
+
+    def best(self, gradient: Tensor) -> Tensor:
+        """Return the entries of the best structures for (n, D + 1) scores."""
+        scores = torch.where(self.forced == 0.0, gradient, self.huge * self.forced)
+        return self.oracle(scores[:, :-1])
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """Return the gradient of the objective."""
+        return self.linear - self.quadratic * x
+
+
+@dataclass
+class ActiveSets:
+    """The active sets of a batch of problems, with room for ``capacity`` structures each."""
+
+    entries: Tensor
+    """(n, capacity, W) the entries of the structures."""
+    used: Tensor
+    """(n, capacity) whether there is a structure at a place."""
+    p: Tensor
+    """(n, capacity) the weights."""
+    theta: Tensor
+    """(n, capacity) the linear terms of the structures."""
+    gram: Tensor
+    """(n, capacity, capacity) their inner products plus 1: singular if they depend affinely."""
+    x: Tensor
+    """(n, D + 1) the mixtures."""
+    size: Tensor
+    """(n,) the largest summed magnitudes of scores of the structures seen."""
+    gap: Tensor
+    """(n,) optimality gaps."""
+    settled: Tensor
+    """(n,) whether the last step was small."""
+    blocked: Tensor
+    """(n,) whether a weight that became zero cut the last step short."""
+    done: Tensor
+    """(n,) whether no structure can improve the objective."""
+    infeasible: Tensor
+    """(n,) whether even the best structure contradicts forced numbers."""
+    iterations: Tensor
+    """(n,) calls of the oracle."""
+
+    @property
+    def rounding(self) -> Tensor:
+        """(n,) gaps up to which structures are as good as the active ones."""
+        return GAP_ROUNDING * (self.size + 1.0)
+
+    @property
+    def capacity(self) -> int:
+        """Number of structures for which each set has room."""
+        return self.used.shape[1]
+
+    def have_finished(self, done: Tensor) -> bool:
+        """Return whether all problems are done, or one has too many structures.
+
+        This waits for the device. Otherwise, there is room for the structures until the next check.
+        """
+        number = int(2 * self.used.sum(1).max() + done.all())  # one number, to wait once
+        most, is_done = divmod(number, 2)
+        if is_done or most > MOST_STRUCTURES:
+            return True
+        if most + CHECK_EVERY >= self.capacity:
+            self._reserve(most + CHECK_EVERY + self.capacity // 2)
+        return False
+
+    def _reserve(self, capacity: int) -> None:
+        """Make room for more structures."""
+        more = capacity - self.capacity
+        pad = torch.nn.functional.pad
+        self.entries = pad(self.entries, (0, 0, 0, more))
+        self.used, self.p, self.theta = (pad(x, (0, more)) for x in (self.used, self.p, self.theta))
+        self.gram = pad(self.gram, (0, more, 0, more))
+
+    def sums(self, numbers: Tensor) -> Tensor:
+        """Return the (n, capacity) sums of numbers over the entries of the structures."""
+        found = numbers.gather(1, self.entries.flatten(1))
+        return found.reshape(self.entries.shape).sum(-1)
+
+    def mixture(self, weights: Tensor) -> Tensor:
+        """Return the (n, D + 1) weighted sums of the structures; the transpose of `sums`."""
+        spread = weights.unsqueeze(-1).expand(self.entries.shape).flatten(1)
+        mixed = torch.zeros_like(self.x).scatter_add(1, self.entries.flatten(1), spread)
+        return torch.nn.functional.pad(mixed[:, :-1], (0, 1))
+
+    def residual(self) -> Tensor:
+        """Return the (n, capacity) gradient of the objective in the weights, plus a constant."""
+        return self.theta - (self.gram @ self.p.unsqueeze(-1)).squeeze(-1)
+
+    def join(self, found: Tensor, theta: Tensor, joins: Tensor, problems: LocalProblems) -> None:
+        """Add a structure with weight zero to the sets for which `joins` is true."""
+        row = torch.arange(len(found), device=found.device)
+        place = self.used.to(torch.int8).argmin(1)  # a place that is not used
+        self.entries[row, place] = found
+        self.theta[row, place] = theta
+        quadratic = problems.quadratic.expand_as(self.x)
+        own = torch.zeros_like(self.x).scatter(1, found, quadratic.gather(1, found))
+        products = self.sums(own) + 1.0
+        self.gram[row, place] = products
+        self.gram[row, :, place] = products
+        self.used[row, place] = joins
+
+
+def solve_active_sets(
+    problems: LocalProblems, max_iterations: int | None = None, sets: ActiveSets | None = None
+) -> ActiveSets:
+    """Solve a batch of local problems.
+
+    Parameters
+    ----------
+    problems
+        The problems.
+    max_iterations
+        Maximum number of calls of the oracle; None for as many as a solution can need.
+    sets
+        The sets of similar problems, which are changed; None to begin with the best structures.
+    """
+    sets = _first_sets(problems) if sets is None else sets
+    if max_iterations is None:
+        max_iterations = FEWEST_NEEDED + ITERATIONS_OF_A_DIMENSION * sets.x.shape[1]
+    for iteration in range(max_iterations - 1):
+        if iteration % CHECK_EVERY == 0 and sets.have_finished(sets.done):
+            break
+        _iterate(problems, sets)
+    return sets
+
+
+def _first_sets(problems: LocalProblems) -> ActiveSets:
+    """Return sets of one structure each."""
+    found = problems.best(problems.linear)
+    n = len(found)
+    x = torch.zeros_like(problems.linear)
+    empty, flags = x.new_zeros((n, FIRST_CAPACITY)), torch.zeros_like(x[:, 0], dtype=torch.bool)
+    sets = ActiveSets(
+        entries=found.new_full((n, FIRST_CAPACITY, found.shape[1]), x.shape[1] - 1),
+        used=torch.zeros_like(empty, dtype=torch.bool),
+        p=empty,
+        theta=empty.clone(),
+        gram=x.new_zeros((n, FIRST_CAPACITY, FIRST_CAPACITY)),
+        x=x,
+        size=problems.linear.abs().gather(1, found).sum(1),
+        gap=torch.full_like(x[:, 0], torch.inf),
+        settled=~flags,
+        blocked=flags,
+        done=flags,
+        infeasible=flags,
+        iterations=torch.ones_like(x[:, 0], dtype=torch.int64),
+    )
+    sets.join(found, problems.linear.gather(1, found).sum(1), ~flags, problems)
+    sets.p[:, 0] = 1.0
+    sets.x = sets.mixture(sets.p)
+    wrong = (sets.x * problems.forced < 0.0) | ((problems.forced > 0.0) & (sets.x == 0.0))
+    sets.infeasible = sets.done = wrong.any(1)
+    return sets
+
+
+def _iterate(problems: LocalProblems, sets: ActiveSets) -> None:
+    """Call the oracle, and move the weights."""
+    gradient = problems.gradient(sets.x)
+    found = problems.best(gradient)
+    size = problems.linear.abs().gather(1, found).sum(1)
+    level = (sets.p * sets.residual()).sum(1) + 1.0
+    gap = gradient.gather(1, found).sum(1) - level
+    sets.gap = torch.where(sets.done, sets.gap, gap)
+    sets.size = torch.maximum(sets.size, size)
+    improves = gap > sets.rounding
+    sets.done = sets.done | (sets.settled & ~improves)
+    sets.iterations += ~sets.done
+    # of a set that is not at its optimum, active structures have gaps, too
+    joins = improves & ~sets.done & (sets.settled | (~sets.blocked & (gap > CLEAR_GAP)))
+    sets.join(found, problems.linear.gather(1, found).sum(1), joins, problems)
+    for _ in range(STEPS):
+        _step(sets)
+    sets.x = sets.mixture(sets.p)
+
+
+def _step(sets: ActiveSets) -> None:
+    """Move the weights towards the optimum of their sets, until one of them is zero and leaves."""
+    used, p = sets.used, sets.p
+    factor = _factor_of(sets)
+    residual = torch.where(used, sets.residual(), 0.0)
+    right = torch.stack([residual, used.to(p.dtype)], dim=-1)
+    # torch.cholesky_solve would wait for the device
+    half = torch.linalg.solve_triangular(factor, right, upper=False)
+    free, ones = torch.linalg.solve_triangular(factor.mT, half, upper=True).unbind(-1)
+    shift = (1.0 - p.sum(1) - free.sum(1)) / ones.sum(1)
+    step = torch.where(used & ~sets.done.unsqueeze(1), free + shift.unsqueeze(1) * ones, 0.0)
+    blocks = (step < 0.0) & (p + step <= NEGLIGIBLE)
+    until = torch.where(blocks, p / -step, torch.inf)
+    length = until.amin(1, keepdim=True).clamp(max=1.0)
+    leaves = blocks & (until <= length)
+    sets.used = used & ~leaves
+    sets.p = torch.where(sets.used, (p + length * step).clamp(min=0.0), 0.0)
+    sets.blocked = leaves.any(1)
+    sets.settled = ~sets.blocked & (step.abs().amax(1) <= SMALL_STEP + STEP_ROUNDING * sets.size)
+
+
+def _matrix_of(sets: ActiveSets, damping: float) -> Tensor:
+    """Return the Gram matrices of the structures, with ones on the diagonal for unused places."""
+    used = sets.used
+    matrix = torch.where(used.unsqueeze(1) & used.unsqueeze(2), sets.gram, 0.0)
+    diagonal = matrix.diagonal(dim1=1, dim2=2)
+    diagonal += torch.where(used, damping * diagonal, 1.0)
+    return matrix
+
+
+def _factor_of(sets: ActiveSets) -> Tensor:
+    """Return the Cholesky factors of the damped Gram matrices."""
+    factor: Tensor = torch.linalg.cholesky_ex(_matrix_of(sets, DAMPING)).L
+    return factor
+
+
+def inverse_of(sets: ActiveSets) -> Tensor:
+    """Return the inverses of the Gram matrices; zeros for unused places.
+
+    A step of Newton's method for inverses removes the effect of damping.
+    """
+    ones = torch.eye(sets.capacity, dtype=sets.p.dtype, device=sets.p.device)
+    half = torch.linalg.solve_triangular(_factor_of(sets), ones, upper=False)
+    inverse = half.mT @ half
+    inverse = 2.0 * inverse - inverse @ _matrix_of(sets, 0.0) @ inverse
+    return torch.where(sets.used.unsqueeze(1) & sets.used.unsqueeze(2), inverse, 0.0)

@@ -1,0 +1,190 @@
+"""Batches of single factors with an oracle on tensors, and their solutions by the active set."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lpsmap_core import Factor
+from lpsmap_core.api import BoolArray, Bucket, IntArray, Part
+from lpsmap_torch.tensor.active_face import ActiveFace
+from lpsmap_torch.tensor.active_set import LocalProblems, solve_active_sets
+from lpsmap_torch.tensor.batch import Members
+from lpsmap_torch.tensor.projected import Limits, Projected
+from lpsmap_torch.tensor.projection_problem import LARGEST
+from lpsmap_torch.tensor.served import oracles_of
+
+__all__ = ["OracleBatch", "oracle_batches"]
+
+FORCED_MULTIPLE = 1e3
+"""Score of a forced number, as a multiple of the summed magnitudes of all other scores."""
+
+LARGEST_ROUNDING = 1e-7
+"""Largest rounding of scores for which a solution is exact."""
+
+MOST_NUMBERS, SPACE_OF_SETS = 2**28, 2**14
+"""Maximum number of numbers of a batch, and what an active set may take of it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OracleBatch:
+    """Factors with the same oracle, one for each component."""
+
+    members: Members
+    sign: Tensor
+    """(n, n_columns) -1 for negated slots, else 1."""
+    unused: Tensor
+    """(n, n_columns) flags of numbers that are 0 in all structures, whatever their scores."""
+    event_shape: tuple[int, ...]
+    best: Callable[..., Any]
+    tables: tuple[Tensor, ...]
+    """The tables of the factors, then those that all factors share."""
+
+    def to(self, device: torch.device) -> OracleBatch:
+        """Return the batch on a device."""
+        columns = self.members.columns.to(device)
+        return dataclasses.replace(
+            self,
+            members=dataclasses.replace(self.members, columns=columns),
+            sign=self.sign.to(device),
+            unused=self.unused.to(device),
+            tables=tuple(table.to(device) for table in self.tables),
+        )
+
+    @property
+    def n_slots(self) -> int:
+        """Number of slots of the event shape."""
+        return int(np.prod(self.event_shape, dtype=np.int64))
+
+    def oracle(self, scores: Tensor) -> Tensor:
+        """Return the (n, W) entries of the best structures; their number of columns for padding."""
+        slots, additionals = scores[:, : self.n_slots], scores[:, self.n_slots :]
+        found: Tensor = self.best(
+            slots.reshape(len(scores), *self.event_shape), additionals, *self.tables
+        )
+        return torch.where(found < 0, scores.shape[1], found)
+
+    def problems(self, eta: Tensor) -> LocalProblems:
+        """Return the local problems for (n, n_columns) scores without NaN and ``inf``."""
+        open_ = eta > -LARGEST
+        eta = torch.where(open_, eta, 0.0).clamp(max=LARGEST)
+        linear = torch.where((self.sign < 0.0) & open_, 1.0 - eta, eta)
+        forced = torch.where(open_, 0.0, -self.sign)
+        huge = FORCED_MULTIPLE * (linear.abs() + 1.0).sum(1, keepdim=True)
+        quadratic = torch.zeros_like(linear[:1])
+        quadratic[:, : self.n_slots] = 1.0
+        linear, quadratic, forced = (
+            torch.nn.functional.pad(x, (0, 1)) for x in (linear, quadratic, forced)
+        )
+        return LocalProblems(self.oracle, linear, quadratic, forced, huge)
+
+    def project(self, eta: Tensor, limits: Limits) -> Projected:
+        """Solve the local problems for (n, n_columns) scores; ``-inf`` where one is forbidden."""
+        # -inf forbids a variable that is 1 since its slot is negated and unused
+        eta = torch.where(self.unused & (eta != -torch.inf), 0.0, eta)
+        invalid = ~(eta < torch.inf).all(1)
+        problems = self.problems(torch.where(invalid.unsqueeze(1), 0.0, eta))
+        sets = solve_active_sets(problems, limits.active)
+        x, gap = sets.x[:, :-1], sets.gap.clamp(min=0.0)
+        exact = sets.done & ~sets.infeasible & (sets.rounding <= LARGEST_ROUNDING) & ~invalid
+        values = torch.where(self.sign < 0.0, 1.0 - x, x)
+        return Projected(
+            batch=self,
+            values=torch.where(invalid.unsqueeze(1), torch.nan, values),
+            y=torch.zeros_like(values[:, :1]),
+            gap=torch.where(sets.infeasible, torch.inf, gap),
+            residual=torch.where(exact, 0.0, (2.0 * (gap + sets.rounding)).sqrt()),
+            exact=exact,
+            infeasible=sets.infeasible & ~invalid,
+            iterations=sets.iterations,
+            face=ActiveFace(
+                problems, dataclasses.replace(sets, done=sets.done & ~invalid), self.sign
+            ),
+        )
+
+
+# -------------------------------------------------------------------- from a part, on the host
+
+
+def oracle_batches(part: Part, selected: BoolArray) -> Iterator[OracleBatch]:
+    """Yield the batches of the selected components, each of which is one factor, on the host."""
+    oracles = part.derived(oracles_of)
+    for b, bucket in enumerate(part.buckets):
+        groups: dict[Any, list[tuple[int, IntArray]]] = {}
+        for d, declaration in enumerate(bucket.declarations):
+            factors = np.flatnonzero((bucket.declaration == d) & selected[bucket.component])
+            if not factors.size:
+                continue
+            oracle = oracles[id(declaration)]
+            shapes = declaration.event_shape, tuple(x.shape[1:] for x in oracle.tables)
+            key = oracle.best, declaration.n_additionals, shapes, tuple(map(id, oracle.shared))
+            groups.setdefault(key, []).append((d, factors))
+        for members in groups.values():
+            yield from _batches(part, b, members)
+
+
+def _batches(part: Part, b: int, members: list[tuple[int, IntArray]]) -> Iterator[OracleBatch]:
+    """Yield the batches of some factors by declaration, which share an oracle."""
+    bucket = part.buckets[b]
+    declarations = [bucket.declarations[d] for d, _ in members]
+    oracles = [part.derived(oracles_of)[id(x)] for x in declarations]
+    tables = [
+        np.concatenate([x[bucket.row[own]] for x, (_, own) in zip(given, members, strict=True)])
+        for given in zip(*(oracle.tables for oracle in oracles), strict=True)
+    ]
+    n_additionals = declarations[0].n_additionals
+    factors = np.concatenate([x for _, x in members])
+    places = [_slots(bucket, bucket.declarations[d], x, part) for d, x in members]
+    columns, negated = (np.concatenate(x) for x in zip(*places, strict=True))
+    first = part.n_variables + part.additionals_of(b).start + bucket.additional_offsets[factors]
+    columns = np.hstack([columns, first[:, None] + np.arange(n_additionals)])
+    negated = np.pad(negated, ((0, 0), (0, n_additionals)))
+    flags = (_unused(bucket.declarations[d], bucket.row[x]) for d, x in members)
+    unused = np.concatenate(list(flags))
+    size = 4 * columns.shape[1] + 2 * sum(x[0].size for x in oracles[0].shared) + SPACE_OF_SETS
+    for own in np.array_split(np.arange(len(factors)), -(-len(factors) * size // MOST_NUMBERS)):
+        yield OracleBatch(
+            Members(
+                bucket.component[factors[own]],
+                torch.from_numpy(columns[own]),
+                np.full((len(own), 1), -1),
+            ),
+            torch.from_numpy(np.where(negated[own], -1.0, 1.0)),
+            torch.from_numpy(unused[own]),
+            declarations[0].event_shape,
+            oracles[0].best,
+            tuple(map(torch.from_numpy, (*(x[own] for x in tables), *oracles[0].shared))),
+        )
+
+
+def _unused(declaration: Factor, rows: IntArray) -> BoolArray:
+    """Return flags of the slots in their event shape and of the additionals that are unused."""
+    slots, additionals = declaration.unused()
+    n, n_slots = declaration.n_factors, int(np.prod(declaration.event_shape, dtype=np.int64))
+    off = np.zeros((n, n_slots + declaration.n_additionals), dtype=bool)
+    if slots is not None:
+        off[:, :n_slots] = slots.reshape(n, n_slots)
+    if declaration.keep is not None:
+        off[:, :n_slots] &= declaration.keep.reshape(n, n_slots)
+    if additionals is not None:
+        off[:, n_slots:] = additionals
+    return off[rows]
+
+
+def _slots(
+    bucket: Bucket, declaration: Factor, factors: IntArray, part: Part
+) -> tuple[IntArray, BoolArray]:
+    """Return the variables of the slots of factors in their event shape, and their negations."""
+    padding = part.n_variables + part.n_additionals + 1
+    arity = int(np.prod(declaration.event_shape, dtype=np.int64))
+    keep = np.ones((len(factors), arity), dtype=bool)
+    if declaration.keep is not None:
+        keep = declaration.keep.reshape(-1, arity)[bucket.row[factors]]
+    slot = bucket.offsets[factors][:, None] + np.cumsum(keep, axis=1) - 1
+    slot = np.where(keep, slot, 0)
+    return np.where(keep, bucket.variable[slot], padding), keep & bucket.negated[slot]
