@@ -40,7 +40,7 @@ def decode(relaxation: Relaxation, limits: SearchLimits) -> Assignment:
     until = Deadline(ROUNDING_GRACE) if limits.deadline.left < ROUNDING_GRACE else limits.deadline
     with Watch(within=until):
         start = solved.end if linear else lambda: None
-        found = decode_part(part, eta, eta_v, chosen, score, bound, limits, start)
+        found = decode_part(part, eta, eta_v, means, chosen, score, bound, limits, start)
     if (found.chosen != chosen).any():
         with Watch():  # the oracles of the factors decide the final scores
             score, v = score_assignment(part, eta, eta_v, found.chosen)
