@@ -34,12 +34,19 @@ __all__ = ["FIRST_NODES", "Decoded", "decode_part"]
 LARGE = 2000
 """Links of a large component, whose first nodes take long."""
 
-SHARE_OF_FIRST, LONGEST_FIRST, SHARE_OF_LARGE = 0.7, 10.0, 0.5
-"""Shares of the time that is left: for heuristics until the first assignment, at most so many
-seconds; and to improve that of a large component before the search."""
+SHARE_OF_FIRST, LONGEST_FIRST = 0.7, 10.0
+"""The share of the time that is left for heuristics until the first assignment, and the seconds."""
+
+SHARE_OF_LARGE, SECONDS_A_LINK = 0.5, 1e-4
+"""The same for heuristics that improve the assignment of a large component before the search; the
+seconds are those of each link, but at most `LONGEST_FIRST`."""
 
 SHARE_OF_HEURISTICS = 0.5
-"""Time of the heuristics after a round, relative to that of the round."""
+"""Time of the heuristics after a round, relative to that of the round; half as much after every
+round in which they improve nothing."""
+
+SECONDS = 0.5
+"""Seconds of the first round of a component; they double in each round."""
 
 SEARCH_GRACE = 0.5
 """Total seconds after the deadline for components that have no assignment yet."""
@@ -99,7 +106,6 @@ def decode_part(
     nodes, grace = FIRST_NODES, None
     while doubtful:
         # in rounds, so that a slow component leaves time for the others
-        most = nodes if limits.max_nodes is None else min(nodes, limits.max_nodes)
         for c in doubtful:
             if limits.deadline.passed:
                 grace = grace or Deadline(SEARCH_GRACE)
@@ -107,9 +113,9 @@ def decode_part(
                     continue
             if c not in searches:
                 searches[c] = _ComponentSearch(part, c, scores, found, limits, start)
-            if searches[c].continue_to(most, grace or limits.deadline):
+            if searches[c].continue_to(nodes, grace or limits.deadline):
                 return found._replace(interrupted=True)
-        if limits.deadline.passed or most == limits.max_nodes:
+        if limits.deadline.passed:
             break
         doubtful = [c for c in doubtful if not (c in searches and searches[c].finished)]
         nodes *= 2
@@ -146,55 +152,63 @@ class _ComponentSearch:
         self._search: Search[Any, BoolArray] | None = None
         self._kept: NetworkSpace | CountSpace | None = None
         self._heuristics: Portfolio | None = None
-        self.finished = False
+        self._share = SHARE_OF_HEURISTICS
+        self.finished = self._interrupted = False
 
     def continue_to(self, most: int, deadline: Deadline) -> bool:
         """Search up to a number of nodes in total; return whether Ctrl-C interrupted it."""
-        c, limits = self._c, self._limits
+        c, limits, before = self._c, self._limits, self._found.score[self._c]
+        limit = np.inf if limits.max_nodes is None else limits.max_nodes
+        begin = time.perf_counter()
         if self._search is None:
             self._find_first(deadline)
-        late = limits.deadline.passed and self._heuristics is not None
-        if self.finished or late or (most == 0 and self._found.score[c] > -np.inf):
-            return False
-        begin = time.perf_counter()
+        late = limits.deadline.passed and not networks_of(self._part).covered[c]
+        if self.finished or self._interrupted or late or limit == 0:
+            self.finished |= limit == 0
+            return self._interrupted
         eta, eta_v, _ = self._scores
         search = self._search = self._search or self._begin_search()
         space = self._kept or RelaxationSpace(
             self._part, c, eta[self._variables], eta_v, limits.threads
         )
         report = None if limits.report is None else functools.partial(limits.report, c)
-        found = search.run(space, max_nodes=most, deadline=limits.deadline, report=report)
+        # slow nodes leave time for heuristics
+        until = Deadline(SECONDS * most / FIRST_NODES, within=limits.deadline)
+        found = search.run(space, max_nodes=int(min(most, limit)), deadline=until, report=report)
         self._found.n_nodes[c] = found.n_nodes
         self._found.bound[c] = min(self._found.bound[c], found.bound)
         if found.answer is not None:
             self._take(found.score, found.answer)
-        self.finished = found.finished
-        if self._heuristics is not None and not found.finished and not found.interrupted:
-            seconds = SHARE_OF_HEURISTICS * (time.perf_counter() - begin)
+        self.finished = found.finished or found.n_nodes >= limit
+        if not self.finished and not found.interrupted:
+            seconds = self._share * (time.perf_counter() - begin)
             self._run_heuristics(Deadline(seconds, within=limits.deadline))
-        return found.interrupted
+            better = self._found.score[c] > before
+            self._share = SHARE_OF_HEURISTICS if better else 0.5 * self._share
+        return found.interrupted or self._interrupted
 
     def _find_first(self, deadline: Deadline) -> None:
         """Let heuristics find an assignment, and improve that of a large component."""
         c, part = self._c, self._part
-        networks = networks_of(part)
-        if networks.covered[c]:
-            return
         eta, eta_v, means = self._scores
-        own = part.additional_component == c
+        alone = part.n_components == 1
         component = Component(
-            copies_of(part, c, 1), eta[self._variables], eta_v[own], means[self._variables]
+            part if alone else copies_of(part, c, 1),
+            eta[self._variables],
+            eta_v if alone else eta_v[part.additional_component == c],
+            means[self._variables],
         )
         self._heuristics = Portfolio(component)
-        if self._found.score[c] > -np.inf:
-            component.offer(self._found.chosen[self._variables])
-        else:
+        if networks_of(part).covered[c]:  # the search itself soon finds one
+            return
+        if self._found.score[c] == -np.inf:
             first = Deadline(min(SHARE_OF_FIRST * deadline.left, LONGEST_FIRST), within=deadline)
             self._run_heuristics(first, until_found=True)
             if deadline.passed and not component.found:
                 self._run_heuristics(Deadline(SEARCH_GRACE), until_found=True)
-        if part.sizes[c] >= LARGE and deadline.left < math.inf:
-            seconds = SHARE_OF_LARGE * deadline.left
+        if part.sizes[c] >= LARGE and self._limits.max_nodes != 0:
+            most = min(SECONDS_A_LINK * float(part.sizes[c]), LONGEST_FIRST)
+            seconds = min(SHARE_OF_LARGE * deadline.left, most)
             self._run_heuristics(Deadline(seconds, within=deadline))
 
     def _run_heuristics(self, deadline: Deadline, until_found: bool = False) -> None:
@@ -203,7 +217,10 @@ class _ComponentSearch:
         component = self._heuristics.component
         if self._found.score[self._c] > component.score:
             component.offer(self._found.chosen[self._variables])
-        self._heuristics.run(deadline, until_found)
+        try:
+            self._heuristics.run(deadline, until_found)
+        except KeyboardInterrupt:
+            self._interrupted = True
         if component.found:
             self._take(component.score, component.chosen)
             if self._search is not None:

@@ -21,7 +21,7 @@ from lpsmap_decode.heuristics.leaders import Oracles, in_groups, leaders_of, oth
 
 __all__ = ["Prices", "price_rows"]
 
-FIRST_STEP, LATER_STEP, GROWTH, MOST_REPAIRS = 0.05, 0.005, 1.2, 60
+FIRST_STEP, LATER_STEP, GROWTH, MOST_REPAIRS = 0.05, 0.005, 1.3, 50
 """The first step of a repair, relative to the mean score, if the prices are unknown and if they are
 known; its growth, and the number of steps."""
 

@@ -14,6 +14,8 @@ from lpsmap_decode.heuristics.completion import complete_columns
 from lpsmap_decode.heuristics.component import Component
 from lpsmap_decode.heuristics.lagrangian import price_rows
 from lpsmap_decode.heuristics.neighbourhoods import search_neighbourhoods
+from lpsmap_decode.heuristics.states import search_states
+from lpsmap_decode.networks.network import networks_of
 
 __all__ = ["Portfolio"]
 
@@ -23,6 +25,9 @@ LINEAR: tuple[Heuristic, ...] = (complete_columns, search_neighbourhoods)
 """Heuristics for components that rows describe."""
 
 ALL: tuple[Heuristic, ...] = (price_rows,)
+
+TABLES: tuple[Heuristic, ...] = (search_states,)
+"""Heuristics for networks of tables."""
 
 REWARD = 0.5
 """Factor of the time that counts after an improvement."""
@@ -56,7 +61,7 @@ class Portfolio:
         with Watch(within=deadline):
             while not (deadline.passed or component.exhausted or (until_found and component.found)):
                 if self._running is None:
-                    chosen = (*ALL, *(LINEAR if component.is_linear else ()))
+                    chosen = _heuristics_of(component)
                     self._running = [heuristic(component) for heuristic in chosen]
                     self._seconds = [0.0] * len(chosen)
                 if not self._running:
@@ -75,3 +80,10 @@ class Portfolio:
         self._seconds[i] += time.perf_counter() - begin
         if self.component.score > before:
             self._seconds[i] *= REWARD
+
+
+def _heuristics_of(component: Component) -> tuple[Heuristic, ...]:
+    """Return the heuristics that suit a component."""
+    if networks_of(component.part).covered[0]:
+        return TABLES
+    return (*ALL, *LINEAR) if component.is_linear else ALL
