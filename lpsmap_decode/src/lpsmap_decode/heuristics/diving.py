@@ -56,7 +56,7 @@ def dive(component: Component, groups: Sequence[Oracles], guide: FloatArray) -> 
     covered = np.zeros(n, dtype=np.int64)
     for group in groups:
         covered += np.bincount(group.variable, minlength=n) > 0
-    rounds: list[tuple[int, IntArray]] = []
+    rounds: list[tuple[int, IntArray, int]] = []
     share, n_dead = FIRST_SHARE, 0
     while True:
         value = domain.value[:n]
@@ -64,23 +64,52 @@ def dive(component: Component, groups: Sequence[Oracles], guide: FloatArray) -> 
         yield
         if fits:
             component.offer(chosen)
-            is_open = value == OPEN
-            wanted = np.flatnonzero(is_open & (votes > 0) & (votes == covered))
+            wanted, fixed = _wanted(votes, covered, value == OPEN, guide, share), 1
             if not wanted.size:
-                wanted = np.flatnonzero(is_open & (votes > 0))
+                wanted, fixed = _lacking(component, chosen, value == OPEN, guide)
             if not wanted.size:
                 return
-            wanted = wanted[np.argsort(-guide[wanted], kind="stable")]
-            wanted = wanted[: max(1, int(share * len(wanted)))]
-            rounds.append((int(domain.counters[0]), wanted))
-            fits = _switch_on(component, domain, wanted)
+            rounds.append((int(domain.counters[0]), wanted, fixed))
+            fits = _fixed(component, domain, wanted, fixed)
         while not fits:
             n_dead, share = n_dead + 1, max(0.5 * share, SMALLEST_SHARE)
             if not rounds or n_dead > MOST_DEAD:
                 return
-            length, wanted = rounds.pop()
+            length, wanted, fixed = rounds.pop()
             undo(rows, domain, length)
-            fits = len(wanted) > 1 or try_value(rows, domain, int(wanted[0]), 0)
+            fits = len(wanted) > 1 or try_value(rows, domain, int(wanted[0]), 1 - fixed)
+
+
+def _wanted(
+    votes: IntArray, covered: IntArray, is_open: BoolArray, guide: FloatArray, share: float
+) -> IntArray:
+    """Return the best open variables that are on in all structures, or else in any."""
+    wanted = np.flatnonzero(is_open & (votes > 0) & (votes == covered))
+    if not wanted.size:
+        wanted = np.flatnonzero(is_open & (votes > 0))
+    wanted = wanted[np.argsort(-guide[wanted], kind="stable")]
+    return wanted[: max(1, int(share * len(wanted)))]
+
+
+def _lacking(
+    component: Component, chosen: BoolArray, is_open: BoolArray, guide: FloatArray
+) -> tuple[IntArray, int]:
+    """Return the variable, and its value, that best mends a row which what is chosen violates."""
+    rows, n = component.rows, len(chosen)
+    row = np.repeat(np.arange(len(rows.low)), np.diff(rows.first))
+    plain = rows.column < n
+    terms = np.where(plain, rows.coefficient * chosen[np.minimum(rows.column, n - 1)], 0.0)
+    sums = np.bincount(row, terms, len(rows.low))
+    lacks = np.where(sums < rows.low - rows.slack, 1.0, 0.0)
+    lacks -= np.where(sums > rows.high + rows.slack, 1.0, 0.0)
+    value = rows.coefficient * lacks[row] > 0.0
+    column = np.minimum(rows.column, n - 1)
+    mends = plain & (lacks[row] != 0.0) & is_open[column] & (value != chosen[column])
+    if not mends.any():
+        return np.empty(0, dtype=np.int64), 0
+    gain = np.where(mends, np.where(value, guide[column], -guide[column]), -np.inf)
+    best = int(gain.argmax())
+    return column[[best]], int(value[best])
 
 
 def _chosen(
@@ -98,11 +127,12 @@ def _chosen(
     return chosen, votes, fits
 
 
-def _switch_on(component: Component, domain: Domain, wanted: IntArray) -> bool:
-    """Fix variables to 1, or to 0 where rows forbid 1; return whether rows allow it."""
+def _fixed(component: Component, domain: Domain, wanted: IntArray, value: int) -> bool:
+    """Fix variables to a value, or to the other where rows forbid it; return whether rows allow."""
     for v in wanted.tolist():
         if domain.value[v] == OPEN and not (
-            try_value(component.rows, domain, v, 1) or try_value(component.rows, domain, v, 0)
+            try_value(component.rows, domain, v, value)
+            or try_value(component.rows, domain, v, 1 - value)
         ):
             return False
     return True
