@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Decoder, Options, Solution, Variables, ended_by_ctrl_c
+from lpsmap_core import (
+    Deadline,
+    Decoder,
+    MapSolver,
+    Options,
+    Solution,
+    Variables,
+    ended_by_ctrl_c,
+)
 from lpsmap_core.api import (
     BoolArray,
     MapProblem,
@@ -37,9 +45,14 @@ MAX_RANK = 1_000_000
 """Largest number of best assignments. All of them are stored."""
 
 SHARE = 0.75
-"""The share of the time limit for an external solver that runs first. The rest is for the
-relaxation: its bound may be tighter, and its rounding gives an assignment if the solver finds
-none."""
+"""The share of the time that is left for an external solver. The rest is for this package: the
+bound of the relaxation may be tighter, and heuristics find and improve assignments."""
+
+SECONDS_A_LINK = 2e-5
+"""Seconds for each link below which external solvers have not found an assignment."""
+
+FIRST_SHARE = 0.4
+"""The share of the time that is left for this package's search before the external solver."""
 
 
 class ExactDecoder(Decoder):
@@ -132,14 +145,32 @@ def _best(
     if choice.solver is None:
         found = decode(relax(), limits)
     elif choice.after_own:
-        found = decode(relax(), limits._replace(max_nodes=FIRST_NODES))
-        if not (found.proved.all() or found.interrupted or limits.deadline.passed):
-            found = improve_with_solver(found, choice.solver, limits)
+        found = _own_first(relax(), choice.solver, limits)
     else:
         found = improve_with_solver(
             unsolved_assignment(graph, limits.gap), choice.solver, limits, SHARE
         )
-        if not (found.proved.all() or found.interrupted or limits.deadline.passed):
+        if not _is_over(found, limits):
             merge_better(found, decode(relax(), limits._replace(max_nodes=0)))
+    found.interrupted |= limits.deadline.cut
     found.reason = choice.reason
     return found
+
+
+def _own_first(relaxation: Relaxation, solver: MapSolver, limits: SearchLimits) -> Assignment:
+    """Return the best assignment of a short search, an external solver, and another search."""
+    deadline = limits.deadline
+    if deadline.left < SECONDS_A_LINK * relaxation.graph.layout.part.n_links:
+        return decode(relaxation, limits)
+    first = Deadline(FIRST_SHARE * deadline.left, within=deadline)
+    found = decode(relaxation, limits._replace(max_nodes=FIRST_NODES, deadline=first))
+    if not _is_over(found, limits):
+        found = improve_with_solver(found, solver, limits, SHARE)
+    if not _is_over(found, limits):
+        merge_better(found, decode(relaxation, limits, found))
+    return found
+
+
+def _is_over(found: Assignment, limits: SearchLimits) -> bool:
+    """Return whether a search is finished or out of time."""
+    return bool(found.proved.all()) or found.interrupted or limits.deadline.passed

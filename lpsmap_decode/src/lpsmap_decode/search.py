@@ -338,6 +338,11 @@ class Search(Generic[Node, Answer]):
         self._out.remove(batch)
         self._update_bound()
 
+    def offer(self, score: float, answer: Answer) -> None:
+        """Take an answer that was found elsewhere, if it is better."""
+        self._take_answer(answer, score)
+        self._update_bound()
+
     def _update_bound(self) -> None:
         out = (bound for batch in self._out for bound in batch.bounds)
         nodes = self._open

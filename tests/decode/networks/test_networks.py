@@ -190,7 +190,6 @@ def test_a_search_without_elimination(
     monkeypatch.setattr(of_states, "SMALL_COST", -1.0)
     monkeypatch.setattr(of_states, "LARGE_COST", -1.0)
     monkeypatch.setattr(of_states, "ROOT_ROUNDS", 4)
-    monkeypatch.setattr(of_states, "MOVES", 0)
     part, eta, eta_v = scores_of(grid(3, 3, seed, forbidding))
     best = best_of(part, eta, eta_v)
     space = NetworkSpace(part, 0, eta, eta_v, 1e-8)

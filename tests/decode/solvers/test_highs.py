@@ -298,7 +298,8 @@ def test_a_process_that_cannot_start_is_a_warning(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(multiprocessing.spawn, "get_executable", lambda: "/no/such/python")
     with pytest.warns(UserWarning, match="solver 'highs' has not finished: its process failed"):
         found = best(easy(0), solver="highs")
-    assert not found.proved.any()
+    assert found.solver == "highs"
+    assert found.found.all()
 
 
 def _in_daemon(queue: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,15 +12,35 @@ import numpy as np
 
 from lpsmap_core import Deadline
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, WarmStart
+from lpsmap_decode.exact.component_copies import copies_of
 from lpsmap_decode.exact.count_search import CountSpace
 from lpsmap_decode.exact.network_search import NetworkSpace
 from lpsmap_decode.exact.relaxation_search import RelaxationSpace
+from lpsmap_decode.heuristics.component import Component
+from lpsmap_decode.heuristics.portfolio import Portfolio
 from lpsmap_decode.networks.network import networks_of
 from lpsmap_decode.results.assignment import is_proved
 from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.search import Search
 
 __all__ = ["FIRST_NODES", "Decoded", "decode_part"]
+
+LARGE = 2000
+"""Links of a large component, whose first nodes take long."""
+
+SHARE_OF_FIRST, LONGEST_FIRST = 0.7, 10.0
+"""The share of the time that is left for heuristics until the first assignment, and the seconds."""
+
+SHARE_OF_LARGE, SECONDS_A_LINK = 0.5, 1e-4
+"""The same for heuristics that improve the assignment of a large component before the search; the
+seconds are those of each link, but at most `LONGEST_FIRST`."""
+
+SHARE_OF_HEURISTICS = 0.5
+"""Time of the heuristics after a round, relative to that of the round; half as much after every
+round in which they improve nothing."""
+
+SECONDS = 0.5
+"""Seconds of the first round of a component; they double in each round."""
 
 SEARCH_GRACE = 0.5
 """Total seconds after the deadline for components that have no assignment yet."""
@@ -45,6 +66,7 @@ def decode_part(
     part: Part,
     eta: FloatArray,
     eta_v: FloatArray,
+    means: FloatArray,
     chosen: BoolArray,
     score: FloatArray,
     bound: FloatArray,
@@ -59,6 +81,8 @@ def decode_part(
         The part.
     eta, eta_v
         Scores of its variables, and of the additionals of all buckets; ``-inf`` forbids.
+    means
+        Marginals of its variables.
     chosen, score
         An assignment of its variables, and its score in each component.
     bound
@@ -68,71 +92,161 @@ def decode_part(
     start
         Returns the final state of the relaxation that gave the bounds.
     """
-    chosen, score, bound = chosen.copy(), score.copy(), bound.copy()
     n_nodes = np.zeros(part.n_components, dtype=np.int64)
-    doubtful = np.flatnonzero(~is_proved(score, bound, limits.gap) & ~np.isnan(bound))
+    found = Decoded(chosen.copy(), score.copy(), bound.copy(), n_nodes, False)
+    scores = eta, eta_v, means
+    doubtful = np.flatnonzero(~is_proved(score, bound, limits.gap) & ~np.isnan(bound)).tolist()
     searches: dict[int, _ComponentSearch] = {}
     nodes, grace = FIRST_NODES, None
-    while doubtful.size and limits.max_nodes != 0:
+    while doubtful:
         # in rounds, so that a slow component leaves time for the others
-        most = nodes if limits.max_nodes is None else min(nodes, limits.max_nodes)
-        for c in doubtful.tolist():
+        for c in doubtful:
             if limits.deadline.passed:
                 grace = grace or Deadline(SEARCH_GRACE)
-                if score[c] > -math.inf or grace.passed:
+                if found.score[c] > -math.inf or grace.passed:
                     continue
-            variables = slice(*part.first_variable[c : c + 2].tolist())
             if c not in searches:
-                known = (float(score[c]), chosen[variables]) if score[c] > -math.inf else None
-                searches[c] = _start_search(
-                    part, c, eta, eta_v, limits, start, known, float(bound[c])
-                )
-            search, kept = searches[c]
-            space = kept or RelaxationSpace(part, c, eta[variables], eta_v, limits.threads)
-            report = None if limits.report is None else functools.partial(limits.report, c)
-            found = search.run(space, max_nodes=most, deadline=limits.deadline, report=report)
-            n_nodes[c], bound[c] = found.n_nodes, min(bound[c], found.bound)
-            if found.answer is not None:
-                chosen[variables], score[c] = found.answer, found.score
-            if found.interrupted:
-                return Decoded(chosen, score, bound, n_nodes, True)
-        if limits.deadline.passed or most == limits.max_nodes:
+                searches[c] = _ComponentSearch(part, c, scores, found, limits, start)
+            if searches[c].continue_to(nodes, grace or limits.deadline):
+                return found._replace(interrupted=True)
+        if limits.deadline.passed:
             break
-        left = [
-            c
-            for c in doubtful.tolist()
-            if c not in searches or not searches[c].search.found.finished
-        ]
-        doubtful = np.array(left, dtype=np.int64)
+        doubtful = [c for c in doubtful if not (c in searches and searches[c].finished)]
         nodes *= 2
-    return Decoded(chosen, score, bound, n_nodes, False)
+    return found
 
 
-class _ComponentSearch(NamedTuple):
-    """The search of a component, and its space if it is kept between rounds."""
+class _ComponentSearch:
+    """The search of a component, with heuristics before it and between its rounds.
 
-    search: Search[Any, BoolArray]
-    kept: NetworkSpace | CountSpace | None
+    Parameters
+    ----------
+    part, component
+        The part, and the number of the component.
+    scores
+        Scores of the part's variables and additionals, and marginals.
+    found
+        The result of `decode_part`, which is updated.
+    limits, start
+        See `decode_part`.
+    """
 
+    def __init__(
+        self,
+        part: Part,
+        component: int,
+        scores: tuple[FloatArray, FloatArray, FloatArray],
+        found: Decoded,
+        limits: SearchLimits,
+        start: Callable[[], WarmStart | None],
+    ) -> None:
+        self._part, self._c, self._scores = part, component, scores
+        self._found, self._limits, self._start = found, limits, start
+        self._variables = slice(*part.first_variable[component : component + 2].tolist())
+        self._search: Search[Any, BoolArray] | None = None
+        self._kept: NetworkSpace | CountSpace | None = None
+        self._heuristics: Portfolio | None = None
+        self._share = SHARE_OF_HEURISTICS
+        self.finished = self._interrupted = False
 
-def _start_search(
-    part: Part,
-    c: int,
-    eta: FloatArray,
-    eta_v: FloatArray,
-    limits: SearchLimits,
-    start: Callable[[], WarmStart | None],
-    known: tuple[float, BoolArray] | None,
-    bound: float,
-) -> _ComponentSearch:
-    """Start the search of a component from a known assignment and bound."""
-    if networks_of(part).covered[c]:
-        states = NetworkSpace(part, c, eta, eta_v, limits.gap)
-        if states.serves:
-            return _ComponentSearch(Search(states.root(), limits.gap, known, bound), states)
-    variables = slice(*part.first_variable[c : c + 2].tolist())
-    if CountSpace.serves(part, c):
-        counted = CountSpace(part, c, eta[variables])
-        return _ComponentSearch(Search(counted.root(), limits.gap, known, bound), counted)
-    space = RelaxationSpace(part, c, eta[variables], eta_v, limits.threads)
-    return _ComponentSearch(Search(space.root(start()), limits.gap, known, bound), None)
+    def continue_to(self, most: int, deadline: Deadline) -> bool:
+        """Search up to a number of nodes in total; return whether Ctrl-C interrupted it."""
+        c, limits, before = self._c, self._limits, self._found.score[self._c]
+        limit = np.inf if limits.max_nodes is None else limits.max_nodes
+        begin = time.perf_counter()
+        if self._search is None:
+            self._find_first(deadline)
+        late = limits.deadline.passed and not networks_of(self._part).covered[c]
+        if self.finished or self._interrupted or late or limit == 0:
+            self.finished |= limit == 0
+            return self._interrupted
+        eta, eta_v, _ = self._scores
+        search = self._search = self._search or self._begin_search()
+        space = self._kept or RelaxationSpace(
+            self._part, c, eta[self._variables], eta_v, limits.threads
+        )
+        report = None if limits.report is None else functools.partial(limits.report, c)
+        # slow nodes leave time for heuristics
+        until = Deadline(SECONDS * most / FIRST_NODES, within=limits.deadline)
+        found = search.run(space, max_nodes=int(min(most, limit)), deadline=until, report=report)
+        self._found.n_nodes[c] = found.n_nodes
+        self._found.bound[c] = min(self._found.bound[c], found.bound)
+        if found.answer is not None:
+            self._take(found.score, found.answer)
+        self.finished = found.finished or found.n_nodes >= limit
+        if not self.finished and not found.interrupted:
+            seconds = self._share * (time.perf_counter() - begin)
+            self._run_heuristics(Deadline(seconds, within=limits.deadline))
+            better = self._found.score[c] > before
+            self._share = SHARE_OF_HEURISTICS if better else 0.5 * self._share
+        return found.interrupted or self._interrupted
+
+    def _find_first(self, deadline: Deadline) -> None:
+        """Let heuristics find an assignment, and improve that of a large component."""
+        c, part = self._c, self._part
+        eta, eta_v, means = self._scores
+        alone = part.n_components == 1
+        component = Component(
+            part if alone else copies_of(part, c, 1),
+            eta[self._variables],
+            eta_v if alone else eta_v[part.additional_component == c],
+            means[self._variables],
+        )
+        self._heuristics = Portfolio(component)
+        if networks_of(part).covered[c]:  # the search itself soon finds one
+            return
+        if self._found.score[c] == -np.inf:
+            first = Deadline(min(SHARE_OF_FIRST * deadline.left, LONGEST_FIRST), within=deadline)
+            self._run_heuristics(first, until_found=True)
+            if deadline.passed and not component.found:
+                self._run_heuristics(Deadline(SEARCH_GRACE), until_found=True)
+        if part.sizes[c] >= LARGE and self._limits.max_nodes != 0:
+            most = min(SECONDS_A_LINK * float(part.sizes[c]), LONGEST_FIRST)
+            seconds = min(SHARE_OF_LARGE * deadline.left, most)
+            self._run_heuristics(Deadline(seconds, within=deadline))
+
+    def _run_heuristics(self, deadline: Deadline, until_found: bool = False) -> None:
+        """Run the heuristics, and take over what they find."""
+        assert self._heuristics is not None
+        component = self._heuristics.component
+        if self._found.score[self._c] > component.score:
+            component.offer(self._found.chosen[self._variables])
+        try:
+            self._heuristics.run(deadline, until_found)
+        except KeyboardInterrupt:
+            self._interrupted = True
+        if component.found:
+            self._take(component.score, component.chosen)
+            if self._search is not None:
+                self._search.offer(component.score, component.chosen)
+        if component.exhausted:
+            highest = component.highest
+            self._found.bound[self._c] = min(self._found.bound[self._c], highest)
+            score = self._found.score[[self._c]]
+            gap = self._limits.gap
+            self.finished = bool(is_proved(score, np.array([highest]), gap)[0])
+
+    def _take(self, score: float, chosen: BoolArray) -> None:
+        """Take over an assignment if it is better."""
+        if score > self._found.score[self._c]:
+            self._found.score[self._c] = score
+            self._found.chosen[self._variables] = chosen
+
+    def _begin_search(self) -> Search[Any, BoolArray]:
+        """Start the search from the known assignment and bound."""
+        c, part, limits, found = self._c, self._part, self._limits, self._found
+        eta, eta_v, _ = self._scores
+        known = None
+        if found.score[c] > -math.inf:
+            known = float(found.score[c]), found.chosen[self._variables].copy()
+        bound = float(found.bound[c])
+        if networks_of(part).covered[c]:
+            states = NetworkSpace(part, c, eta, eta_v, limits.gap)
+            if states.serves:
+                self._kept = states
+                return Search(states.root(), limits.gap, known, bound)
+        if CountSpace.serves(part, c):
+            self._kept = counted = CountSpace(part, c, eta[self._variables])
+            return Search(counted.root(), limits.gap, known, bound)
+        space = RelaxationSpace(part, c, eta[self._variables], eta_v, limits.threads)
+        return Search(space.root(self._start()), limits.gap, known, bound)

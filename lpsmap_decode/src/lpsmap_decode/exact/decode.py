@@ -18,8 +18,20 @@ ROUNDING_GRACE = 0.1
 """Minimum seconds for one attempt at every component without an assignment."""
 
 
-def decode(relaxation: Relaxation, limits: SearchLimits) -> Assignment:
-    """Round a relaxed solution, and search the components where that is not proved optimal."""
+def decode(
+    relaxation: Relaxation, limits: SearchLimits, known: Assignment | None = None
+) -> Assignment:
+    """Round a relaxed solution, and search the components where that is not proved optimal.
+
+    Parameters
+    ----------
+    relaxation
+        The solution.
+    limits
+        When to stop.
+    known
+        An assignment with bounds from which to continue, of a graph without rescaled scores.
+    """
     graph, values, solved = relaxation
     part, bad = graph.layout.part, graph.non_finite
     given = eta, eta_v = graph.of_part()
@@ -31,11 +43,15 @@ def decode(relaxation: Relaxation, limits: SearchLimits) -> Assignment:
         bound = np.where(bad, np.nan, _bounds_of(solved, bad))
         if not linear:  # LP-MAP solved the scores as given
             bound[far] = np.inf
+        if known is not None and not far.any():
+            values = known.values[part.variables]
+            chosen = np.where(np.isnan(values), chosen, values > 0.0)
+            bound = np.minimum(bound, known.bound)
         score, v = score_assignment(part, eta, eta_v, chosen)
     until = Deadline(ROUNDING_GRACE) if limits.deadline.left < ROUNDING_GRACE else limits.deadline
     with Watch(within=until):
         start = solved.end if linear else lambda: None
-        found = decode_part(part, eta, eta_v, chosen, score, bound, limits, start)
+        found = decode_part(part, eta, eta_v, means, chosen, score, bound, limits, start)
     if (found.chosen != chosen).any():
         with Watch():  # the oracles of the factors decide the final scores
             score, v = score_assignment(part, eta, eta_v, found.chosen)

@@ -44,9 +44,6 @@ ROOT_ROUNDS, ROUNDS = 400, 40
 ROOT_PATIENCE, PATIENCE = 400.0, 10.0
 """Messages continue while this many periods like the last would close the gap."""
 
-MOVES = 10
-"""Moves of local search per state at the root; one per state at other nodes."""
-
 
 class NetworkSpace(Space[BoolArray, BoolArray]):
     """The search space of a component that is a network of tables.
@@ -140,19 +137,16 @@ class NetworkSpace(Space[BoolArray, BoolArray]):
         given, network = self._given, self._network
         given.closed[:] = np.where(open_states, 0.0, -np.inf)
         given.entries[:] = self._entries
-        chosen, answer, best = np.zeros(len(network.n_states), dtype=np.int64), None, -np.inf
-        if first:
-            best, answer = self._improved(chosen, MOVES)
+        chosen = np.zeros(len(network.n_states), dtype=np.int64)
         subtract_shares(network, self._triplets, self._own, given.entries)
-        known = max(score, best)
-        least = known + self._gap * max(1.0, abs(known)) if known > -np.inf else -np.inf
+        least = score + self._gap * max(1.0, abs(score)) if score > -np.inf else -np.inf
         bound = self._rounding + tighten(
             network,
             self._triplets,
             given,
             self._shares,
             self._own,
-            known - self._rounding,
+            score - self._rounding,
             least - self._rounding,
             ROOT_ROUNDS if first else ROUNDS,
             ROOT_PATIENCE if first else PATIENCE,
@@ -162,15 +156,13 @@ class NetworkSpace(Space[BoolArray, BoolArray]):
             return Evaluation(-np.inf)
         left = given.closed == 0.0
         given.entries[:] = self._entries
-        found, other = self._improved(chosen, 1)
-        if found > best:
-            best, answer = found, other
+        best, answer = self._improved(chosen)
         children = self._branch(left) if bound > max(score, best) else []
         return Evaluation(bound, children, answer, best)
 
-    def _improved(self, chosen: IntArray, n_moves: int) -> tuple[float, BoolArray | None]:
-        """Return the score and answer of an assignment after local search."""
-        score = tabu_search(self._network, self._given, chosen, n_moves * len(self._given.states))
+    def _improved(self, chosen: IntArray) -> tuple[float, BoolArray | None]:
+        """Return the score and answer of an assignment after local search, a move per state."""
+        score = tabu_search(self._network, self._given, chosen, len(self._given.states))
         if score < -0.5 * self._decisive:
             return -np.inf, None
         return score, self._answer(chosen)

@@ -17,7 +17,7 @@ from lpsmap_decode.networks.network import TableNetwork
 
 __all__ = ["tabu_search"]
 
-SHORTEST = 5
+SHORTEST = 10
 """Minimum number of moves before a state that was left may be entered again. A random number below
 this is added."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -31,6 +32,16 @@ SOLVER_MARGIN = 1e-9
 
 SMALLEST_GAP = 1e-6
 """The smallest gap that a solver can prove, since its tolerances are of this size."""
+
+
+@runtime_checkable
+class StartedSolver(Protocol):
+    """A solver that takes a known assignment."""
+
+    def solve_from(
+        self, program: Program, limits: SolverLimits, start: FloatArray | None
+    ) -> Answer:
+        """Solve a program from known values of its variables, or None."""
 
 
 def unsolved_assignment(graph: ScoredGraph, gap: float) -> Assignment:
@@ -92,7 +103,8 @@ def improve_with_solver(
             raise ValueError(f"solver: {refusal}")
         if solver_limits.deadline.passed:
             break
-        answer = _answer(program, solver, solver_limits)
+        known = result.values[program.variables] if result.score[c] > -np.inf else None
+        answer = _answer(program, solver, solver_limits, known)
         if answer.interrupted:
             limits.deadline.end()
         result.n_nodes[c] += answer.n_nodes
@@ -144,22 +156,24 @@ def _judge_answers(
         )
 
 
-def _answer(program: Program, solver: MapSolver, limits: SearchLimits) -> Answer:
+def _answer(
+    program: Program, solver: MapSolver, limits: SearchLimits, start: FloatArray | None
+) -> Answer:
     """Return the answer of a solver.
 
     A program that is infeasible without its masked variables is solved again with them: with small
     masks if these are about equal, and otherwise with the scores as they are.
     """
-    answer = _solved(program, solver, limits)
+    answer = _solved(program, solver, limits, start)
     masked = masked_bound(program)
     if answer.bound == -math.inf and masked > -math.inf:
         if limits.deadline.passed:
             return Answer(None, masked, answer.n_nodes)
         counting, n_before = with_masks(program), answer.n_nodes
         if counting is None:
-            answer = _solved(as_given(program), solver, limits)
+            answer = _solved(as_given(program), solver, limits, start)
             return answer._replace(n_nodes=n_before + answer.n_nodes)
-        answer = _solved(counting.program, solver, limits)
+        answer = _solved(counting.program, solver, limits, start)
         answer = answer._replace(
             bound=counting.bound(answer.bound), n_nodes=n_before + answer.n_nodes
         )
@@ -167,7 +181,9 @@ def _answer(program: Program, solver: MapSolver, limits: SearchLimits) -> Answer
     return answer._replace(bound=max(answer.bound, masked))
 
 
-def _solved(program: Program, solver: MapSolver, limits: SearchLimits) -> Answer:
+def _solved(
+    program: Program, solver: MapSolver, limits: SearchLimits, start: FloatArray | None
+) -> Answer:
     """Return the answer of a solver, with a safety margin on its bound."""
     seconds = limits.deadline.left
     solver_limits = SolverLimits(
@@ -175,7 +191,11 @@ def _solved(program: Program, solver: MapSolver, limits: SearchLimits) -> Answer
     )
     try:
         with raised_by_ctrl_c():
-            answer = check_answer(solver, program, solver.solve(program, solver_limits))
+            if isinstance(solver, StartedSolver):
+                given = solver.solve_from(program, solver_limits, start)
+            else:
+                given = solver.solve(program, solver_limits)
+            answer = check_answer(solver, program, given)
     except KeyboardInterrupt:
         return Answer(None, math.inf, interrupted=True)
     slack = SOLVER_MARGIN * (1.0 + float(np.abs(program.scores).sum()))

@@ -71,7 +71,20 @@ class HighsSolver(MapSolver):
         return "highspy is not installed. Install it with: pip install 'lpsmap-decode[highs]'"
 
     def solve(self, program: Program, limits: SolverLimits) -> Answer:
-        """Solve a program; the time limit and Ctrl-C end it with the best assignment so far.
+        """Solve a program; the time limit and Ctrl-C end it with the best assignment so far."""
+        return self.solve_from(program, limits, None)
+
+    def solve_from(
+        self, program: Program, limits: SolverLimits, start: FloatArray | None
+    ) -> Answer:
+        """Solve a program from a known assignment.
+
+        Parameters
+        ----------
+        program, limits
+            As for `solve`.
+        start
+            Values of its variables, or None.
 
         Warns
         -----
@@ -79,7 +92,7 @@ class HighsSolver(MapSolver):
             If the child process fails, for example for lack of memory.
         """
         end = math.inf if limits.seconds is None else time.monotonic() + limits.seconds
-        run = _Run(program, limits.gap, limits.threads)
+        run = _Run(program, limits.gap, limits.threads, start)
         try:
             self._run(run, MARGIN, end)
             if run.missed and not run.unfinished and time.monotonic() < end:
@@ -115,8 +128,10 @@ class HighsSolver(MapSolver):
 class _Run:
     """A program and the answers so far, in units of its scores."""
 
-    def __init__(self, program: Program, gap: float, threads: int) -> None:
-        self._program, self._gap, self._threads = program, gap, threads
+    def __init__(
+        self, program: Program, gap: float, threads: int, start: FloatArray | None
+    ) -> None:
+        self._program, self._gap, self._threads, self._start = program, gap, threads, start
         largest = float(np.abs(program.scores).max(initial=0.0))
         self._scale = (
             float(np.exp2(np.round(np.log2(SCALED_SCORE / largest)))) if largest > 0.0 else 1.0
@@ -138,7 +153,7 @@ class _Run:
             options["time_limit"] = max(end - time.monotonic(), 0.0)
         program = scaled_rows(self._program, self._margin)
         scaled = dataclasses.replace(program, scores=self._scale * program.scores)
-        return {**arrays_of(scaled), "options": options}
+        return {**arrays_of(scaled), "options": options, "start": self._start}
 
     def note(self, kind: str, *content: Any) -> None:
         """Take note of a report of the child process.

@@ -97,6 +97,9 @@ def _solve(request: dict[str, Any], reports: IO[bytes]) -> None:
     for name, value in request["options"].items():
         highs.setOptionValue(name, value)
     highs.passModel(model_of(request))
+    start = request["start"]
+    if start is not None:
+        highs.setSolution(len(start), np.arange(len(start), dtype=np.int32), start)
 
     def improved(event: Any) -> None:
         out = event.data_out

@@ -1,0 +1,1 @@
+"""Heuristics that find assignments of one component: rows, propagation, and one idea a file."""

@@ -1,0 +1,108 @@
+"""Factors that share no variable and together choose most of an assignment."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core.api import BoolArray, Bucket, FloatArray, IntArray, Part, best_feasible, ranges
+from lpsmap_decode.heuristics.component import Component
+
+__all__ = ["Oracles", "in_groups", "leaders_of", "others_of"]
+
+
+class Oracles:
+    """Some factors of a component, and their best structures.
+
+    Parameters
+    ----------
+    component
+        The component.
+    chosen
+        For each factor of its part, whether it belongs to them.
+    """
+
+    def __init__(self, component: Component, chosen: BoolArray) -> None:
+        part = component.part
+        self.buckets: list[Bucket] = []
+        self._eta_v: list[tuple[FloatArray, BoolArray]] = []
+        for b, whole in enumerate(part.buckets):
+            bucket = whole
+            rows = np.flatnonzero(chosen[slice(*part.spans.first_factor[b : b + 2])])
+            eta_v = component.eta_v[part.additionals_of(b)]
+            if rows.size and rows.size < bucket.n_factors:
+                eta_v = eta_v[ranges(bucket.additional_offsets, rows)]
+                bucket = bucket.select(rows)
+            if rows.size:
+                self.buckets.append(bucket)
+                self._eta_v.append((eta_v, np.isneginf(eta_v)))
+        none = np.empty(0, dtype=np.int64)
+        self.variable: IntArray = np.concatenate([none, *(b.variable for b in self.buckets)])
+        """For each link, its variable."""
+        self.negated: BoolArray = np.concatenate(
+            [np.empty(0, dtype=bool), *(b.negated for b in self.buckets)]
+        )
+
+    def best(self, scores: FloatArray) -> tuple[BoolArray, float]:
+        """Return the best structures, as which variables of the links are on, and their score.
+
+        `scores` are those of the variables of the links; infinite ones decide where the factors
+        allow it, and do not count.
+        """
+        found, total, begin = [np.empty(0, dtype=bool)], 0.0, 0
+        for bucket, (eta_v, barred) in zip(self.buckets, self._eta_v, strict=True):
+            own = scores[begin : begin + bucket.n_links]
+            slots = np.where(bucket.negated, -own, own)
+            w, n = best_feasible(bucket, slots, eta_v, barred)
+            on = (w > 0.5) != bucket.negated  # noqa: PLR2004 - zeros and ones
+            finite = on & np.isfinite(own)
+            total += float(own[finite].sum() + (eta_v[n != 0.0] * n[n != 0.0]).sum())
+            found.append(on)
+            begin += bucket.n_links
+        return np.concatenate(found), total
+
+
+def leaders_of(component: Component, candidates: BoolArray | None = None) -> BoolArray:
+    """Return for each factor whether it leads: factors without rows first, then large ones.
+
+    Parameters
+    ----------
+    component
+        The component.
+    candidates
+        The factors to choose from; all by default.
+    """
+    part, (_, exact) = component.part, component.described
+    arity, first = _arities(part)
+    covered = np.zeros(part.n_variables, dtype=bool)
+    leads = np.zeros(len(arity), dtype=bool)
+    for f in np.lexsort((-arity, exact)).tolist():
+        own = part.link_variable[first[f] : first[f] + arity[f]]
+        if (candidates is None or candidates[f]) and not covered[own].any():
+            covered[own] = leads[f] = True
+    return leads
+
+
+def others_of(component: Component, leads: BoolArray) -> BoolArray:
+    """Return which other factors have no rows that describe them, or have scores of their own."""
+    part, (_, exact) = component.part, component.described
+    scored = np.diff(part.spans.additional_offsets) > 0
+    found: BoolArray = ~leads & (~exact | scored)
+    return found
+
+
+def in_groups(component: Component, chosen: BoolArray) -> list[Oracles]:
+    """Return some factors in groups that share no variable."""
+    left, groups = chosen.copy(), []
+    while left.any():
+        group = leaders_of(component, left)
+        if not group.any():  # factors that hold a variable twice
+            break
+        groups.append(Oracles(component, group))
+        left &= ~group
+    return groups
+
+
+def _arities(part: Part) -> tuple[IntArray, IntArray]:
+    """Return the number of links of every factor, and its first link."""
+    arity = np.concatenate([np.diff(bucket.offsets) for bucket in part.buckets])
+    return arity, np.cumsum(arity) - arity

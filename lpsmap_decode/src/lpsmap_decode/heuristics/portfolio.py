@@ -1,0 +1,89 @@
+"""All heuristics of a component, in turns: the one that has taken the least time for what it found.
+
+A heuristic is a function of a component that offers assignments, and yields often.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from lpsmap_core import Deadline
+from lpsmap_core.api import Watch
+from lpsmap_decode.heuristics.completion import complete_columns
+from lpsmap_decode.heuristics.component import Component
+from lpsmap_decode.heuristics.lagrangian import price_rows
+from lpsmap_decode.heuristics.neighbourhoods import search_neighbourhoods
+from lpsmap_decode.heuristics.states import search_states
+from lpsmap_decode.networks.network import networks_of
+
+__all__ = ["Portfolio"]
+
+Heuristic = Callable[[Component], Iterator[None]]
+
+LINEAR: tuple[Heuristic, ...] = (complete_columns, search_neighbourhoods)
+"""Heuristics for components that rows describe."""
+
+ALL: tuple[Heuristic, ...] = (price_rows,)
+
+TABLES: tuple[Heuristic, ...] = (search_states,)
+"""Heuristics for networks of tables."""
+
+REWARD = 0.5
+"""Factor of the time that counts after an improvement."""
+
+
+class Portfolio:
+    """The heuristics of a component, which can be continued.
+
+    Parameters
+    ----------
+    component
+        The component.
+    """
+
+    def __init__(self, component: Component) -> None:
+        self.component = component
+        self._running: list[Iterator[None]] | None = None
+        self._seconds: list[float] = []
+
+    def run(self, deadline: Deadline, until_found: bool = False) -> None:
+        """Run the heuristics until a deadline, a proof, or the first assignment.
+
+        Parameters
+        ----------
+        deadline
+            When to stop.
+        until_found
+            Whether to stop at the first assignment.
+        """
+        component = self.component
+        with Watch(within=deadline):
+            while not (deadline.passed or component.exhausted or (until_found and component.found)):
+                if self._running is None:
+                    chosen = _heuristics_of(component)
+                    self._running = [heuristic(component) for heuristic in chosen]
+                    self._seconds = [0.0] * len(chosen)
+                if not self._running:
+                    return
+                self._step()
+
+    def _step(self) -> None:
+        assert self._running is not None
+        i = min(range(len(self._running)), key=self._seconds.__getitem__)
+        before, begin = self.component.score, time.perf_counter()
+        try:
+            next(self._running[i])
+        except StopIteration:
+            del self._running[i], self._seconds[i]
+            return
+        self._seconds[i] += time.perf_counter() - begin
+        if self.component.score > before:
+            self._seconds[i] *= REWARD
+
+
+def _heuristics_of(component: Component) -> tuple[Heuristic, ...]:
+    """Return the heuristics that suit a component."""
+    if networks_of(component.part).covered[0]:
+        return TABLES
+    return (*ALL, *LINEAR) if component.is_linear else ALL
