@@ -24,7 +24,7 @@ from lpsmap_core.kernels.records import (
     Structures,
     largest_arity,
 )
-from lpsmap_core.local.protocol import LocalSolver
+from lpsmap_core.local.local_solver import LocalSolver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.linear_constraints import LinearConstraints
 from lpsmap_core.model.sums import bounded_sums

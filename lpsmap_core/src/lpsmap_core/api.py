@@ -22,12 +22,12 @@ from lpsmap_core.layout.ragged import offsets_of, ranges
 from lpsmap_core.local.active.limits import UNTIL_SOLVED
 from lpsmap_core.local.active.record_access import LocalProblem, problem_of, set_of, status_of
 from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.oracles import best_feasible
-from lpsmap_core.local.protocol import (
+from lpsmap_core.local.local_solver import (
     OPTIMAL,
     RUNNING,
     SolverDescription,
 )
+from lpsmap_core.local.oracles import best_feasible
 from lpsmap_core.local.vertices import Vertices, join_vertices, structure_scores
 from lpsmap_core.model.earlier import replaced_options
 from lpsmap_core.model.inputs import (

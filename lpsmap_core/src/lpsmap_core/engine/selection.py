@@ -16,7 +16,7 @@ import numpy.typing as npt
 from lpsmap_core.engine.problem import ONE, problem_at
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.layout.layout import Part
-from lpsmap_core.local.protocol import RUNNING
+from lpsmap_core.local.local_solver import RUNNING
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 

@@ -16,7 +16,7 @@ from lpsmap_core.engine.problem import problem_at
 from lpsmap_core.engine.scores import RESIDUAL_ROUNDING
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.local.active.limits import UNTIL_SOLVED
-from lpsmap_core.local.protocol import LocalSolver
+from lpsmap_core.local.local_solver import LocalSolver
 from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 

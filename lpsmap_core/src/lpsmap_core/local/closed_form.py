@@ -12,7 +12,7 @@ from lpsmap_core.kernels.records import Direction, Factors, LocalScores, LocalSo
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.finite_scores import make_rows_finite
-from lpsmap_core.local.protocol import LocalSolver, SolverDescription
+from lpsmap_core.local.local_solver import LocalSolver, SolverDescription
 from lpsmap_core.model.factor import Factor
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.by_address import by_value

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core.layout.layout import Bucket, build_layout
-from lpsmap_core.local.protocol import LocalSolver
+from lpsmap_core.local.local_solver import LocalSolver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.draws import random_degrees, random_scores
 from lpsmap_core.testing.oracle import oracles_of

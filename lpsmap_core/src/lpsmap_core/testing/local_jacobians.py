@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lpsmap_core.local.protocol import LocalSolver
+from lpsmap_core.local.local_solver import LocalSolver
 from lpsmap_core.local.solvers import every_solver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import derivatives_of, override_level

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from lpsmap_core.kernels.records import LOWER, UPPER
 from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
-from lpsmap_core.local.protocol import LocalSolver
+from lpsmap_core.local.local_solver import LocalSolver
 from lpsmap_core.local.solvers import every_solver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import (

@@ -40,7 +40,7 @@ from lpsmap_core.local.active.steps import (
     write_additionals,
 )
 from lpsmap_core.local.active.ties import LARGEST_TILT, add_tied, draw_wave, tilt_scores
-from lpsmap_core.local.protocol import RUNNING, LocalSolver, SolverDescription
+from lpsmap_core.local.local_solver import RUNNING, LocalSolver, SolverDescription
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.factor import Factor
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray

@@ -30,7 +30,7 @@ from lpsmap_core.local.finite_scores import (
     exchange_rate,
     make_finite,
 )
-from lpsmap_core.local.protocol import OPTIMAL, RUNNING, STALLED
+from lpsmap_core.local.local_solver import OPTIMAL, RUNNING, STALLED
 from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import kernel, leaf
 from lpsmap_jit.interrupts import interrupted, stopped
