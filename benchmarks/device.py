@@ -50,6 +50,8 @@ class Workload(NamedTuple):
     make: Callable[..., torch.nn.Module]
     other: Callable[[Tensor], Tensor] | None = None
     """What users would take instead on the device."""
+    by_active_sets: bool = False
+    """Whether it is solved by active sets, which a CUDA graph cannot hold."""
 
 
 def sinkhorn(scores: Tensor) -> Tensor:
@@ -113,8 +115,10 @@ WORKLOADS = (
     Workload("matching 8x14", (8, 14), MatchingAttention, sinkhorn),
     Workload("matching 30x40", (30, 40), MatchingAttention, sinkhorn),
     Workload("budget 1 of 100", (100,), partial(SparseMAP, Budget, budget=1)),
-    Workload("projective tree 20", (20, 20), partial(SparseMAP, DepTree, projective=True)),
-    Workload("sequence 50x20", (50, 20), Chain, torch_struct_chain()),
+    Workload(
+        "projective tree 20", (20, 20), partial(SparseMAP, DepTree, projective=True), None, True
+    ),
+    Workload("sequence 50x20", (50, 20), Chain, torch_struct_chain(), True),
 )
 
 
@@ -124,8 +128,8 @@ def on_tensors(workload: Workload, scores: Tensor) -> Callable[[Tensor], Tensor]
 
 
 def as_graph(workload: Workload, scores: Tensor) -> Callable[[Tensor], Tensor] | None:
-    """Return the solve as a CUDA graph; None where it cannot be captured in a reasonable time."""
-    if not scores.is_cuda or workload.make is Chain:
+    """Return the solve as a CUDA graph; None where it cannot be captured."""
+    if not scores.is_cuda or workload.by_active_sets:
         return None
     layer = workload.make(engine="tensor-fixed").to(scores.device)
     layer(scores)  # lays out

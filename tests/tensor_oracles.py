@@ -193,6 +193,9 @@ def result_of(batch: Batch, engine: str, dtype: torch.dtype, unique: bool) -> Re
         warnings.simplefilter("ignore", ConvergenceWarning)
         solution = graph.solve(engine=engine, tol=1e-11)
     statuses = list(solution.status)
+    if engine == "tensor":  # as a whole
+        solvers = {row.solved_by for row in graph.plan(engine=engine).components}
+        assert solvers <= {"tensor", "clipped to [0, 1]"}
     ok = np.array([*(status.ok for status in statuses), True])  # the last is of free variables
     solved = torch.from_numpy(ok[solution.layout.component]).reshape(u.value.shape)
     values = [torch.where(solved, u.value, 0.0)]
