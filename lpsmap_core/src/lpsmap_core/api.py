@@ -134,7 +134,7 @@ from lpsmap_core.solution.decoder import (
 )
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
 from lpsmap_core.solution.report import report_unsolved, warn_of_negative, warn_unsolved
-from lpsmap_core.solution.solve import solve_laid_out
+from lpsmap_core.solution.solve import solve_laid_out, solve_linear_from
 from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_jit.announcements import is_quiet
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IndexArray, IntArray
@@ -289,7 +289,7 @@ __all__ += [
 ]
 
 # Solutions: the solution of a laid-out graph, and the warnings about unsolved components.
-__all__ += ["DirectSolution", "solve_directly", "solve_laid_out"]
+__all__ += ["DirectSolution", "solve_directly", "solve_laid_out", "solve_linear_from"]
 __all__ += ["report_unsolved", "warn_unsolved"]
 
 # Messages: what a user is told, and about which line.

@@ -349,8 +349,8 @@ class Solution(Refusals):
     ) -> Assignment:
         """Return an assignment of zeros and ones near the marginals, with a bound.
 
-        The marginals are rounded. Where the result is not feasible, or is not proved to be the
-        best, branch and bound over LP-MAP continues from there.
+        LP-MAP is solved from there for all components together, and rounded. Where the result is
+        not feasible, or is not proved to be the best, branch and bound over LP-MAP continues.
 
         Parameters
         ----------

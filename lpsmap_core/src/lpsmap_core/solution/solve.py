@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from lpsmap_core.engine.best_structures import solve_by_oracles
+from lpsmap_core.engine.choice import AUTO, choose_engine
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.numpy_adapter import solve_in_numpy
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.shared_engine import SharedEngine
 from lpsmap_core.engine.status import Status
+from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.engine.validation import validate_solved
 from lpsmap_core.engine.warm_start import GraphStart
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.unused import are_scores, zero_unused_scores
 from lpsmap_core.solution.assignment import Assignment
-from lpsmap_core.solution.decoder import Decoder, ScoredGraph, SearchLimits
+from lpsmap_core.solution.decoder import (
+    Decoder,
+    Relaxation,
+    ScoredGraph,
+    SearchLimits,
+    options_for_search,
+)
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
 from lpsmap_core.solution.solution import Solution
 from lpsmap_jit.arrays import BoolArray, FloatArray
+from lpsmap_jit.deadlines import Deadline
+from lpsmap_jit.interrupts import Watch
 
-__all__ = ["best_assignment", "scored_graph", "solve_laid_out"]
+__all__ = ["best_assignment", "scored_graph", "solve_laid_out", "solve_linear_from"]
+
+
+ITERATIONS_FROM_SOLUTION = 300
+"""Iterations of LP-MAP from a solution. Those that need more are mostly fractional: a search ends
+them sooner."""
 
 
 def solve_laid_out(
@@ -118,6 +134,34 @@ def best_assignment(
         lower = known < found.bound
         found.bound = np.where(lower, np.maximum(known, found.score), found.bound)
     return found
+
+
+def solve_linear_from(relaxation: Relaxation, limits: SearchLimits) -> Relaxation:
+    """Solve LP-MAP for the scores of a relaxed solution, starting at its duals and faces.
+
+    Engines other than core's start anew.
+
+    Parameters
+    ----------
+    relaxation
+        A solution with the quadratic term.
+    limits
+        Limits of the search that follows.
+    """
+    graph, part, left = relaxation.graph, relaxation.graph.layout.part, limits.deadline.left
+    linear = Options(
+        threads=limits.threads, quadratic=0.0, max_time=left if left < np.inf else None
+    )
+    options = options_for_search(linear, limits)
+    engine = choose_engine(AUTO, part, options).engine
+    start = None
+    if isinstance(engine, CompiledEngine):
+        sizes = first_step_sizes(part.first_variable, part.direct, graph.of_part()[0], options)
+        start = GraphStart.of_solved(graph.layout, relaxation.solved)
+        start = dataclasses.replace(start, step_size=sizes, first_step_size=sizes)
+    given = graph.factors, graph.scores, graph.additional_scores
+    with Watch(within=Deadline(options.max_time, options.within)):
+        return solve_laid_out(engine, graph.layout, *given, options, start).relaxation
 
 
 def scored_graph(
