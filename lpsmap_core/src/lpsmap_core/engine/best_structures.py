@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.linear import SUM_ROUNDING
 from lpsmap_core.engine.magnitudes import HUGE_RATIO, Split, any_large, largest_magnitudes
 from lpsmap_core.engine.protocol import SolvedGraph, WarmStart
 from lpsmap_core.engine.soundness import MARGINAL_TOLERANCE
@@ -152,15 +151,11 @@ class BestStructures(SolvedGraph):
         return np.zeros(self.part.n_components)
 
     def assignment_bound(self) -> FloatArray:
-        """Return the scores of the structures, rounded up."""
+        """Return the scores of the structures."""
         part, n = self.part, self.part.n_components
         gain = np.where(self._values > 0.0, self._eta, 0.0) * self._values
         gain_v = np.where(self._v > 0.0, self._eta_v, 0.0) * self._v
-        bound, size = np.zeros((2, n))
-        for owner, gains in ((part.component, gain), (part.additional_component, gain_v)):
-            bound += sums(owner, gains, n)
-            size += sums(owner, np.abs(gains), n)
-        return bound + SUM_ROUNDING * size
+        return sums(part.component, gain, n) + sums(part.additional_component, gain_v, n)
 
     def end(self) -> WarmStart:
         """Return the structures as a start; factors on their own need no duals."""
