@@ -64,6 +64,7 @@ from lpsmap_core.model.inputs import (
     truth_values,
     whole_numbers,
 )
+from lpsmap_core.model.labels import label_of, set_label
 from lpsmap_core.model.lengths import check_unambiguous_lengths, checked_lengths
 from lpsmap_core.model.marginal_targets import check_marginals, target_additionals
 from lpsmap_core.model.memory_limit import (
@@ -183,11 +184,13 @@ __all__ += [
     "Parameters",
     "flipped_slots",
     "declared_variables",
+    "label_of",
     "name_of_factor",
     "parameters_of",
     "placed_values",
     "row_values",
     "row_view",
+    "set_label",
     "slot_values",
     "slots_of",
 ]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
 
-from lpsmap_core import Assignment, Decoder, Variables
+from lpsmap_core import Assignment, Deadline, Decoder, Variables
 from lpsmap_core.api import BoolArray, Relaxation, ScoredGraph, SearchLimits
 from lpsmap_decode.evidence import Conditioned, condition
 from lpsmap_decode.exact.component_search import FIRST_NODES
+from lpsmap_decode.exact.contradictions import contradicting_factors
 from lpsmap_decode.exact.decode import decode
 from lpsmap_decode.exact.ranked_assignments import RankedAssignments, ranked_assignments
 from lpsmap_decode.solvers.choice import choose_map_solver
@@ -24,6 +25,9 @@ __all__ = ["ExactDecoder"]
 
 MAX_RANK = 1_000_000
 """Largest number of best assignments. All of them are stored."""
+
+EXPLANATION_TIME = 3.0
+"""Seconds in which the contradictions of a graph are reduced."""
 
 SHARE = 0.75
 """The share of the time limit for an external solver that runs first. The rest is for the
@@ -95,6 +99,17 @@ class ExactDecoder(Decoder):
                 f"k_best: k: got {k}; expected at most {MAX_RANK}, since all are stored."
             )
         return ranked_assignments(relaxation, k, limits, by_component)
+
+    def contradictions(
+        self, graph: ScoredGraph, known: Mapping[int, Sequence[tuple[int, int]]]
+    ) -> dict[int, list[tuple[int, int]]]:
+        """Return an irreducible set of contradicting factors of each infeasible component."""
+        part, deadline = graph.layout.part, Deadline(EXPLANATION_TIME)
+        scores = graph.of_part()
+        return {
+            component: contradicting_factors(part, *scores, component, which, deadline)
+            for component, which in known.items()
+        }
 
     def condition(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -13,6 +14,7 @@ from lpsmap_core.local.vertices import Vertices, structure_scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import slot_values
 from lpsmap_core.model.variables import Variables
+from lpsmap_core.solution.contradictions import Contradictions, Places, explained, fewest
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 
@@ -86,6 +88,20 @@ class Assignment:
     def proved(self) -> BoolArray:
         """For each component, whether its assignment is proved the best, or it is infeasible."""
         return is_proved(self.score, self.bound, self.gap)
+
+    @functools.cached_property
+    def contradictions(self) -> Contradictions:
+        """For each component without an assignment, factors that contradict each other.
+
+        As `Solution.contradictions`, but no zeros and ones satisfy all of them.
+        """
+        none: Places = {c: [] for c in np.flatnonzero(np.isneginf(self.bound)).tolist()}
+        return fewest(self.layout, self.factors, self.scores, self.additional_scores, none)
+
+    @property
+    def explanation(self) -> str:
+        """Sentences with the names of `contradictions`, see `FactorGraph.add`."""
+        return explained(self.contradictions, self.factors)
 
     @property
     def ok(self) -> bool:

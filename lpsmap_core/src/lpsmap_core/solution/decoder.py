@@ -23,6 +23,7 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import checked_count, checked_number
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment
+from lpsmap_core.solution.contradictions import Places, set_reducer
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.deadlines import Deadline
 
@@ -183,6 +184,19 @@ class Decoder(abc.ABC):
             Whether to rank every component by itself; see `FactorGraph.k_best`.
         """
 
+    def contradictions(self, graph: ScoredGraph, known: Places) -> Places:
+        """Return few factors of each infeasible component that contradict each other.
+
+        Parameters
+        ----------
+        graph
+            The graph.
+        known
+            For each infeasible component (bucket, row) of factors that contradict each other; none
+            if no such factors are known. This is the result by default.
+        """
+        return known
+
     @abc.abstractmethod
     def condition(
         self,
@@ -231,6 +245,27 @@ def installed_decoder(verb: str) -> Decoder:
     """
     (find,) = _finders
     return find(verb)
+
+
+def _reduced(
+    layout: Layout,
+    factors: Sequence[Factor],
+    scores: FloatArray,
+    additional_scores: Sequence[FloatArray],
+    known: Places,
+) -> Places:
+    """Return the contradictions that the installed decoder finds, or the known ones without it."""
+    try:
+        decoder = installed_decoder("contradictions")
+    except ImportError:
+        return known
+    finite = np.zeros(layout.n_components, dtype=np.bool_)
+    return decoder.contradictions(
+        ScoredGraph(layout, factors, scores, additional_scores, finite), known
+    )
+
+
+set_reducer(_reduced)
 
 
 def search_limits(

@@ -21,6 +21,7 @@ from lpsmap_core.model.inputs import kind_of, real_numbers
 from lpsmap_core.model.slots import slot_values
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.assignment import Assignment
+from lpsmap_core.solution.contradictions import Contradictions, explained, fewest
 from lpsmap_core.solution.decoder import (
     DECODE_MAX_NODES,
     DECODE_MAX_TIME,
@@ -187,20 +188,20 @@ class Solution(Refusals):
         return bound
 
     @functools.cached_property
-    def contradictions(self) -> dict[int, list[tuple[Factor, int]]]:
-        """For each component of status ``INFEASIBLE``, the factors that contradict each other.
+    def contradictions(self) -> Contradictions:
+        """For each component of status ``INFEASIBLE``, factors that contradict each other.
 
         Lists of (declaration, number of the factor within it). No marginals satisfy all of them, at
-        least not without a variable or an additional that a score of ``-inf`` forbids.
+        least not without a variable or an additional that a score of ``-inf`` forbids. With
+        ``lpsmap-decode``, none can be left out, unless that takes longer than a few seconds.
         """
-        buckets = self.layout.part.buckets
-        return {
-            component: [
-                (bucket.declarations[bucket.declaration[row]], int(bucket.row[row]))
-                for bucket, row in ((buckets[b], row) for b, row in which)
-            ]
-            for component, which in sorted(self.solved.contradictions().items())
-        }
+        given = self.layout, self.factors, self.scores, self.additional_scores
+        return fewest(*given, self.solved.contradictions())
+
+    @property
+    def explanation(self) -> str:
+        """Sentences with the names of `contradictions`, see `FactorGraph.add`."""
+        return explained(self.contradictions, self.factors)
 
     def start_for(self, layout: Layout) -> GraphStart:
         """Return the final state, for ``solve(warm_start=...)`` of a graph with this `layout`.

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Assignment, NamedGraph, Solution
-from lpsmap_core.api import FloatArray, text_table
+from lpsmap_core.api import FloatArray, label_of, text_table
 from lpsmap_decode.formats.uai import assignment_text
 from lpsmap_decode.parts import Parts
 
@@ -74,7 +74,9 @@ def answer_text(
         _check_states(named)
         return assignment_text(list(named.variables.values())).rstrip("\n")
     rows = list(_rows(named))
-    values = text_table(rows, ["VALUE"]) if rows else "all variables are 0"
+    known = all(np.isfinite(u.value).all() for u in named.variables.values())
+    none = "all variables are 0" if known else "no variable has a value other than 0"
+    values = text_table(rows, ["VALUE"]) if rows else none
     summary = list(_summary(parts, costs))
     return f"{values}\n\n{text_table(summary, ['COMPONENTS', 'SCORE', 'BOUND', 'COST'])}"
 
@@ -92,7 +94,7 @@ def cost_of(score: FloatArray) -> int | None:
     return round(-total) if np.isfinite(total) else None
 
 
-def _as_json(named: NamedGraph, result: SolveResult, parts: Parts, costs: bool) -> dict[str, Any]:
+def _as_json(graph: NamedGraph, result: SolveResult, parts: Parts, costs: bool) -> dict[str, Any]:
     answer: dict[str, Any] = {"status": list(parts.status)}
     if isinstance(result, Assignment) and parts.bound is not None:
         answer |= {"score": numbers(parts.score), "bound": numbers(parts.bound)}
@@ -102,14 +104,19 @@ def _as_json(named: NamedGraph, result: SolveResult, parts: Parts, costs: bool) 
             answer["cost"] = cost_of(parts.score)
     else:
         answer["objective"] = numbers(parts.score)
-    answer["variables"] = {name: numbers(u.value) for name, u in named.variables.items()}
+    if result.contradictions:
+        answer["contradictions"] = {
+            str(component): [label_of(*each, result.factors) for each in named]
+            for component, named in result.contradictions.items()
+        }
+    answer["variables"] = {name: numbers(u.value) for name, u in graph.variables.items()}
     return answer
 
 
 def _rows(named: NamedGraph) -> Iterator[dict[str, str]]:
-    """Yield the nonzero values, by name and position."""
+    """Yield the nonzero values, by name and position; variables without a value have none."""
     for name, u in named.variables.items():
-        values = np.asarray(u.value)
+        values = np.nan_to_num(np.asarray(u.value))
         for at in np.argwhere(values != 0.0).tolist():
             value = float(values[tuple(at)])
             yield {"VARIABLE": f"{name}{at if at else ''}", "VALUE": f"{value:.6g}"}
@@ -121,10 +128,15 @@ def _summary(parts: Parts, costs: bool) -> Iterator[dict[str, str]]:
     for name in dict.fromkeys(parts.status):
         mine = status == name
         score = parts.score[mine].sum()
-        row = {"STATUS": name, "COMPONENTS": str(mine.sum()), "SCORE": f"{score:.9g}"}
+        row = {"STATUS": name, "COMPONENTS": str(mine.sum()), "SCORE": _figure(score)}
         if parts.bound is not None:
-            row["BOUND"] = f"{parts.bound[mine].sum():.9g}"
+            row["BOUND"] = _figure(parts.bound[mine].sum())
         if costs:
             cost = cost_of(parts.score[mine])
             row["COST"] = "" if cost is None else str(cost)
         yield row
+
+
+def _figure(number: float) -> str:
+    """Return a number as text, or nothing if there is none."""
+    return f"{number:.9g}" if np.isfinite(number) else ""
