@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from lpsmap_core import Deadline, SolvedGraph
-from lpsmap_core.api import BoolArray, FloatArray, Relaxation, Watch, reduce_dominant_scores
+from lpsmap_core import Deadline, Options, SolvedGraph
+from lpsmap_core.api import (
+    BoolArray,
+    FloatArray,
+    Part,
+    Relaxation,
+    Watch,
+    reduce_dominant_scores,
+    solve_linear_from,
+)
 from lpsmap_decode.exact.component_search import decode_part
 from lpsmap_decode.exact.far_scores import in_given_scale
-from lpsmap_decode.results.assignment import Assignment
+from lpsmap_decode.results.assignment import Assignment, is_proved
 from lpsmap_decode.results.assignment_score import score_assignment
-from lpsmap_decode.results.search_limits import SearchLimits
+from lpsmap_decode.results.search_limits import SearchLimits, options_for_search
 
 __all__ = ["decode"]
 
@@ -18,24 +28,48 @@ ROUNDING_GRACE = 0.1
 """Minimum seconds for one attempt at every component without an assignment."""
 
 
+class _Rounded(NamedTuple):
+    """An assignment of the variables of a part, and a bound on all others."""
+
+    chosen: BoolArray
+    score: FloatArray
+    """For each component; ``-inf`` where the assignment is not allowed."""
+    v: FloatArray
+    """The best additionals."""
+    bound: FloatArray
+    """For each component; NaN where a score is NaN or ``+inf``."""
+
+    def better(self, other: _Rounded, part: Part) -> _Rounded:
+        """Return the better of two assignments of each component, and the lower bound."""
+        other_is = other.score > self.score
+        return _Rounded(
+            np.where(other_is[part.component], other.chosen, self.chosen),
+            np.where(other_is, other.score, self.score),
+            np.where(other_is[part.additional_component], other.v, self.v),
+            np.fmin(self.bound, other.bound),
+        )
+
+
 def decode(relaxation: Relaxation, limits: SearchLimits) -> Assignment:
-    """Round a relaxed solution, and search the components where that is not proved optimal."""
-    graph, values, solved = relaxation
+    """Round a relaxed solution, and search the components where that is not proved optimal.
+
+    Bounds are those of LP-MAP. If the solution has the quadratic term, LP-MAP is solved from there,
+    for all components together.
+    """
+    graph = relaxation.graph
     part, bad = graph.layout.part, graph.non_finite
     given = eta, eta_v = graph.of_part()
     eta, eta_v, far = reduce_dominant_scores(part, eta, eta_v)
-    means = np.where(bad[part.component], 0.0, values[part.variables])
-    chosen = (means > 0.5) & ~np.isneginf(eta)
-    linear = solved.quadratic == 0.0
+    linear = _linear_from(relaxation, limits) if relaxation.solved.quadratic else relaxation
     with Watch():
-        bound = np.where(bad, np.nan, _bounds_of(solved, bad))
-        if not linear:  # LP-MAP solved the scores as given
-            bound[far] = np.inf
-        score, v = score_assignment(part, eta, eta_v, chosen)
+        known = _round(linear, eta, eta_v, far)
+        doubtful = ~(is_proved(known.score, known.bound, limits.gap) | bad)
+        if relaxation.solved.quadratic and doubtful.any():
+            known = known.better(_round(relaxation, eta, eta_v, far), part)
+    chosen, score, v, bound = known
     until = Deadline(ROUNDING_GRACE) if limits.deadline.left < ROUNDING_GRACE else limits.deadline
     with Watch(within=until):
-        start = solved.end if linear else lambda: None
-        found = decode_part(part, eta, eta_v, chosen, score, bound, limits, start)
+        found = decode_part(part, eta, eta_v, chosen, score, bound, limits, linear.solved.end)
     if (found.chosen != chosen).any():
         with Watch():  # the oracles of the factors decide the final scores
             score, v = score_assignment(part, eta, eta_v, found.chosen)
@@ -56,6 +90,30 @@ def decode(relaxation: Relaxation, limits: SearchLimits) -> Assignment:
         gap=limits.gap,
         interrupted=found.interrupted or limits.deadline.cut,
     )
+
+
+def _linear_from(relaxation: Relaxation, limits: SearchLimits) -> Relaxation:
+    """Return the solution of LP-MAP, which starts at a solution with the quadratic term."""
+    left = limits.deadline.left
+    max_time = left if left < np.inf else None
+    linear = Options(threads=limits.threads, quadratic=0.0, max_time=max_time)
+    return solve_linear_from(relaxation, options_for_search(linear, limits))
+
+
+def _round(relaxation: Relaxation, eta: FloatArray, eta_v: FloatArray, far: BoolArray) -> _Rounded:
+    """Round the marginals of a relaxed solution.
+
+    If it has the quadratic term, it has no bounds where `far` scores were reduced; LP-MAP reduces
+    them itself.
+    """
+    graph, values, solved = relaxation
+    part, bad = graph.layout.part, graph.non_finite
+    means = np.where(bad[part.component], 0.0, values[part.variables])
+    chosen = (means > 0.5) & ~np.isneginf(eta)
+    bound = np.where(bad, np.nan, _bounds_of(solved, bad))
+    if solved.quadratic:
+        bound[far] = np.inf
+    return _Rounded(chosen, *score_assignment(part, eta, eta_v, chosen), bound)
 
 
 def _bounds_of(solved: SolvedGraph, bad: BoolArray) -> FloatArray:
