@@ -42,6 +42,7 @@ from lpsmap_core.model.inputs import (
     truth_values,
     whole_numbers,
 )
+from lpsmap_core.model.labels import label_of, set_label
 from lpsmap_core.model.lengths import check_unambiguous_lengths, checked_lengths
 from lpsmap_core.model.marginal_targets import check_marginals, target_additionals
 from lpsmap_core.model.memory_limit import (
@@ -88,6 +89,11 @@ from lpsmap_core.solution.complete_assignment import (
     best_additionals,
     complete_assignment,
 )
+from lpsmap_core.solution.contradictions import (
+    Contradictions,
+    explain_contradictions,
+    reduced_contradictions,
+)
 from lpsmap_core.solution.decoder import (
     DEFAULT_GAP,
     MapProblem,
@@ -98,7 +104,7 @@ from lpsmap_core.solution.decoder import (
 )
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
 from lpsmap_core.solution.report import report_unsolved, warn_of_negative, warn_unsolved
-from lpsmap_core.solution.solve import solve_laid_out
+from lpsmap_core.solution.solve import solve_laid_out, solve_linear_from
 from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_jit.announcements import is_quiet
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IndexArray, IntArray
@@ -150,10 +156,12 @@ __all__ += [
 __all__ += [
     "flipped_slots",
     "declared_variables",
+    "label_of",
     "name_of_factor",
     "parameters_of",
     "row_values",
     "row_view",
+    "set_label",
     "slot_values",
     "slots_of",
 ]
@@ -234,16 +242,19 @@ __all__ += ["Vertices", "WarmStart", "checked_options", "first_step_sizes", "in_
 __all__ += [
     "AUTO",
     "run_with",
+    "Contradictions",
     "DEFAULT_GAP",
     "MapProblem",
     "Relaxation",
     "ScoredGraph",
     "SearchOptions",
     "check_search_options",
+    "explain_contradictions",
+    "reduced_contradictions",
 ]
 
 # Solutions: the solution of a laid-out graph, and the warnings about unsolved components.
-__all__ += ["DirectSolution", "solve_directly", "solve_laid_out"]
+__all__ += ["DirectSolution", "solve_directly", "solve_laid_out", "solve_linear_from"]
 __all__ += ["report_unsolved", "warn_unsolved"]
 
 # Messages: what a user is told, and about which line.

@@ -22,6 +22,7 @@ from lpsmap_core.model.inputs import (
     kind_of,
     real_numbers,
 )
+from lpsmap_core.model.labels import set_label
 from lpsmap_core.model.memory_limit import (
     DECLARATION_BYTES,
     LINK_BYTES,
@@ -172,17 +173,26 @@ class FactorGraph:
         """
         return self.variable_from(np.zeros(checked_shape("variable: shape", shape)))
 
-    def add(self, factor: AnyFactor) -> AnyFactor:
+    def add(self, factor: AnyFactor, name: str | Sequence[str] | None = None) -> AnyFactor:
         """Add a declaration of factors to the graph and return it.
+
+        Parameters
+        ----------
+        factor
+            The declaration.
+        name
+            Its name in messages about contradictions. The index of a factor follows, or replaces
+            fields, one for each batch axis: ``"row {}, digit {}"``. Or a text for each factor.
 
         Raises
         ------
         TypeError
             If `factor` is not a Factor, if its attributes differ from its registered parameters, if
-            it registers other parameters than the graph's declarations of the same type, or if this
-            graph would lose the gradients of its additionals' scores.
+            it registers other parameters than the graph's declarations of the same type, if this
+            graph would lose the gradients of its additionals' scores, or if `name` is not text.
         ValueError
-            If its variables belong to another graph, or if it was added before.
+            If its variables belong to another graph, if it was added before, or if `name` does not
+            fit its factors.
         """
         if not isinstance(factor, Factor):
             raise TypeError(f"add: got {kind_of(factor)}; expected a Factor such as Xor(u).")
@@ -208,6 +218,8 @@ class FactorGraph:
         scores = factor.additionals
         if scores is not None:
             scores = self._as_scores(f"add: additionals of {factor!r}", scores)
+        if name is not None:
+            set_label(factor, name)
         self._ids.add(id(factor))
         self._first_of.setdefault(type(factor), factor)
         self._factors.append(factor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from lpsmap_core.api import (
 )
 from lpsmap_decode.evidence import Conditioned, condition
 from lpsmap_decode.exact.component_search import FIRST_NODES
+from lpsmap_decode.exact.contradictions import contradicting_factors
 from lpsmap_decode.exact.decode import decode
 from lpsmap_decode.exact.ranked_assignments import RankedAssignments, ranked_assignments
 from lpsmap_decode.results.assignment import Assignment
@@ -43,6 +44,9 @@ __all__ = ["ExactDecoder"]
 
 MAX_RANK = 1_000_000
 """Largest number of best assignments. All of them are stored."""
+
+EXPLANATION_TIME = 3.0
+"""Seconds in which the contradictions of a graph are reduced."""
 
 SHARE = 0.75
 """The share of the time that is left for an external solver. The rest is for this package: the
@@ -119,6 +123,17 @@ class ExactDecoder(Decoder):
         options = options_for_search(linear, limits)._replace(exact=False)
         with ended_by_ctrl_c(limits.deadline):
             return ranked_assignments(problem.relax(options), k, limits, by_component)
+
+    def contradictions(
+        self, graph: ScoredGraph, known: Mapping[int, Sequence[tuple[int, int]]]
+    ) -> dict[int, list[tuple[int, int]]]:
+        """Return an irreducible set of contradicting factors of each infeasible component."""
+        part, deadline = graph.layout.part, Deadline(EXPLANATION_TIME)
+        scores = graph.of_part()
+        return {
+            component: contradicting_factors(part, *scores, component, which, deadline)
+            for component, which in known.items()
+        }
 
     def condition(
         self,

@@ -70,9 +70,10 @@ def test_warnings_of_a_command_end_with_words(tmp_path: Path) -> None:
     path = written(tmp_path, {"variables": {"u": scores}, "factors": factors})
     result = CliRunner().invoke(cli.main, ["solve", str(path)])
     assert result.exit_code == 3
-    (line,) = result.stderr.splitlines()
+    line, explanation = result.stderr.splitlines()
+    assert "because of" in explanation
     assert line.startswith("Warning: 1 of 2 components were not solved.")
-    assert line.endswith("because of Xor 0.")
+    assert line.endswith("because of Xor 0 of factors[0].")
 
 
 class Faulty(lpsmap_core.Factor):
@@ -210,3 +211,39 @@ def test_the_command_hands_over_to_another_solver(
     assert result.exit_code == 0, result.output
     answer = json.loads(result.output)
     assert (answer["solver"], answer["status"]) == ("highs", ["PROVED"])
+
+
+@pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_contradictions_are_cited_by_their_lines_without_nan(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "odd.wcnf"
+    cycle = "".join(f"h {a} {b} 0\nh -{a} -{b} 0\n" for a, b in ((1, 2), (2, 3), (1, 3)))
+    path.write_text(f"c an odd cycle\n{cycle}h 4 1 0\n", encoding="utf-8")
+    command = ["solve", str(path), "--task", "map", "--output", form]
+    done = CliRunner().invoke(cli.main, command)
+    assert done.exit_code == 3
+    assert "nan" not in done.stdout.lower()
+    cited = "line 2; line 3; line 4; line 5; line 6; line 7."
+    assert f"{path}: Component 0 has no solution because of {cited}" in done.stderr
+    if form == "json":
+        assert json.loads(done.stdout)["contradictions"]["0"] == [f"line {i}" for i in range(2, 8)]
+
+
+@pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("name", "text", "cited"),
+    [
+        ("odd.fg", "3\n3\n0\n0\n0\nXOR 2 1 2\nXOR 2 2 3\nXOR 2 1 3\n", "line 6, XOR; line 7"),
+        (
+            "none.uai",
+            "MARKOV\n2\n2 2\n2\n2 0 1\n2 0 1\n4\n1 0\n0 0\n4\n0 0\n0 1\n",
+            "factor 0, line 5; factor 1, line 6.",
+        ),
+    ],
+)
+def test_contradictions_of_other_formats(tmp_path: Path, name: str, text: str, cited: str) -> None:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    done = CliRunner().invoke(cli.main, ["solve", str(path), "--task", "map", "--output", "table"])
+    assert done.exit_code == 3
+    assert cited in done.stderr

@@ -6,7 +6,7 @@ Core has no decoder of its own: a pack provides one by the hook ``lpsmap_decoder
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -25,7 +25,7 @@ from lpsmap_core.plugins.registry import installed
 from lpsmap_jit.arrays import BoolArray, FloatArray
 
 __all__ = ["DECODE_MAX_NODES", "DECODE_MAX_TIME", "DEFAULT_GAP", "Decoder", "MapProblem"]
-__all__ += ["Relaxation", "ScoredGraph", "SearchOptions", "check_search_options"]
+__all__ += ["Places", "Relaxation", "ScoredGraph", "SearchOptions", "check_search_options"]
 __all__ += ["installed_decoder"]
 
 DEFAULT_GAP = 1e-8
@@ -36,6 +36,10 @@ DECODE_MAX_NODES = 1000
 
 DECODE_MAX_TIME = 10.0
 """Default time limit in seconds. For thousands of tables, a thousand nodes would take minutes."""
+
+
+Places = Mapping[int, Sequence[tuple[int, int]]]
+"""For components, (bucket, row) of factors of the part."""
 
 
 class SearchOptions(NamedTuple):
@@ -176,6 +180,19 @@ class Decoder(abc.ABC):
         by_component
             Whether to rank every component by itself; see `FactorGraph.k_best`.
         """
+
+    def contradictions(self, graph: ScoredGraph, known: Places) -> Places:
+        """Return few factors of each infeasible component that contradict each other.
+
+        Parameters
+        ----------
+        graph
+            The graph.
+        known
+            For each infeasible component (bucket, row) of factors that contradict each other; none
+            if no such factors are known. This is the result by default.
+        """
+        return known
 
     @abc.abstractmethod
     def condition(

@@ -47,14 +47,14 @@ def reduce_dominant_scores(
     changed
         For each component, whether scores were changed.
     """
+    changed = np.zeros(part.n_components, dtype=bool)
+    extents = _extent(eta), _extent(eta_v)
+    least, most = min(low for low, _ in extents), max(high for _, high in extents)
+    if most <= MAX_MAGNITUDE and most / DOMINANT <= least:
+        return eta, eta_v, changed
     scores = np.concatenate([eta, eta_v])
     owner = part.component_of_numbers
     magnitude = np.where(np.isfinite(scores), np.abs(scores), 0.0)
-    changed = np.zeros(part.n_components, dtype=bool)
-    least = magnitude.min(initial=np.inf, where=magnitude > 0.0)
-    most = magnitude.max(initial=0.0)
-    if most <= MAX_MAGNITUDE and most / DOMINANT <= least:
-        return eta, eta_v, changed
     order = np.lexsort((magnitude, owner))
     begin = np.searchsorted(owner[order], np.arange(part.n_components + 1))
     near = np.empty_like(magnitude)
@@ -63,6 +63,17 @@ def reduce_dominant_scores(
     changed[owner[other]] = True
     scores[other] = np.copysign(near, scores)[other]
     return scores[: len(eta)], scores[len(eta) :], changed
+
+
+def _extent(scores: FloatArray) -> tuple[float, float]:
+    """Return the smallest and the largest finite magnitude of scores that are not 0."""
+    magnitude = np.abs(scores)
+    if not magnitude.max(initial=0.0) < np.inf:
+        np.copyto(magnitude, 0.0, where=magnitude == np.inf)
+    most = float(magnitude.max(initial=0.0))
+    if magnitude.min(initial=np.inf) == 0.0:
+        np.copyto(magnitude, np.inf, where=magnitude == 0.0)
+    return float(magnitude.min(initial=np.inf)), most
 
 
 def _reduce(magnitude: FloatArray, begin: IntArray) -> FloatArray:

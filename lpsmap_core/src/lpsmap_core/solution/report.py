@@ -7,11 +7,12 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 
 import numpy as np
 
 from lpsmap_core.engine.status import Status
-from lpsmap_core.model.factor import Factor
+from lpsmap_core.solution.contradictions import declared, explain_contradictions
 from lpsmap_core.solution.solution import Solution
 from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.callers import stacklevel
@@ -98,9 +99,9 @@ def report_unsolved(solution: Solution, shapes: Callable[[], Shapes], refuses: b
             f"{np.nanmax(solution.primal_residual[which]):.1e} (primal), "
             f"{np.nanmax(solution.dual_residual[which]):.1e} (dual)."
         )
-    if solution.contradictions:
-        component, named = next(iter(solution.contradictions.items()))
-        details.append(f"Component {component} has no solution because of {_list(named)}.")
+    known = declared(solution.layout, dict(islice(solution.solved.contradictions().items(), 1)))
+    if known:
+        details.append(explain_contradictions(known, solution.factors))
     warn_unsolved(words, details)
 
 
@@ -198,9 +199,3 @@ def _place(variable: int, scores: FloatArray, shapes: Shapes) -> str:
     number = int(np.searchsorted(starts, variable, side="right")) - 1
     at = np.unravel_index(variable - starts[number], shapes[number])
     return f"variable block {number} holds {scores[variable]} at {[int(i) for i in at]}"
-
-
-def _list(named: list[tuple[Factor, int]]) -> str:
-    """Return the names of the first few factors."""
-    names = [f"{type(factor).__name__} {row}" for factor, row in named]
-    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

@@ -20,6 +20,11 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import kind_of, real_numbers
 from lpsmap_core.model.slots import slot_values
 from lpsmap_core.model.variables import Variables
+from lpsmap_core.solution.contradictions import (
+    Contradictions,
+    explain_contradictions,
+    reduced_contradictions,
+)
 from lpsmap_core.solution.decoder import (
     DECODE_MAX_NODES,
     DECODE_MAX_TIME,
@@ -184,20 +189,19 @@ class Solution:
         return bound
 
     @functools.cached_property
-    def contradictions(self) -> dict[int, list[tuple[Factor, int]]]:
-        """For each component of status ``INFEASIBLE``, the factors that contradict each other.
+    def contradictions(self) -> Contradictions:
+        """For each component of status ``INFEASIBLE``, factors that contradict each other.
 
         Lists of (declaration, number of the factor within it). No marginals satisfy all of them, at
-        least not without a variable or an additional that a score of ``-inf`` forbids.
+        least not without a variable or an additional that a score of ``-inf`` forbids. With
+        ``lpsmap-decode``, none can be left out, unless that takes longer than a few seconds.
         """
-        buckets = self.layout.part.buckets
-        return {
-            component: [
-                (bucket.declarations[bucket.declaration[row]], int(bucket.row[row]))
-                for bucket, row in ((buckets[b], row) for b, row in which)
-            ]
-            for component, which in sorted(self.solved.contradictions().items())
-        }
+        return reduced_contradictions(self.relaxation.graph, self.solved.contradictions())
+
+    @property
+    def explanation(self) -> str:
+        """Sentences with the names of `contradictions`, see `FactorGraph.add`."""
+        return explain_contradictions(self.contradictions, self.factors)
 
     def start_for(self, layout: Layout) -> GraphStart:
         """Return the final state, for ``solve(warm_start=...)`` of a graph with this `layout`.
@@ -351,8 +355,8 @@ class Solution:
     ) -> Any:
         """Return an assignment of zeros and ones near the marginals, with a bound.
 
-        The marginals are rounded. Where the result is not feasible, or is not proved to be the
-        best, branch and bound over LP-MAP continues from there.
+        LP-MAP is solved from there for all components together, and rounded. Where the result is
+        not feasible, or is not proved to be the best, branch and bound over LP-MAP continues.
 
         Parameters
         ----------

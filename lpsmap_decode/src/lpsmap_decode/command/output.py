@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import NamedGraph, Solution
-from lpsmap_core.api import FloatArray, text_table
+from lpsmap_core.api import FloatArray, label_of, text_table
 from lpsmap_decode.formats.uai import assignment_text
 from lpsmap_decode.parts import Parts
 from lpsmap_decode.results.assignment import Assignment
@@ -76,7 +76,9 @@ def answer_text(
         check_states(_values(named))
         return assignment_text(list(named.variables.values())).rstrip("\n")
     rows = list(value_rows(_values(named)))
-    values = text_table(rows, ["VALUE"]) if rows else "all variables are 0"
+    known = all(np.isfinite(own).all() for own in _values(named).values())
+    none = "all variables are 0" if known else "no variable has a value other than 0"
+    values = text_table(rows, ["VALUE"]) if rows else none
     summary = list(_summary(parts, costs))
     return f"{values}\n\n{text_table(summary, ['COMPONENTS', 'SCORE', 'BOUND', 'COST'])}"
 
@@ -94,7 +96,7 @@ def cost_of(score: FloatArray) -> int | None:
     return round(-total) if np.isfinite(total) else None
 
 
-def _as_json(named: NamedGraph, result: SolveResult, parts: Parts, costs: bool) -> dict[str, Any]:
+def _as_json(graph: NamedGraph, result: SolveResult, parts: Parts, costs: bool) -> dict[str, Any]:
     answer: dict[str, Any] = {"status": list(parts.status)}
     if isinstance(result, Assignment) and parts.bound is not None:
         answer |= {"score": numbers(parts.score), "bound": numbers(parts.bound)}
@@ -104,7 +106,12 @@ def _as_json(named: NamedGraph, result: SolveResult, parts: Parts, costs: bool) 
             answer["cost"] = cost_of(parts.score)
     else:
         answer["objective"] = numbers(parts.score)
-    answer["variables"] = {name: numbers(u.value) for name, u in named.variables.items()}
+    if result.contradictions:
+        answer["contradictions"] = {
+            str(component): [label_of(*each, result.factors) for each in named]
+            for component, named in result.contradictions.items()
+        }
+    answer["variables"] = {name: numbers(u.value) for name, u in graph.variables.items()}
     return answer
 
 
@@ -113,9 +120,9 @@ def _values(named: NamedGraph) -> dict[str, FloatArray]:
 
 
 def value_rows(values: Mapping[str, FloatArray]) -> Iterator[dict[str, str]]:
-    """Yield the nonzero values, by name and position."""
+    """Yield the nonzero values, by name and position; variables without a value have none."""
     for name, own in values.items():
-        for at in np.argwhere(own != 0.0).tolist():
+        for at in np.argwhere(np.nan_to_num(own) != 0.0).tolist():
             value = float(own[tuple(at)])
             yield {"VARIABLE": f"{name}{at if at else ''}", "VALUE": f"{value:.6g}"}
 
@@ -126,10 +133,15 @@ def _summary(parts: Parts, costs: bool) -> Iterator[dict[str, str]]:
     for name in dict.fromkeys(parts.status):
         mine = status == name
         score = parts.score[mine].sum()
-        row = {"STATUS": name, "COMPONENTS": str(mine.sum()), "SCORE": f"{score:.9g}"}
+        row = {"STATUS": name, "COMPONENTS": str(mine.sum()), "SCORE": _figure(score)}
         if parts.bound is not None:
-            row["BOUND"] = f"{parts.bound[mine].sum():.9g}"
+            row["BOUND"] = _figure(parts.bound[mine].sum())
         if costs:
             cost = cost_of(parts.score[mine])
             row["COST"] = "" if cost is None else str(cost)
         yield row
+
+
+def _figure(number: float) -> str:
+    """Return a number as text, or nothing if there is none."""
+    return f"{number:.9g}" if np.isfinite(number) else ""

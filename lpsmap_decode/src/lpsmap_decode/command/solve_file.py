@@ -114,6 +114,9 @@ def solve(
     With --task marginals or partition, the sums over all assignments are exact, by a junction tree,
     and natural logarithms, in UAI output log10. A model that would take too much memory is refused.
 
+    If a component has no solution, a few factors that contradict each other are named on standard
+    error, by their lines in FILE.
+
     The exit code is 0 if every component is solved, and 3 if one is not: its status gives the
     reason. It is 1 if the file cannot be read or solved, and 2 for a usage error; then nothing is
     printed.
@@ -155,6 +158,8 @@ def solve(
     if isinstance(found, Assignment):
         log.end(found)
     click.echo(answer_text(form, named, found, parts, states_costs(file)))
+    if found.contradictions and not quiet:
+        click.echo(f"{file}: {found.explanation}", err=True)
     if plot and trace:
         _draw(plot, trace, log, found)
     if not parts.ok:

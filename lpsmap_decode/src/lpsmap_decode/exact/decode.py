@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from lpsmap_core import Deadline, SolvedGraph
-from lpsmap_core.api import BoolArray, FloatArray, Relaxation, Watch, reduce_dominant_scores
+from lpsmap_core import Deadline, Options, SolvedGraph
+from lpsmap_core.api import (
+    BoolArray,
+    FloatArray,
+    Part,
+    Relaxation,
+    Watch,
+    reduce_dominant_scores,
+    solve_linear_from,
+)
 from lpsmap_decode.exact.component_search import decode_part
 from lpsmap_decode.exact.far_scores import in_given_scale
-from lpsmap_decode.results.assignment import Assignment
+from lpsmap_decode.results.assignment import Assignment, is_proved
 from lpsmap_decode.results.assignment_score import score_assignment
-from lpsmap_decode.results.search_limits import SearchLimits
+from lpsmap_decode.results.search_limits import SearchLimits, options_for_search
 
 __all__ = ["decode"]
 
@@ -18,10 +28,35 @@ ROUNDING_GRACE = 0.1
 """Minimum seconds for one attempt at every component without an assignment."""
 
 
+class _Rounded(NamedTuple):
+    """An assignment of the variables of a part, and a bound on all others."""
+
+    chosen: BoolArray
+    score: FloatArray
+    """For each component; ``-inf`` where the assignment is not allowed."""
+    v: FloatArray
+    """The best additionals."""
+    bound: FloatArray
+    """For each component; NaN where a score is NaN or ``+inf``."""
+
+    def better(self, other: _Rounded, part: Part) -> _Rounded:
+        """Return the better of two assignments of each component, and the lower bound."""
+        other_is = other.score > self.score
+        return _Rounded(
+            np.where(other_is[part.component], other.chosen, self.chosen),
+            np.where(other_is, other.score, self.score),
+            np.where(other_is[part.additional_component], other.v, self.v),
+            np.fmin(self.bound, other.bound),
+        )
+
+
 def decode(
-    relaxation: Relaxation, limits: SearchLimits, known: Assignment | None = None
+    relaxation: Relaxation, limits: SearchLimits, earlier: Assignment | None = None
 ) -> Assignment:
     """Round a relaxed solution, and search the components where that is not proved optimal.
+
+    Bounds are those of LP-MAP. If the solution has the quadratic term, LP-MAP is solved from there,
+    for all components together.
 
     Parameters
     ----------
@@ -29,28 +64,26 @@ def decode(
         The solution.
     limits
         When to stop.
-    known
+    earlier
         An assignment with bounds from which to continue, of a graph without rescaled scores.
     """
-    graph, values, solved = relaxation
+    graph = relaxation.graph
     part, bad = graph.layout.part, graph.non_finite
     given = eta, eta_v = graph.of_part()
     eta, eta_v, far = reduce_dominant_scores(part, eta, eta_v)
-    means = np.where(bad[part.component], 0.0, values[part.variables])
-    chosen = (means > 0.5) & ~np.isneginf(eta)
-    linear = solved.quadratic == 0.0
+    linear = _linear_from(relaxation, limits) if relaxation.solved.quadratic else relaxation
     with Watch():
-        bound = np.where(bad, np.nan, _bounds_of(solved, bad))
-        if not linear:  # LP-MAP solved the scores as given
-            bound[far] = np.inf
-        if known is not None and not far.any():
-            values = known.values[part.variables]
-            chosen = np.where(np.isnan(values), chosen, values > 0.0)
-            bound = np.minimum(bound, known.bound)
-        score, v = score_assignment(part, eta, eta_v, chosen)
+        known = _round(linear, eta, eta_v, far)
+        doubtful = ~(is_proved(known.score, known.bound, limits.gap) | bad)
+        if relaxation.solved.quadratic and doubtful.any():
+            known = known.better(_round(relaxation, eta, eta_v, far), part)
+        if earlier is not None and not far.any():
+            known = known.better(_of_assignment(earlier, part, eta, eta_v), part)
+    chosen, score, v, bound = known
+    means = np.where(bad[part.component], 0.0, relaxation.values[part.variables])
     until = Deadline(ROUNDING_GRACE) if limits.deadline.left < ROUNDING_GRACE else limits.deadline
     with Watch(within=until):
-        start = solved.end if linear else lambda: None
+        start = linear.solved.end
         found = decode_part(part, eta, eta_v, means, chosen, score, bound, limits, start)
     if (found.chosen != chosen).any():
         with Watch():  # the oracles of the factors decide the final scores
@@ -72,6 +105,38 @@ def decode(
         gap=limits.gap,
         interrupted=found.interrupted or limits.deadline.cut,
     )
+
+
+def _linear_from(relaxation: Relaxation, limits: SearchLimits) -> Relaxation:
+    """Return the solution of LP-MAP, which starts at a solution with the quadratic term."""
+    left = limits.deadline.left
+    max_time = left if left < np.inf else None
+    linear = Options(threads=limits.threads, quadratic=0.0, max_time=max_time)
+    return solve_linear_from(relaxation, options_for_search(linear, limits))
+
+
+def _round(relaxation: Relaxation, eta: FloatArray, eta_v: FloatArray, far: BoolArray) -> _Rounded:
+    """Round the marginals of a relaxed solution.
+
+    If it has the quadratic term, it has no bounds where `far` scores were reduced; LP-MAP reduces
+    them itself.
+    """
+    graph, values, solved = relaxation
+    part, bad = graph.layout.part, graph.non_finite
+    means = np.where(bad[part.component], 0.0, values[part.variables])
+    chosen = (means > 0.5) & ~np.isneginf(eta)
+    bound = np.where(bad, np.nan, _bounds_of(solved, bad))
+    if solved.quadratic:
+        bound[far] = np.inf
+    return _Rounded(chosen, *score_assignment(part, eta, eta_v, chosen), bound)
+
+
+def _of_assignment(
+    assignment: Assignment, part: Part, eta: FloatArray, eta_v: FloatArray
+) -> _Rounded:
+    """Return an assignment of a graph's variables as one of its part; unknown variables are off."""
+    chosen = (np.nan_to_num(assignment.values[part.variables]) > 0.0) & ~np.isneginf(eta)
+    return _Rounded(chosen, *score_assignment(part, eta, eta_v, chosen), assignment.bound)
 
 
 def _bounds_of(solved: SolvedGraph, bad: BoolArray) -> FloatArray:

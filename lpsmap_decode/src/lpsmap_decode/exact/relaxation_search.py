@@ -149,7 +149,6 @@ class RelaxationSpace(Space[Node, BoolArray]):
     ) -> None:
         n_links = max(1, int(part.sizes[component]))
         self.batch = int(np.clip(MOST_LINKS // n_links, 1, MOST_COPIES))
-        self._copies = copies_of(part, component, self.batch)
         self._part, self._component, self._eta = part, component, eta
         own = np.concatenate(
             [
@@ -160,7 +159,7 @@ class RelaxationSpace(Space[Node, BoolArray]):
                 if (bucket.component == component).any()
             ]
         )
-        self._eta_v = self._tiled(own)
+        self._own, self._known_copies = own, dict[int, tuple[Part, FloatArray]]()
         size = np.abs(np.concatenate([eta, own]))
         size = size[np.isfinite(size)]
         self._rounding = BOUND_ROUNDING * (1.0 + float(size.sum()))
@@ -168,14 +167,19 @@ class RelaxationSpace(Space[Node, BoolArray]):
         self._n_links, self._threads = n_links, threads
         self._n_evaluated, self._perturbed, self._gains = 0, False, Gains(len(eta))
 
-    def _tiled(self, own: FloatArray) -> FloatArray:
-        """Return the scores of one copy's additionals for all copies, bucket by bucket."""
-        pieces, begin = [], 0
-        for bucket in self._copies.buckets:
-            n = bucket.n_additionals // self.batch
-            pieces.append(np.tile(own[begin : begin + n], self.batch))
-            begin += n
-        return np.concatenate([np.empty(0), *pieces])
+    def _copies(self, n_nodes: int) -> tuple[Part, FloatArray]:
+        """Return copies for a number of nodes, and the scores of their additionals.
+
+        Their number is a power of two: the root needs one, whatever the size of later batches.
+        """
+        n = min(self.batch, 1 << (n_nodes - 1).bit_length())
+        if n not in self._known_copies:
+            copies = copies_of(self._part, self._component, n)
+            sizes = [bucket.n_additionals // n for bucket in copies.buckets]
+            own = np.split(self._own, np.cumsum(sizes)[:-1])
+            eta_v = np.concatenate([np.empty(0), *(np.tile(scores, n) for scores in own)])
+            self._known_copies[n] = copies, eta_v
+        return self._known_copies[n]
 
     def root(self, start: WarmStart | None) -> Node:
         """Return the root node; its relaxation continues from `start`."""
@@ -198,11 +202,12 @@ class RelaxationSpace(Space[Node, BoolArray]):
         """
         known = known or score > -np.inf
         n, n_variables = len(nodes), len(self._eta)
-        decided = np.full((self.batch, n_variables), OPEN, dtype=np.int8)
+        n_copies = self._copies(n)[0].n_components
+        decided = np.full((n_copies, n_variables), OPEN, dtype=np.int8)
         decided[:n] = [node.decided for node in nodes]
         solved = self._relax(nodes, self._fixed_scores(decided), _iterations(nodes, score))
         on = np.where((decided == 1) & np.isfinite(self._eta), self._eta, 0.0).sum(axis=1)
-        means = solved.marginals().reshape(self.batch, n_variables)
+        means = solved.marginals().reshape(n_copies, n_variables)
         if not out_of_time():
             bounds, status = solved.assignment_bound() + on + self._rounding, solved.status()
             bounds[status == Status.INFEASIBLE] = -np.inf
@@ -216,7 +221,7 @@ class RelaxationSpace(Space[Node, BoolArray]):
             return Unfinished(rounded[best], float(scores[best]))
         end = solved.end()
         assert end is not None  # core's engine always returns its final state
-        u, duals = end.u.reshape(self.batch, -1), end.duals.reshape(self.batch, -1)
+        u, duals = end.u.reshape(n_copies, -1), end.duals.reshape(n_copies, -1)
         self._n_evaluated += n
         i = int(bounds[:n].argmax())
         due = self._n_evaluated > PLAIN_NODES and not self._perturbed
@@ -252,7 +257,8 @@ class RelaxationSpace(Space[Node, BoolArray]):
     ) -> tuple[BoolArray, FloatArray]:
         """Return a rounded assignment for each copy, and its score."""
         towards = np.where(decided == OPEN, means - 0.5, np.where(decided == 1, np.inf, -np.inf))
-        return round_towards(self._copies, self._eta, self._eta_v, towards, patience)
+        copies, eta_v = self._copies(len(decided))
+        return round_towards(copies, self._eta, eta_v, towards, patience)
 
     def _fixed_scores(self, decided: ByteArray) -> FloatArray:
         """Return the scores of the variables of nodes, infinite where they are fixed."""
@@ -268,8 +274,9 @@ class RelaxationSpace(Space[Node, BoolArray]):
         decided = np.where(means > 0.5, 1, 0).astype(np.int8)
         decided[np.abs(means - 0.5) < 0.5 - NEARLY] = OPEN
         decided = np.where(node.decided == OPEN, decided, node.decided)
-        every, n = np.tile(decided, (self.batch, 1)), min(self.batch, MOST_DETOURS)
-        sizes = self._spread * np.resize(DETOURS, (self.batch, 1))
+        n = min(self.batch, MOST_DETOURS)
+        every = np.tile(decided, (self._copies(n)[0].n_components, 1))
+        sizes = self._spread * np.resize(DETOURS, (len(every), 1))
         noise = sizes * np.random.default_rng(0).standard_normal(every.shape)
         given = self._fixed_scores(every)
         solved = self._relax([node] * n, given + noise, DETOUR_ITERATIONS)
@@ -279,15 +286,15 @@ class RelaxationSpace(Space[Node, BoolArray]):
 
     def _relax(self, nodes: Sequence[Node], eta: FloatArray, most: int) -> SolvedGraph:
         """Solve the relaxations of nodes together, each from the state of its node."""
-        part, n = self._copies, len(nodes)
-        unused = np.arange(self.batch) >= n
-        u, duals = np.zeros((self.batch, eta.shape[1])), np.zeros((self.batch, self._n_links))
-        step_size = np.zeros(self.batch)
+        (part, eta_v), n_copies = self._copies(len(nodes)), len(eta)
+        unused = np.arange(n_copies) >= len(nodes)
+        u, duals = np.zeros(eta.shape), np.zeros((n_copies, self._n_links))
+        step_size = np.zeros(n_copies)
         for i, node in enumerate(nodes):
             u[i], duals[i], step_size[i] = node.u, node.duals, node.step_size
         options = Options(max_iter=most, tol=TOLERANCE, threads=self._threads, quadratic=0.0)
         warm = WarmStart(u.reshape(-1), duals.reshape(-1), step_size, step_size > 0.0)
-        return CompiledEngine().solve(part, eta.reshape(-1), self._eta_v, unused, options, warm)
+        return CompiledEngine().solve(part, eta.reshape(-1), eta_v, unused, options, warm)
 
 
 def _iterations(nodes: Sequence[Node], score: float) -> int:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lpsmap_core import FactorGraph, FileFormat, NamedGraph, Variables
+from lpsmap_core.api import set_label
 from lpsmap_decode.formats.factor_types import factor_named
 from lpsmap_decode.formats.fg_structures import STRUCTURES, Builder, Parser, state_counts
 from lpsmap_decode.formats.fg_writing import PLAIN, write_fg
@@ -20,8 +21,9 @@ OTHERS = ["GENERAL_TREE_COUNTS", "GRANDPARENT_HEAD_AUTOMATON", "SEQUENCE_COMPRES
 
 
 class _Line(NamedTuple):
-    """A factor: its type, its variables from 1 (negative if negated), and its parameters."""
+    """A factor: its line, type, variables from 1 (negative if negated), and parameters."""
 
+    number: int
     kind: str
     literals: list[int]
     sizes: tuple[int, ...]
@@ -106,15 +108,18 @@ def _read_graph(tokens: Tokens, graph: FactorGraph) -> Variables:
     for (kind, _, _), lines in groups.items():
         literals = np.array([line.literals for line in lines], dtype=np.int64)
         over = u[np.abs(literals) - 1] ^ (literals < 0)
-        numbers = np.array([line.numbers for line in lines])
+        numbers, before = np.array([line.numbers for line in lines]), len(graph.factors)
         DECLARED.get(kind, _plain)(graph, kind, over, lines[0].sizes, numbers)
+        for factor in graph.factors[before:]:  # a tree becomes several tables
+            names = [f"line {line.number}, {kind}" for line in lines]
+            set_label(factor, np.repeat(names, factor.n_factors // len(lines)).tolist())
     return u
 
 
 def _factor(tokens: Tokens, n_variables: int) -> _Line:
     """Read a factor."""
     known = ", ".join([*PLAIN, *DECLARED])
-    kind = tokens.one_of(KINDS, f"the type of a factor, one of {known}")
+    kind, number = tokens.one_of(KINDS, f"the type of a factor, one of {known}"), tokens.line
     if kind in OTHERS:
         tokens.refuse(f"factors of type {kind} are not supported; expected one of {known}")
     literals = []
@@ -127,7 +132,7 @@ def _factor(tokens: Tokens, n_variables: int) -> _Line:
             tokens.refuse("got 0; expected a variable, counted from 1")
         literals.append(literal)
     sizes, numbers = NUMBERS[kind](tokens, len(literals)) if kind in NUMBERS else ((), ())
-    return _Line(kind, literals, sizes, numbers)
+    return _Line(number, kind, literals, sizes, numbers)
 
 
 def _pair_numbers(tokens: Tokens, arity: int) -> tuple[tuple[int, ...], Any]:

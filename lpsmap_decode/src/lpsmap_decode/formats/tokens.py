@@ -55,6 +55,7 @@ class Tokens:
         self._words = (match for match in matches if match[1] is not None)
         self._ahead: re.Match[bytes] | None = None
         self._at = 0
+        self._counted, self._line = 0, 1
         self.most = max(FREE_COUNT, len(self._text))
 
     def refuse(self, words: str) -> NoReturn:
@@ -70,6 +71,13 @@ class Tokens:
         before = self._text[: self._at]
         line, column = before.count(b"\n") + 1, self._at - before.rfind(b"\n")
         return f"{self.path}: line {line}, column {column}"
+
+    @property
+    def line(self) -> int:
+        """The number of the line of the latest word."""
+        self._line += self._text.count(b"\n", self._counted, self._at)
+        self._counted = self._at
+        return self._line
 
     def upcoming(self) -> bytes | None:
         """Return the next word without consuming it; None at the end of the file."""

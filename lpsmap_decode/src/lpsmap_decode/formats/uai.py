@@ -40,11 +40,14 @@ class MarkovNetwork(NamedTuple):
         For every factor, its variables.
     scores
         For every factor, the logarithms of its table, with one axis per variable.
+    lines
+        For every factor, the line of its scope.
     """
 
     n_states: list[int]
     scopes: list[list[int]]
     scores: list[FloatArray]
+    lines: list[int]
 
 
 class UaiFormat(FileFormat):
@@ -101,7 +104,8 @@ class UaiFormat(FileFormat):
                 x[first[scopes[:, d], None] + np.arange(size)] for d, size in enumerate(shape)
             ]
             table = np.stack([network.scores[i] for i in members])
-            graph.add(factor_named("Dense")(blocks, table))
+            names = [f"factor {i}, line {network.lines[i]}" for i in members]
+            graph.add(factor_named("Dense")(blocks, table), name=names)
         sizes = np.array(network.n_states, dtype=np.int64)
         for k in np.unique(sizes[~shared]):
             alone = np.flatnonzero(~shared & (sizes == k))
@@ -180,9 +184,10 @@ def read_network(path: Path) -> MarkovNetwork:
         n_states.append(tokens.count(f"the number of states of variable {i}", low=1))
         total += n_states[-1]
         tokens.check_count(total, "the number of states of all variables")
-    scopes = []
+    scopes, lines = [], []
     for i in range(tokens.count("the number of factors")):
         order = tokens.count(f"the number of variables of factor {i}")
+        lines.append(tokens.line)
         scope: dict[int, None] = {}
         for _ in range(order):
             v = tokens.integer(f"a variable of factor {i}", 0, len(n_states) - 1)
@@ -192,7 +197,7 @@ def read_network(path: Path) -> MarkovNetwork:
         scopes.append(list(scope))
     scores = [_logarithms(tokens, i, [n_states[v] for v in s]) for i, s in enumerate(scopes)]
     tokens.end()
-    return MarkovNetwork(n_states, scopes, scores)
+    return MarkovNetwork(n_states, scopes, scores, lines)
 
 
 def _logarithms(tokens: Tokens, i: int, shape: list[int]) -> FloatArray:

@@ -29,11 +29,14 @@ class _Clauses(NamedTuple):
         Positive for a variable (from 1), negative for its negation.
     weights
         The cost of violating each clause; None for a hard clause.
+    lines
+        The line on which each clause begins.
     """
 
     n_variables: int
     literals: list[list[int]]
     weights: list[int | None]
+    lines: list[int]
 
 
 class WcnfFormat(FileFormat):
@@ -66,11 +69,11 @@ class WcnfFormat(FileFormat):
         """Return the graph in a file; see `FileFormat.read`."""
         found = _read(path)
         scores, constant = np.zeros(found.n_variables), 0.0
-        hard: dict[int, list[list[int]]] = {}  # by their numbers of literals
+        hard: dict[int, list[tuple[list[int], str]]] = {}  # by their numbers of literals
         soft: dict[int, list[tuple[list[int], int]]] = {}
-        for clause, weight in zip(found.literals, found.weights, strict=True):
+        for clause, weight, line in zip(*found[1:], strict=True):
             if weight is None:
-                hard.setdefault(len(clause), []).append(clause)
+                hard.setdefault(len(clause), []).append((clause, f"line {line}"))
             elif len(clause) > 1:
                 soft.setdefault(len(clause), []).append((clause, weight))
             else:
@@ -82,9 +85,10 @@ class WcnfFormat(FileFormat):
         x = graph.variable_from(scores)
         weights = [weight for group in soft.values() for _, weight in group]
         violated = graph.variable_from(-np.array(weights, dtype=np.float64))
-        for clauses in hard.values():
-            literals = np.array(clauses)
-            graph.add(factor_named("Or")(x[np.abs(literals) - 1] ^ (literals < 0)))
+        for alike in hard.values():
+            literals = np.array([clause for clause, _ in alike])
+            declared = factor_named("Or")(x[np.abs(literals) - 1] ^ (literals < 0))
+            graph.add(declared, name=[line for _, line in alike])
         at = 0
         for group in soft.values():
             literals, slack = np.array([clause for clause, _ in group]), violated.index[at:]
@@ -111,22 +115,25 @@ def _read(path: Path) -> _Clauses:
     if tokens.upcoming() == b"p":
         most, n_clauses, top = _header(tokens)
     ends = _LineEnds(tokens, strict=n_clauses is None)
-    n_read, n_variables, clauses, weights = 0, 0 if n_clauses is None else most, [], []
+    n_read, n_variables = 0, 0 if n_clauses is None else most
+    clauses, weights, lines = [], [], []
     while tokens.upcoming() is not None:
         if n_clauses is None and tokens.upcoming() == b"h":
             tokens.word("h")
             weight = None
         else:
             weight = _weight(tokens, top)
+        line = tokens.line
         literals = _literals(tokens, most, weight, ends)
         n_read += 1
         if literals is not None:
             n_variables = max([n_variables, *map(abs, literals)])
             clauses.append(literals)
             weights.append(weight)
+            lines.append(line)
     if n_clauses not in (None, n_read):
         tokens.refuse(f"the file ends after {n_read} clauses; expected {n_clauses}")
-    return _Clauses(n_variables, clauses, weights)
+    return _Clauses(n_variables, clauses, weights, lines)
 
 
 def _header(tokens: Tokens) -> tuple[int, int, int | None]:

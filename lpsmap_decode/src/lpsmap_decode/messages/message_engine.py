@@ -23,8 +23,11 @@ class MessageEngine(Engine):
     name = "messages"
 
     def prefers(self, part: Part, options: Options) -> BoolArray | None:
-        """Prefer networks that have active sets or will be searched, for LP-MAP."""
-        if options.quadratic:
+        """Prefer networks that have active sets or will be searched, for LP-MAP.
+
+        The best structures of separate factors need no engine.
+        """
+        if options.quadratic or part.all_direct:
             return None
         if options.exact:
             return networks_of(part).covered

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -11,10 +12,14 @@ import numpy as np
 from lpsmap_core import Distributions, Factor, Variables
 from lpsmap_core.api import (
     BoolArray,
+    Contradictions,
     FloatArray,
     IntArray,
     Layout,
+    ScoredGraph,
     Vertices,
+    explain_contradictions,
+    reduced_contradictions,
     slot_values,
     structure_scores,
     warn_unsolved,
@@ -91,6 +96,23 @@ class Assignment:
         """For each component, whether its assignment is proved the best, or it is infeasible."""
         return is_proved(self.score, self.bound, self.gap)
 
+    @functools.cached_property
+    def contradictions(self) -> Contradictions:
+        """For each component without an assignment, factors that contradict each other.
+
+        As `Solution.contradictions`, but no zeros and ones satisfy all of them.
+        """
+        none: dict[int, list[tuple[int, int]]] = {
+            c: [] for c in np.flatnonzero(np.isneginf(self.bound)).tolist()
+        }
+        scores = self.scores, self.additional_scores, np.isnan(self.bound)
+        return reduced_contradictions(ScoredGraph(self.layout, self.factors, *scores), none)
+
+    @property
+    def explanation(self) -> str:
+        """Sentences with the names of `contradictions`, see `FactorGraph.add`."""
+        return explain_contradictions(self.contradictions, self.factors)
+
     @property
     def ok(self) -> bool:
         """Whether all components have an assignment that is proved the best."""
@@ -147,7 +169,11 @@ class Assignment:
         words, details = [], []
         for count, said in (
             (bad.sum(), "have a score that is NaN or +inf, and NaN values."),
-            ((none & ~allowed & ~bad).sum(), "have constraints that no zeros and ones satisfy."),
+            (
+                (none & ~allowed & ~bad).sum(),
+                "have constraints that no zeros and ones satisfy; Assignment.explanation names "
+                "them.",
+            ),
             ((none & allowed).sum(), f"have no assignment yet: {mend}."),
             (
                 (~none & ~self.proved).sum(),
