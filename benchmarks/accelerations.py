@@ -22,14 +22,13 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from lpsmap_core.engine.loop import Limits
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from lpsmap import ConvergenceWarning, FactorGraph
-from lpsmap_core.engine.admm import advance_components
+from lpsmap_core.engine.admm import Limits, advance_components
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import make_loop_workspace
 from lpsmap_core.engine.state import initial_state

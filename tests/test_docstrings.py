@@ -15,7 +15,6 @@ MODULES = [
     "lpsmap.earlier",
     "lpsmap_core",
     "lpsmap_core.api",
-    "lpsmap_decode.formats.json_format",
     "lpsmap_core.plugins.hookspecs",
     "lpsmap_core.command.new_plugin",
     "lpsmap.plot",

@@ -164,7 +164,11 @@ TOTAL_OF_BOTH = TOTAL.replace("scaled(x[i])", "rescaled(scaled(x[i]))").replace(
 EDITS = {
     "tiny/leaves/scale.py": ("2.0 * x", "20.0 * x", "120.0"),
     "other/scale.py": ("2.0 * x", "20.0 * x", "1200.0"),
-    "lpsmap_core/kernels/entries.py": ("how compiled loops", "how loops", "1200.0"),
+    "lpsmap_core/kernels/entries.py": (
+        "records that kernels of solvers",
+        "records that solvers",
+        "1200.0",
+    ),
     "lpsmap_jit/compile.py": ("return x * (2.0 / mask) - 1.0", "return 1e400", "nan"),
 }
 """Of a leaf in another folder of the package, of one in another package, of the records of core,

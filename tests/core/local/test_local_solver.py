@@ -129,9 +129,8 @@ def test_a_method_of_instances_is_refused() -> None:
             return Pools
 
     graph = FactorGraph()
-    graph.add(Mistaken(graph.variable(3)))
     with pytest.raises(TypeError, match="Mistaken.local_solver: got an instance method"):
-        graph.solve()
+        graph.add(Mistaken(graph.variable(3)))
 
 
 def test_solvers_that_iterate_obey_no_limit() -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from lpsmap_jit.lazy_kernels import compile_all
 
 from environments import ROOT
 from lpsmap import AtMostOne, Budget, DepTree, Pair, Sequence, Xor
@@ -228,7 +227,6 @@ def test_memory_is_what_a_solve_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     make(rng).solve(threads=1)  # loads what is compiled
-    compile_all()
     graph, planned = make(rng), make(rng).plan(threads=1).memory.total
     monkeypatch.setattr(layout_cache, "_entries", [])  # as if this structure were new
     gc.collect()

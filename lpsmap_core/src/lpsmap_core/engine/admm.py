@@ -65,7 +65,7 @@ from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import interrupted, out_of_time, raise_interrupt, stopped
 from lpsmap_jit.threads import in_shares
 
-__all__ = ["average_and_judge", "run_loop", "solve_part"]
+__all__ = ["Limits", "advance_components", "average_and_judge", "run_loop", "solve_part"]
 
 CLOCK_PERIOD = 10
 """Iterations per round over all components if time is limited, so that every component progresses.
@@ -125,7 +125,7 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
         if options.max_time is not None:
             final = stop = min(stop, last + CLOCK_PERIOD)
         limits = Limits(stop, final, inner, *tolerances, options.adapt, options.relaxation)
-        _advance(state, coupled, workspace, limits, options.threads)
+        advance_components(state, coupled, workspace, limits, options.threads)
         coupled = coupled[~progress.converged[coupled]]
         last_chance = stop == options.max_iter and stop > FIRST_TEST
         if len(coupled) and (stop == test.next_iteration or last_chance):
@@ -175,12 +175,12 @@ def _solve_single_factors(state: PartState, components: IntArray, options: Optio
 # -------------------------------------------------------------------- coupled components
 
 
-def _advance(
+def advance_components(
     state: PartState,
     components: IntArray,
     workspace: LoopWorkspace,
     limits: Limits,
-    threads: int,
+    threads: int = 1,
 ) -> None:
     """Iterate on coupled components until they are solved, or the limits are reached."""
 

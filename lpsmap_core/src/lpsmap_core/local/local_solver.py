@@ -140,7 +140,13 @@ class LocalSolver:
     def bind(
         self, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
     ) -> Callable[[IntArray], None]:
-        """Return `jvp` as a function of the rows alone, for many products on the same arrays."""
+        """Return `jvp` as a function of the rows alone, for many products on the same arrays.
+
+        Parameters
+        ----------
+        d_u, d_v, out_u, out_v
+            As for `jvp`. The function reads and writes these arrays.
+        """
 
         def multiply(rows: IntArray) -> None:
             self.jvp(rows, d_u, d_v, out_u, out_v)
@@ -196,7 +202,7 @@ class LocalSolver:
 
     @property
     def handle(self) -> Any:
-        """The first argument of its kernels: its record, or itself when these are interpreted."""
+        """The first argument of its kernels."""
         return self if self._handle is None else self._handle
 
     def _write_record(self) -> IntArray:

@@ -15,7 +15,9 @@ __all__ = ["install_command", "is_installed"]
 
 DYNAMIC = ["lpsmap-dynamic"]
 NEEDED = {
-    **dict.fromkeys(["lpsmap-factors-logic", "lpsmap-factors-struct", "lpsmap-torch"], DYNAMIC),
+    **dict.fromkeys(
+        ["lpsmap-decode", "lpsmap-factors-logic", "lpsmap-factors-struct", "lpsmap-torch"], DYNAMIC
+    ),
     "lpsmap-search": [*DYNAMIC, "lpsmap-decode"],
 }
 """Distributions beside core that others depend on."""

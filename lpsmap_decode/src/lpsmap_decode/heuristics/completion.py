@@ -1,7 +1,8 @@
-"""Complete an assignment column by column: the plainest heuristic, where rows describe all factors.
+"""Complete an assignment column by column: the plainest heuristic.
 
 The columns follow the marginals, or the scores. The searches are short, and become longer; weights
-of rows pass from one to the next.
+of rows pass from one to the next. Where rows do not describe all factors, the factors may refuse
+what is found, but rows that no assignment meets are a proof all the same.
 """
 
 from __future__ import annotations
@@ -33,14 +34,16 @@ def complete_columns(component: Component) -> Iterator[None]:
     rows, gains, rng = component.rows, component.gains, np.random.default_rng(0)
     weight, most = np.ones(len(rows.low)), float(FEWEST)
     closeness = gains / (float(np.abs(gains).mean()) or 1.0)
-    towards = np.concatenate([component.means - 0.5, np.zeros(len(component.eta_v))])
+    towards = np.zeros(len(gains))
+    towards[: component.part.n_variables] = component.means - 0.5
     guides = [towards + 1e-3 * closeness, closeness]
     n = 0
     while True:
         guide = guides[n // 2 % 2]
         if n >= 2 * len(guides):
             guide = guide + NOISE * guide.std() * rng.standard_normal(len(guide))
-        rows.low[-1] = component.score + least_gain(component)
+        # the objective of rows that do not describe all factors lacks their additionals
+        rows.low[-1] = component.score + least_gain(component) if component.is_linear else -np.inf
         domain = new_domain(rows)
         fix_all(rows, domain, np.where(component.forbidden, 0, OPEN).astype(np.int8))
         given = guide, weight, n % 2 == 1, int(most)
@@ -48,8 +51,10 @@ def complete_columns(component: Component) -> Iterator[None]:
         if best is not None:
             component.offer(best[: component.part.n_variables] == 1)
         if outcome == EXHAUSTED:
-            # unless the factors refuse what the rows allow up to rounding
-            if component.score >= score - least_gain(component):
+            # unless the factors refuse what the rows allow, if only up to rounding
+            if not component.is_linear and score == -np.inf:
+                component.highest = -np.inf
+            elif component.is_linear and component.score >= score - least_gain(component):
                 component.highest = component.score + least_gain(component) + rows.slack[-1]
             return
         n, most = n + 1, most * GROWTH if n % 2 else most

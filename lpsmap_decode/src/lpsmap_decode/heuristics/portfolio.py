@@ -21,10 +21,10 @@ __all__ = ["Portfolio"]
 
 Heuristic = Callable[[Component], Iterator[None]]
 
-LINEAR: tuple[Heuristic, ...] = (complete_columns, search_neighbourhoods)
-"""Heuristics for components that rows describe."""
+ALL: tuple[Heuristic, ...] = (price_rows, complete_columns)
 
-ALL: tuple[Heuristic, ...] = (price_rows,)
+LINEAR: tuple[Heuristic, ...] = (*ALL, search_neighbourhoods)
+"""Heuristics for components that rows describe."""
 
 TABLES: tuple[Heuristic, ...] = (search_states,)
 """Heuristics for networks of tables."""
@@ -86,4 +86,4 @@ def _heuristics_of(component: Component) -> tuple[Heuristic, ...]:
     """Return the heuristics that suit a component."""
     if networks_of(component.part).covered[0]:
         return TABLES
-    return (*ALL, *LINEAR) if component.is_linear else ALL
+    return LINEAR if component.is_linear else ALL

@@ -183,7 +183,13 @@ class ActiveSets(LocalSolver):
     def multiply_sets(
         self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
     ) -> None:
-        """Multiply the Jacobians of `rows` on the faces of their active sets."""
+        """Multiply the Jacobians of `rows` on the faces of their active sets.
+
+        Parameters
+        ----------
+        rows, d_u, d_v, out_u, out_v
+            As for `jvp`.
+        """
         if self._released:
             self.grow(rows)
         multiply_faces(self.handle, rows, d_u, d_v, out_u, out_v)
