@@ -50,7 +50,15 @@ def declared(layout: Layout, known: Places) -> Contradictions:
 
 
 def explain_contradictions(found: Contradictions, factors: Sequence[Factor]) -> str:
-    """Return a sentence for each component, which names its contradicting factors."""
+    """Return a sentence for each component, which names its contradicting factors.
+
+    Parameters
+    ----------
+    found
+        The contradictions.
+    factors
+        The declarations of the graph.
+    """
     return " ".join(
         f"Component {component} has no solution because of {_listed(named, factors)}."
         for component, named in found.items()
