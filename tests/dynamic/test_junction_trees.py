@@ -12,8 +12,10 @@ import pytest
 
 from judges import central_difference
 from lpsmap import (
+    Alignment,
     AndOut,
     AtMostOne,
+    BinaryTree,
     Bits,
     Budget,
     Dense,
@@ -506,6 +508,17 @@ def test_branching_programs_with_too_many_choices_are_named() -> None:
     graph.add(DepTree(u, projective=True))
     graph.add(DepTree(u, projective=True))
     with pytest.raises(ValueError, match="of DepTree.* shares 144 variables .* choices for them"):
+        graph.gibbs()
+
+
+@pytest.mark.parametrize("kind", [Alignment, BinaryTree])
+def test_large_factors_that_share_all_variables_are_refused_at_once(kind: Any) -> None:
+    """A table of hyperedges and shared slots would take 50 GiB, and paths of slots a minute."""
+    graph = FactorGraph()
+    u = graph.variable((200, 200))
+    graph.add(kind(u))
+    graph.add(kind(u))
+    with pytest.raises(ValueError, match="shares .* variables .* too many choices for them"):
         graph.gibbs()
 
 

@@ -24,6 +24,13 @@ MOST_CHOICES = 1 << 18
 """Maximum number of the choices of a piece, with their derivations."""
 
 
+MAX_CELLS = 1 << 28
+"""Maximum number of choices, or hyperedges, times shared slots of a piece: 256 MiB."""
+
+MAX_PATHS = 1 << 20
+"""Maximum number of paths between the slots of a hypergraph without branches."""
+
+
 class TooManyChoicesError(ValueError):
     """A factor has too many choices for its shared slots."""
 
@@ -90,7 +97,10 @@ def one_piece(hypergraph: Hypergraph, shared: BoolArray) -> FactorPiece:
     owner = np.repeat(np.arange(len(first_entry) - 1), np.diff(first_entry))
     of_shared = np.append(shared, np.zeros(hypergraph.n_additionals, dtype=np.bool_))[entries]
     column = np.cumsum(shared) - 1
-    own = np.zeros((len(first_entry) - 1, int(shared.sum())), dtype=np.bool_)
+    n_edges, n_shared = len(first_entry) - 1, int(shared.sum())
+    if n_edges * n_shared > MAX_CELLS:
+        raise TooManyChoicesError
+    own = np.zeros((n_edges, n_shared), dtype=np.bool_)
     own[owner[of_shared], column[entries[of_shared]]] = True
     sizes = np.bincount(owner[~of_shared], minlength=len(own))
     rest, first_rest = entries[~of_shared], np.cumsum(sizes) - sizes
@@ -102,7 +112,8 @@ def one_piece(hypergraph: Hypergraph, shared: BoolArray) -> FactorPiece:
         edges = np.arange(first_edge[item], first_edge[item + 1])
         starts, n = np.array(first)[ends[edges]], np.array(count)[ends[edges]]
         n_pairs = n.prod(axis=1)
-        if len(on) + n_pairs.sum() > MOST_CHOICES:
+        n_choices = len(on) + n_pairs.sum()
+        if n_choices > MOST_CHOICES or n_choices * n_shared > MAX_CELLS:
             raise TooManyChoicesError
         edge = np.repeat(np.arange(len(edges)), n_pairs)
         pair = np.arange(len(edge)) - np.repeat(np.cumsum(n_pairs) - n_pairs, n_pairs)
@@ -196,8 +207,13 @@ class _Chain:
         """Return the paths from every cut to the next that are parts of derivations.
 
         Of the items at a cut with the same continuations, one stands for all.
+
+        Raises
+        ------
+        TooManyChoicesError
+            If there are too many paths.
         """
-        layers, here = [], self._extended([_Path(0, 0, False, ())], -1)
+        layers, n_paths, here = [], 0, self._extended([_Path(0, 0, False, ())], -1)
         for p in range(arity):
             on = [
                 _Path(path.begin, head, True, path.additionals + extra)
@@ -205,6 +221,9 @@ class _Chain:
                 for head, extra in self._edges.get((p, True, path.end), ())
             ]
             found = self._extended(here + on, p)
+            n_paths += len(found)
+            if n_paths > MAX_PATHS:
+                raise TooManyChoicesError
             layers.append([path for path in found if self._latest[path.end] > p])
             here = [_Path(k, k, False, ()) for k in sorted({path.end for path in layers[-1]})]
         alike = {self.goal: self.goal}

@@ -149,16 +149,17 @@ def junction_tree(parts: Sequence[TreePart], n_variables: int) -> Hypergraph | N
 def _pieces(part: TreePart, shared: BoolArray, few: bool) -> list[FactorPiece]:
     """Return a factor as one piece, or as one for every slot if it does not share few nodes."""
     hypergraph = part.hypergraph
-    if not few or (hypergraph.n_items > 1 and hypergraph.arity > SMALL):
-        found = pieces_of_slots(hypergraph, shared)
-        if found is not None:
-            return found
     try:
+        if not few or (hypergraph.n_items > 1 and hypergraph.arity > SMALL):
+            found = pieces_of_slots(hypergraph, shared)
+            if found is not None:
+                return found
         return [one_piece(hypergraph, shared)]
     except TooManyChoicesError:
         raise ValueError(
             f"gibbs: {part.name()} shares {int(shared.sum())} variables with other factors of a "
-            f"cycle, and has more than {MOST_CHOICES:.2g} choices for them; expected fewer. "
+            f"cycle, and has too many choices for them; expected at most {MOST_CHOICES:.2g}, "
+            "and fewer of more variables. "
             "Condition on some of the variables with graph.condition(evidence), or use solve(), "
             "which supports any graph."
         ) from None
