@@ -52,7 +52,7 @@ class Call:
 
     def of(self, ticket: Tensor | None, inputs: list[Tensor]) -> list[Tensor]:
         """Call the operator."""
-        products = list(self.products)
+        products = list(self.products) or [NO_PRODUCT]
         outputs: list[Tensor] = _operator(
             self.name, self.ndim, self.arguments, products, ticket, inputs
         )
@@ -201,6 +201,9 @@ def _check_closure(name: str, value: Tensor, leaves: list[Tensor]) -> None:
 
 # -------------------------------------------------------------------- the operator
 
+NO_PRODUCT = 0
+"""The only entry of `products` in a call that is no product: compiled archives lose empty lists."""
+
 SCHEMA = "str name, int ndim, str arguments, int[] products, Tensor? ticket, Tensor[] inputs"
 
 
@@ -218,7 +221,7 @@ def _operator(
     with _autograd_inside():
         if evaluation is None:  # also of a copy of a ticket
             evaluation = _evaluated(Call(name, ndim, arguments), inputs[:n])
-        outputs = _multiplied(evaluation, tuple(products), inputs[n:])
+        outputs = _multiplied(evaluation, tuple(filter(None, products)), inputs[n:])
     outputs = [x.detach().clone(memory_format=torch.contiguous_format) for x in outputs]
     return [*outputs, ticket_for(evaluation)]
 
@@ -239,7 +242,7 @@ def _(
 
 def _empty_outputs(ndim: int, products: list[int], inputs: list[Tensor]) -> list[Tensor]:
     """Return tensors like the outputs of a call."""
-    if not products:
+    if products in ([], [NO_PRODUCT]):
         return [inputs[0].new_empty(inputs[0].shape[:ndim])]
     *before, n = products
     if n < 0:
@@ -310,14 +313,12 @@ def _gradients(ctx: Any, gradients: Any) -> list[Tensor | None]:
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     name, ndim, arguments, products, _, tensors = inputs
-    _save(ctx, Call(name, ndim, arguments, tuple(products)), list(tensors), output)
+    own = Call(name, ndim, arguments, tuple(filter(None, products)))
+    _save(ctx, own, list(tensors), output)
 
 
 def _backward(ctx: Any, gradients: list[Tensor]) -> tuple[Any, ...]:
-    of_products: Any = (
-        None if ctx.call.products else []
-    )  # torch counts an empty list as one of tensors
-    return None, None, None, of_products, None, _gradients(ctx, gradients)
+    return None, None, None, None, None, _gradients(ctx, gradients)
 
 
 _operator.register_autograd(_backward, setup_context=_setup)

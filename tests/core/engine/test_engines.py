@@ -231,4 +231,4 @@ def test_a_bound_of_no_number_is_the_engines_fault(monkeypatch: pytest.MonkeyPat
     plugin.lpsmap_engines = hookimpl(lambda: [Faulty])  # type: ignore[attr-defined]
     plugin.lpsmap_api_version = 3  # type: ignore[attr-defined]
     with registered(plugin), pytest.raises(RuntimeError, match="assignment_bound returned .*nan"):
-        matching().solve(engine="faulty").decode()
+        matching().solve_map(engine="faulty").decode()

@@ -8,7 +8,7 @@ import pytest
 
 from lpsmap import Budget, FactorGraph, Knapsack
 from lpsmap_core import Answer, Deadline, MapSolver, Program, SolverLimits
-from lpsmap_core.api import SearchLimits
+from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.solvers.external_solver import improve_with_solver
 from lpsmap_decode.solvers.highs import HighsSolver
 from lpsmap_decode.solvers.program import programs

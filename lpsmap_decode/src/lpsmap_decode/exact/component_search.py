@@ -154,8 +154,10 @@ class _ComponentSearch:
         c, limits, before = self._c, self._limits, self._found.score[self._c]
         limit = np.inf if limits.max_nodes is None else limits.max_nodes
         begin = time.perf_counter()
-        if self._search is None:
-            self._find_first(deadline)
+        if self._heuristics is None:
+            self._heuristics = Portfolio(self._component())
+            if self._part.sizes[c] >= LARGE:  # others soon find an assignment by a few nodes
+                self._find_first(deadline)
         late = limits.deadline.passed and not networks_of(self._part).covered[c]
         if self.finished or self._interrupted or late or limit == 0:
             self.finished |= limit == 0
@@ -174,25 +176,31 @@ class _ComponentSearch:
         if found.answer is not None:
             self._take(found.score, found.answer)
         self.finished = found.finished or found.n_nodes >= limit
-        if not self.finished and not found.interrupted:
+        if not (self.finished or found.interrupted) and self._found.score[c] == -np.inf:
+            self._find_first(deadline)
+        elif not self.finished and not found.interrupted:
             seconds = self._share * (time.perf_counter() - begin)
             self._run_heuristics(Deadline(seconds, within=limits.deadline))
             better = self._found.score[c] > before
             self._share = SHARE_OF_HEURISTICS if better else 0.5 * self._share
         return found.interrupted or self._interrupted
 
-    def _find_first(self, deadline: Deadline) -> None:
-        """Let heuristics find an assignment, and improve that of a large component."""
+    def _component(self) -> Component:
+        """Return the component by itself, for heuristics."""
         c, part = self._c, self._part
         eta, eta_v, means = self._scores
         alone = part.n_components == 1
-        component = Component(
+        return Component(
             part if alone else copies_of(part, c, 1),
             eta[self._variables],
             eta_v if alone else eta_v[part.additional_component == c],
             means[self._variables],
         )
-        self._heuristics = Portfolio(component)
+
+    def _find_first(self, deadline: Deadline) -> None:
+        """Let heuristics find an assignment, and improve that of a large component."""
+        assert self._heuristics is not None
+        c, part, component = self._c, self._part, self._heuristics.component
         if networks_of(part).covered[c]:  # the search itself soon finds one
             return
         if self._found.score[c] == -np.inf:
