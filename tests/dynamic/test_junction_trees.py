@@ -511,14 +511,15 @@ def test_branching_programs_with_too_many_choices_are_named() -> None:
         graph.gibbs()
 
 
+@pytest.mark.parametrize("size", [60, 200])
 @pytest.mark.parametrize("kind", [Alignment, BinaryTree])
-def test_large_factors_that_share_all_variables_are_refused_at_once(kind: Any) -> None:
+def test_large_factors_that_share_all_variables_are_refused(kind: Any, size: int) -> None:
     """A table of hyperedges and shared slots would take 50 GiB, and paths of slots a minute."""
     graph = FactorGraph()
-    u = graph.variable((200, 200))
+    u = graph.variable((size, size))
     graph.add(kind(u))
     graph.add(kind(u))
-    with pytest.raises(ValueError, match="shares .* variables .* too many choices for them"):
+    with pytest.raises(ValueError, match="gibbs: .* (share|need tables)"):
         graph.gibbs()
 
 

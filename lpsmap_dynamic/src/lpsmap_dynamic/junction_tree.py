@@ -61,6 +61,10 @@ class TreePart(NamedTuple):
     name: Callable[[], str]
 
 
+MAX_SHARED = 5_000
+"""Maximum number of shared variables of a junction tree, which is built in some seconds."""
+
+
 class _Table(NamedTuple):
     """The joint states of some nodes, each with the item that derives it."""
 
@@ -121,6 +125,12 @@ def junction_tree(parts: Sequence[TreePart], n_variables: int) -> Hypergraph | N
     first_extra = n_variables + np.cumsum([0, *extra])
     count = np.bincount(np.concatenate([part.variables for part in parts]), minlength=n_variables)
     shared = count > 1
+    if shared.sum() > MAX_SHARED:
+        raise ValueError(
+            f"gibbs: {len(parts)} factors that form cycles, such as {parts[0].name()}, share "
+            f"{int(shared.sum())} variables; expected at most {MAX_SHARED}. Condition on some of "
+            "them with graph.condition(evidence), or use solve(), which supports any graph."
+        )
     edges, pieces = _Edges(), []
     number = _nodes_of([part.variables for part in parts], shared)
     known: dict[tuple[Hypergraph, bytes, bool], list[FactorPiece]] = {}

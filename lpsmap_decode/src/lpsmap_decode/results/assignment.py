@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import NoReturn
 
 import numpy as np
@@ -166,6 +167,8 @@ class Assignment:
         mend = "raise max_time or max_nodes"
         if self.interrupted:
             mend = "Ctrl-C ended the search; run it again"
+        elif self.solver == OWN_SEARCH and find_spec("highspy") is None:
+            mend = "install highspy, another solver, or raise max_time or max_nodes"
         words, details = [], []
         for count, said in (
             (bad.sum(), "have a score that is NaN or +inf, and NaN values."),
