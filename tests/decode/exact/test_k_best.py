@@ -10,6 +10,7 @@ import pytest
 import judges
 from lpsmap import AtMostOne, Bits, Dense, DepTree, FactorGraph, Pair, Sequence, Xor
 from lpsmap_core import ConvergenceWarning
+from lpsmap_decode.results import assignment
 from random_graphs import KINDS, all_scores, random_graph
 
 
@@ -177,7 +178,7 @@ def test_tables_and_trees_are_ranked_together() -> None:
 
 
 @pytest.mark.compiled
-def test_limits_leave_an_honest_bound() -> None:
+def test_limits_leave_an_honest_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     graph = FactorGraph()
     u = graph.variable_from(rng.normal(size=14))
@@ -188,6 +189,11 @@ def test_limits_leave_an_honest_bound() -> None:
         limited = graph.k_best(3, max_nodes=1)
     assert not limited[0].ok
     assert limited[0].bound[0] >= proved[0].score[0] - 1e-9
+    monkeypatch.setattr(assignment, "find_spec", lambda name: None)
+    with pytest.warns(
+        ConvergenceWarning, match="install highspy, another solver, or raise max_time"
+    ):
+        graph.k_best(3, max_nodes=1)
     two = FactorGraph()  # the second best of two components may be in either
     u = two.variable_from(np.concatenate([graph.flat_scores(), [3.0, 0.0]]))
     two.add(Pair(u[i], u[j], graph.additional_scores(graph.factors[0]).ravel()))
