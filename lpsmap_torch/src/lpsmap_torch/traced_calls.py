@@ -313,12 +313,15 @@ def _gradients(ctx: Any, gradients: Any) -> list[Tensor | None]:
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     name, ndim, arguments, products, _, tensors = inputs
+    ctx.products_are_empty = not products
     own = Call(name, ndim, arguments, tuple(filter(None, products)))
     _save(ctx, own, list(tensors), output)
 
 
 def _backward(ctx: Any, gradients: list[Tensor]) -> tuple[Any, ...]:
-    return None, None, None, None, None, _gradients(ctx, gradients)
+    # torch counts an empty list as one of tensors
+    of_products: Any = [] if ctx.products_are_empty else None
+    return None, None, None, of_products, None, _gradients(ctx, gradients)
 
 
 _operator.register_autograd(_backward, setup_context=_setup)

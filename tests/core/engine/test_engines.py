@@ -230,5 +230,8 @@ def test_a_bound_of_no_number_is_the_engines_fault(monkeypatch: pytest.MonkeyPat
     plugin = types.ModuleType("faulty")
     plugin.lpsmap_engines = hookimpl(lambda: [Faulty])  # type: ignore[attr-defined]
     plugin.lpsmap_api_version = 3  # type: ignore[attr-defined]
+    graph = FactorGraph()
+    u = graph.variable_from([1.0, 1.0, 1.0])
+    graph.add(AtMostOne(u[np.array([[0, 1], [1, 2], [2, 0]])]))  # its relaxation is fractional
     with registered(plugin), pytest.raises(RuntimeError, match="assignment_bound returned .*nan"):
-        matching().solve_map(engine="faulty").decode()
+        graph.solve(engine="faulty").decode()

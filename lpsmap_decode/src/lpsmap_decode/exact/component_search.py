@@ -156,7 +156,8 @@ class _ComponentSearch:
         begin = time.perf_counter()
         if self._heuristics is None:
             self._heuristics = Portfolio(self._component())
-            if self._part.sizes[c] >= LARGE:  # others soon find an assignment by a few nodes
+            # small components soon find an assignment by a few nodes
+            if self._part.sizes[c] >= LARGE or limit == 0 or limits.deadline.passed:
                 self._find_first(deadline)
         late = limits.deadline.passed and not networks_of(self._part).covered[c]
         if self.finished or self._interrupted or late or limit == 0:
