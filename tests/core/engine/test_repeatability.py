@@ -41,8 +41,8 @@ def test_solving_again_changes_no_bit() -> None:
 @pytest.mark.compiled
 def test_threads_change_no_bit() -> None:
     rng = np.random.default_rng(8)
-    scores, weights = rng.normal(size=(500, 9, 9)), rng.normal(size=500)
-    lengths = rng.integers(2, 10, size=500)
+    scores, weights = rng.normal(size=(1500, 9, 9)), rng.normal(size=1500)
+    lengths = rng.integers(2, 10, size=1500)
     d = rng.normal(size=scores.size)
     found = []
     for threads in (1, 2, 3):
@@ -64,7 +64,7 @@ def test_threads_change_no_bit() -> None:
 @pytest.mark.parametrize("attempt", range(20))
 def test_threads_keep_to_their_components(attempt: int) -> None:
     """Two threads once wrote to each other's probes: one run in three had other bits somewhere."""
-    scores = np.random.default_rng(0).normal(size=(128, 8, 14))
+    scores = np.random.default_rng(0).normal(size=(256, 8, 14))
     found = []
     for threads in (1, 2):
         graph = FactorGraph()

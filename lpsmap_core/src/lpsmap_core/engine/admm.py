@@ -63,7 +63,7 @@ from lpsmap_core.local.active.limits import SHORT_RUN, UNTIL_SOLVED
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import interrupted, out_of_time, raise_interrupt, stopped
-from lpsmap_jit.threads import in_shares
+from lpsmap_jit.threads import COUPLED_WORK, in_shares
 
 __all__ = ["Limits", "advance_components", "average_and_judge", "run_loop", "solve_part"]
 
@@ -191,7 +191,7 @@ def advance_components(
                 _iterate(state, alone, workspace, limits)
 
     sizes = state.part.sizes[components]
-    in_shares(run, components, sizes, 1 if state.vectorised else threads)
+    in_shares(run, components, sizes, 1 if state.vectorised else threads, COUPLED_WORK)
 
 
 def _iterate(

@@ -41,7 +41,7 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.callers import stacklevel
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import Watch, interrupted, out_of_time
-from lpsmap_jit.threads import in_shares
+from lpsmap_jit.threads import COUPLED_WORK, in_shares
 
 __all__ = ["multiply_jacobian"]
 
@@ -57,7 +57,7 @@ TOO_MANY = (
 
 APPROXIMATE = "lpsmap: the gradients of some components are approximate, because "
 
-CHEAPER = 16, 2
+CHEAPER = 16, 2 * COUPLED_WORK
 """How many times cheaper than a solve a product is, roughly, in direct and in coupled components.
 """
 

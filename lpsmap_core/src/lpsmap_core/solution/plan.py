@@ -24,7 +24,7 @@ from lpsmap_core.local.active.sets import first_capacity
 from lpsmap_core.local.solvers import SolverChoice, solver_of, takes_one_pass
 from lpsmap_core.model.levels import override_level
 from lpsmap_core.solution.table_rendering import text_table
-from lpsmap_jit.threads import SMALLEST_WORK, cut
+from lpsmap_jit.threads import COUPLED_WORK, SMALLEST_WORK, cut
 
 __all__ = ["ComponentPlan", "FactorPlan", "MemoryPlan", "Plan", "SharePlan", "make_plan"]
 
@@ -222,7 +222,7 @@ def make_plan(layout: Layout, choice: EngineChoice, threads: int, limited: bool)
     one_pass = part.all_direct and all(
         takes_one_pass(choice.solver, bucket.type) for bucket, choice in solvers
     )
-    cheaper = ONE_PASS_CHEAPER if one_pass else 1
+    cheaper = ONE_PASS_CHEAPER if one_pass else 1 if part.all_direct else COUPLED_WORK
     bounds, used = cut(part.sizes, 1 if together else threads, cheaper)
     used = used if is_core and part.n_components else 0
     ends = np.append(0, np.cumsum(part.sizes))[bounds]
