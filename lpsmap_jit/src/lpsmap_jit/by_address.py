@@ -26,7 +26,6 @@ from lpsmap_jit.compile import COMPILED, TAKES_ADDRESS
 from lpsmap_jit.fields import Field, kinds_of
 
 __all__ = [
-    "address_type_of",
     "array_at",
     "by_address",
     "by_value",
@@ -39,7 +38,6 @@ __all__ = [
     "words_of",
 ]
 
-address_type_of: Any
 array_at: Any
 read_field: Any
 words_of: Any
@@ -245,13 +243,9 @@ if COMPILED:
 
     _NUMBER_OF = {float: types.float64, int: types.int64}
 
-    def address_type_of(record: type) -> Any:
-        """Return the numba type of a record by address."""
-        return ByAddress(type_of(record))
-
     def record_at(record: type) -> Any:
         """Return a function for leaves that returns a record by address, given its handle."""
-        found = address_type_of(record)
+        found = ByAddress(type_of(record))
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             in_leaf("record_at", context)
@@ -275,7 +269,7 @@ if COMPILED:
         record
             The type of the record.
         """
-        found, outer = address_type_of(record), address_type_of(header)
+        found, outer = ByAddress(type_of(record)), ByAddress(type_of(header))
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             # also outside leaves: the owner of the handle holds both records
@@ -290,7 +284,7 @@ if COMPILED:
 
 else:
     # never called: without compilation there are no types
-    address_type_of = array_at = forwarded = in_leaf = read_field = type_of = words_of = None
+    array_at = forwarded = in_leaf = read_field = type_of = words_of = None
     by_address = by_value = _same
 
     def record_at(record: type) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from lpsmap_core.engine.cotangents import need_no_scaling_compiled
 from lpsmap_core.engine.magnitudes import HUGE_RATIO
 from lpsmap_core.engine.soundness import MARGINAL_TOLERANCE
-from lpsmap_core.kernels.entries import address_of
+from lpsmap_core.kernels.entries import address_of, write_address
 from lpsmap_core.kernels.records import Direction, Factors, LocalScores, LocalSolution, Product
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.finite_scores import NOTHING_BARRED, make_rows_finite
@@ -59,9 +59,8 @@ class DirectSolution(NamedTuple):
 
     def multiply(self, d: FloatArray) -> FloatArray | None:
         """Return the product of the Jacobian with a vector `d`; None if that needs scaling."""
-        product, address = np.empty(len(d)), self.form.record.multiply
-        if address[0] == 0:
-            address[0] = address_of(self.jvp_kernel, "jvp_kernel")
+        product = np.empty(len(d))
+        write_address(self.form.record.multiply, self.jvp_kernel, "jvp_kernel")
         exact = _multiply(self.form.handle, self.face, self.branch, d, product)
         return product if exact else None
 

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from lpsmap_core.kernels.records import KERNELS
 from lpsmap_jit.arrays import IntArray
-from lpsmap_jit.by_address import record_at, referred_record, type_of
+from lpsmap_jit.by_address import referred_record, type_of
 from lpsmap_jit.compile import COMPILED
 from lpsmap_jit.native import entry_of
 
-__all__ = ["SolverRecord", "address_of", "reader_of", "signature_of", "solver_at"]
+__all__ = ["SolverRecord", "address_of", "reader_of", "signature_of", "write_address"]
 
 
 class SolverRecord(NamedTuple):
@@ -27,10 +27,6 @@ class SolverRecord(NamedTuple):
     own: int
     """The addresses of the records that `reader_of` reads, 0 without."""
     sets: int
-
-
-solver_at = record_at(SolverRecord)
-"""Returns, in leaves, the record of a solver from its handle."""
 
 
 def reader_of(record: type, field: str = "own") -> Any:
@@ -74,6 +70,15 @@ def address_of(function: Any, kind: str) -> int:
     if not hasattr(function, "overloads"):
         return 0
     return entry_of(function, signature_of(function, kind))
+
+
+def write_address(place: IntArray, function: Any, kind: str) -> None:
+    """Write the address of a kernel in an array of one element, which is 0 until then.
+
+    A record that refers to the array needs the kernel only when it is called, not at once.
+    """
+    if place[0] == 0:
+        place[0] = address_of(function, kind)
 
 
 def signature_of(function: Any, kind: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.entries import address_of, reader_of
+from lpsmap_core.kernels.entries import address_of, reader_of, write_address
 from lpsmap_core.kernels.records import Direction, Factors, LocalScores, LocalSolution, Product
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.layout.ragged import ranges
@@ -120,8 +120,7 @@ class CompiledForm(_ClosedForm):
         """Return `jvp` as a function of the rows alone; see `LocalSolver`."""
         if self._own is None:
             return super().bind(d_u, d_v, out_u, out_v)
-        if self._multiplier[0] == 0:
-            self._multiplier[0] = address_of(self._multiply, "jvp_kernel")
+        write_address(self._multiplier, self._multiply, "jvp_kernel")
         handle = self.handle
         return lambda rows: _multiply_closed_form(handle, rows, d_u, d_v, out_u, out_v)
 

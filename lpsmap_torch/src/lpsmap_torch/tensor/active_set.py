@@ -165,9 +165,7 @@ class ActiveSets:
         self.used[row, place] = joins
 
 
-def solve_active_sets(
-    problems: LocalProblems, max_iterations: int | None = None, sets: ActiveSets | None = None
-) -> ActiveSets:
+def solve_active_sets(problems: LocalProblems, max_iterations: int | None = None) -> ActiveSets:
     """Solve a batch of local problems.
 
     Parameters
@@ -176,10 +174,8 @@ def solve_active_sets(
         The problems.
     max_iterations
         Maximum number of calls of the oracle; None for as many as a solution can need.
-    sets
-        The sets of similar problems, which are changed; None to begin with the best structures.
     """
-    sets = _first_sets(problems) if sets is None else sets
+    sets = _first_sets(problems)
     if max_iterations is None:
         max_iterations = FEWEST_NEEDED + ITERATIONS_OF_A_DIMENSION * sets.x.shape[1]
     for iteration in range(max_iterations - 1):
