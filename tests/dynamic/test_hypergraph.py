@@ -403,30 +403,40 @@ def test_long_passes_come_out_in_time() -> None:
     assert room.size[0] == -1
 
 
-def test_ranges_that_are_apart_prove_that_no_slot_is_on_twice() -> None:
-    """Random hyperedges against derivations that are listed."""
+def test_entries_that_derivations_repeat() -> None:
+    """Random hyperedges against derivations that are listed; ranges that are apart prove some."""
     rng, found = np.random.default_rng(7), {True: 0, False: 0}
-    for _ in range(400):
-        arity = int(rng.integers(1, 7))
-        build = HypergraphBuilder((arity,))
+    repeated = {True: 0, False: 0}
+    for _ in range(800):
+        arity, n_extra = int(rng.integers(1, 7)), int(rng.integers(0, 7))
+        build = HypergraphBuilder((arity,), n_extra)
         listed: list[list[tuple[int, ...]]] = [[()]]  # by item; 0 stands for no tail
         for item in range(1, int(rng.integers(2, 7))):
             derivations: list[tuple[int, ...]] = []
             for _ in range(rng.integers(1, 3)):
                 tails = rng.integers(0, item, size=2).tolist()
                 slots = rng.integers(0, arity, size=rng.integers(0, 3)).tolist()
-                build.edge(item, [x for x in tails if x], slots)
+                extra = rng.integers(0, n_extra, size=rng.integers(0, 3)).tolist() if n_extra else []
+                build.edge(item, [x for x in tails if x], slots, extra)
                 left, right = (listed[x] for x in tails)
-                derivations += [(*slots, *x, *y) for x in left for y in right]
+                own = (*slots, *(arity + j for j in extra))
+                derivations += [(*own, *x, *y) for x in left for y in right]
             listed.append(derivations)
-        clear = all(len(set(slots)) == len(slots) for slots in listed[-1])
+        slots_of, extra_of = (
+            [[k for k in entries if (k < arity) == of_slots] for entries in listed[-1]]
+            for of_slots in (True, False)
+        )
+        clear = all(len(set(slots)) == len(slots) for slots in slots_of)
         found[clear] += 1
         if clear:
-            build.finish(len(listed) - 1)
+            hypergraph = build.finish(len(listed) - 1)
+            repeats = any(len(set(extra)) < len(extra) for extra in extra_of)
+            assert hypergraph.repeats_additionals == repeats
+            repeated[repeats] += 1
         else:
             with pytest.raises(ValueError, match="switch on slot .* twice"):
                 build.finish(len(listed) - 1)
-    assert min(found.values()) > 50
+    assert min(*found.values(), *repeated.values()) > 50
 
 
 def test_names_of_a_dynamic_program_are_known_and_slips_of_them_found() -> None:

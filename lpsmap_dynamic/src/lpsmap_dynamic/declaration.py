@@ -131,7 +131,7 @@ class Hypergraph:
     @functools.cached_property
     def repeats_additionals(self) -> bool:
         """Whether a derivation can switch on an additional several times."""
-        return on_twice(*self.edges, self.arity + self.n_additionals)[0] >= 0
+        return on_twice(*self.edges, self.arity, self.arity + self.n_additionals)[0] >= 0
 
     @functools.cached_property
     def n_structures(self) -> int:
@@ -172,7 +172,7 @@ class Hypergraph:
         return ways[-1] if most[-1] == forced.sum() else 0
 
     def _check(self, edges: Edges, name_of: Callable[[int], object]) -> None:
-        edge, slot = on_twice(*edges, self.arity)
+        edge, slot = on_twice(*edges, 0, self.arity)
         if edge >= 0:
             raise ValueError(
                 f"hypergraph: a derivation of item {name_of(edge)!r} can switch on slot {slot} "

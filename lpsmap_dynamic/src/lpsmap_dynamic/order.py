@@ -71,68 +71,79 @@ def post_order(
 
 @kernel
 def on_twice(
-    first_edge: IntArray, tails: IntArray, first_entry: IntArray, entries: IntArray, arity: int
+    first_edge: IntArray,
+    tails: IntArray,
+    first_entry: IntArray,
+    entries: IntArray,
+    begin: int,
+    end: int,
 ) -> tuple[int, int]:
-    """Return a hyperedge below which a derivation can switch on a slot twice, and the slot.
+    """Return a hyperedge below which a derivation can switch on an entry twice, and the entry.
 
-    Derivations of tails combine freely, so it suffices to know the slots that each item can switch
-    on. Both results are -1 if there is none; `tails` are counted from 1, as in `Edges`.
+    Considers the entries from `begin` to `end`. Derivations of tails combine freely, so it suffices
+    to know the entries that each item can switch on. Both results are -1 if there is none; `tails`
+    are counted from 1, as in `Edges`.
     """
     n = len(first_edge) - 1
-    if _ranges_are_apart(first_edge, tails, first_entry, entries, arity):
+    if _ranges_are_apart(first_edge, tails, first_entry, entries, begin, end):
         return -1, -1
     possible = np.zeros(n + 1, dtype=np.int64)
-    for low in range(0, arity, BLOCK):
-        high = min(low + BLOCK, arity)
+    for low in range(begin, end, BLOCK):
+        high = min(low + BLOCK, end)
         for i in range(n):
             here = 0
             for e in range(first_edge[i], first_edge[i + 1]):
                 a, b = possible[tails[2 * e]], possible[tails[2 * e + 1]]
-                twice, both, slots = a & b, a | b, 0
+                twice, both, own = a & b, a | b, 0
                 for k in range(first_entry[e], first_entry[e + 1]):
                     if low <= entries[k] < high:
                         bit = 1 << (entries[k] - low)
-                        twice |= slots & bit
-                        slots |= bit
-                twice |= slots & both
+                        twice |= own & bit
+                        own |= bit
+                twice |= own & both
                 if twice:
                     while twice & 1 == 0:
                         twice >>= 1
                         low += 1
                     return e, low
-                here |= slots | both
+                here |= own | both
             possible[i + 1] = here
     return -1, -1
 
 
 @kernel
 def _ranges_are_apart(
-    first_edge: IntArray, tails: IntArray, first_entry: IntArray, entries: IntArray, arity: int
+    first_edge: IntArray,
+    tails: IntArray,
+    first_entry: IntArray,
+    entries: IntArray,
+    begin: int,
+    end: int,
 ) -> bool:
-    """Return whether ranges of slots prove that no derivation switches on a slot twice.
+    """Return whether ranges of entries prove that no derivation switches on an entry twice.
 
-    The slots of an item lie between the first and last slot of its derivations. If positions are
+    The entries of an item lie between the first and last entry of its derivations. If positions are
     ordered, as in chains and projective trees, the ranges of tails are disjoint: one pass shows it,
-    instead of one for every `BLOCK` slots.
+    instead of one for every `BLOCK` entries.
     """
     n = len(first_edge) - 1
-    first, end = np.full(n + 1, arity), np.zeros(n + 1, dtype=np.int64)
+    first, last = np.full(n + 1, end), np.full(n + 1, begin)
     for i in range(n):
         for e in range(first_edge[i], first_edge[i + 1]):
             a, b = tails[2 * e], tails[2 * e + 1]
-            if first[a] < end[b] and first[b] < end[a]:
+            if first[a] < last[b] and first[b] < last[a]:
                 return False
-            low, high = min(first[a], first[b]), max(end[a], end[b])
+            low, high = min(first[a], first[b]), max(last[a], last[b])
             for k in range(first_entry[e], first_entry[e + 1]):
                 entry = entries[k]
-                if entry < arity:
-                    if first[a] <= entry < end[a] or first[b] <= entry < end[b]:
+                if begin <= entry < end:
+                    if first[a] <= entry < last[a] or first[b] <= entry < last[b]:
                         return False
                     for j in range(first_entry[e], k):
                         if entries[j] == entry:
                             return False
                     low, high = min(low, entry), max(high, entry + 1)
-            first[i + 1], end[i + 1] = min(first[i + 1], low), max(end[i + 1], high)
+            first[i + 1], last[i + 1] = min(first[i + 1], low), max(last[i + 1], high)
     return True
 
 
