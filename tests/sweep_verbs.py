@@ -229,7 +229,7 @@ def _judge_samples(case: Case, gibbs: Any) -> Iterator[str]:
         if not error <= spread:
             yield f"log-probabilities of samples of factor {i} are {error:.1e} off their mean"
         _, first, counts = np.unique(flat[i], axis=0, return_index=True, return_counts=True)
-        p = np.exp(log_p[i, first])
+        p = np.exp(np.minimum(log_p[i, first], 0.0))  # a log-probability of 1e-16 is rounding
         allowed = 6.0 * np.sqrt(p * (1.0 - p) / SAMPLES) + 6.0 / SAMPLES
         if extra is None and not (np.abs(counts / SAMPLES - p) <= allowed).all():
             yield f"frequencies of samples of factor {i} are not their probabilities"

@@ -416,7 +416,8 @@ def test_entries_that_derivations_repeat() -> None:
             for _ in range(rng.integers(1, 3)):
                 tails = rng.integers(0, item, size=2).tolist()
                 slots = rng.integers(0, arity, size=rng.integers(0, 3)).tolist()
-                extra = rng.integers(0, n_extra, size=rng.integers(0, 3)).tolist() if n_extra else []
+                size = rng.integers(0, 3) if n_extra else 0
+                extra = rng.integers(0, max(n_extra, 1), size=size).tolist()
                 build.edge(item, [x for x in tails if x], slots, extra)
                 left, right = (listed[x] for x in tails)
                 own = (*slots, *(arity + j for j in extra))
