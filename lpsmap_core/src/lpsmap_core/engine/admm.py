@@ -37,10 +37,10 @@ from lpsmap_core.engine.polish import (
     LoopWorkspace,
     find_due,
     make_loop_workspace,
-    needs_last_polish,
     polish_at,
     polish_settled,
     revert_failed_polishes,
+    waits_for_polish,
 )
 from lpsmap_core.engine.problem import ONE, Iterate, problem_at
 from lpsmap_core.engine.protocol import WarmStart
@@ -121,10 +121,11 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     test, stop = InfeasibilityTest(state), 0
     while len(coupled) and stop < options.max_iter and not state.out_of_time:
         last, stop = stop, min(test.next_iteration, options.max_iter)
-        final = options.max_iter
         if options.max_time is not None:
-            final = stop = min(stop, last + CLOCK_PERIOD)
-        limits = Limits(stop, final, inner, *tolerances, options.adapt, options.relaxation)
+            stop = min(stop, last + CLOCK_PERIOD)
+        limits = Limits(
+            stop, options.max_iter, inner, *tolerances, options.adapt, options.relaxation
+        )
         advance_components(state, coupled, workspace, limits, options.threads)
         coupled = coupled[~progress.converged[coupled]]
         last_chance = stop == options.max_iter and stop > FIRST_TEST
@@ -214,7 +215,6 @@ def _iterate(
     elif covered and len(selection.components) == 1 and polish.allowed[selection.components[0]]:
         component = int(selection.components[0])
         acceleration = Acceleration(component, int(state.part.sizes[component]), problem)
-    any_awaiting = bool(polish.awaits_last_polish[selection.components].any())
     while len(selection.components) and iteration < stop:
         iteration += 1
         accelerated = acceleration is not None and acceleration.record(iteration)
@@ -225,22 +225,22 @@ def _iterate(
             break
         progress.iterations[selection.components] = iteration
         regular = iteration % PERIOD == 0
-        probes = regular or any_awaiting or (iteration <= EARLY and is_warm)
+        probes = regular or (iteration <= EARLY and is_warm)
         polish.selected[selection.components] = False
         if covered and probes and find_due(selection.components, problem, words, regular):
-            polish_settled(state, selection, workspace, limits.tol)
+            polish_settled(state, selection, workspace)
         ratio = np.inf
         if limits.adapt:
             ratio = balance_ratio(iteration, state.problem.quadratic, accelerated)
         may_wait = limits.adapt and iteration + POLISH_ITERATIONS <= limits.last
-        n_finished, n_stale, any_awaiting = average_and_judge(
+        n_finished, n_stale = average_and_judge(
             *selection[:2], problem, words, limits, ratio, may_wait
         )
         if len(state.trace):
             _write_trace(selection.components, problem, state.trace[iteration - 1])
         if n_finished:
             selection = keep_chosen(selection, state.part, ~progress.converged)
-        elif acceleration is not None and accelerated and not any_awaiting:
+        elif acceleration is not None and accelerated:
             acceleration.finish(iteration)
             n_stale = 1
     raise_interrupt()
@@ -313,12 +313,11 @@ def average_and_judge(
     limits: Limits,
     ratio: float,
     may_wait: bool,
-) -> tuple[int, int, bool]:
+) -> tuple[int, int]:
     """Average the copies, update the duals (lines 5 and 6), and judge the components.
 
     Skips components that the polish has moved: their local solutions belong to an older iterate.
-    Returns the numbers of finished and of stale components, and whether others wait for a last
-    polish.
+    Returns the numbers of finished and of stale components.
     """
     record, polish = problem_at(problem), polish_at(state)
     links, iterate, progress = record.links, record.iterate, record.progress
@@ -331,19 +330,16 @@ def average_and_judge(
         inverse = 1.0 / (record.quadratic + g)
         gap, change = _average_variables(first, last, links, iterate, g, limits.relaxation, inverse)
         progress.primal_residual[c], progress.dual_residual[c] = gap, g * change
-    n_finished, any_awaiting = 0, False
+    n_finished = 0
     for c in components:
-        polish.awaits_last_polish[c] = False
         if polish.selected[c]:
             continue
         primal, dual = progress.primal_residual[c], progress.dual_residual[c]
         changed_little = dual <= max(limits.dual_tol, progress.rounding[c])
-        if primal <= limits.tol and changed_little and not progress.unsolved[c]:
-            if may_wait and needs_last_polish(c, progress, polish, limits.tol):
-                polish.awaits_last_polish[c] = any_awaiting = True
-            else:
-                progress.converged[c] = True
-                n_finished += 1
+        within = primal <= limits.tol and changed_little and not progress.unsolved[c]
+        if within and not (may_wait and waits_for_polish(c, progress, polish, limits.tol)):
+            progress.converged[c] = True
+            n_finished += 1
         elif ratio < np.inf:
             before = progress.step_size[c]
             first_size = progress.first_step_size[c]
@@ -355,7 +351,7 @@ def average_and_judge(
     n_stale = 0
     for c in components:
         n_stale += progress.stale[c]
-    return n_finished, n_stale, any_awaiting
+    return n_finished, n_stale
 
 
 @leaf

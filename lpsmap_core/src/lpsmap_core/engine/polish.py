@@ -43,7 +43,7 @@ from lpsmap_core.engine.selection import (
     multiply_locally,
     scatter_to_links,
 )
-from lpsmap_core.engine.state import PartState
+from lpsmap_core.engine.state import EXACT_RESIDUAL, PartState
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.by_address import record_at
@@ -59,10 +59,10 @@ __all__ = [
     "Polish",
     "find_due",
     "make_loop_workspace",
-    "needs_last_polish",
     "polish_at",
     "polish_settled",
     "revert_failed_polishes",
+    "waits_for_polish",
 ]
 
 PERIOD = 2
@@ -83,17 +83,20 @@ MOST_POLISHED_LINKS = 1_000_000
 """Largest component that is polished. In larger ones the faces do not all settle before the loop
 has converged, and the polish would take half of the memory."""
 
-ACCURACY = 0.01
-"""Accuracy of polished points relative to the tolerance of the loop."""
-
-ROUGH = 0.05
-"""A successful polish leaves smaller residuals than this, relative to the tolerance."""
+ACCURACY = 1e-13
+"""Norm of the residual of polished points: less than `EXACT_RESIDUAL`, and above the rounding of
+conjugate gradients."""
 
 COARSE = 1e-4
 """Larger tolerances ask for a quick result: components that have converged are not polished."""
 
-MOST_LAST_TRIES = 3
-"""Limit of the polishes of a component that has converged."""
+MAX_EXTRA_ITERATIONS = 40
+"""Maximum number of iterations within the tolerance that wait for a polish. If scores differ by
+less than the tolerance, iterates come within it before their faces settle, and have the derivatives
+of other faces. Faces settle as fast as at other scales."""
+
+POLISHED = 1e-4
+"""Part of the residuals that a polish on the right faces leaves at most."""
 
 MOST_DOUBLINGS = 4
 """Limit of the doublings of the pause after failures, to 32 iterations."""
@@ -127,10 +130,8 @@ class Polish(NamedTuple):
     """Number of failed polishes."""
     postponed_until: IntArray
     """The iteration before which the component is not polished again."""
-    last_tries: IntArray
-    """Number of polishes of the component after it converged."""
-    awaits_last_polish: BoolArray
-    """Whether the component has converged and waits for a last polish."""
+    within: IntArray
+    """Number of iterations within the tolerance that waited for a polish."""
     numbers: FloatArray
     """Numbers in general position, one per link in the order of the factors."""
     rounds: IntArray
@@ -203,23 +204,19 @@ def _blueprint(
 def find_due(components: IntArray, problem: Any, state: Any, regular: bool) -> bool:
     """Select the components whose faces are due for a probe; return whether there are any.
 
-    Outside of `regular` iterations, only components with a warm start and components that wait for
-    a last polish are due.
+    Outside of `regular` iterations, only components with a warm start are due.
     """
     progress, polish, n_due = problem_at(problem).progress, polish_at(state), 0
     for c in components:
         calm = regular and progress.dual_residual[c] <= CALM * progress.step_size[c]
         due = (calm or progress.warm[c]) and progress.iterations[c] >= polish.postponed_until[c]
-        due |= polish.awaits_last_polish[c]
         polish.selected[c] = polish.allowed[c] and due and not progress.unsolved[c]
         n_due += polish.selected[c]
         polish.rounds[c] += 1
     return n_due > 0
 
 
-def polish_settled(
-    state: PartState, selection: Selection, workspace: LoopWorkspace, tol: float
-) -> None:
+def polish_settled(state: PartState, selection: Selection, workspace: LoopWorkspace) -> None:
     """Move the selected components whose faces have settled.
 
     Afterwards ``polish.selected`` marks the components that moved, and their local scores are
@@ -240,7 +237,7 @@ def polish_settled(
         state.problem.progress.dual_residual[settled.components],
     )
     moving = order_moving_first(state, settled, latest, work)
-    _find_mu(state, settled, moving, workspace, tol)
+    _find_mu(state, settled, moving, workspace)
     plausible = keep_chosen(settled, part, polish.selected)
     if plausible is not settled:
         moving = order_moving_first(state, plausible, latest, work)
@@ -250,17 +247,20 @@ def polish_settled(
 
 
 @leaf
-def needs_last_polish(c: int, progress: Progress, polish: Polish, tol: float) -> bool:
-    """Return whether a component that converged to `tol` needs a last polish; count the polish.
+def waits_for_polish(c: int, progress: Progress, polish: Polish, tol: float) -> bool:
+    """Return whether a component within the tolerance goes on until it is polished; count it.
 
-    It is tried a few times, also on faces that have not settled. After many iterations this costs
-    little, and a polish that succeeds is exact.
+    One that a polish on the right faces has just moved, and one whose residuals are rounding, does
+    not.
     """
-    reached = max(progress.primal_residual[c], progress.dual_residual[c])
-    wants = polish.allowed[c] and reached > ROUGH * tol and tol <= COARSE
-    wants = wants and polish.last_tries[c] < MOST_LAST_TRIES
-    polish.last_tries[c] += wants
-    return wants
+    primal, dual = progress.primal_residual[c], progress.dual_residual[c]
+    size = progress.rounding[c] / RESIDUAL_ROUNDING
+    done = primal <= EXACT_RESIDUAL and dual <= EXACT_RESIDUAL * size
+    done |= polish.pending[c] and max(primal, dual) <= POLISHED * polish.before[c]
+    waits = polish.allowed[c] and tol <= COARSE and not done
+    waits = waits and polish.within[c] < MAX_EXTRA_ITERATIONS
+    polish.within[c] += waits
+    return waits
 
 
 @leaf
@@ -333,7 +333,7 @@ def _find_settled(
         polish.tried[c] &= selected[c]
     any_settled = False
     for c in components:
-        selected[c] = (selected[c] or polish.awaits_last_polish[c]) and not polish.tried[c]
+        selected[c] &= not polish.tried[c]
         polish.tried[c] |= selected[c]
         any_settled |= selected[c]
     return any_settled
@@ -344,7 +344,6 @@ def _find_mu(
     selection: Selection,
     moving: tuple[Variables, Variables],
     workspace: LoopWorkspace,
-    tol: float,
 ) -> None:
     """Write ``shift - c`` and the means mu; the components that succeed stay selected.
 
@@ -360,7 +359,7 @@ def _find_mu(
         faces.multiply(selection, extras.eta)
         gather_from_links(variables, problem, work.outputs, work.image)
         _add(variables, work.image, mu)
-    _set_targets(components, variables, problem, *words, ACCURACY * tol)
+    _set_targets(components, variables, problem, *words)
     faces.multiply(selection)
     _subtract_from_inputs(variables, problem, faces.handle)
     gather_from_links(variables, problem, work.outputs, work.residual)
@@ -438,9 +437,8 @@ def _set_targets(
     problem: Any,
     state: Any,
     workspace: Any,
-    accuracy: float,
 ) -> None:
-    """Write the squared target residuals: an accuracy, but at least the rounding of the scores.
+    """Write the squared target residuals: `ACCURACY`, but at least the rounding of the scores.
 
     Scores of variables and of additionals can cancel in mu; their rounding does not. Also writes
     the inputs ``C mu + shift - c``.
@@ -456,7 +454,7 @@ def _set_targets(
             work.inputs[links.order[e]] = _sign(e, links) * copy + polish.offset[e]
     for c in components:
         score_rounding = max(rounding[c] * rounding[c], 1e-28 * work.target[c])
-        work.target[c] = max(accuracy * accuracy, score_rounding)
+        work.target[c] = max(ACCURACY * ACCURACY, score_rounding)
 
 
 def _find_duals(
