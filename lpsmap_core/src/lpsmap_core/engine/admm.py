@@ -31,13 +31,11 @@ from lpsmap_core.engine.infeasible import FIRST_TEST, InfeasibilityTest
 from lpsmap_core.engine.newton_start import has_newton_start, start_from_multipliers
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import (
-    EARLY,
     PERIOD,
-    POLISH_ITERATIONS,
+    WARM_PROBES,
     LoopWorkspace,
     find_due,
     make_loop_workspace,
-    needs_last_polish,
     polish_at,
     polish_settled,
     revert_failed_polishes,
@@ -83,8 +81,6 @@ class Limits(NamedTuple):
 
     stop: int
     """Last iteration of this run."""
-    last: int
-    """Last iteration of the last run."""
     max_inner_iter: int
     tol: float
     dual_tol: float
@@ -121,10 +117,9 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     test, stop = InfeasibilityTest(state), 0
     while len(coupled) and stop < options.max_iter and not state.out_of_time:
         last, stop = stop, min(test.next_iteration, options.max_iter)
-        final = options.max_iter
         if options.max_time is not None:
-            final = stop = min(stop, last + CLOCK_PERIOD)
-        limits = Limits(stop, final, inner, *tolerances, options.adapt, options.relaxation)
+            stop = min(stop, last + CLOCK_PERIOD)
+        limits = Limits(stop, inner, *tolerances, options.adapt, options.relaxation)
         advance_components(state, coupled, workspace, limits, options.threads)
         coupled = coupled[~progress.converged[coupled]]
         last_chance = stop == options.max_iter and stop > FIRST_TEST
@@ -212,9 +207,7 @@ def _iterate(
     if covered and not state.vectorised and len(selection.components) > 1:
         stop = min(stop, FIRST_ACCELERATED - 1)
     elif covered and len(selection.components) == 1 and polish.allowed[selection.components[0]]:
-        component = int(selection.components[0])
-        acceleration = Acceleration(component, int(state.part.sizes[component]), problem)
-    any_awaiting = bool(polish.awaits_last_polish[selection.components].any())
+        acceleration = Acceleration(int(selection.components[0]), state)
     while len(selection.components) and iteration < stop:
         iteration += 1
         accelerated = acceleration is not None and acceleration.record(iteration)
@@ -225,23 +218,20 @@ def _iterate(
             break
         progress.iterations[selection.components] = iteration
         regular = iteration % PERIOD == 0
-        probes = regular or any_awaiting or (iteration <= EARLY and is_warm)
+        probes = regular or (iteration <= WARM_PROBES and is_warm)
         polish.selected[selection.components] = False
         if covered and probes and find_due(selection.components, problem, words, regular):
             polish_settled(state, selection, workspace, limits.tol)
         ratio = np.inf
         if limits.adapt:
             ratio = balance_ratio(iteration, state.problem.quadratic, accelerated)
-        may_wait = limits.adapt and iteration + POLISH_ITERATIONS <= limits.last
-        n_finished, n_stale, any_awaiting = average_and_judge(
-            *selection[:2], problem, words, limits, ratio, may_wait
-        )
+        n_finished, n_stale = average_and_judge(*selection[:2], problem, words, limits, ratio)
         if len(state.trace):
             _write_trace(selection.components, problem, state.trace[iteration - 1])
         if n_finished:
             selection = keep_chosen(selection, state.part, ~progress.converged)
-        elif acceleration is not None and accelerated and not any_awaiting:
-            acceleration.finish(iteration)
+        elif acceleration is not None and accelerated:
+            acceleration.finish()
             n_stale = 1
     raise_interrupt()
     return selection
@@ -312,13 +302,11 @@ def average_and_judge(
     state: Any,
     limits: Limits,
     ratio: float,
-    may_wait: bool,
-) -> tuple[int, int, bool]:
+) -> tuple[int, int]:
     """Average the copies, update the duals (lines 5 and 6), and judge the components.
 
     Skips components that the polish has moved: their local solutions belong to an older iterate.
-    Returns the numbers of finished and of stale components, and whether others wait for a last
-    polish.
+    Returns the numbers of finished and of stale components.
     """
     record, polish = problem_at(problem), polish_at(state)
     links, iterate, progress = record.links, record.iterate, record.progress
@@ -331,19 +319,15 @@ def average_and_judge(
         inverse = 1.0 / (record.quadratic + g)
         gap, change = _average_variables(first, last, links, iterate, g, limits.relaxation, inverse)
         progress.primal_residual[c], progress.dual_residual[c] = gap, g * change
-    n_finished, any_awaiting = 0, False
+    n_finished = 0
     for c in components:
-        polish.awaits_last_polish[c] = False
         if polish.selected[c]:
             continue
         primal, dual = progress.primal_residual[c], progress.dual_residual[c]
         changed_little = dual <= max(limits.dual_tol, progress.rounding[c])
         if primal <= limits.tol and changed_little and not progress.unsolved[c]:
-            if may_wait and needs_last_polish(c, progress, polish, limits.tol):
-                polish.awaits_last_polish[c] = any_awaiting = True
-            else:
-                progress.converged[c] = True
-                n_finished += 1
+            progress.converged[c] = True
+            n_finished += 1
         elif ratio < np.inf:
             before = progress.step_size[c]
             first_size = progress.first_step_size[c]
@@ -355,7 +339,7 @@ def average_and_judge(
     n_stale = 0
     for c in components:
         n_stale += progress.stale[c]
-    return n_finished, n_stale, any_awaiting
+    return n_finished, n_stale
 
 
 @leaf

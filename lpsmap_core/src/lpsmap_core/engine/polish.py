@@ -33,7 +33,7 @@ from lpsmap_core.engine.faces import (
     plan_face_workspace,
     reduce_residual,
 )
-from lpsmap_core.engine.problem import ONE, Progress, problem_at
+from lpsmap_core.engine.problem import ONE, problem_at
 from lpsmap_core.engine.scores import RESIDUAL_ROUNDING
 from lpsmap_core.engine.selection import (
     Selection,
@@ -51,15 +51,13 @@ from lpsmap_jit.compile import leaf
 from lpsmap_jit.memory import Blueprint, Nested
 
 __all__ = [
-    "EARLY",
-    "MOST_POLISHED_LINKS",
+    "WARM_PROBES",
+    "MAX_POLISHED_LINKS",
     "PERIOD",
-    "POLISH_ITERATIONS",
     "LoopWorkspace",
     "Polish",
     "find_due",
     "make_loop_workspace",
-    "needs_last_polish",
     "polish_at",
     "polish_settled",
     "revert_failed_polishes",
@@ -69,43 +67,31 @@ PERIOD = 2
 """Iterations between two probes of the faces. At 5 instead of 3, settled faces were found two to
 four iterations later."""
 
-CALM = 0.05
+PROBE_BELOW = 0.05
 """Faces are probed once the marginals move by less than this in an iteration. Probes at larger
 moves found no settled faces."""
 
-EARLY = 2
+WARM_PROBES = 2
 """Number of initial iterations that also probe the faces of components with a warm start."""
 
-LARGEST_SCORE = 1e100
+MAX_SCORE = 1e100
 """Components with larger scores, whose squares could overflow, are left to the plain loop."""
 
-MOST_POLISHED_LINKS = 1_000_000
+MAX_POLISHED_LINKS = 1_000_000
 """Largest component that is polished. In larger ones the faces do not all settle before the loop
 has converged, and the polish would take half of the memory."""
 
 ACCURACY = 0.01
 """Accuracy of polished points relative to the tolerance of the loop."""
 
-ROUGH = 0.05
-"""A successful polish leaves smaller residuals than this, relative to the tolerance."""
-
-COARSE = 1e-4
-"""Larger tolerances ask for a quick result: components that have converged are not polished."""
-
-MOST_LAST_TRIES = 3
-"""Limit of the polishes of a component that has converged."""
-
-MOST_DOUBLINGS = 4
-"""Limit of the doublings of the pause after failures, to 32 iterations."""
+MAX_DOUBLINGS = 4
+"""Maximum number of doublings of the pause after failures, to 32 iterations."""
 
 FACE_TOLERANCE = 1e-3
 """A marginal that lies farther outside [0, 1] shows that the faces are wrong."""
 
 MAX_POLISH_PRODUCTS = 100
-"""Limit of products for each of the two systems; wrong faces can be badly conditioned."""
-
-POLISH_ITERATIONS = 3
-"""Iterations of a polish: the polish itself, the test of its faces and one after a reversal."""
+"""Maximum number of products for each of the two systems; wrong faces can be badly conditioned."""
 
 
 class Polish(NamedTuple):
@@ -127,10 +113,6 @@ class Polish(NamedTuple):
     """Number of failed polishes."""
     postponed_until: IntArray
     """The iteration before which the component is not polished again."""
-    last_tries: IntArray
-    """Number of polishes of the component after it converged."""
-    awaits_last_polish: BoolArray
-    """Whether the component has converged and waits for a last polish."""
     numbers: FloatArray
     """Numbers in general position, one per link in the order of the factors."""
     rounds: IntArray
@@ -179,8 +161,8 @@ def make_loop_workspace(state: PartState, polished: bool) -> LoopWorkspace:
     part, work = state.part, (0, 0, 0, 0)
     allowed = np.zeros(part.n_components, dtype=np.bool_)
     if polished:
-        small = state.problem.progress.rounding < RESIDUAL_ROUNDING * LARGEST_SCORE
-        allowed = ~part.direct & (part.sizes <= MOST_POLISHED_LINKS) & small
+        small = state.problem.progress.rounding < RESIDUAL_ROUNDING * MAX_SCORE
+        allowed = ~part.direct & (part.sizes <= MAX_POLISHED_LINKS) & small
         work = face_workspace_sizes(part)
     sizes = (part.n_variables, part.n_links) if allowed.any() else (0, 0)
     memory = _blueprint(*sizes, part.n_components, work).make(allowed, np.empty(work[1]))
@@ -203,14 +185,12 @@ def _blueprint(
 def find_due(components: IntArray, problem: Any, state: Any, regular: bool) -> bool:
     """Select the components whose faces are due for a probe; return whether there are any.
 
-    Outside of `regular` iterations, only components with a warm start and components that wait for
-    a last polish are due.
+    Outside of `regular` iterations, only components with a warm start are due.
     """
     progress, polish, n_due = problem_at(problem).progress, polish_at(state), 0
     for c in components:
-        calm = regular and progress.dual_residual[c] <= CALM * progress.step_size[c]
+        calm = regular and progress.dual_residual[c] <= PROBE_BELOW * progress.step_size[c]
         due = (calm or progress.warm[c]) and progress.iterations[c] >= polish.postponed_until[c]
-        due |= polish.awaits_last_polish[c]
         polish.selected[c] = polish.allowed[c] and due and not progress.unsolved[c]
         n_due += polish.selected[c]
         polish.rounds[c] += 1
@@ -250,26 +230,12 @@ def polish_settled(
 
 
 @leaf
-def needs_last_polish(c: int, progress: Progress, polish: Polish, tol: float) -> bool:
-    """Return whether a component that converged to `tol` needs a last polish; count the polish.
-
-    It is tried a few times, also on faces that have not settled. After many iterations this costs
-    little, and a polish that succeeds is exact.
-    """
-    reached = max(progress.primal_residual[c], progress.dual_residual[c])
-    wants = polish.allowed[c] and reached > ROUGH * tol and tol <= COARSE
-    wants = wants and polish.last_tries[c] < MOST_LAST_TRIES
-    polish.last_tries[c] += wants
-    return wants
-
-
-@leaf
 def _postpone(c: int, iteration: int, polish: Polish) -> None:
     """Postpone the next polish of a component, for longer after every failure.
 
     Otherwise a loop that cycles through wrong faces would be interrupted at each of them.
     """
-    polish.postponed_until[c] = iteration + PERIOD * 2 ** min(polish.failures[c], MOST_DOUBLINGS)
+    polish.postponed_until[c] = iteration + PERIOD * 2 ** min(polish.failures[c], MAX_DOUBLINGS)
     polish.failures[c] += 1
 
 
@@ -333,7 +299,7 @@ def _find_settled(
         polish.tried[c] &= selected[c]
     any_settled = False
     for c in components:
-        selected[c] = (selected[c] or polish.awaits_last_polish[c]) and not polish.tried[c]
+        selected[c] = selected[c] and not polish.tried[c]
         polish.tried[c] |= selected[c]
         any_settled |= selected[c]
     return any_settled
@@ -353,13 +319,15 @@ def _find_mu(
     (components, variables, _), problem = selection, state.handle
     extras, faces, polish = state.problem.extras, workspace.faces, workspace.polish
     work, mu, words = faces.record, polish.record.mu, (polish.handle, faces.handle)
+    # shift - c, with c = z - J a - B eta_N / (q + gamma)
     _copy_links(variables, problem, state.problem.iterate.a, work.inputs)
     faces.multiply(selection, extras.scaled)
     _write_offset(variables, problem, *words)
-    if len(extras.eta):
+    if len(extras.eta):  # eta' = eta + C^T B eta_N
         faces.multiply(selection, extras.eta)
         gather_from_links(variables, problem, work.outputs, work.image)
         _add(variables, work.image, mu)
+    # mu = eta' - y with (I - S) y = C^T (I - J) (C eta' + shift - c)
     _set_targets(components, variables, problem, *words, ACCURACY * tol)
     faces.multiply(selection)
     _subtract_from_inputs(variables, problem, faces.handle)
@@ -472,9 +440,11 @@ def _find_duals(
     work, t, words = faces.record, polish.record.t, (polish.handle, faces.handle)
     if not len(components):
         return
+    # e = C mu + shift - c - J (C eta + lambda + shift) - B eta_N
     _write_scores_with_duals(variables, problem, faces.handle)
     faces.multiply(selection, extras.eta)
     _write_error(variables, problem, *words, error)
+    # (I - S) t = C^T e, then e - (I - J) C t
     gather_from_links(variables, problem, work.outputs, work.residual)
     reduce_residual(state, selection, *moving, faces, t, MAX_POLISH_PRODUCTS)
     scatter_to_links(variables, problem, t, work.inputs)
