@@ -264,6 +264,27 @@ def test_a_mask_of_two_levels_prefers_the_nearer() -> None:
     np.testing.assert_allclose(u.value[0], [0.0, 0.0, 1.0], atol=CLOSE)
 
 
+@pytest.mark.parametrize("forced", [1e4, 1e6, 1e9])
+@pytest.mark.parametrize("mask", [-1e9, -1e12, SMALLEST])
+def test_forced_variables_beside_masks(forced: float, mask: float) -> None:
+    """Of two magnitudes, or of one: right, or the status says that it is not."""
+    rng = np.random.default_rng(11)
+    scores, masked = rng.normal(size=(8, 4, 6)), rng.random((8, 4, 6)) < 0.2
+    masked[:, np.arange(4), np.arange(4)] = False
+    alone = masked.copy()
+    alone[:, 0, 1:] = alone[:, 1:, 0] = True
+    expected, reference = solved(
+        np.where(alone, -np.inf, scores), Xor, lambda u: AtMostOne(u, axis=-2)
+    )
+    assert reference.ok
+    scores[:, 0, 0] = forced
+    u, solution = matching(np.where(masked, mask, scores))
+    right = solution.status != Status.PRECISION_LIMIT
+    assert all(status.ok for status in solution.status[right])
+    assert right.any() or forced > PRECISION
+    np.testing.assert_allclose(u.value[right], expected.value[right], atol=CLOSE)
+
+
 # -------------------------------------------------------------------- single factors at any scale
 
 
