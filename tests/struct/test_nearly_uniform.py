@@ -248,8 +248,8 @@ def test_triangles_that_were_given_back_are_made_again(monkeypatch: pytest.Monke
     rng = np.random.default_rng(0)
     d = rng.normal(size=(50, 50))
     found = []
-    for most in (sets.MOST_KEPT, 0):
-        monkeypatch.setattr(sets, "MOST_KEPT", most)
+    for most in (sets.MAX_KEPT_WORDS, 0):
+        monkeypatch.setattr(sets, "MAX_KEPT_WORDS", most)
         graph = FactorGraph()
         u = graph.variable_from(1e-2 * np.random.default_rng(0).normal(size=(50, 50)))
         graph.add(DepTree(u, projective=True))
@@ -269,7 +269,7 @@ def test_triangles_that_were_given_back_are_made_again(monkeypatch: pytest.Monke
 
 @pytest.mark.compiled
 def test_sets_in_larger_graphs_keep_their_triangles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sets, "MOST_KEPT", 0)
+    monkeypatch.setattr(sets, "MAX_KEPT_WORDS", 0)
     monkeypatch.setattr(sets, "LARGE_SET", 1)
     graph = FactorGraph()
     u = graph.variable_from(np.random.default_rng(0).normal(size=(12, 12)))

@@ -6,37 +6,25 @@ import numpy as np
 import pytest
 
 from lpsmap import AtMostOne, FactorGraph, Sequence
-from lpsmap_core.engine.anderson import MOST_MOVES, History, _empty_history, _multiply, _solve
+from lpsmap_core.engine.anderson import MAX_MOVES, combination_weights
 
 N_LINKS = 30
 
 
-def history_of(moves: np.ndarray, move: np.ndarray) -> History:
-    """Return a history of these differences, in this order, and the latest move."""
-    history = _empty_history(len(move))
-    history.move[:] = move
-    for k in range(len(moves)):
-        history.moves[k] = moves[k]
-        _multiply(history, k, k + 1)
-    return history
-
-
-@pytest.mark.parametrize("n", [1, 3, MOST_MOVES])
+@pytest.mark.parametrize("n", [1, 3, MAX_MOVES])
 def test_weights_make_the_move_as_short_as_can_be(rng: np.random.Generator, n: int) -> None:
     moves, move = rng.normal(size=(n, N_LINKS)), rng.normal(size=N_LINKS)
     moves *= 10.0 ** rng.uniform(-6, 0, size=(n, 1))
     moves *= np.abs(moves @ move)[:, None] / np.square(moves).sum(axis=1)[:, None]  # weights near 1
-    history = history_of(moves, move)
-    assert _solve(history, n)
     expected = np.linalg.lstsq(moves.T, move, rcond=None)[0]
-    np.testing.assert_allclose(history.weights[:n], expected, rtol=1e-7)
+    np.testing.assert_allclose(combination_weights(moves, move), expected, rtol=1e-7)
 
 
 def test_far_jumps_are_not_taken(rng: np.random.Generator) -> None:
     """A move that hardly changes says nothing about where it ends."""
     move = rng.normal(size=N_LINKS)
-    assert not _solve(history_of(1e-3 * move[None], move), 1)
-    assert not _solve(history_of(np.zeros((1, N_LINKS)), move), 1)
+    assert combination_weights(1e-3 * move[None], move) is None
+    assert combination_weights(np.zeros((1, N_LINKS)), move) is None
 
 
 @pytest.mark.parametrize(("scale", "seed"), [(10.0, 0), (100.0, 16), (100.0, 20)])

@@ -8,7 +8,7 @@ import pytest
 import judges
 from lpsmap import AtMostOne, Budget, FactorGraph, Or, Pair, Xor
 from lpsmap_core import Status
-from lpsmap_core.engine.newton_start import MOST_FACTORS
+from lpsmap_core.engine.newton_start import MAX_FACTORS
 
 
 def matching(scores: np.ndarray) -> tuple[FactorGraph, object]:
@@ -100,7 +100,7 @@ def test_other_components_start_as_they_do() -> None:
 def test_many_factors_start_from_nothing() -> None:
     large, _ = matching(0.1 * np.random.default_rng(0).standard_normal((130, 130)))
     solution = large.solve()
-    assert solution.layout.part.counts.record.first[-1] > MOST_FACTORS
+    assert solution.layout.part.counts.record.first[-1] > MAX_FACTORS
     assert solution.iterations[0] > 1
     assert solution.ok
 

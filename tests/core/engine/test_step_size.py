@@ -8,7 +8,7 @@ import pytest
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.step_size import (
     FIRST_STEP_SIZE,
-    WIDEST_RANGE,
+    MAX_STEP_SIZE_RATIO,
     balanced_step_size,
     first_step_sizes,
 )
@@ -53,5 +53,11 @@ def test_a_step_size_follows_the_larger_residual(
 
 
 def test_a_step_size_stays_near_its_first_value() -> None:
-    assert balanced_step_size(0.9 * WIDEST_RANGE, 1.0, 1.0, 0.0, 10.0) == 0.9 * WIDEST_RANGE
-    assert balanced_step_size(1.1 / WIDEST_RANGE, 1.0, 0.0, 1.0, 10.0) == 1.1 / WIDEST_RANGE
+    assert (
+        balanced_step_size(0.9 * MAX_STEP_SIZE_RATIO, 1.0, 1.0, 0.0, 10.0)
+        == 0.9 * MAX_STEP_SIZE_RATIO
+    )
+    assert (
+        balanced_step_size(1.1 / MAX_STEP_SIZE_RATIO, 1.0, 0.0, 1.0, 10.0)
+        == 1.1 / MAX_STEP_SIZE_RATIO
+    )

@@ -31,9 +31,9 @@ from lpsmap_core.engine.infeasible import FIRST_TEST, InfeasibilityTest
 from lpsmap_core.engine.newton_start import has_newton_start, start_from_multipliers
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import (
-    EARLY,
     PERIOD,
     POLISH_ITERATIONS,
+    WARM_PROBES,
     LoopWorkspace,
     find_due,
     make_loop_workspace,
@@ -213,8 +213,7 @@ def _iterate(
     if covered and not state.vectorised and len(selection.components) > 1:
         stop = min(stop, FIRST_ACCELERATED - 1)
     elif covered and len(selection.components) == 1 and polish.allowed[selection.components[0]]:
-        component = int(selection.components[0])
-        acceleration = Acceleration(component, int(state.part.sizes[component]), problem)
+        acceleration = Acceleration(int(selection.components[0]), state)
     while len(selection.components) and iteration < stop:
         iteration += 1
         accelerated = acceleration is not None and acceleration.record(iteration)
@@ -225,7 +224,7 @@ def _iterate(
             break
         progress.iterations[selection.components] = iteration
         regular = iteration % PERIOD == 0
-        probes = regular or (iteration <= EARLY and is_warm)
+        probes = regular or (iteration <= WARM_PROBES and is_warm)
         polish.selected[selection.components] = False
         if covered and probes and find_due(selection.components, problem, words, regular):
             polish_settled(state, selection, workspace)
@@ -241,7 +240,7 @@ def _iterate(
         if n_finished:
             selection = keep_chosen(selection, state.part, ~progress.converged)
         elif acceleration is not None and accelerated:
-            acceleration.finish(iteration)
+            acceleration.finish()
             n_stale = 1
     raise_interrupt()
     return selection

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.magnitudes import HUGE_RATIO, Split, any_large, largest_magnitudes
+from lpsmap_core.engine.linear import hugely_negative
 from lpsmap_core.engine.protocol import SolvedGraph, WarmStart
 from lpsmap_core.engine.soundness import MARGINAL_TOLERANCE
 from lpsmap_core.engine.state import sums
@@ -39,7 +39,7 @@ def solve_by_oracles(part: Part, eta: FloatArray, eta_v: FloatArray) -> BestStru
         negative scores so large that sums with them lose the others; if a factor has no structure
         without forbidden entries, or an invalid one; or if the time ran out.
     """
-    if not part.all_direct or _has_masks(part, eta, eta_v):
+    if not part.all_direct or hugely_negative(part, eta, eta_v) is not None:
         return None
     values, v = np.empty(part.n_variables), np.empty(part.n_additionals)
     for b, bucket in enumerate(part.buckets):
@@ -70,17 +70,6 @@ def _best_allowed(
     if w.min(initial=0.0) < -MARGINAL_TOLERANCE or w.max(initial=0.0) > 1.0 + MARGINAL_TOLERANCE:
         return None
     return np.clip(w, 0.0, 1.0, out=w), n
-
-
-def _has_masks(part: Part, eta: FloatArray, eta_v: FloatArray) -> bool:
-    """Return whether some negative scores are far larger than all others of their component."""
-    if min(eta.min(initial=0.0), eta_v.min(initial=0.0)) >= -HUGE_RATIO:
-        return False
-    if not (any_large(eta) or any_large(eta_v)):
-        return False
-    finite = np.where(np.isinf(eta), 0.0, eta)
-    scores = np.concatenate([finite, eta_v])
-    return bool(Split(part, scores, largest_magnitudes(part, finite, eta_v)).withheld.any())
 
 
 class BestStructures(SolvedGraph):

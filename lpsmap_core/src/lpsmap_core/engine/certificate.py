@@ -41,7 +41,7 @@ factor depends on the angles between the constraints; see docs/explanation/metho
 TIGHT = 1e-13
 """Tolerance of the refining solve that gives an error bound."""
 
-FEWEST_ITERATIONS = 500
+MIN_REFINING_ITERATIONS = 500
 """Iteration limit of the refining solve, or twice the iterations of the solve before it if that is
 more."""
 
@@ -144,7 +144,7 @@ def _solve_on(state: PartState, chosen: BoolArray, threads: int) -> PartState:
     iterate, progress = problem.iterate, problem.progress
     eta = np.where(state.decided == 0.0, iterate.eta, state.decided)
     eta_v = np.where(problem.extras.barred, -np.inf, problem.extras.eta)
-    most = max(FEWEST_ITERATIONS, 2 * int(progress.iterations[chosen].max()))
+    most = max(MIN_REFINING_ITERATIONS, 2 * int(progress.iterations[chosen].max()))
     warm = WarmStart(iterate.u, iterate.duals, progress.step_size, chosen)
     options = Options(max_iter=most, tol=TIGHT, threads=threads)
     return solve_part(part, eta, eta_v, ~chosen, options, warm)

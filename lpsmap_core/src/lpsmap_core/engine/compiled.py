@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from lpsmap_core.engine.admm import average_and_judge
 from lpsmap_core.engine.backward import multiply_jacobian
+from lpsmap_core.engine.best_structures import solve_by_oracles
 from lpsmap_core.engine.certificate import Optimality, check_optimality, error_bounds
 from lpsmap_core.engine.cotangents import need_no_scaling_compiled
 from lpsmap_core.engine.huge_scores import solve_quadratic
@@ -215,6 +216,10 @@ class CompiledEngine(Engine):
         warm: WarmStart | None = None,
     ) -> SolvedGraph:
         """Solve a part; see `Engine.solve`."""
+        if not (options.quadratic or options.trace):
+            best = solve_by_oracles(part, eta, eta_v)
+            if best is not None:
+                return best
         run = solve_quadratic if options.quadratic else solve_linear
         solved = _finish(run(part, eta, eta_v, skip, options, warm))
         if out_of_time():

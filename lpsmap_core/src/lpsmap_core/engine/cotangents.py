@@ -7,16 +7,16 @@ import numpy as np
 from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.compile import interpreted_by, leaf
 
-__all__ = ["LARGEST_UNSCALED", "SMALLEST_UNSCALED", "need_no_scaling", "need_no_scaling_compiled"]
+__all__ = ["MAX_UNSCALED", "MIN_UNSCALED", "need_no_scaling", "need_no_scaling_compiled"]
 
-SMALLEST_UNSCALED, LARGEST_UNSCALED = 1e-100, 1e100
+MIN_UNSCALED, MAX_UNSCALED = 1e-100, 1e100
 """Magnitudes whose squares, times the factors that engines use, neither underflow nor overflow."""
 
 
 def need_no_scaling(d: FloatArray) -> bool:
     """Return whether every number of a vector is zero or within the unscaled range."""
     size = np.abs(d)
-    return bool((((size >= SMALLEST_UNSCALED) & (size <= LARGEST_UNSCALED)) | (size == 0.0)).all())
+    return bool((((size >= MIN_UNSCALED) & (size <= MAX_UNSCALED)) | (size == 0.0)).all())
 
 
 @interpreted_by(need_no_scaling)
@@ -26,5 +26,5 @@ def need_no_scaling_compiled(d: FloatArray) -> bool:
     n_ordinary = 0
     for i in range(d.size):
         size = abs(d[i])
-        n_ordinary += ((size >= SMALLEST_UNSCALED) & (size <= LARGEST_UNSCALED)) | (size == 0.0)
+        n_ordinary += ((size >= MIN_UNSCALED) & (size <= MAX_UNSCALED)) | (size == 0.0)
     return n_ordinary == d.size

@@ -8,14 +8,18 @@ the huge ones. The factors then show whether the result is the solution:
 - Huge negative scores are forbidden. The solution is the true one if no factor's best structure, at
   the duals found and the true scores, holds a forbidden entry.
 - Huge scores are *released* if a factor needs them, such as a fully masked row of padding, or if
-  they are positive. With c their levels in units of the largest, the score of a released entry
-  becomes its difference from its level plus a moderate multiple K c. With N the normal cone of the
-  constraints at the solution mu, ``e + K c - mu`` is in N. If c is in N too, then so is ``e + M c -
-  mu`` for all M > K, since N is a convex cone: mu is the true solution. This holds exactly if mu is
-  its own projection ``argmax <mu + K c, x> - 1/2 ||x||^2``, which is solved as a test.
+  they are positive. With c = -1 and 1 for huge negative and positive scores of one level M, the
+  score of a released entry becomes its difference from its level plus a moderate multiple K c.
+  With N the normal cone of the constraints at the solution mu, ``e + K c - mu`` is in N. If c is in
+  N too, then so is ``e + M c - mu``, since N is a convex cone: mu is the true solution. This holds
+  exactly if mu is its own projection ``argmax <mu + K c, x> - 1/2 ||x||^2``, which is solved as a
+  test.
 
-If neither proof succeeds, a component with scores up to 1e8 is solved as it is. Beyond, its status
-is ``PRECISION_LIMIT``.
+- Other scores beyond 1e8 are *scaled* down, which is the same proof with c their ratios to the
+  largest. Ties of c may be rounding, so the solution has to be integral and to win by a margin.
+
+If no proof succeeds, or if released scores have different levels, a component with scores up to 1e8
+is solved as it is. Beyond, its status is ``PRECISION_LIMIT``.
 """
 
 from __future__ import annotations
@@ -26,9 +30,7 @@ from lpsmap_core.engine.admm import run_loop, solve_part
 from lpsmap_core.engine.infeasible import factor_of_links, violating_factors
 from lpsmap_core.engine.magnitudes import (
     HUGE_RATIO,
-    PENALTIES,
     PRECISION_LIMIT,
-    Ladder,
     Split,
     any_large,
     largest_magnitudes,
@@ -37,7 +39,6 @@ from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.scores import set_scores
 from lpsmap_core.engine.state import PartState, initial_state
-from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.limits import UNTIL_SOLVED
 from lpsmap_core.local.finite_scores import ORACLE_MULTIPLE
@@ -48,24 +49,19 @@ from lpsmap_jit.interrupts import out_of_time
 
 __all__ = ["solve_quadratic"]
 
-MOST_ROUNDS = 6
-"""Limit of the solves of a component, each with different scores forbidden or released."""
+MAX_ROUNDS = 6
+"""Maximum number of solves of a component, each with different scores forbidden or released."""
 
 PROJECTION_TOLERANCE = 1e-7
 """A projection that moves the solution by more than this, and by more than ten times the tolerance,
 disproves it."""
 
+
 WHOLE_TOLERANCE = 1e-9
 """Distance from 0 or 1 within which a marginal counts as integral."""
 
 WHOLE_MARGIN = 0.25
-"""Handicap of an integral solution in its test, where it has to remain the best."""
-
-MOST_MULTIPLE = 1000.0
-"""Multiples of the smallest level up to this count as its grid."""
-
-MOST_LADDER_STEPS = 2
-"""Limit of the steps of a ladder above the first; more would need too many digits."""
+"""Handicap of an integral solution for scaled scores, which rounding may have tied."""
 
 
 def solve_quadratic(
@@ -85,7 +81,7 @@ def solve_quadratic(
     largest = largest_magnitudes(part, eta, eta_v)
     largest[skip] = 0.0
     split = Split(part, np.concatenate([eta, eta_v]), largest)
-    if not split.considered.any():
+    if not (split.considered | split.scaled).any():
         state = solve_part(part, eta, eta_v, skip, options, warm)
     else:
         state = _solve_split(split, skip, options, warm)
@@ -102,11 +98,12 @@ def _solve_split(
 ) -> PartState:
     """Solve with huge scores forbidden or released, until the solution is proven."""
     part = split.part
+    _separate_levels(split)
     state = initial_state(part, *split.reduced(), options, warm)
     _release_needed(state, split, options)
     chosen, spent = ~skip, np.zeros(part.n_components, dtype=np.int64)
     progress = state.problem.progress
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         run_loop(state, chosen, options)
         again = _revise(state, split, chosen, options)
         state.out_of_time = out_of_time()
@@ -123,51 +120,24 @@ def _solve_split(
     return state
 
 
+def _separate_levels(split: Split) -> None:
+    """Raise the cut of components whose released scores have several levels, or give them up."""
+    while (several := split.without_level).any():
+        split.give_up(several & ~split.raise_cut(several))
+
+
 def _release_needed(state: PartState, split: Split, options: Options) -> None:
     """Release the huge scores that some factor needs, or raise the cut to larger ones."""
-    while split.withheld.any():
-        factors = _blocked_factors(state, split.components_of(split.withheld))
+    needing = split.components_of(split.withheld)
+    while needing.any():
+        factors = _blocked_factors(state, needing)
         held = _entries_of(state, factors) & split.withheld
         needing = split.components_of(held)
-        if not needing.any():
-            return
-        raised = split.raise_cut(needing)
-        held &= ~raised[split.owner]
+        held &= ~split.raise_cut(needing)[split.owner]
         split.released |= held
-        set_scores(state.handle, needing, *split.reduced(), options)
-        if held.any():
-            _charge(state, split, factors, held, options)
-
-
-def _charge(
-    state: PartState, split: Split, factors: BoolArray, held: BoolArray, options: Options
-) -> None:
-    """Start from duals that charge the released scores to the factors that need them.
-
-    The other factors see base scores only, and step sizes follow from base scores. An entry that
-    all structures of a factor hold costs the factor a constant.
-    """
-    part, n_variables = state.part, split.part.n_variables
-    iterate, progress = state.problem.iterate, state.problem.progress
-    ladder = split.ladder()
-    degree = np.diff(part.variable_offsets)
-    of_link = np.repeat(np.arange(n_variables), degree)  # in the order of the variables
-    pays = (factors[factor_of_links(state)])[part.links.order] & held[of_link]
-    payers, first = np.unique(of_link[pays], return_index=True)
-    share = np.zeros(n_variables)
-    share[payers] = ladder.stand_in[payers] / part.root_degree[payers]
-    chosen = np.zeros(n_variables, dtype=bool)
-    chosen[payers] = True
-    dual = -share[of_link]
-    dual[np.flatnonzero(pays)[first]] += (share * degree)[payers]
-    np.copyto(iterate.duals, dual, where=chosen[of_link])
-    components = np.zeros(part.n_components, dtype=bool)
-    components[part.component[payers]] = True
-    base = np.where(split.huge, ladder.rest, split.scores)
-    felt, direct = np.where(split.withheld, -np.inf, base)[:n_variables], state.problem.direct
-    step_size = first_step_sizes(part.first_variable, direct, felt, options)
-    for sizes in (progress.step_size, progress.first_step_size):
-        np.copyto(sizes, step_size, where=components)
+        _separate_levels(split)
+        if needing.any():
+            set_scores(state.handle, needing, *split.reduced(), options)
 
 
 def _revise(state: PartState, split: Split, solved: BoolArray, options: Options) -> BoolArray:
@@ -181,16 +151,15 @@ def _revise(state: PartState, split: Split, solved: BoolArray, options: Options)
     judged = solved & progress.converged & ~lacking
     unjustified = _profitable_entries(state, split, judged & withheld)
     doubtful = split.components_of(unjustified)
-    unproven = _unproven_components(state, split, judged & released & ~doubtful, options)
-    split.proven |= judged & (withheld | released) & ~doubtful & ~unproven
-    split.released |= lacking[split.owner] & split.withheld
-    last = unproven & (split.penalty >= PENALTIES[-1])
-    split.penalty[unproven] = PENALTIES[-1]
-    plain = (doubtful | last) & (split.largest <= PRECISION_LIMIT)
-    split.released |= unjustified & ~plain[split.owner]
-    split.give_up(plain)
+    claimed = released | split.scaled
+    unproven = _unproven_components(state, split, judged & claimed & ~doubtful, options)
+    split.proven |= judged & (withheld | claimed) & ~doubtful & ~unproven
+    split.released |= (lacking[split.owner] & split.withheld) | unjustified
+    small = split.largest <= PRECISION_LIMIT
+    split.give_up((doubtful | unproven) & small)
+    _separate_levels(split)
     state.contradicting = {c: f for c, f in state.contradicting.items() if not lacking[c]}
-    return lacking | doubtful | (unproven & ~last) | plain
+    return lacking | doubtful | (unproven & small)
 
 
 # -------------------------------------------------------------------- tests by the factors
@@ -211,7 +180,7 @@ def _profitable_entries(state: PartState, split: Split, chosen: BoolArray) -> Bo
     held = np.zeros(len(split.scores), dtype=bool)
     if not chosen.any():
         return held
-    stand_in = split.ladder().stand_in
+    stand_in = split.stand_in()
     true = np.where(stand_in == 0.0, split.scores, stand_in)
     withheld = split.withheld[:n_variables][part.link_variable]
     share = (true[:n_variables] / part.root_degree**2)[part.link_variable]
@@ -283,66 +252,16 @@ def _entries_of(state: PartState, factors: BoolArray) -> BoolArray:
 def _unproven_components(
     state: PartState, split: Split, chosen: BoolArray, options: Options
 ) -> BoolArray:
-    """Return the components whose solution is not proven to be the best at the true levels."""
+    """Return the components whose solution is not its own projection along the levels."""
     if not chosen.any():
         return chosen
-    part, ladder = state.part, split.ladder()
-    steps = np.zeros(part.n_components, dtype=np.int64)
-    np.maximum.at(steps, split.owner, ladder.step)
-    found = np.concatenate([state.marginals(), state.problem.extras.v])
-    whole = np.ones(part.n_components, dtype=bool)
-    whole[split.owner[np.abs(found - np.round(found)) > WHOLE_TOLERANCE]] = False
-    on_grid = _on_grid(split, ladder)
-    unproven = chosen & (~(whole | on_grid) | (steps > MOST_LADDER_STEPS))
-    for k in range(int(steps[chosen].max()) + 1):
-        judged = chosen & ~unproven & (steps >= k)
-        if judged.any():
-            margin = np.where(on_grid, 0.0, WHOLE_MARGIN)
-            unproven |= judged & ~_is_fixed_point(
-                state, split, ladder, found, margin, judged, k, options
-            )
-    return unproven
-
-
-def _on_grid(split: Split, ladder: Ladder) -> BoolArray:
-    """Return the components whose levels, in each step, are small multiples of the smallest one.
-
-    Sums of these levels are equal or far apart, so ties in floating point are true ties.
-    """
-    on_grid = np.ones(split.part.n_components, dtype=bool)
-    huge = np.flatnonzero(ladder.stand_in)
-    level = np.abs(split.scores[huge] - ladder.rest[huge])
-    owner, step = split.owner[huge], ladder.step[huge]
-    order = np.lexsort((level, step, owner))
-    level, owner, step = level[order], owner[order], step[order]
-    first = np.append(True, (owner[1:] != owner[:-1]) | (step[1:] != step[:-1]))[: len(order)]
-    smallest = level[np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))]
-    multiple = (np.fmod(level, smallest) == 0.0) & (level / MOST_MULTIPLE <= smallest)
-    on_grid[owner[~multiple]] = False
-    return on_grid
-
-
-def _is_fixed_point(
-    state: PartState,
-    split: Split,
-    ladder: Ladder,
-    found: FloatArray,
-    margin: FloatArray,
-    chosen: BoolArray,
-    k: int,
-    options: Options,
-) -> BoolArray:
-    """Return the components whose solution is its own projection along the steps from k on.
-
-    If levels may be nearly tied, this has to hold with a margin to imply the same for the true
-    scores.
-    """
-    part, iterate, n_variables = state.part, state.problem.iterate, split.part.n_variables
-    mu, nu = found[:n_variables], found[n_variables:]
-    scores = np.concatenate([mu, np.zeros(len(nu))])
-    felt = (ladder.step >= k) & (ladder.stand_in != 0.0)
-    scores += np.where(felt, ladder.stand_in / HUGE_RATIO**k, 0.0)
-    scores -= np.where(felt, margin[split.owner] * (2.0 * found - 1.0), 0.0)
+    part, iterate = state.part, state.problem.iterate
+    mu, nu = state.marginals(), state.problem.extras.v
+    found = np.concatenate([mu, nu])
+    whole = np.abs(found - np.round(found)) <= WHOLE_TOLERANCE
+    fractional = split.scaled & split.components_of(~whole)
+    handicap = np.where(split.scaled, WHOLE_MARGIN, 0.0)[split.owner] * (2.0 * found - 1.0)
+    scores = np.concatenate([mu, np.zeros(len(nu))]) + split.stand_in() - handicap
     eta, eta_v = split.split_entries(np.where(np.isneginf(split.scores), -np.inf, scores))
     warm = WarmStart(iterate.u, iterate.duals, state.problem.progress.step_size, chosen)
     tight = Options(max_iter=options.max_iter, tol=min(options.tol, 1e-8), threads=options.threads)
@@ -352,5 +271,5 @@ def _is_fixed_point(
     gain = np.where(np.isfinite(eta_v), eta_v, 0.0) * (other.problem.extras.v - nu)
     gained = np.bincount(part.additional_component, gain, part.n_components)
     tolerance = max(PROJECTION_TOLERANCE, 10.0 * options.tol)
-    stays = (moved <= tolerance) & (gained <= tolerance * ladder.unit)
-    return np.logical_and(stays, other.problem.progress.converged)
+    stays = (moved <= tolerance) & (gained <= tolerance * split.unit())
+    return np.logical_and(chosen, ~(stays & other.problem.progress.converged) | fractional)

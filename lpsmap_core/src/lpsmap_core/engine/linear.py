@@ -9,7 +9,7 @@ import numpy as np
 
 from lpsmap_core.engine.admm import run_loop
 from lpsmap_core.engine.infeasible import find_violations
-from lpsmap_core.engine.magnitudes import Split, any_large, largest_magnitudes
+from lpsmap_core.engine.magnitudes import HUGE_RATIO, Split, any_large, largest_magnitudes
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.scores import set_scores
@@ -21,7 +21,7 @@ from lpsmap_core.projections.tolerance import EPSILON
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.interrupts import out_of_time
 
-__all__ = ["linear_bounds", "solve_linear"]
+__all__ = ["hugely_negative", "linear_bounds", "solve_linear"]
 
 BOUND_TOLERANCE = 1e-12
 """Relative difference of bounds up to which it is rounding."""
@@ -45,7 +45,7 @@ def solve_linear(
 
     A score of ``inf``, which users cannot give, forces a variable on.
     """
-    withheld = _hugely_negative(part, eta, eta_v)
+    withheld = hugely_negative(part, eta, eta_v)
     if withheld is None:
         state = initial_state(part, eta, eta_v, options, warm)
         _solve(state, ~skip, options)
@@ -88,7 +88,7 @@ def _could_gain(state: PartState, withheld: tuple[FloatArray, FloatArray]) -> Bo
     return could
 
 
-def _hugely_negative(
+def hugely_negative(
     part: Part, eta: FloatArray, eta_v: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
     """Return the scores that serve as masks, 0 for all others; None without masks.
@@ -97,6 +97,8 @@ def _hugely_negative(
     bounds use the true scores and show whether this was right: a component may have large scores
     only.
     """
+    if min(eta.min(initial=0.0), eta_v.min(initial=0.0)) >= -HUGE_RATIO:
+        return None
     finite = np.where(np.isinf(eta), 0.0, eta)
     if not (any_large(finite) or (eta_v.size and any_large(eta_v))):
         return None

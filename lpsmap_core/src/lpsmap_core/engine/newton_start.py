@@ -29,11 +29,11 @@ from lpsmap_jit.compile import kernel, leaf
 
 __all__ = ["has_newton_start", "start_from_multipliers"]
 
-MOST_FACTORS = 256
+MAX_FACTORS = 256
 """Largest component, in factors: for more, the equations with all multipliers take too long."""
 
-MOST_NEWTON_STEPS = 64
-"""Limit of Newton steps. Nearly integral solutions take the most."""
+MAX_NEWTON_STEPS = 64
+"""Maximum number of Newton steps. Nearly integral solutions take the most."""
 
 USUAL_STEPS = 8
 """Number of Newton steps after which the bounds are tested for contradictions."""
@@ -46,17 +46,17 @@ DAMPED_RANGE = 30.0
 """The diagonal is raised in proportion to the violation of the sums. If the range of scores exceeds
 this, it is raised by less, because the multipliers are then larger."""
 
-MOST_HALVINGS = 12
-"""Limit of the halvings of a step in the line search."""
+MAX_HALVINGS = 12
+"""Maximum number of halvings of a step in the line search."""
 
 ARMIJO = 1e-4
 """Smallest accepted decrease of the dual function relative to its slope."""
 
-LEAST_PIVOT = 1e-13
+MIN_PIVOT = 1e-13
 """Multipliers with smaller pivots do not move."""
 
-MOST_SCALAR_STEPS = 60
-"""Limit of the Newton steps for a single multiplier."""
+MAX_SCALAR_STEPS = 60
+"""Maximum number of Newton steps for a single multiplier."""
 
 
 class Multipliers(NamedTuple):
@@ -117,7 +117,7 @@ def _start(components: IntArray, problem: LoopProblem) -> None:
         if not _is_served(c, counts):
             continue
         begin, end, n = first[c], first[c + 1], first[c + 1] - first[c]
-        of = Multipliers(
+        dual = Multipliers(
             np.uint64(variables[c]),
             np.uint64(variables[c + 1]),
             counts.low[begin:end],
@@ -130,15 +130,15 @@ def _start(components: IntArray, problem: LoopProblem) -> None:
             matrix[:n, :n],
             x,
         )
-        if _find(c, of, problem):
-            _write_start(of.begin, of.end, of.x, of.y, problem)
+        if _find(c, dual, problem):
+            _write_start(dual.begin, dual.end, dual.x, dual.y, problem)
             progress.warm[c], progress.stale[c] = False, True
 
 
 @leaf
 def _is_served(c: int, counts: Counts) -> bool:
     """Return whether a component's factors all bound counts and are few enough."""
-    served: bool = counts.covered[c] and counts.first[c + 1] - counts.first[c] <= MOST_FACTORS
+    served: bool = counts.covered[c] and counts.first[c + 1] - counts.first[c] <= MAX_FACTORS
     return served
 
 
@@ -161,31 +161,31 @@ def _write_start(
 
 
 @leaf
-def _find(c: int, of: Multipliers, problem: LoopProblem) -> bool:
+def _find(c: int, dual: Multipliers, problem: LoopProblem) -> bool:
     """Find the multipliers of a component; return whether the method succeeded."""
     counts, iterate, links = problem.counts, problem.iterate, problem.links
     smallest, largest = np.inf, -np.inf
-    for v in range(of.begin, of.end):
-        x = of.x[v - of.begin] = iterate.score[v] * links.root_degree[v]
+    for v in range(dual.begin, dual.end):
+        x = dual.x[v - dual.begin] = iterate.score[v] * links.root_degree[v]
         if abs(x) < np.inf:
             smallest, largest = min(smallest, x), max(largest, x)
     damping = min(1.0, DAMPED_RANGE / max(largest - smallest, 1.0))
-    for k in range(len(of.y) - 1, -1, -1):
+    for k in range(len(dual.y) - 1, -1, -1):
         i = counts.first[c] + k
         mine = slice(counts.begin[i], counts.end[i])
-        of.y[k] = _single(of, k, counts.variable[mine], counts.negated[mine])
-    value = _dual(of, of.y, of.off, problem)
+        dual.y[k] = _single(dual, k, counts.variable[mine], counts.negated[mine])
+    value = _dual_function(dual, dual.y, dual.off, problem)
     close, before = max(START_TOLERANCE, problem.progress.rounding[c]), np.inf
-    for n in range(MOST_NEWTON_STEPS):
-        worst = _largest(of.off)
+    for n in range(MAX_NEWTON_STEPS):
+        worst = _largest(dual.off)
         if worst <= SUM_TOLERANCE or close >= worst > 0.5 * before:
             break
         before = worst
-        _find_step(of, damping * min(worst, 1.0), links, counts)
-        if n >= USUAL_STEPS and _shows_contradiction(of, links, counts):
+        _find_step(dual, damping * min(worst, 1.0), links, counts)
+        if n >= USUAL_STEPS and _shows_contradiction(dual, links, counts):
             break
-        value = _search(of, value, problem)
-    found: bool = _largest(of.off) <= close
+        value = _search(dual, value, problem)
+    found: bool = _largest(dual.off) <= close
     return found
 
 
@@ -200,24 +200,24 @@ def _largest(off: FloatArray) -> float:
 
 
 @leaf
-def _single(of: Multipliers, k: int, variable: IntArray, negated: BoolArray) -> float:
+def _single(dual: Multipliers, k: int, variable: IntArray, negated: BoolArray) -> float:
     """Return the multiplier that brings one sum within its bounds; update the variables.
 
     This is Newton's method on the decreasing sum, safeguarded by the bracket found so far.
     """
-    low, high, y, begin = -np.inf, np.inf, 0.0, np.int64(of.begin)
+    low, high, y, begin = -np.inf, np.inf, 0.0, np.int64(dual.begin)
     bound = np.nan
-    for _ in range(MOST_SCALAR_STEPS):
+    for _ in range(MAX_SCALAR_STEPS):
         total, free = 0.0, 0
         for i in range(len(variable)):
-            x = of.x[variable[i] - begin]
+            x = dual.x[variable[i] - begin]
             z = min(1.0, max(0.0, x + y if negated[i] else x - y))
             free += 0.0 < z < 1.0
             total += -z if negated[i] else z
         if bound != bound:
-            if of.low[k] <= total <= of.high[k]:
+            if dual.low[k] <= total <= dual.high[k]:
                 return 0.0
-            bound = of.low[k] if total < of.low[k] else of.high[k]
+            bound = dual.low[k] if total < dual.low[k] else dual.high[k]
         off = total - bound
         if abs(off) <= SUM_TOLERANCE:
             break
@@ -237,29 +237,33 @@ def _single(of: Multipliers, k: int, variable: IntArray, negated: BoolArray) -> 
             break
         y = trial
     for i in range(len(variable)):
-        of.x[variable[i] - begin] += y if negated[i] else -y
+        dual.x[variable[i] - begin] += y if negated[i] else -y
     return y
 
 
 @leaf
-def _dual(of: Multipliers, y: FloatArray, off: FloatArray, problem: LoopProblem) -> float:
+def _dual_function(
+    dual: Multipliers, y: FloatArray, off: FloatArray, problem: LoopProblem
+) -> float:
     """Write the variables and the violations of the sums; return the dual function."""
     links, score, number = problem.links, problem.iterate.score, problem.counts.number
+    # x = eta - S^T y, mu = clip(x, 0, 1), and the conjugate of 1/2 ||mu - eta||^2 on [0, 1]
     value = 0.0
     off[:] = 0.0
-    for v in range(of.begin, of.end):
+    for v in range(dual.begin, dual.end):
         lo, hi, pull = links.offsets[v], links.offsets[v + ONE], 0.0
         for e in range(lo, hi):
             pull += -y[number[e]] if links.negated[e] else y[number[e]]
         eta = score[v] * links.root_degree[v]
-        x = of.x[v - of.begin] = eta - pull
+        x = dual.x[v - dual.begin] = eta - pull
         z = min(1.0, max(0.0, x))
         if z > 0.0:
             value += z * ((x if eta < np.inf else -pull) - 0.5 * z)
             for e in range(lo, hi):
                 off[number[e]] += -z if links.negated[e] else z
+    # the support function of [l, h] at y, and S mu minus its maximiser
     for k in range(len(y)):
-        total, low, high = off[k], of.low[k], of.high[k]
+        total, low, high = off[k], dual.low[k], dual.high[k]
         if y[k] != 0.0:
             value += y[k] * (high if y[k] > 0.0 else low)
         if y[k] > 0.0 or (y[k] == 0.0 and total > high):
@@ -270,21 +274,22 @@ def _dual(of: Multipliers, y: FloatArray, off: FloatArray, problem: LoopProblem)
 
 
 @leaf
-def _find_step(of: Multipliers, damping: float, links: Links, counts: Counts) -> None:
+def _find_step(dual: Multipliers, damping: float, links: Links, counts: Counts) -> None:
     """Write the damped Newton step; multipliers of inactive bounds do not move."""
-    matrix, step, number = of.matrix, of.step, counts.number
+    matrix, step, number = dual.matrix, dual.step, counts.number
     for k in range(len(step)):
         matrix[k, k:] = 0.0
-        step[k] = of.off[k]
-    for v in range(of.begin, of.end):
-        if 0.0 < of.x[v - of.begin] < 1.0:
+        step[k] = dual.off[k]
+    # (S D S^T + damping I) step = off, with D = 1 for the variables inside (0, 1)
+    for v in range(dual.begin, dual.end):
+        if 0.0 < dual.x[v - dual.begin] < 1.0:
             for e in range(links.offsets[v], links.offsets[v + ONE]):
                 for other in range(links.offsets[v], e + ONE):
                     i, j = number[e], number[other]
                     same = links.negated[e] == links.negated[other]
                     matrix[min(i, j), max(i, j)] += 1.0 if same else -1.0
     for k in range(len(step)):
-        if of.low[k] == of.high[k] or of.y[k] != 0.0 or of.off[k] != 0.0:
+        if dual.low[k] == dual.high[k] or dual.y[k] != 0.0 or dual.off[k] != 0.0:
             matrix[k, k] += damping
             continue
         matrix[k, k:] = 0.0
@@ -299,7 +304,7 @@ def _solve(matrix: FloatTable, b: FloatArray) -> None:
     n = len(b)
     for j in range(n):
         row = matrix[j]
-        if not row[j] > LEAST_PIVOT:
+        if not row[j] > MIN_PIVOT:
             row[j] = np.inf
         for i in range(j + 1, n):
             if row[i] != 0.0:
@@ -315,13 +320,13 @@ def _solve(matrix: FloatTable, b: FloatArray) -> None:
 
 
 @leaf
-def _shows_contradiction(of: Multipliers, links: Links, counts: Counts) -> bool:
+def _shows_contradiction(dual: Multipliers, links: Links, counts: Counts) -> bool:
     """Return whether the dual function decreases without bound along the step (Farkas' lemma)."""
-    step, value = of.step, 0.0
+    step, value = dual.step, 0.0
     for k in range(len(step)):
         if step[k] != 0.0:
-            value += step[k] * (of.high[k] if step[k] > 0.0 else of.low[k])
-    for v in range(of.begin, of.end):
+            value += step[k] * (dual.high[k] if step[k] > 0.0 else dual.low[k])
+    for v in range(dual.begin, dual.end):
         pull = 0.0
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             own = step[counts.number[e]]
@@ -331,24 +336,24 @@ def _shows_contradiction(of: Multipliers, links: Links, counts: Counts) -> bool:
 
 
 @leaf
-def _search(of: Multipliers, value: float, problem: LoopProblem) -> float:
+def _search(dual: Multipliers, value: float, problem: LoopProblem) -> float:
     """Backtrack along the step until the dual function decreases; return its value there.
 
     Multipliers of sums whose bounds differ keep their signs.
     """
-    y, off, trial, length, found = of.y, of.off, of.trial, 1.0, value
-    for _ in range(MOST_HALVINGS):
+    y, off, trial, length, found = dual.y, dual.off, dual.trial, 1.0, value
+    for _ in range(MAX_HALVINGS):
         slope = 0.0
         for k in range(len(y)):
-            trial[k] = y[k] + length * of.step[k]
-            if of.low[k] < of.high[k]:
+            trial[k] = y[k] + length * dual.step[k]
+            if dual.low[k] < dual.high[k]:
                 upper = y[k] > 0.0 or (y[k] == 0.0 and off[k] > 0.0)
                 trial[k] = max(0.0, trial[k]) if upper else min(0.0, trial[k])
             slope -= off[k] * (trial[k] - y[k])
-        found = _dual(of, trial, of.trial_off, problem)
+        found = _dual_function(dual, trial, dual.trial_off, problem)
         if found <= value + ARMIJO * slope + SUM_TOLERANCE * abs(value):
             break
         length *= 0.5
     for k in range(len(y)):
-        y[k], off[k] = trial[k], of.trial_off[k]
+        y[k], off[k] = trial[k], dual.trial_off[k]
     return found

@@ -51,10 +51,10 @@ from lpsmap_jit.compile import leaf
 from lpsmap_jit.memory import Blueprint, Nested
 
 __all__ = [
-    "EARLY",
-    "MOST_POLISHED_LINKS",
+    "MAX_POLISHED_LINKS",
     "PERIOD",
     "POLISH_ITERATIONS",
+    "WARM_PROBES",
     "LoopWorkspace",
     "Polish",
     "find_due",
@@ -69,17 +69,17 @@ PERIOD = 2
 """Iterations between two probes of the faces. At 5 instead of 3, settled faces were found two to
 four iterations later."""
 
-CALM = 0.05
+PROBE_BELOW = 0.05
 """Faces are probed once the marginals move by less than this in an iteration. Probes at larger
 moves found no settled faces."""
 
-EARLY = 2
+WARM_PROBES = 2
 """Number of initial iterations that also probe the faces of components with a warm start."""
 
-LARGEST_SCORE = 1e100
+MAX_SCORE = 1e100
 """Components with larger scores, whose squares could overflow, are left to the plain loop."""
 
-MOST_POLISHED_LINKS = 1_000_000
+MAX_POLISHED_LINKS = 1_000_000
 """Largest component that is polished. In larger ones the faces do not all settle before the loop
 has converged, and the polish would take half of the memory."""
 
@@ -88,7 +88,7 @@ ACCURACY = 1e-13
 conjugate gradients."""
 
 COARSE = 1e-4
-"""Larger tolerances ask for a quick result: components that have converged are not polished."""
+"""Larger tolerances ask for a quick result: components within them do not wait for a polish."""
 
 MAX_EXTRA_ITERATIONS = 40
 """Maximum number of iterations within the tolerance that wait for a polish. If scores differ by
@@ -98,14 +98,14 @@ of other faces. Faces settle as fast as at other scales."""
 POLISHED = 1e-4
 """Part of the residuals that a polish on the right faces leaves at most."""
 
-MOST_DOUBLINGS = 4
-"""Limit of the doublings of the pause after failures, to 32 iterations."""
+MAX_DOUBLINGS = 4
+"""Maximum number of doublings of the pause after failures, to 32 iterations."""
 
 FACE_TOLERANCE = 1e-3
 """A marginal that lies farther outside [0, 1] shows that the faces are wrong."""
 
 MAX_POLISH_PRODUCTS = 100
-"""Limit of products for each of the two systems; wrong faces can be badly conditioned."""
+"""Maximum number of products for each of the two systems; wrong faces can be badly conditioned."""
 
 POLISH_ITERATIONS = 3
 """Iterations of a polish: the polish itself, the test of its faces and one after a reversal."""
@@ -180,8 +180,8 @@ def make_loop_workspace(state: PartState, polished: bool) -> LoopWorkspace:
     part, work = state.part, (0, 0, 0, 0)
     allowed = np.zeros(part.n_components, dtype=np.bool_)
     if polished:
-        small = state.problem.progress.rounding < RESIDUAL_ROUNDING * LARGEST_SCORE
-        allowed = ~part.direct & (part.sizes <= MOST_POLISHED_LINKS) & small
+        small = state.problem.progress.rounding < RESIDUAL_ROUNDING * MAX_SCORE
+        allowed = ~part.direct & (part.sizes <= MAX_POLISHED_LINKS) & small
         work = face_workspace_sizes(part)
     sizes = (part.n_variables, part.n_links) if allowed.any() else (0, 0)
     memory = _blueprint(*sizes, part.n_components, work).make(allowed, np.empty(work[1]))
@@ -208,7 +208,7 @@ def find_due(components: IntArray, problem: Any, state: Any, regular: bool) -> b
     """
     progress, polish, n_due = problem_at(problem).progress, polish_at(state), 0
     for c in components:
-        calm = regular and progress.dual_residual[c] <= CALM * progress.step_size[c]
+        calm = regular and progress.dual_residual[c] <= PROBE_BELOW * progress.step_size[c]
         due = (calm or progress.warm[c]) and progress.iterations[c] >= polish.postponed_until[c]
         polish.selected[c] = polish.allowed[c] and due and not progress.unsolved[c]
         n_due += polish.selected[c]
@@ -269,7 +269,7 @@ def _postpone(c: int, iteration: int, polish: Polish) -> None:
 
     Otherwise a loop that cycles through wrong faces would be interrupted at each of them.
     """
-    polish.postponed_until[c] = iteration + PERIOD * 2 ** min(polish.failures[c], MOST_DOUBLINGS)
+    polish.postponed_until[c] = iteration + PERIOD * 2 ** min(polish.failures[c], MAX_DOUBLINGS)
     polish.failures[c] += 1
 
 
@@ -352,13 +352,15 @@ def _find_mu(
     (components, variables, _), problem = selection, state.handle
     extras, faces, polish = state.problem.extras, workspace.faces, workspace.polish
     work, mu, words = faces.record, polish.record.mu, (polish.handle, faces.handle)
+    # shift - c, with c = z - J a - B eta_N / (q + gamma)
     _copy_links(variables, problem, state.problem.iterate.a, work.inputs)
     faces.multiply(selection, extras.scaled)
     _write_offset(variables, problem, *words)
-    if len(extras.eta):
+    if len(extras.eta):  # eta' = eta + C^T B eta_N
         faces.multiply(selection, extras.eta)
         gather_from_links(variables, problem, work.outputs, work.image)
         _add(variables, work.image, mu)
+    # mu = eta' - y with (I - S) y = C^T (I - J) (C eta' + shift - c)
     _set_targets(components, variables, problem, *words)
     faces.multiply(selection)
     _subtract_from_inputs(variables, problem, faces.handle)
@@ -470,9 +472,11 @@ def _find_duals(
     work, t, words = faces.record, polish.record.t, (polish.handle, faces.handle)
     if not len(components):
         return
+    # e = C mu + shift - c - J (C eta + lambda + shift) - B eta_N
     _write_scores_with_duals(variables, problem, faces.handle)
     faces.multiply(selection, extras.eta)
     _write_error(variables, problem, *words, error)
+    # (I - S) t = C^T e, then e - (I - J) C t
     gather_from_links(variables, problem, work.outputs, work.residual)
     reduce_residual(state, selection, *moving, faces, t, MAX_POLISH_PRODUCTS)
     scatter_to_links(variables, problem, t, work.inputs)

@@ -30,7 +30,7 @@ __all__ = [
 NO_TRACE = np.empty((0, 2, 0))
 """The trace of loops that keep no residuals."""
 
-MOST_RESCALING = 2.0
+MAX_RESCALING = 2.0
 """Factor by which the scale of the scores may differ for earlier duals to be a good start. At a
 factor of 3 they took 0.7 to 1.7 times the iterations, at 10 up to 4 times."""
 
@@ -239,7 +239,7 @@ def _apply_warm_start(warm: WarmStart, part: Part, problem: LoopProblem) -> None
     known = warm.known & ~problem.direct
     if warm.first_step_size is not None:
         before, now = warm.first_step_size, problem.progress.first_step_size
-        known &= (now <= MOST_RESCALING * before) & (before <= MOST_RESCALING * now)
+        known &= (now <= MAX_RESCALING * before) & (before <= MAX_RESCALING * now)
     of_variable = known[part.component]
     of_link = np.repeat(of_variable, np.diff(part.variable_offsets))
     problem.iterate.u[of_variable] = warm.u[of_variable]

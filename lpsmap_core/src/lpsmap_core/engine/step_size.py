@@ -38,7 +38,7 @@ BALANCE_RATIO_LINEAR = 30.0
 """Ratio without the quadratic term. There means stay at a vertex for a while, and dual residuals
 carry no information, so adjustments are rare: their period doubles each time."""
 
-WIDEST_RANGE = 1e4
+MAX_STEP_SIZE_RATIO = 1e4
 """A step size stays within this factor of its first value."""
 
 
@@ -129,4 +129,6 @@ def balanced_step_size(
         other = step_size / BALANCE_FACTOR
     else:
         return step_size
-    return other if first / WIDEST_RANGE <= other <= first * WIDEST_RANGE else step_size
+    return (
+        other if first / MAX_STEP_SIZE_RATIO <= other <= first * MAX_STEP_SIZE_RATIO else step_size
+    )

@@ -41,7 +41,7 @@ small. They sum scores, and a sum loses as many digits as this multiple has."""
 
 
 SCORE_LIMIT = 1e300
-"""Limit of the scores for oracles, so that sums of a million scores stay finite."""
+"""Maximum magnitude of scores for oracles, so that sums of a million scores stay finite."""
 
 
 @leaf

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.cotangents import LARGEST_UNSCALED, SMALLEST_UNSCALED
+from lpsmap_core.engine.cotangents import MAX_UNSCALED, MIN_UNSCALED
 from lpsmap_core.engine.status import Status
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import real_numbers
@@ -41,9 +41,7 @@ def multiply(solution: Any, d: FloatArray, d_v: FloatArray) -> tuple[FloatArray,
     largest = np.zeros(len(lost))
     np.maximum.at(largest, of, np.abs(d))
     np.maximum.at(largest, of_v, np.abs(d_v))
-    shift = np.where(
-        (largest < SMALLEST_UNSCALED) | (largest > LARGEST_UNSCALED), np.frexp(largest)[1], 0
-    )
+    shift = np.where((largest < MIN_UNSCALED) | (largest > MAX_UNSCALED), np.frexp(largest)[1], 0)
     usable = ~(lost | solution._has(Status.INFEASIBLE))
     scaled = np.ldexp(d, -shift[of]), np.ldexp(d_v, -shift[of_v])
     product, product_v = solution.solved.multiply(*scaled, usable, solution.threads)

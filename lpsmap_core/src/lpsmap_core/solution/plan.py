@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.anderson import MOST_ACCELERATED_LINKS, MOST_MOVES
+from lpsmap_core.engine.anderson import MAX_ACCELERATED_LINKS, MAX_MOVES
 from lpsmap_core.engine.choice import EngineChoice
 from lpsmap_core.engine.compiled import CompiledEngine
-from lpsmap_core.engine.polish import MOST_POLISHED_LINKS
+from lpsmap_core.engine.polish import MAX_POLISHED_LINKS
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.engine.shared_engine import SharedEngine
 from lpsmap_core.engine.state import ONE_PASS_CHEAPER
@@ -35,7 +35,7 @@ PER_LINK, PER_LINK_POLISHED = 4, 6
 PER_VARIABLE, PER_VARIABLE_POLISHED = 5, 6
 PER_ADDITIONAL, PER_ADDITIONAL_POLISHED = 3, 3
 PER_FACTOR = 1
-PER_LINK_ACCELERATED = 2 * MOST_MOVES + 3
+PER_LINK_ACCELERATED = 2 * MAX_MOVES + 3
 """Numbers that a solve takes beside the layout: always, additionally in a polished graph, and per
 thread for the largest component after many iterations. The test for contradictions, which only runs
 for slow components, temporarily takes about ten more per link. A test compares these numbers with
@@ -310,8 +310,8 @@ def _name(function: Callable[..., Any]) -> str:
 
 def _memory(layout: Layout, solvers: list[BucketSolver], threads: int) -> MemoryPlan:
     part = layout.part
-    accelerated = part.sizes[~part.direct & (part.sizes <= MOST_ACCELERATED_LINKS)].max(initial=0)
-    polished = bool((~part.direct & (part.sizes <= MOST_POLISHED_LINKS)).any())
+    accelerated = part.sizes[~part.direct & (part.sizes <= MAX_ACCELERATED_LINKS)].max(initial=0)
+    polished = bool((~part.direct & (part.sizes <= MAX_POLISHED_LINKS)).any())
     factors = sum(bucket.n_factors for bucket in part.buckets)
     additionals = sum(bucket.n_additionals for bucket in part.buckets)
     numbers = PER_VARIABLE * layout.n_variables

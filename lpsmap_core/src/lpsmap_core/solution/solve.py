@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lpsmap_core.engine.best_structures import solve_by_oracles
 from lpsmap_core.engine.choice import AUTO, choose_engine
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.numpy_adapter import solve_in_numpy
@@ -78,12 +77,8 @@ def solve_laid_out(
         eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
     if not options.quadratic:
         eta, eta_v, _ = reduce_dominant_scores(part, eta, eta_v)
-    solved: SolvedGraph | None = None
-    if not (options.quadratic or options.trace) and isinstance(engine, CompiledEngine):
-        solved = solve_by_oracles(part, eta, eta_v)
-    if solved is None:
-        start = None if warm is None else warm.of_part(layout)
-        solved = solve_in_numpy(engine, part, eta, eta_v, bad, options, start)
+    start = None if warm is None else warm.of_part(layout)
+    solved = solve_in_numpy(engine, part, eta, eta_v, bad, options, start)
     if not isinstance(engine, CompiledEngine | SharedEngine):
         validate_solved(engine, part, solved, bad)
     solution = _gather(layout, factors, scores, additionals, solved, options)

@@ -35,7 +35,7 @@ CLEAR_GAP = 1e-7
 STEPS = 2
 """Steps of the weights for each call of the oracle."""
 
-ITERATIONS_OF_A_DIMENSION, FEWEST_NEEDED = 10, 1_000
+ITERATIONS_OF_A_DIMENSION, MIN_LIMIT = 10, 1_000
 """Iterations per number of a problem, and the smallest limit."""
 
 MOST_STRUCTURES = 512
@@ -177,7 +177,7 @@ def solve_active_sets(problems: LocalProblems, max_iterations: int | None = None
     """
     sets = _first_sets(problems)
     if max_iterations is None:
-        max_iterations = FEWEST_NEEDED + ITERATIONS_OF_A_DIMENSION * sets.x.shape[1]
+        max_iterations = MIN_LIMIT + ITERATIONS_OF_A_DIMENSION * sets.x.shape[1]
     for iteration in range(max_iterations - 1):
         if iteration % CHECK_EVERY == 0 and sets.have_finished(sets.done):
             break

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.local.active.memory import MOST_NEWCOMERS, ActiveSet, n_newcomers
+from lpsmap_core.local.active.memory import MAX_NEWCOMERS, ActiveSet, n_newcomers
 from lpsmap_core.local.active.triangle import (
     delete_row,
     rotate,
@@ -48,7 +48,7 @@ DEPENDENT = 1e-9
 """Relative pivot below which a column counts as affinely dependent. The pivots of independent 0/1
 columns are ratios of small integers, far above it."""
 
-LANES = MOST_NEWCOMERS + 1
+LANES = MAX_NEWCOMERS + 1
 
 
 class GramWorkspace(NamedTuple):
@@ -121,6 +121,7 @@ def find_direction(total: float, own: ActiveSet, work: GramWorkspace) -> None:
     The first column holds ``L^-1 r``.
     """
     count, residual, direction = own.active[0], work.columns[0], work.direction
+    # with y = L^-1 1: tau = (<y, L^-1 r> - total) / ||y||^2, then L^T x = L^-1 r - tau y
     squares, product = 0.0, 0.0
     for i in range(count):
         squares += own.ones[i] * own.ones[i]
@@ -191,14 +192,16 @@ def _append_row(
     """
     columns, count = work.columns, base + joined
     row, mine = own.chol[row_start(count) : row_start(count + 1)], columns[c + 1]
+    # the new row l of L solves L l = G_k + 1; forward solves did its part of the older rows
     for j in range(base):
         row[j] = mine[j]
-    for j in range(base, count):  # the newcomers that joined
+    for j in range(base, count):
         other = own.chol[row_start(j) : row_start(j + 1)]
         total = columns[j - base + 1, base + c]
         for i in range(j):
             total -= other[i] * row[i]
         row[j] = total / other[j]
+    # l_kk^2 = G_kk + 1 - ||l||^2, and the next numbers of L^-1 1 and of L^-1 r
     norm = mine[base + c]
     pivot, ones, residual = norm, 1.0, columns[0, base + c]
     for j in range(count):
@@ -295,7 +298,7 @@ def remove(k: int, own: ActiveSet, work: GramWorkspace) -> None:
 @leaf
 def refactorise(own: ActiveSet, inverse_delta: FloatArray, work: GramWorkspace) -> None:
     """Recompute the factor from the structures; dependent ones leave."""
-    count, at_once = own.active[0], 1 if work.lanes == 1 else MOST_NEWCOMERS
+    count, at_once = own.active[0], 1 if work.lanes == 1 else MAX_NEWCOMERS
     own.active[0] = 0
     for first in range(0, count, at_once):
         append_structures(first, min(at_once, count - first), own, inverse_delta, work, True)

@@ -16,7 +16,7 @@ from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import kernel, leaf
 
 __all__ = [
-    "MOST_NEWCOMERS",
+    "MAX_NEWCOMERS",
     "ActiveSet",
     "block_size",
     "has_triangle",
@@ -27,7 +27,7 @@ __all__ = [
     "view_set",
 ]
 
-MOST_NEWCOMERS = 7
+MAX_NEWCOMERS = 7
 """Largest number of structures that join a set at once. With the residual these are the eight
 columns of one pass over the triangle."""
 
@@ -65,7 +65,7 @@ class ActiveSet(NamedTuple):
 @leaf
 def n_newcomers(count: int) -> int:
     """Return how many structures join a set of `count` structures at once."""
-    return min(MOST_NEWCOMERS, max(1, count // STRUCTURES_PER_NEWCOMER))
+    return min(MAX_NEWCOMERS, max(1, count // STRUCTURES_PER_NEWCOMER))
 
 
 @leaf
@@ -83,7 +83,7 @@ def has_triangle(own: ActiveSet) -> bool:
 
 def needed_capacity(count: int) -> int:
     """Return the capacity that a set of `count` structures needs."""
-    return count + 1 + min(MOST_NEWCOMERS, max(1, count // STRUCTURES_PER_NEWCOMER))
+    return count + 1 + min(MAX_NEWCOMERS, max(1, count // STRUCTURES_PER_NEWCOMER))
 
 
 def block_size(width: Any, capacity: Any, triangle: bool = True) -> Any:

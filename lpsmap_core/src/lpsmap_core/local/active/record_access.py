@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 CALL_LINKS = 100_000
-"""Limit of the links of the factors in one call of an oracle, unless a single factor has more."""
+"""Maximum number of links of the factors in one call of an oracle, if no factor has more."""
 
 
 class SetsRecord(NamedTuple):

@@ -16,7 +16,7 @@ from lpsmap_core.kernels.entries import address_of
 from lpsmap_core.kernels.records import Scores
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.memory import (
-    MOST_NEWCOMERS,
+    MAX_NEWCOMERS,
     ActiveSet,
     block_size,
     move_set,
@@ -39,7 +39,7 @@ from lpsmap_core.local.active.steps import (
     restart,
     write_additionals,
 )
-from lpsmap_core.local.active.ties import LARGEST_TILT, add_tied, draw_wave, tilt_scores
+from lpsmap_core.local.active.ties import MAX_TILT, add_tied, draw_wave, tilt_scores
 from lpsmap_core.local.local_solver import RUNNING, LocalSolver, SolverDescription
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.factor import Factor
@@ -49,13 +49,13 @@ from lpsmap_jit.tiers import interprets
 
 __all__ = ["ActiveSets", "first_capacity"]
 
-FEWEST_PLACES, MOST_PLACES = 4, 64
+MIN_FIRST_CAPACITY, MAX_FIRST_CAPACITY = 4, 64
 """Limits of the first capacity of a set, which is a quarter of its variables."""
 
 LARGE_CAPACITY = 64
 """Capacity from which a full set doubles; smaller sets quadruple, which takes fewer calls."""
 
-MOST_KEPT = 1 << 25
+MAX_KEPT_WORDS = 1 << 25
 """Words of all blocks, 256 MiB, above which large sets release their triangles."""
 
 LARGE_SET = 1_000
@@ -64,7 +64,7 @@ LARGE_SET = 1_000
 NO_CAPS = np.empty(0, dtype=np.int64)
 """No further limits of iterations."""
 
-MOST_AT_ONCE = 1 << 25
+MAX_TRIANGLE_WORDS = 1 << 25
 """Words of the triangles of whole faces that are completed together, unless one has more."""
 
 
@@ -210,7 +210,7 @@ class ActiveSets(LocalSolver):
             return
         most = np.diff(self.bucket.offsets)[rows] + 1
         words = np.cumsum(most * (most + 1) // 2)
-        for some in np.split(rows, np.flatnonzero(np.diff(words // MOST_AT_ONCE)) + 1):
+        for some in np.split(rows, np.flatnonzero(np.diff(words // MAX_TRIANGLE_WORDS)) + 1):
             self.grow(some)  # an interrupt may have prevented it
             self._complete(some, a, eta_v, z)
         self.release(rows)
@@ -219,7 +219,7 @@ class ActiveSets(LocalSolver):
         """Complete the faces of some factors with enough memory; see `complete_faces`."""
         handle, offsets, attempt = self.handle, self.bucket.offsets, 0
         wave, along, nothing = np.zeros(len(a)), np.zeros(len(a)), np.empty(0)
-        tilt = np.full(self.bucket.n_factors, LARGEST_TILT)
+        tilt = np.full(self.bucket.n_factors, MAX_TILT)
         while len(rows):
             draw_wave(rows, offsets, attempt, wave)
             multiply_faces(handle, rows, wave, nothing, along, nothing)
@@ -303,7 +303,7 @@ class ActiveSets(LocalSolver):
 
         Sets that released their triangles get memory for them again.
         """
-        nearly = self.active[rows] + MOST_NEWCOMERS >= self.capacity[rows]
+        nearly = self.active[rows] + MAX_NEWCOMERS >= self.capacity[rows]
         short = self.length[rows] < block_size(self.width[rows], self.capacity[rows])
         for f in rows[nearly | short].tolist():
             width, before = int(self.width[f]), int(self.capacity[f])
@@ -324,7 +324,7 @@ class ActiveSets(LocalSolver):
         for f in rows[self.active[rows] >= LARGE_SET].tolist():
             slots = slice(self.bucket.offsets[f], self.bucket.offsets[f + 1])
             taken = sum(map(len, list(self._grown.values())))
-            if taken > MOST_KEPT and (self.inverse_delta[slots] == 1.0).all():
+            if taken > MAX_KEPT_WORDS and (self.inverse_delta[slots] == 1.0).all():
                 width, capacity = int(self.width[f]), needed_capacity(int(self.active[f]))
                 self._move(f, np.empty(block_size(width, capacity, triangle=False)), capacity)
                 self._released = True
@@ -377,4 +377,4 @@ class ActiveSets(LocalSolver):
 def first_capacity(bucket: Bucket) -> IntArray:
     """Return the first capacities of the sets of a bucket's factors, in structures."""
     quarter: IntArray = np.diff(bucket.offsets) // 4
-    return np.minimum(np.maximum(quarter, FEWEST_PLACES), MOST_PLACES)
+    return np.minimum(np.maximum(quarter, MIN_FIRST_CAPACITY), MAX_FIRST_CAPACITY)

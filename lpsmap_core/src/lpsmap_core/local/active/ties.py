@@ -33,12 +33,12 @@ from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import general_position, kernel, leaf
 from lpsmap_jit.interrupts import interrupted
 
-__all__ = ["LARGEST_TILT", "add_tied", "draw_wave", "tilt_scores"]
+__all__ = ["MAX_TILT", "add_tied", "draw_wave", "tilt_scores"]
 
 TIE_TOLERANCE = 1e-12
 """Relative gap up to which a structure is tied with the active ones."""
 
-LARGEST_TILT, SMALLEST_TILT, TILT_RATIO = 1e-8, 1e-12, 1e-2
+MAX_TILT, MIN_TILT, TILT_RATIO = 1e-8, 1e-12, 1e-2
 """Relative changes of the scores that make the oracle choose other tied structures. The smallest
 still exceeds the rounding of scores."""
 
@@ -100,7 +100,7 @@ def add_tied(
         copy_candidate(f, place, own, candidates, hi - lo)
         gap, rounding = optimality_gap(f, place, problem, own, z)
         if gap < -TIE_TOLERANCE / GAP_ROUNDING * rounding:
-            tilt[f] = tilt[f] * TILT_RATIO if tilt[f] > SMALLEST_TILT else 0.0
+            tilt[f] = tilt[f] * TILT_RATIO if tilt[f] > MIN_TILT else 0.0
             continue
         own.p[count] = 0.0
         joined = append_structures(count, 1, own, problem.inverse_delta[lo:hi], work, True)

@@ -14,7 +14,7 @@ from lpsmap_jit.compile import leaf, summing_leaf
 
 __all__ = ["delete_row", "rotate", "row_start", "solve_backward", "solve_forward"]
 
-FEWEST_AT_ONCE = 3
+MIN_AT_ONCE = 3
 """Number of columns from which the pass for four columns is faster."""
 
 
@@ -43,7 +43,7 @@ def solve_forward(triangle: FloatArray, count: int, columns: FloatArray, n_colum
         Number of right-hand sides.
     """
     for c in range(0, n_columns, 4):
-        if n_columns - c >= FEWEST_AT_ONCE:
+        if n_columns - c >= MIN_AT_ONCE:
             _solve_four(triangle, count, columns[c], columns[c + 1], columns[c + 2], columns[c + 3])
             continue
         for column in range(c, n_columns):

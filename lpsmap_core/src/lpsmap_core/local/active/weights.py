@@ -24,7 +24,7 @@ __all__ = ["add_waiting", "optimise", "refine", "write_mixture"]
 NEGLIGIBLE = 1e-14
 """Weights up to this are zero: the rounding of a sum of weights that is one."""
 
-LEAST_COEFFICIENT = 1e-9
+MIN_COEFFICIENT = 1e-9
 """Smallest coefficient of an active structure that can be exchanged for a dependent one."""
 
 DRIFT = 1e-11
@@ -87,7 +87,7 @@ def _exchange(
     find_combination(own, work)
     leaving, step = -1, np.inf
     for k in range(count):
-        if share[k] > LEAST_COEFFICIENT and own.p[k] < step * share[k]:
+        if share[k] > MIN_COEFFICIENT and own.p[k] < step * share[k]:
             leaving, step = k, own.p[k] / share[k]
     if leaving < 0:
         return False
@@ -144,6 +144,7 @@ def _step(direction: FloatArray, own: ActiveSet) -> tuple[int, float]:
 
     Returns the position of the blocking weight, or -1, and the length of the step.
     """
+    # the largest step of at most 1 with p + step x >= 0
     blocking, step = -1, 1.0
     for k in range(own.active[0]):
         weight = own.p[k]
