@@ -20,7 +20,7 @@ import judges
 from lpsmap_core import FactorGraph, Solution, Status
 from lpsmap_core.api import ActiveSets
 from lpsmap_core.local.active import sets
-from lpsmap_factors_logic import Budget
+from lpsmap_factors_logic import Budget, Dense, Pair, Potts
 from lpsmap_factors_struct import (
     Alignment,
     BinaryTree,
@@ -230,6 +230,44 @@ def test_gradients_at_large_faces_against_differences(make, n: int) -> None:
     (product,) = (np.asarray(x) for x in solution.jvp(d)[:1])
     assert len(solution.solved.structures(0, np.array([0])).owner) > 100
     np.testing.assert_allclose(product.reshape(n, n), expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e-6, 1e-8])
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda u, draw: Pair(u[:, :-1], u[:, 1:], draw(len(u), u.shape[1] - 1)), (4, 10)),
+        (lambda u, draw: Potts(u[:, :-1], u[:, 1:], draw(len(u), u.shape[1] - 1)), (4, 6, 3)),
+        (lambda u, draw: Dense([u[:, :-1], u[:, 1:]], draw(3, 3)), (4, 6, 3)),
+    ],
+    ids=["Pair", "Potts", "Dense"],
+)
+def test_faces_settle_within_the_tolerance(make, shape, scale: float) -> None:
+    """Scores differ by less than the tolerance, and gradients by less than 1e-7 from differences.
+
+    The same holds with a time limit, which divides the loop into rounds.
+    """
+    rng = np.random.default_rng(0)
+    eta, scores, d = rng.normal(size=shape), {}, rng.normal(size=shape)
+
+    def draw(*size: int) -> FloatArray:
+        return scale * scores.setdefault(size, rng.normal(size=size))
+
+    def solved(x: FloatArray, max_time: float | None = None) -> tuple[Solution, FloatArray]:
+        graph = FactorGraph()
+        u = graph.variable_from(x)
+        graph.add(make(u, draw))
+        return graph.solve(max_time=max_time), np.array(u.value)
+
+    solution, value = solved(scale * eta)
+    assert set(solution.status) == {Status.SOLVED}
+    h = 1e-6 * scale
+    change = solved(scale * eta + h * d)[1] - solved(scale * eta - h * d)[1]
+    (product,) = (np.asarray(x).reshape(shape) for x in solution.jvp(d)[:1])
+    np.testing.assert_allclose(2 * h * product, change, rtol=0, atol=1e-14)
+    limited, same = solved(scale * eta, max_time=60.0)
+    np.testing.assert_array_equal(limited.iterations, solution.iterations)
+    np.testing.assert_array_equal(same, value)
 
 
 # -------------------------------------------------------------------- memory
