@@ -39,6 +39,7 @@ from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.scores import set_scores
 from lpsmap_core.engine.state import PartState, initial_state
+from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.limits import UNTIL_SOLVED
 from lpsmap_core.local.finite_scores import ORACLE_MULTIPLE
@@ -138,6 +139,39 @@ def _release_needed(state: PartState, split: Split, options: Options) -> None:
         _separate_levels(split)
         if needing.any():
             set_scores(state.handle, needing, *split.reduced(), options)
+        held &= split.released
+        if held.any():
+            _charge(state, split, factors, held, options)
+
+
+def _charge(
+    state: PartState, split: Split, factors: BoolArray, held: BoolArray, options: Options
+) -> None:
+    """Start from duals that charge the released scores to the factors that need them.
+
+    The other factors see base scores only, and step sizes follow from base scores. An entry that
+    all structures of a factor hold costs the factor a constant.
+    """
+    part, n_variables = state.part, split.part.n_variables
+    iterate, progress = state.problem.iterate, state.problem.progress
+    degree = np.diff(part.variable_offsets)
+    of_link = np.repeat(np.arange(n_variables), degree)  # in the order of the variables
+    pays = (factors[factor_of_links(state)])[part.links.order] & held[of_link]
+    payers, first = np.unique(of_link[pays], return_index=True)
+    share = np.zeros(n_variables)
+    share[payers] = split.stand_in()[payers] / part.root_degree[payers]
+    chosen = np.zeros(n_variables, dtype=bool)
+    chosen[payers] = True
+    dual = -share[of_link]
+    dual[np.flatnonzero(pays)[first]] += (share * degree)[payers]
+    np.copyto(iterate.duals, dual, where=chosen[of_link])
+    components = np.zeros(part.n_components, dtype=bool)
+    components[part.component[payers]] = True
+    base = np.where(split.huge, split.rest(), split.scores)
+    felt, direct = np.where(split.withheld, -np.inf, base)[:n_variables], state.problem.direct
+    step_size = first_step_sizes(part.first_variable, direct, felt, options)
+    for sizes in (progress.step_size, progress.first_step_size):
+        np.copyto(sizes, step_size, where=components)
 
 
 def _revise(state: PartState, split: Split, solved: BoolArray, options: Options) -> BoolArray:
