@@ -179,7 +179,9 @@ class _ComponentSearch:
         if found.answer is not None:
             self._take(found.score, found.answer)
         self.finished = found.finished or found.n_nodes >= limit
-        if not (self.finished or found.interrupted) and self._found.score[c] == -np.inf:
+        is_network = networks_of(self._part).covered[c]
+        missing = self._found.score[c] == -np.inf and not is_network
+        if missing and not (self.finished or found.interrupted):
             self._find_first(deadline)
         elif not self.finished and not found.interrupted:
             stuck = bound - self._found.bound[c] < STUCK * (bound - before)
