@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from lpsmap_core import MapSolver, Program
-from lpsmap_core.api import BoolArray, FloatArray, ScoredGraph, Watch
+from lpsmap_core.api import BoolArray, IntArray, ScoredGraph, Watch
 from lpsmap_decode.exact.component_copies import copies_of
 from lpsmap_decode.results.assignment_score import score_assignment
 from lpsmap_decode.results.search_limits import SearchLimits
@@ -55,7 +55,7 @@ def next_best(
     return best_besides
 
 
-def _without(program: Program, place: FloatArray, known: Sequence[BoolArray]) -> Program:
+def _without(program: Program, place: IntArray, known: Sequence[BoolArray]) -> Program:
     """Return a program without some assignments of the variables in the columns `place`."""
     n, new = len(program.low), len(known)
     on = np.array(known).reshape(new, len(place))

@@ -63,7 +63,8 @@ def _of_bucket(
         on = w > 0.5  # noqa: PLR2004 - of zeros and ones
         chosen = np.where(on != bucket.negated, gains, 0.0)
         chosen_v = np.where(v != 0.0, eta_v, 0.0) * v
-        score = np.bincount(owner, chosen, n) + np.bincount(owner_v, chosen_v, n)
+        score: FloatArray = np.bincount(owner, chosen, n).astype(np.float64)
+        score += np.bincount(owner_v, chosen_v, n)
         return on, score, np.bincount(owner, on != w, n) == 0
 
     first, score, whole = best(slots)

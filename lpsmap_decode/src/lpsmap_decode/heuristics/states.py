@@ -73,12 +73,13 @@ class _Kept:
 
     def start(self, network: TableNetwork, rng: np.random.Generator) -> IntArray:
         """Return random states, a perturbation of some, or a mixture of two."""
-        if rng.random() < RESTARTS:
-            return rng.integers(network.n_states)
         one, other = (self._found[i][1] for i in rng.integers(len(self._found), size=2))
-        if one is other or rng.random() < PERTURBATIONS:
-            return _perturbed(network, one, rng)
-        return np.where(rng.random(len(one)) < 0.5, one, other)
+        states: IntArray = np.where(rng.random(len(one)) < 0.5, one, other)
+        if rng.random() < RESTARTS:
+            states = rng.integers(network.n_states)
+        elif one is other or rng.random() < PERTURBATIONS:
+            states = _perturbed(network, one, rng)
+        return states
 
 
 def _highest(network: TableNetwork, numbers: FloatArray) -> IntArray:
