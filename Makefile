@@ -56,6 +56,9 @@ stress: $(STAMP)  ## Solve random graphs of all installed factors against judges
 stress-decoding: $(STAMP)  ## Decode random graphs, and hold what comes of it to enumeration, for 30 minutes
 	$(BIN)/python tests/stress_decoding.py --minutes 30
 
+stress-answers: $(STAMP)  ## Draw 3,000 graphs of mixed types, and count the assignments that the search misses
+	$(BIN)/python tests/stress_answers.py --output build/answers.jsonl
+
 interrupts: $(STAMP)  ## Send Ctrl-C to 50 hard solves of every structured type, about 15 minutes
 	$(BIN)/python tests/interrupts.py --solves 50
 

@@ -21,12 +21,12 @@ from typing import Any
 
 import click
 import numpy as np
-from lpsmap_core.plugins.files import read_graph
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 import lpsmap as lp
+from lpsmap_decode.formats.files import read_graph
 from map_peers import programs_of
 
 RNG = np.random.default_rng

@@ -23,7 +23,7 @@ from lpsmap_core.testing.oracle import Oracle, oracles_of
 from lpsmap_decode import Assignment
 from sweep_cases import KINDS, Case, kinds
 
-__all__ = ["EVERY", "draw_large", "wrong_assignments", "wrong_marginals"]
+__all__ = ["EVERY", "Judge", "draw_large", "score_of", "wrong_assignments", "wrong_marginals"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -290,7 +290,7 @@ def wrong_assignments(case: Case) -> tuple[list[str], list[str], int]:
         assert isinstance(found, Assignment)
         if not np.isfinite(found.score).all():
             continue
-        score, allowed = _score(judge, found.values)
+        score, allowed = score_of(judge, found.values)
         if not allowed:
             wrong.append(f"{name} is not allowed")
         elif abs(score - found.total) > judge.slack + ROUNDING * abs(score):
@@ -323,7 +323,7 @@ def wrong_assignments(case: Case) -> tuple[list[str], list[str], int]:
     return wrong, statuses, 0
 
 
-def _score(judge: Judge, values: FloatArray) -> tuple[float, bool]:
+def score_of(judge: Judge, values: FloatArray) -> tuple[float, bool]:
     """Return what an assignment scores by the oracles, and whether all factors allow it."""
     on = values > 0.0
     score = float(judge.given[on].sum())

@@ -18,6 +18,7 @@ from lpsmap_core import (
     ended_by_ctrl_c,
 )
 from lpsmap_core.api import (
+    AUTO,
     BoolArray,
     MapProblem,
     Relaxation,
@@ -122,7 +123,11 @@ class ExactDecoder(Decoder):
         linear = Options(threads=limits.threads, quadratic=0.0, max_time=search.max_time)
         options = options_for_search(linear, limits)._replace(exact=False)
         with ended_by_ctrl_c(limits.deadline):
-            return ranked_assignments(problem.relax(options), k, limits, by_component)
+            graph = problem.scored()
+            scores = [graph.scores, *graph.additional_scores]
+            choice = choose_map_solver(AUTO, graph.factors, scores, limits.max_nodes is not None)
+            relaxation = problem.relax(options)
+            return ranked_assignments(relaxation, k, limits, by_component, choice.solver)
 
     def contradictions(
         self, graph: ScoredGraph, known: Mapping[int, Sequence[tuple[int, int]]]

@@ -246,6 +246,21 @@ class Dense(HypergraphFactor):
             (row + (k + 1) * factor).ravel(), column.ravel(), np.tile(sign, n), right, right
         )
 
+    def necessary_constraints(self) -> LinearConstraints:
+        """Return the constraints that every variable has one state."""
+        k, n_blocks = int(np.sum(self.n_states)), len(self.n_states)
+        block = (
+            np.repeat(np.arange(n_blocks), self.n_states)
+            + n_blocks * np.arange(self.n_factors)[:, None]
+        )
+        return LinearConstraints(
+            block.ravel(),
+            np.arange(k * self.n_factors),
+            1.0,
+            np.ones(n_blocks * self.n_factors),
+            1.0,
+        )
+
     def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
         """Return ``{"states": [...]}``, the state of every variable.
 

@@ -8,7 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel, leaf
+from lpsmap_core import (
+    Factor,
+    FactorGraph,
+    Factors,
+    LinearConstraints,
+    Scores,
+    Structures,
+    Variables,
+    kernel,
+    leaf,
+)
 from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.arrays import largest
@@ -357,3 +367,18 @@ class SemiMarkov(DynamicProgram):
         steps: IntArray = np.minimum(np.maximum(lengths - 1, 0), n_additionals)
         sizes: IntArray = lengths + steps
         return sizes
+
+    def necessary_constraints(self) -> LinearConstraints:
+        """Return the constraints that every position is in one segment."""
+        arity, longest = np.diff(self.offsets), self.longest.astype(np.int64)
+        n_states = self.n_states.astype(np.int64)
+        length = arity // (longest * n_states)
+        owner = np.repeat(np.arange(self.n_factors), arity)
+        segment = (np.arange(len(owner)) - self.offsets[owner]) // n_states[owner]
+        begin, extent = np.divmod(segment, longest[owner])
+        slots = np.flatnonzero(begin + extent < length[owner])
+        sizes = extent[slots] + 1
+        column = np.repeat(slots, sizes)
+        step = np.arange(len(column)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        row = (np.cumsum(length) - length)[owner[column]] + begin[column] + step
+        return LinearConstraints(row, column, 1.0, np.ones(int(length.sum())), 1.0)

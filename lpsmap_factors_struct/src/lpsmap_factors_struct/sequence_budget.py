@@ -12,6 +12,7 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
     Scores,
     Structures,
     Variables,
@@ -198,7 +199,6 @@ class SequenceBudget(Sequence):
     map_kernel = staticmethod(_best_sequences)
     vertex_sizes = Sequence.vertex_sizes  # these hold for all sequences
     unused = Sequence.unused
-    necessary_constraints = Sequence.necessary_constraints
 
     def __init__(
         self,
@@ -222,6 +222,16 @@ class SequenceBudget(Sequence):
         self.force_budget = self.per_factor("force_budget", force)
         self.counted_state = self._states(self.counts("counted_state", counted_state), n_states)
         self.budget = self._budgets(counts, n_states)
+
+    def necessary_constraints(self) -> LinearConstraints:
+        """Return the constraints of one state for every position, and of the visits to one."""
+        arity, n_states = np.diff(self.offsets), self.n_states.astype(np.int64)
+        owner = np.repeat(np.arange(self.n_factors), arity)
+        state = (np.arange(len(owner)) - self.offsets[owner]) % n_states[owner]
+        counted = np.flatnonzero(state == self.counted_state[owner])
+        low = np.where(self.force_budget != 0.0, self.budget, -np.inf)
+        visits = LinearConstraints(owner[counted], counted, 1.0, low, self.budget)
+        return LinearConstraints.together(Sequence.necessary_constraints(self), visits)
 
     @classmethod
     def examples(cls) -> list[Factor]:

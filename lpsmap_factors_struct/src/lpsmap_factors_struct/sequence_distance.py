@@ -12,6 +12,7 @@ from lpsmap_core import (
     Factor,
     FactorGraph,
     Factors,
+    LinearConstraints,
     Scores,
     Structures,
     Variables,
@@ -21,7 +22,13 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, check_unambiguous_lengths
+from lpsmap_core.api import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    check_unambiguous_lengths,
+    one_of_each_group,
+)
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL
 from lpsmap_factors_struct.scores import as_array, flat_scores
@@ -345,6 +352,10 @@ class SequenceDistance(DynamicProgram):
         lengths = np.diff(factors.offsets) // n_states
         bins: IntArray = np.minimum(lengths + 1, np.diff(factors.additional_offsets))
         return lengths + bins
+
+    def necessary_constraints(self) -> LinearConstraints:
+        """Return the constraints that every position has one state."""
+        return one_of_each_group(self, self.n_states)
 
     def _check_states(self) -> None:
         length = self.event_shape[0]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_core import Factor, FactorGraph, LinearConstraints, Variables
+from lpsmap_core.api import FloatArray, IntArray, one_of_each_group
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_search.half_spans import LEFT, RIGHT, half_spans
 
@@ -76,6 +76,10 @@ class DMVTree(DynamicProgram):
                 f"DMVTree: decisions has {self.n_additionals} scores per factor; expected "
                 f"{DECISIONS * rows}: shape (..., {rows}, 2, 2, 2)."
             )
+
+    def necessary_constraints(self) -> LinearConstraints:
+        """Return the constraints that every word has one head."""
+        return one_of_each_group(self, np.rint(np.sqrt(np.diff(self.offsets))))
 
     @property
     def decisions(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import numpy as np
@@ -9,8 +10,11 @@ import pytest
 
 import judges
 from lpsmap import AtMostOne, Bits, Dense, DepTree, FactorGraph, Pair, Sequence, Xor
-from lpsmap_core import ConvergenceWarning
+from lpsmap_core import ConvergenceWarning, Deadline, Variables
+from lpsmap_decode.exact import k_best
+from lpsmap_decode.exact.single_factors import two_best
 from lpsmap_decode.results import assignment
+from lpsmap_decode.solvers.external_solver import SMALLEST_GAP
 from random_graphs import KINDS, all_scores, random_graph
 
 
@@ -251,3 +255,45 @@ def test_no_contradiction_is_proven_by_rounding() -> None:
     ranked = graph.k_best(len(allowed) + 1)
     found = [one.values.tolist() for one in ranked]
     assert sorted(found) == sorted(allowed.tolist())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_two_best_of_one_factor_are_those_of_enumeration(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    graph, scores = FactorGraph(), np.round(rng.normal(size=(5, 4)), 1)
+    scores[rng.random(scores.shape) < 0.2] = -np.inf
+    u = graph.variable_from(scores)
+    flips = rng.random(scores.shape) < 0.3
+    graph.add(AtMostOne(Variables(u.graph, u.index, flips)))
+    part = graph._laid_out().part
+    found = two_best(part, scores.reshape(-1)[part.variables], np.empty(0), Deadline())
+    tried = np.array(list(itertools.product((False, True), repeat=4)))
+    for c in range(5):
+        variables = part.variables[slice(*part.first_variable[c : c + 2])]
+        row, own = int(variables[0]) // 4, scores.reshape(-1)[variables]
+        allowed = (tried != flips[row][variables % 4]).sum(axis=1) <= 1
+        totals = np.where(tried, own, 0.0).sum(axis=1)
+        best = np.sort(totals[allowed & (totals > -np.inf)])[::-1][:2]
+        assert [total for total, _ in found[c]] == pytest.approx(best.tolist())
+        for total, flags in found[c]:
+            assert np.where(flags, own, 0.0).sum() == pytest.approx(total)
+            assert allowed[(tried == flags).all(axis=1)].all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_solver_ranks_what_the_search_does_not(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("highspy")
+    monkeypatch.setattr(k_best, "FIRST_NODES", 0)
+    scores = np.random.default_rng(seed).normal(size=(3, 3))
+    graph = FactorGraph()
+    u = graph.variable_from(scores)
+    graph.add(Xor(u))
+    graph.add(Xor(u.T))
+    totals = [scores[range(3), list(p)].sum() for p in itertools.permutations(range(3))]
+    ranked = graph.k_best(9)
+    assert [found.total for found in ranked] == pytest.approx(sorted(totals, reverse=True))
+    assert len({found.values.tobytes() for found in ranked}) == len(totals)
+    assert all(found.ok for found in ranked)
+    assert ranked[0].gap >= SMALLEST_GAP

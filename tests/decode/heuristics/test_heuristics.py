@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from lpsmap import DepTree, FactorGraph, Imply, Knapsack, Matching, Sequence, Xor
+from lpsmap import Dense, DepTree, FactorGraph, Imply, Knapsack, Matching, Or, Sequence, Xor
 from lpsmap_core import Deadline
 from lpsmap_decode.exact.component_copies import copies_of
 from lpsmap_decode.heuristics.completion import complete_columns
@@ -19,6 +19,7 @@ from lpsmap_decode.heuristics.neighbourhoods import search_neighbourhoods
 from lpsmap_decode.heuristics.portfolio import Portfolio
 from lpsmap_decode.heuristics.propagation import OPEN, new_domain, propagate, try_value, undo
 from lpsmap_decode.heuristics.rows import restricted
+from lpsmap_decode.heuristics.states import search_states
 from random_graphs import KINDS, RandomGraph, all_scores, random_graph
 
 LINEAR = [kind for kind in KINDS if kind not in ("Polytope", "DepTree")]
@@ -246,3 +247,56 @@ def test_hard_sudokus_are_proved_without_branching_on_the_relaxation(clues: str)
     found = known.graph.solve_map(exact=True, max_nodes=64, threads=1, solver="lpsmap")
     assert found.ok
     assert found.n_nodes.sum() == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_probing_fixes_only_what_all_assignments_have(seed: int) -> None:
+    example = drawn(4000 + seed, [*KINDS, "Sequence"])
+    tried, scores = all_scores(example)
+    graph, _, _ = example.build()
+    allowed = tried[scores > -np.inf]
+    for component, variables in components_of(graph):
+        value = component.implied[: len(variables)]
+        known = value != OPEN
+        assert (allowed[:, variables][:, known] == value[known]).all()
+        assert component.highest > -np.inf
+
+
+def test_probing_combines_rows() -> None:
+    graph = FactorGraph()
+    u = graph.variable(3)
+    graph.add(Xor(u))
+    graph.add(Xor(u[:2]))
+    ((component, _),) = components_of(graph)
+    assert component.implied.tolist() == [OPEN, OPEN, 0]
+
+
+def test_probing_proves_that_nothing_is_allowed() -> None:
+    graph = FactorGraph()
+    u = graph.variable(2)
+    for one, other in itertools.product((u[0], ~u[0]), (u[1], ~u[1])):
+        graph.add(Or([one, other]))
+    ((component, _),) = components_of(graph)
+    assert (component.implied == OPEN).sum() < len(component.implied)
+    assert component.highest == -np.inf
+
+
+def test_searches_of_states_reach_the_best_of_a_network_of_many_valleys() -> None:
+    rng = np.random.default_rng(0)
+    graph = FactorGraph()
+    u = graph.variable_from(rng.normal(size=(7, 3)))
+    for i, j in itertools.combinations(range(7), 2):
+        graph.add(Dense([u[i], u[j]], np.where(rng.random((3, 3)) < 0.3, -10.0, 0.0)))
+    ((component, _),) = components_of(graph)
+    searches = search_states(component)
+    for _ in range(50):
+        next(searches)
+    best = max(
+        float(graph.flat_scores().reshape(7, 3)[range(7), list(states)].sum())
+        + sum(
+            float(np.asarray(f.additionals).reshape(3, 3)[states[i], states[j]])
+            for f, (i, j) in zip(graph.factors, itertools.combinations(range(7), 2), strict=True)
+        )
+        for states in itertools.product(range(3), repeat=7)
+    )
+    assert component.score == pytest.approx(best)

@@ -35,9 +35,10 @@ SHARE_OF_LARGE, SECONDS_A_LINK = 0.5, 1e-4
 """The same for heuristics that improve the assignment of a large component before the search; the
 seconds are those of each link, but at most `LONGEST_FIRST`."""
 
-SHARE_OF_HEURISTICS = 0.5
-"""Time of the heuristics after a round, relative to that of the round; half as much after every
-round in which they improve nothing."""
+SHARE_OF_HEURISTICS, SHARE_IF_STUCK, STUCK = 0.5, 3.0, 0.1
+"""Time of the heuristics after a round, relative to that of the round: half as much after every
+round in which they improve nothing; more after rounds that close less than a fraction `STUCK` of
+the gap."""
 
 SECONDS = 0.5
 """Seconds of the first round of a component; they double in each round."""
@@ -152,6 +153,7 @@ class _ComponentSearch:
     def continue_to(self, most: int, deadline: Deadline) -> bool:
         """Search up to a number of nodes in total; return whether Ctrl-C interrupted it."""
         c, limits, before = self._c, self._limits, self._found.score[self._c]
+        bound = self._found.bound[c]
         limit = np.inf if limits.max_nodes is None else limits.max_nodes
         begin = time.perf_counter()
         if self._heuristics is None:
@@ -177,10 +179,14 @@ class _ComponentSearch:
         if found.answer is not None:
             self._take(found.score, found.answer)
         self.finished = found.finished or found.n_nodes >= limit
-        if not (self.finished or found.interrupted) and self._found.score[c] == -np.inf:
+        is_network = networks_of(self._part).covered[c]
+        missing = self._found.score[c] == -np.inf and not is_network
+        if missing and not (self.finished or found.interrupted):
             self._find_first(deadline)
         elif not self.finished and not found.interrupted:
-            seconds = self._share * (time.perf_counter() - begin)
+            stuck = bound - self._found.bound[c] < STUCK * (bound - before)
+            share = SHARE_IF_STUCK if stuck else self._share
+            seconds = share * (time.perf_counter() - begin)
             self._run_heuristics(Deadline(seconds, within=limits.deadline))
             better = self._found.score[c] > before
             self._share = SHARE_OF_HEURISTICS if better else 0.5 * self._share

@@ -28,6 +28,11 @@ ROUNDING_GRACE = 0.1
 """Minimum seconds for one attempt at every component without an assignment."""
 
 
+MAX_ITERATIONS = 200
+"""Maximum number of iterations of LP-MAP before a search, which bounds the last few components of a
+batch faster."""
+
+
 class _Rounded(NamedTuple):
     """An assignment of the variables of a part, and a bound on all others."""
 
@@ -112,6 +117,8 @@ def _linear_from(relaxation: Relaxation, limits: SearchLimits) -> Relaxation:
     left = limits.deadline.left
     max_time = left if left < np.inf else None
     linear = Options(threads=limits.threads, quadratic=0.0, max_time=max_time)
+    if limits.max_nodes != 0:
+        linear = linear._replace(max_iter=MAX_ITERATIONS)
     return solve_linear_from(relaxation, options_for_search(linear, limits))
 
 

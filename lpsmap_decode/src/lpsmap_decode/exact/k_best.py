@@ -16,11 +16,15 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from lpsmap_core.api import BoolArray
+from lpsmap_decode.exact.component_search import FIRST_NODES
+from lpsmap_decode.exact.next_best import NextBest
 from lpsmap_decode.exact.relaxation_search import OPEN, Node, RelaxationSpace
 from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.search import Evaluation, Unfinished
 
 __all__ = ["Ranking"]
+
+TWO = 2
 
 
 class Ranking:
@@ -34,6 +38,10 @@ class Ranking:
         A function that returns the root node.
     limits
         When to stop. Assignments are then ranked without a proof, as far as they are found.
+    known
+        The two best assignments with their scores, or fewer if there are no more; None if unknown.
+    next_best
+        Another way to find the next assignment, for when `FIRST_NODES` nodes are not enough.
 
     Attributes
     ----------
@@ -46,16 +54,19 @@ class Ranking:
         space: Callable[[], RelaxationSpace],
         root: Callable[[RelaxationSpace], Node],
         limits: SearchLimits,
+        known: Sequence[tuple[float, BoolArray]] | None = None,
+        next_best: NextBest | None = None,
     ) -> None:
         self._space, self._root, self._limits = space, root, limits
-        self.scores: list[float] = []
-        self.answers: list[BoolArray] = []
+        self._next_best, self._ceiling = next_best, math.inf
+        self.scores: list[float] = [score for score, _ in known or ()]
+        self.answers: list[BoolArray] = [answer for _, answer in known or ()]
         self.n_nodes = 0
         self._numbers = itertools.count()
         self._nodes: list[tuple[float, int, Node]] | None = None
         self._found: list[tuple[float, int, BoolArray]] = []  # not ranked yet, as a heap
-        self._met: set[bytes] = set()
-        self._final: float | None = None
+        self._met = {answer.tobytes() for answer in self.answers}
+        self._final = None if known is None or len(known) == TWO else -math.inf
 
     @property
     def bound(self) -> float:
@@ -63,8 +74,15 @@ class Ranking:
         if self._final is not None:
             return self._final
         if self._nodes is None:
-            return math.inf
-        return max((-heap[0][0] for heap in (self._nodes, self._found) if heap), default=-math.inf)
+            return min(self.scores[-1] if self.scores else math.inf, self._ceiling)
+        heaps = (self._nodes, self._found)
+        highest = max((-heap[0][0] for heap in heaps if heap), default=-math.inf)
+        return min(highest, self._ceiling)
+
+    @property
+    def by_solver(self) -> bool:
+        """Whether a solver's bound was used, which is as rough as its tolerances."""
+        return self._ceiling < math.inf
 
     def close(self) -> None:
         """End the search, and drop its open nodes."""
@@ -82,7 +100,10 @@ class Ranking:
 
         It may be better, by up to the gap, than one that was ranked before.
         """
-        while not self._is_over() and self._is_open():
+        while self._final is None and not self._is_over() and self._is_open():
+            if self._next_best is not None and self.n_nodes >= FIRST_NODES:
+                self._ask(self._next_best)
+                break
             if not self._evaluate():
                 break
         if not self._found:
@@ -104,7 +125,15 @@ class Ranking:
         if not self._found:
             return True
         score = -self._found[0][0]
-        return -self._nodes[0][0] > score + self._limits.gap * max(1.0, abs(score))
+        return min(-self._nodes[0][0], self._ceiling) > score + self._limits.gap * max(
+            1.0, abs(score)
+        )
+
+    def _ask(self, next_best: NextBest) -> None:
+        """Take note of the best assignment besides those ranked, and of the bound of others."""
+        answer, score, bound = next_best(self.answers)
+        self._ceiling = min(self._ceiling, max(bound, score))
+        self._meet(answer, score)
 
     def _evaluate(self) -> bool:
         """Evaluate the open nodes with the highest bounds; return whether there was time."""

@@ -11,6 +11,7 @@ from typing import NamedTuple, overload
 
 import numpy as np
 
+from lpsmap_core import MapSolver
 from lpsmap_core.api import (
     BoolArray,
     FloatArray,
@@ -23,9 +24,12 @@ from lpsmap_core.api import (
 from lpsmap_decode.exact.combinations import Combination, combinations
 from lpsmap_decode.exact.far_scores import in_given_scale
 from lpsmap_decode.exact.k_best import Ranking
+from lpsmap_decode.exact.next_best import next_best
 from lpsmap_decode.exact.relaxation_search import RelaxationSpace
+from lpsmap_decode.exact.single_factors import two_best
 from lpsmap_decode.results.assignment import Assignment
 from lpsmap_decode.results.search_limits import SearchLimits
+from lpsmap_decode.solvers.external_solver import SMALLEST_GAP
 
 __all__ = ["RankedAssignments", "ranked_assignments"]
 
@@ -59,7 +63,11 @@ class RankedAssignments(Sequence[Assignment]):
 
 
 def ranked_assignments(
-    relaxation: Relaxation, k: int, limits: SearchLimits, by_component: bool
+    relaxation: Relaxation,
+    k: int,
+    limits: SearchLimits,
+    by_component: bool,
+    solver: MapSolver | None = None,
 ) -> RankedAssignments:
     """Return the k best assignments of a graph, or of each of its components.
 
@@ -74,8 +82,10 @@ def ranked_assignments(
     by_component
         Whether entry j combines the j-th best of every component, rather than being the j-th best
         of the graph.
+    solver
+        A solver that supports the graph, for components that need many nodes.
     """
-    ranked = _RankedGraph(relaxation, limits)
+    ranked = _RankedGraph(relaxation, limits, solver)
     with Watch(within=limits.deadline):
         n, entry = ranked.each(k) if by_component else ranked.together(k)
     ranked.close()
@@ -94,11 +104,13 @@ class _Entry(NamedTuple):
 class _RankedGraph:
     """The rankings of all components, and the variables in no factor."""
 
-    def __init__(self, relaxation: Relaxation, limits: SearchLimits) -> None:
+    def __init__(
+        self, relaxation: Relaxation, limits: SearchLimits, solver: MapSolver | None
+    ) -> None:
         self._graph, self._limits = relaxation.graph, limits
         part = self._graph.layout.part
         self._given = self._graph.of_part()
-        eta, eta_v, self._far = reduce_dominant_scores(part, *self._given)
+        eta, eta_v, far = reduce_dominant_scores(part, *self._given)
         start = relaxation.solved.end()
 
         @functools.lru_cache(MOST_SPACES)
@@ -106,9 +118,16 @@ class _RankedGraph:
             variables = slice(*part.first_variable[c : c + 2].tolist())
             return RelaxationSpace(part, c, eta[variables], eta_v, limits.threads)
 
-        self._eta_v, self._spaces = eta_v, space
+        self._eta_v, self._spaces, self._far = eta_v, space, far
+        known = two_best(part, eta, eta_v, limits.deadline)
         self._rankings = [
-            Ranking(functools.partial(space, c), lambda space: space.root(start), limits)
+            Ranking(
+                functools.partial(space, c),
+                lambda space: space.root(start),
+                limits,
+                known.get(c),
+                None if solver is None or far[c] else next_best(self._graph, c, solver, limits),
+            )
             for c in range(part.n_components)
         ]
         self._ranked = ~self._graph.non_finite
@@ -211,6 +230,10 @@ class _RankedGraph:
         known = chosen, v, score, bound
         return v, *in_given_scale(part, self._given, self._far, *known, self._limits.gap)
 
+    @property
+    def _by_solver(self) -> bool:
+        return any(ranking.by_solver for ranking in self._rankings)
+
     def assignment(self, entry: _Entry) -> Assignment:
         """Return the assignment of an entry; NaN in components without one."""
         graph, part = self._graph, self._graph.layout.part
@@ -234,7 +257,7 @@ class _RankedGraph:
             score=score,
             bound=bound,
             n_nodes=np.array([ranking.n_nodes for ranking in self._rankings], dtype=np.int64),
-            gap=self._limits.gap,
+            gap=max(self._limits.gap, SMALLEST_GAP if self._by_solver else 0.0),
             reason="continues past the best",
             interrupted=self._limits.deadline.cut,
         )

@@ -13,7 +13,7 @@ import numpy as np
 
 from lpsmap_core.api import ByteArray, FloatArray
 from lpsmap_decode.heuristics.component import Component
-from lpsmap_decode.heuristics.propagation import OPEN, Domain, fix_all, new_domain
+from lpsmap_decode.heuristics.propagation import OPEN, Domain
 from lpsmap_decode.heuristics.rows import Rows
 from lpsmap_decode.heuristics.tree_search import EXHAUSTED, complete
 
@@ -43,9 +43,8 @@ def complete_columns(component: Component) -> Iterator[None]:
         if n >= 2 * len(guides):
             guide = guide + NOISE * guide.std() * rng.standard_normal(len(guide))
         # the objective of rows that do not describe all factors lacks their additionals
-        rows.low[-1] = component.score + least_gain(component) if component.is_linear else -np.inf
-        domain = new_domain(rows)
-        fix_all(rows, domain, np.where(component.forbidden, 0, OPEN).astype(np.int8))
+        least = component.score + least_gain(component) if component.is_linear else -np.inf
+        domain = component.domain(least)
         given = guide, weight, n % 2 == 1, int(most)
         outcome, best, score = search_columns(component, rows, domain, *given)
         if best is not None:

@@ -6,11 +6,15 @@ import functools
 
 import numpy as np
 
-from lpsmap_core.api import BoolArray, FloatArray, Part, Watch
+from lpsmap_core.api import BoolArray, ByteArray, FloatArray, Part, Watch
+from lpsmap_decode.heuristics.propagation import OPEN, Domain, fix_all, new_domain, probe
 from lpsmap_decode.heuristics.rows import Rows, rows_of
 from lpsmap_decode.results.assignment_score import score_assignment
 
 __all__ = ["Component"]
+
+MAX_PROBED = 20_000
+"""Maximum number of columns to probe, which takes the propagation of both values of each."""
 
 
 class Component:
@@ -80,6 +84,26 @@ class Component:
     def rows(self) -> Rows:
         """The rows of the component."""
         return self.described[0]
+
+    @functools.cached_property
+    def implied(self) -> ByteArray:
+        """For each column of the rows its value in all assignments, or `OPEN` where unknown."""
+        rows, value = self.rows, np.where(self.forbidden, 0, OPEN).astype(np.int8)
+        if len(value) > MAX_PROBED:
+            return value
+        rows.low[-1], domain = -np.inf, new_domain(rows)
+        fix_all(rows, domain, value)
+        if not probe(rows, domain):
+            self.highest = -np.inf
+        return domain.value
+
+    def domain(self, least: float = -np.inf) -> Domain:
+        """Return the domain of all columns, whose scores must add up to `least`."""
+        implied = self.implied
+        self.rows.low[-1] = least
+        domain = new_domain(self.rows)
+        fix_all(self.rows, domain, implied)
+        return domain
 
     @functools.cached_property
     def is_linear(self) -> bool:

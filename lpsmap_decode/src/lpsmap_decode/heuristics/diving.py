@@ -19,8 +19,6 @@ from lpsmap_decode.heuristics.leaders import Oracles
 from lpsmap_decode.heuristics.propagation import (
     OPEN,
     Domain,
-    fix_all,
-    new_domain,
     propagate,
     try_value,
     undo,
@@ -47,10 +45,7 @@ def dive(component: Component, groups: Sequence[Oracles], guide: FloatArray) -> 
     guide
         Scores of the variables.
     """
-    rows, n = component.rows, component.part.n_variables
-    rows.low[-1] = -np.inf
-    domain = new_domain(rows)
-    fix_all(rows, domain, np.where(component.forbidden, 0, OPEN).astype(np.int8))
+    rows, n, domain = component.rows, component.part.n_variables, component.domain()
     if propagate(rows, domain) >= 0:
         return
     covered = np.zeros(n, dtype=np.int64)

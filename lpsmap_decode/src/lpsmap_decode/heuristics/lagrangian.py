@@ -99,6 +99,8 @@ class _Pricing:
         leads = leaders_of(component)
         others = others_of(component, leads)
         self.component, self._leaders = component, Oracles(component, leads)
+        value = component.implied[: component.part.n_variables]
+        self._scores = np.where(value == 0, -np.inf, component.eta)
         self._copies = Oracles(component, others)
         self.groups = [self._leaders, *in_groups(component, others)]
         self.scale = float(np.abs(component.gains).mean()) or 1.0
@@ -107,7 +109,7 @@ class _Pricing:
 
     def priced(self, prices: Prices, noise: float) -> FloatArray:
         """Return the scores of the variables less all prices, with some noise."""
-        scores = prices.priced(self.component.eta, self._copies)
+        scores = prices.priced(self._scores, self._copies)
         if noise:
             scores = scores + noise * self.scale * self.rng.standard_normal(len(scores))
         return scores

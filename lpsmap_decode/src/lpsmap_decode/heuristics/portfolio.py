@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
+import numpy as np
+
 from lpsmap_core import Deadline
 from lpsmap_core.api import Watch
 from lpsmap_decode.heuristics.completion import complete_columns
@@ -28,6 +30,9 @@ LINEAR: tuple[Heuristic, ...] = (*ALL, search_neighbourhoods)
 
 TABLES: tuple[Heuristic, ...] = (search_states,)
 """Heuristics for networks of tables."""
+
+STRICT_TABLES: tuple[Heuristic, ...] = (search_states, complete_columns)
+"""Heuristics for networks of tables that forbid entries."""
 
 REWARD = 0.5
 """Factor of the time that counts after an improvement."""
@@ -85,5 +90,5 @@ class Portfolio:
 def _heuristics_of(component: Component) -> tuple[Heuristic, ...]:
     """Return the heuristics that suit a component."""
     if networks_of(component.part).covered[0]:
-        return TABLES
+        return STRICT_TABLES if np.isneginf(component.eta_v).any() else TABLES
     return LINEAR if component.is_linear else ALL

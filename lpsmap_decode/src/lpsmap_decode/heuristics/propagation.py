@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import kernel, leaf
+from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_decode.heuristics.rows import Rows
 
@@ -21,6 +21,7 @@ __all__ = [
     "fix",
     "fix_all",
     "new_domain",
+    "probe",
     "propagate",
     "try_value",
     "undo",
@@ -31,6 +32,9 @@ OPEN = -1
 
 FREE = -1
 """No row is violated."""
+
+POLL_PERIOD = 64
+"""Columns that are probed between two checks for interrupts."""
 
 
 class Domain(NamedTuple):
@@ -166,3 +170,29 @@ def try_value(rows: Rows, domain: Domain, column: int, value: int) -> bool:
         return True
     undo(rows, domain, length)
     return False
+
+
+@kernel
+def probe(rows: Rows, domain: Domain) -> bool:
+    """Fix the open columns of which one value leads to a dead end; return false if both do.
+
+    These are the failed literals of satisfiability solvers (Freeman 1995).
+    """
+    if propagate(rows, domain) >= 0:
+        return False
+    for column in range(len(domain.value)):
+        if column % POLL_PERIOD == 0 and interrupted():
+            break
+        for value in range(2):
+            length = domain.counters[0]
+            if domain.value[column] != OPEN:
+                break
+            fix(rows, domain, column, 1 - value)
+            dead = propagate(rows, domain)
+            undo(rows, domain, length)
+            if dead < 0:
+                continue
+            fix(rows, domain, column, value)
+            if propagate(rows, domain) >= 0:
+                return False
+    return True

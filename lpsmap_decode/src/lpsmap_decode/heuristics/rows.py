@@ -78,7 +78,7 @@ def rows_of(part: Part, eta: FloatArray, eta_v: FloatArray) -> tuple[Rows, BoolA
         first_factor = part.spans.first_factor[b]
         for d, declaration in enumerate(bucket.declarations):
             mine = np.flatnonzero(bucket.declaration == d)
-            known, is_exact = known_constraints(declaration)
+            known, is_exact = known_constraints(declaration, n_additionals > 0)
             exact[first_factor + mine] = is_exact
             if known is not None and mine.size:
                 pieces.append(
@@ -120,12 +120,18 @@ def restricted(rows: Rows, values: FloatArray, sums: FloatArray, free: IntArray)
     )
 
 
-def known_constraints(factor: Factor) -> tuple[LinearConstraints | None, bool]:
-    """Return constraints that all structures of a declaration meet, and whether they are exact."""
+def known_constraints(
+    factor: Factor, with_additionals: bool = True
+) -> tuple[LinearConstraints | None, bool]:
+    """Return constraints that all structures of a declaration meet, and whether they are exact.
+
+    Without additionals, those on variables alone are preferred.
+    """
     exact = factor.linear_constraints()
-    if exact is None and isinstance(factor, PartlyConstrained):
-        return factor.necessary_constraints(), False
-    return exact, exact is not None and not exact.n_auxiliary
+    is_exact = exact is not None and not exact.n_auxiliary
+    if isinstance(factor, PartlyConstrained) and (exact is None or not with_additionals):
+        return factor.necessary_constraints(), is_exact
+    return exact, is_exact
 
 
 def _entries(

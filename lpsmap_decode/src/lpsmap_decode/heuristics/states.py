@@ -1,6 +1,8 @@
-"""Iterated tabu search for networks of tables: perturb the best states, and search again.
+"""Tabu search for networks of tables, from random states and from what good states suggest.
 
-A perturbation draws new states for some neighbours, or for all nodes (Lourenço et al. 2003).
+Good states are perturbed near some node (Lourenço et al. 2003), or two of them are mixed, node by
+node (Galinier & Hao 1999). Networks whose tables forbid much have so many deep valleys that most
+searches start anew.
 """
 
 from __future__ import annotations
@@ -17,14 +19,17 @@ from lpsmap_decode.networks.network import TableNetwork, networks_of
 
 __all__ = ["search_states"]
 
-MOVES = 10
+MOVES = 5
 """Moves of a search, per node."""
+
+RESTARTS, PERTURBATIONS = 0.6, 0.5
+"""Fraction of the searches that start from random states, and of the others from a perturbation."""
+
+MAX_KEPT, ALIKE = 10, 0.98
+"""The number of good states to start from, and the fraction of nodes from which two are alike."""
 
 SIZES, BRANCHES = (3, 6, 12, 25, 50), 4
 """Nodes that a perturbation changes, and how many of a node's neighbours it reaches."""
-
-RESTARTS = 0.3
-"""Fraction of the perturbations that change all nodes."""
 
 
 def search_states(component: Component) -> Iterator[None]:
@@ -34,18 +39,47 @@ def search_states(component: Component) -> Iterator[None]:
     given, entries = networks.scores(component.eta, component.eta_v)
     states, own, decisive = finite_scores(given, entries)
     potentials = Potentials(states, own, np.where(np.isneginf(given), -np.inf, 0.0))
-    n, best = len(network.n_states), -np.inf
     shares, _ = networks.scores(component.means, np.zeros(len(component.eta_v)))
-    starts = [_highest(network, shares), _highest(network, states)]
-    kept = starts[1]
+    starts, best = [_highest(network, shares), _highest(network, states)], -np.inf
+    kept = _Kept()
     while True:
-        current = starts.pop() if starts else _perturbed(network, kept, rng)
-        score = tabu_search(network, potentials, current, MOVES * n)
+        current = starts.pop() if starts else kept.start(network, rng)
+        score = tabu_search(network, potentials, current, MOVES * len(current))
+        kept.add(score, current)
         if score > best:
-            best, kept = score, current
+            best = score
+            starts.append(current.copy())
             if score > -0.5 * decisive:
                 component.offer(networks.assignment(current))
         yield
+
+
+class _Kept:
+    """Good states that differ, from which searches start."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[float, IntArray]] = []
+
+    def add(self, score: float, states: IntArray) -> None:
+        """Keep states in place of the worst, or of those like them if these are worse."""
+        for i, (other, known) in enumerate(self._found):
+            if (known == states).mean() > ALIKE:
+                if score > other:
+                    self._found[i] = score, states
+                return
+        self._found.append((score, states))
+        if len(self._found) > MAX_KEPT:
+            del self._found[min(range(len(self._found)), key=lambda i: self._found[i][0])]
+
+    def start(self, network: TableNetwork, rng: np.random.Generator) -> IntArray:
+        """Return random states, a perturbation of some, or a mixture of two."""
+        one, other = (self._found[i][1] for i in rng.integers(len(self._found), size=2))
+        states: IntArray = np.where(rng.random(len(one)) < 0.5, one, other)
+        if rng.random() < RESTARTS:
+            states = rng.integers(network.n_states)
+        elif one is other or rng.random() < PERTURBATIONS:
+            states = _perturbed(network, one, rng)
+        return states
 
 
 def _highest(network: TableNetwork, numbers: FloatArray) -> IntArray:
@@ -56,9 +90,8 @@ def _highest(network: TableNetwork, numbers: FloatArray) -> IntArray:
 
 
 def _perturbed(network: TableNetwork, states: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return states with new ones for some nodes near each other, or for all."""
-    n, states = len(states), states.copy()
-    chosen = np.arange(n) if rng.random() < RESTARTS else _nearby(network, rng)
+    """Return states with new ones for some nodes near each other."""
+    states, chosen = states.copy(), _nearby(network, rng)
     states[chosen] = rng.integers(network.n_states[chosen])
     return states
 

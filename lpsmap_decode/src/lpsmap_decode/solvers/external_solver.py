@@ -25,7 +25,13 @@ from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.solvers.program import as_given, masked_bound, programs, with_masks
 from lpsmap_decode.solvers.validation import check_answer, wrong_answer
 
-__all__ = ["improve_with_solver", "unsolved_assignment", "merge_better"]
+__all__ = [
+    "SMALLEST_GAP",
+    "improve_with_solver",
+    "merge_better",
+    "solver_answer",
+    "unsolved_assignment",
+]
 
 SOLVER_MARGIN = 1e-9
 """Safety margin of the bounds of solvers, relative to the sum of the absolute scores."""
@@ -104,7 +110,7 @@ def improve_with_solver(
         if solver_limits.deadline.passed:
             break
         known = result.values[program.variables] if result.score[c] > -np.inf else None
-        answer = _answer(program, solver, solver_limits, known)
+        answer = solver_answer(program, solver, solver_limits, known)
         if answer.interrupted:
             limits.deadline.end()
         result.n_nodes[c] += answer.n_nodes
@@ -156,7 +162,7 @@ def _judge_answers(
         )
 
 
-def _answer(
+def solver_answer(
     program: Program, solver: MapSolver, limits: SearchLimits, start: FloatArray | None
 ) -> Answer:
     """Return the answer of a solver.

@@ -1,0 +1,98 @@
+"""The two best assignments of components of one factor each, by its oracle.
+
+The second best differs from the best in some variable: it is the best of those given the other
+value of each variable in turn, for all components together.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core import Deadline
+from lpsmap_core.api import BoolArray, Bucket, FloatArray, Part, best_feasible, ranges
+
+__all__ = ["two_best"]
+
+MAX_SLOTS = 400
+"""Maximum number of slots of a factor, each of which takes a call of the oracle."""
+
+Scored = list[tuple[float, BoolArray]]
+
+
+def two_best(
+    part: Part, eta: FloatArray, eta_v: FloatArray, deadline: Deadline
+) -> dict[int, Scored]:
+    """Return the scores and flags of the best assignments; fewer than two if there are no more.
+
+    Components of several factors are left out, and all if there is no time.
+
+    Parameters
+    ----------
+    part
+        The part.
+    eta, eta_v
+        Scores of its variables and additionals; ``-inf`` forbids.
+    deadline
+        When to stop.
+    """
+    n_factors = np.bincount(part.spans.component, minlength=part.n_components)
+    alone = (n_factors == 1) & (part.sizes == np.diff(part.first_variable))
+    alone &= part.sizes <= MAX_SLOTS
+    found: dict[int, Scored] = {}
+    for b, bucket in enumerate(part.buckets):
+        rows = np.flatnonzero(alone[bucket.component])
+        if rows.size:
+            of_bucket = eta_v[part.additionals_of(b)][ranges(bucket.additional_offsets, rows)]
+            found |= _of_bucket(bucket.select(rows), part, eta, of_bucket, deadline)
+    return {} if deadline.passed else found
+
+
+def _of_bucket(
+    bucket: Bucket, part: Part, eta: FloatArray, eta_v: FloatArray, deadline: Deadline
+) -> dict[int, Scored]:
+    """Return the assignments of the components of a bucket's factors."""
+    arity, first_slot = np.diff(bucket.offsets), bucket.offsets[:-1]
+    owner = np.repeat(np.arange(bucket.n_factors), arity)
+    owner_v = np.repeat(np.arange(bucket.n_factors), np.diff(bucket.additional_offsets))
+    gains, barred = eta[bucket.variable], np.isneginf(eta_v)
+    slots, n = np.where(bucket.negated, -gains, gains), bucket.n_factors
+
+    def best(scores: FloatArray) -> tuple[BoolArray, FloatArray, BoolArray]:
+        """Return the slots that are on, the scores, and which factors have whole structures."""
+        w, v = best_feasible(bucket, scores, eta_v, barred)
+        on = w > 0.5  # noqa: PLR2004 - of zeros and ones
+        chosen = np.where(on != bucket.negated, gains, 0.0)
+        chosen_v = np.where(v != 0.0, eta_v, 0.0) * v
+        score: FloatArray = np.bincount(owner, chosen, n).astype(np.float64)
+        score += np.bincount(owner_v, chosen_v, n)
+        return on, score, np.bincount(owner, on != w, n) == 0
+
+    first, score, whole = best(slots)
+    second, of_second = first.copy(), np.full(n, -np.inf)
+    for p in range(int(arity.max())):
+        if deadline.passed:
+            return {}
+        has = np.flatnonzero(arity > p)
+        at = first_slot[has] + p
+        other = slots.copy()
+        other[at] = np.where(first[at], -np.inf, np.inf)
+        on, of_other, is_whole = best(other)
+        whole &= is_whole
+        obeys = np.zeros(n, dtype=bool)
+        obeys[has] = on[at] != first[at]
+        better = obeys & (of_other > of_second)
+        second = np.where(better[owner], on, second)
+        of_second = np.where(better, of_other, of_second)
+    found: dict[int, Scored] = {}
+    begin = part.first_variable[bucket.component]
+    place = bucket.variable - begin[owner]
+    for r in np.flatnonzero(whole).tolist():
+        own = slice(*bucket.offsets[r : r + 2].tolist())
+        entries: Scored = []
+        for on, total in ((first, score[r]), (second, of_second[r])):
+            if total > -np.inf:
+                flags = np.empty(own.stop - own.start, dtype=bool)
+                flags[place[own]] = on[own] != bucket.negated[own]
+                entries.append((float(total), flags))
+        found[int(bucket.component[r])] = entries
+    return found
