@@ -34,6 +34,10 @@ class Callee(Protocol):
     def _evaluate(self) -> Callable[..., Tensor]:
         """Maps scores, and arguments by name, to the output, with gradients to all of them."""
 
+    @property
+    def _on_face(self) -> Callable[..., Any]:
+        """Maps the same to an `OnFace`; to None if only `_evaluate` can."""
+
 
 AnyCallee = TypeVar("AnyCallee")
 

@@ -190,6 +190,9 @@ class StructuredLoss(nn.Module, abc.ABC):
             loss: Tensor = torch.func.functional_call(self, state, (scores,), named)
             return loss
 
+    def _on_face(self, *_: Any, **__: Any) -> None:
+        """Return None: autograd records how a loss depends on its arguments."""
+
     def _loss(
         self,
         scores: Tensor,
