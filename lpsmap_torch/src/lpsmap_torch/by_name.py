@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
-from lpsmap_torch.layers.specifications import layer_of
+from lpsmap_torch.specifications import layer_of
 
 __all__ = ["Callee", "callee_named", "local_name", "registered"]
 

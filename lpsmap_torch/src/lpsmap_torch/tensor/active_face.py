@@ -29,7 +29,7 @@ TIES = 10.0
 INDEPENDENT = 1e-9
 """Least relative squared distance of a structure from the affine hull of the others."""
 
-LARGEST_TILT, SMALLEST_TILT, TILT_RATIO = 1e-8, 1e-12, 1e-2
+MAX_TILT, MIN_TILT, TILT_RATIO = 1e-8, 1e-12, 1e-2
 """Relative changes of the scores that make the oracle choose other tied structures."""
 
 
@@ -84,7 +84,7 @@ def _complete(problems: LocalProblems, solved: ActiveSets) -> ActiveSets:
     gradient = problems.gradient(sets.x)
     scale = torch.where(problems.quadratic > 0.0, gradient.abs(), 0.0).amax(1, keepdim=True) + 1.0
     level = (sets.p * sets.residual()).sum(1) + 1.0
-    tilt = torch.where(sets.used.any(1), LARGEST_TILT, 0.0).to(gradient.dtype)
+    tilt = torch.where(sets.used.any(1), MAX_TILT, 0.0).to(gradient.dtype)
     for attempt in range(gradient.shape[1] + 10):
         if attempt % CHECK_EVERY == 0 and sets.have_finished(tilt == 0.0):
             break
@@ -95,7 +95,7 @@ def _complete(problems: LocalProblems, solved: ActiveSets) -> ActiveSets:
         is_tied = gap >= -TIES * sets.rounding
         joins = is_tied & _is_independent(problems, sets, inverse, found) & (tilt > 0.0)
         sets.join(found, problems.linear.gather(1, found).sum(1), joins, problems)
-        lower = torch.where(tilt > SMALLEST_TILT, TILT_RATIO * tilt, 0.0)
+        lower = torch.where(tilt > MIN_TILT, TILT_RATIO * tilt, 0.0)
         tilt = torch.where(joins, tilt, torch.where(is_tied, 0.0, lower))
     return sets
 
