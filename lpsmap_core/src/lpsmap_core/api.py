@@ -44,7 +44,6 @@ from lpsmap_core.model.inputs import (
 )
 from lpsmap_core.model.labels import label_of, set_label
 from lpsmap_core.model.lengths import check_unambiguous_lengths, checked_lengths
-from lpsmap_core.model.marginal_targets import check_marginals, target_additionals
 from lpsmap_core.model.memory_limit import (
     MAX_MEMORY,
     VIEW_BYTES,
@@ -53,16 +52,10 @@ from lpsmap_core.model.memory_limit import (
     memory_limit,
     reserve_memory,
 )
-from lpsmap_core.model.row_labels import (
-    HEADS,
-    check_root,
-    root_variables,
-    row_labels,
-    warn_of_padding,
-)
 from lpsmap_core.model.slots import (
     declared_variables,
     flipped_slots,
+    in_factors,
     name_of_factor,
     parameters_of,
     row_values,
@@ -85,10 +78,14 @@ from lpsmap_core.projections.face_jacobian import (
 )
 from lpsmap_core.projections.sum_constrained import clip_row, project_budget_rows
 from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack, bound_slack_array
-from lpsmap_core.solution.complete_assignment import (
-    best_additionals,
-    complete_assignment,
+from lpsmap_core.solution.comparison import (
+    Point,
+    all_variables,
+    compare_maxima,
+    infeasible_variables,
+    objective_difference,
 )
+from lpsmap_core.solution.complete_assignment import best_additionals
 from lpsmap_core.solution.contradictions import (
     Contradictions,
     explain_contradictions,
@@ -103,9 +100,10 @@ from lpsmap_core.solution.decoder import (
     check_search_options,
 )
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
-from lpsmap_core.solution.report import report_unsolved, warn_of_negative, warn_unsolved
-from lpsmap_core.solution.solve import solve_laid_out, solve_linear_from
+from lpsmap_core.solution.report import report_unsolved, warn_unsolved
+from lpsmap_core.solution.solve import check_options, solve_laid_out, solve_linear_from
 from lpsmap_core.solution.table_rendering import text_table
+from lpsmap_core.solution.targets import Items, Labels, check_root, labels_of, read_labels
 from lpsmap_jit.announcements import is_quiet
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IndexArray, IntArray
 from lpsmap_jit.by_address import by_address
@@ -156,6 +154,7 @@ __all__ += [
 __all__ += [
     "flipped_slots",
     "declared_variables",
+    "in_factors",
     "label_of",
     "name_of_factor",
     "parameters_of",
@@ -228,7 +227,6 @@ __all__ += [
     "best_feasible",
     "reduce_dominant_scores",
     "build_layout",
-    "complete_assignment",
     "offsets_of",
     "part_of_buckets",
     "ranges",
@@ -236,7 +234,8 @@ __all__ += [
 ]
 
 # Engines: what `Engine` and `SolvedGraph` are handed and return.
-__all__ += ["Vertices", "WarmStart", "checked_options", "first_step_sizes", "in_shares"]
+__all__ += ["Vertices", "WarmStart", "check_options", "checked_options", "first_step_sizes"]
+__all__ += ["in_shares"]
 
 # Decoders: they find best assignments, and graphs given evidence.
 __all__ += [
@@ -263,9 +262,9 @@ __all__ += ["error_with_origin", "raised_by_core", "replaced_options", "stacklev
 # File formats: what readers and writers return.
 __all__ += ["Evidence"]
 
-# Losses: how targets are read, and what is wrong with a result.
-__all__ += ["HEADS", "check_root", "root_variables", "row_labels", "warn_of_padding"]
-__all__ += ["check_marginals", "target_additionals", "warn_of_negative"]
+# Losses: how targets are read, and the difference between a maximum and the maximum given labels.
+__all__ += ["Items", "Labels", "Point", "all_variables", "check_root", "compare_maxima"]
+__all__ += ["infeasible_variables", "labels_of", "objective_difference", "read_labels"]
 
 # The registry: what installed plugins offer.
 __all__ += [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import numpy as np
 from jax.tree_util import PyTreeDef
 
 from lpsmap_core import Factor, FactorGraph
-from lpsmap_core.api import kind_of
+from lpsmap_core.api import check_options, kind_of
 from lpsmap_jax.host import Arrays, ArrayType
 
 __all__ = ["Call", "Factors", "check_solver", "read_call", "read_scores"]
@@ -99,8 +100,13 @@ def check_solver(name: str, factors: Any, options: Mapping[str, Any]) -> None:
             f"{name}: factors is {kind_of(factors)}; expected a factor type, such as "
             "lpsmap.DepTree, or a function of variables that returns factors."
         )
-    quiet = {key: value for key, value in options.items() if key != "verbose"}
-    FactorGraph().solve(**quiet)
+    known = inspect.signature(FactorGraph.solve).parameters
+    for unknown in sorted(options.keys() - known.keys()):
+        raise TypeError(
+            f"{name}: got {unknown}={options[unknown]!r:.40}; expected options of "
+            "FactorGraph.solve, such as tol. Give arguments of factors to every call by name."
+        )
+    check_options(options)
 
 
 def read_scores(name: str, scores: Any) -> tuple[Arrays, PyTreeDef]:

@@ -10,8 +10,8 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from lpsmap_core import FactorGraph, Solution, Status, Variables
-from lpsmap_core.api import BoolArray, FloatArray, slot_values
+from lpsmap_core import FactorGraph, Variables
+from lpsmap_core.api import FloatArray, in_factors, infeasible_variables
 from lpsmap_jax.call import Call
 
 __all__ = ["Instances", "declared", "leading_axes", "rows_of"]
@@ -112,11 +112,11 @@ class Instances:
             rows_of(x, axes, like.shape) for x, like in zip(arrays, call.inputs, strict=True)
         ]
         self.graph, self.variables, self.instance = declared(call, self.arrays)
-        self.inside = _in_factors(self.graph)
+        self.inside = in_factors(self.graph)
         scores = np.where(self.inside, self.graph.flat_scores(), 0.0)  # padding may hold anything
         self.graph.rescore(self.variables, scores.reshape(self.variables.shape))
         self.solution = self.graph.solve(**call.options)
-        self.kept = self.inside & ~_infeasible(self.solution)
+        self.kept = self.inside & ~infeasible_variables(self.solution)
 
     def blocks(self, values: NDArray[Any]) -> list[NDArray[Any]]:
         """Return values of all variables by block, with an axis for the instances in front."""
@@ -132,19 +132,3 @@ class Instances:
         n, sizes = len(self.variables), self.call.sizes
         rows = [x.reshape(n, size) for x, size in zip(blocks, sizes, strict=True)]
         return np.concatenate(rows, axis=1).reshape(-1)
-
-
-def _in_factors(graph: FactorGraph) -> BoolArray:
-    """Return (n_variables,) flags of the variables in a factor; other variables are padding."""
-    inside = np.zeros(graph.n_variables, dtype=bool)
-    for factor in graph.factors:
-        inside[slot_values(factor, factor.variables.index)] = True
-    return inside
-
-
-def _infeasible(solution: Solution) -> BoolArray:
-    """Return (n_variables,) flags of variables of infeasible components."""
-    wrong = solution.status == Status.INFEASIBLE
-    # component -1: variables in no factor
-    flags: BoolArray = np.append(wrong, False)[solution.layout.component]
-    return flags

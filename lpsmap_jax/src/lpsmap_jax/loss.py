@@ -8,16 +8,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from numpy.typing import NDArray
 
-from lpsmap_core.api import FloatArray, check_root
+from lpsmap_core.api import FloatArray, check_root, compare_maxima
 from lpsmap_jax.additionals import AdditionalScores
 from lpsmap_jax.call import Call, Factors, check_solver, read_call
-from lpsmap_jax.comparison import compare_maxima
 from lpsmap_jax.gradients import cotangents, differentiated
 from lpsmap_jax.host import Arrays, ArrayType, call_on_host
 from lpsmap_jax.instances import Instances, leading_axes, rows_of
-from lpsmap_jax.labels import labels_of, read_additionals, read_target
+from lpsmap_jax.labels import labels_given, read_additionals, read_target
 
 __all__ = ["sparse_map_loss"]
 
@@ -154,11 +154,16 @@ def _evaluate(
     solved = Instances(call, inputs, axes)
     n_leading = len(axes)
     own = [rows_of(x, axes, x.shape[n_leading:]) for x in arrays[n:]]
-    labels = labels_of(solved, own[:n_blocks], own[n_blocks:], root)
-    difference = compare_maxima(solved, labels)
+    labels = labels_given(solved, own[:n_blocks], own[n_blocks:], root)
+    solution = solved.solution
+    compared = compare_maxima(
+        solved.graph, solution, labels, lambda graph: graph.solve(**call.options)
+    )
+    values = compared.values.reshape(axes)
     if wanted is None:
-        return [difference.values.reshape(axes)]
+        return [values]
+    mu = np.where(solved.inside, solution.values - compared.given.mu, 0.0)
+    nu = [a - b for a, b in zip(solution.additionals, compared.given.nu, strict=True)]
     scores = AdditionalScores(solved, wanted[call.n_blocks :])
-    slopes = [*solved.blocks(difference.mu), *scores.totals(difference.nu)]
-    shaped = [x.reshape(axes + x.shape[1:]) for x in slopes]
-    return [difference.values.reshape(axes), *shaped]
+    slopes = [*solved.blocks(mu), *scores.totals(nu)]
+    return [values, *(x.reshape(axes + x.shape[1:]) for x in slopes)]

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Factor, Variables
-from lpsmap_core.api import BoolArray
+from lpsmap_core.api import BoolArray, Items, Labels, in_factors
 from lpsmap_torch.estimators.estimator import Estimate, SolvedEstimate
-from lpsmap_torch.graph import TorchFactorGraph, in_factors, values_of
-from lpsmap_torch.items import Items, Labels
+from lpsmap_torch.graph import TorchFactorGraph, values_of
 
 __all__ = ["BuiltGraph", "Factors", "built_by"]
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
-from lpsmap_torch.layers.specifications import layer_of
+from lpsmap_torch.specifications import layer_of
 
 __all__ = ["Callee", "callee_named", "local_name", "registered"]
 
@@ -33,6 +33,10 @@ class Callee(Protocol):
     @property
     def _evaluate(self) -> Callable[..., Tensor]:
         """Maps scores, and arguments by name, to the output, with gradients to all of them."""
+
+    @property
+    def _on_face(self) -> Callable[..., Any]:
+        """Maps the same to an `OnFace`; to None if only `_evaluate` can."""
 
 
 AnyCallee = TypeVar("AnyCallee")

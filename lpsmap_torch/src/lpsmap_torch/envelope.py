@@ -9,26 +9,37 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lpsmap_core.api import Items
 from lpsmap_torch.graph import TorchFactorGraph
-from lpsmap_torch.items import Items
 
-__all__ = ["scores_with_slopes", "with_slopes"]
+__all__ = ["with_slopes"]
 
 
-def scores_with_slopes(
-    graph: TorchFactorGraph, variables: Tensor, additionals: Sequence[Tensor | None], items: Items
-) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """Return the scores of a graph with given slopes, as `with_slopes` takes them.
+def with_slopes(
+    graph: TorchFactorGraph,
+    values: Tensor,
+    variables: Tensor,
+    additionals: Sequence[Tensor | None],
+    items: Items,
+    squares: Tensor | None = None,
+) -> Tensor:
+    """Return values of the items of a graph with given first derivatives in its scores.
+
+    Second derivatives are those of the slopes.
 
     Parameters
     ----------
     graph
         The graph.
+    values
+        (n_items,)
     variables, additionals
         The slopes in the scores of the variables, (n_variables,), and of each declaration's
-        additionals.
+        additionals. They may carry gradients.
     items
         The items of the graph.
+    squares
+        The slope in the temperature by variable, if that is a tensor.
     """
     inputs, slopes = [torch.cat([block.reshape(-1) for block in graph._scores])], [variables]
     item = [items.of_variable]
@@ -37,32 +48,21 @@ def scores_with_slopes(
             inputs.append(scores.reshape(-1))
             slopes.append(slope.reshape(-1))
             item.append(np.repeat(items.of_factors(factor), factor.n_additionals))
-    return inputs, slopes, [torch.from_numpy(x).to(variables.device) for x in item]
-
-
-def with_slopes(
-    values: Tensor, inputs: list[Tensor], slopes: list[Tensor], items: list[Tensor]
-) -> Tensor:
-    """Return values with given first derivatives; second derivatives are those of the slopes.
-
-    Parameters
-    ----------
-    values
-        (n_items,)
-    inputs
-        Flat tensors that the values depend on.
-    slopes
-        For every input, a tensor of the same shape: the derivatives of the values with respect to
-        its entries. They may carry gradients.
-    items
-        For every input, the only item that each entry affects; -1 for none.
-    """
-    differentiable: Tensor = _WithSlopes.apply(values, len(inputs), *inputs, *slopes, *items)  # type: ignore[no-untyped-call]
+    if squares is not None and isinstance(graph._temperature, Tensor):
+        inputs.append(graph._temperature.to(squares).expand(len(squares)))
+        slopes.append(squares)
+        item.append(items.of_variable)
+    of_entries = [torch.from_numpy(x).to(variables.device) for x in item]
+    differentiable: Tensor = _WithSlopes.apply(values, len(inputs), *inputs, *slopes, *of_entries)  # type: ignore[no-untyped-call]
     return differentiable
 
 
 class _WithSlopes(torch.autograd.Function):
-    """The identity on given values, with given slopes as its derivative."""
+    """The identity on given values, with given slopes as its derivative.
+
+    Its tensors are inputs, their slopes, and for each entry of the inputs the only item that it
+    affects; -1 for none.
+    """
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, n_inputs: int, *tensors: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -11,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Distributions, Factor, Solution
-from lpsmap_torch.tensors import converted, on_host, tensor_of
+from lpsmap_torch.tensors import converted, is_batched, on_host, over_batch, tensor_of
 
-__all__ = ["Differentiable", "attach", "attach_probabilities", "mapped"]
+__all__ = ["Differentiable", "attach", "attach_probabilities", "image", "mapped"]
 
 
 class Differentiable(NamedTuple):
@@ -193,14 +194,17 @@ def mapped(
     if torch.is_grad_enabled():
         images: tuple[Tensor, ...] = _LinearMap.apply(apply, transpose, like, *vectors)  # type: ignore[no-untyped-call]
         return images
-    return _mapped(apply, like, vectors)
+    return tuple(image(apply, like, vectors))
 
 
-def _mapped(apply: Callable[..., Any], like: Like, vectors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def image(apply: Callable[..., Any], like: Like, vectors: Sequence[Tensor]) -> list[Tensor]:
+    """Return the images of vectors under a map between arrays on the host; see `mapped`."""
+    if any(map(is_batched, vectors)):
+        return over_batch(partial(image, apply, like), vectors)
     arrays = apply(*[on_host("backward", x) for x in vectors])
     if not isinstance(arrays, tuple):
         arrays = (arrays,)
-    return tuple([tensor_of(x, *kind) for x, kind in zip(arrays, like, strict=True)])
+    return [tensor_of(x, *kind) for x, kind in zip(arrays, like, strict=True)]
 
 
 class _LinearMap(torch.autograd.Function):
@@ -215,7 +219,7 @@ class _LinearMap(torch.autograd.Function):
         *vectors: Tensor,
     ) -> tuple[Tensor, ...]:
         ctx.maps = transpose, apply, [(x.dtype, x.device) for x in vectors]
-        return _mapped(apply, like, vectors)
+        return tuple(image(apply, like, vectors))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:

@@ -19,7 +19,7 @@ from lpsmap_core import (
     Solution,
     Variables,
 )
-from lpsmap_core.api import AUTO, checked_shape, report_unsolved, slot_values
+from lpsmap_core.api import AUTO, checked_shape, report_unsolved
 from lpsmap_torch.function import attach, attach_probabilities
 from lpsmap_torch.gibbs import TorchGibbs
 from lpsmap_torch.graph_gibbs import TorchGraphGibbs
@@ -28,7 +28,7 @@ from lpsmap_torch.tensor.choice import engine_on, tensor_engine
 from lpsmap_torch.tensor.graphs import DeviceSolution, solve_on_device
 from lpsmap_torch.tensors import as_tensor, check_not_compiled, numbers
 
-__all__ = ["TorchFactorGraph", "in_factors", "values_of"]
+__all__ = ["TorchFactorGraph", "values_of"]
 
 
 class TorchFactorGraph(FactorGraph):
@@ -257,11 +257,3 @@ def values_of(values: Tensor, variables: Variables) -> Tensor:
         return chosen
     negated = torch.from_numpy(np.array(variables.negated)).to(values.device)
     return torch.where(negated, 1.0 - chosen, chosen)
-
-
-def in_factors(graph: FactorGraph) -> NDArray[np.bool_]:
-    """Return (n_variables,) flags of the variables in a factor; other variables are padding."""
-    inside = np.zeros(graph.n_variables, dtype=bool)
-    for factor in graph.factors:
-        inside[slot_values(factor, factor.variables.index)] = True
-    return inside

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,14 @@ __all__ = [
     "as_tensor",
     "check_not_compiled",
     "converted",
+    "is_batched",
     "is_compiled",
     "is_eager",
     "is_transformed",
     "numbers",
     "numbers_on_host",
     "on_host",
+    "over_batch",
     "tensor_of",
 ]
 
@@ -51,7 +53,8 @@ def as_tensor(name: str, scores: Any) -> Tensor:
 _USUAL = {torch.float64, torch.float32, torch.bfloat16, torch.float16}
 _HOST = torch.device("cpu")
 is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
-_is_batched = torch._C._functorch.is_legacy_batchedtensor
+is_batched = torch._C._functorch.is_legacy_batchedtensor
+"""Whether a tensor is a batch of gradients, of `torch.autograd.grad` with `is_grads_batched`."""
 
 
 def on_host(name: str, tensor: Tensor) -> NDArray[np.float64]:
@@ -111,6 +114,33 @@ def converted(tensor: Tensor, dtype: torch.dtype, device: torch.device) -> Tenso
     return tensor.to(dtype=dtype, device=device)
 
 
+def over_batch(
+    function: Callable[[list[Tensor]], Sequence[Tensor]], tensors: Sequence[Tensor]
+) -> list[Tensor]:
+    """Return the results of a function of tensors for every gradient of a batch; see `is_batched`.
+
+    Parameters
+    ----------
+    function
+        Maps tensors to tensors.
+    tensors
+        Its arguments, some of which are batches.
+    """
+    level = torch._C._vmapmode_increment_nesting() - 1
+    torch._C._vmapmode_decrement_nesting()
+    mapped = [is_batched(x) for x in tensors]
+    rows = [
+        torch._remove_batch_dim(x, level, 0, 0) if batch else x
+        for x, batch in zip(tensors, mapped, strict=True)
+    ]
+    size = len(rows[mapped.index(True)])
+    results = [
+        function([x[k] if batch else x for x, batch in zip(rows, mapped, strict=True)])
+        for k in range(size)
+    ]
+    return [torch._add_batch_dim(torch.stack(x), 0, level) for x in zip(*results, strict=True)]
+
+
 def check_not_compiled(verb: str) -> None:
     """Raise an error inside a function that torch.compile compiles.
 
@@ -142,7 +172,7 @@ def is_eager(tensor: Tensor) -> bool:
         type(tensor) in (Tensor, torch.nn.Parameter)
         and not tensor.is_meta
         and not torch.compiler.is_compiling()
-        and not _is_batched(tensor)
+        and not is_batched(tensor)
         and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
         and not torch._C._are_functorch_transforms_active()
         and torch._C._len_torch_dispatch_stack() == 0
@@ -172,7 +202,7 @@ def _of_anything(name: str, scores: Any) -> Tensor:
 def _check_eager(name: str, tensor: Tensor) -> None:
     """Raise an error for tensors that wrap their values."""
     check_not_compiled(name)
-    if is_transformed(tensor) or _is_batched(tensor):
+    if is_transformed(tensor) or is_batched(tensor):
         raise RuntimeError(
             f"{name}: got a tensor inside a transform of torch.func or a batched gradient, which a "
             "solve does not support. A batch is one graph: use batch axes of the scores instead of "

@@ -2,24 +2,22 @@
 
 There a call is an operator of PyTorch: it evaluates a layer or a loss, found by name, for a list of
 tensors. The products of a call's Jacobian with vectors from either side are again calls, of which
-the vectors are the last tensors, so that one operator has derivatives of all orders. Inside, layers
-and losses run as they do outside, with autograd. A ticket owns the evaluation, of which derivatives
-are products.
+the vectors are the last tensors, so that one operator has derivatives of all orders. A ticket owns
+the evaluation, of which derivatives are products.
 """
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from lpsmap_torch.by_name import callee_named
-from lpsmap_torch.packed_arguments import packed, unpacked
+from lpsmap_torch.evaluations import Evaluation, evaluated
+from lpsmap_torch.packed_arguments import packed
+from lpsmap_torch.tensors import over_batch
 from lpsmap_torch.tickets import solution_of, ticket_for
 
 __all__ = ["is_traced", "traced_call"]
@@ -91,114 +89,6 @@ def _check_not_onnx() -> None:
         )
 
 
-# -------------------------------------------------------------------- evaluation
-
-
-class Evaluation(NamedTuple):
-    """Tensors, and a differentiable function of them."""
-
-    inputs: list[Tensor]
-    outputs: list[Tensor]
-
-
-def _evaluated(call: Call, inputs: list[Tensor]) -> Evaluation:
-    """Evaluate a layer or a loss with autograd."""
-    leaves = [_leaf_like(x) for x in inputs]
-    callee = callee_named(call.name)
-    output = callee._evaluate(leaves[0], **unpacked(call.arguments, leaves))
-    _check_closure(type(callee).__name__, output, leaves)
-    return Evaluation(leaves, [output])
-
-
-def _multiplied(
-    evaluation: Evaluation, products: tuple[int, ...], vectors: list[Tensor]
-) -> list[Tensor]:
-    """Return the last of some products with the Jacobian of an evaluation, and of each other.
-
-    Parameters
-    ----------
-    evaluation
-        The evaluation.
-    products
-        As in `Call`.
-    vectors
-        The vectors of all products, one after the other.
-    """
-    inputs, outputs = evaluation
-    leaves = iter([_leaf_like(x) for x in vectors])
-    for i, n in enumerate(products, 1):
-        more = i < len(products)  # the last product has no derivatives
-        of_product = list(itertools.islice(leaves, abs(n)))
-        floating = [x for x in inputs if x.is_floating_point()]
-        if n > 0:
-            outputs = _pulled_back(outputs, floating, of_product, more)
-        else:  # the transpose of the transposed product, which is linear
-            zeros = [_leaf_like(torch.zeros_like(y)) for y in outputs]
-            pulled = _pulled_back(outputs, floating, zeros, True)
-            outputs = _pulled_back(pulled, zeros, of_product, more)
-        inputs = [*inputs, *of_product]
-    return outputs
-
-
-def _pulled_back(
-    outputs: list[Tensor], inputs: list[Tensor], vectors: list[Tensor], create_graph: bool
-) -> list[Tensor]:
-    """Return the products of vectors with the transposed Jacobian."""
-    pairs = [(y, v) for y, v in zip(outputs, vectors, strict=True) if y.requires_grad]
-    if not pairs:
-        return [torch.zeros_like(x) for x in inputs]
-    ends, starts = zip(*pairs, strict=True)
-    return list(
-        torch.autograd.grad(
-            ends,
-            inputs,
-            starts,
-            retain_graph=True,
-            create_graph=create_graph,
-            materialize_grads=True,
-        )
-    )
-
-
-def _leaf_like(tensor: Tensor) -> Tensor:
-    """Return a tensor with the same values as a leaf of autograd, if it is floating-point."""
-    leaf = tensor.clone() if tensor.is_inference() else tensor.detach()
-    return leaf.requires_grad_() if leaf.is_floating_point() else leaf
-
-
-@contextlib.contextmanager
-def _autograd_inside() -> Iterator[None]:
-    """Run with autograd, also of views that change in place, inside an operator."""
-    with torch.inference_mode(False):  # restores the excluded keys, and enables gradients
-        torch._C._dispatch_tls_set_dispatch_key_excluded(
-            torch._C.DispatchKey.ADInplaceOrView, False
-        )
-        yield
-
-
-def _check_closure(name: str, value: Tensor, leaves: list[Tensor]) -> None:
-    """Validate that a value has gradients to no other tensors than its arguments.
-
-    Raises
-    ------
-    RuntimeError
-        If it has.
-    """
-    arguments, seen, nodes = {id(x) for x in leaves}, set(), [value.grad_fn]
-    while nodes:
-        node = nodes.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if hasattr(node, "variable") and id(node.variable) not in arguments:
-            raise RuntimeError(
-                f"{name}: the factors use a tensor with a gradient that is no argument of the "
-                "call, so that its gradient would be lost inside torch.compile and transforms of "
-                "torch.func. Pass it as a keyword argument, or as a parameter of a layer."
-            )
-        nodes.extend(before for before, _ in node.next_functions)
-
-
 # -------------------------------------------------------------------- the operator
 
 NO_PRODUCT = 0
@@ -218,11 +108,9 @@ def _operator(
 ) -> list[Tensor]:
     n = len(inputs) - sum(map(abs, products))
     evaluation: Evaluation | None = None if ticket is None else solution_of(ticket)
-    with _autograd_inside():
-        if evaluation is None:  # also of a copy of a ticket
-            evaluation = _evaluated(Call(name, ndim, arguments), inputs[:n])
-        outputs = _multiplied(evaluation, tuple(filter(None, products)), inputs[n:])
-    outputs = [x.detach().clone(memory_format=torch.contiguous_format) for x in outputs]
+    if evaluation is None:  # also of a copy of a ticket
+        evaluation = evaluated(callee_named(name), arguments, inputs[:n])
+    outputs = evaluation.multiplied(tuple(filter(None, products)), inputs[n:])
     return [*outputs, ticket_for(evaluation)]
 
 
@@ -361,3 +249,17 @@ def _batched(info: Any, in_dims: Any, *call: Any) -> Any:
 
 
 torch.library.register_vmap(_operator, _batched)
+
+
+def _batch_of_gradients(*call: Any) -> list[Tensor]:
+    """Call the operator for every gradient of a batch; see `tensors.is_batched`."""
+    *static, ticket, inputs = call
+
+    def operator(tensors: list[Tensor]) -> list[Tensor]:
+        outputs: list[Tensor] = _operator(*static, ticket, tensors)
+        return outputs
+
+    return over_batch(operator, inputs)
+
+
+torch.library.impl("lpsmap::solve", "Batched", _batch_of_gradients)

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 
 from layer_cases import CASES, Case, every_layer, normal, trained
 from lpsmap_torch import tickets
+from lpsmap_torch.evaluations import OnFace
 from lpsmap_torch.layers import LPMatchingAttention, Rationale, SequenceAttention, TopK
+from lpsmap_torch.traced_calls import traced_call
 from operator_calls import check_operator
 
 pytestmark = [
@@ -136,6 +138,46 @@ def test_vmap(case: Case) -> None:
         each = torch.vmap(loss, in_dims=(0, None))(two, scores)
         second = {name: p[1] for name, p in two.items()}
         torch.testing.assert_close(each[1], loss(second, scores), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_batches_of_gradients(create_graph: bool, compiled: bool) -> None:
+    """Those of torch.autograd.grad with `is_grads_batched`, and of gradients of gradients."""
+    layer, scores = trained(CASES["SequenceAttention"]), normal(2, 3, 4).requires_grad_()
+    others = {"parameters": layer._weights().expand(2, -1), "lengths": None, "mask": None}
+    gradients = normal(5, 2, 3, 4, seed=1)
+
+    def values() -> Tensor:
+        return traced_call(layer._name, 3, scores, others) if compiled else layer(scores)
+
+    def gradient() -> Tensor:
+        return torch.autograd.grad(values().square().sum(), scores, create_graph=True)[0]
+
+    for function in (values, gradient):
+        (found,) = torch.autograd.grad(
+            function(), scores, gradients, create_graph=create_graph, is_grads_batched=True
+        )
+        expected = [torch.autograd.grad(function(), scores, d)[0] for d in gradients]
+        torch.testing.assert_close(found, torch.stack(expected), rtol=0, atol=1e-12)
+
+
+def test_products_with_products_on_a_face() -> None:
+    """Of a linear map A, by the products in the order of derivatives."""
+    a = normal(2, 3)
+    solved = OnFace(a @ normal(3), [normal(3)], lambda d: [a @ d[0]], lambda d: [d[0] @ a])
+    d, g, e = normal(3, seed=1), normal(2, seed=2), normal(3, seed=3)
+    zero = torch.zeros(3, dtype=torch.float64)
+    for products, vectors, expected in (
+        ([1], [g], [g @ a]),
+        ([-1], [d], [a @ d]),
+        ([1, 1], [g, d], [zero, a @ d]),
+        ([1, -2], [g, d, g], [g @ a]),
+        ([-1, 1], [d, g], [zero, g @ a]),
+        ([1, 1, 2], [g, d, e, g], [zero, 0.0 * g, g @ a]),
+    ):
+        found = solved.multiplied(products, vectors)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
 def test_lengths_under_vmap() -> None:

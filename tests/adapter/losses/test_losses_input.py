@@ -304,6 +304,15 @@ def test_the_loss_of_a_solved_graph_knows_roots() -> None:
     assert sparsemap_loss(v, torch.full((2, 3), -1)) == given > 0.5
 
 
+def test_labels_of_padding_are_ignored() -> None:
+    scores, lengths = torch.zeros(2, 3, 3), torch.tensor([3, 2])
+    target = torch.eye(3).expand(2, 3, 3).clone()  # every word is a root
+    expected = SparseMAPLoss(DepTree)(scores, target, lengths=lengths)
+    for value in (0.5, 7.0, torch.nan):
+        target[1, 2], target[1, :, 2] = value, value
+        assert SparseMAPLoss(DepTree)(scores, target, lengths=lengths) == expected
+
+
 SCORES, HEADS = torch.zeros(2, 3, 3), torch.tensor([[-1, 0, 1], [1, -1, 1]])
 REFUSED: list[tuple[Any, Any, type[Exception], str]] = [
     (SCORES.long(), HEADS, TypeError, "scores: got dtype torch.int64; expected .* floating-point"),

@@ -80,7 +80,7 @@ def test_nearly_uniform_scores() -> None:
 def test_sets_of_too_many_structures_are_left_to_the_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("lpsmap_torch.tensor.active_set.MOST_STRUCTURES", 8)
+    monkeypatch.setattr("lpsmap_torch.tensor.active_set.MAX_STRUCTURES", 8)
     check_equal(drawn(0.1, (4, 5, 3)))
 
 

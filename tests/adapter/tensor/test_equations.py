@@ -50,13 +50,13 @@ def results(engine: str, build: Callable[[TorchFactorGraph], list[Tensor]]) -> l
 def test_large_components_by_conjugate_gradients(
     build: Callable[[TorchFactorGraph], list[Tensor]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lpsmap_torch.tensor.batches.MOST_DENSE_ROWS", 4)
+    monkeypatch.setattr("lpsmap_torch.tensor.batches.MAX_DENSE_ROWS", 4)
     found, expected = (results(engine, build) for engine in ("tensor", "compiled"))
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-8)
 
 
 def test_second_derivatives_of_conjugate_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lpsmap_torch.tensor.batches.MOST_DENSE_ROWS", 1)
+    monkeypatch.setattr("lpsmap_torch.tensor.batches.MAX_DENSE_ROWS", 1)
 
     def loss(scores: Tensor) -> Tensor:
         graph = TorchFactorGraph()

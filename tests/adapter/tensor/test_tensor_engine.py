@@ -139,7 +139,7 @@ def test_components_with_other_types_are_solved_by_cores_engine() -> None:
 
 
 def test_large_components_are_solved_by_cores_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lpsmap_torch.tensor.served.MOST_ROWS", 4)
+    monkeypatch.setattr("lpsmap_torch.tensor.served.MAX_ROWS", 4)
     graph, _ = matchings(normal(1, 2, 3))  # 2 + 3 rows
     small = graph.add(Xor(graph.variable_from(normal(3))))
     plan = graph.plan(engine="tensor")

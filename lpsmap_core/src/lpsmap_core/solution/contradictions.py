@@ -11,7 +11,7 @@ from lpsmap_core.solution.decoder import Places, ScoredGraph, installed_decoder
 
 __all__ = ["Contradictions", "declared", "explain_contradictions", "reduced_contradictions"]
 
-MOST_NAMED = 12
+MAX_NAMED = 12
 """Factors of a component that a sentence names."""
 
 Contradictions = dict[int, list[tuple[Factor, int]]]
@@ -66,6 +66,6 @@ def explain_contradictions(found: Contradictions, factors: Sequence[Factor]) -> 
 
 
 def _listed(named: list[tuple[Factor, int]], factors: Sequence[Factor]) -> str:
-    names = [label_of(factor, row, factors) for factor, row in named[:MOST_NAMED]]
+    names = [label_of(factor, row, factors) for factor, row in named[:MAX_NAMED]]
     more = len(named) - len(names)
     return "; ".join(names) + (f"; and {more} more factors" if more else "")

@@ -10,13 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.anderson import MAX_ACCELERATED_LINKS, MAX_MOVES
 from lpsmap_core.engine.choice import EngineChoice
 from lpsmap_core.engine.compiled import CompiledEngine
-from lpsmap_core.engine.polish import MAX_POLISHED_LINKS
-from lpsmap_core.engine.protocol import Engine
-from lpsmap_core.engine.shared_engine import SharedEngine
-from lpsmap_core.engine.state import ONE_PASS_CHEAPER
+from lpsmap_core.engine.solve_part import named_engines
+from lpsmap_core.engine.workload import numbers_of, relative_work
 from lpsmap_core.layout.layout import Bucket, Layout, Part
 from lpsmap_core.local.active.memory import block_size
 from lpsmap_core.local.active.oracle_results import vertex_sizes
@@ -24,22 +21,12 @@ from lpsmap_core.local.active.sets import first_capacity
 from lpsmap_core.local.solvers import SolverChoice, solver_of, takes_one_pass
 from lpsmap_core.model.levels import override_level
 from lpsmap_core.solution.table_rendering import text_table
-from lpsmap_jit.threads import COUPLED_WORK, SMALLEST_WORK, cut
+from lpsmap_jit.threads import SMALLEST_WORK, cut
 
 __all__ = ["ComponentPlan", "FactorPlan", "MemoryPlan", "Plan", "SharePlan", "make_plan"]
 
 FLOAT = 8
 """Bytes per number."""
-
-PER_LINK, PER_LINK_POLISHED = 4, 6
-PER_VARIABLE, PER_VARIABLE_POLISHED = 5, 6
-PER_ADDITIONAL, PER_ADDITIONAL_POLISHED = 3, 3
-PER_FACTOR = 1
-PER_LINK_ACCELERATED = 2 * MAX_MOVES + 3
-"""Numbers that a solve takes beside the layout: always, additionally in a polished graph, and per
-thread for the largest component after many iterations. The test for contradictions, which only runs
-for slow components, temporarily takes about ten more per link. A test compares these numbers with
-the memory of solves."""
 
 
 @dataclass(frozen=True)
@@ -219,10 +206,8 @@ def make_plan(layout: Layout, choice: EngineChoice, threads: int, limited: bool)
     solvers = [(bucket, solver_of(bucket, limited=limited)) for bucket in part.buckets]
     is_core = isinstance(choice.engine, CompiledEngine)
     together = any(solver.vectorised for _, solver in solvers)
-    one_pass = part.all_direct and all(
-        takes_one_pass(choice.solver, bucket.type) for bucket, choice in solvers
-    )
-    cheaper = ONE_PASS_CHEAPER if one_pass else 1 if part.all_direct else COUPLED_WORK
+    one_pass = all(takes_one_pass(choice.solver, bucket.type) for bucket, choice in solvers)
+    cheaper = relative_work(part, one_pass)
     bounds, used = cut(part.sizes, 1 if together else threads, cheaper)
     used = used if is_core and part.n_components else 0
     ends = np.append(0, np.cumsum(part.sizes))[bounds]
@@ -233,7 +218,7 @@ def make_plan(layout: Layout, choice: EngineChoice, threads: int, limited: bool)
         additionals=sum(bucket.n_additionals for bucket in layout.buckets),
         engine=choice.engine.name,
         reason=choice.reason,
-        components=tuple(_components(layout, solvers, choice.engine)),
+        components=tuple(_components(layout, solvers, choice)),
         factors=tuple(_factors(solvers)) if is_core else (),
         shares=tuple(SharePlan(*sizes) for sizes in shares),
         threads=used,
@@ -252,13 +237,13 @@ BucketSolver = tuple[Bucket, SolverChoice]
 
 
 def _components(
-    layout: Layout, solvers: list[BucketSolver], engine: Engine
+    layout: Layout, solvers: list[BucketSolver], choice: EngineChoice
 ) -> Iterator[ComponentPlan]:
     """Yield the components by kind and solver."""
     part, free = layout.part, int((layout.component < 0).sum())
     if free:
         yield ComponentPlan("free variable", "clipped to [0, 1]", free, free, 0)
-    names = _solved_by(part, solvers, engine)
+    names = _solved_by(part, solvers, choice)
     n_variables = np.bincount(part.component, minlength=part.n_components)
     for kind, of_kind in (("one factor", part.direct), ("several factors", ~part.direct)):
         for name in dict.fromkeys(names[of_kind].tolist()):
@@ -267,16 +252,15 @@ def _components(
             yield ComponentPlan(kind, name, int(mine.sum()), *sizes)
 
 
-def _solved_by(part: Part, solvers: list[BucketSolver], engine: Engine) -> npt.NDArray[np.object_]:
+def _solved_by(
+    part: Part, solvers: list[BucketSolver], choice: EngineChoice
+) -> npt.NDArray[np.object_]:
     """Return for each component its engine, or the solver that core's engine uses."""
     names: npt.NDArray[np.object_] = np.full(part.n_components, "ADMM", dtype=object)
-    for bucket, choice in solvers:
-        names[bucket.component[part.direct[bucket.component]]] = choice.name
-    if isinstance(engine, SharedEngine):
-        for preferring, components in reversed(engine.preferences):
-            names[components] = preferring.name
-    elif not isinstance(engine, CompiledEngine):
-        names.fill(engine.name)
+    for bucket, solver in solvers:
+        names[bucket.component[part.direct[bucket.component]]] = solver.name
+    for name, components in named_engines(choice.engine, part):
+        names[components] = name
     return names
 
 
@@ -309,17 +293,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _memory(layout: Layout, solvers: list[BucketSolver], threads: int) -> MemoryPlan:
-    part = layout.part
-    accelerated = part.sizes[~part.direct & (part.sizes <= MAX_ACCELERATED_LINKS)].max(initial=0)
-    polished = bool((~part.direct & (part.sizes <= MAX_POLISHED_LINKS)).any())
-    factors = sum(bucket.n_factors for bucket in part.buckets)
-    additionals = sum(bucket.n_additionals for bucket in part.buckets)
-    numbers = PER_VARIABLE * layout.n_variables
-    numbers += (PER_LINK + PER_LINK_POLISHED * polished) * part.n_links
-    numbers += PER_VARIABLE_POLISHED * polished * part.n_variables
-    numbers += (PER_ADDITIONAL + PER_ADDITIONAL_POLISHED * polished) * additionals
-    numbers += PER_FACTOR * factors
-    numbers += PER_LINK_ACCELERATED * threads * int(accelerated)
+    numbers = numbers_of(layout.part, layout.n_variables, threads)
     sets = sum(
         _active_set_bytes(bucket) for bucket, choice in solvers if choice.solver.lists_structures
     )

@@ -22,12 +22,8 @@ __all__ = [
     "log",
     "non_finite_message",
     "report_unsolved",
-    "warn_of_negative",
     "warn_unsolved",
 ]
-
-APPROXIMATE = 1e-6
-"""The relative amount by which a loss may be negative without a warning."""
 
 logger = logging.getLogger("lpsmap")
 
@@ -120,30 +116,6 @@ def warn_unsolved(words: Sequence[str], details: Sequence[str]) -> None:
     logger.info("%s", " ".join(details))
     message = ConvergenceWarning("lpsmap: " + " ".join(words), " ".join(details))
     warnings.warn(message, stacklevel=stacklevel())
-
-
-def warn_of_negative(total: FloatArray, size: FloatArray, gap: FloatArray, kind: str) -> None:
-    """Warn of negative losses that the certificate of the maximum does not explain.
-
-    The maximum is at most the gap above the value found. It is compared with a point of the
-    polytope, so the exact loss is nonnegative: the loss plus the gap must not be negative.
-
-    Parameters
-    ----------
-    total, size, gap
-        For every item the loss, the sum of the absolute values of its terms, and the gap.
-    kind
-        What items are called.
-    """
-    wrong = np.flatnonzero(total + gap < -APPROXIMATE * (1.0 + size))
-    if wrong.size:
-        warn_unsolved(
-            [
-                f"Losses of {kind}s are negative because of an approximate solve, and count as 0: "
-                "increase max_iter, or decrease tol."
-            ],
-            [f"{wrong.size} {kind}s; that of {kind} {wrong[0]} is {total[wrong[0]]:.1e}."],
-        )
 
 
 def log(solution: Solution) -> None:

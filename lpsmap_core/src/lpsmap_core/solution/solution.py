@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -10,8 +11,8 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.engine.cotangents import MAX_UNSCALED, MIN_UNSCALED
 from lpsmap_core.engine.protocol import SolvedGraph
-from lpsmap_core.engine.state import sums
 from lpsmap_core.engine.status import OK, Status
 from lpsmap_core.engine.warm_start import GraphStart
 from lpsmap_core.layout.layout import Layout
@@ -34,16 +35,11 @@ from lpsmap_core.solution.decoder import (
     SearchOptions,
     installed_decoder,
 )
-from lpsmap_core.solution.derivatives import (
-    checked_extra,
-    dual_variables,
-    jacobian,
-    multiply,
-    with_free,
-)
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.callers import stacklevel
+from lpsmap_jit.deadlines import Deadline
 
 __all__ = ["Solution"]
 
@@ -127,7 +123,8 @@ class Solution:
         forbidden, barred_v = self.solved.forbidden()
         scores[self.layout.part.variables[forbidden]] = -np.inf
         penalty = 0.5 * self.solved.quadratic * mu * mu
-        total = sums(component, _products(scores[inside], mu) - penalty, n)
+        total = np.zeros(n)
+        total += np.bincount(component, _products(scores[inside], mu) - penalty, n)
         position = {id(factor): i for i, factor in enumerate(self.factors)}
         barred = self.layout.part.by_declaration(barred_v.astype(np.float64), self.factors)
         for bucket in self.layout.buckets:
@@ -138,7 +135,7 @@ class Solution:
                 nu = bucket.scores([self.additionals[i] for i in declared])
                 owner = np.repeat(bucket.component, np.diff(bucket.additional_offsets))
                 with np.errstate(over="ignore"):
-                    total += sums(owner[owner >= 0], _products(scores, nu)[owner >= 0], n)
+                    total += np.bincount(owner[owner >= 0], _products(scores, nu)[owner >= 0], n)
         return total
 
     @functools.cached_property
@@ -280,14 +277,11 @@ class Solution:
                 f"vjp: d_values has {len(d)} entries; expected {len(self.values)}, one for each "
                 "variable of the graph."
             )
-        d_extra = checked_extra(self, d_additionals)
-        part = self.layout.part
-        flat = np.empty(0)
-        if d_extra:
-            shaped = [_flat(d, f) for d, f in zip(d_extra, self.factors, strict=True)]
-            flat = part.by_bucket(shaped, self.factors)
-        product, product_v = multiply(self, part.of_graph(d), flat)
-        out = product if part.whole else with_free(self, d, product)
+        part, flat = self.layout.part, np.empty(0)
+        if d_additionals is not None and len(d_additionals):
+            flat = part.by_bucket(self._checked_additionals(d_additionals), self.factors)
+        product, product_v = self._multiplied(part.of_graph(d), flat)
+        out = product if part.whole else self._with_free(d, product)
         return out, part.by_declaration(product_v, self.factors)
 
     jvp = vjp
@@ -321,7 +315,35 @@ class Solution:
         RuntimeWarning
             If the time limit passes, and as for `vjp`.
         """
-        return jacobian(self, variables)
+        component = self.component_of(variables).reshape(-1)
+        index = variables.index.reshape(-1)
+        sense = np.where(variables.negated.reshape(-1), -1.0, 1.0)
+        component = np.where(component < 0, -1 - index, component)  # free ones are on their own
+        names, of = np.unique(component, return_inverse=True)
+        order = np.argsort(of, kind="stable")
+        first = np.searchsorted(of[order], np.arange(len(names)))
+        rank = np.empty(len(of), dtype=np.int64)
+        rank[order] = np.arange(len(of)) - first[of[order]]
+        matrix = np.zeros((len(index), len(index)))
+        deadline, late = Deadline(self.max_time), False
+        for turn in range(rank.max(initial=-1) + 1):
+            column = np.flatnonzero(rank == turn)
+            unit = np.zeros(len(self.values))
+            unit[index[column]] = 1.0
+            late = deadline.passed
+            product = np.full(len(unit), np.nan) if late else self.vjp(unit)[0]
+            of_component = np.full(len(names), -1)
+            of_component[of[column]] = column
+            row = np.flatnonzero(of_component[of] >= 0)
+            matrix[row, of_component[of[row]]] = product[index[row]]
+        if late:
+            warnings.warn(
+                f"jacobian: some columns are NaN, because the time limit of {self.max_time:g} "
+                "seconds passed; raise max_time, or ask for fewer variables.",
+                RuntimeWarning,
+                stacklevel=stacklevel(),
+            )
+        return matrix * sense * sense[:, None]
 
     def dual_variables(self, factor: Factor) -> FloatArray:
         """Return the Lagrange multipliers of the agreement of a declaration's factors with others.
@@ -343,7 +365,21 @@ class Solution:
             If the factor does not belong to the solved graph.
         """
         self._position(factor, "dual_variables")
-        return dual_variables(self, factor)
+        start = self.start_for(self.layout)
+        declared = [d for bucket in self.layout.buckets for d in bucket.declarations]
+        before = declared[: next(i for i, other in enumerate(declared) if other is factor)]
+        first = sum(int(d.offsets[-1]) for d in before)
+        index = slot_values(factor, factor.variables.index)
+        indices = [slot_values(d, d.variables.index) for d in declared]
+        degree = np.bincount(np.concatenate(indices), minlength=len(self.values))
+        multipliers = start.duals[first : first + len(index)] / np.sqrt(degree[index])
+        unknown = ~start.known[self.layout.component[index]] & (degree[index] > 1)
+        multipliers = np.where(unknown, np.nan, multipliers * (self.solved.quadratic or 1.0))
+        if factor.keep is None:
+            return multipliers.reshape(factor.variables.shape)
+        placed = np.zeros(factor.variables.shape)
+        placed[factor.keep] = multipliers
+        return placed
 
     def decode(
         self,
@@ -441,6 +477,68 @@ class Solution:
         )
         return Distributions(factor, vertices, scores, len(self.values))
 
+    def _multiplied(self, d: FloatArray, d_v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the engine's product; NaN for components with NaN or infinite numbers.
+
+        An engine may skip zeros of the Jacobian, and thus lose NaN and infinite numbers of the
+        vector. Engines also take squares, so that components with numbers far from 1 are scaled.
+        """
+        status, solved = self.status.tolist(), self.solved
+        regular = not (status.count(Status.NON_FINITE) or status.count(Status.INFEASIBLE))
+        if regular and solved.takes(d) and solved.takes(d_v):
+            return solved.multiply(d, d_v, None, self.threads)
+        part, lost = self.layout.part, self._has(Status.NON_FINITE)
+        of, of_v = part.component, part.additional_component[: d_v.size]
+        lost[of[~np.isfinite(d)]] = True
+        lost[of_v[~np.isfinite(d_v)]] = True
+        d, d_v = np.where(lost[of], 0.0, d), np.where(lost[of_v], 0.0, d_v)
+        largest = np.zeros(len(lost))
+        np.maximum.at(largest, of, np.abs(d))
+        np.maximum.at(largest, of_v, np.abs(d_v))
+        shift = np.where(
+            (largest < MIN_UNSCALED) | (largest > MAX_UNSCALED), np.frexp(largest)[1], 0
+        )
+        usable = ~(lost | self._has(Status.INFEASIBLE))
+        scaled = np.ldexp(d, -shift[of]), np.ldexp(d_v, -shift[of_v])
+        product, product_v = solved.multiply(*scaled, usable, self.threads)
+        of_v = part.additional_component[: product_v.size]
+        product, product_v = np.ldexp(product, shift[of]), np.ldexp(product_v, shift[of_v])
+        product[lost[of]] = product_v[lost[of_v]] = np.nan
+        return product, product_v
+
+    def _with_free(self, d: FloatArray, product: FloatArray) -> FloatArray:
+        """Return the product for all variables, including those in no factor."""
+        out = np.zeros(len(d))
+        moved = d[self.free]
+        if moved.any():
+            scores, t = self.scores[self.free], self.solved.quadratic
+            slope = ((scores > 0.0) & (scores < t)) / (t or 1.0)
+            slope = np.where(np.isnan(self.values[self.free]), np.nan, slope)
+            # a NaN that is not used, such as one in padding, must not affect a gradient
+            with np.errstate(invalid="ignore"):
+                out[self.free] = np.where(moved == 0.0, 0.0, slope * moved)
+        out[self.layout.part.variables] = product
+        return out
+
+    def _checked_additionals(self, d_additionals: Sequence[npt.ArrayLike]) -> list[FloatArray]:
+        """Return the (n_factors, n_additionals) gradients in the additionals of declarations."""
+        name = "vjp: d_additionals"
+        if len(d_additionals) != len(self.factors):
+            raise ValueError(
+                f"{name} has {len(d_additionals)} arrays; expected {len(self.factors)}, one for "
+                "each declaration of the graph."
+            )
+        arrays = []
+        for i, (numbers, factor) in enumerate(zip(d_additionals, self.factors, strict=True)):
+            array = real_numbers(f"{name}[{i}]", numbers).astype(np.float64, copy=False)
+            if array.size != factor.n_factors * factor.n_additionals:
+                raise ValueError(
+                    f"{name}[{i}] has shape {array.shape}; expected {factor.n_factors} x "
+                    f"{factor.n_additionals}, those of {factor!r}."
+                )
+            arrays.append(array.reshape(factor.n_factors, factor.n_additionals))
+        return arrays
+
     def _position(self, factor: Factor, verb: str) -> int:
         for i, other in enumerate(self.factors):
             if other is factor:
@@ -477,7 +575,3 @@ def _products(scores: FloatArray, marginals: FloatArray) -> FloatArray:
     """Return the products, with 0 where a score is ``-inf``, whatever the marginal."""
     with np.errstate(over="ignore"):
         return marginals * np.where(np.isneginf(scores), 0.0, scores)
-
-
-def _flat(values: FloatArray, factor: Factor) -> FloatArray:
-    return values.reshape(factor.n_factors, factor.n_additionals)

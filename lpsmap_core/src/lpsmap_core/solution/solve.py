@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from lpsmap_core.engine.choice import AUTO, choose_engine
-from lpsmap_core.engine.compiled import CompiledEngine
-from lpsmap_core.engine.numpy_adapter import solve_in_numpy
-from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.options import Options, checked_options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
-from lpsmap_core.engine.shared_engine import SharedEngine
+from lpsmap_core.engine.solve_part import linear_start, solve_part
 from lpsmap_core.engine.status import Status
-from lpsmap_core.engine.step_size import first_step_sizes
-from lpsmap_core.engine.validation import validate_solved
 from lpsmap_core.engine.warm_start import GraphStart
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.unused import are_scores, zero_unused_scores
+from lpsmap_core.plugins.registry import installed
 from lpsmap_core.solution.decoder import Relaxation, ScoredGraph
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
 from lpsmap_core.solution.solution import Solution
@@ -27,7 +24,38 @@ from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.deadlines import Deadline
 from lpsmap_jit.interrupts import Watch
 
-__all__ = ["scored_graph", "solve_laid_out", "solve_linear_from"]
+__all__ = ["check_options", "scored_graph", "solve_laid_out", "solve_linear_from"]
+
+
+OTHER_OPTIONS = (
+    *("engine", "verbose", "warm_start"),
+    *("exact", "autodetect_acyclic", "progress", "gap", "max_nodes", "solver"),
+)
+"""Options of a graph's verbs that `checked_options` does not know."""
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Validate options of `FactorGraph.solve` or `solve_map` by value, without a solve.
+
+    Starts and options of a search are left out.
+
+    Parameters
+    ----------
+    options
+        The options by name.
+
+    Raises
+    ------
+    TypeError
+        If an option has a wrong type.
+    ValueError
+        If an option is out of range, or the engine is unknown.
+    """
+    checked_options(
+        **{"threads": None, **{k: x for k, x in options.items() if k not in OTHER_OPTIONS}}
+    )
+    if options.get("engine", AUTO) != AUTO:
+        installed().engines.named(options["engine"], "engine", AUTO)
 
 
 def solve_laid_out(
@@ -77,10 +105,7 @@ def solve_laid_out(
         eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
     if not options.quadratic:
         eta, eta_v, _ = reduce_dominant_scores(part, eta, eta_v)
-    start = None if warm is None else warm.of_part(layout)
-    solved = solve_in_numpy(engine, part, eta, eta_v, bad, options, start)
-    if not isinstance(engine, CompiledEngine | SharedEngine):
-        validate_solved(engine, part, solved, bad)
+    solved = solve_part(engine, layout, eta, eta_v, bad, options, warm)
     solution = _gather(layout, factors, scores, additionals, solved, options)
     if not finite:
         solution.status[bad] = Status.NON_FINITE
@@ -104,13 +129,9 @@ def solve_linear_from(relaxation: Relaxation, options: Options) -> Relaxation:
     options
         Options of LP-MAP.
     """
-    graph, part = relaxation.graph, relaxation.graph.layout.part
-    engine = choose_engine(AUTO, part, options).engine
-    start = None
-    if isinstance(engine, CompiledEngine):
-        sizes = first_step_sizes(part.first_variable, part.direct, graph.of_part()[0], options)
-        start = GraphStart.of_solved(graph.layout, relaxation.solved)
-        start = dataclasses.replace(start, step_size=sizes, first_step_size=sizes)
+    graph = relaxation.graph
+    engine = choose_engine(AUTO, graph.layout.part, options).engine
+    start = linear_start(engine, graph.layout, relaxation.solved, graph.of_part()[0], options)
     given = graph.factors, graph.scores, graph.additional_scores
     with Watch(within=Deadline(options.max_time, options.within)):
         return solve_laid_out(engine, graph.layout, *given, options, start).relaxation

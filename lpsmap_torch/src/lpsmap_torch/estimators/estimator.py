@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Solution, Status
-from lpsmap_core.api import BoolArray, FloatArray
+from lpsmap_core.api import BoolArray, FloatArray, Items, infeasible_variables
 from lpsmap_torch.graph import TorchFactorGraph
-from lpsmap_torch.items import Items
 
-__all__ = ["Estimate", "Estimator", "SolvedEstimate", "has_gradients", "infeasible_variables"]
+__all__ = ["Estimate", "Estimator", "SolvedEstimate", "has_gradients"]
 
 
 class Estimate(abc.ABC):
@@ -111,14 +110,3 @@ def has_gradients(graph: TorchFactorGraph) -> bool:
     """Return whether results of the graph can be differentiated."""
     scores = [*graph._scores, *(x for x in graph._additionals if x is not None)]
     return torch.is_grad_enabled() and any(x.requires_grad for x in scores)
-
-
-def infeasible_variables(result: Solution | Any) -> BoolArray:
-    """Return (n_variables,) flags of variables of components without a structure."""
-    if isinstance(result, Solution):
-        wrong = result.status == Status.INFEASIBLE
-    else:
-        wrong = np.isneginf(result.bound)
-    # component -1: variables in no factor
-    flags: BoolArray = np.append(wrong, False)[result.layout.component]
-    return flags

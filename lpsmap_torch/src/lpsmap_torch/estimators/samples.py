@@ -8,14 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lpsmap_core.api import Items
 from lpsmap_torch.estimators.estimator import Estimate, Estimator, SolvedEstimate, has_gradients
-from lpsmap_torch.estimators.gibbs_estimate import GibbsEstimate
-from lpsmap_torch.estimators.gibbs_marginals import marginals_of
+from lpsmap_torch.estimators.gibbs_marginals import GibbsEstimate, marginals_of
 from lpsmap_torch.estimators.map_vertex import MAP, checked_gradient
 from lpsmap_torch.estimators.sparse_marginals import SparseMarginals
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.graph_gibbs import TorchGraphGibbs
-from lpsmap_torch.items import Items
 
 __all__ = ["PerturbAndMAP", "Sample", "samples_of"]
 

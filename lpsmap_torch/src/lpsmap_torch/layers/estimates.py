@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Distributions, Factor, Solution, Status
-from lpsmap_core.api import FloatArray, kind_of
+from lpsmap_core.api import FloatArray, Items, kind_of
 from lpsmap_torch.built_graph import BuiltGraph
-from lpsmap_torch.envelope import scores_with_slopes, with_slopes
+from lpsmap_torch.envelope import with_slopes
 from lpsmap_torch.estimators import (
     MAP,
     Estimator,
@@ -25,7 +25,6 @@ from lpsmap_torch.estimators import (
 from lpsmap_torch.estimators.estimator import Estimate, SolvedEstimate
 from lpsmap_torch.estimators.samples import samples_of
 from lpsmap_torch.function import attach_probabilities
-from lpsmap_torch.items import Items
 from lpsmap_torch.layers.layer_graph import LayerGraph
 from lpsmap_torch.temperature import Temperature
 
@@ -146,9 +145,9 @@ class Estimated:
         values, infeasible = estimate.values, torch.from_numpy(estimate.infeasible)
         if infeasible.any():
             values = values.masked_fill(infeasible.to(values.device), 0.0)
-        slopes = scores_with_slopes(graph, values, estimate.additionals, self._items)
-        values = torch.from_numpy(estimate.objective(self._items)).to(estimate.values.device)
-        return with_slopes(values, *slopes).reshape(self.problem.batch) * self.problem.temperature
+        objective = torch.from_numpy(estimate.objective(self._items)).to(values.device)
+        objective = with_slopes(graph, objective, values, estimate.additionals, self._items)
+        return objective.reshape(self.problem.batch) * self.problem.temperature
 
     @property
     def solved(self) -> Tensor:

@@ -34,12 +34,8 @@ class LatentTree(LimitedLayer):
         sentence: ``layer(scores, budget=torch.tensor([2, 3]))``.
     budget_root
         Whether the budget also applies to the root.
-    max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
-        As in `FactorGraph.solve`.
-    backward_tol, backward_max_iter
-        As in `FactorGraph.solve`.
-    temperature, estimator
-        As in `SparseMAP`.
+    options
+        Those of `FactorGraph.solve` that `SparseMAP` takes, and its `temperature` and `estimator`.
 
     Raises
     ------

@@ -32,7 +32,7 @@ from lpsmap_torch.layers.estimates import Problem, Samples, checked_estimator
 from lpsmap_torch.layers.factor_types import no_factor
 from lpsmap_torch.layers.layer_graph import Declarations, LayerGraph, arrays_of
 from lpsmap_torch.layers.solvers import local_solver, solver_of
-from lpsmap_torch.layers.specifications import NotSpecifiable, specification
+from lpsmap_torch.specifications import NotSpecifiable, specification
 from lpsmap_torch.temperature import Temperature, TemperatureMixin, divided, is_one, of_batch
 from lpsmap_torch.tensor.choice import ENGINES
 from lpsmap_torch.tensors import is_compiled, is_eager

@@ -18,10 +18,11 @@ from lpsmap_core.api import (
     DirectSolution,
     FloatArray,
     Layout,
+    in_factors,
     solve_directly,
     solve_laid_out,
 )
-from lpsmap_torch.graph import TorchFactorGraph, in_factors
+from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.tensor.graphs import DeviceSolution
 
 __all__ = ["Declarations", "GraphSolution", "LayerGraph", "SharedScores", "arrays_of"]

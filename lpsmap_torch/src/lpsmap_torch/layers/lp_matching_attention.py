@@ -30,12 +30,8 @@ class LPMatchingAttention(RelaxedPairLayer):
         Whether to divide by the sums over the words of the shorter side, which are 1 only at
         convergence: "For both LP-SparseMAP approaches, we rescale the result by row sums to ensure
         feasibility" (section 5.2).
-    max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
-        As in `FactorGraph.solve`.
-    backward_tol, backward_max_iter
-        As in `FactorGraph.solve`.
-    temperature, estimator
-        As in `SparseMAP`.
+    options
+        Those of `FactorGraph.solve` that `SparseMAP` takes, and its `temperature` and `estimator`.
 
     Notes
     -----

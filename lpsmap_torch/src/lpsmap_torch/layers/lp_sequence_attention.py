@@ -34,12 +34,8 @@ class LPSequenceAttention(RelaxedPairLayer):
         convergence, as in the paper.
     device, dtype
         Of the parameter, as in the modules of `torch.nn`.
-    max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
-        As in `FactorGraph.solve`.
-    backward_tol, backward_max_iter
-        As in `FactorGraph.solve`.
-    temperature, estimator
-        As in `SparseMAP`.
+    options
+        Those of `FactorGraph.solve` that `SparseMAP` takes, and its `temperature` and `estimator`.
 
     Attributes
     ----------

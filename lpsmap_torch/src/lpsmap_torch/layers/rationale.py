@@ -35,12 +35,8 @@ class Rationale(LimitedLayer):
         The initial value of the parameter of this name.
     device, dtype
         Of the parameter, as in the modules of `torch.nn`.
-    max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
-        As in `FactorGraph.solve`.
-    backward_tol, backward_max_iter
-        As in `FactorGraph.solve`.
-    temperature, estimator
-        As in `SparseMAP`.
+    options
+        Those of `FactorGraph.solve` that `SparseMAP` takes, and its `temperature` and `estimator`.
 
     Attributes
     ----------

@@ -34,12 +34,8 @@ class SequenceAttention(PairLayer):
         less, -1, 0, 1, and 2 or more.
     device, dtype
         Of the parameters, as in the modules of `torch.nn`.
-    max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
-        As in `FactorGraph.solve`.
-    backward_tol, backward_max_iter
-        As in `FactorGraph.solve`.
-    temperature, estimator
-        As in `SparseMAP`.
+    options
+        Those of `FactorGraph.solve` that `SparseMAP` takes, and its `temperature` and `estimator`.
 
     Attributes
     ----------

@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -15,9 +16,10 @@ from torch import Tensor
 
 from lpsmap_core.api import checked_options, report_unsolved
 from lpsmap_torch.by_name import callee_named, local_name, registered
-from lpsmap_torch.function import mapped
+from lpsmap_torch.evaluations import OnFace
+from lpsmap_torch.function import image, mapped
 from lpsmap_torch.layers.layer_graph import GraphSolution, LayerGraph, arrays_of
-from lpsmap_torch.layers.specifications import layer_of
+from lpsmap_torch.specifications import layer_of
 from lpsmap_torch.tensor.choice import engine_on, tensor_engine
 from lpsmap_torch.tensor.graphs import solve_on_device
 from lpsmap_torch.tensors import numbers, tensor_of
@@ -165,6 +167,21 @@ class Solver:
         tensors = scores, parameters, lengths, mask
         marginals = self.marginals_on_device(*tensors)
         return self.marginals(*tensors) if marginals is None else marginals
+
+    def _on_face(
+        self, scores: Tensor, parameters: Tensor | None, lengths: Tensor | None, mask: Tensor | None
+    ) -> OnFace | None:
+        if engine_on(scores.device.type, self.engine) is not None:
+            return None
+        solution = self.solve(scores, parameters, lengths, mask)
+        inputs = [x.detach() for x in (scores, parameters) if x is not None]
+        like = [(x.dtype, x.device) for x in inputs]
+        return OnFace(
+            tensor_of(solution.values, scores.dtype, scores.device),
+            inputs,
+            partial(image, solution.push_forward, like[:1]),
+            partial(image, solution.pull_back, like),
+        )
 
 
 # -------------------------------------------------------------------- derivatives

@@ -30,12 +30,8 @@ class TopK(LimitedLayer):
         instance: ``layer(scores, k=torch.tensor([1, 3]))``.
     exact
         Whether to exclude smaller subsets.
-    max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
-        As in `FactorGraph.solve`.
-    backward_tol, backward_max_iter
-        As in `FactorGraph.solve`.
-    temperature, estimator
-        As in `SparseMAP`.
+    options
+        Those of `FactorGraph.solve` that `SparseMAP` takes, and its `temperature` and `estimator`.
 
     Notes
     -----

@@ -10,21 +10,22 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Factor, Variables
-from lpsmap_core.api import FloatArray, Layout, build_layout, slot_values
-from lpsmap_dynamic import add_exactly
+from lpsmap_core.api import (
+    FloatArray,
+    IntArray,
+    Items,
+    Labels,
+    all_variables,
+    build_layout,
+    slot_values,
+)
+from lpsmap_dynamic import add_exactly, sum_exactly
 from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.graph_gibbs import TorchGraphGibbs
-from lpsmap_torch.items import Items, Labels
 from lpsmap_torch.layers.layer import Layer
-from lpsmap_torch.losses.complete_labels import (
-    are_complete,
-    check_not_forbidden,
-    given_additionals,
-)
-from lpsmap_torch.losses.labels import all_variables
 from lpsmap_torch.losses.margin import MarginLoss
-from lpsmap_torch.losses.structured import Comparison, StructuredLoss, differentiable
+from lpsmap_torch.losses.structured import Difference, StructuredLoss, differentiable
 from lpsmap_torch.temperature import Temperature, TemperatureMixin, is_one, of_batch
 
 __all__ = ["CRFLoss", "MarginCRFLoss"]
@@ -150,10 +151,10 @@ def _losses(graph: TorchFactorGraph, labels: Labels) -> Tensor:
     """Return the losses of the items of a graph."""
     layout = build_layout(graph.n_variables, graph.factors)
     items, scores = Items(layout, labels), graph.flat_scores()
-    check_not_forbidden(scores, labels.known > 0.0, items)
+    items.check_not_forbidden(scores)
     everything = _sums(graph, graph.factors, graph.factors, items)
-    if are_complete(layout, labels):
-        of_labels = _structure(graph, layout, labels, items, everything)
+    if labels.are_complete(layout):
+        of_labels = _structure(graph, items, everything)
     else:
         of_labels = _completions(graph, scores, labels, items)
     slopes = torch.zeros(len(scores))
@@ -167,13 +168,13 @@ def _losses(graph: TorchFactorGraph, labels: Labels) -> Tensor:
         where = torch.tensor(index, device=slopes.device)
         slopes = slopes.index_add(0, where, (m - m_given) * torch.from_numpy(sense).to(m))
     values = (everything.worth - of_labels.worth) + (everything.rest - of_labels.rest)
-    compared = Comparison(
+    difference = Difference(
         values if labels.are_marginals else np.maximum(values, 0.0),
         slopes,
         [a - b for a, b in zip(everything.additionals, of_labels.additionals, strict=True)],
         items,
     )
-    return differentiable(graph, compared)
+    return differentiable(graph, difference)
 
 
 class Sums(NamedTuple):
@@ -198,7 +199,7 @@ def _sums(
     item = np.full(len(high), -1)
     of_factors = [items.of_factors(original) for original in originals]
     item[gibbs._forest.component_of_factor] = np.concatenate([*of_factors, item[:0]])
-    worth, rest = items.sum_exactly(item, high)
+    worth, rest = _sum_exactly(items, item, high)
     marginals = [_links(factor, gibbs.value_of(factor.variables)) for factor in factors]
     additionals = [gibbs.additionals_of(factor) for factor in factors]
     return Sums(worth, rest + items.sums(item, low), marginals, additionals)
@@ -216,21 +217,18 @@ def _completions(graph: TorchFactorGraph, scores: FloatArray, labels: Labels, it
             "ones that its factor allows together, or NaN for unlabelled variables."
         )
     on = np.where(labels.known == 1.0, scores, 0.0)
-    worth, rest = items.sum_exactly(items.of_variable, on)
+    worth, rest = _sum_exactly(items, items.of_variable, on)
     worth, lost = add_exactly(sums.worth, worth)
     return sums._replace(worth=worth, rest=sums.rest + rest + lost)
 
 
-def _structure(
-    graph: TorchFactorGraph, layout: Layout, labels: Labels, items: Items, like: Sums
-) -> Sums:
+def _structure(graph: TorchFactorGraph, items: Items, like: Sums) -> Sums:
     """Return the structure, or the marginals, given by complete labels, and their score."""
-    known = np.where(items.of_variable >= 0, labels.known, 0.0)
     eta_v = [graph.additional_scores(factor) for factor in graph.factors]
-    nu = given_additionals(layout, graph.factors, eta_v, labels, items)
+    known, nu = items.point(graph.factors, eta_v)
     on = np.where(known > 0.0, graph.flat_scores(), 0.0) * known
     marginals, additionals = [], []
-    worth, rest = items.sum_exactly(items.of_variable, on)
+    worth, rest = _sum_exactly(items, items.of_variable, on)
     for factor, eta, n, m, like_n in zip(
         graph.factors, eta_v, nu, like.marginals, like.additionals, strict=True
     ):
@@ -241,10 +239,16 @@ def _structure(
         marginals.append(torch.from_numpy(slots).to(m))
         additionals.append(torch.from_numpy(n).to(like_n).reshape(like_n.shape))
         owner = np.repeat(items.of_factors(factor), factor.n_additionals)
-        high, low = items.sum_exactly(owner, (np.where(n != 0.0, eta, 0.0) * n).reshape(-1))
+        high, low = _sum_exactly(items, owner, (np.where(n != 0.0, eta, 0.0) * n).reshape(-1))
         worth, lost = add_exactly(worth, high)
         rest = rest + low + lost
     return Sums(worth, rest, marginals, additionals)
+
+
+def _sum_exactly(items: Items, item: IntArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the sums of values by item, without item -1, and their rounding errors."""
+    counted = item >= 0
+    return sum_exactly(item[counted], values[counted], items.n_items)
 
 
 def _links(factor: Factor, values: Tensor) -> Tensor:

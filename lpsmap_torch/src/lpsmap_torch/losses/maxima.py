@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import abc
 import inspect
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from lpsmap_core import FactorGraph, Solution, Variables, installed
+from lpsmap_core import FactorGraph, Solution, Variables
 from lpsmap_core.api import (
-    AUTO,
+    Labels,
+    all_variables,
+    check_options,
     check_search_options,
     checked_flag,
-    checked_options,
+    compare_maxima,
 )
 from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.graph import TorchFactorGraph
-from lpsmap_torch.items import Labels
 from lpsmap_torch.layers.estimates import LayerSolution
 from lpsmap_torch.layers.layer import Layer
-from lpsmap_torch.losses.comparison import compare_maxima
-from lpsmap_torch.losses.labels import labels_of, read_target
+from lpsmap_torch.losses.labels import labels_given, read_target
 from lpsmap_torch.losses.margin import MarginLoss
-from lpsmap_torch.losses.structured import StructuredLoss, differentiable
+from lpsmap_torch.losses.structured import Difference, StructuredLoss, differentiable
 from lpsmap_torch.losses.weights import checked_reduction, n_labelled_rows, reduced
 from lpsmap_torch.losses.zero_one import compare_zero_one
 from lpsmap_torch.temperature import Temperature, TemperatureMixin
@@ -41,12 +42,6 @@ __all__ = [
 
 SEARCH = "gap", "max_time", "max_nodes", "threads", "solver"
 """Options of an exact search."""
-
-OTHER_OPTIONS = (
-    *("engine", "verbose", "warm_start"),
-    *("exact", "autodetect_acyclic", "progress", "gap", "max_nodes", "solver"),
-)
-"""Options of graphs that `checked_options` does not know."""
 
 SEARCH_OF_TWO = "gap", "max_time", "max_nodes", "threads"
 """Options of a search for the two best structures."""
@@ -86,10 +81,7 @@ class MaximumLoss(StructuredLoss):
         known = inspect.signature(getattr(FactorGraph, self.verb)).parameters
         unknown = {name: value for name, value in self.options.items() if name not in known}
         self._refuse(unknown, f"options of TorchFactorGraph.{self.verb}, such as max_iter")
-        of_solve = {name: x for name, x in self.options.items() if name not in OTHER_OPTIONS}
-        checked_options(**{"threads": None, **of_solve})
-        if self.options.get("engine", AUTO) != AUTO:
-            installed().engines.named(self.options["engine"], "engine", AUTO)
+        check_options(self.options)
 
     @abc.abstractmethod
     def _solve(self, graph: TorchFactorGraph) -> Solution | Any:
@@ -97,7 +89,7 @@ class MaximumLoss(StructuredLoss):
 
     def _items_losses(self, u: Variables, labels: Labels) -> Tensor:
         graph: Any = u.graph
-        return differentiable(graph, compare_maxima(graph, self._solve(graph), labels, self._solve))
+        return _losses(graph, self._solve(graph), labels, self._solve)
 
 
 class SparseMAPLoss(TemperatureMixin, MaximumLoss):
@@ -332,10 +324,40 @@ def _solved_losses(
             'first, or a layer with the estimator "sparsemap".'
         )
     known = read_target(u, u.value, target, root)
-    labels = labels_of(u, known, target_additionals, axes)
+    labels = labels_given(u, known, target_additionals, axes)
 
     def solve(inner: TorchFactorGraph) -> Solution:
         return inner.solve(temperature=graph._temperature)
 
-    losses = compare_maxima(graph, solution, labels, solve)
-    return differentiable(graph, losses), n_labelled_rows(u, known)
+    return _losses(graph, solution, labels, solve), n_labelled_rows(u, known)
+
+
+def _losses(
+    graph: TorchFactorGraph,
+    best: Solution | Any,
+    labels: Labels,
+    solve: Callable[[TorchFactorGraph], Solution | Any],
+) -> Tensor:
+    """Return the losses of the items of a solved graph; see `compare_maxima`."""
+    compared = compare_maxima(graph, best, labels, solve)
+    given, items, conditioned = compared.given, compared.items, compared.conditioned
+    everything = all_variables(graph)
+    mu, nu = graph.value_of(everything), [graph.additionals_of(x) for x in graph.factors]
+    if conditioned is None:
+        mu_given = torch.from_numpy(given.mu).to(mu)
+        nu_given = [
+            torch.from_numpy(x).to(y).reshape(y.shape) for x, y in zip(given.nu, nu, strict=True)
+        ]
+    else:
+        inner = conditioned.graph
+        mu_given = inner.value_of(conditioned.of(everything))
+        nu_given = [inner.additionals_of(conditioned.of(factor)) for factor in graph.factors]
+    counted = torch.from_numpy(items.of_variable >= 0).to(mu.device)
+    squares = None
+    if isinstance(graph._temperature, Tensor):
+        squares = torch.where(counted, 0.5 * (mu_given**2 - mu**2), 0.0)
+    differences = [a - b for a, b in zip(nu, nu_given, strict=True)]
+    variables = torch.where(counted, mu - mu_given, 0.0)
+    return differentiable(
+        graph, Difference(compared.values, variables, differences, items, squares)
+    )

@@ -10,14 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from lpsmap_core import Variables
-from lpsmap_core.api import FloatArray, kind_of
+from lpsmap_core.api import FloatArray, Items, Labels, kind_of
 from lpsmap_torch.built_graph import BuiltGraph, Factors, built_by
 from lpsmap_torch.by_name import local_name, registered
-from lpsmap_torch.envelope import scores_with_slopes, with_slopes
+from lpsmap_torch.envelope import with_slopes
 from lpsmap_torch.graph import TorchFactorGraph
-from lpsmap_torch.items import Items, Labels
 from lpsmap_torch.layers.layer import Layer
-from lpsmap_torch.losses.labels import labels_of, read_target
+from lpsmap_torch.losses.labels import labels_given, read_target
 from lpsmap_torch.losses.weights import (
     check_weight,
     checked_reduction,
@@ -30,13 +29,13 @@ from lpsmap_torch.tensors import as_tensor
 from lpsmap_torch.traced_calls import is_traced, traced_call
 
 __all__ = [
-    "Comparison",
+    "Difference",
     "StructuredLoss",
     "differentiable",
 ]
 
 
-class Comparison(NamedTuple):
+class Difference(NamedTuple):
     """The difference between the unconstrained maximum and the maximum given the labels."""
 
     values: FloatArray
@@ -190,6 +189,9 @@ class StructuredLoss(nn.Module, abc.ABC):
             loss: Tensor = torch.func.functional_call(self, state, (scores,), named)
             return loss
 
+    def _on_face(self, *_: Any, **__: Any) -> None:
+        """Return None: autograd records how a loss depends on its arguments."""
+
     def _loss(
         self,
         scores: Tensor,
@@ -210,7 +212,7 @@ class StructuredLoss(nn.Module, abc.ABC):
         if compared is not scores:
             built.rescore(compared)
         axes = 1 if weight is None else weight.ndim
-        labels = labels_of(u, known, target_additionals, axes)
+        labels = labels_given(u, known, target_additionals, axes)
         losses = self._items_losses(u, labels).to(scores.dtype)
         if weight is not None:
             losses = weighted(losses, weight)
@@ -259,17 +261,12 @@ class StructuredLoss(nn.Module, abc.ABC):
         return f"{made}reduction={self.reduction!r}"
 
 
-def differentiable(graph: TorchFactorGraph, compared: Comparison) -> Tensor:
-    """Return the losses of a comparison as a tensor with gradients to all scores of a graph."""
-    like, temperature = compared.variables, graph._temperature
-    inputs, slopes, where = scores_with_slopes(graph, like, compared.additionals, compared.items)
-    if compared.squares is not None and isinstance(temperature, Tensor):
-        inputs.append(temperature.to(compared.squares).expand(len(compared.squares)))
-        slopes.append(compared.squares)
-        where.append(where[0])
+def differentiable(graph: TorchFactorGraph, difference: Difference) -> Tensor:
+    """Return the losses of items as a tensor with gradients to all scores of a graph."""
+    like = difference.variables
     dtype = torch.promote_types(like.dtype, torch.float32)  # sums may overflow float16
-    values = torch.from_numpy(compared.values).to(dtype=dtype, device=like.device)
-    return with_slopes(values, inputs, slopes, where)
+    values = torch.from_numpy(difference.values).to(dtype=dtype, device=like.device)
+    return with_slopes(graph, values, *difference[1:])
 
 
 def checked_scores(name: str, scores: Any) -> Tensor:

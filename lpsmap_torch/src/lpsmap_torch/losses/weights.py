@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import FactorGraph, Variables
-from lpsmap_core.api import FloatArray, kind_of
-from lpsmap_torch.graph import in_factors
+from lpsmap_core.api import FloatArray, in_factors, kind_of
 
 __all__ = ["check_weight", "checked_reduction", "n_labelled_rows", "reduced", "weighted"]
 

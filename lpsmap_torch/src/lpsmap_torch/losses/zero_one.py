@@ -7,17 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from lpsmap_core.api import BoolArray, IntArray
+from lpsmap_core.api import BoolArray, IntArray, Items, Labels, Point, objective_difference
 from lpsmap_torch.graph import TorchFactorGraph
-from lpsmap_torch.items import Items, Labels, of_factors
-from lpsmap_torch.losses.comparison import Point, objective_difference
-from lpsmap_torch.losses.complete_labels import check_not_forbidden, structure_additionals
-from lpsmap_torch.losses.structured import Comparison
+from lpsmap_torch.losses.structured import Difference
 
 __all__ = ["compare_zero_one"]
 
 
-def compare_zero_one(graph: TorchFactorGraph, labels: Labels, search: dict[str, Any]) -> Comparison:
+def compare_zero_one(graph: TorchFactorGraph, labels: Labels, search: dict[str, Any]) -> Difference:
     """Return ``max(0, 1 + max score(s) - score(y))`` over structures s other than the labels y.
 
     If y is not the best structure, the maximum is the best one. Otherwise it is the second best,
@@ -48,15 +45,14 @@ def compare_zero_one(graph: TorchFactorGraph, labels: Labels, search: dict[str, 
             "target: the cost 'zero-one' compares whole structures; expected 0 or 1 for every "
             "variable of a labelled item. Use a cost of wrong variables for partial labels."
         )
-    check_not_forbidden(best.scores, labels.known == 1.0, items)
-    known = np.where(inside, labels.known, 0.0)
-    nu = structure_additionals(layout, best.factors, best.additional_scores, known, items)
+    items.check_not_forbidden(best.scores)
+    of_labels = Point(*items.point(best.factors, best.additional_scores))
+    known, nu = of_labels.mu, of_labels.nu
     wrong = np.zeros(layout.n_components, dtype=bool)
     wrong[layout.component[inside & (best.values != known)]] = True
     changed = _changed_components(best, second, wrong, items)
     changed &= len(ranked) > 1
     hardest = _select(best, second, changed)
-    of_labels = Point(known, nu)
     others = items.sums(items.of_component, (wrong | changed).astype(np.float64)) > 0.0
     margin = objective_difference(best, hardest, of_labels, items) + 1.0
     losses = np.where(others, np.maximum(margin, 0.0), 0.0)
@@ -68,7 +64,7 @@ def compare_zero_one(graph: TorchFactorGraph, labels: Labels, search: dict[str, 
         for factor, a, b in zip(best.factors, hardest.nu, nu, strict=True)
     ]
     of_additionals = [torch.from_numpy(x).to(like) for x in differences]
-    return Comparison(losses, torch.from_numpy(slopes).to(like), of_additionals, items)
+    return Difference(losses, torch.from_numpy(slopes).to(like), of_additionals, items)
 
 
 def _changed_components(best: Any, second: Any, wrong: BoolArray, items: Items) -> BoolArray:
@@ -92,7 +88,7 @@ def _select(best: Any, second: Any, changed: BoolArray) -> Point:
     """Return the best structures, and the second best ones of changed components."""
     of_variable = np.append(changed, False)[best.layout.component]
     nu = [
-        np.where(of_factors(factor, of_variable.astype(np.int64))[:, None] == 1, b, a)
+        np.where(Items.first_of_factors(factor, of_variable.astype(np.int64))[:, None] == 1, b, a)
         for factor, a, b in zip(best.factors, best.additionals, second.additionals, strict=True)
     ]
     return Point(np.where(of_variable, second.values, best.values), nu)

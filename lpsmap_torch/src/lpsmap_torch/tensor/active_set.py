@@ -35,10 +35,10 @@ CLEAR_GAP = 1e-7
 STEPS = 2
 """Steps of the weights for each call of the oracle."""
 
-ITERATIONS_OF_A_DIMENSION, MIN_LIMIT = 10, 1_000
+ITERATIONS_PER_NUMBER, MIN_LIMIT = 10, 1_000
 """Iterations per number of a problem, and the smallest limit."""
 
-MOST_STRUCTURES = 512
+MAX_STRUCTURES = 512
 """Maximum number of structures of an active set. Problems that need more are left unsolved."""
 
 CHECK_EVERY, FIRST_CAPACITY = 5, 16
@@ -122,7 +122,7 @@ class ActiveSets:
         """
         number = int(2 * self.used.sum(1).max() + done.all())  # one number, to wait once
         most, is_done = divmod(number, 2)
-        if is_done or most > MOST_STRUCTURES:
+        if is_done or most > MAX_STRUCTURES:
             return True
         if most + CHECK_EVERY >= self.capacity:
             self._reserve(most + CHECK_EVERY + self.capacity // 2)
@@ -177,7 +177,7 @@ def solve_active_sets(problems: LocalProblems, max_iterations: int | None = None
     """
     sets = _first_sets(problems)
     if max_iterations is None:
-        max_iterations = MIN_LIMIT + ITERATIONS_OF_A_DIMENSION * sets.x.shape[1]
+        max_iterations = MIN_LIMIT + ITERATIONS_PER_NUMBER * sets.x.shape[1]
     for iteration in range(max_iterations - 1):
         if iteration % CHECK_EVERY == 0 and sets.have_finished(sets.done):
             break

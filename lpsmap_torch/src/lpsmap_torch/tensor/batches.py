@@ -15,13 +15,13 @@ from lpsmap_torch.tensor.row_batch import DenseBatch, SparseBatch
 
 __all__ = ["batches_of"]
 
-MOST_ENTRIES = 2**26
+MAX_ENTRIES = 2**26
 """Maximum number of entries of all matrices of a batch: half a gigabyte of numbers."""
 
-MOST_PRODUCTS = 2**23
+MAX_PRODUCTS = 2**23
 """Maximum number of entries of a shared table of the products of a matrix's columns."""
 
-MOST_DENSE_ROWS, MOST_DENSE_ENTRIES = 1024, 2**24
+MAX_DENSE_ROWS, MAX_DENSE_ENTRIES = 1024, 2**24
 """Maximum number of rows of a component, and of entries of its matrix, to be factorised."""
 
 
@@ -64,9 +64,9 @@ def batches_of(part: Part, selected: BoolArray) -> Iterator[Batch]:
     for number in range(group.max(initial=-1) + 1):
         members = components[group == number]
         shape = max(int(n_rows[members].max()), 1), int(counts[members].max())
-        is_dense = shape[0] <= MOST_DENSE_ROWS and shape[0] * shape[1] <= MOST_DENSE_ENTRIES
+        is_dense = shape[0] <= MAX_DENSE_ROWS and shape[0] * shape[1] <= MAX_DENSE_ENTRIES
         entries = shape[0] * shape[1] if is_dense else 64 * sum(shape)
-        for of_batch in np.array_split(members, -(-len(members) * entries // MOST_ENTRIES)):
+        for of_batch in np.array_split(members, -(-len(members) * entries // MAX_ENTRIES)):
             yield _Builder(part, rows, columns, of_batch, shape).batch(is_dense)
 
 
@@ -127,7 +127,7 @@ class _Builder:
             tables = (torch.from_numpy(x) for x in (*self._by(0), *self._by(1)))
             return SparseBatch(self._members, *bounds, linear, *tables)
         matrix, products = self._matrices(), None
-        if len(matrix) == 1 < n and matrix[0].size * self._shape[0] <= MOST_PRODUCTS:
+        if len(matrix) == 1 < n and matrix[0].size * self._shape[0] <= MAX_PRODUCTS:
             outer = np.einsum("iv,jv->vij", matrix[0], matrix[0])
             products = torch.from_numpy(outer.reshape(self._shape[1], -1))
         return DenseBatch(self._members, *bounds, linear, torch.from_numpy(matrix), products)

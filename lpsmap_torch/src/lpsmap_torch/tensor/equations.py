@@ -21,7 +21,7 @@ __all__ = [
 DAMPING = 1e-10
 """Added to a diagonal of ones, since redundant rows make matrices singular."""
 
-LEAST_DIAGONAL = 1e-200
+MIN_DIAGONAL = 1e-200
 """Rows with a smaller diagonal entry are treated as zero."""
 
 REFINEMENTS = 2
@@ -30,7 +30,7 @@ REFINEMENTS = 2
 REDUCTION = 1e-25
 """Squared residuals, relative to the first, at which conjugate gradients stop."""
 
-MOST_STEPS = 200
+MAX_STEPS = 200
 """Number of steps of conjugate gradients without a factorisation."""
 
 
@@ -56,7 +56,7 @@ class Dense(Equations):
 
     def __init__(self, matrix: Tensor) -> None:
         diagonal = matrix.diagonal(dim1=-2, dim2=-1)
-        self._scale = torch.where(diagonal > LEAST_DIAGONAL, diagonal, 1.0).rsqrt()
+        self._scale = torch.where(diagonal > MIN_DIAGONAL, diagonal, 1.0).rsqrt()
         self._matrix = self._scale.unsqueeze(-1) * matrix * self._scale.unsqueeze(-2)
         ones = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
         factor = torch.linalg.cholesky_ex(self._matrix + DAMPING * ones).L
@@ -90,12 +90,12 @@ class ConjugateGradients(Equations):
 
     def __init__(self, times: Callable[[Tensor], Tensor], diagonal: Tensor) -> None:
         self._times = times
-        self._scale = torch.where(diagonal > LEAST_DIAGONAL, diagonal, 1.0)
+        self._scale = torch.where(diagonal > MIN_DIAGONAL, diagonal, 1.0)
 
     def solve(self, right: Tensor) -> Tensor:
         """Return the solutions for (..., n) right-hand sides."""
         steps = functools.partial(
-            conjugate_gradients, self._times, self._preconditioned, n_steps=MOST_STEPS
+            conjugate_gradients, self._times, self._preconditioned, n_steps=MAX_STEPS
         )
         return symmetric(steps, right)
 

@@ -31,7 +31,7 @@ CONSTANTS = {
         for name in (
             "FIRST_PRODUCT",
             "FIRST_SLACK",
-            "MOST_CORRECTED",
+            "MAX_CORRECTED",
             "TO_BOUNDARY",
             "CLOSE",
             "SMALL_PRODUCT",
@@ -39,12 +39,12 @@ CONSTANTS = {
             "WITHIN_REACH",
             "EASE_WITHOUT_BOUNDS",
             "PROXIMAL",
-            "LEAST_PRODUCT",
+            "MIN_PRODUCT",
         )
     },
     **{
         name: getattr(projection_problem, name)
-        for name in ("LARGEST", "EXACT", "ROUNDING", "MOST_OFF", "PROVED")
+        for name in ("MAX_SCORE", "EXACT", "ROUNDING", "MAX_DISTANCE", "PROVED")
     },
 }
 """The constants of the modules that the kernels share their methods with."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from lpsmap_core import CompiledEngine, Options, SolvedGraph, Status
 from lpsmap_core.api import AUTO, BoolArray, FloatArray, Part, run_with
+from lpsmap_torch.tensor.equations import symmetric
 from lpsmap_torch.tensors import numbers_on_host, tensor_of
 
 __all__ = ["HostShare"]
@@ -55,7 +54,7 @@ class HostShare:
         found = np.concatenate([self.solved.marginals(), self.solved.additionals()])
         return self._into(numbers, np.where(self._is_bad, np.nan, found))
 
-    def products_into(self, numbers: Tensor, d: Tensor, is_zero: bool) -> Tensor:
+    def products_into(self, numbers: Tensor, d: Tensor) -> Tensor:
         """Return numbers of the part with products of the Jacobian of these components.
 
         Parameters
@@ -64,10 +63,8 @@ class HostShare:
             The numbers.
         d
             The vector, for all numbers of the part; autograd can follow.
-        is_zero
-            Whether it is zero, so that there is nothing to compute before a backward pass.
         """
-        product: Tensor = _Product.apply(d[self._index], self, is_zero)  # type: ignore[no-untyped-call]
+        product = symmetric(self.multiplied, d[self._index])
         return numbers.index_put((self._index,), product)
 
     def multiplied(self, d: Tensor) -> Tensor:
@@ -104,17 +101,3 @@ class HostShare:
     def _into(self, numbers: Tensor, found: FloatArray) -> Tensor:
         own = tensor_of(found[self._places], numbers.dtype, numbers.device)
         return numbers.index_put((self._index,), own)
-
-
-class _Product(torch.autograd.Function):
-    """The product with a symmetric Jacobian; its derivative is the same product."""
-
-    @staticmethod
-    def forward(ctx: Any, d: Tensor, share: HostShare, is_zero: bool) -> Tensor:
-        ctx.share = share
-        return torch.zeros_like(d) if is_zero else share.multiplied(d)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        product: Tensor = _Product.apply(gradient, ctx.share, False)  # type: ignore[no-untyped-call]
-        return product, None, None

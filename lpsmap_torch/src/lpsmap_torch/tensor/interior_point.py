@@ -28,7 +28,7 @@ FIRST_PRODUCT = 0.1
 FIRST_SLACK = 0.5
 """Distance of sums from their bounds at the start, if the bounds are far enough apart."""
 
-MOST_CORRECTED = 10.0
+MAX_CORRECTED = 10.0
 """Maximum correction of a product, relative to the mean product."""
 
 TO_BOUNDARY = 0.995
@@ -48,7 +48,7 @@ PROXIMAL, PROXIMAL_OF_LINEAR = 1e-9, 1e-8
 """Proximal terms of multipliers of magnitude 1, which are not unique if there are no interior
 points, and of numbers without a quadratic term."""
 
-LEAST_PRODUCT = 1e-300
+MIN_PRODUCT = 1e-300
 """Minimum divisor in place of a mean product of zero."""
 
 Change = tuple[Tensor, Tensor]
@@ -153,8 +153,8 @@ def next_point(problems: Projections, point: Interior) -> Interior:
     mean = _product(point.bounds) / count
     predicted = directions.step_to((0.0,) * 4)
     ahead = _moved(point.bounds, predicted.bounds, _length(point.bounds, predicted, 1.0))
-    ratio = _product(ahead) / count / mean.clamp(min=LEAST_PRODUCT)
-    target, most = mean * ratio.clamp(0.0, 1.0) ** 3, MOST_CORRECTED * mean
+    ratio = _product(ahead) / count / mean.clamp(min=MIN_PRODUCT)
+    target, most = mean * ratio.clamp(0.0, 1.0) ** 3, MAX_CORRECTED * mean
     step = directions.step_to(
         tuple((target - s * m).clamp(-most, most) for s, m in predicted.bounds)
     )

@@ -16,7 +16,7 @@ from lpsmap_torch.tensor.active_face import ActiveFace
 from lpsmap_torch.tensor.active_set import LocalProblems, solve_active_sets
 from lpsmap_torch.tensor.batch import Members
 from lpsmap_torch.tensor.projected import Limits, Projected
-from lpsmap_torch.tensor.projection_problem import LARGEST
+from lpsmap_torch.tensor.projection_problem import MAX_SCORE
 from lpsmap_torch.tensor.served import oracles_of
 
 __all__ = ["OracleBatch", "oracle_batches"]
@@ -24,10 +24,10 @@ __all__ = ["OracleBatch", "oracle_batches"]
 FORCED_MULTIPLE = 1e3
 """Score of a forced number, as a multiple of the summed magnitudes of all other scores."""
 
-LARGEST_ROUNDING = 1e-7
+MAX_ROUNDING = 1e-7
 """Largest rounding of scores for which a solution is exact."""
 
-MOST_NUMBERS, SPACE_OF_SETS = 2**28, 2**14
+MAX_NUMBERS, SPACE_OF_SETS = 2**28, 2**14
 """Maximum number of numbers of a batch, and what an active set may take of it."""
 
 
@@ -71,8 +71,8 @@ class OracleBatch:
 
     def problems(self, eta: Tensor) -> LocalProblems:
         """Return the local problems for (n, n_columns) scores without NaN and ``inf``."""
-        open_ = eta > -LARGEST
-        eta = torch.where(open_, eta, 0.0).clamp(max=LARGEST)
+        open_ = eta > -MAX_SCORE
+        eta = torch.where(open_, eta, 0.0).clamp(max=MAX_SCORE)
         linear = torch.where((self.sign < 0.0) & open_, 1.0 - eta, eta)
         forced = torch.where(open_, 0.0, -self.sign)
         huge = FORCED_MULTIPLE * (linear.abs() + 1.0).sum(1, keepdim=True)
@@ -91,7 +91,7 @@ class OracleBatch:
         problems = self.problems(torch.where(invalid.unsqueeze(1), 0.0, eta))
         sets = solve_active_sets(problems, limits.active)
         x, gap = sets.x[:, :-1], sets.gap.clamp(min=0.0)
-        exact = sets.done & ~sets.infeasible & (sets.rounding <= LARGEST_ROUNDING) & ~invalid
+        exact = sets.done & ~sets.infeasible & (sets.rounding <= MAX_ROUNDING) & ~invalid
         values = torch.where(self.sign < 0.0, 1.0 - x, x)
         return Projected(
             batch=self,
@@ -147,7 +147,7 @@ def _batches(part: Part, b: int, members: list[tuple[int, IntArray]]) -> Iterato
     flags = (_unused(bucket.declarations[d], bucket.row[x]) for d, x in members)
     unused = np.concatenate(list(flags))
     size = 4 * columns.shape[1] + 2 * sum(x[0].size for x in oracles[0].shared) + SPACE_OF_SETS
-    for own in np.array_split(np.arange(len(factors)), -(-len(factors) * size // MOST_NUMBERS)):
+    for own in np.array_split(np.arange(len(factors)), -(-len(factors) * size // MAX_NUMBERS)):
         yield OracleBatch(
             Members(
                 bucket.component[factors[own]],

@@ -97,15 +97,15 @@ struct Component {
     __device__ bool is_bounded(int r) const { return has_low(r) || has_high(r); }
     __device__ bool is_free(int r) const { return low[r] == -INFINITE && high[r] == INFINITE; }
 
-    // Read scores; return whether they are valid. A score of -LARGEST or less forbids.
+    // Read scores; return whether they are valid. A score of -MAX_SCORE or less forbids.
     __device__ bool read(const real *scores) {
         real invalid = 0;
         EACH(c, a.n_columns) if (!(scores[c] < INFINITE)) invalid = 1;
         const bool is_valid = largest(invalid) == 0;
         EACH(c, a.n_columns) {
             real score = is_valid ? scores[c] : 0;
-            open[c] = score > -LARGEST;
-            eta[c] = open[c] ? fmin(score, LARGEST) : 0;
+            open[c] = score > -MAX_SCORE;
+            eta[c] = open[c] ? fmin(score, MAX_SCORE) : 0;
         }
         __syncwarp();
         return is_valid;
@@ -376,8 +376,8 @@ struct Component {
         }
         now = total(now) / bounds, ahead = total(ahead) / bounds;
         __syncwarp();
-        real ratio = within(ahead / fmax(now, LEAST_PRODUCT), 0, 1);
-        return {true, now * ratio * ratio * ratio, MOST_CORRECTED * now};
+        real ratio = within(ahead / fmax(now, MIN_PRODUCT), 0, 1);
+        return {true, now * ratio * ratio * ratio, MAX_CORRECTED * now};
     }
 
     // The product of a slack and its multiplier after a part of a step to a product of zero.
@@ -608,7 +608,7 @@ extern "C" __global__ void project(
     bool is_exact = own.is_exact(residual) && !is_infeasible;
     EACH(c, n) own.u[c] = own.t[c];
     __syncwarp();
-    if (is_exact && residual > STOP) is_exact = own.move_onto_face() <= MOST_OFF;
+    if (is_exact && residual > STOP) is_exact = own.move_onto_face() <= MAX_DISTANCE;
     residual = own.residual();
     const real gap = own.gap();
     EACH(c, n) {

@@ -17,8 +17,8 @@ from lpsmap_torch.tensor.oracle_batch import OracleBatch
 from lpsmap_torch.tensor.projected import Limits, Projected
 from lpsmap_torch.tensor.projection_problem import (
     EXACT,
-    LARGEST,
-    MOST_OFF,
+    MAX_DISTANCE,
+    MAX_SCORE,
     ROUNDING,
     Projections,
     projections_of,
@@ -81,8 +81,8 @@ def _by_kernel(batch: DenseBatch, eta: Tensor, limits: Limits) -> Projected:
 def _by_operations(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     """Solve by operations on all instances at once."""
     invalid = ~(eta < torch.inf).all(-1, keepdim=True)
-    scores = torch.where(invalid, 0.0, eta).clamp(max=LARGEST)
-    allowed = scores > -LARGEST
+    scores = torch.where(invalid, 0.0, eta).clamp(max=MAX_SCORE)
+    allowed = scores > -MAX_SCORE
     scores = torch.where(allowed, scores, 0.0)
     problems = projections_of(batch, scores, batch.presolved(allowed))
     point = first_point(problems)
@@ -94,7 +94,7 @@ def _by_operations(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     best = _on_pieces(problems, point, infeasible, limits)
     face = face_of(problems, best.free & ~infeasible, best.tight & ~infeasible)
     moved, rough = on_face(problems, best, face), _rough(problems, best, point)
-    is_close = moved.off.abs().amax(-1, keepdim=True) <= MOST_OFF
+    is_close = moved.off.abs().amax(-1, keepdim=True) <= MAX_DISTANCE
     exact = is_exact(problems, best) & is_close & ~infeasible
     best = select(exact, moved, rough)
     return Projected(

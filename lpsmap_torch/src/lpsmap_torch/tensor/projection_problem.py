@@ -11,8 +11,8 @@ from lpsmap_torch.tensor.batch import Batch
 
 __all__ = [
     "EXACT",
-    "LARGEST",
-    "MOST_OFF",
+    "MAX_SCORE",
+    "MAX_DISTANCE",
     "ROUNDING",
     "Projections",
     "projections_of",
@@ -20,14 +20,14 @@ __all__ = [
     "typical_score",
 ]
 
-LARGEST = 1e15
+MAX_SCORE = 1e15
 """Scores below minus this forbid, like ``-inf``; scores above it are clipped."""
 
 EXACT, ROUNDING = 1e-12, 1e-15
 """Residuals are rounding up to the first, plus the second times the largest multiplier and score of
 a free variable."""
 
-MOST_OFF = 1e-9
+MAX_DISTANCE = 1e-9
 """Maximum distance of a tight sum from its bound, however large the multipliers are, after numbers
 were moved onto the face."""
 
@@ -39,7 +39,7 @@ EASE = 1e4
 to the typical score."""
 
 
-SMALLEST = 1e-4
+MIN_SIZE = 1e-4
 """Scores are treated as if the largest had this magnitude, or more."""
 
 
@@ -73,7 +73,7 @@ class Projections(NamedTuple):
     def small_size(self) -> Tensor:
         """(n, 1) largest magnitudes of scores, at most 1."""
         size = torch.where(self.open, self.eta.abs(), 0.0).amax(-1, keepdim=True)
-        return size.clamp(SMALLEST, 1.0)
+        return size.clamp(MIN_SIZE, 1.0)
 
 
 def projections_of(

@@ -10,7 +10,7 @@ from lpsmap_torch.tensor.constraint_rows import constraint_rows_of, described_co
 
 __all__ = ["constrained_components", "oracle_components", "oracles_of", "served_components"]
 
-MOST_ROWS = 2**16
+MAX_ROWS = 2**16
 """Maximum number of rows of a component."""
 
 
@@ -25,7 +25,7 @@ def constrained_components(part: Part) -> BoolArray:
     described = part.derived(described_components)
     rows, _ = part.derived(constraint_rows_of)
     n_rows = np.bincount(rows.component, minlength=part.n_components)
-    served: BoolArray = described & (n_rows <= MOST_ROWS)
+    served: BoolArray = described & (n_rows <= MAX_ROWS)
     return served
 
 

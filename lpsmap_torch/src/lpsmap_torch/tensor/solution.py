@@ -82,7 +82,7 @@ class SolvedOnTensors(SolvedGraph):
         product = self.multiplied(vector)
         return product[:n], product[n:]
 
-    def multiplied(self, d: Tensor, is_zero: bool = False) -> Tensor:
+    def multiplied(self, d: Tensor) -> Tensor:
         """Multiply the Jacobian with a vector on variables and additionals; autograd can follow."""
         vectors = self.problem.split(d, 0.0)
         products = [
@@ -90,7 +90,7 @@ class SolvedOnTensors(SolvedGraph):
             for batch, vector in zip(self.projected, vectors, strict=True)
         ]
         found = self.problem.joined(products, d)
-        return found if self.share is None else self.share.products_into(found, d, is_zero)
+        return found if self.share is None else self.share.products_into(found, d)
 
     def differentiable(self, scores: Tensor) -> Tensor:
         """Return the marginals of variables and additionals as a function of the scores.
@@ -111,7 +111,7 @@ class SolvedOnTensors(SolvedGraph):
         solution = self.numbers()
         finite = torch.where(scores.detach() == -torch.inf, 0.0, scores)
         change = (finite - finite.detach()) * (1.0 + 0.0 * solution)  # keeps NaN
-        return solution + self.multiplied(change, is_zero=True)
+        return solution + self.multiplied(change)
 
     @functools.cached_property
     def is_known_solved(self) -> bool:
