@@ -90,9 +90,9 @@ def train(layer, criterion, change=None):
 # %%
 # The squared error of the weights does not move. It does with a learned score of no partner that
 # starts below the scores; and with noise on the scores in the first half, by the estimator
-# ``"perturb"``. The SparseMAP loss compares with the target, and has no dead zone at all. (For types
+# ``"perturb"``. The SparseMAP loss compares with the target, and has no dead zone at all. For types
 # with sums over structures, as trees and sequences have, the estimator ``"marginals"`` is positive
-# everywhere, and serves in place of noise.)
+# everywhere, and serves in place of noise.
 
 dead, learned, noisy = (MatchingAttention(null=null) for null in (0.0, True, 0.0))
 nn.init.constant_(learned.null, -1.0)

@@ -76,12 +76,12 @@ class Chain(StructuredDistribution):
     --------
     >>> import torch
     >>> from lpsmap_torch.distributions import Chain
-    >>> chain = Chain(torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.eye(2))
+    >>> chain = Chain(torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.eye(2) / 2)
     >>> chain.argmax
-    tensor([[1, 1]])
+    tensor([[0, 1]])
     >>> chain.k_best(2).values[:, 0]
-    tensor([[1, 1],
-            [0, 1]])
+    tensor([[0, 1],
+            [1, 1]])
     """
 
     def __init__(

@@ -60,8 +60,10 @@ class Tree(StructuredDistribution):
     >>> tree = Tree(torch.tensor([[[0.0, 2.0], [0.0, 1.0]]]))
     >>> tree.argmax
     tensor([[ 1, -1]])
-    >>> tree.log_partition.exp() == sum(torch.tensor([3.0, 1.0, 0.0]).exp())
-    tensor([True])
+    >>> tree.k_best(3).values[:, 0]
+    tensor([[ 1, -1],
+            [-1, -1],
+            [-1,  0]])
     """
 
     _projective = False

@@ -292,6 +292,8 @@ class StructuredDistribution(Distribution):
         ----------
         batch_shape
             The shape of the new batch.
+        _instance
+            As in `torch.distributions`, which passes None.
         """
         event = self.scores.shape[len(self.batch_shape) :]
         return self._with(self.scores.expand(*batch_shape, *event), self.arguments)

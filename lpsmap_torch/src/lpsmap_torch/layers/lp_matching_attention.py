@@ -41,6 +41,11 @@ class LPMatchingAttention(MatchingLayer, RelaxedPairLayer):
     temperature, estimator
         As in `SparseMAP`.
 
+    Raises
+    ------
+    ValueError
+        As for `MatchingAttention`, or if words can have no partner with `rescale`.
+
     Notes
     -----
     Scores are ``(..., m, n)``. Lengths are integers in the shape of the batch with a last axis of
