@@ -110,11 +110,11 @@ class SequenceSpans(SequenceBudget):
         As for `SequenceBudget`, or if no sequence satisfies the limits.
     """
 
-    map_kernel = DynamicProgram.map_kernel
-    solve_map = DynamicProgram.solve_map
+    map_kernel = staticmethod(DynamicProgram.map_kernel)
+    solve_map = DynamicProgram.solve_map  # type: ignore[assignment]
     vertex = DynamicProgram.vertex
     vertex_sizes = DynamicProgram.vertex_sizes
-    unused = DynamicProgram.unused
+    unused = DynamicProgram.unused  # type: ignore[assignment]
     necessary_constraints = Sequence.necessary_constraints  # these hold for all sequences
 
     def __init__(

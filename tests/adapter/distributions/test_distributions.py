@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lpsmap import AtMostOne, Xor
+from lpsmap import AtMostOne, ConvergenceWarning, Xor
 from lpsmap_torch.distributions import (
     Alignment,
     BinaryTree,
@@ -593,3 +593,54 @@ def test_arguments() -> None:
         Chain(scores, steps).kl(Chain(scores, steps, lengths=[3, 2]))
     with pytest.raises(ValueError, match="whose structures differ"):
         Subset(scores[..., 0], 1).kl(Subset(scores[..., 0], 2))
+
+
+# -------------------------------------------------------------------- hostile scores
+
+
+def test_nan_stays_in_its_instance() -> None:
+    scores = torch.zeros(2, 3, 2)
+    scores[0, 1, 0] = torch.nan
+    d = Chain(scores.requires_grad_(), torch.eye(2))
+    value = torch.zeros(2, 3, dtype=torch.long)
+    for query in (d.log_partition, d.entropy(), d.log_prob(value), d.marginals.sum((1, 2))):
+        assert query.isnan().tolist() == [True, False]
+    assert d.sample()[0].tolist() == [PADDING] * 3
+    d.log_prob(value).nansum().backward()
+    assert scores.grad is not None and scores.grad[1].isfinite().all() and scores.grad[1].any()
+
+
+def test_an_instance_without_a_structure() -> None:
+    scores = torch.zeros(2, 3, 2)
+    scores[0, 1] = -torch.inf
+    d = Chain(scores, torch.eye(2))
+    assert d.log_partition[0] == -torch.inf and d.log_partition[1].isfinite()
+    assert d.entropy()[0] == 0.0
+    assert d.sample()[0].tolist() == [PADDING] * 3
+    assert d.k_best(2).log_probs[:, 0].tolist() == [-torch.inf] * 2
+    with pytest.warns(ConvergenceWarning):
+        assert not d.marginals[0].any()
+    with pytest.warns(ConvergenceWarning):
+        assert d.argmax[0].tolist() == [PADDING] * 3
+
+
+@pytest.mark.parametrize("name", ["chain", "tree", "alignment", "subset"])
+def test_several_batch_axes(name: str) -> None:
+    tensors = [x.detach() for x in tensors_of(CASES[name])]
+    flat = CASES[name].build(*tensors)
+    lengths = flat.arguments["lengths"]
+    stacked = {
+        "chain": lambda x: Chain(x, *tensors[1:], lengths=lengths),
+        "tree": lambda x: Tree(x, lengths=lengths),
+        "alignment": lambda x: Alignment(x, lengths=lengths),
+        "subset": lambda x: Subset(x, torch.tensor([2, 3]), exact=False, lengths=lengths),
+    }[name](torch.stack([tensors[0], 2 * tensors[0], 0 * tensors[0]]))
+    assert stacked.batch_shape == (3, 2)
+    for ours, theirs in (
+        (stacked.entropy()[0], flat.entropy()),
+        (stacked.marginals[0], flat.marginals),
+        (stacked.k_best(3).log_probs[:, 0], flat.k_best(3).log_probs),
+        (stacked.log_prob(flat.argmax)[0], flat.log_prob(flat.argmax)),
+        (stacked.sparse_marginals[0], flat.sparse_marginals),
+    ):
+        torch.testing.assert_close(ours, theirs, **close)

@@ -85,7 +85,7 @@ def test_losses_have_the_null_score(kind: Any, loss: Any) -> None:
 def test_both_layers_agree_for_all_sides() -> None:
     scores = normal(2, 3, 4)
     for full in ("rows", "shorter", "none"):
-        one, other = MatchingAttention(full, tol=1e-10), LPMatchingAttention(full, tol=1e-10)
+        one, other = MatchingAttention(full, tol=1e-10), LPMatchingAttention(full=full, tol=1e-10)
         torch.testing.assert_close(one(scores), other(scores), rtol=0, atol=1e-7)
         torch.testing.assert_close(
             one(scores, lengths=LENGTHS), other(scores, lengths=LENGTHS), rtol=0, atol=1e-7
@@ -104,9 +104,9 @@ def test_lists_of_pairs() -> None:
 @both
 def test_arguments(kind: Any) -> None:
     with pytest.raises(ValueError, match="full is 'rows' and null is 0.5"):
-        kind("rows", null=0.5)
+        kind(full="rows", null=0.5)
     with pytest.raises(ValueError, match="full is 'columns'; expected"):
-        kind("columns")
+        kind(full="columns")
     with pytest.raises(TypeError, match="null: got .*; expected a number, or True"):
         kind(null="yes")
     with pytest.raises(TypeError, match=f"{kind.__name__}: scores"):

@@ -28,12 +28,12 @@ class LPMatchingAttention(MatchingLayer, RelaxedPairLayer):
 
     Parameters
     ----------
-    full, null
-        As in `MatchingAttention`.
     rescale
         Whether to divide by the sums over the words of the shorter side, which are 1 only at
         convergence: "For both LP-SparseMAP approaches, we rescale the result by row sums to ensure
         feasibility" (section 5.2). Not if ``full="none"``.
+    full, null
+        As in `MatchingAttention`.
     max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
         As in `FactorGraph.solve`.
     backward_tol, backward_max_iter
@@ -56,10 +56,10 @@ class LPMatchingAttention(MatchingLayer, RelaxedPairLayer):
 
     def __init__(
         self,
-        full: Full = "shorter",
-        *,
-        null: bool | float | None = None,
         rescale: bool = False,
+        *,
+        full: Full = "shorter",
+        null: bool | float | None = None,
         **options: Any,
     ) -> None:
         super().__init__(full, null=null, rescale=rescale, **options)
