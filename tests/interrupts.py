@@ -43,6 +43,7 @@ from lpsmap import (
     Sequence,
     SequenceBudget,
     SequenceDistance,
+    SequenceSpans,
     TopK,
     Variables,
 )
@@ -91,6 +92,9 @@ TYPES = {
         lambda u: SequenceBudget(u, _pairs(u.shape[-1]), u.shape[-2] // 4),
     ),
     "SequenceDistance": Hard((1500, 20), (600, 60, 10), lambda u: SequenceDistance(u, np.zeros(5))),
+    "SequenceSpans": Hard(
+        (400, 4), (600, 60, 4), lambda u: SequenceSpans(u, _pairs(u.shape[-1]), 20, 2, 3)
+    ),
     "TopK": Hard((30_000,), (600, 300), lambda u: TopK(u, u.shape[-1] // 3)),
 }
 """For every type the shapes of a large factor and of a batch, and how one is declared."""

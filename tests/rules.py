@@ -87,6 +87,14 @@ def _sequence_budget(row: Any, x: BoolArray, eta_v: FloatArray) -> float | None:
     return _sequence(row, x, eta_v)
 
 
+def _sequence_spans(row: Any, x: BoolArray, eta_v: FloatArray) -> float | None:
+    on = x[:, int(row.counted_state)].tolist() if x.size else []
+    spans = [len(list(run)) for is_on, run in itertools.groupby(on) if is_on]
+    if len(spans) > row.max_spans or min(spans, default=row.min_span) < row.min_span:
+        return None
+    return _sequence_budget(row, x, eta_v)
+
+
 def _sequence_distance(row: Any, x: BoolArray, eta_v: FloatArray) -> float | None:
     states = _states(x) if x.size else []
     if not states:
@@ -226,6 +234,7 @@ RULES: dict[str, Rule] = {
     "Sequence": _sequence,
     "SequenceBudget": _sequence_budget,
     "SequenceDistance": _sequence_distance,
+    "SequenceSpans": _sequence_spans,
     "SemiMarkov": _semi_markov,
     "HeadAutomaton": _head_automaton,
     "DepTree": _dep_tree,

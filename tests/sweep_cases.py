@@ -131,6 +131,9 @@ KINDS = {
         _chain, lambda u, draw: lpsmap.SequenceBudget(u, _steps(u, draw), len(u) // 3)
     ),
     "SequenceDistance": Kind(_chain, lambda u, draw: lpsmap.SequenceDistance(u, draw(7))),
+    "SequenceSpans": Kind(
+        _chain, lambda u, draw: lpsmap.SequenceSpans(u, _steps(u, draw), min(len(u), 9) // 3, 2, 2)
+    ),
     "TopK": Kind(_square, lambda u, draw: lpsmap.TopK(u, _quarter(u))),
     "Xor": _logic(lambda u, draw: lpsmap.Xor(u)),
     "XorOut": _logic(lambda u, draw: lpsmap.XorOut(u)),

@@ -29,7 +29,7 @@ MODULES = [
 ]
 
 if importlib.util.find_spec("torch"):
-    MODULES += ["lpsmap_torch", "lpsmap_torch.layers"]
+    MODULES += ["lpsmap_torch", "lpsmap_torch.layers", "lpsmap_torch.distributions"]
 if importlib.util.find_spec("jax"):
     MODULES += ["lpsmap_jax"]
 

@@ -38,6 +38,7 @@ from lpsmap_factors_struct import SemiMarkov as SemiMarkov
 from lpsmap_factors_struct import Sequence as Sequence
 from lpsmap_factors_struct import SequenceBudget as SequenceBudget
 from lpsmap_factors_struct import SequenceDistance as SequenceDistance
+from lpsmap_factors_struct import SequenceSpans as SequenceSpans
 from lpsmap_factors_struct import TopK as TopK
 from lpsmap_search import DMVTree as DMVTree
 from lpsmap_torch import TorchFactorGraph as TorchFactorGraph

@@ -12,6 +12,7 @@ from lpsmap_factors_struct.semi_markov import SemiMarkov
 from lpsmap_factors_struct.sequence import Sequence
 from lpsmap_factors_struct.sequence_budget import SequenceBudget
 from lpsmap_factors_struct.sequence_distance import SequenceDistance
+from lpsmap_factors_struct.sequence_spans import SequenceSpans
 from lpsmap_factors_struct.top_k import TopK
 
 __version__ = "0.1.0"
@@ -29,5 +30,6 @@ __all__ = [
     "Sequence",
     "SequenceBudget",
     "SequenceDistance",
+    "SequenceSpans",
     "TopK",
 ]

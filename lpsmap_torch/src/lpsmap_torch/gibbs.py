@@ -71,11 +71,13 @@ class TorchGibbs(Gibbs):
         return self._cast(self._tensors[3].reshape(self._additional_shape))
 
     @functools.cached_property
+    @torch.enable_grad()  # the first use may be a sample without gradients
     def _tensors(self) -> tuple[Tensor, ...]:
         """Log-partition functions, entropies, marginals and expected counts, flat on the host."""
         return attach_beliefs(self, *self._local)
 
     @functools.cached_property
+    @torch.enable_grad()
     def _local(self) -> tuple[Tensor, Tensor, Tensor]:
         """Scores of slots and additionals, and the total score of negated variables per factor."""
         blocks = [x.to(device="cpu", dtype=torch.float64).reshape(-1) for x in self._blocks]

@@ -55,7 +55,28 @@ class TorchGraphGibbs(GraphGibbs):
         """Return the expected counts of a declaration's additionals, shaped like their scores."""
         return self._cast(self._tensors[3][self._additionals(factor)].reshape(self._shape(factor)))
 
+    def kl(self, other: TorchGraphGibbs) -> Tensor:
+        """Return the ``(n_components,)`` Kullback-Leibler divergences to another distribution.
+
+        Parameters
+        ----------
+        other
+            The distribution of a graph that differs in its scores only.
+        """
+        divergence = other._tensors[0] - self._tensors[0]
+        for m, owner, own, others in zip(
+            self._tensors[2:],
+            (self._owner, self._owner_v),
+            self._flat_scores,
+            other._flat_scores,
+            strict=True,
+        ):
+            gain = torch.where(m > 0.0, own - others, 0.0)
+            divergence = divergence.index_add(0, tensor(owner), m * gain)
+        return self._cast(divergence[:-1])
+
     @functools.cached_property
+    @torch.enable_grad()  # the first use may be a sample without gradients
     def _flat_scores(self) -> tuple[Tensor, Tensor]:
         """Scores of all variables and additionals, flat on the host."""
         blocks = [_flat(block) for block in self._blocks]
@@ -63,6 +84,7 @@ class TorchGraphGibbs(GraphGibbs):
         return torch.cat(blocks), torch.cat([torch.empty(0, dtype=torch.float64), *additionals])
 
     @functools.cached_property
+    @torch.enable_grad()
     def _tensors(self) -> tuple[Tensor, ...]:
         """Log-partition functions, entropies, marginals and expected counts, flat on the host."""
         constant = torch.zeros(self._forest.n_components + 1, dtype=torch.float64)

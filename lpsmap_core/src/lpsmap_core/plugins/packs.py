@@ -27,7 +27,7 @@ PACKS = {
     ),
     "lpsmap-factors-struct": (
         "Alignment BinaryTree Bits DepTree HeadAutomaton Matching ModifierBudget Permutation "
-        "SemiMarkov Sequence SequenceBudget SequenceDistance TopK"
+        "SemiMarkov Sequence SequenceBudget SequenceDistance SequenceSpans TopK"
     ),
     "lpsmap-jax": "",
     "lpsmap-search": "DMVTree induce",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,13 @@ from lpsmap_core import Factor, Variables
 from lpsmap_torch.layers.factor_types import factor_type
 from lpsmap_torch.layers.layer import Lengths, Mask
 from lpsmap_torch.layers.layer_graph import Declarations
+from lpsmap_torch.layers.matching_layer import Full, MatchingLayer
 from lpsmap_torch.layers.pairs import RelaxedPairLayer
 
 __all__ = ["LPMatchingAttention"]
 
 
-class LPMatchingAttention(RelaxedPairLayer):
+class LPMatchingAttention(MatchingLayer, RelaxedPairLayer):
     """Bidirectional attention by LP-SparseMAP over rows and columns.
 
     The graph has an `Xor` for every word of the shorter side, and an `AtMostOne` for every word of
@@ -29,9 +31,16 @@ class LPMatchingAttention(RelaxedPairLayer):
     rescale
         Whether to divide by the sums over the words of the shorter side, which are 1 only at
         convergence: "For both LP-SparseMAP approaches, we rescale the result by row sums to ensure
-        feasibility" (section 5.2).
+        feasibility" (section 5.2). Not if ``full="none"``.
+    full, null
+        As in `MatchingAttention`.
     options
         Those of `FactorGraph.solve` that `SparseMAP` takes, and its `temperature` and `estimator`.
+
+    Raises
+    ------
+    ValueError
+        As for `MatchingAttention`, or if words can have no partner with `rescale`.
 
     Notes
     -----
@@ -41,6 +50,21 @@ class LPMatchingAttention(RelaxedPairLayer):
     weights of zero.
     """
 
+    def __init__(
+        self,
+        rescale: bool = False,
+        *,
+        full: Full = "shorter",
+        null: bool | float | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(full, null=null, rescale=rescale, **options)
+        if rescale and self.full == "none":
+            raise ValueError(
+                "LPMatchingAttention: rescale is True, but words may have no partner, so that sums "
+                "of weights need not be 1; expected rescale=False."
+            )
+
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
         """Return the factors of rows and columns with allowed pairs."""
         m, n = u.shape[-2:]
@@ -49,19 +73,24 @@ class LPMatchingAttention(RelaxedPairLayer):
             return Declarations([])
         allowed, table = allowed.reshape(-1, m, n), u.reshape(-1, m, n)
         heights, widths = allowed.any(axis=2).sum(axis=1), allowed.any(axis=1).sum(axis=1)
-        wide = heights <= widths
+        wide = (heights <= widths) | (self.full == "rows")
+        of_rows = "AtMostOne" if self.full == "none" else "Xor"
         factors = [
-            *_lines(table, allowed & wide[:, None, None]),
-            *_lines(table.transpose(0, 2, 1), (allowed & ~wide[:, None, None]).transpose(0, 2, 1)),
+            *_lines(of_rows, table, allowed & wide[:, None, None]),
+            *_lines(
+                of_rows,
+                table.transpose(0, 2, 1),
+                (allowed & ~wide[:, None, None]).transpose(0, 2, 1),
+            ),
         ]
         return Declarations(factors)
 
 
-def _lines(table: Variables, pairs: NDArray[np.bool_]) -> Iterator[Factor]:
-    """Yield the factors of rows and columns with pairs: rows sum to 1, columns to at most 1."""
+def _lines(of_rows: str, table: Variables, pairs: NDArray[np.bool_]) -> Iterator[Factor]:
+    """Yield the factors of rows, of a given type, and of columns, which sum to at most 1."""
     instance, row = np.nonzero(pairs.any(axis=2))
     if instance.size:
-        yield factor_type("Xor")(table[instance, row], mask=pairs[instance, row])
+        yield factor_type(of_rows)(table[instance, row], mask=pairs[instance, row])
         instance, column = np.nonzero(pairs.any(axis=1))
         lines, there = table[instance, :, column], pairs[instance, :, column]
         yield factor_type("AtMostOne")(lines, mask=there)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
-
 from lpsmap_core import Variables
 from lpsmap_torch.layers.factor_types import factor_type
 from lpsmap_torch.layers.layer import Lengths, Mask
 from lpsmap_torch.layers.layer_graph import Declarations
-from lpsmap_torch.layers.pairs import PairLayer
+from lpsmap_torch.layers.matching_layer import MatchingLayer
 
 __all__ = ["MatchingAttention"]
 
 
-class MatchingAttention(PairLayer):
+class MatchingAttention(MatchingLayer):
     """Bidirectional attention: a sparse mixture of matchings of rows and columns.
 
     Every word of the shorter side attends to words of the longer side with weights that sum to 1,
@@ -25,13 +23,17 @@ class MatchingAttention(PairLayer):
     ----------
     full
         Which side must be matched completely, as in `Matching`.
+    null
+        Words may also have no partner: a pair is worth its score less `null`, the score of no
+        partner for its two words. A number; or True for a parameter of this name, 0 at first. None:
+        `full` says which words may have none.
     options
         Those of `FactorGraph.solve` that `SparseMAP` takes, and its `temperature` and `estimator`.
 
     Raises
     ------
     ValueError
-        If `full` is another word.
+        If `full` is another word, or ``"rows"`` with `null`.
 
     Notes
     -----
@@ -41,23 +43,8 @@ class MatchingAttention(PairLayer):
     weights of zero, and must come last.
     """
 
-    solved_by: ClassVar[tuple[str, ...]] = ("full",)
-
-    def __init__(
-        self, full: Literal["rows", "shorter", "none"] = "shorter", **options: Any
-    ) -> None:
-        super().__init__(**options)
-        if full not in ("rows", "shorter", "none"):
-            raise ValueError(
-                f"MatchingAttention: full is {full!r}; expected 'rows', 'shorter' or 'none'."
-            )
-        self.full = full
-
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
         """Return one matching per instance."""
         rectangles, forbidden = self._rectangles(self._allowed(u.shape, lengths, mask))
         matching = factor_type("Matching")(u, self.full, lengths=rectangles)
         return Declarations([matching], forbidden)
-
-    def _repr_arguments(self) -> dict[str, Any]:
-        return {"full": self.full}

@@ -24,6 +24,18 @@ class PairLayer(Layer):
     max_lengths: int = 2
     accepts_single_length: bool = False
 
+    def pairs(
+        self, scores: Tensor, options: dict[str, Any] | None = None, **arguments: Any
+    ) -> list[Any]:
+        """Return the pairs of the best structures, a list of tuples (row, column) for each item.
+
+        Parameters
+        ----------
+        scores, options, arguments
+            As in `decode`. With several batch axes, the lists are nested.
+        """
+        return _pairs(self.decode(scores, options, **arguments))
+
     def _allowed(self, shape: tuple[int, ...], lengths: Lengths, mask: Mask) -> NDArray[np.bool_]:
         """Return which pairs are within the lengths and allowed by the mask."""
         allowed = np.ones(shape, dtype=bool) if mask is None else mask
@@ -108,6 +120,12 @@ class RelaxedPairLayer(PairLayer):
 
     def _repr_arguments(self) -> dict[str, Any]:
         return {"rescale": self.rescale} if self.rescale else {}
+
+
+def _pairs(table: Tensor) -> list[Any]:
+    if table.ndim > 2:
+        return [_pairs(x) for x in table]
+    return [tuple(pair) for pair in table.nonzero().tolist()]
 
 
 def rescaled(weights: Tensor, lengths: Tensor | None, mask: Tensor | None) -> Tensor:

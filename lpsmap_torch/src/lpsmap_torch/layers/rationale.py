@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.types import Device
 
 from lpsmap_core import Variables
-from lpsmap_core.api import checked_count
+from lpsmap_core.api import checked_count, checked_flag
 from lpsmap_torch.layers.checks import prefix_lengths, present
 from lpsmap_torch.layers.factor_types import factor_type
 from lpsmap_torch.layers.layer import Lengths, Mask
@@ -24,7 +24,7 @@ class Rationale(LimitedLayer):
     """Marginals of selecting the words of a text, at most `budget`, preferably contiguous.
 
     The factor is a `SequenceBudget` over two states per word, with one learned score for two
-    neighbours that are both selected.
+    neighbours that are both selected; or a `SequenceSpans`, if spans have limits.
 
     Parameters
     ----------
@@ -33,6 +33,12 @@ class Rationale(LimitedLayer):
         ``layer(scores, budget=torch.tensor([2, 5]))``.
     transition
         The initial value of the parameter of this name.
+    exactly
+        Whether exactly `budget` words are selected. A text without words has none.
+    min_span
+        The minimum number of words of a span, a run of selected neighbours.
+    max_spans
+        The maximum number of spans; None for any number.
     device, dtype
         Of the parameter, as in the modules of `torch.nn`.
     options
@@ -50,19 +56,27 @@ class Rationale(LimitedLayer):
     """
 
     limit: ClassVar[str] = "budget"
-    solved_by: ClassVar[tuple[str, ...]] = ("budget",)
+    solved_by: ClassVar[tuple[str, ...]] = ("budget", "exactly", "min_span", "max_spans")
 
     def __init__(
         self,
         budget: int,
         transition: float = 0.0,
         *,
+        exactly: bool = False,
+        min_span: int = 1,
+        max_spans: int | None = None,
         device: Device = None,
         dtype: torch.dtype | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         self.budget = checked_count("Rationale: budget", budget, least=0)
+        self.exactly = checked_flag("Rationale: exactly", exactly)
+        self.min_span = checked_count("Rationale: min_span", min_span)
+        if max_spans is not None:
+            max_spans = checked_count("Rationale: max_spans", max_spans, least=0)
+        self.max_spans = max_spans
         self.first_transition = float(transition)
         self.transition = nn.Parameter(torch.empty(1, device=device, dtype=dtype))
         self.reset_parameters()
@@ -82,7 +96,14 @@ class Rationale(LimitedLayer):
         words = present(type(self).__name__, u.shape[:-1], lengths, mask)
         n_words = None if words.all() else prefix_lengths(type(self).__name__, words, "words")
         steps = np.zeros((*u.shape[:-2], max(n - 1, 0), 2, 2))
-        sequence = factor_type("SequenceBudget")(u, steps, budget, lengths=n_words)
+        if self.exactly and n_words is not None:
+            budget = np.where(n_words == 0, 0, budget)
+        options: dict[str, Any] = {"force_budget": self.exactly, "lengths": n_words}
+        name = "SequenceBudget"
+        if self.min_span > 1 or self.max_spans is not None:
+            name = "SequenceSpans"
+            options.update(min_span=self.min_span, max_spans=self.max_spans)
+        sequence = factor_type(name)(u, steps, budget, **options)
         both_chosen = np.full((max(n - 1, 0), 2, 2), -1)
         both_chosen[:, 0, 0] = 0
         index = np.concatenate([[-1, -1], both_chosen.reshape(-1), [-1, -1]])
@@ -92,4 +113,6 @@ class Rationale(LimitedLayer):
         return self.transition
 
     def _repr_arguments(self) -> dict[str, Any]:
-        return {"budget": self.budget}
+        changed = {"exactly": False, "min_span": 1, "max_spans": None}
+        shown = {k: getattr(self, k) for k, x in changed.items() if getattr(self, k) != x}
+        return {"budget": self.budget, **shown}

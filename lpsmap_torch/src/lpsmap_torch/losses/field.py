@@ -21,6 +21,8 @@ from lpsmap_core.api import (
 )
 from lpsmap_dynamic import add_exactly, sum_exactly
 from lpsmap_torch.built_graph import Factors
+from lpsmap_torch.estimators import GibbsMarginals
+from lpsmap_torch.estimators.estimator import Estimate
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.graph_gibbs import TorchGraphGibbs
 from lpsmap_torch.layers.layer import Layer
@@ -96,6 +98,10 @@ class CRFLoss(TemperatureMixin, StructuredLoss):
         losses = _losses(graph, labels)
         weight = temperature.to(losses) if isinstance(temperature, Tensor) else temperature
         return (losses * weight).to(dtype)
+
+    def _estimate(self, graph: TorchFactorGraph) -> Estimate:
+        graph._divide_scores(of_batch("CRFLoss: temperature", self.temperature, ()))
+        return GibbsMarginals().estimate(graph, {})
 
     def extra_repr(self) -> str:
         """Return the arguments for `repr`."""

@@ -20,6 +20,7 @@ from lpsmap_core.api import (
     compare_maxima,
 )
 from lpsmap_torch.built_graph import Factors
+from lpsmap_torch.estimators.estimator import SolvedEstimate
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.estimates import LayerSolution
 from lpsmap_torch.layers.layer import Layer
@@ -90,6 +91,10 @@ class MaximumLoss(StructuredLoss):
     def _items_losses(self, u: Variables, labels: Labels) -> Tensor:
         graph: Any = u.graph
         return _losses(graph, self._solve(graph), labels, self._solve)
+
+    def _estimate(self, graph: TorchFactorGraph) -> SolvedEstimate:
+        result = self._solve(graph)
+        return SolvedEstimate(graph._values, graph._nu, result)
 
 
 class SparseMAPLoss(TemperatureMixin, MaximumLoss):

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from lpsmap_core import Variables
-from lpsmap_core.api import FloatArray, Items, Labels, kind_of
+from lpsmap_core.api import FloatArray, Items, Labels, checked_count, kind_of
 from lpsmap_torch.built_graph import BuiltGraph, Factors, built_by
 from lpsmap_torch.by_name import local_name, registered
 from lpsmap_torch.envelope import with_slopes
+from lpsmap_torch.estimators.estimator import Estimate
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.layer import Layer
 from lpsmap_torch.losses.labels import labels_given, read_target
@@ -24,6 +25,7 @@ from lpsmap_torch.losses.weights import (
     reduced,
     weighted,
 )
+from lpsmap_torch.ranking import ranking_of
 from lpsmap_torch.temperature import is_one
 from lpsmap_torch.tensors import as_tensor
 from lpsmap_torch.traced_calls import is_traced, traced_call
@@ -245,6 +247,39 @@ class StructuredLoss(nn.Module, abc.ABC):
         checked = checked_scores(type(self).__name__, scores)
         as_tensor(f"{type(self).__name__}: scores", checked)
         return self._built(checked, arguments).decode(options or {}).to(scores.dtype)
+
+    def marginals(self, scores: Tensor, **arguments: Any) -> Tensor:
+        """Return the marginals that the gradient of the loss compares with the target.
+
+        Of random fields those of the Gibbs distribution, of SparseMAP the sparse ones, both with
+        gradients, and of perceptrons and hinges the best structures; without a margin.
+
+        Parameters
+        ----------
+        scores, arguments
+            As in `forward`.
+        """
+        built = self._built(checked_scores(type(self).__name__, scores), arguments)
+        return built.shown(self._estimate(built.graph)).to(scores.dtype)
+
+    def k_best(self, scores: Tensor, k: int, **arguments: Any) -> Tensor:
+        """Return the `k` best structures, ``(k, *scores.shape)`` zeros and ones, the best first.
+
+        Parameters
+        ----------
+        scores, arguments
+            As in `forward`.
+        k
+            The number of structures. An item with fewer has zeros for the others.
+        """
+        built = self._built(checked_scores(type(self).__name__, scores), arguments)
+        k = checked_count("k_best: k", k)
+        values = torch.from_numpy(ranking_of(built.graph, built.items(), k).values)
+        return built.shown_samples(values.to(scores))
+
+    @abc.abstractmethod
+    def _estimate(self, graph: TorchFactorGraph) -> Estimate:
+        """Return the estimate whose marginals the gradient has."""
 
     def _augmented(self, scores: Tensor, known: FloatArray) -> Tensor:
         """Return the scores, with a margin if the loss has one."""

@@ -1,0 +1,100 @@
+"""Lengths and masks of positions, for factors over a batch."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lpsmap_core import Variables
+from lpsmap_core.api import kind_of
+
+__all__ = ["Present", "lengths_of", "present"]
+
+
+class Present(NamedTuple):
+    """The positions that take part, as a factor type takes them."""
+
+    variables: Variables
+    """The variables, those of positions that take part first."""
+    lengths: NDArray[np.int64] | None
+    """The numbers of positions of the instances; None for all."""
+    holes: bool
+    """Whether positions between others are left out."""
+
+
+def lengths_of(name: str, lengths: Any, shape: tuple[int, ...]) -> NDArray[np.int64] | None:
+    """Return lengths that broadcast to a shape, as an array.
+
+    Raises
+    ------
+    TypeError
+        If they are not integers.
+    ValueError
+        If the shape does not fit.
+    """
+    if lengths is None:
+        return None
+    array = _broadcast(f"{name}: lengths", lengths, shape)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name}: lengths are {kind_of(lengths)}; expected integers.")
+    return array.astype(np.int64)
+
+
+def present(
+    name: str, u: Variables, event_ndim: int, lengths: Any, mask: Any, n_axes: int = 1
+) -> Present:
+    """Return the variables of the positions that a mask allows; the others are skipped.
+
+    Parameters
+    ----------
+    name
+        The distribution, for error messages.
+    u
+        The variables.
+    event_ndim
+        The number of axes of an instance.
+    lengths, mask
+        The lengths of the instances, and booleans for their positions; or None.
+    n_axes
+        The number of first event axes that are the positions.
+
+    Raises
+    ------
+    TypeError
+        If lengths are not integers, or the mask not booleans.
+    ValueError
+        If a shape does not fit.
+    """
+    split = u.ndim - event_ndim
+    batch, n = u.shape[:split], u.shape[split]
+    ends = lengths_of(name, lengths, batch)
+    if mask is None:
+        return Present(u, ends, False)
+    there = _broadcast(f"{name}: mask", mask, (*batch, n))
+    if there.dtype != bool:
+        raise TypeError(
+            f"{name}: mask is {kind_of(mask)} of {there.dtype}; expected booleans, true for "
+            "positions that take part. Use mask != 0 for ones and zeros."
+        )
+    if ends is not None:
+        there = there & (np.arange(n) < ends[..., None])
+    ends = np.asarray(there.sum(axis=-1))
+    if (there == (np.arange(n) < ends[..., None])).all():
+        return Present(u, ends, False)
+    order = np.argsort(~there, axis=-1, kind="stable")
+    places = [order] if n_axes == 1 else [order[..., :, None], order[..., None, :]]
+    instance = [x.reshape(*x.shape, *(1,) * n_axes) for x in np.indices(batch, sparse=True)]
+    return Present(u[(*instance, *places)], ends, True)
+
+
+def _broadcast(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    array = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+    try:
+        return np.broadcast_to(array, shape)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} has shape {array.shape}; expected a shape that broadcasts to {tuple(shape)}."
+        ) from error

@@ -1,0 +1,646 @@
+"""Distributions over structures against the enumeration of all structures."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from lpsmap import AtMostOne, ConvergenceWarning, Xor
+from lpsmap_torch.distributions import (
+    Alignment,
+    BinaryTree,
+    Chain,
+    LabelledTree,
+    ProjectiveTree,
+    SemiMarkov,
+    StructuredDistribution,
+    Subset,
+    Tree,
+)
+from lpsmap_torch.distributions.forms import PADDING
+
+# -------------------------------------------------------------------- structures, in Python
+
+Value = tuple[Any, ...]
+
+
+def chains(n: int, n_tags: int) -> Iterator[Value]:
+    return itertools.product(range(n_tags), repeat=n)
+
+
+def score_of_chain(tags: Value, scores: Tensor, transitions: Tensor, initial: Any, final: Any):
+    if not tags:
+        return scores.sum() * 0.0
+    total = initial[tags[0]] + final[tags[-1]] + sum(scores[t, y] for t, y in enumerate(tags))
+    return total + sum(transitions[a, b] for a, b in itertools.pairwise(tags))
+
+
+def is_tree(heads: Value) -> bool:
+    for word in range(len(heads)):
+        seen = set()
+        while word >= 0 and word not in seen:
+            seen.add(word)
+            word = heads[word]
+        if word >= 0:
+            return False
+    return True
+
+
+def crosses(heads: Value) -> bool:
+    """Whether two arcs cross; the root stands before the first word."""
+    arcs = [tuple(sorted((m, h))) for m, h in enumerate(heads)]
+    return any(a < c < b < d for (a, b), (c, d) in itertools.permutations(arcs, 2))
+
+
+def trees(n: int) -> Iterator[Value]:
+    for heads in itertools.product(range(-1, n), repeat=n):
+        if all(h != m for m, h in enumerate(heads)) and is_tree(heads):
+            yield heads
+
+
+def score_of_tree(heads: Value, scores: Tensor) -> Tensor:
+    arcs = [scores[m, m if h < 0 else h] for m, h in enumerate(heads)]
+    return sum(arcs, scores.sum() * 0.0)
+
+
+def labelled_trees(n: int, n_labels: int) -> Iterator[Value]:
+    for heads in trees(n):
+        for labels in itertools.product(range(n_labels), repeat=n):
+            yield tuple(zip(heads, labels, strict=True))
+
+
+def score_of_labelled(tree: Value, scores: Tensor) -> Tensor:
+    arcs = [scores[m, m if h < 0 else h, y] for m, (h, y) in enumerate(tree)]
+    return sum(arcs, scores.sum() * 0.0)
+
+
+def segmentations(n: int, longest: int, n_states: int, begin: int = 0) -> Iterator[Value]:
+    if begin == n:
+        yield ()
+    for end in range(begin + 1, min(begin + longest, n) + 1):
+        for state in range(n_states):
+            for rest in segmentations(n, longest, n_states, end):
+                yield ((begin, end, state), *rest)
+
+
+def score_of_segments(segments: Value, scores: Tensor, transitions: Tensor) -> Tensor:
+    total = sum((scores[b, e - b - 1, s] for b, e, s in segments), scores.sum() * 0.0)
+    return total + sum(transitions[a[2], b[2]] for a, b in itertools.pairwise(segments))
+
+
+def binary_trees(i: int, j: int) -> Iterator[Value]:
+    if i > j:
+        yield ()
+    if i == j:
+        yield ((i, i),)
+    for k in range(i, j):
+        for left, right in itertools.product(binary_trees(i, k), binary_trees(k + 1, j)):
+            yield ((i, j), *left, *right)
+
+
+def labelled_binary_trees(n: int, n_labels: int) -> Iterator[Value]:
+    for spans in binary_trees(0, n - 1):
+        for labels in itertools.product(range(n_labels), repeat=len(spans)):
+            yield tuple((*span, y) for span, y in zip(spans, labels, strict=True))
+
+
+def paths(m: int, n: int, i: int = 0, j: int = 0) -> Iterator[Value]:
+    if i >= m or j >= n:
+        return
+    if (i, j) == (m - 1, n - 1):
+        yield ((i, j),)
+    for di, dj in ((0, 1), (1, 0), (1, 1)):
+        for rest in paths(m, n, i + di, j + dj):
+            yield ((i, j), *rest)
+
+
+def score_of_cells(cells: Value, scores: Tensor) -> Tensor:
+    return sum((scores[cell] for cell in cells), scores.sum() * 0.0)
+
+
+def subsets(n: int, k: int) -> Iterator[Value]:
+    for size in range(k + 1):
+        yield from itertools.combinations(range(n), size)
+
+
+# -------------------------------------------------------------------- cases
+
+
+class Case(NamedTuple):
+    """A distribution over a batch of two, and the structures of each."""
+
+    build: Callable[..., StructuredDistribution]
+    """Maps the tensors to the distribution."""
+    shapes: list[tuple[int, ...]]
+    """The shapes of the tensors, the scores first."""
+    structures: list[Callable[[], Iterator[Value]]]
+    score: Callable[..., Tensor]
+    """The score of a structure, given the tensors of an instance."""
+
+
+TREES = [(2, 4, 4)]
+CASES = {
+    "chain": Case(
+        lambda *x: Chain(*x, lengths=torch.tensor([4, 2])),
+        [(2, 4, 3), (3, 3), (3,), (3,)],
+        [lambda: chains(4, 3), lambda: chains(2, 3)],
+        score_of_chain,
+    ),
+    "tree": Case(
+        lambda x: Tree(x, lengths=[4, 2]),
+        TREES,
+        [lambda: trees(4), lambda: trees(2)],
+        score_of_tree,
+    ),
+    "single root": Case(
+        lambda x: Tree(x, single_root=True),
+        TREES,
+        [lambda: (y for y in trees(4) if y.count(-1) == 1)] * 2,
+        score_of_tree,
+    ),
+    "projective": Case(
+        lambda x: ProjectiveTree(x, lengths=[4, 0]),
+        TREES,
+        [lambda: (y for y in trees(4) if not crosses(y)), lambda: iter([()])],
+        score_of_tree,
+    ),
+    "labelled": Case(
+        lambda x: LabelledTree(x, lengths=torch.tensor([3, 1])),
+        [(2, 3, 3, 2)],
+        [lambda: labelled_trees(3, 2), lambda: labelled_trees(1, 2)],
+        score_of_labelled,
+    ),
+    "labelled projective": Case(
+        lambda x: LabelledTree(x, projective=True),
+        [(2, 3, 3, 2)],
+        [lambda: (y for y in labelled_trees(3, 2) if not crosses([h for h, _ in y]))] * 2,
+        score_of_labelled,
+    ),
+    "segments": Case(
+        lambda *x: SemiMarkov(*x, lengths=[4, 3]),
+        [(2, 4, 3, 2), (2, 2)],
+        [lambda: segmentations(4, 3, 2), lambda: segmentations(3, 3, 2)],
+        score_of_segments,
+    ),
+    "binary": Case(
+        lambda x: BinaryTree(x, lengths=[4, 3]),
+        TREES,
+        [lambda: binary_trees(0, 3), lambda: binary_trees(0, 2)],
+        score_of_cells,
+    ),
+    "labelled binary": Case(
+        lambda x: BinaryTree(x, labelled=True, lengths=[3, 2]),
+        [(2, 3, 3, 2)],
+        [lambda: labelled_binary_trees(3, 2), lambda: labelled_binary_trees(2, 2)],
+        score_of_cells,
+    ),
+    "alignment": Case(
+        lambda x: Alignment(x, lengths=torch.tensor([[3, 4], [2, 2]])),
+        [(2, 3, 4)],
+        [lambda: paths(3, 4), lambda: paths(2, 2)],
+        score_of_cells,
+    ),
+    "subset": Case(
+        lambda x: Subset(x, torch.tensor([2, 3]), exact=False, lengths=[5, 4]),
+        [(2, 5)],
+        [lambda: subsets(5, 2), lambda: subsets(4, 3)],
+        score_of_cells,
+    ),
+    "exact subset": Case(
+        lambda x: Subset(x, 2),
+        [(2, 5)],
+        [lambda: itertools.combinations(range(5), 2)] * 2,
+        score_of_cells,
+    ),
+}
+
+each = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+close = {"rtol": 0.0, "atol": 1e-9}
+
+
+def tensors_of(case: Case, seed: int = 0) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    made = [torch.randn(shape, dtype=torch.float64, generator=generator) for shape in case.shapes]
+    return [x.requires_grad_() for x in made]
+
+
+def padded(value: Value, shape: torch.Size) -> Tensor:
+    full = torch.full(shape, PADDING)
+    if value:
+        full[: len(value)] = torch.tensor(value)
+    return full
+
+
+def numbers_of(structures: list[Value], shape: torch.Size) -> dict[Value, int]:
+    """Return the number of every structure, by the flat form in which values show it."""
+    return {tuple(padded(y, shape).flatten().tolist()): i for i, y in enumerate(structures)}
+
+
+def enumerated(case: Case, tensors: list[Tensor], b: int) -> tuple[list[Value], Tensor]:
+    """Return all structures of an instance, and their scores."""
+    structures = list(case.structures[b]())
+    arguments = [tensors[0][b], *tensors[1:]]
+    return structures, torch.stack([case.score(y, *arguments) for y in structures])
+
+
+def checked(ours: Tensor, theirs: Tensor, tensors: list[Tensor]) -> None:
+    """Compare values, and the gradients of a weighted sum."""
+    torch.testing.assert_close(ours, theirs, **close)
+    weights = torch.linspace(0.5, 1.5, ours.numel(), dtype=torch.float64).reshape(ours.shape)
+    pairs = [
+        torch.autograd.grad((x * weights).sum(), tensors, retain_graph=True, allow_unused=True)
+        for x in (ours, theirs)
+    ]
+    for x, a, b in zip(tensors, *pairs, strict=True):
+        a, b = (torch.zeros_like(x) if gradient is None else gradient for gradient in (a, b))
+        torch.testing.assert_close(a, b, **close)
+
+
+# -------------------------------------------------------------------- sums
+
+
+@each
+def test_sums_and_their_gradients(case: Case) -> None:
+    tensors = tensors_of(case)
+    d = case.build(*tensors)
+    of_items = [enumerated(case, tensors, b)[1].log_softmax(0) for b in range(2)]
+    scores = [enumerated(case, tensors, b)[1] for b in range(2)]
+    checked(d.log_partition, torch.stack([x.logsumexp(0) for x in scores]), tensors)
+    d = case.build(*tensors)
+    checked(d.entropy(), torch.stack([-(x.exp() * x).sum() for x in of_items]), tensors)
+    log_z = torch.stack([x.logsumexp(0) for x in scores]).sum()
+    (marginals,) = torch.autograd.grad(log_z, tensors[0], create_graph=True)
+    checked(case.build(*tensors).marginals, marginals, tensors)
+
+
+@each
+def test_log_probabilities_of_all_structures(case: Case) -> None:
+    tensors = tensors_of(case)
+    d = case.build(*tensors)
+    for b in range(2):
+        structures, scores = enumerated(case, tensors, b)
+        values = torch.stack([padded(y, d.event_shape) for y in structures])
+        other = padded(next(case.structures[1 - b]()), d.event_shape).expand_as(values)
+        both = torch.stack([values, other] if b == 0 else [other, values], 1)
+        ours = d.log_prob(both)
+        assert ours.shape == (len(structures), 2)
+        checked(ours[:, b], scores.log_softmax(0), tensors)
+
+
+@each
+def test_divergence(case: Case) -> None:
+    ours, others = tensors_of(case), tensors_of(case, 1)
+    p, q = case.build(*ours), case.build(*others)
+    expected = []
+    for b in range(2):
+        a, c = (enumerated(case, x, b)[1].log_softmax(0) for x in (ours, others))
+        expected.append((a.exp() * (a - c)).sum())
+    checked(p.kl(q), torch.stack(expected), [*ours, *others])
+    torch.testing.assert_close(torch.distributions.kl_divergence(p, q), p.kl(q))
+    torch.testing.assert_close(p.kl(p), torch.zeros(2, dtype=torch.float64), **close)
+
+
+# -------------------------------------------------------------------- some structures
+
+
+@each
+def test_best_structures_in_order(case: Case) -> None:
+    tensors = tensors_of(case)
+    d = case.build(*tensors)
+    n = max(len(list(make())) for make in case.structures) + 1
+    ranked = d.k_best(n)
+    for b in range(2):
+        structures, scores = enumerated(case, tensors, b)
+        order = scores.argsort(descending=True)
+        expected = torch.stack([padded(structures[i], d.event_shape) for i in order])
+        assert torch.equal(ranked.values[: len(order), b], expected)
+        assert torch.equal(d.argmax[b], expected[0])
+        torch.testing.assert_close(
+            ranked.log_probs[: len(order), b], scores[order].log_softmax(0), **close
+        )
+        assert (ranked.log_probs[len(order) :, b] == -torch.inf).all()
+
+
+@each
+def test_samples_have_their_probabilities(case: Case) -> None:
+    torch.manual_seed(0)
+    tensors = tensors_of(case)
+    d, n = case.build(*tensors), 4000
+    samples = d.sample((n,))
+    assert samples.shape == (n, 2, *d.event_shape) and not samples.requires_grad
+    for b in range(2):
+        structures, scores = enumerated(case, tensors, b)
+        number = {
+            tuple(padded(y, d.event_shape).flatten().tolist()): i for i, y in enumerate(structures)
+        }
+        drawn = [number[tuple(x.flatten().tolist())] for x in samples[:, b]]
+        p = scores.softmax(0)
+        shares = torch.bincount(torch.tensor(drawn), minlength=len(p)) / n
+        assert ((shares - p).abs() < 5 * (p * (1 - p) / n).sqrt() + 1 / n).all()
+
+
+@each
+def test_sparse_distribution_is_optimal(case: Case) -> None:
+    """Structures of the support attain the maximum for the gradient, others do not exceed it."""
+    tensors = tensors_of(case)
+    d = case.build(*tensors)
+    marginals, sparse = d.sparse_marginals, d.sparse()
+    written = d.form.write(sparse.support).double()
+    mean = (sparse.probs.reshape(*sparse.probs.shape, *(1,) * (written.ndim - 2)) * written).sum(0)
+    torch.testing.assert_close(mean, marginals, rtol=0.0, atol=1e-6)
+    (gradient,) = torch.autograd.grad(sparse.probs[0].sum(), tensors[0], retain_graph=True)
+    assert gradient.isfinite().all()
+    moved = [(tensors[0] - marginals).detach(), *tensors[1:]]
+    for b in range(2):
+        structures, values = enumerated(case, moved, b)
+        if len(structures) < 2:
+            continue
+        on = sparse.probs[:, b] > 0
+        torch.testing.assert_close(sparse.probs[:, b].sum(), torch.ones(()).double())
+        number = {
+            tuple(padded(y, d.event_shape).flatten().tolist()): i for i, y in enumerate(structures)
+        }
+        found = [number[tuple(x.flatten().tolist())] for x in sparse.support[on, b]]
+        assert len(set(found)) == len(found)
+        assert (values[found] > values.max() - 1e-5).all()
+
+
+# -------------------------------------------------------------------- the idiom of torch
+
+
+@each
+def test_shapes(case: Case) -> None:
+    tensors = [x.detach() for x in tensors_of(case)]
+    d = case.build(*tensors)
+    assert d.batch_shape == (2,)
+    assert d.sample().shape == (2, *d.event_shape)
+    assert d.sample((0,)).shape == (0, 2, *d.event_shape)
+    samples = d.sample((3, 1))
+    assert samples.shape == (3, 1, 2, *d.event_shape)
+    assert d.log_prob(samples).shape == (3, 1, 2)
+    wide = d.expand((3, 2))
+    assert wide.batch_shape == (3, 2) and wide.event_shape == d.event_shape
+    torch.testing.assert_close(wide.log_prob(samples[:, 0]), d.log_prob(samples[:, 0]), **close)
+    torch.testing.assert_close(wide.entropy(), d.entropy().expand(3, 2), **close)
+    assert torch.equal(wide.argmax, d.argmax.expand(3, *d.argmax.shape))
+    of_both = torch.distributions.Independent(d, 1)
+    torch.testing.assert_close(of_both.log_prob(samples), d.log_prob(samples).sum(-1))
+
+
+EMPTY = {
+    "chain": lambda: Chain(torch.zeros(0, 4, 3), torch.zeros(3, 3)),
+    "tree": lambda: Tree(torch.zeros(0, 3, 3)),
+    "projective": lambda: ProjectiveTree(torch.zeros(0, 3, 3)),
+    "labelled": lambda: LabelledTree(torch.zeros(0, 3, 3, 2)),
+    "segments": lambda: SemiMarkov(torch.zeros(0, 3, 2, 2), torch.zeros(2, 2)),
+    "binary": lambda: BinaryTree(torch.zeros(0, 3, 3)),
+    "alignment": lambda: Alignment(torch.zeros(0, 3, 4)),
+    "subset": lambda: Subset(torch.zeros(0, 4), 2),
+    "no words": lambda: Chain(torch.zeros(0, 0, 3), torch.zeros(3, 3)),
+}
+
+
+@pytest.mark.parametrize("make", EMPTY.values(), ids=EMPTY)
+def test_empty_batches(make: Callable[[], StructuredDistribution]) -> None:
+    d = make()
+    value = d.argmax
+    assert value.shape == (0, *d.event_shape)
+    assert d.log_prob(value).shape == d.entropy().shape == d.log_partition.shape == (0,)
+    assert d.kl(d).shape == (0,)
+    assert d.marginals.shape == d.sparse_marginals.shape == d.scores.shape
+    assert d.sample((3,)).shape == (3, 0, *d.event_shape)
+    assert d.k_best(2).values.shape == (2, 0, *d.event_shape)
+    assert d.sparse().probs.shape[1:] == (0,)
+
+
+def test_one_instance_without_a_batch() -> None:
+    d = Chain(torch.zeros(2, 3), torch.zeros(3, 3))
+    assert d.batch_shape == () and d.log_prob(d.sample((4,))).shape == (4,)
+    assert d.k_best(2).values.shape == (2, 2)
+    torch.testing.assert_close(d.log_partition.exp(), torch.tensor(9.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_precision(dtype: torch.dtype) -> None:
+    tensors = [x.detach() for x in tensors_of(CASES["chain"])]
+    exact, d = CASES["chain"].build(*tensors), CASES["chain"].build(*tensors).to(dtype)
+    assert d.scores.dtype == d.marginals.dtype == d.sparse_marginals.dtype == dtype
+    assert d.entropy().dtype == d.log_partition.dtype == torch.float32
+    assert d.log_prob(d.sample()).dtype == torch.float32
+    torch.testing.assert_close(d.entropy().double(), exact.entropy(), rtol=0.0, atol=0.1)
+
+
+def test_a_sum_beyond_half_precision() -> None:
+    d = Chain(torch.full((1, 40, 2), 3000.0).half(), torch.zeros(2, 2).half())
+    torch.testing.assert_close(d.log_partition, torch.tensor([120000.0]), rtol=0.0, atol=30.0)
+
+
+def test_gradients_after_a_sample_without_gradients() -> None:
+    scores = torch.zeros(1, 2, 2, requires_grad=True)
+    d = Chain(scores, torch.eye(2))
+    with torch.no_grad():
+        value = d.sample()
+        d.log_prob(value)
+    d.log_prob(value).sum().backward()
+    assert scores.grad is not None and scores.grad.any()
+
+
+# -------------------------------------------------------------------- masks
+
+
+def test_skipped_positions_of_a_chain() -> None:
+    scores, transitions, initial, final = tensors_of(CASES["chain"])
+    mask = torch.tensor([[False, True, False, True], [True, False, False, False]])
+    skipped = Chain(scores, transitions, initial, final, mask=mask)
+    first = Chain(scores[:1, [1, 3]], transitions, initial, final)
+    value = skipped.argmax
+    assert value[0].tolist() == [PADDING, *first.argmax[0, :1], PADDING, *first.argmax[0, 1:]]
+    assert value[1].tolist()[1:] == [PADDING] * 3
+    checked(skipped.entropy()[:1], first.entropy(), [scores, transitions, initial, final])
+    torch.testing.assert_close(skipped.marginals[:1, [1, 3]], first.marginals, **close)
+    assert not skipped.marginals[~mask].any()
+    assert skipped.log_prob(value.where(mask, 7))[0] == first.log_prob(first.argmax)[0]
+
+
+def test_skipped_words_of_trees() -> None:
+    (scores,) = tensors_of(CASES["tree"])
+    mask = torch.tensor([[True, False, True, True], [False, False, False, False]])
+    words, number = [0, 2, 3], {-1: -1, 0: 0, 1: 2, 2: 3}
+    for made in (Tree, ProjectiveTree):
+        skipped, dense = made(scores, mask=mask), made(scores[:1, words][..., words])
+        torch.testing.assert_close(skipped.entropy()[:1], dense.entropy(), **close)
+        heads = [number[h] for h in dense.argmax[0].tolist()]
+        assert skipped.argmax[0, words].tolist() == heads
+        assert skipped.argmax[1].tolist() == [PADDING] * 4
+        assert skipped.log_prob(skipped.argmax)[1] == 0.0
+
+
+@pytest.mark.parametrize("low", [-1e9, -torch.inf])
+def test_forbidden_tags(low: float) -> None:
+    scores, transitions, initial, final = tensors_of(CASES["chain"])
+    forbidden = torch.zeros(2, 4, 3, dtype=torch.bool)
+    forbidden[0, 1, :2] = forbidden[1, 0, 2] = True
+    d = Chain(scores.masked_fill(forbidden, low), transitions, initial, final)
+    assert not d.marginals[forbidden].any()
+    tags = d.sample((50,))
+    assert (tags[:, 0, 1] == 2).all() and (tags[:, 1, 0] != 2).all()
+    (gradient,) = torch.autograd.grad(d.entropy().sum() + d.log_prob(tags).sum(), scores)
+    assert gradient.isfinite().all() and not gradient[forbidden].any()
+    wrong = d.argmax.clone()
+    wrong[0, 1] = 0
+    assert d.log_prob(wrong)[0] < -1e8
+    torch.testing.assert_close(d.kl(d), torch.zeros(2).double(), **close)
+
+
+def test_forbidden_transitions() -> None:
+    transitions = torch.zeros(2, 2)
+    transitions[0, 1] = -torch.inf
+    d = Chain(torch.zeros(1, 2, 2), transitions)
+    assert d.log_prob(torch.tensor([[0, 1]])).tolist() == [-torch.inf]
+    assert set(map(tuple, d.sample((100,))[:, 0].tolist())) == {(0, 0), (1, 0), (1, 1)}
+    free = Chain(torch.zeros(1, 2, 2), torch.zeros(2, 2))
+    assert free.kl(d).tolist() == [torch.inf] and d.kl(free) > 0
+
+
+# -------------------------------------------------------------------- any factors
+
+
+def matchings(u: Any) -> list[Any]:
+    return [Xor(u), AtMostOne(u, axis=1)]
+
+
+def test_factors_that_interact() -> None:
+    scores = torch.randn(2, 2, 3, generator=torch.Generator().manual_seed(0)).double()
+    d = StructuredDistribution(matchings, scores.requires_grad_())
+    orders = list(itertools.permutations(range(3), 2))
+    values = torch.eye(3).double()[torch.tensor(orders)]
+    worth = (values[:, None] * scores).sum((-1, -2))
+    torch.testing.assert_close(
+        d.log_prob(values[:, None].expand(-1, 2, -1, -1)), worth.log_softmax(0), **close
+    )
+    ranked, order = d.k_best(7), worth.argsort(dim=0, descending=True)
+    assert torch.equal(ranked.values[:6], values[order])
+    assert (ranked.log_probs[6] == -torch.inf).all()
+    assert torch.equal(d.argmax, values[order[0]])
+    with pytest.raises(ValueError, match="several factors for an instance"):
+        d.sparse()
+
+
+def test_instances_of_several_components() -> None:
+    scores = torch.randn(2, 2, 3, generator=torch.Generator().manual_seed(1)).double()
+    rows = StructuredDistribution(Xor, scores)
+    both = list(itertools.product(range(3), repeat=2))
+    values = torch.eye(3).double()[torch.tensor(both)]
+    worth = (values[:, None] * scores).sum((-1, -2))
+    order = worth.argsort(dim=0, descending=True)
+    ranked = rows.k_best(9)
+    assert torch.equal(ranked.values, values[order])
+    torch.testing.assert_close(ranked.log_probs, worth.log_softmax(0).gather(0, order), **close)
+
+
+# -------------------------------------------------------------------- errors
+
+
+def test_values_that_are_no_structures() -> None:
+    d = Tree(torch.zeros(1, 3, 3))
+    cycle = torch.tensor([[1, 0, -1]])
+    with pytest.raises(ValueError, match="a value of instance 0 is no structure of Tree"):
+        d.log_prob(cycle)
+    lenient = Tree(torch.zeros(1, 3, 3), validate_args=False)
+    assert lenient.log_prob(cycle).tolist() == [-torch.inf]
+    for heads in ([0, 0, 0], [-100, 0, 0], [5, 0, 0], [-2, 0, 0]):
+        assert lenient.log_prob(torch.tensor([heads])).tolist() == [-torch.inf]
+    with pytest.raises(ValueError, match=r"value has shape \(1, 2\); expected \(1, 3\)"):
+        d.log_prob(torch.tensor([[1, 0]]))
+    with pytest.raises(TypeError, match="expected integers"):
+        d.log_prob(torch.zeros(1, 3))
+    subset = Subset(torch.zeros(1, 3), 2, exact=False, lengths=[2])
+    with pytest.raises(ValueError, match="an index twice"):
+        subset.log_prob(torch.tensor([[1, 1]]))
+    with pytest.raises(ValueError, match=r"which is no variable of shape \(3,\)"):
+        subset.log_prob(torch.tensor([[0, 3]]))
+    with pytest.raises(ValueError, match="beyond the lengths"):
+        subset.log_prob(torch.tensor([[0, 2]]))
+    pairs = StructuredDistribution(matchings, torch.zeros(1, 2, 2))
+    with pytest.raises(ValueError, match="expected zeros and ones"):
+        pairs.log_prob(torch.full((1, 2, 2), 0.5))
+
+
+def test_arguments() -> None:
+    scores, steps = torch.zeros(2, 3, 2), torch.zeros(2, 2)
+    with pytest.raises(TypeError, match="Chain: scores is a list"):
+        Chain(scores.tolist(), steps)
+    with pytest.raises(ValueError, match="Chain: scores has shape"):
+        Chain(scores[0, 0], steps)
+    with pytest.raises(ValueError, match="transitions has shape"):
+        Chain(scores, torch.zeros(3, 3))
+    with pytest.raises(TypeError, match="mask is .* expected booleans"):
+        Chain(scores, steps, mask=torch.ones(2, 3))
+    with pytest.raises(ValueError, match="mask has shape"):
+        Chain(scores, steps, mask=torch.ones(2, 4) > 0)
+    with pytest.raises(TypeError, match="lengths are .* expected integers"):
+        Chain(scores, steps, lengths=torch.ones(2))
+    with pytest.raises(ValueError, match="every step has transitions of its own"):
+        Chain(scores, torch.zeros(2, 2, 2), mask=torch.tensor([True, False, True]))
+    with pytest.raises(ValueError, match="k_best: k"):
+        Chain(scores, steps).k_best(0)
+    with pytest.raises(ValueError, match="whose structures differ"):
+        Chain(scores, steps).kl(Chain(scores, steps, lengths=[3, 2]))
+    with pytest.raises(ValueError, match="whose structures differ"):
+        Subset(scores[..., 0], 1).kl(Subset(scores[..., 0], 2))
+
+
+# -------------------------------------------------------------------- hostile scores
+
+
+def test_nan_stays_in_its_instance() -> None:
+    scores = torch.zeros(2, 3, 2)
+    scores[0, 1, 0] = torch.nan
+    d = Chain(scores.requires_grad_(), torch.eye(2))
+    value = torch.zeros(2, 3, dtype=torch.long)
+    for query in (d.log_partition, d.entropy(), d.log_prob(value), d.marginals.sum((1, 2))):
+        assert query.isnan().tolist() == [True, False]
+    assert d.sample()[0].tolist() == [PADDING] * 3
+    d.log_prob(value).nansum().backward()
+    assert scores.grad is not None and scores.grad[1].isfinite().all() and scores.grad[1].any()
+
+
+def test_an_instance_without_a_structure() -> None:
+    scores = torch.zeros(2, 3, 2)
+    scores[0, 1] = -torch.inf
+    d = Chain(scores, torch.eye(2))
+    assert d.log_partition[0] == -torch.inf and d.log_partition[1].isfinite()
+    assert d.entropy()[0] == 0.0
+    assert d.sample()[0].tolist() == [PADDING] * 3
+    assert d.k_best(2).log_probs[:, 0].tolist() == [-torch.inf] * 2
+    with pytest.warns(ConvergenceWarning):
+        assert not d.marginals[0].any()
+    with pytest.warns(ConvergenceWarning):
+        assert d.argmax[0].tolist() == [PADDING] * 3
+
+
+@pytest.mark.parametrize("name", ["chain", "tree", "alignment", "subset"])
+def test_several_batch_axes(name: str) -> None:
+    tensors = [x.detach() for x in tensors_of(CASES[name])]
+    flat = CASES[name].build(*tensors)
+    lengths = flat.arguments["lengths"]
+    stacked = {
+        "chain": lambda x: Chain(x, *tensors[1:], lengths=lengths),
+        "tree": lambda x: Tree(x, lengths=lengths),
+        "alignment": lambda x: Alignment(x, lengths=lengths),
+        "subset": lambda x: Subset(x, torch.tensor([2, 3]), exact=False, lengths=lengths),
+    }[name](torch.stack([tensors[0], 2 * tensors[0], 0 * tensors[0]]))
+    assert stacked.batch_shape == (3, 2)
+    for ours, theirs in (
+        (stacked.entropy()[0], flat.entropy()),
+        (stacked.marginals[0], flat.marginals),
+        (stacked.k_best(3).log_probs[:, 0], flat.k_best(3).log_probs),
+        (stacked.log_prob(flat.argmax)[0], flat.log_prob(flat.argmax)),
+        (stacked.sparse_marginals[0], flat.sparse_marginals),
+    ):
+        torch.testing.assert_close(ours, theirs, **close)

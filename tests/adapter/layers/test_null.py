@@ -1,0 +1,116 @@
+"""Matchings in which words can have no partner, and pairs as lists."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import Any
+
+import pytest
+import torch
+
+from layer_cases import normal
+from lpsmap_torch.layers import (
+    LPMatchingAttention,
+    LPSequenceAttention,
+    MatchingAttention,
+    SequenceAttention,
+)
+from lpsmap_torch.losses import MarginSparseMAPLoss, SparseMAPLoss
+
+both = pytest.mark.parametrize("kind", [MatchingAttention, LPMatchingAttention])
+LENGTHS = torch.tensor([[3, 4], [2, 2]])
+
+
+def matchings(m: int, n: int) -> list[list[tuple[int, int]]]:
+    """Return all sets of pairs that share no row and no column."""
+    cells = list(itertools.product(range(m), range(n)))
+    sets = [c for k in range(min(m, n) + 1) for c in itertools.combinations(cells, k)]
+    return [
+        list(pairs)
+        for pairs in sets
+        if all(len({p[axis] for p in pairs}) == len(pairs) for axis in (0, 1))
+    ]
+
+
+@both
+@pytest.mark.parametrize("null", [0.4, -1.0])
+def test_the_best_pairs(kind: Any, null: float) -> None:
+    scores = normal(2, 3, 4)
+    found = kind(null=null).pairs(scores, lengths=LENGTHS)
+    for item, (m, n) in enumerate(LENGTHS.tolist()):
+        every = matchings(m, n)
+        worth = [sum(scores[item][p].item() - null for p in pairs) for pairs in every]
+        assert sorted(found[item]) == every[worth.index(max(worth))]
+
+
+@both
+def test_a_null_score_is_taken_from_all_pairs(kind: Any) -> None:
+    scores, mask = normal(2, 3, 4), torch.rand(2, 3, 4, generator=torch.Generator().manual_seed(0))
+    mask = mask > 0.2
+    layer, plain = kind(null=0.3, tol=1e-10), kind(full="none", tol=1e-10)
+    for arguments in ({}, {"lengths": LENGTHS}, {"mask": mask}):
+        ours, theirs = layer(scores, **arguments), plain(scores - 0.3, **arguments)
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-8)
+        torch.testing.assert_close(
+            layer(scores, return_solution=True, **arguments).marginals, theirs, rtol=0, atol=1e-8
+        )
+        assert torch.equal(
+            layer.decode(scores, **arguments), plain.decode(scores - 0.3, **arguments)
+        )
+    learned = kind(null=True, temperature=2.0, tol=1e-10).double()
+    with torch.no_grad():
+        learned.null.fill_(0.3)
+    other = kind(full="none", temperature=2.0, tol=1e-10)(scores - 0.3)
+    ours = learned(scores)
+    torch.testing.assert_close(ours, other, rtol=0, atol=1e-8)
+    found = torch.autograd.grad(ours.square().sum(), [learned.null, scores])
+    torch.testing.assert_close(found[0][0], -found[1].sum(), rtol=0, atol=1e-8)
+    assert set(learned.state_dict()) == {"null"} and "null=True" in repr(copy.deepcopy(learned))
+
+
+@both
+@pytest.mark.parametrize("loss", [SparseMAPLoss, MarginSparseMAPLoss])
+def test_losses_have_the_null_score(kind: Any, loss: Any) -> None:
+    scores, target = normal(2, 3, 4), torch.zeros(2, 3, 4)
+    target[:, 0, 1] = 1.0
+    ours = loss(kind(null=0.3, tol=1e-10), tol=1e-10)(scores, target)
+    theirs = loss(kind(full="none", tol=1e-10), tol=1e-10)(scores - 0.3, target)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-8)
+    learned = loss(kind(null=True).double())
+    learned(scores, target).backward()
+    assert learned.factors.null.grad.any()
+
+
+def test_both_layers_agree_for_all_sides() -> None:
+    scores = normal(2, 3, 4)
+    for full in ("rows", "shorter", "none"):
+        one, other = MatchingAttention(full, tol=1e-10), LPMatchingAttention(full=full, tol=1e-10)
+        torch.testing.assert_close(one(scores), other(scores), rtol=0, atol=1e-7)
+        torch.testing.assert_close(
+            one(scores, lengths=LENGTHS), other(scores, lengths=LENGTHS), rtol=0, atol=1e-7
+        )
+
+
+def test_lists_of_pairs() -> None:
+    scores = normal(2, 1, 3, 4)
+    for layer in (SequenceAttention(), LPSequenceAttention(), MatchingAttention()):
+        pairs = layer.pairs(scores.float(), lengths=LENGTHS[:, None])
+        assert [len(x[0]) for x in pairs] == [3, 2]
+        assert pairs[0][0] == layer.pairs(scores[0, 0].float())
+    assert MatchingAttention().pairs(scores[:0]) == []
+
+
+@both
+def test_arguments(kind: Any) -> None:
+    with pytest.raises(ValueError, match="full is 'rows' and null is 0.5"):
+        kind(full="rows", null=0.5)
+    with pytest.raises(ValueError, match="full is 'columns'; expected"):
+        kind(full="columns")
+    with pytest.raises(TypeError, match="null: got .*; expected a number, or True"):
+        kind(null="yes")
+    with pytest.raises(TypeError, match=f"{kind.__name__}: scores"):
+        kind(null=0.5)([[0.0]])
+    with pytest.raises(ValueError, match="rescale is True"):
+        LPMatchingAttention(null=0.0, rescale=True)
+    assert kind(null=False).full == "shorter"
