@@ -14,7 +14,7 @@ from lpsmap_core.engine.numpy_adapter import solve_in_numpy
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.shared_engine import SharedEngine
-from lpsmap_core.engine.status import Status
+from lpsmap_core.engine.status import Status, Statuses
 from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.engine.validation import validate_solved
 from lpsmap_core.engine.warm_start import GraphStart
@@ -181,7 +181,7 @@ def _gather(
         scores=scores,
         values=values,
         additionals=part.by_declaration(solved.additionals(), factors),
-        status=solved.status(),
+        status=solved.status().view(Statuses),
         iterations=solved.iterations,
         primal_residual=solved.primal_residual,
         dual_residual=solved.dual_residual,

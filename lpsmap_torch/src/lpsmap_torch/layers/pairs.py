@@ -76,6 +76,7 @@ class RelaxedPairLayer(PairLayer):
         lengths: Tensor | None = None,
         mask: Tensor | None = None,
         return_solution: bool = False,
+        **others: Any,
     ) -> Any:
         """Return the weights.
 
@@ -90,6 +91,8 @@ class RelaxedPairLayer(PairLayer):
             Which pairs are allowed.
         return_solution
             As in `SparseMAP`.
+        others
+            None are taken.
 
         Returns
         -------
@@ -97,7 +100,7 @@ class RelaxedPairLayer(PairLayer):
             Like the scores; zeros in the padding.
         """
         result = super().forward(
-            scores, lengths=lengths, mask=mask, return_solution=return_solution
+            scores, lengths=lengths, mask=mask, return_solution=return_solution, **others
         )
         if not self.rescale:
             return result
