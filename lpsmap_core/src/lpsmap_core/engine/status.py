@@ -66,5 +66,5 @@ class Statuses(np.ndarray[Any, np.dtype[np.object_]]):
         counts = Counter(status.name for status in self.ravel().tolist())
         return ", ".join(f"{n} {name}" for name, n in sorted(counts.items()))
 
-    def __array_wrap__(self, array: npt.NDArray[Any], *_: Any) -> npt.NDArray[Any]:
+    def __array_wrap__(self, array: npt.NDArray[Any], *_: Any) -> npt.NDArray[Any]:  # type: ignore[override]
         return array.view(np.ndarray)
