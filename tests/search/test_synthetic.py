@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lpsmap_search import Corpus, expected_counts
-from lpsmap_search.conllu import ROOT
+from lpsmap_search.tagged_sentence import ROOT
 from lpsmap_search.synthetic import sampled_sentences, verb_noun_adjective
 
 
