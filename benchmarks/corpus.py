@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +40,7 @@ from lpsmap_core.solution.table_rendering import text_table  # noqa: E402
 from lpsmap_decode import solve_many  # noqa: E402
 from lpsmap_decode.corpus.jobs import TASKS  # noqa: E402
 from lpsmap_decode.formats.files import write_graph  # noqa: E402
-from parsing.sentences import Sentence, read_sentences  # noqa: E402
+from lpsmap_search import TaggedSentence, read_conllu  # noqa: E402
 
 DATA = ROOT.parent / "shared/data/ud/en_ewt/dev.conllu.gz"
 
@@ -56,7 +57,7 @@ class Run(NamedTuple):
 
 
 def solved(
-    sentences: Sequence[Sentence],
+    sentences: Sequence[TaggedSentence],
     executor: Any,
     scale: float,
     task: str,
@@ -118,7 +119,7 @@ main()
 """
 
 
-def interrupted(sentences: Sequence[Sentence], scale: float, task: str, workers: int) -> str:
+def interrupted(sentences: Sequence[TaggedSentence], scale: float, task: str, workers: int) -> str:
     """Decode files by the command, which is interrupted, killed, and run to its end."""
     with tempfile.TemporaryDirectory() as name:
         folder, out = Path(name), Path(name, "out.jsonl")
@@ -157,7 +158,7 @@ def _n_lines(path: Path) -> int:
 @click.option("--task", type=click.Choice(list(TASKS)), default="sparsemap", show_default=True)
 def main(data: Path, workers: int, most: int | None, scale: float, task: str) -> None:
     """Solve a treebank in every way, and print a table."""
-    sentences = read_sentences(data)[:most]
+    sentences = list(islice(read_conllu(data, punctuation=True), most))
     rows = []
     runs: dict[str, Run] = {}
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from lpsmap import Budget, DepTree, FactorGraph
+from lpsmap_search import TaggedSentence
 from parsing.bilinear import Bilinear
-from parsing.sentences import Sentence
 
 __all__ = ["processor_time", "tree"]
 
@@ -24,7 +24,7 @@ def _model(scale: float) -> Bilinear:
     return Bilinear(0, scale)
 
 
-def tree(sentence: Sentence, scale: float) -> FactorGraph:
+def tree(sentence: TaggedSentence, scale: float) -> FactorGraph:
     """Return the graph of a sentence's trees."""
     graph, n = FactorGraph(), len(sentence)
     u = graph.variable_from(_model(scale).scores(sentence.words))

@@ -102,14 +102,14 @@ def flow_formulation(arcs: Any, pairs: tuple[Any, Any, Any], budget: int) -> flo
 def main(each: int, lengths: str) -> None:
     """Print a table of times and scores."""
     sys.path.insert(0, str(EXAMPLES))
+    from lpsmap_search import read_conllu
     from parsing.bilinear import Bilinear
-    from parsing.sentences import read_sentences
     from parsing.trees import Constraints, sibling_graph, sibling_scores
     from treebank import DATA
 
     warnings.simplefilter("ignore")
     model, constraints = Bilinear(0, 4.0), Constraints(single_root=True, budget=BUDGET)
-    sentences = read_sentences(DATA)
+    sentences = list(read_conllu(DATA, punctuation=True))
 
     def our_way(sentence: Any) -> Any:
         graph = sibling_graph(sentence, model, constraints, 1.0)

@@ -26,8 +26,8 @@ from rich.table import Table
 
 from lpsmap import ConvergenceWarning, FactorGraph, plot, solve_many
 from lpsmap_decode import Assignment, Outcome
+from lpsmap_search import TaggedSentence, read_conllu
 from parsing.bilinear import Bilinear
-from parsing.sentences import Sentence, read_sentences
 from parsing.trees import Constraints, sibling_graph, solve_trees
 
 DATA = Path(__file__).resolve().parents[2] / "shared/data/ud/en_ewt/dev.conllu.gz"
@@ -42,7 +42,7 @@ class Tally:
     constraints: Constraints
     trees: list[int] = field(default_factory=list)
     """For every sentence, the number of trees of positive probability."""
-    unsolved: list[Sentence] = field(default_factory=list)
+    unsolved: list[TaggedSentence] = field(default_factory=list)
     seconds: float = 0.0
 
     def cells(self) -> list[str]:
@@ -62,14 +62,14 @@ class Tally:
 HEADINGS = ("trees", "solved", "median", "95 %", "most", "only one", "seconds")
 
 
-def batches(sentences: Sequence[Sentence], size: int) -> list[list[Sentence]]:
+def batches(sentences: Sequence[TaggedSentence], size: int) -> list[list[TaggedSentence]]:
     """Batches of sentences of about equal length."""
     ordered = iter(sorted(sentences, key=len))
     return list(iter(lambda: list(itertools.islice(ordered, size)), []))
 
 
 def survey(
-    parts: Sequence[Sequence[Sentence]], model: Bilinear, constraints: Constraints, tol: float
+    parts: Sequence[Sequence[TaggedSentence]], model: Bilinear, constraints: Constraints, tol: float
 ) -> Tally:
     """Solve all batches; unsolved sentences are collected instead of a warning."""
     tally = Tally(constraints)
@@ -115,10 +115,10 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
     return reduce(lambda inner, option: option(inner), options[::-1], command)
 
 
-def sentences_of(data: Path, longest: int) -> list[Sentence]:
+def sentences_of(data: Path, longest: int) -> list[TaggedSentence]:
     """The sentences of a file; a missing or broken one ends the command."""
     try:
-        found = [sentence for sentence in read_sentences(data) if len(sentence) <= longest]
+        found = list(read_conllu(data, max_words=longest, punctuation=True))
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
     if not found:
@@ -223,7 +223,7 @@ def best(
 
 
 def best_graph(
-    seed: int, scale: float, constraints: Constraints, siblings: float, sentence: Sentence
+    seed: int, scale: float, constraints: Constraints, siblings: float, sentence: TaggedSentence
 ) -> FactorGraph:
     """Return the graph of a sentence's trees, built in the worker."""
     return sibling_graph(sentence, model_of(seed, scale), constraints, siblings)

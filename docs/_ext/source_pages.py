@@ -20,7 +20,7 @@ def link_to_exports(
     def link(match: re.Match[str]) -> str:
         exported = match[1].replace("lpsmap_core.api.", "lpsmap_core.")
         name = match[1] if match[1] in known else exported
-        return match[0].replace(match[1], name) if name in known else ""
+        return match[0].replace(match[1], known[name].node_id) if name in known else ""
 
     if page.startswith("_modules/"):
         context["body"] = BACK.sub(link, context["body"])

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from lpsmap import plot
-from lpsmap_search import read_conllu
+from lpsmap_search import padded_heads, read_conllu
 from lpsmap_torch.layers import LatentTree
 from lpsmap_torch.losses import SparseMAPLoss
 
@@ -93,10 +93,8 @@ vocabulary = {w: i for i, w in enumerate(sorted({w for s in train for w in s.wor
 def batch(sentences):
     """Return padded words and heads, and the lengths."""
     words = [torch.tensor([vocabulary.get(w, 0) for w in s.words]) for s in sentences]
-    heads = [torch.tensor(s.heads) for s in sentences]
-    pad = nn.utils.rnn.pad_sequence
-    lengths = torch.tensor([len(w) for w in words])
-    return pad(words, batch_first=True), pad(heads, batch_first=True, padding_value=-100), lengths
+    heads, lengths = map(torch.from_numpy, padded_heads(sentences))
+    return nn.utils.rnn.pad_sequence(words, batch_first=True), heads, lengths
 
 
 # %%

@@ -80,7 +80,7 @@ for (name, (kept, right, _, _)), color in zip(
     axes[1].plot(kept, color=color)
     print(f"temperature {name}: {kept[-1]:.1f} words with weight, {right[-1]:.0%} of the phrase")
 axes[0].set(xlabel="step", title="weight on the phrase", ylim=(0, 1.02))
-axes[0].legend(frameon=False, fontsize=8)
+axes[0].legend(frameon=False, fontsize=8, loc="lower right")
 axes[1].set(xlabel="step", title="words with weight", ylim=(0, length))
 _, _, chosen, places = trained["3 to 0.1"]
 axes[2].imshow(chosen[:8].numpy(), cmap="Blues", vmin=0, vmax=1)

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap import DepTree, FactorGraph, ModifierBudget, Pair, Solution, Variables
+from lpsmap_search import TaggedSentence
 from parsing.bilinear import Bilinear
-from parsing.sentences import Sentence
 
 __all__ = ["Constraints", "sibling_graph", "sibling_scores", "solve_trees"]
 
@@ -43,7 +43,10 @@ class Constraints:
 
 
 def solve_trees(
-    sentences: Sequence[Sentence], model: Bilinear, constraints: Constraints, tol: float = 1e-6
+    sentences: Sequence[TaggedSentence],
+    model: Bilinear,
+    constraints: Constraints,
+    tol: float = 1e-6,
 ) -> tuple[Solution, DepTree]:
     """Solve the trees of sentences in one graph; return the solution and the declaration."""
     graph, _, trees = _declared(sentences, model, constraints)
@@ -51,7 +54,7 @@ def solve_trees(
 
 
 def sibling_graph(
-    sentence: Sentence, model: Bilinear, constraints: Constraints, siblings: float
+    sentence: TaggedSentence, model: Bilinear, constraints: Constraints, siblings: float
 ) -> FactorGraph:
     """Return the graph of a sentence's trees, with scores for neighbours with a common head.
 
@@ -68,7 +71,9 @@ def sibling_graph(
     return graph
 
 
-def sibling_scores(sentence: Sentence, deviation: float) -> tuple[IntArray, IntArray, FloatArray]:
+def sibling_scores(
+    sentence: TaggedSentence, deviation: float
+) -> tuple[IntArray, IntArray, FloatArray]:
     """Return words and heads, and a score for each word and its right neighbour under that head.
 
     The scores are normal, and deterministic: the words of the sentence are their seed.
@@ -89,7 +94,7 @@ def sibling_scores(sentence: Sentence, deviation: float) -> tuple[IntArray, IntA
 
 
 def _declared(
-    sentences: Sequence[Sentence], model: Bilinear, constraints: Constraints
+    sentences: Sequence[TaggedSentence], model: Bilinear, constraints: Constraints
 ) -> tuple[FactorGraph, Variables, DepTree]:
     """Return a graph of the sentences' trees, its arcs, and the trees' declaration."""
     lengths = np.array([len(sentence) for sentence in sentences])
@@ -108,7 +113,7 @@ def _declared(
     return graph, u, trees
 
 
-def _padded(sentences: Sequence[Sentence], model: Bilinear, longest: int) -> FloatArray:
+def _padded(sentences: Sequence[TaggedSentence], model: Bilinear, longest: int) -> FloatArray:
     scores = np.zeros((len(sentences), longest, longest))
     for row, sentence in zip(scores, sentences, strict=True):
         row[: len(sentence), : len(sentence)] = model.scores(sentence.words)

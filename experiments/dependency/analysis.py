@@ -15,7 +15,7 @@ from experiments.dependency.data import Vocabulary, evaluation_batches
 from experiments.dependency.parser import Parser
 from experiments.dependency.structures import sibling_tables, tree_factors
 from lpsmap import DepTree, FactorGraph
-from parsing.sentences import Sentence
+from lpsmap_search import TaggedSentence
 
 __all__ = ["Attachment", "ambiguous_parses", "attachment", "sparsity"]
 
@@ -36,7 +36,11 @@ class Attachment:
 
 @torch.no_grad()
 def attachment(
-    parser: Parser, sentences: Sequence[Sentence], vocabulary: Vocabulary, *, single_root: bool
+    parser: Parser,
+    sentences: Sequence[TaggedSentence],
+    vocabulary: Vocabulary,
+    *,
+    single_root: bool,
 ) -> Attachment:
     """Compare the best trees of sentences with the gold trees."""
     parser.eval()
@@ -96,7 +100,7 @@ def best_trees(
 class Distribution:
     """The trees of a sentence with nonzero weight, the most likely first."""
 
-    sentence: Sentence
+    sentence: TaggedSentence
     heads: list[list[int]]
     probabilities: list[float]
     scores: list[float]
@@ -110,7 +114,11 @@ class Distribution:
 
 @torch.no_grad()
 def distributions(
-    parser: Parser, sentences: Sequence[Sentence], vocabulary: Vocabulary, *, single_root: bool
+    parser: Parser,
+    sentences: Sequence[TaggedSentence],
+    vocabulary: Vocabulary,
+    *,
+    single_root: bool,
 ) -> list[Distribution]:
     """Return the SparseMAP distributions of a first-order parser over sentences."""
     parser.eval()
@@ -154,7 +162,7 @@ def ambiguous_parses(found: Sequence[Distribution]) -> dict[str, Any]:
     """
     ambiguous = []
     for one in found:
-        gold = list(one.sentence.heads)
+        gold = list(one.sentence.heads or ())
         if gold in one.heads and one.scores[one.heads.index(gold)] < max(one.scores) - 1e-9:
             ambiguous.append(one)
     drawn = [one for one in ambiguous if len(one.sentence) >= 6 and len(one.heads) <= 4]
@@ -162,12 +170,12 @@ def ambiguous_parses(found: Sequence[Distribution]) -> dict[str, Any]:
     return {
         "sentences": len(found),
         "one tree": sum(len(one.heads) == 1 for one in found),
-        "gold has weight": sum(list(one.sentence.heads) in one.heads for one in found),
+        "gold has weight": sum(list(one.sentence.heads or ()) in one.heads for one in found),
         "gold has weight, and another is the best": len(ambiguous),
         "drawn": [
             {
                 "words": list(one.sentence.words),
-                "gold": list(one.sentence.heads),
+                "gold": list(one.sentence.heads or ()),
                 "heads": one.heads,
                 "probabilities": [round(p, 4) for p in one.probabilities],
             }

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from experiments.batching import batches_by_length, random_subset
-from parsing.sentences import Sentence, read_sentences
+from lpsmap_search import TaggedSentence, padded_heads, read_conllu
 
 __all__ = ["Batch", "Treebank", "Vocabulary", "batches", "evaluation_batches", "make_batch"]
 
@@ -21,7 +21,7 @@ FOLDERS = {"en": "en_ewt", "vi": "vi_vtb"}
 
 NUMBER = re.compile(r"[0-9]+|[0-9]+\.[0-9]+|[0-9]+[0-9,]+")
 
-UNKNOWN, ROOT, PADDING = 0, 1, -100
+UNKNOWN, ROOT = 0, 1
 
 PUNCTUATION = "PUNCT"
 
@@ -30,16 +30,17 @@ PUNCTUATION = "PUNCT"
 class Treebank:
     """The parts of a treebank."""
 
-    train: list[Sentence]
-    dev: list[Sentence]
-    test: list[Sentence]
+    train: list[TaggedSentence]
+    dev: list[TaggedSentence]
+    test: list[TaggedSentence]
 
     @classmethod
     def read(cls, data: Path, language: str) -> Treebank:
         """Read the treebank of a language, "en" or "vi", below a folder of data sets."""
         folder = data / "ud" / FOLDERS[language]
         train, dev, test = (
-            read_sentences(folder / f"{part}.conllu.gz") for part in ("train", "dev", "test")
+            list(read_conllu(folder / f"{part}.conllu.gz", punctuation=True))
+            for part in ("train", "dev", "test")
         )
         return cls(train, dev, test)
 
@@ -62,7 +63,7 @@ class Vocabulary:
         (len(words) + 2,) the count of each word.
     """
 
-    def __init__(self, sentences: Sequence[Sentence]) -> None:
+    def __init__(self, sentences: Sequence[TaggedSentence]) -> None:
         seen = Counter(normal(word) for s in sentences for word in s.words)
         self.words = {word: i for i, word in enumerate(seen, start=2)}
         self.counts = torch.tensor([0.0, 0.0, *seen.values()])
@@ -110,7 +111,7 @@ class Batch:
     counted: Tensor
 
 
-def make_batch(sentences: Sequence[Sentence], vocabulary: Vocabulary) -> Batch:
+def make_batch(sentences: Sequence[TaggedSentence], vocabulary: Vocabulary) -> Batch:
     """Return sentences as indices."""
     length = max(map(len, sentences))
 
@@ -125,18 +126,19 @@ def make_batch(sentences: Sequence[Sentence], vocabulary: Vocabulary) -> Batch:
     relations = [
         numbers(list(map(universal, s.relations)), vocabulary.relations) for s in sentences
     ]
+    heads, lengths = map(torch.from_numpy, padded_heads(sentences))
     return Batch(
         words=padded(words, UNKNOWN, [ROOT]),
         tags=padded(tags, UNKNOWN, [ROOT]),
-        lengths=torch.tensor([len(s) for s in sentences]),
-        heads=padded([s.heads for s in sentences], PADDING),
+        lengths=lengths,
+        heads=heads,
         relations=padded(relations, UNKNOWN),
         counted=padded([[tag != PUNCTUATION for tag in s.tags] for s in sentences], 0).bool(),
     )
 
 
 def batches(
-    sentences: Sequence[Sentence], vocabulary: Vocabulary, size: int, rng: np.random.Generator
+    sentences: Sequence[TaggedSentence], vocabulary: Vocabulary, size: int, rng: np.random.Generator
 ) -> Iterator[Batch]:
     """Yield all sentences once in random order, in batches of about equal length."""
     for some in batches_by_length(sentences, len, size, rng):
@@ -144,8 +146,8 @@ def batches(
 
 
 def evaluation_batches(
-    sentences: Sequence[Sentence], vocabulary: Vocabulary, size: int = 32
-) -> Iterator[tuple[list[Sentence], Batch]]:
+    sentences: Sequence[TaggedSentence], vocabulary: Vocabulary, size: int = 32
+) -> Iterator[tuple[list[TaggedSentence], Batch]]:
     """Yield all sentences in order of length, with their batches."""
     ordered = sorted(sentences, key=len)
     for start in range(0, len(ordered), size):

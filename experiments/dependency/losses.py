@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from experiments.dependency.data import PADDING, Batch
+from experiments.dependency.data import Batch
 from experiments.dependency.parser import Scores
 from experiments.dependency.structures import sibling_tables, tree_factors
 from lpsmap_torch.losses import (
@@ -72,8 +72,8 @@ class ParserLoss:
 
 def labelled_target(batch: Batch, scores: Tensor) -> Tensor:
     """Return 1 at the gold arcs' relations, and 0 elsewhere, in the shape of the scores."""
-    there = batch.heads != PADDING
     word = torch.arange(batch.heads.shape[1])
+    there = word < batch.lengths[:, None]
     # arcs from the root are on the diagonal
     slots = torch.where(batch.heads < 0, word, batch.heads)
     sentence, words = there.nonzero(as_tuple=True)

@@ -25,6 +25,9 @@ PRINTED_VALIDATION = {
 }
 """Validation accuracy and F1, Table 2."""
 
+EPOCHS_SHOWN = (1, 3, 10)
+"""The epochs, beside the last, after which the structures are compared."""
+
 MEASURES = ("accuracy", "f1", "accuracy with a mean root", "attachment recall")
 
 
@@ -48,6 +51,7 @@ def report(records: Sequence[Record], folder: Path) -> str:
             "iterations:",
             table_of(studies[Study.COLD]),
             commits(studies[Study.COLD]),
+            table_of_equal_steps(studies[Study.COLD]),
             curves(studies[Study.COLD], folder, "listops-cold.png", "The paper's regime"),
         ]
     if Study.ESCAPE in studies:
@@ -117,6 +121,41 @@ def order(records: Sequence[Record]) -> str:
         f"Tree+budget less tree, paired over {len(seeds)} seeds: {', '.join(cells)} (printed: "
         "accuracy +14.01, f1 +13.83)."
     )
+
+
+def equal_steps(records: Sequence[Record]) -> dict[int, dict[int, tuple[float, float]]]:
+    """Return the validation accuracies of tree and tree+budget after the same steps, by seed.
+
+    Runs that did not end count, too: a run is the same, however long it will be.
+    """
+    curves = {
+        (r.settings["structure"], r.settings["seed"]): {
+            point["steps"]: point["accuracy"] for point in r.result.get("curve", [])
+        }
+        for r in records
+    }
+    tree, budget = (structure.value for structure in LATENT)
+    found = {}
+    for seed in sorted({seed for _, seed in curves}):
+        first, second = (curves.get((structure, seed), {}) for structure in (tree, budget))
+        both = {steps: (first[steps], second[steps]) for steps in sorted(first) if steps in second}
+        both.pop(0, None)
+        if both:
+            found[seed] = both
+    return found
+
+
+def table_of_equal_steps(records: Sequence[Record]) -> str:
+    """Return the validation accuracies after the same steps, early and late in the training."""
+    lines = []
+    for seed, both in equal_steps(records).items():
+        steps = list(both)
+        shown = [steps[k - 1] for k in EPOCHS_SHOWN if k < len(steps)] + steps[-1:]
+        lines += [[seed, f"{n:,}", *(f"{x:.1f}" for x in both[n])] for n in shown]
+    if not lines:
+        return ""
+    headings = ["seed", "steps", *(f"validation accuracy, {s.value}" for s in LATENT)]
+    return "After the same steps:\n\n" + table(headings, lines)
 
 
 def table_of_escapes(records: Sequence[Record]) -> str:

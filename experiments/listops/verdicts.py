@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from experiments.listops.report import equal_steps
 from experiments.listops.rows import LATENT, Study
 from experiments.pages import Outcome, Verdict
 from experiments.records import Record
@@ -22,7 +23,7 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
         f"Trained by a curriculum, tree and tree+budget reach {interval(tree)} and "
         f"{interval(budget)}, above the printed 68.74 and 82.75, and the 14 points between them "
         f"are {difference(budget, tree)}. "
-        f"In the paper's regime they reach {cold[0]} and {cold[1]}."
+        f"In the paper's regime they reach {cold[0]} and {cold[1]}; {after_the_same_steps(records)}"
     )
     return [
         Verdict("LP-SparseMAP, Table 2: tree, tree+budget", Outcome.NOT, why),
@@ -40,6 +41,17 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
             "curves of tree and tree+budget do not separate.",
         ),
     ]
+
+
+def after_the_same_steps(records: Sequence[Record]) -> str:
+    """Return the last validation accuracies of the cold runs after the same steps in words."""
+    found = equal_steps([r for r in records if r.settings["study"] == Study.COLD.value])
+    last = [(seed, *list(both.items())[-1]) for seed, both in found.items()]
+    words = "; ".join(
+        f"seed {seed}: {tree:.1f} against {budget:.1f} after {steps:,} steps"
+        for seed, steps, (tree, budget) in last
+    )
+    return f"after the same steps, on the validation set, {words}."
 
 
 def cold_runs(records: Sequence[Record], structure: Structure) -> str:

@@ -19,7 +19,6 @@ from experiments.dependency.analysis import (
     sparsity,
 )
 from experiments.dependency.data import (
-    PADDING,
     ROOT,
     UNKNOWN,
     Treebank,
@@ -34,14 +33,14 @@ from experiments.dependency.structures import sibling_tables, tree_factors
 from experiments.records import read_records
 from experiments.runs import Row, Runner
 from lpsmap import FactorGraph
-from parsing.sentences import Sentence
+from lpsmap_search import TaggedSentence
 
 SMALL = Sizes(word=8, tag=4, lstm=6, hidden=8, sibling=3)
 
-SENTENCE = Sentence(
+SENTENCE = TaggedSentence(
     ("The", "dog", "ran", "12.5", "."),
-    (1, 2, -1, 2, 2),
     ("DET", "NOUN", "VERB", "NUM", "PUNCT"),
+    (1, 2, -1, 2, 2),
     ("det", "nsubj:pass", "root", "obl", "punct"),
 )
 
@@ -52,12 +51,12 @@ def treebank(data: Path) -> Treebank:
 
 
 def test_sentences_become_numbers() -> None:
-    other = Sentence(("a", "dog"), (1, -1), ("DET", "X"), ("amod", "root"))
+    other = TaggedSentence(("a", "dog"), ("DET", "X"), (1, -1), ("amod", "root"))
     vocabulary = Vocabulary([SENTENCE])
     batch = make_batch([SENTENCE, other], vocabulary)
     assert batch.words[1].tolist() == [ROOT, UNKNOWN, vocabulary.words["dog"], 0, 0, 0]
     assert vocabulary.words.keys() == {"the", "dog", "ran", "<number>", "."}
-    assert batch.heads.tolist() == [[1, 2, -1, 2, 2], [1, -1, *[PADDING] * 3]]
+    assert batch.heads.tolist() == [[1, 2, -1, 2, 2], [1, -1, *[-100] * 3]]
     assert batch.lengths.tolist() == [5, 2]
     assert vocabulary.relations.keys() == {"det", "nsubj", "root", "obl", "punct"}
     assert batch.relations[1].tolist() == [UNKNOWN, vocabulary.relations["root"], 0, 0, 0]
@@ -146,7 +145,9 @@ def test_siblings_are_scored_as_declared(n: int) -> None:
 @pytest.mark.parametrize("labelled", [False, True])
 def test_losses_are_small_at_the_gold_tree(loss: Loss, labelled: bool) -> None:
     vocabulary = Vocabulary([SENTENCE])
-    batch = make_batch([SENTENCE, Sentence(("ran",), (-1,), ("VERB",), ("root",))], vocabulary)
+    batch = make_batch(
+        [SENTENCE, TaggedSentence(("ran",), ("VERB",), (-1,), ("root",))], vocabulary
+    )
     shape = (2, 5, 5, len(vocabulary.relations) + 2)
     gold = labelled_target(batch, torch.zeros(shape))
     assert gold.sum() == 6
@@ -161,7 +162,7 @@ def test_losses_are_small_at_the_gold_tree(loss: Loss, labelled: bool) -> None:
 
 
 def test_ambiguous_parses_and_sparsity() -> None:
-    sentence = Sentence(tuple("abcdef"), (-1, 0, 0, 0, 0, 0))
+    sentence = TaggedSentence(tuple("abcdef"), tuple("abcdef"), (-1, 0, 0, 0, 0, 0))
     gold, other = [-1, 0, 0, 0, 0, 0], [-1, 0, 1, 0, 0, 0]
     found = [
         Distribution(sentence, [other, gold], [0.6, 0.4], [2.0, 1.5]),

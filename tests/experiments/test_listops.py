@@ -12,7 +12,13 @@ from torch import Tensor
 
 from experiments import ROOT
 from experiments.listops import EXPERIMENT
-from experiments.listops.report import PRINTED, order, table_of, table_of_escapes
+from experiments.listops.report import (
+    PRINTED,
+    order,
+    table_of,
+    table_of_equal_steps,
+    table_of_escapes,
+)
 from experiments.listops.rows import Settings, corpora, row
 from experiments.records import Record, read_records
 from experiments.runs import Row, Runner
@@ -85,6 +91,24 @@ def test_the_printed_chain_is_four_arguments_at_the_top_and_two_below() -> None:
                 confusion[n - 2, 2 if place == 0 else 0] += 1
     scores = Scores.from_confusion(confusion)
     assert (round(scores.accuracy, 2), round(scores.f1, 2)) == PRINTED["left-to-right"]
+
+
+def test_cold_runs_are_compared_after_the_same_steps() -> None:
+    """Those that did not end, too; steps that only one of them has are left out."""
+
+    def run(structure: str, seed: int, accuracies: list[float]) -> Record:
+        one = record(structure, seed, 0.0, study="cold")
+        curve = [{"steps": 10 * k, "accuracy": x} for k, x in enumerate(accuracies)]
+        return replace(one, complete=False, result={"curve": curve})
+
+    some = [
+        run("tree", 0, [20.0, 48.0, 50.0, 51.0]),
+        run("tree+budget", 0, [20.0, 28.0, 29.0]),
+        run("tree", 1, [20.0, 47.0]),
+    ]
+    lines = table_of_equal_steps(some).splitlines()[-2:]
+    assert lines == ["| 0 | 10 | 48.0 | 28.0 |", "| 0 | 20 | 50.0 | 29.0 |"]
+    assert table_of_equal_steps(some[2:]) == ""
 
 
 def test_structures_are_compared_seed_by_seed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -64,34 +65,37 @@ def wait_for(condition: Callable[[], object]) -> None:
         time.sleep(0.001)
 
 
-def test_it_names_the_function_and_what_is_left_of_it(at_once, caplog) -> None:
+def test_a_first_use_names_the_function_and_what_to_do(at_once, caplog) -> None:
     with compiled(OUTER):
         wait_for(lambda: caplog.messages)
     (message,) = caplog.messages
-    name = f"{__name__}.outer"
-    assert f"lpsmap compiles {name}: 2 of the 2 functions that it calls are left." in message
+    assert message.startswith(f"First use: compiling {__name__}.outer, once, ")
     assert "lpsmap compile;" in message
     assert f"{QUIET}=1" in message
 
 
-def test_what_is_finished_is_not_left(monkeypatch, caplog) -> None:
+def test_a_process_warns_once(at_once, caplog) -> None:
+    caplog.set_level(logging.INFO)
+    for n in (1, 2):
+        with compiled(OUTER):
+            wait_for(lambda n=n: len(caplog.messages) == n)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+def test_what_is_finished_is_not_left() -> None:
     with compiled(INNERMOST):
         pass
-    monkeypatch.setattr(announcements, "PATIENCE", 0.0)
-    with compiled(OUTER):
-        wait_for(lambda: caplog.messages)
-        with compiled(INNER):
-            pass
-    with compiled(OUTER):
-        wait_for(lambda: caplog.messages[1:])
-    assert "outer: 1 of the 2 functions that it calls are left." in caplog.messages[0]
-    assert caplog.messages[1].endswith("outer: its optimisation is left.")  # advice is given once
+    left = announcements._compilation._left
+    assert left(OUTER) == "1 of the 2 functions that it calls are left"
+    with compiled(INNER):
+        pass
+    assert left(OUTER) == "its optimisation is left"
 
 
 def test_another_process_is_waited_for(at_once, caplog) -> None:
     with announced(OUTER), waiting():
         wait_for(lambda: caplog.messages)
-    assert f"waits for another process that compiles {__name__}.outer." in caplog.messages[0]
+    assert f"waiting for another process that compiles {__name__}.outer." in caplog.messages[0]
 
 
 @pytest.mark.parametrize(("pause", "n_made"), [(0.5, 1), (1.5, 0)])
@@ -164,5 +168,5 @@ def test_kernels_of_any_package_are_announced(tmp_path: Path, server: Server) ->
     first = "from lpsmap_jit import announcements\nannouncements.PATIENCE = 0.0\nimport theirs"
     printed, errors = server.begin(first, tmp_path, environment).communicate()
     assert printed == "3.0\n"
-    assert errors.startswith("lpsmap compiles theirs.total: its optimisation is left.")
+    assert errors.startswith("First use: compiling theirs.total, once, ")
     assert errors.count("\n") == 1

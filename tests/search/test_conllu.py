@@ -5,13 +5,16 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from lpsmap_search.conllu import LONGEST_LINE, ROOT, TaggedSentence, read_conllu
+from lpsmap_search import TaggedSentence, directed_accuracy, padded_heads, read_conllu
+from lpsmap_search.conllu import LONGEST_LINE
+from lpsmap_search.tagged_sentence import GAP, ROOT
 
 
-def row(number: object, word: str, tag: str, head: object) -> str:
-    return f"{number}\t{word}\t_\t{tag}\t_\t_\t{head}\t_\t_\t_\n"
+def row(number: object, word: str, tag: str, head: object, relation: str = "_") -> str:
+    return f"{number}\t{word}\t_\t{tag}\t_\t_\t{head}\t{relation}\t_\t_\n"
 
 
 TREE = (
@@ -75,8 +78,45 @@ def test_the_first_dependent_takes_the_place_of_a_removed_root(path: Path) -> No
 
 
 def test_a_sentence_without_heads_has_none(path: Path) -> None:
-    (sentence,) = read(path, row(1, "a", "X", "_") + row(2, "b", "X", 1))
+    (sentence,) = read(path, row(1, "a", "X", "_") + row(2, "b", "X", "_"))
     assert (sentence.heads, sentence.tags) == (None, ("X", "X"))
+
+
+def test_a_gap_is_neither_a_root_nor_the_end_of_a_cycle(path: Path) -> None:
+    text = row(1, "a", "X", 2) + row(2, "b", "X", "_") + row(3, "c", "X", 0)
+    (sentence,) = read(path, text)
+    assert sentence.heads == (1, GAP, ROOT)
+    dependent = row(1, "a", "X", 2) + row(2, ",", "PUNCT", "_") + row(3, "c", "X", 0)
+    (sentence,) = read(path, dependent)
+    assert sentence.heads == (GAP, ROOT)
+
+
+def test_relations_are_those_of_the_words_that_stay(path: Path) -> None:
+    words = [("a", "X", 0, "root"), (",", "PUNCT", 1, "punct"), ("b", "X", 1, "conj:and")]
+    text = "".join(row(i, *word) for i, word in enumerate(words, start=1))
+    (sentence,) = read(path, text)
+    assert sentence.relations == ("root", "conj:and")
+    (whole,) = read(path, text, punctuation=True)
+    assert whole.relations == ("root", "punct", "conj:and")
+
+
+def test_heads_of_a_batch_tell_gaps_from_padding_by_the_lengths() -> None:
+    batch = [
+        TaggedSentence(("a", "b"), ("X", "X"), (1, GAP)),
+        TaggedSentence(("c", "d", "e"), ("X",) * 3, (ROOT, 0, 1)),
+        TaggedSentence(("f",), ("X",), None),
+    ]
+    heads, lengths = padded_heads(batch)
+    assert heads.tolist() == [[1, -100, -100], [-1, 0, 1], [-100] * 3]
+    assert lengths.tolist() == [2, 3, 1]
+    heads, lengths = padded_heads([])
+    assert (heads.shape, lengths.shape, heads.dtype) == ((0, 0), (0,), np.int64)
+
+
+def test_gaps_do_not_count_in_the_accuracy() -> None:
+    assert directed_accuracy([(ROOT, 0, 0)], [(ROOT, GAP, 1)]) == 0.5
+    with pytest.raises(ValueError, match="expected: got no words with a head"):
+        directed_accuracy([(ROOT,)], [(GAP,)])
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from lpsmap_search import Corpus, expected_counts
-from lpsmap_search.conllu import ROOT
 from lpsmap_search.synthetic import sampled_sentences, verb_noun_adjective
+from lpsmap_search.tagged_sentence import ROOT
 
 
 def test_parameters_of_the_small_language_sum_to_one() -> None:

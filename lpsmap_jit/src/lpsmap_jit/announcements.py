@@ -1,8 +1,8 @@
 """Announcements of compilation that takes seconds: one log record, and a line on a terminal.
 
 A thread watches the compilation, since the compiling thread is busy in LLVM. After `PATIENCE`
-seconds it logs the name of the kernel and the number of functions that are left, and on a terminal
-it shows a line with the progress. Short compilations that follow each other within `PAUSE` seconds
+seconds it logs, once in a process, that this is a first use, and what is compiled; on a terminal it
+shows a line with the progress. Short compilations that follow each other within `PAUSE` seconds
 count as one. The variable `QUIET` disables all of it.
 """
 
@@ -32,12 +32,11 @@ PAUSE = 1.0
 REFRESHED = 0.5
 """Seconds after which the line on a terminal is written again."""
 
-STARTED = "lpsmap compiles %s: %s.%s"
-WAITING = "lpsmap waits for another process that compiles %s.%s"
-ADVICE = (
-    " Later processes load it from the cache. To compile ahead, run lpsmap compile; to silence "
-    f"this, set {QUIET}=1."
+STARTED = (
+    "First use: compiling %s, once, for 20 s to a minute; later processes load it. To compile "
+    f"ahead, run lpsmap compile; to silence this, set {QUIET}=1."
 )
+WAITING = "First use: waiting for another process that compiles %s."
 
 _log = logging.getLogger("lpsmap")
 
@@ -56,7 +55,7 @@ class _Compilation:
         self._unannounced = 0.0
         """Seconds of compilation without a pause, before the current one."""
         self._announced = False
-        self._advice = ADVICE
+        self._is_first = True
         self._over = threading.Event()
         self._watcher: threading.Thread | None = None
 
@@ -88,11 +87,9 @@ class _Compilation:
         """Announce the compilation of a function once it takes long, and show how it goes on."""
         if over.wait(max(PATIENCE - self._unannounced, 0.0)):
             return
-        if self.waits:
-            _log.warning(WAITING, _name(first), self._advice)
-        else:
-            _log.warning(STARTED, _name(first), self._left(first), self._advice)
-        self._announced, self._advice = True, ""
+        level = logging.WARNING if self._is_first else logging.INFO
+        _log.log(level, WAITING if self.waits else STARTED, _name(first))
+        self._announced, self._is_first = True, False
         if sys.stderr is not None and sys.stderr.isatty():
             self._show(over, first)
 

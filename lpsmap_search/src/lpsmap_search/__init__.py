@@ -1,7 +1,7 @@
 """Global search for latent-variable models: Viterbi training to a proved optimum."""
 
 from lpsmap_search.binary_grammar import BinaryGrammar
-from lpsmap_search.conllu import TaggedSentence, read_conllu
+from lpsmap_search.conllu import read_conllu
 from lpsmap_search.constraints import CountConstraint, universal_rules
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.count_model import CountModel
@@ -15,6 +15,7 @@ from lpsmap_search.local_search import Trained, expectation_maximisation, restar
 from lpsmap_search.parses import directed_accuracy, parse
 from lpsmap_search.sparse_counts import sparse_counts
 from lpsmap_search.synthetic import sampled_sentences, verb_noun_adjective
+from lpsmap_search.tagged_sentence import TaggedSentence, padded_heads
 from lpsmap_search.tree_size import TreeSize, tree_size
 from lpsmap_search.viterbi import viterbi
 
@@ -38,6 +39,7 @@ __all__ = [
     "expected_counts",
     "global_search",
     "k_best",
+    "padded_heads",
     "parse",
     "read_conllu",
     "restarts",

@@ -18,7 +18,7 @@ import click
 from click.core import ParameterSource
 
 from lpsmap_core.api import MAX_MEMORY, memory_limit
-from lpsmap_search.conllu import TaggedSentence, read_conllu
+from lpsmap_search.conllu import read_conllu
 from lpsmap_search.constraints import UNIVERSAL_TAGS, CountConstraint, universal_rules
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.dependency_model import DependencyModelWithValence
@@ -33,6 +33,7 @@ from lpsmap_search.induction import (
 from lpsmap_search.induction import induce as induce_by
 from lpsmap_search.relaxations import RELAXATIONS
 from lpsmap_search.reports import Report
+from lpsmap_search.tagged_sentence import TaggedSentence
 from lpsmap_search.viterbi import viterbi
 
 __all__ = ["induce"]

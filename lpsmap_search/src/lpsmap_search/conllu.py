@@ -1,4 +1,4 @@
-"""Sentences with tags and heads in CoNLL-U files."""
+"""Sentences in CoNLL-U files."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import codecs
 import gzip
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, NoReturn, cast
 
 from lpsmap_core.api import checked_count, reserve_memory
+from lpsmap_search.tagged_sentence import GAP, ROOT, TaggedSentence
 
-__all__ = ["ROOT", "TaggedSentence", "read_conllu"]
-
-ROOT = -1
-"""The head of a root word."""
+__all__ = ["read_conllu"]
 
 PUNCTUATION = "PUNCT"
 """The universal tag of punctuation."""
@@ -30,26 +27,14 @@ LONGEST_SENTENCE = 10_000
 """Maximum words of a sentence, so that a file without empty lines does not exhaust the memory."""
 
 
-@dataclass(frozen=True)
-class TaggedSentence:
-    """The words of a sentence, their tags, and their heads."""
-
-    words: tuple[str, ...]
-    tags: tuple[str, ...]
-    heads: tuple[int, ...] | None
-    """Indices of words from 0, -1 for the root; None if the file has no heads."""
-
-    def __len__(self) -> int:
-        return len(self.tags)
-
-
 def read_conllu(
     path: str | Path, *, max_words: int | None = None, punctuation: bool = False
 ) -> Iterator[TaggedSentence]:
     """Yield the sentences of a CoNLL-U file, plain or compressed with gzip (``.gz``).
 
-    The file is read line by line. Tags are those of the universal column; multiword tokens
-    (``3-4``) and empty nodes (``3.1``) are skipped.
+    The file is read line by line. Tags are those of the universal column, and heads count from 0,
+    with -1 for the root and -100 for ``_``. Multiword tokens (``3-4``) and empty nodes (``3.1``)
+    are skipped.
 
     Parameters
     ----------
@@ -83,8 +68,8 @@ class _Row(NamedTuple):
     line: int
     word: str
     tag: str
-    head: int | None
-    """From 0, -1 for the root."""
+    head: int
+    relation: str
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -147,7 +132,7 @@ def _row(path: Path, number: int, line: str, expected: int) -> _Row | None:
         _refuse(
             path, number, f"got {len(columns)} columns; expected the 10 of CoNLL-U, between tabs."
         )
-    name, word, _, tag, _, _, head, *_ = columns
+    name, word, _, tag, _, _, head, relation, *_ = columns
     if name.isascii() and name.replace("-", ".", 1).replace(".", "", 1).isdigit():
         if not name.isdigit():
             return None
@@ -158,55 +143,46 @@ def _row(path: Path, number: int, line: str, expected: int) -> _Row | None:
     if not tag or tag == "_":
         _refuse(path, number, f"got no universal tag of {word!r}; expected one in column 4.")
     if head == "_":
-        return _Row(number, word, tag, None)
+        return _Row(number, word, tag, GAP, relation)
     if not (head.isascii() and head.isdigit() and len(head) < 10):
         _refuse(path, number, f"got the head {head!r}; expected the number of a word, 0 or _.")
-    return _Row(number, word, tag, int(head) - 1)
+    return _Row(number, word, tag, int(head) - 1, relation)
 
 
 def _sentence(path: Path, rows: list[_Row], punctuation: bool) -> TaggedSentence:
-    heads = _heads(path, rows)
+    _check_heads(path, rows)
+    heads = [row.head for row in rows]
     keep = [punctuation or row.tag != PUNCTUATION for row in rows]
     kept = [row for row, stays in zip(rows, keep, strict=True) if stays]
-    if heads is not None and not all(keep):
+    if not all(keep):
         heads = _without(heads, keep)
     return TaggedSentence(
         tuple(row.word for row in kept),
         tuple(row.tag for row in kept),
-        None if heads is None else tuple(heads),
+        None if all(head == GAP for head in heads) else tuple(heads),
+        tuple(row.relation for row in kept),
     )
 
 
-def _heads(path: Path, rows: list[_Row]) -> list[int] | None:
-    """Return the heads of a sentence; None if one is missing.
-
-    Raises
-    ------
-    ValueError
-        If a head is not a word of the sentence, or the heads have a cycle.
-    """
-    heads: list[int] = []
+def _check_heads(path: Path, rows: list[_Row]) -> None:
+    """Check that heads are words of the sentence, and that they have no cycle."""
     for row in rows:
-        if row.head is None:
-            return None
         if row.head >= len(rows):
             _refuse(
                 path,
                 row.line,
                 f"got head {row.head + 1}; expected 0 to {len(rows)}, or _ for none.",
             )
-        heads.append(row.head)
     done = [False] * len(rows)
     for start in range(len(rows)):
         seen, word = set(), start
-        while word != ROOT and not done[word]:
+        while word >= 0 and not done[word]:
             if word in seen:
                 _refuse(path, rows[word].line, "got a cycle of heads; expected a tree.")
             seen.add(word)
-            word = heads[word]
+            word = rows[word].head
         for word in seen:
             done[word] = True
-    return heads
 
 
 def _without(heads: list[int], keep: list[bool]) -> list[int]:
@@ -221,7 +197,7 @@ def _without(heads: list[int], keep: list[bool]) -> list[int]:
         if not stays:
             continue
         head, removed = heads[word], False
-        while head != ROOT and not keep[head]:
+        while head >= 0 and not keep[head]:
             head, removed = heads[head], True
         if head == ROOT and removed:
             if heir == ROOT:
@@ -229,5 +205,5 @@ def _without(heads: list[int], keep: list[bool]) -> list[int]:
             else:
                 heads_left.append(heir)
                 continue
-        heads_left.append(ROOT if head == ROOT else number[head])
+        heads_left.append(number[head] if head >= 0 else head)
     return heads_left

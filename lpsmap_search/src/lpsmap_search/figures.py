@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_search.conllu import ROOT, TaggedSentence
+from lpsmap_search.tagged_sentence import GAP, ROOT, TaggedSentence
 
 try:
     import matplotlib.pyplot as plt
@@ -187,7 +187,8 @@ def trees(
 
 def _top(sentence: TaggedSentence, heads: Sequence[int]) -> float:
     """Return the height of the drawing above and below the words."""
-    arcs = [*enumerate(heads), *enumerate(sentence.heads or ())]
+    gold = ((word, head) for word, head in enumerate(sentence.heads or ()) if head != GAP)
+    arcs = [*enumerate(heads), *gold]
     return 0.5 + max(itertools.starmap(_height, arcs))
 
 
@@ -200,10 +201,10 @@ def _tree(ax: Axes, sentence: TaggedSentence, heads: Sequence[int]) -> None:
         ax.text(x, 0.0, word, ha="center", va="bottom", fontsize=10)
         if tag != word:
             ax.text(x, 0.0, tag, ha="center", va="top", fontsize=7, color="0.4")
-    gold = heads if sentence.heads is None else sentence.heads
+    gold = sentence.heads or (GAP,) * len(heads)
     for i, (mine, its) in enumerate(zip(heads, gold, strict=True)):
-        _arc(ax, middle, (i, mine), 1.0, SHARED if mine == its else COLOURS[1])
-        if sentence.heads is not None:
+        _arc(ax, middle, (i, mine), 1.0, SHARED if its in (GAP, mine) else COLOURS[1])
+        if its != GAP:
             _arc(ax, middle, (i, its), -1.0, SHARED if mine == its else COLOURS[0])
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core.api import FloatArray
-from lpsmap_search.conllu import ROOT, TaggedSentence
 from lpsmap_search.dependency_model import DependencyModelWithValence
+from lpsmap_search.tagged_sentence import GAP, ROOT, TaggedSentence
 
 __all__ = ["aligned", "arcs_as_text", "grammar_json", "grammar_rows"]
 
@@ -139,8 +139,8 @@ def arcs_as_text(
     rows = []
     for word, (text, tag) in enumerate(zip(sentence.words, sentence.tags, strict=True)):
         note = "root" if heads[word] == ROOT else ""
-        if sentence.heads is not None and sentence.heads[word] != heads[word]:
-            right = sentence.heads[word]
+        right = GAP if sentence.heads is None else sentence.heads[word]
+        if right not in (GAP, heads[word]):
             expected = "root" if right == ROOT else f"{sentence.words[right]} ({right + 1})"
             note = f"{note}, " if note else ""
             note = f"{note}in the file: {expected}"

@@ -12,7 +12,6 @@ import numpy as np
 
 from lpsmap_core.api import FloatArray
 from lpsmap_decode import SearchProgress, SearchResult
-from lpsmap_search.conllu import TaggedSentence
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.dependency_model import DependencyModelWithValence
@@ -25,6 +24,7 @@ from lpsmap_search.local_search import (
     unconstrained_step,
 )
 from lpsmap_search.parses import directed_accuracy, parse
+from lpsmap_search.tagged_sentence import TaggedSentence
 
 __all__ = ["METHODS", "SEARCH", "Induced", "Moment", "Options", "accuracy", "induce", "tag_corpus"]
 

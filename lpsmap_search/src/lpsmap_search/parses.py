@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from lpsmap_core.api import FloatArray
-from lpsmap_search.conllu import ROOT
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.dependency_model import DependencyModelWithValence
 from lpsmap_search.structures import structures_of
+from lpsmap_search.tagged_sentence import GAP, ROOT
 from lpsmap_search.viterbi import checked_scores
 
 __all__ = ["directed_accuracy", "parse"]
@@ -58,17 +58,19 @@ def directed_accuracy(
 ) -> float:
     """Return the share of words whose predicted head is the expected one.
 
-    This is unlabelled directed dependency accuracy; arcs from the root are included.
+    This is unlabelled directed dependency accuracy; arcs from the root are included, words without
+    an expected head are not.
 
     Parameters
     ----------
     predicted, expected
-        For each sentence, the heads of its words, from 0; -1 for the root.
+        For each sentence, the heads of its words, from 0; -1 for the root, -100 for an expected
+        head that is not known.
 
     Raises
     ------
     ValueError
-        If the sentences do not agree in number or length, or there are no words.
+        If the sentences do not agree in number or length, or there are no expected heads.
     """
     if len(predicted) != len(expected):
         raise ValueError(
@@ -81,8 +83,8 @@ def directed_accuracy(
             raise ValueError(
                 f"predicted: sentence {number} has {len(ours)} heads; expected {len(theirs)}."
             )
-        right += sum(int(a) == int(b) for a, b in zip(ours, theirs, strict=True))
-        total += len(theirs)
+        known = [int(a) == int(b) for a, b in zip(ours, theirs, strict=True) if b != GAP]
+        right, total = right + sum(known), total + len(known)
     if not total:
-        raise ValueError("expected: got no words; expected at least one.")
+        raise ValueError("expected: got no words with a head; expected at least one.")
     return right / total

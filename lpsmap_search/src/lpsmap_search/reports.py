@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lpsmap_search.conllu import TaggedSentence
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.dependency_model import DependencyModelWithValence
 from lpsmap_search.grammar_text import aligned, arcs_as_text, grammar_json, grammar_rows
 from lpsmap_search.induction import Induced, accuracy, trees
+from lpsmap_search.tagged_sentence import TaggedSentence
 
 __all__ = ["Report", "certificate"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core.api import FloatArray, checked_count
-from lpsmap_search.conllu import ROOT, TaggedSentence
 from lpsmap_search.dependency_model import DependencyModelWithValence
 from lpsmap_search.half_spans import LEFT, RIGHT
+from lpsmap_search.tagged_sentence import ROOT, TaggedSentence
 
 __all__ = ["sampled_sentences", "verb_noun_adjective"]
 

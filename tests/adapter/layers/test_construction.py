@@ -108,3 +108,18 @@ def test_axis_is_the_dim_of_softmax() -> None:
 def test_the_side_of_a_matching_is_checked_at_construction() -> None:
     with pytest.raises(ValueError, match=r"MatchingAttention: full is 'foo'; expected 'rows'"):
         MatchingAttention(full="foo")  # type: ignore[arg-type]
+
+
+@every_layer
+def test_unknown_arguments_of_a_call_are_refused_in_the_layer_s_name(case: Case) -> None:
+    layer = case.make()
+    words = f"^{type(layer).__name__}: unexpected argument.*'other'.*lengths"
+    with pytest.raises(TypeError, match=words):
+        layer(torch.zeros(1, *case.shape), other=1)
+
+
+def test_unknown_options_are_refused_in_the_layer_s_name() -> None:
+    with pytest.raises(TypeError, match="^LatentTree: .* 'other'; expected projective, .*tol"):
+        LatentTree(other=1)
+    with pytest.raises(TypeError, match="^Rationale: .* 'temprature'; expected temperature.$"):
+        Rationale(2, temprature=1.0)

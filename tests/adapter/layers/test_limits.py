@@ -120,8 +120,8 @@ def test_bad_limits_are_refused_in_words(make: Any, name: str, event: Any) -> No
     ):
         with pytest.raises(error, match=words):
             layer(scores, **{name: limits})
-    with pytest.raises(TypeError, match=f"unexpected argument 'size'; expected .* {name}"):
-        layer(scores, size=LIMITS)
+    with pytest.raises(TypeError, match=f"unexpected argument 'other'; expected .* {name}"):
+        layer(scores, other=LIMITS)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32])

@@ -42,6 +42,17 @@ class DoubledKnowingly(Doubled):
     expected_failures = {"check_zero_one": "it is doubled"}
 
 
+class Stubborn(Chosen):
+    """The same with the worst structure as the best."""
+
+    @classmethod
+    def examples(cls):
+        return [cls(FactorGraph().variable((n,))) for n in (4, 5)]
+
+    def solve_map(self, eta_u, eta_v):
+        return int(np.argmin(eta_u))
+
+
 class Silent(Chosen):
     """The same without examples."""
 
@@ -79,7 +90,7 @@ def check(monkeypatch):
     registry = Registry()
     packs = {
         "good-pack": [Chosen],
-        "bad.Pack": [Doubled, DoubledKnowingly, Silent, Clumsy, Foreign, Raiser],
+        "bad.Pack": [Doubled, DoubledKnowingly, Stubborn, Silent, Clumsy, Foreign, Raiser],
     }
     for distribution, classes in packs.items():
         module = types.ModuleType(distribution)
@@ -148,6 +159,16 @@ def test_what_a_type_raises_is_told_with_its_place(check):
     assert code == 1
     place = r"\ncheck_shapes\nKeyError: 'boom', raised by .* in .*test_check_command.py, line \d+\n"
     assert re.search(place, output)
+
+
+def test_a_broken_rule_is_told_once(check):
+    """For all examples; what core says about a type is told without a place in core."""
+    code, output = check("Stubborn", "--draws", "2")
+    assert code == 1
+    assert output.count("\ncheck_map_is_best\n") == output.count("\ncheck_ties\n") == 1
+    assert "The same in 1 more of its examples." in output
+    assert "ValueError: Stubborn.solve_map contradicts itself" in output
+    assert ", raised by" not in output
 
 
 @pytest.mark.parametrize(

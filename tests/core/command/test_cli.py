@@ -82,6 +82,8 @@ def test_lpsmap_plugins_says_what_each_offers() -> None:
     [
         (["check", "--seed", "-1", "Xor"], 2, "-1 is not in the range x>=0"),
         (["new-plugin", "spans", "--into", "/proc"], 1, "cannot be written"),
+        (["slove", "grid.uai"], 2, "No such command 'slove'; did you mean solve?"),
+        (["xyz"], 2, "No such command 'xyz'."),
     ],
 )
 def test_mistakes_are_told_in_a_line(arguments: list[str], code: int, words: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import traceback
@@ -70,14 +71,14 @@ def test_the_face_advises_what_to_install(alone: Path) -> None:
 def test_lpsmap_factors_lists_what_is_installed() -> None:
     result = CliRunner().invoke(cli.main, ["factors"])
     assert result.exit_code == 0
-    lines = [line.split(maxsplit=3) for line in result.output.splitlines()]
-    assert lines[0] == ["FACTOR", "PACKAGE", "VERSION", "LEVEL"]
+    lines = [re.split("  +", line) for line in result.output.splitlines()]
+    assert lines[0] == ["FACTOR", "PACKAGE", "LEVEL", "MEANING"]
     listed = {line[0]: line[1:] for line in lines[1:]}
-    assert listed["Xor"][0] == "lpsmap-factors-logic"
-    assert listed["Xor"][2] == "3 closed form"
-    assert listed["DepTree"][0] == "lpsmap-factors-struct"
-    assert listed["DepTree"][2] == "3 closed form"
-    assert listed["Sequence"][2] == "2 compiled oracle"
+    sentence = "Exactly one variable of every row is on."
+    assert listed["Xor"] == ["lpsmap-factors-logic", "3 closed form", sentence]
+    assert listed["DepTree"][:2] == ["lpsmap-factors-struct", "3 closed form"]
+    assert listed["Sequence"][1] == "2 compiled oracle"
+    assert all(words.endswith(".") for *_, words in listed.values())
 
 
 def test_the_command_line_without_packs(alone: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -68,6 +70,19 @@ def test_repr() -> None:
     graph, _ = matching(np.eye(3))
     assert repr(graph) == "FactorGraph(9 variables, 2 factors)"
     assert repr(graph.solve()) == "Solution(9 variables; components: 1 SOLVED)"
+
+
+def test_statuses_as_text_are_counts() -> None:
+    graph = FactorGraph()
+    u = graph.variable_from(np.array([[0.0, 1.0], [np.nan, 1.0], [2.0, 1.0]]))
+    graph.add(Xor(u))
+    with pytest.warns(ConvergenceWarning):
+        status = graph.solve().status
+    assert str(status) == "1 NON_FINITE, 2 SOLVED"
+    assert str(status[:1]) == "1 SOLVED"
+    assert repr(status[1]) == "Status.NON_FINITE"
+    assert type(status == Status.SOLVED) is np.ndarray
+    assert pickle.loads(pickle.dumps(status)).tolist() == status.tolist()
 
 
 def test_single_factors_that_are_solved_together_are_as_alone() -> None:

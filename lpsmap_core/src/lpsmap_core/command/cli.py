@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import difflib
 import gc
+import inspect
 import os
 import sys
 import warnings
@@ -18,6 +20,7 @@ import lpsmap_core
 from lpsmap_core.command import new_plugin
 from lpsmap_core.command.compile_types import compile_types
 from lpsmap_core.command.named_types import chosen_types, complete_types, misspelt_groups
+from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import override_level
 from lpsmap_core.plugins.error_origin import error_with_origin
 from lpsmap_core.plugins.hookspecs import PROJECT
@@ -79,10 +82,14 @@ class _Commands(click.Group):
     def resolve_command(
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command of `arguments`; for a missing one, name its distribution."""
-        pack = PACK_OF.get(arguments[0])
-        if pack and not context.resilient_parsing and not self.get_command(context, arguments[0]):
-            context.fail(f"No such command {arguments[0]!r}; {missing_pack_advice(pack)}.")
+        """Return the command of `arguments`; for a missing one, say what may be meant."""
+        name = arguments[0]
+        if not context.resilient_parsing and self.get_command(context, name) is None:
+            near = difflib.get_close_matches(name, {*self.list_commands(context), *PACK_OF}, 1)
+            if name in PACK_OF:
+                context.fail(f"No such command {name!r}; {missing_pack_advice(PACK_OF[name])}.")
+            elif near:
+                context.fail(f"No such command {name!r}; did you mean {near[0]}?")
         return super().resolve_command(context, arguments)
 
 
@@ -129,17 +136,23 @@ def completion(shell: str) -> None:
 def factors() -> None:
     """List the installed factor types.
 
-    Shows the package, version and level of override of each.
+    Shows the package, level of override and meaning of each; the versions are those of lpsmap
+    plugins.
     """
     contributions = installed().factors
     rows = [
-        {"FACTOR": r.name, "PACKAGE": r.plugin.distribution, "VERSION": r.plugin.version}
-        | {"LEVEL": LEVELS[override_level(r.value)]}
+        {"FACTOR": r.name, "PACKAGE": r.plugin.distribution}
+        | {"LEVEL": LEVELS[override_level(r.value)], "MEANING": _first_sentence(r.value)}
         for r in sorted(contributions.values(), key=lambda r: (r.plugin.distribution, r.name))
     ]
     advice = f"No factor types are installed; {missing_pack_advice('lpsmap-factors-logic')}"
     click.echo(text_table(rows, []) if rows else advice)
     _fail_on_conflicts([contributions])
+
+
+def _first_sentence(kind: type[Factor]) -> str:
+    """Return the summary of the docstring of a factor type on one line."""
+    return " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
 
 
 @main.command()

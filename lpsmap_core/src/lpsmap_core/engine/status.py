@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import enum
+from collections import Counter
+from typing import Any
 
-__all__ = ["OK", "Status"]
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["OK", "Status", "Statuses"]
 
 
 class Status(enum.Enum):
@@ -43,6 +48,23 @@ class Status(enum.Enum):
         """Whether the values can be relied upon."""
         return self in OK
 
+    def __repr__(self) -> str:
+        return f"Status.{self.name}"
+
 
 OK = (Status.SOLVED, Status.CONVERGED)
 """The statuses of components whose values can be relied upon."""
+
+
+class Statuses(np.ndarray[Any, np.dtype[np.object_]]):
+    """The statuses of components; as text, the count of each, such as ``30 SOLVED, 2 NON_FINITE``.
+
+    Comparisons return plain arrays.
+    """
+
+    def __str__(self) -> str:
+        counts = Counter(status.name for status in self.ravel().tolist())
+        return ", ".join(f"{n} {name}" for name, n in sorted(counts.items()))
+
+    def __array_wrap__(self, array: npt.NDArray[Any], *_: Any) -> npt.NDArray[Any]:  # type: ignore[override]
+        return array.view(np.ndarray)

@@ -21,7 +21,7 @@ class TensorOracle:
     Attributes
     ----------
     best
-        ``best(eta_u, eta_v, *tables, *shared)`` gets (B, *event_shape) finite scores of the
+        ``best(eta_u, eta_v, *tables, *shared)`` gets ``(B, *event_shape)`` finite scores of the
         variables, (B, n_additionals) finite scores of the additionals, and the tables of these
         factors. It returns (B, W) integers, the entries of the best structure of each factor: k for
         slot k, counted in the flat event shape, K + j for additional j after all K slots, and -1

@@ -10,14 +10,14 @@ from lpsmap_core.plugins.contributions import DuplicateNameError
 
 __all__ = ["error_with_origin", "raised_by_core"]
 
-LIBRARIES = ("lpsmap_core.", "lpsmap_dynamic.")
+LIBRARIES = ("lpsmap_core.", "lpsmap_dynamic.", "lpsmap_jit.")
 """Packages whose functions and base classes raise errors about their use by plugins."""
 
 
 def error_with_origin(error: BaseException) -> str:
-    """Return the message of an error, and the function that raised it.
+    """Return the message of an error, and the function of a plugin that raised it, if one did.
 
-    This is the last function outside the libraries that they called, or else the last function.
+    This is the last function outside the libraries that they called.
 
     Parameters
     ----------
@@ -27,7 +27,9 @@ def error_with_origin(error: BaseException) -> str:
     frames = list(traceback.walk_tb(error.__traceback__))
     called = itertools.dropwhile(lambda entry: not _is_of(LIBRARIES, entry[0]), frames)
     others = [entry for entry in called if not _is_of(LIBRARIES, entry[0])]
-    frame, line = (others or frames)[-1]
+    if not others:
+        return f"{type(error).__name__}: {error}"
+    frame, line = others[-1]
     place = f"{frame.f_code.co_name} in {frame.f_code.co_filename}, line {line}"
     return f"{type(error).__name__}: {error}, raised by {place}"
 

@@ -56,7 +56,8 @@ class Solution:
         For every declaration, in the order of addition, the (n_factors, n_additionals) marginals of
         its additionals.
     status
-        (n_components,) array of `Status`. Components are numbered by their first variable.
+        (n_components,) array of `Status`; its text has their counts. Components are numbered by
+        their first variable.
     iterations
         (n_components,) outer iterations; 1 for a component of a single factor.
     primal_residual, dual_residual
@@ -566,9 +567,7 @@ class Solution:
         )
 
     def __repr__(self) -> str:
-        names, counts = np.unique([s.name for s in self.status], return_counts=True)
-        summary = ", ".join(f"{n} {name}" for name, n in zip(names, counts, strict=True))
-        return f"Solution({len(self.values)} variables; components: {summary or 'none'})"
+        return f"Solution({len(self.values)} variables; components: {str(self.status) or 'none'})"
 
 
 def _products(scores: FloatArray, marginals: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ from lpsmap_core.engine.choice import AUTO, choose_engine
 from lpsmap_core.engine.options import Options, checked_options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.solve_part import linear_start, solve_part
-from lpsmap_core.engine.status import Status
+from lpsmap_core.engine.status import Status, Statuses
 from lpsmap_core.engine.warm_start import GraphStart
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
@@ -197,7 +197,7 @@ def _gather(
         scores=scores,
         values=values,
         additionals=part.by_declaration(solved.additionals(), factors),
-        status=solved.status(),
+        status=solved.status().view(Statuses),
         iterations=solved.iterations,
         primal_residual=solved.primal_residual,
         dual_residual=solved.dual_residual,

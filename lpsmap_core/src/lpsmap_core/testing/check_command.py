@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import click
@@ -13,7 +14,7 @@ from lpsmap_core.plugins.error_origin import error_with_origin
 from lpsmap_core.plugins.registry import Registration
 from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_core.testing.draws import DRAWS
-from lpsmap_core.testing.run import Result, run_checks
+from lpsmap_core.testing.run import Result, failure_texts, run_checks
 
 __all__ = ["check"]
 
@@ -71,11 +72,13 @@ def _check_types(registrations: Sequence[Registration], seed: int, draws: int) -
         report for registration in registrations for report in _reports(registration, seed, draws)
     ]
     click.echo(text_table([_cells(report) for report in reports], ["PASSED", "EXPECTED", "FAILED"]))
-    for report in reports:
-        for result in report.failed:
-            click.echo(f"\n{report.example}\n{result.check}\n{result.message}")
-        if report.error is not None:
-            click.echo(f"\n{report.registration.name}\n{report.error}")
+    for name, some in groupby(reports, key=lambda report: report.registration.name):
+        of_type = list(some)
+        for text in failure_texts([(report.example, report.failed) for report in of_type]):
+            click.echo(f"\n{text}")
+        for report in of_type:
+            if report.error is not None:
+                click.echo(f"\n{name}\n{report.error}")
     reasons = {
         (report.registration.name, result.check): result.expected
         for report in reports

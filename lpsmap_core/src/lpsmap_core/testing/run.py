@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from lpsmap_core.model.factor import Factor
@@ -13,7 +13,14 @@ from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.rules import ConformanceError
 from lpsmap_jit.tiers import compile_now
 
-__all__ = ["Result", "check_factor", "expected_reasons", "reasons_to_skip", "run_checks"]
+__all__ = [
+    "Result",
+    "check_factor",
+    "expected_reasons",
+    "failure_texts",
+    "reasons_to_skip",
+    "run_checks",
+]
 
 OF_EXAMPLES = ("check_row_alone", "check_lengths", "check_lists", "check_larger")
 """Checks that declare a type's examples again, with other arguments."""
@@ -130,10 +137,29 @@ def check_factor(
     results = run_checks(factor, seed=seed, draws=draws, expected_failures=expected_failures)
     failed = [result for result in results if not result.ok]
     if failed:
-        messages = "\n\n".join(f"{result.check}\n{result.message}" for result in failed)
+        messages = "\n\n".join(failure_texts([("", failed)]))
         raise ConformanceError(
             f"{factor!r} fails {len(failed)} of the checks:\n\n{messages}"
         ) from failed[0].error
+
+
+def failure_texts(failed: Sequence[tuple[str, Sequence[Result]]]) -> Iterator[str]:
+    """Yield texts about failures: one for a broken rule, of the first example and check.
+
+    Parameters
+    ----------
+    failed
+        Examples in words, and their failed checks.
+    """
+    same: dict[str, list[tuple[str, Result]]] = {}
+    for example, results in failed:
+        for result in results:
+            same.setdefault(result.message.partition("\n")[0], []).append((example, result))
+    for (example, first), *others in same.values():
+        names = dict.fromkeys([first.check, *(other.check for _, other in others)])
+        n_more = len({other for other, _ in others} - {example})
+        more = f"The same in {n_more} more of its examples." if n_more else ""
+        yield "\n".join(filter(None, [example, ", ".join(names), first.message, more]))
 
 
 def reasons_to_skip(factor: Factor) -> dict[str, str]:

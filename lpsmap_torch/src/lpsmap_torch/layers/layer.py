@@ -27,6 +27,7 @@ from lpsmap_torch.layers.checks import (
     check_scores,
     checked_lengths,
     checked_mask,
+    refuse_arguments,
 )
 from lpsmap_torch.layers.estimates import Problem, Samples, checked_estimator
 from lpsmap_torch.layers.factor_types import no_factor
@@ -100,8 +101,10 @@ class Layer(TemperatureMixin):
         engine: str = AUTO,
         temperature: Temperature = 1.0,
         estimator: str | Estimator = "sparsemap",
+        **unknown: Any,
     ) -> None:
         super().__init__()
+        refuse_arguments(type(self).__name__, unknown, constructor_arguments(type(self)))
         self.temperature = temperature
         self.estimator = checked_estimator(f"{type(self).__name__}: estimator", estimator)
         options = {
@@ -130,6 +133,7 @@ class Layer(TemperatureMixin):
         lengths: Tensor | None = None,
         mask: Tensor | None = None,
         return_solution: bool = False,
+        **others: Any,
     ) -> Any:
         """Return the marginals, or the values of another estimator.
 
@@ -144,6 +148,8 @@ class Layer(TemperatureMixin):
             True for entries that take part.
         return_solution
             Whether to return all results of the solve; it breaks the graph of torch.compile.
+        others
+            The limit of every instance by its name, of layers that have one.
 
         Returns
         -------
@@ -154,11 +160,11 @@ class Layer(TemperatureMixin):
         ------
         TypeError
             If the scores are not a floating-point tensor, the lengths not integers, or the mask not
-            booleans.
+            booleans, or if there is another argument.
         ValueError
             If a shape or device does not match.
         """
-        inputs = self._inputs(lengths=lengths, mask=mask)
+        inputs = self._inputs(lengths=lengths, mask=mask, **others)
         return self._output(return_solution, scores, *inputs)
 
     def structures(self, scores: Tensor, *others: Any, **arguments: Any) -> Distributions:
@@ -288,10 +294,15 @@ class Layer(TemperatureMixin):
         return None
 
     def _inputs(
-        self, *, lengths: Tensor | None = None, mask: Tensor | None = None
+        self, *, lengths: Any = None, mask: Tensor | None = None, **others: Any
     ) -> tuple[Any, ...]:
         """Return parameters, lengths and mask of a call."""
+        refuse_arguments(type(self).__name__, others, self._argument_names())
         return self._weights(), lengths, mask
+
+    def _argument_names(self) -> list[str]:
+        """Return the names of the arguments of a call, besides the scores."""
+        return ["lengths", "mask", "return_solution"]
 
     def _repr_arguments(self) -> dict[str, Any]:
         """Return the constructor arguments for `repr`."""
@@ -466,10 +477,17 @@ class Layer(TemperatureMixin):
         self._find_solver()
 
 
+def constructor_arguments(kind: type[Layer]) -> list[str]:
+    """Return the names of the arguments of a layer's constructor, its own ones first."""
+    own = inspect.signature(kind).parameters.values()
+    names = [p.name for p in own if p.kind is not p.VAR_KEYWORD]
+    return list(dict.fromkeys([*names, *OPTIONS, "temperature", "estimator"]))
+
+
 _arguments = inspect.signature(Layer.__init__).parameters.items()
 OPTIONS = {
     name: argument.default
     for name, argument in _arguments
-    if name not in ("self", "temperature", "estimator")
+    if name not in ("self", "temperature", "estimator", "unknown")
 }
 """The options that all layers pass to `FactorGraph.solve`, with its defaults."""

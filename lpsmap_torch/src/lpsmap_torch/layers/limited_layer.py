@@ -32,44 +32,16 @@ class LimitedLayer(Layer):
     limit: ClassVar[str]
     """The name of the limit."""
 
-    def forward(
-        self,
-        scores: Tensor,
-        *,
-        lengths: Tensor | None = None,
-        mask: Tensor | None = None,
-        return_solution: bool = False,
-        **limits: Tensor | None,
-    ) -> Any:
-        """Return the marginals; see `Layer.forward`.
-
-        Parameters
-        ----------
-        scores, lengths, mask, return_solution
-            As in `Layer.forward`.
-        limits
-            The limit of every instance, by its name.
-        """
-        inputs = self._inputs(lengths=lengths, mask=mask, **limits)
-        return self._output(return_solution, scores, *inputs)
-
     def _inputs(
-        self,
-        *,
-        lengths: Tensor | None = None,
-        mask: Tensor | None = None,
-        **limits: Tensor | None,
+        self, *, lengths: Any = None, mask: Tensor | None = None, **others: Any
     ) -> tuple[Any, ...]:
         """Return parameters, lengths and mask of a call; lengths have the limits, if any."""
-        name = type(self).__name__
-        for key in limits:
-            if key != self.limit:
-                raise TypeError(
-                    f"{name}: unexpected argument {key!r}; expected lengths, mask or {self.limit}."
-                )
-        limit = limits.get(self.limit)
+        limit = others.pop(self.limit, None)
         limited = lengths if limit is None else _Limited(limit, lengths)
-        return self._weights(), limited, mask
+        return super()._inputs(lengths=limited, mask=mask, **others)
+
+    def _argument_names(self) -> list[str]:
+        return [*super()._argument_names(), self.limit]
 
     def _checked_lengths(self, lengths: Any, batch: tuple[int, ...]) -> Tensor | None:
         if not isinstance(lengths, _Limited):

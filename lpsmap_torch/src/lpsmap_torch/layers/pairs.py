@@ -88,6 +88,7 @@ class RelaxedPairLayer(PairLayer):
         lengths: Tensor | None = None,
         mask: Tensor | None = None,
         return_solution: bool = False,
+        **others: Any,
     ) -> Any:
         """Return the weights.
 
@@ -102,6 +103,8 @@ class RelaxedPairLayer(PairLayer):
             Which pairs are allowed.
         return_solution
             As in `SparseMAP`.
+        others
+            None are taken.
 
         Returns
         -------
@@ -109,7 +112,7 @@ class RelaxedPairLayer(PairLayer):
             Like the scores; zeros in the padding.
         """
         result = super().forward(
-            scores, lengths=lengths, mask=mask, return_solution=return_solution
+            scores, lengths=lengths, mask=mask, return_solution=return_solution, **others
         )
         if not self.rescale:
             return result
