@@ -51,7 +51,7 @@ structures for which sets have room at first."""
 class LocalProblems:
     """A batch of local problems.
 
-    Vectors have ``n_slots`` variables, then additionals, and a zero in which padding is collected.
+    Vectors have variables, then additionals, and a last number in which padding is collected.
     """
 
     oracle: Callable[[Tensor], Tensor]
@@ -159,10 +159,12 @@ class ActiveSets:
         return found.reshape(self.entries.shape).sum(-1)
 
     def mixture(self, weights: Tensor) -> Tensor:
-        """Return the (n, D + 1) weighted sums of the structures; the transpose of `sums`."""
+        """Return the (n, D + 1) weighted sums of the structures; the transpose of `sums`.
+
+        The last column, of padding, has any number; all scores there are zero.
+        """
         spread = weights.unsqueeze(-1).expand(self.entries.shape).flatten(1)
-        mixed = torch.zeros_like(self.x).scatter_add(1, self.entries.flatten(1), spread)
-        return torch.nn.functional.pad(mixed[:, :-1], (0, 1))
+        return torch.zeros_like(self.x).scatter_add(1, self.entries.flatten(1), spread)
 
     def residual(self) -> Tensor:
         """Return the (n, capacity) gradient of the objective in the weights, plus a constant."""
