@@ -118,6 +118,7 @@ WORKLOADS = (
     Workload(
         "projective tree 20", (20, 20), partial(SparseMAP, DepTree, projective=True), None, True
     ),
+    Workload("tree 20", (20, 20), partial(SparseMAP, DepTree), None, True),
     Workload("sequence 50x20", (50, 20), Chain, torch_struct_chain(), True),
 )
 

@@ -91,7 +91,7 @@ def _lengths(rng: np.random.Generator, n: int, *most: int) -> Any:
     return found[:, 0] if len(most) == 1 else found
 
 
-def _tree(rng: np.random.Generator, n: int) -> Kind:
+def _tree(rng: np.random.Generator, n: int, projective: bool = True) -> Kind:
     size = int(rng.integers(1, 7))
     lengths, single_root, packed = _lengths(rng, n, size), rng.random() < 0.3, rng.random() < 0.5
     labels = (2,) if rng.random() < 0.3 else ()
@@ -100,7 +100,7 @@ def _tree(rng: np.random.Generator, n: int) -> Kind:
         return DepTree(
             u,
             packed,
-            projective=True,
+            projective=projective,
             single_root=single_root,
             lengths=lengths,
             labelled=bool(labels),
@@ -160,8 +160,13 @@ def _halves(rng: np.random.Generator, n: int) -> Kind:
     return (size,), (), lambda u: Halves(u, lengths=lengths)
 
 
+def _arborescence(rng: np.random.Generator, n: int) -> Kind:
+    return _tree(rng, n, projective=False)
+
+
 KINDS: dict[str, Callable[[np.random.Generator, int], Kind]] = {
     "DepTree": _tree,
+    "non-projective DepTree": _arborescence,
     "Sequence": _sequence,
     "SequenceDistance": _distances,
     "SemiMarkov": _segments,

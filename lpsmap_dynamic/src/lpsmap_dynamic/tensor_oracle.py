@@ -1,8 +1,8 @@
 """The best derivations of many hypergraphs at once, level by level, in array-API code.
 
 Items of a level depend on lower levels only. A pass over the levels computes their scores in
-max-plus algebra, and a pass back marks the items of the best derivations. The number of operations
-depends on the number of levels, not on the number of factors.
+max-plus algebra, and a pass back, several levels at a time, marks the items of the best
+derivations. The number of operations depends on the number of levels, not on the number of factors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from array_api_compat import array_namespace, device
 
 from lpsmap_core import TensorOracle
-from lpsmap_core.api import IntArray, offsets_of
+from lpsmap_core.api import IntArray, offsets_of, ranges
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.order import sizes_of_derivations
 
@@ -28,6 +28,9 @@ ZERO, IMPOSSIBLE, FIRST = 0, 1, 2
 
 MOST_PADDED_EDGES = 2**22
 """Maximum number of hyperedges of all hypergraphs of a declaration, with padding."""
+
+DEPTH_OF_CHAINS, DEPTH_OF_TREES = 8, 3
+"""Number of levels that a step back crosses, if hyperedges have at most one tail, or two."""
 
 
 Levels = tuple[tuple[int, int], ...]
@@ -90,15 +93,20 @@ def _tables_of(
     levels = _common_levels(leveled)
     n_items, width = np.array(levels).T
     n_edges = int((n_items * width).sum())
-    if n_edges * len(leveled) > MOST_PADDED_EDGES:
+    if max(n_edges * len(leveled), int(n_items.sum() * width.max())) > MOST_PADDED_EDGES:
         return None
     n_columns = max(graph.entries.shape[1] for graph in leveled)
     tables = [_padded(graph, levels, n_edges, n_columns) for graph in leveled]
-    goal, tails, entries = (np.stack(table) for table in zip(*tables, strict=True))
+    goal, tails, items, entries = (np.stack(table) for table in zip(*tables, strict=True))
     item = np.arange(n_items.sum()) - np.repeat(offsets_of(n_items)[:-1], n_items)
-    first = np.repeat(offsets_of(n_items * width)[:-1], n_items) + item * np.repeat(width, n_items)
+    width = np.repeat(width, n_items)[:, None]
+    first = np.repeat(offsets_of(np.prod(levels, axis=1))[:-1], n_items)[:, None]
+    first = first + item[:, None] * width
+    items = items[:, :, : max(int(items.any(axis=(0, 1)).sum()), 1)]  # without an unused tail
+    edge = np.arange(width.max())
+    edges = np.where(edge < width, first + edge, n_edges)
     n_entries = max(graph.n_entries for graph in leveled)
-    return _oracle_of(levels, n_entries), (goal, first[None], tails, entries)
+    return _oracle_of(levels, n_entries), (goal, edges, tails, items, entries)
 
 
 def _leveled(hypergraph: Hypergraph, position: IntArray, n_slots: int) -> _Leveled:
@@ -114,14 +122,9 @@ def _leveled(hypergraph: Hypergraph, position: IntArray, n_slots: int) -> _Level
     entries = _table(edges.first_entry, np.concatenate([position, additionals])[edges.entries])
     tails, entries, kept = _inlined(edges.first_edge, edges.tails.reshape(-1, 2), entries)
     chosen = kept[heads]
-    heads, tails, entries = heads[chosen], tails[chosen], entries[chosen]
-    first = np.flatnonzero(np.diff(heads, prepend=0))
-    level, items = np.zeros(n_items + 1, dtype=np.int64), heads[first]
-    while True:
-        found = np.maximum.reduceat(level[tails].max(axis=1), first) + 1
-        if (found == level[items]).all():
-            break
-        level[items] = found
+    heads, tails, entries = _unfolded(n_items, heads[chosen], tails[chosen], entries[chosen])
+    first, level = np.flatnonzero(np.diff(heads, prepend=0)), _levels_of(n_items, heads, tails)
+    items = heads[first]
     order = np.argsort(level[items], kind="stable")
     number = np.full(n_items + 1, -1)
     number[items[order]] = np.arange(len(items))
@@ -167,9 +170,54 @@ def _inlined(
     moved = np.full((n_items + 1, entries.shape[1]), -1)
     moved[replaced] = entries[only[np.flatnonzero(replaced) - 1]]
     joined = np.hstack([entries, moved[tails[:, 0]], moved[tails[:, 1]]])
-    joined = -np.sort(-joined, axis=1)
-    width = max(int((joined >= 0).sum(axis=1).max(initial=0)), 1)
-    return instead[tails], joined[:, :width], ~replaced
+    return instead[tails], _without_padding(joined), ~replaced
+
+
+def _levels_of(n_items: int, heads: IntArray, tails: IntArray) -> IntArray:
+    """Return the levels of items, counted from 1; 0 for those without hyperedges."""
+    first = np.flatnonzero(np.diff(heads, prepend=0))
+    level, items = np.zeros(n_items + 1, dtype=np.int64), heads[first]
+    while True:
+        found = np.maximum.reduceat(level[tails].max(axis=1), first) + 1
+        if (found == level[items]).all():
+            return level
+        level[items] = found
+
+
+def _unfolded(
+    n_items: int, heads: IntArray, tails: IntArray, entries: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Replace single tails by their hyperedges, where this puts items on a lower level.
+
+    An item gets at most twice its hyperedges. Of projective trees, this halves the levels.
+    """
+    level = _levels_of(n_items, heads, tails)
+    first = np.searchsorted(heads, np.arange(n_items + 2))
+    size, tail = np.diff(first), tails.max(axis=1)
+    is_high = level[tails].max(axis=1) == level[heads] - 1
+    is_fit = ~is_high | ((tails.min(axis=1) == 0) & (tail != 0))
+    added = np.bincount(heads, np.where(is_high, size[tail], 0), n_items + 1)
+    lowered = (added <= size + 1) & (np.bincount(heads, ~is_fit, n_items + 1) == 0)
+    unfolds = is_high & lowered[heads] & (tail != 0)
+    kept, (upper,) = ~unfolds, np.nonzero(unfolds)
+    lower = ranges(first, tail[upper])
+    upper = np.repeat(upper, size[tail[upper]])
+    joined = _without_padding(np.hstack([entries[upper], entries[lower]]))
+    width = max(entries.shape[1], joined.shape[1])
+    both = [
+        np.pad(x, ((0, 0), (0, width - x.shape[1])), constant_values=-1)
+        for x in (entries[kept], joined)
+    ]
+    heads = np.concatenate([heads[kept], heads[upper]])
+    order = np.argsort(heads, kind="stable")
+    tails = np.concatenate([tails[kept], tails[lower]])
+    return heads[order], tails[order], np.concatenate(both)[order]
+
+
+def _without_padding(entries: IntArray) -> IntArray:
+    """Return rows of entries without the columns that have only padding."""
+    entries = -np.sort(-entries, axis=1)
+    return entries[:, : max(int((entries >= 0).sum(axis=1).max(initial=0)), 1)]
 
 
 def _common_levels(hypergraphs: list[_Leveled]) -> Levels:
@@ -184,25 +232,29 @@ def _common_levels(hypergraphs: list[_Leveled]) -> Levels:
 
 def _padded(
     graph: _Leveled, levels: Levels, n_edges: int, n_columns: int
-) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the column of the goal, and the columns of tails and the entries of padded edges.
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Return the goal, and the columns, items and entries of padded hyperedges and one more.
 
-    The third column of tails is that of the hyperedge itself.
+    Columns are those of the tails, then of the hyperedge itself. Items are the tails, counted from
+    1; 0 for none.
     """
     n_items, width = np.array(levels).T
     first_item, first_edge = offsets_of(n_items), offsets_of(n_items * width)
     counts = np.bincount(graph.level, minlength=len(levels))
     place = np.arange(len(graph.level)) - np.repeat(offsets_of(counts)[:-1], counts)
-    column = FIRST + n_edges + first_item[graph.level] + place
+    item = first_item[graph.level] + place
     begin = first_edge[graph.level] + place * width[graph.level]
     offsets = offsets_of(graph.n_edges)
     own = np.repeat(begin - offsets[:-1], graph.n_edges) + np.arange(offsets[-1])
-    tails = np.full((n_edges, 3), IMPOSSIBLE)
-    tails[own, :2] = np.where(graph.tails < 0, ZERO, column[graph.tails])
+    below = -np.sort(-graph.tails, axis=1)
+    tails = np.full((n_edges + 1, 3), IMPOSSIBLE)
+    tails[own, :2] = np.where(graph.tails < 0, ZERO, FIRST + n_edges + 1 + item[graph.tails])
     tails[own, 2] = FIRST + own
-    entries = np.full((n_edges, n_columns), -1)
+    items = np.zeros((n_edges + 1, 2), dtype=np.int64)
+    items[own] = np.where(below < 0, 0, 1 + item[below])
+    entries = np.full((n_edges + 1, n_columns), -1)
     entries[own, : graph.entries.shape[1]] = graph.entries
-    return column[graph.goal], tails, entries
+    return 1 + item[graph.goal], tails, items, entries
 
 
 # -------------------------------------------------------------------- the passes, on any device
@@ -221,41 +273,70 @@ def _best_derivations(
     eta_v: Any,
     which: Any,
     goal: Any,
-    first: Any,
+    edges: Any,
     tails: Any,
+    items: Any,
     entries: Any,
 ) -> Any:
     """Return the entries of the best derivations; see `TensorOracle`."""
-    xp, n, n_edges = array_namespace(eta_u), eta_u.shape[0], tails.shape[1]
+    xp, n = array_namespace(eta_u), eta_u.shape[0]
     row = xp.arange(n, device=device(eta_u))[:, None]
-    rows, of_table = row[:, :, None], row[:1]
+    of_table = row[:1]
     if len(goal) > 1:
-        goal, tails, entries, of_table = goal[which], tails[which], entries[which], row
+        goal, tails, items, entries = goal[which], tails[which], items[which], entries[which]
+        of_table = row
     flat = xp.reshape(eta_u, (n, -1))
     zero = xp.zeros((n, 1), dtype=flat.dtype, device=device(flat))
     scores = xp.concat([flat, eta_v, zero], axis=1)
-    own = xp.sum(scores[rows, entries], axis=-1)
-    impossible = xp.full((n, 1 + first.shape[1]), -xp.inf, dtype=flat.dtype, device=device(flat))
-    table = xp.concat([zero, impossible[:, :1], own, impossible[:, 1:]], axis=1)
-    n_columns = table.shape[1]
-    edge, column, choices = 0, FIRST + n_edges, []
-    for n_items, width in levels:
-        end = edge + n_items * width
-        sums = xp.sum(table[rows, tails[:, edge:end]], axis=-1)
-        sums = xp.reshape(sums, (n, n_items, width))
-        table[:, column : column + n_items] = xp.max(sums, axis=-1)
-        choices.append(xp.argmax(sums, axis=-1))
-        edge, column = end, column + n_items
-    chosen = xp.concat(choices, axis=1) + first
-    below = tails[of_table, chosen][..., :2]
-    is_on = xp.zeros((n, n_columns), dtype=xp.bool, device=device(flat))
-    true = xp.ones((), dtype=xp.bool, device=device(flat))  # on the device already
-    is_on[row, goal[:, None]] = true
-    end = n_columns
-    for n_items, _ in levels[:0:-1]:
-        begin = end - n_items
-        tails_on = below[:, begin - n_columns : end - n_columns or None]
-        is_on[rows, xp.where(is_on[:, begin:end, None], tails_on, ZERO)] = true
-        end = begin
-    found = xp.where(is_on[:, FIRST + n_edges :, None], entries[of_table, chosen], -1)
+    own = xp.sum(scores[row[:, :, None], entries], axis=-1)
+    sums = _sums(xp, levels, row, own, tails)
+    chosen = edges[:, 0] + xp.argmax(sums[:, edges], axis=-1)
+    is_on = _marked(xp, levels, row, goal, items[of_table, chosen])
+    found = xp.where(is_on[:, 1:, None], entries[of_table, chosen], -1)
     return xp.sort(xp.reshape(found, (n, -1)), axis=-1, descending=True)[:, :n_entries]
+
+
+def _sums(xp: Any, levels: Levels, row: Any, own: Any, tails: Any) -> Any:
+    """Return the scores of the best derivations by each hyperedge; ``-inf`` for padding."""
+    n, n_edges = own.shape[0], own.shape[1] - 1
+    n_items = sum(size for size, _ in levels)
+    impossible = xp.full((n, 1 + n_items), -xp.inf, dtype=own.dtype, device=device(own))
+    table = xp.concat([0.0 * own[:, :1], impossible[:, :1], own, impossible[:, 1:]], axis=1)
+    edge, column, found = 0, FIRST + n_edges + 1, []
+    for size, width in levels:
+        end = edge + size * width
+        sums = xp.sum(table[row[:, :, None], tails[:, edge:end]], axis=-1)
+        table[:, column : column + size] = xp.max(xp.reshape(sums, (n, size, width)), axis=-1)
+        found.append(sums)
+        edge, column = end, column + size
+    return xp.concat([*found, impossible[:, :1]], axis=1)
+
+
+def _marked(xp: Any, levels: Levels, row: Any, goal: Any, below: Any) -> Any:
+    """Return flags of a column for padding, and of the items of the best derivations.
+
+    Parameters
+    ----------
+    below
+        (n, n_items, T) the tails of the best hyperedges of all items.
+    """
+    rows = row[:, :, None]
+    none = xp.zeros((len(below), 1, below.shape[2]), dtype=below.dtype, device=device(below))
+    below = xp.concat([none, below], axis=1)
+    shape = *below.shape[:2], -1
+    depth = DEPTH_OF_CHAINS if below.shape[2] == 1 else DEPTH_OF_TREES
+    reached = [below]
+    for _ in range(min(depth, len(levels)) - 1):
+        deeper = xp.reshape(reached[-1], (len(below), -1))
+        reached.append(xp.reshape(below[row, deeper], shape))
+    descendants = xp.concat(reached, axis=-1)
+    is_on = xp.zeros(shape[:2], dtype=xp.bool, device=device(below))
+    true = xp.ones((), dtype=xp.bool, device=device(below))  # on the device already
+    is_on[row, goal[:, None]] = true
+    end = shape[1]
+    for highest in range(len(levels), 0, -depth):
+        begin = end - sum(size for size, _ in levels[max(highest - depth, 0) : highest])
+        on = xp.where(is_on[:, begin:end, None], descendants[:, begin:end], 0)
+        is_on[rows, on] = true
+        end = begin
+    return is_on

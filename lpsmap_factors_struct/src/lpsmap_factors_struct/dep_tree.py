@@ -30,6 +30,7 @@ from lpsmap_factors_struct.arcs_svg import arcs_svg
 from lpsmap_factors_struct.arrays import first_maximum
 from lpsmap_factors_struct.chu_liu_edmonds import arborescence_workspace, maximum_arborescence
 from lpsmap_factors_struct.eisner import eisner_hypergraph, projective_tree, spans_workspace
+from lpsmap_factors_struct.tensor_arborescence import arborescence_oracle
 from lpsmap_factors_struct.tree_inference import TreeInference
 
 __all__ = ["DepTree"]
@@ -250,8 +251,15 @@ class DepTree(HypergraphFactor):
         return eisner_hypergraph(build, n, n_labels, row["packed"] != 0, row["single_root"] != 0)
 
     def tensor_oracle(self) -> TensorOracle | None:
-        """Return the oracle by the levels of Eisner's algorithm, for projective trees."""
-        return super().tensor_oracle() if self.projective.all() else None
+        """Return the oracle by Edmonds' algorithm, or by the levels of Eisner's if projective."""
+        if self.projective.all():
+            return super().tensor_oracle()
+        options = self.packed, self.projective, self.single_root
+        if self._masked or not self.variables.size or any(np.ptp(flags) for flags in options):
+            return None
+        words = np.rint(np.sqrt(np.diff(self.offsets) / self.n_labels)).astype(np.int64)
+        packed, _, single_root = (bool(flags[0]) for flags in options)
+        return arborescence_oracle(words, self.event_shape[0], packed, single_root)
 
     def inference(self) -> Inference:
         """Return the inference by the matrix-tree theorem, or by Eisner's algorithm."""

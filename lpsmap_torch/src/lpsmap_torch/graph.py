@@ -25,6 +25,7 @@ from lpsmap_torch.gibbs import TorchGibbs
 from lpsmap_torch.graph_gibbs import TorchGraphGibbs
 from lpsmap_torch.temperature import Temperature, checked_temperature, divided
 from lpsmap_torch.tensor.choice import engine_on, tensor_engine
+from lpsmap_torch.tensor.engine import FixedTensorEngine
 from lpsmap_torch.tensor.graphs import DeviceSolution, solve_on_device
 from lpsmap_torch.tensors import as_tensor, check_not_compiled, numbers
 
@@ -162,9 +163,20 @@ class TorchFactorGraph(FactorGraph):
         part = self._laid_out().part
         if not chosen.serves(part).any():
             return super().plan(threads, limited, engine)
-        plan = super().plan(threads, limited, chosen.name)
+        # the registered engine that serves the same components: none by an oracle
+        name = FixedTensorEngine.name
+        plan = super().plan(threads, limited, name)
         reason = plan.reason.replace("was requested", f"was chosen for scores on {device!r}", 1)
-        return dataclasses.replace(plan, reason=reason)
+        components = tuple(
+            dataclasses.replace(row, solved_by=row.solved_by.replace(name, chosen.name))
+            for row in plan.components
+        )
+        return dataclasses.replace(
+            plan,
+            engine=plan.engine.replace(name, chosen.name),
+            reason=reason.replace(name, chosen.name),
+            components=components,
+        )
 
     def solve_map(self, *args: Any, **kwargs: Any) -> Solution | Any:
         """Solve MAP inference; the arguments `args` are those of `FactorGraph.solve_map`.

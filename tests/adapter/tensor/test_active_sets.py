@@ -170,6 +170,24 @@ def test_negated_sequences() -> None:
     assert {row.solved_by for row in graph.plan(engine="tensor").components} == {"tensor"}
 
 
+@pytest.mark.parametrize(("mask", "status"), [(-1e9, "SOLVED"), (-torch.inf, "INFEASIBLE")])
+def test_masks_of_a_negated_slot_that_is_off_in_all_structures(mask: float, status: str) -> None:
+    scores = normal(1, 3, 3)
+    scores[0, 2, 0] = mask
+    values = []
+    for engine in ("tensor", "compiled"):
+        graph = TorchFactorGraph()
+        u = graph.variable_from(scores)
+        graph.add(BinaryTree(~u))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            graph.solve(engine=engine, tol=1e-11)
+        assert list(graph.solution.status) == [Status[status]]
+        values.append(u.value)
+    if status == "SOLVED":
+        torch.testing.assert_close(*values, rtol=0, atol=1e-9)
+
+
 def test_a_limit_of_iterations_is_not_called_solved() -> None:
     graph = TorchFactorGraph()
     graph.add(DepTree(graph.variable_from(normal(2, 8, 8)), projective=True))
@@ -179,13 +197,36 @@ def test_a_limit_of_iterations_is_not_called_solved() -> None:
         assert set(solution.status) == {Status.INNER_ITERATION_LIMIT}
 
 
-def test_other_types_of_trees_are_solved_on_the_host() -> None:
-    """Only projective trees have levels."""
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("single_root", [True, False])
+def test_trees_that_may_cross(packed: bool, single_root: bool) -> None:
+    results = []
+    for engine in ("tensor", "compiled"):
+        scores = normal(4, 7, 7).requires_grad_()
+        graph = TorchFactorGraph()
+        u = graph.variable_from(scores)
+        graph.add(DepTree(u, packed, single_root=single_root, lengths=[7, 1, 0, 4]))
+        assert graph.solve(engine=engine, tol=1e-11).ok
+        (gradient,) = torch.autograd.grad(u.value.pow(3).sum(), scores)
+        results.append((u.value.detach(), gradient))
+    torch.testing.assert_close(*results, rtol=0, atol=1e-9)
+
+
+def test_words_of_a_single_root_are_tried_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    oracle = DepTree(TorchFactorGraph().variable((3, 5, 5)), single_root=True).tensor_oracle()
+    assert oracle is not None
+    given = normal(3, 5, 5), normal(3, 0), *map(torch.from_numpy, (*oracle.tables, *oracle.shared))
+    together = oracle.best(*given)
+    monkeypatch.setattr("lpsmap_factors_struct.tensor_arborescence.MAX_NUMBERS", 3 * 36 * 2)
+    assert torch.equal(oracle.best(*given), together)
+
+
+def test_sentences_without_words() -> None:
     graph = TorchFactorGraph()
-    graph.add(DepTree(graph.variable_from(normal(2, 4, 4))))
-    plan = graph.plan(engine="tensor")
-    assert {row.solved_by for row in plan.components} != {"tensor"}
-    assert "DepTree" in plan.reason
+    u = graph.variable_from(normal(2, 0, 0))
+    graph.add(DepTree(u))
+    assert graph.solve(engine="tensor").ok
+    assert u.value.shape == (2, 0, 0)
 
 
 def test_masked_declarations_are_solved_on_the_host() -> None:

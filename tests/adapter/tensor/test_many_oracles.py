@@ -21,10 +21,6 @@ def test_some_batches(kind: str) -> None:
         check_batch(seed, kind=kind)
 
 
-def test_a_mask_of_a_negated_slot_that_is_off_in_all_structures() -> None:
-    check_batch(1402)
-
-
 def test_scores_in_float32() -> None:
     for seed in range(10, 16):
         check_batch(seed, torch.float32)

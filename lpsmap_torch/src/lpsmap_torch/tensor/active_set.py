@@ -8,6 +8,7 @@ sets, whose weights then take a few steps to their optimum (Nocedal & Wright 200
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -50,7 +51,7 @@ structures for which sets have room at first."""
 class LocalProblems:
     """A batch of local problems.
 
-    Vectors have ``n_slots`` variables, then additionals, and a zero in which padding is collected.
+    Vectors have variables, then additionals, and a last number in which padding is collected.
     """
 
     oracle: Callable[[Tensor], Tensor]
@@ -66,12 +67,25 @@ class LocalProblems:
 
     def best(self, gradient: Tensor) -> Tensor:
         """Return the entries of the best structures for (n, D + 1) scores."""
-        scores = torch.where(self.forced == 0.0, gradient, self.huge * self.forced)
-        return self.oracle(scores[:, :-1])
+        free, forced = self._free_and_forced
+        return self.oracle(torch.where(free, gradient, forced)[:, :-1])
 
     def gradient(self, x: Tensor) -> Tensor:
         """Return the gradient of the objective."""
-        return self.linear - self.quadratic * x
+        return torch.addcmul(self.linear, self.quadratic, x, value=-1.0)
+
+    def sizes(self, found: Tensor) -> Tensor:
+        """Return the (n,) summed magnitudes of the scores of structures."""
+        return self._magnitudes.gather(1, found).sum(1)
+
+    @functools.cached_property
+    def _free_and_forced(self) -> tuple[Tensor, Tensor]:
+        """Flags of the numbers that are not forced, and the scores of those that are."""
+        return self.forced == 0.0, self.huge * self.forced
+
+    @functools.cached_property
+    def _magnitudes(self) -> Tensor:
+        return self.linear.abs()
 
 
 @dataclass
@@ -88,6 +102,8 @@ class ActiveSets:
     """(n, capacity) the linear terms of the structures."""
     gram: Tensor
     """(n, capacity, capacity) their inner products plus 1: singular if they depend affinely."""
+    identity: Tensor
+    """(capacity, capacity) the identity matrix."""
     x: Tensor
     """(n, D + 1) the mixtures."""
     size: Tensor
@@ -135,6 +151,7 @@ class ActiveSets:
         self.entries = pad(self.entries, (0, 0, 0, more))
         self.used, self.p, self.theta = (pad(x, (0, more)) for x in (self.used, self.p, self.theta))
         self.gram = pad(self.gram, (0, more, 0, more))
+        self.identity = torch.eye(capacity, dtype=self.p.dtype, device=self.p.device)
 
     def sums(self, numbers: Tensor) -> Tensor:
         """Return the (n, capacity) sums of numbers over the entries of the structures."""
@@ -142,10 +159,12 @@ class ActiveSets:
         return found.reshape(self.entries.shape).sum(-1)
 
     def mixture(self, weights: Tensor) -> Tensor:
-        """Return the (n, D + 1) weighted sums of the structures; the transpose of `sums`."""
+        """Return the (n, D + 1) weighted sums of the structures; the transpose of `sums`.
+
+        The last column, of padding, has any number; all scores there are zero.
+        """
         spread = weights.unsqueeze(-1).expand(self.entries.shape).flatten(1)
-        mixed = torch.zeros_like(self.x).scatter_add(1, self.entries.flatten(1), spread)
-        return torch.nn.functional.pad(mixed[:, :-1], (0, 1))
+        return torch.zeros_like(self.x).scatter_add(1, self.entries.flatten(1), spread)
 
     def residual(self) -> Tensor:
         """Return the (n, capacity) gradient of the objective in the weights, plus a constant."""
@@ -197,8 +216,9 @@ def _first_sets(problems: LocalProblems) -> ActiveSets:
         p=empty,
         theta=empty.clone(),
         gram=x.new_zeros((n, FIRST_CAPACITY, FIRST_CAPACITY)),
+        identity=torch.eye(FIRST_CAPACITY, dtype=x.dtype, device=x.device),
         x=x,
-        size=problems.linear.abs().gather(1, found).sum(1),
+        size=problems.sizes(found),
         gap=torch.full_like(x[:, 0], torch.inf),
         settled=~flags,
         blocked=flags,
@@ -218,11 +238,9 @@ def _iterate(problems: LocalProblems, sets: ActiveSets) -> None:
     """Call the oracle, and move the weights."""
     gradient = problems.gradient(sets.x)
     found = problems.best(gradient)
-    size = problems.linear.abs().gather(1, found).sum(1)
-    level = (sets.p * sets.residual()).sum(1) + 1.0
-    gap = gradient.gather(1, found).sum(1) - level
+    gap = gradient.gather(1, found).sum(1) - (gradient * sets.x).sum(1)
     sets.gap = torch.where(sets.done, sets.gap, gap)
-    sets.size = torch.maximum(sets.size, size)
+    sets.size = torch.maximum(sets.size, problems.sizes(found))
     improves = gap > sets.rounding
     sets.done = sets.done | (sets.settled & ~improves)
     sets.iterations += ~sets.done
@@ -237,37 +255,31 @@ def _iterate(problems: LocalProblems, sets: ActiveSets) -> None:
 def _step(sets: ActiveSets) -> None:
     """Move the weights towards the optimum of their sets, until one of them is zero and leaves."""
     used, p = sets.used, sets.p
-    factor = _factor_of(sets)
-    residual = torch.where(used, sets.residual(), 0.0)
-    right = torch.stack([residual, used.to(p.dtype)], dim=-1)
+    factor = torch.linalg.cholesky_ex(_matrix_of(sets, DAMPING)).L
+    right = torch.stack([sets.residual(), torch.ones_like(p)], dim=-1) * used.unsqueeze(-1)
     # torch.cholesky_solve would wait for the device
     half = torch.linalg.solve_triangular(factor, right, upper=False)
-    free, ones = torch.linalg.solve_triangular(factor.mT, half, upper=True).unbind(-1)
-    shift = (1.0 - p.sum(1) - free.sum(1)) / ones.sum(1)
-    step = torch.where(used & ~sets.done.unsqueeze(1), free + shift.unsqueeze(1) * ones, 0.0)
+    both = torch.linalg.solve_triangular(factor.mT, half, upper=True)
+    (free, ones), total = both.unbind(-1), both.sum(1)
+    shift = (1.0 - p.sum(1) - total[:, 0]) / total[:, 1]
+    step = torch.where(sets.done.unsqueeze(1), 0.0, torch.addcmul(free, shift.unsqueeze(1), ones))
     blocks = (step < 0.0) & (p + step <= NEGLIGIBLE)
     until = torch.where(blocks, p / -step, torch.inf)
     length = until.amin(1, keepdim=True).clamp(max=1.0)
-    leaves = blocks & (until <= length)
+    leaves = until <= length
     sets.used = used & ~leaves
-    sets.p = torch.where(sets.used, (p + length * step).clamp(min=0.0), 0.0)
+    sets.p = torch.where(sets.used, torch.addcmul(p, length, step).clamp(min=0.0), 0.0)
     sets.blocked = leaves.any(1)
-    sets.settled = ~sets.blocked & (step.abs().amax(1) <= SMALL_STEP + STEP_ROUNDING * sets.size)
+    largest = torch.linalg.vector_norm(step, torch.inf, dim=1)
+    sets.settled = ~sets.blocked & (largest <= SMALL_STEP + STEP_ROUNDING * sets.size)
 
 
 def _matrix_of(sets: ActiveSets, damping: float) -> Tensor:
     """Return the Gram matrices of the structures, with ones on the diagonal for unused places."""
     used = sets.used
-    matrix = torch.where(used.unsqueeze(1) & used.unsqueeze(2), sets.gram, 0.0)
-    diagonal = matrix.diagonal(dim1=1, dim2=2)
-    diagonal += torch.where(used, damping * diagonal, 1.0)
+    matrix = torch.where(used.unsqueeze(1) & used.unsqueeze(2), sets.gram, sets.identity)
+    matrix.diagonal(dim1=1, dim2=2).mul_(1.0 + damping)
     return matrix
-
-
-def _factor_of(sets: ActiveSets) -> Tensor:
-    """Return the Cholesky factors of the damped Gram matrices."""
-    factor: Tensor = torch.linalg.cholesky_ex(_matrix_of(sets, DAMPING)).L
-    return factor
 
 
 def inverse_of(sets: ActiveSets) -> Tensor:
@@ -275,8 +287,8 @@ def inverse_of(sets: ActiveSets) -> Tensor:
 
     A step of Newton's method for inverses removes the effect of damping.
     """
-    ones = torch.eye(sets.capacity, dtype=sets.p.dtype, device=sets.p.device)
-    half = torch.linalg.solve_triangular(_factor_of(sets), ones, upper=False)
+    factor = torch.linalg.cholesky_ex(_matrix_of(sets, DAMPING)).L
+    half = torch.linalg.solve_triangular(factor, sets.identity, upper=False)
     inverse = half.mT @ half
     inverse = 2.0 * inverse - inverse @ _matrix_of(sets, 0.0) @ inverse
     return torch.where(sets.used.unsqueeze(1) & sets.used.unsqueeze(2), inverse, 0.0)
