@@ -29,7 +29,7 @@ import torch
 
 SIZES = "32x30x9 32x40x20 32x50x20 32x200x100 8x500x50 8x2000x50 1x20000x50"
 PEERS = {"pytorch-crf": "torchcrf", "torch-struct": "torch_struct"}
-LARGEST_OF_STEPS = 2e7
+LARGEST_OF_STEPS = 2e6
 """Number of transition scores of all steps from which torch-struct is left out: it takes several
 arrays of them."""
 

@@ -227,6 +227,17 @@ def test_weights_agree_with_exact_sums(kind: str, scale: float) -> None:
         np.testing.assert_allclose(got, expected, rtol=0, atol=1e-11)
 
 
+def test_sequences_of_unlikely_steps_count_at_any_magnitude() -> None:
+    """A last state makes up for most of a step's score: 5 sequences have e^-17 each."""
+    scores = np.full((6, 2), 1e8)
+    u = FactorGraph().variable_from(scores)
+    factor = Sequence(u, [[0.0, -155.0], [-np.inf, 0.0]], [0.0, -np.inf], [0.0, 138.0])
+    eta = Scores(scores.reshape(-1), factor.additionals)
+    found = factor.inference().beliefs(np.arange(1), eta)
+    expected = 5.0 * np.exp(-17.0) / (1.0 + 5.0 * np.exp(-17.0))
+    assert found.m[-1] == pytest.approx(expected, rel=1e-12)
+
+
 def test_long_chains_need_no_hypergraph() -> None:
     """One of 20,000 positions and 50 states has 50 million hyperedges: 2 GB."""
     rng = np.random.default_rng(4)
