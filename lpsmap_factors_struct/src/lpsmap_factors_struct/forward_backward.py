@@ -30,7 +30,7 @@ LEAST = 1e-150
 underflow."""
 
 AGREEMENT = 1e-13
-"""Largest relative difference of equal bounds."""
+"""Largest difference of the logarithms of equal bounds: the share of the sequences between them."""
 
 
 class ChainSums(NamedTuple):
@@ -188,11 +188,11 @@ def forward(
         error.
     """
     high, low, is_far = _forward(eta_u, eta_v, length, n_states, SMALLEST, work)
-    if not is_far:
+    if not is_far or high == -np.inf:
         return high, low
     bound, rest = high, low
     high, low, _ = _forward(eta_u, eta_v, length, n_states, 0.0, work)
-    if not (bound - high) + (rest - low) <= AGREEMENT * max(1.0, abs(bound)):
+    if not (bound - high) + (rest - low) <= AGREEMENT:
         high = np.nan
     return high, low
 
