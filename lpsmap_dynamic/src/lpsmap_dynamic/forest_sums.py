@@ -157,7 +157,7 @@ class ForestSums:
             values[:, forest.variable[step.links]] = np.where(negated, 1.0 - slots, slots)
             additionals[:, self._extra(step)] = extra
         values, of_merged = np.split(values, [forest.n_variables], axis=1)
-        np.add.at(additionals, (slice(None), forest.merged_additionals), of_merged)
+        np.add.at(additionals.T, forest.merged_additionals, of_merged.T)
         without = np.isneginf(self.beliefs().log_partition)
         values[:, without[forest.component]] = 0.0
         additionals[:, without[forest.component_of_additional]] = 0.0

@@ -49,15 +49,17 @@ class ChainInference(HypergraphInference):
         """Return log-partition functions, entropies and marginals."""
         n = len(self.offsets) - 1
         marginals = np.zeros(len(scores.eta_u)), np.zeros(len(scores.eta_v))
-        found = Beliefs(np.zeros(n), np.zeros(n), *marginals, np.zeros(n))
-        in_doubt = np.zeros(n, dtype=np.bool_)
-        _beliefs(rows, self.offsets, self._n_states, *scores, *found, in_doubt)
+        remainder, in_doubt = np.zeros(n), np.zeros(n, dtype=np.bool_)
+        found = Beliefs(np.zeros(n), np.zeros(n), *marginals, remainder)
+        _beliefs(rows, self.offsets, self._n_states, *scores, *found[:4], remainder, in_doubt)
         if in_doubt.any():
             exact = super().beliefs(np.flatnonzero(in_doubt), scores)
             slots, additionals = self._entries_of(in_doubt)
-            which = in_doubt, in_doubt, slots, additionals, in_doubt
-            for own, other, chosen in zip(found, exact, which, strict=True):
+            which = in_doubt, in_doubt, slots, additionals
+            for own, other, chosen in zip(found[:4], exact[:4], which, strict=True):
                 own[chosen] = other[chosen]
+            if exact.remainder is not None:
+                remainder[in_doubt] = exact.remainder[in_doubt]
         return found
 
     @interruptible

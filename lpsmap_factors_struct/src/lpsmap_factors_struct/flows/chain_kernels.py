@@ -167,7 +167,8 @@ def _multiply(
 def _transitions_of(f: int, n: np.uint64, problem: LocalProblem) -> tuple[np.uint64, np.uint64]:
     """Return the first transition among the additionals, and the distance to the next step's."""
     begin, stop = problem.additional_offsets[f], problem.additional_offsets[f + 1]
-    return np.uint64(begin) + n, np.uint64(step_stride(stop - begin, np.int64(n)))
+    stride = step_stride(stop - begin, np.int64(n))  # type: ignore[arg-type]
+    return np.uint64(begin) + n, np.uint64(stride)
 
 
 @leaf

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import kernel, leaf
-from lpsmap_core.api import FloatArray, IntArray, Vertices
+from lpsmap_core.api import FloatArray, IndexArray, IntArray, Vertices
 from lpsmap_factors_struct.flows.chain import NO_FLOW, chain_workspace, unpack_flow
 from lpsmap_factors_struct.flows.forest import unpack_forest
 from lpsmap_factors_struct.viterbi import write_path
@@ -98,10 +98,11 @@ def read_paths(
     paths, weight = _decompose(edges, length, n_states)
     n = len(paths)
     first, largest = np.zeros(n + 1, dtype=np.int64), n * (2 * length + 1)
-    entry, value = np.empty(largest, dtype=np.int64), np.empty(largest)
+    entry, value = np.empty(largest, dtype=np.int32), np.empty(largest)
     _write_paths(paths.reshape(-1), length, n_states, n_additionals, first, entry, value)
     probability, end = weight / weight.sum(), first[-1]
-    return Vertices(np.full(n, factor), probability, first, entry[:end], value[:end])
+    entries = entry[:end].astype(np.int64)
+    return Vertices(np.full(n, factor), probability, first, entries, value[:end])
 
 
 @kernel
@@ -111,7 +112,7 @@ def _write_paths(
     n_states: int,
     n_additionals: int,
     first: IntArray,
-    entry: IntArray,
+    entry: IndexArray,
     value: FloatArray,
 ) -> None:
     """Write the nonzeros of paths one after the other, and where those of each begin."""
