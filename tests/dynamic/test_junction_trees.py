@@ -493,12 +493,53 @@ def test_types_without_dynamic_programs_must_be_in_trees() -> None:
         graph.gibbs()
 
 
-def test_additionals_that_count_twice_must_be_in_trees() -> None:
-    graph = FactorGraph()
-    tags = graph.variable((4, 2))
-    graph.add(SequenceDistance(tags, np.zeros(3)))
+@pytest.mark.parametrize("masked", [False, True])
+def test_additionals_that_steps_share_are_counted_in_cycles(masked: bool) -> None:
+    rng, graph = np.random.default_rng(5), FactorGraph()
+    tags = graph.variable_from(rng.standard_normal(8)).reshape(4, 2)
+    distances, transitions = rng.standard_normal(3), rng.standard_normal((2, 2))
+    if masked:
+        distances[2] = transitions[1, 0] = -np.inf
+    graph.add(SequenceDistance(tags, distances, rng.standard_normal(1)))
     graph.add(Budget(tags[:, 0], 2))
-    with pytest.raises(ValueError, match=r"of SequenceDistance\(.*can have an additional several"):
+    graph.add(Sequence(tags, transitions, final=rng.standard_normal(2)))
+    gibbs = check(graph)
+    samples = gibbs.sample(3, seed=1)
+    for values, distance, steps in zip(samples.values, *samples.additionals[::2], strict=True):
+        assert distance.sum() == 5.0  # the first state, three steps and the last state
+        path = values.reshape(4, 2).argmax(axis=1)
+        expected = np.bincount(2 * path[:-1] + path[1:], minlength=4)
+        np.testing.assert_array_equal(steps[2:6], expected)
+
+
+class Twice(HypergraphFactor):
+    """An item of which every derivation is used twice, with an additional."""
+
+    def __init__(self, variables: Any) -> None:
+        super().__init__(variables, np.zeros(1))
+
+    @classmethod
+    def hypergraph(cls, row: Any, build: Any) -> str:
+        build.edge("counted", additionals=[0])
+        for slot in range(2):
+            build.edge("goal", ["counted", "counted"], slots=[slot])
+        return "goal"
+
+    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> int:
+        return int(np.argmax(eta_u))
+
+    def vertex(self, y: int) -> tuple[FloatArray, FloatArray]:
+        return np.eye(2)[y], np.full(1, 2.0)
+
+
+def test_hyperedges_that_count_twice_must_be_in_trees() -> None:
+    graph = FactorGraph()
+    u = graph.variable(2)
+    graph.add(Twice(u))
+    graph.add(Budget(u, 2))
+    with pytest.raises(
+        ValueError, match=r"of Twice\(.*can use a hyperedge with additionals several"
+    ):
         graph.gibbs()
 
 

@@ -111,9 +111,7 @@ class Faulty:
     """An `Inference` of which some answers are changed."""
 
     def __init__(self, factor: Any, **changes: Any) -> None:
-        self._sound = HypergraphInference(
-            factor.offsets, factor.n_additionals, *factor.hypergraphs()
-        )
+        self._sound = HypergraphInference(factor.offsets, factor.n_additionals, factor.hypergraphs)
         self._changes = changes
 
     def __getattr__(self, name: str) -> Any:

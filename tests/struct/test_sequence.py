@@ -196,22 +196,30 @@ def test_ragged_batch_is_its_sequences(rng, graph, run_oracle, budget):
 
 
 def test_scores_are_laid_out_flat(rng, graph):
-    batch, length, n_states = 4, 3, 2
+    batch, length, n_states = 4, 4, 2
     u = graph.variable((batch, length, n_states))
-    shared, per_step = rng.standard_normal((2, 2)), rng.standard_normal((2, 2, 2))
+    shared, per_step = rng.standard_normal((2, 2)), rng.standard_normal((3, 2, 2))
     initial, final = rng.standard_normal(2), rng.standard_normal((batch, 2))
-    flat = Sequence(u, shared, initial, final).additionals
-    assert flat.shape == (batch, 12)
-    assert (flat[:, :2] == initial).all()
-    assert (flat[:, 2:6] == shared.reshape(-1)).all()
-    assert (flat[:, 6:10] == shared.reshape(-1)).all()
-    assert (flat[:, 10:] == final).all()
-    assert (Sequence(u, per_step).additionals[:, 2:10] == per_step.reshape(-1)).all()
+    for transitions in (shared, per_step):
+        flat = Sequence(u, transitions, initial, final).additionals
+        assert flat.shape == (batch, 4 + transitions.size)
+        assert (flat[:, :2] == initial).all()
+        assert (flat[:, 2:-2] == transitions.reshape(-1)).all()
+        assert (flat[:, -2:] == final).all()
+        assert Sequence(u, flat).additionals is flat
+        assert Sequence(u, additionals=flat).additionals is flat
     assert (Sequence(u, [[0, 1], [2, 3]]).additionals[1, 2:6] == [0, 1, 2, 3]).all()
-    assert Sequence(u, flat).additionals is flat
-    assert Sequence(u, additionals=flat).additionals is flat
-    single = Sequence(u[:, :1], shared, initial, final).additionals
+    flat_steps = np.tile(per_step.reshape(-1), (batch, 1))
+    assert (Sequence(u, flat_steps).additionals[:, 2:-2] == flat_steps).all()
+    single = Sequence(u[:, :1], np.zeros((0, 2, 2)), initial, final).additionals
     assert (single == np.concatenate([np.tile(initial, (batch, 1)), final], axis=1)).all()
+
+
+def test_flat_scores_of_one_size_are_those_of_their_argument(graph):
+    """Those of the transitions of 2 steps are as many as all scores with shared transitions."""
+    u, numbers = graph.variable((3, 2)), np.arange(8.0)
+    assert Sequence(u, numbers).additionals.tolist() == [0, 0, *range(8), 0, 0]
+    assert Sequence(u, additionals=numbers).additionals is numbers
 
 
 def test_tensors_stay_differentiable(rng, graph):
@@ -220,11 +228,11 @@ def test_tensors_stay_differentiable(rng, graph):
     transitions = torch.tensor(rng.standard_normal((2, 2)), requires_grad=True)
     initial = torch.tensor(rng.standard_normal((2, 2)), requires_grad=True)
     factor = Sequence(u, transitions, initial)
-    assert factor.additionals.shape == (2, 12)
-    weight = torch.arange(24.0, dtype=torch.float64).reshape(2, 12)
+    assert factor.additionals.shape == (2, 8)
+    weight = torch.arange(16.0, dtype=torch.float64).reshape(2, 8)
     (factor.additionals * weight).sum().backward()
     assert (initial.grad == weight[:, :2]).all()
-    assert (transitions.grad == weight[:, 2:10].reshape(4, 2, 2).sum(axis=0)).all()
+    assert (transitions.grad == weight[:, 2:6].reshape(2, 2, 2).sum(axis=0)).all()
     with pytest.raises(TypeError, match="expected arrays of one library"):
         Sequence(u, transitions, initial=np.zeros(2))
 
@@ -240,7 +248,7 @@ def test_tensors_stay_differentiable(rng, graph):
         (
             {"transitions": np.zeros((2, 3))},
             r"Sequence: transitions has shape \(2, 3\); expected one that broadcasts to "
-            r"\(2, 2, 2, 2\)",
+            r"\(2, 2, 2\)",
         ),
         (
             {"transitions": np.zeros((7, 1, 1, 1, 1))},

@@ -2,6 +2,7 @@
 
 from lpsmap_dynamic.builder import HypergraphBuilder
 from lpsmap_dynamic.declaration import Hypergraph
+from lpsmap_dynamic.derivations import HypergraphInference
 from lpsmap_dynamic.dynamic_program import DynamicProgram
 from lpsmap_dynamic.elimination_order import EliminationOrder, cheapest_order, minimum_fill
 from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly, two_sum
@@ -26,6 +27,7 @@ __all__ = [
     "Hypergraph",
     "HypergraphBuilder",
     "HypergraphFactor",
+    "HypergraphInference",
     "Inference",
     "LogPartition",
     "Row",

@@ -134,6 +134,25 @@ class Hypergraph:
         return on_twice(*self.edges, self.arity, self.arity + self.n_additionals)[0] >= 0
 
     @functools.cached_property
+    def with_single_additionals(self) -> tuple[Hypergraph, IntArray]:
+        """A copy in which every hyperedge has additionals of its own.
+
+        Also returns, for each of these, the additional that it stands for. If no derivation can
+        repeat an additional, this is the hypergraph itself.
+        """
+        if not self.repeats_additionals:
+            return self, np.arange(self.n_additionals)
+        first_edge, tails, first_entry, entries = self.edges
+        are_slots = entries < self.arity
+        origin = entries[~are_slots] - self.arity
+        own = np.where(are_slots, entries, self.arity + np.cumsum(~are_slots) - 1)
+        heads = np.repeat(np.arange(self.n_items), np.diff(first_edge))
+        copy = Hypergraph(
+            self.arity, len(origin), heads, tails - 1, first_entry, own, self.n_items - 1
+        )
+        return copy, origin
+
+    @functools.cached_property
     def n_structures(self) -> int:
         """Number of structures, as an exact integer."""
         everything = np.ones(self.arity + self.n_additionals, dtype=np.bool_)

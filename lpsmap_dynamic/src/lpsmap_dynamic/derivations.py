@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -26,34 +27,56 @@ NONZERO, RANKED = 40, 32
 
 
 class HypergraphInference:
-    """Sums over the derivations of hypergraphs; see `Inference`.
+    """Inference over the derivations of hypergraphs: an `Inference`, which `inference` returns.
+
+    A type that has faster sums for some factors may extend it, and override `beliefs` and
+    `hessian_product`; both must agree with the hypergraphs.
 
     Parameters
     ----------
     offsets, n_additionals
         Slot offsets and number of additionals of the factors.
-    hypergraphs, which
-        The distinct hypergraphs, and the index of the hypergraph of each factor.
+    described
+        Function that returns the distinct hypergraphs, and the index of each factor's; it is called
+        when they are needed.
     """
 
     def __init__(
         self,
         offsets: IntArray,
         n_additionals: int,
-        hypergraphs: Sequence[Hypergraph],
-        which: IntArray,
+        described: Callable[[], tuple[Sequence[Hypergraph], IntArray]],
     ) -> None:
-        self.hypergraphs, self.which = hypergraphs, which
-        codes = [hypergraph.code for hypergraph in hypergraphs]
+        self.offsets, self.n_additionals = offsets, n_additionals
+        self._described = described
+
+    @property
+    def hypergraphs(self) -> Sequence[Hypergraph]:
+        """The distinct hypergraphs."""
+        return self._hypergraphs[0]
+
+    @property
+    def which(self) -> IntArray:
+        """(F,) the hypergraph of each factor."""
+        return self._hypergraphs[1]
+
+    @functools.cached_property
+    def _hypergraphs(self) -> tuple[Sequence[Hypergraph], IntArray]:
+        return self._described()
+
+    @functools.cached_property
+    def _factors(self) -> Factors:
+        """The record of the factors, with their hypergraphs as integers."""
+        codes = [hypergraph.code for hypergraph in self.hypergraphs]
         ends = np.cumsum([0, *map(len, codes)])
-        n = len(which)
-        self._factors = Factors(
-            offsets,
-            np.arange(n + 1) * n_additionals,
+        n = len(self.which)
+        return Factors(
+            self.offsets,
+            np.arange(n + 1) * self.n_additionals,
             np.empty((n, 0)),
             np.empty(0),
             np.concatenate([*codes, np.empty(0, dtype=np.int64)]),
-            np.stack([ends[:-1], ends[1:]], axis=1)[which],
+            np.stack([ends[:-1], ends[1:]], axis=1)[self.which],
         )
 
     @interruptible

@@ -38,6 +38,8 @@ class CyclicFactors(NamedTuple):
         (L,) the variable of each link, and whether it is negated.
     first_additional
         (F,) the number of its first additional.
+    origins
+        For each of the hypergraphs, the additional of the factor that each of its own stands for.
     """
 
     hypergraphs: Sequence[Hypergraph]
@@ -46,6 +48,7 @@ class CyclicFactors(NamedTuple):
     variable: IntArray
     negated: BoolArray
     first_additional: IntArray
+    origins: Sequence[IntArray]
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class MergedFactors:
         The variable of each slot, and whether it is negated. Additionals follow the variables of
         the graph.
     additionals
-        The numbers of these additionals.
+        The numbers of these additionals, of which one can occur several times.
     group
         (F,) the merged factor of each factor.
     impossible
@@ -93,7 +96,7 @@ class MergedFactors:
 
     def inference(self) -> HypergraphInference:
         """Return the inference over their structures."""
-        return HypergraphInference(self.offsets, 0, self.hypergraphs, self.which)
+        return HypergraphInference(self.offsets, 0, lambda: (self.hypergraphs, self.which))
 
 
 def merged_factors(
@@ -129,8 +132,9 @@ def merged_factors(
     negated[given.variable[once]] = given.negated[once]
     by_group = np.argsort(group, kind="stable")
     counts = np.array([h.n_additionals for h in given.hypergraphs], dtype=np.int64)[given.which]
-    begin, size = given.first_additional[by_group], counts[by_group]
-    additionals = np.repeat(begin - np.cumsum(size) + size, size) + np.arange(size.sum())
+    additionals = np.repeat(given.first_additional[by_group], counts[by_group])
+    bounds = offsets_of(np.array([len(x) for x in given.origins], dtype=np.int64))
+    additionals += np.concatenate(given.origins)[ranges(bounds, given.which[by_group])]
     n_extra = np.bincount(group, counts, minlength=n_groups).astype(np.int64)
     codes = 2 * local + given.negated
     members = offsets_of(np.bincount(group, minlength=n_groups))

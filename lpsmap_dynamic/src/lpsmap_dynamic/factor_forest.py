@@ -66,8 +66,9 @@ class FactorForest:
     Raises
     ------
     ValueError
-        If a factor of a cycle has no hypergraph, or one whose derivations repeat additionals, the
-        sums over a cycle take too much memory, or a factor contains a variable twice.
+        If a factor of a cycle has no hypergraph, or one whose derivations repeat hyperedges with
+        additionals, the sums over a cycle take too much memory, or a factor contains a variable
+        twice.
 
     Attributes
     ----------
@@ -151,10 +152,12 @@ class FactorForest:
         Raises
         ------
         ValueError
-            If one of these factors has no hypergraph, or one that repeats additionals.
+            If one of these factors has no hypergraph, or one that repeats hyperedges with
+            additionals.
         """
         chosen = np.unique(self.owner[cyclic])
         hypergraphs: list[Hypergraph] = []
+        origins: list[IntArray] = []
         which, first_extra = [], []
         for d, factor in enumerate(self.factors):
             first = int(self.first_factor[d])
@@ -165,11 +168,14 @@ class FactorForest:
             if not isinstance(sums, HypergraphInference):
                 without = "has no dynamic program"
                 raise ValueError(self._describe_cycle(cyclic, first + int(rows[0]), without))
-            if any(sums.hypergraphs[h].repeats_additionals for h in np.unique(sums.which[rows])):
-                several = "can have an additional several times"
+            used, own = np.unique(sums.which[rows], return_inverse=True)
+            single = [sums.hypergraphs[h].with_single_additionals for h in used]
+            if any(hypergraph.repeats_additionals for hypergraph, _ in single):
+                several = "can use a hyperedge with additionals several times"
                 raise ValueError(self._describe_cycle(cyclic, first + int(rows[0]), several))
-            which.append(len(hypergraphs) + sums.which[rows])
-            hypergraphs += sums.hypergraphs
+            which.append(len(hypergraphs) + own.reshape(-1))
+            hypergraphs += [hypergraph for hypergraph, _ in single]
+            origins += [origin for _, origin in single]
             first_extra.append(self.first_additional[d] + rows * factor.n_additionals)
         links = ranges(offsets_of(arity), chosen)
         given = CyclicFactors(
@@ -179,6 +185,7 @@ class FactorForest:
             self.variable[links],
             self.negated[links],
             np.concatenate(first_extra),
+            origins,
         )
         merged = merged_factors(given, self.n_variables, lambda k: self._name(int(chosen[k])))
         n, slots = len(arity), np.diff(merged.offsets)

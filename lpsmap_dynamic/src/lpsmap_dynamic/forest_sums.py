@@ -79,7 +79,8 @@ class ForestSums:
             m[forest.variable[links]] = np.where(forest.negated[links], 1.0 - slots, slots)
             n[extra] = _mix(weight[:, None], on.n[extra], off.n[extra])
         size = forest.n_components + 1
-        m, n[forest.merged_additionals] = np.split(m, [forest.n_variables])
+        m, of_merged = np.split(m, [forest.n_variables])
+        np.add.at(n, forest.merged_additionals, of_merged)
         entropy = np.bincount(of_factor, doubt, minlength=size).astype(np.float64)
         finite = np.isfinite(self._worth[0])
         high, low = sum_exactly(of_factor[finite], self._worth[0, finite], size)
@@ -128,7 +129,8 @@ class ForestSums:
                 d_extra += d_weight[:, None] * (on.n[extra] - off.n[extra])
             d_m[forest.variable[links]] = np.where(forest.negated[links], -d_slots, d_slots)
             d_n[extra] = d_extra
-        d_m, d_n[forest.merged_additionals] = np.split(d_m, [forest.n_variables])
+        d_m, of_merged = np.split(d_m, [forest.n_variables])
+        np.add.at(d_n, forest.merged_additionals, of_merged)
         return Scores(d_m, d_n)
 
     def sample(self, n: int, random: np.random.Generator) -> Scores:
@@ -154,9 +156,8 @@ class ForestSums:
             negated = forest.negated[step.links]
             values[:, forest.variable[step.links]] = np.where(negated, 1.0 - slots, slots)
             additionals[:, self._extra(step)] = extra
-        values, additionals[:, forest.merged_additionals] = np.split(
-            values, [forest.n_variables], axis=1
-        )
+        values, of_merged = np.split(values, [forest.n_variables], axis=1)
+        np.add.at(additionals.T, forest.merged_additionals, of_merged.T)
         without = np.isneginf(self.beliefs().log_partition)
         values[:, without[forest.component]] = 0.0
         additionals[:, without[forest.component_of_additional]] = 0.0

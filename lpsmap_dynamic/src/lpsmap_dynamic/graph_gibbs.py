@@ -40,8 +40,8 @@ class GraphGibbs:
     messages between factors (Pearl 1988; Kschischang et al. 2001, sum-product algorithm) where they
     form trees, in which two factors share one variable. Factors that form cycles are summed over by
     a junction tree (Lauritzen & Spiegelhalter 1988), if its tables fit into memory. Every factor
-    must have a log-partition function; as part of a cycle, by a dynamic program that has every
-    additional at most once. Created by ``graph.gibbs()``.
+    must have a log-partition function; as part of a cycle, by a dynamic program whose derivations
+    use a hyperedge with additionals at most once. Created by ``graph.gibbs()``.
 
     Components are independent, and numbered as in a `Solution`, by their first variable. Variables
     in no factor do not take part: they are padding, with marginal 0.

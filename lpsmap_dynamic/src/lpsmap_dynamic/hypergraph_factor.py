@@ -79,7 +79,7 @@ class HypergraphFactor(Factor):
 
     def inference(self) -> Inference:
         """Return the inference over the structures of this declaration's factors."""
-        return HypergraphInference(self.offsets, self.n_additionals, *self.hypergraphs())
+        return HypergraphInference(self.offsets, self.n_additionals, self.hypergraphs)
 
 
 class _HypergraphCache:

@@ -19,14 +19,25 @@ from lpsmap_core import (
     Variables,
     kernel,
     largest_arity,
+    leaf,
 )
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, one_of_each_group
-from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
+from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Inference, Row
+from lpsmap_factors_struct.chain_inference import ChainInference
 from lpsmap_factors_struct.flows.chain_flows import ChainFlows
 from lpsmap_factors_struct.transitions import flat_transitions
-from lpsmap_factors_struct.viterbi import viterbi, write_path
+from lpsmap_factors_struct.viterbi import step_stride, viterbi, write_path
 
-__all__ = ["Sequence"]
+__all__ = ["Sequence", "most_states"]
+
+
+@leaf
+def most_states(rows: IntArray, factors: Factors) -> int:
+    """Return the largest number of states of the sequences `rows`, 0 without sequences."""
+    most = 0
+    for r in rows:
+        most = max(most, int(factors.parameters[r, 0]))
+    return most
 
 
 @kernel
@@ -39,7 +50,7 @@ def _best_sequences(
     start, entry, value, size = structures
     largest = largest_arity(rows, offsets)
     reduced, prefix = np.empty(largest), np.empty(largest)
-    path = np.empty(largest, dtype=np.int64)
+    path, counts = np.empty(largest, dtype=np.int64), np.zeros(most_states(rows, factors) ** 2)
     for r in rows:
         n_states = int(parameters[r, 0])
         eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
@@ -47,15 +58,19 @@ def _best_sequences(
         length = len(eta_u) // n_states
         if length > 0:
             viterbi(eta_u, additionals, length, n_states, reduced, prefix, path)
-        size[r] = write_path(path, length, n_states, len(additionals), start[r], entry, value)
+        size[r] = write_path(
+            path, length, n_states, len(additionals), start[r], entry, value, counts
+        )
 
 
 class Sequence(DynamicProgram):
     """Sequences of states with transition scores: a linear chain.
 
     The structures are all sequences with one state for every position. The additionals say which
-    state is the first, which state follows which at every step, and which is the last. The oracle
-    is Viterbi's (1967) algorithm (Niculae & Martins 2020, section 5.2: LP-sequence).
+    state is the first, which state follows which, and which is the last. Transitions of one matrix
+    for all steps are stored once, and their additionals count the steps from state to state;
+    otherwise there are additionals for every step. The oracle is Viterbi's (1967) algorithm
+    (Niculae & Martins 2020, section 5.2: LP-sequence).
 
     Parameters
     ----------
@@ -63,15 +78,17 @@ class Sequence(DynamicProgram):
         States, of shape ``(..., L, S)``: a sequence of `L` positions with `S` states each for every
         entry of the leading axes.
     transitions
-        Array (NumPy, torch, or of any array-API library) that broadcasts to ``(..., L - 1, S, S)``,
-        such as ``(S, S)``: the score of state j after state i at ``[..., t, i, j]``. Or the same
-        flat, ``(..., (L - 1) S^2)``; or all scores flat, as for `additionals`.
+        Array (NumPy, torch, or of any array-API library) that broadcasts to ``(..., L - 1, S, S)``:
+        the score of state j after state i at ``[..., t, i, j]``. All steps share the scores if the
+        axis of the steps is missing or 1, as in ``(S, S)`` and ``(..., 1, S, S)``. Or the scores of
+        every step flat, ``(..., (L - 1) S^2)``; or all scores flat, as for `additionals`.
     initial, final
         Arrays that broadcast to ``(..., S)``: scores of the first and of the last state; None for
         zeros.
     additionals
-        Instead of the three above, an array of shape ``(..., 2 S + (L - 1) S^2)``: the initial
-        scores, then the transitions, then the final scores. Or any form of `transitions`.
+        Instead of the three above, an array of shape ``(..., 2 S + (L - 1) S^2)``, or ``(..., 2 S +
+        S^2)`` with transitions that all steps share: the initial scores, then the transitions, then
+        the final scores. Or any form of `transitions`.
     lengths
         Integers of the leading axes' shape: sequence b covers ``[b, :lengths[b]]``. It uses the
         first ``lengths[b] - 1`` transitions; its last position is scored by `final`.
@@ -86,6 +103,16 @@ class Sequence(DynamicProgram):
     Notes
     -----
     A sequence's label is the tuple of its states.
+
+    Examples
+    --------
+    >>> from lpsmap import FactorGraph, Sequence
+    >>> graph = FactorGraph()
+    >>> u = graph.variable_from(np.array([[3.0, 0.0], [0.0, 3.0], [0.0, 3.0]]))
+    >>> sequence = graph.add(Sequence(u, np.zeros((2, 2))))
+    >>> _ = graph.solve_map()
+    >>> sequence.additionals_value  # first state 0; one step from 0 to 1, one from 1 to 1; last 1
+    array([1., 0., 0., 1., 0., 1., 0., 1.])
     """
 
     variables_ndim = 2
@@ -126,6 +153,7 @@ class Sequence(DynamicProgram):
                 np.zeros((3, 3)),
                 lengths=[4, 1, 2],
             ),
+            cls(graph.variable((3, 4, 2)), np.zeros((3, 1, 2, 2)), lengths=[4, 0, 3]),
         ]
 
     @classmethod
@@ -139,13 +167,14 @@ class Sequence(DynamicProgram):
             build.edge("nothing")
             return "nothing"
         states, goal = np.arange(n_states), 2 * length * n_states
+        stride = step_stride(row.n_additionals, n_states)
         before, after = (x.reshape(-1) for x in np.meshgrid(states, states, indexing="ij"))
         for t in range(length):
             arrived, visited = 2 * t * n_states, (2 * t + 1) * n_states
             if t == 0:
                 build.edges(arrived + states, additionals=states)
             else:
-                steps = n_states + (t - 1) * n_states**2 + np.arange(n_states**2)
+                steps = n_states + (t - 1) * stride + np.arange(n_states**2)
                 build.edges(arrived + after, arrived - n_states + before, additionals=steps)
             build.edges(visited + states, arrived + states, t * n_states + states)
         last = row.n_additionals - n_states
@@ -174,7 +203,8 @@ class Sequence(DynamicProgram):
         entry = np.empty(2 * length + 1, dtype=np.int32)
         value = np.empty(2 * length + 1)
         path = np.array(y, dtype=np.int64)
-        size = write_path(path, length, n_states, self.n_additionals, 0, entry, value)
+        counts = np.zeros(n_states**2)
+        size = write_path(path, length, n_states, self.n_additionals, 0, entry, value, counts)
         vertex = np.zeros(length * n_states + self.n_additionals)
         vertex[entry[:size]] = value[:size]
         variables, additionals = np.split(vertex, [length * n_states])
@@ -196,7 +226,8 @@ class Sequence(DynamicProgram):
         """Return the transitions beyond a sequence's last position; all scores if it is empty."""
         longest, n_states = self.event_shape
         lengths = np.full((self.n_factors, 1), longest) if self.lengths is None else self.lengths
-        steps = np.arange(max(longest - 1, 0)) >= lengths - 1
+        shared = step_stride(self.n_additionals, n_states) == 0
+        steps = np.arange(1 if shared else longest - 1) >= lengths - 1
         ends = np.broadcast_to(lengths == 0, (self.n_factors, n_states))
         return None, np.concatenate([ends, np.repeat(steps, n_states**2, axis=1), ends], axis=1)
 
@@ -214,6 +245,13 @@ class Sequence(DynamicProgram):
         """Return the solver of chains by forests, active sets and flows."""
         return ChainFlows
 
+    def inference(self) -> Inference:
+        """Return the inference, by forward-backward sums if all steps share transitions."""
+        n_states = self.event_shape[1]
+        if step_stride(self.n_additionals, n_states) > 0:
+            return super().inference()
+        return ChainInference(self.offsets, self.n_additionals, self.hypergraphs, n_states)
+
     def _flat(
         self,
         length: int,
@@ -229,7 +267,7 @@ class Sequence(DynamicProgram):
             given = "neither" if transitions is None else "both"
             raise ValueError(
                 f"{name}: got {given} of transitions and additionals; expected one of them. Pass "
-                "transitions of shape (S, S) or (L - 1, S, S)."
+                "transitions of shape (S, S) for all steps, or (L - 1, S, S)."
             )
         argument = "additionals" if transitions is None else "transitions"
         scores = additionals if transitions is None else transitions

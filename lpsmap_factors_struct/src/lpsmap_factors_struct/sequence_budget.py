@@ -27,11 +27,12 @@ from lpsmap_core.api import (
 )
 from lpsmap_dynamic import HypergraphBuilder, Row
 from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL
-from lpsmap_factors_struct.sequence import Sequence
+from lpsmap_factors_struct.sequence import Sequence, most_states
 from lpsmap_factors_struct.viterbi import (
     best_arrivals,
     best_source,
     reduced_states,
+    step_stride,
     write_path,
 )
 
@@ -60,7 +61,7 @@ def budgeted_viterbi(
     scores
         ``length * n_states`` scores of the states.
     additionals
-        ``[initial, transitions, final]`` scores; transitions beyond `length` are not used.
+        As for `viterbi`.
     length, n_states
         Shape of `scores`; at least one each.
     budget, exact, counted
@@ -73,7 +74,7 @@ def budgeted_viterbi(
         The result: `length` states.
     """
     reduced_states(scores, length, n_states, reduced)
-    square, layer = n_states * n_states, (budget + 1) * n_states
+    stride, layer = step_stride(len(additionals), n_states), (budget + 1) * n_states
     prefix[: length * layer] = -np.inf
     for s in range(n_states):
         visits = 1 if s == counted else 0
@@ -81,7 +82,7 @@ def budgeted_viterbi(
             prefix[visits * n_states + s] = additionals[s] + reduced[s]
     arrivals = np.empty(n_states)
     for t in range(1, length):
-        step = n_states + (t - 1) * square
+        step = n_states + (t - 1) * stride
         for visits in range(min(t, budget) + 1):
             before = (t - 1) * layer + visits * n_states
             best_arrivals(prefix, before, additionals, step, n_states, arrivals, 0)
@@ -103,7 +104,7 @@ def budgeted_viterbi(
             if score > most:
                 path[length - 1], visits, most = s, used, score
     for t in range(length - 1, 0, -1):
-        step = n_states + (t - 1) * square
+        step = n_states + (t - 1) * stride
         if path[t] == counted:
             visits -= 1
         before = (t - 1) * layer + visits * n_states
@@ -124,7 +125,7 @@ def _best_sequences(
         largest = max(largest, arity)
         largest_prefix = max(largest_prefix, arity * (int(parameters[r, 1]) + 1))
     reduced, prefix = np.empty(largest), np.empty(largest_prefix)
-    path = np.empty(largest, dtype=np.int64)
+    path, counts = np.empty(largest, dtype=np.int64), np.zeros(most_states(rows, factors) ** 2)
     for r in rows:
         n_states = int(parameters[r, 0])
         eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
@@ -143,7 +144,9 @@ def _best_sequences(
                 prefix,
                 path,
             )
-        size[r] = write_path(path, length, n_states, len(additionals), start[r], entry, value)
+        size[r] = write_path(
+            path, length, n_states, len(additionals), start[r], entry, value, counts
+        )
 
 
 def _reachable(length: int, visited: IntArray, budget: int) -> BoolArray:
@@ -268,7 +271,7 @@ class SequenceBudget(Sequence):
             item[t + 1, state, after],
             item[t, before, visits],
             (t + 1) * n_states + state,
-            n_states + (t * n_states + before) * n_states + state,
+            n_states + t * step_stride(row.n_additionals, n_states) + before * n_states + state,
         )
         last, visits = np.nonzero(met[-1])
         enough = visits >= (budget if row["force_budget"] else 0)

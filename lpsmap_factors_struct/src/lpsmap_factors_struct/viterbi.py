@@ -7,7 +7,33 @@ import numpy as np
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray, IndexArray, IntArray
 
-__all__ = ["best_arrivals", "best_source", "reduced_states", "viterbi", "write_path"]
+__all__ = [
+    "best_arrivals",
+    "best_source",
+    "n_step_scores",
+    "reduced_states",
+    "step_stride",
+    "viterbi",
+    "write_path",
+]
+
+
+@leaf
+def step_stride(n_additionals: int, n_states: int) -> int:
+    """Return the distance between the transition scores of two steps of a sequence.
+
+    It is 0 if all steps share one matrix. The additionals are then the initial scores, the matrix,
+    and the final scores. A sequence of one step has as many, for which the distance does not
+    matter.
+    """
+    return 0 if n_additionals == n_states * (n_states + 2) else n_states * n_states
+
+
+@leaf
+def n_step_scores(n_additionals: int, length: int, n_states: int) -> int:
+    """Return the number of transition scores that a sequence of some length uses."""
+    shared = step_stride(n_additionals, n_states) == 0
+    return n_states * n_states * (1 if shared else length - 1)
 
 
 @leaf
@@ -109,7 +135,8 @@ def viterbi(
     scores
         ``length * n_states`` scores of the states.
     additionals
-        ``[initial, transitions, final]`` scores; transitions beyond `length` are not used.
+        ``[initial, transitions, final]`` scores, with transitions for every step or one matrix for
+        all; transitions beyond `length` are not used.
     length, n_states
         Shape of `scores`; at least one each.
     reduced, prefix
@@ -118,11 +145,11 @@ def viterbi(
         The result: `length` states.
     """
     reduced_states(scores, length, n_states, reduced)
-    square = n_states * n_states
+    stride = step_stride(len(additionals), n_states)
     for s in range(n_states):
         prefix[s] = additionals[s] + reduced[s]
     for t in range(1, length):
-        step = n_states + (t - 1) * square
+        step = n_states + (t - 1) * stride
         here, before = t * n_states, (t - 1) * n_states
         best_arrivals(prefix, before, additionals, step, n_states, prefix, here)
         for k in range(np.uint64(here), np.uint64(here + n_states)):
@@ -136,7 +163,7 @@ def viterbi(
         if score > most:
             path[length - 1], most = s, score
     for t in range(length - 1, 0, -1):
-        step = n_states + (t - 1) * square
+        step = n_states + (t - 1) * stride
         before = (t - 1) * n_states
         path[t - 1] = best_source(prefix, before, additionals, step, n_states, path[t])
 
@@ -150,20 +177,35 @@ def write_path(
     start: int,
     entry: IndexArray,
     value: FloatArray,
+    counts: FloatArray,
 ) -> int:
-    """Write the nonzeros of a sequence from position `start`; return their number."""
+    """Write the nonzeros of a sequence from position `start`; return their number.
+
+    Transitions that steps share are counted in `counts`, at least ``n_states ** 2`` zeros, which
+    this restores.
+    """
     if length == 0:
         return 0
     arity = length * n_states
     at = start
     for t in range(length):
-        entry[at] = t * n_states + path[t]
+        entry[at], value[at] = t * n_states + path[t], 1.0
         at += 1
-    entry[at] = arity + path[0]
+    entry[at], value[at] = arity + path[0], 1.0
+    at += 1
+    stride = step_stride(n_additionals, n_states)
     for t in range(1, length):
-        step = n_states + (t - 1) * n_states * n_states
-        entry[at + t] = arity + step + path[t - 1] * n_states + path[t]
-    at += length
-    entry[at] = arity + n_additionals - n_states + path[length - 1]
-    value[start : at + 1] = 1.0
+        pair = path[t - 1] * n_states + path[t]
+        if stride == 0:
+            counts[pair] += 1.0
+        else:
+            entry[at], value[at] = arity + n_states + (t - 1) * stride + pair, 1.0
+            at += 1
+    if stride == 0 and length > 1:
+        for pair in range(n_states * n_states):
+            if counts[pair] > 0.0:
+                entry[at], value[at] = arity + n_states + pair, counts[pair]
+                counts[pair] = 0.0
+                at += 1
+    entry[at], value[at] = arity + n_additionals - n_states + path[length - 1], 1.0
     return at + 1 - start

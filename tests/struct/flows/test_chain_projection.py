@@ -325,9 +325,9 @@ def test_forests_begin_with_best_paths(kind: str, rng: np.random.Generator) -> N
     nodes, used = judges.sequences(length, n)
     value = nodes @ scores + used @ steps
     forest = unpack_forest(np.empty(forest_size(length, n)), length, n)
-    room = forest_workspace(length, n, False)
+    room = forest_workspace(length, n, 0)
     room.score[:] = scores
-    most = initialise_forest(ForestChain(length, n, forest, room, steps, 0))
+    most = initialise_forest(ForestChain(length, n, forest, room, steps, 0, n * n))
     assert most == pytest.approx(value.max(), abs=1e-12)
     best = np.zeros((length - 1, n, n))
     for t in range(length - 1):

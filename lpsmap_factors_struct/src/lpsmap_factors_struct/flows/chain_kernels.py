@@ -40,6 +40,7 @@ from lpsmap_factors_struct.flows.flow_records import (
 from lpsmap_factors_struct.flows.flow_solver import solve_chain
 from lpsmap_factors_struct.flows.problem_reader import forbid_nodes, read_node_scores, read_weights
 from lpsmap_factors_struct.methods import has_forced
+from lpsmap_factors_struct.viterbi import step_stride
 
 __all__ = ["multiply_flows", "solve_flows"]
 
@@ -163,6 +164,14 @@ def _multiply(
 
 
 @leaf
+def _transitions_of(f: int, n: np.uint64, problem: LocalProblem) -> tuple[np.uint64, np.uint64]:
+    """Return the first transition among the additionals, and the distance to the next step's."""
+    begin, stop = problem.additional_offsets[f], problem.additional_offsets[f + 1]
+    stride = step_stride(stop - begin, np.int64(n))  # type: ignore[arg-type]
+    return np.uint64(begin) + n, np.uint64(stride)
+
+
+@leaf
 def _read_scores(f: int, chain: Chain, problem: LocalProblem) -> None:
     """Read the scores of nodes and edges; those of edges are zero without additionals."""
     work, eta_v, (n, n_nodes, n_edges) = chain.work, problem.eta_v, sizes(chain)
@@ -171,12 +180,13 @@ def _read_scores(f: int, chain: Chain, problem: LocalProblem) -> None:
         for k in range(n_edges):
             work.step[k] = 0.0
         return
-    first = np.uint64(problem.additional_offsets[f]) + n
+    first, stride = _transitions_of(f, n, problem)
     for begin in range(ZERO, n_edges, n * n):
         for j in range(n):
-            row, at = begin + j * n, first + begin + j
+            row, at = begin + j * n, first + j
             for i in range(n):
                 work.step[row + i] = eta_v[at + i * n]
+        first += stride
 
 
 @leaf
@@ -184,13 +194,14 @@ def _forbid_nodes_and_edges(f: int, chain: Chain, problem: LocalProblem) -> None
     """Mark forbidden nodes and edges by their scores."""
     work, (n, n_nodes, n_edges) = chain.work, sizes(chain)
     forbid_nodes(f, n, n_nodes, problem, work.score)
-    first = np.uint64(problem.additional_offsets[f]) + n
+    first, stride = _transitions_of(f, n, problem)
     for begin in range(ZERO, n_edges, n * n):
         for j in range(n):
-            row, at = begin + j * n, first + begin + j
+            row, at = begin + j * n, first + j
             for i in range(n):
                 if problem.barred[at + i * n] != 0:
                     work.step[row + i] = -BARRED
+        first += stride
 
 
 @leaf
@@ -219,8 +230,10 @@ def _write_solution(
         v[k] = 0.0
     for k in range(n):
         v[begin + k], v[stop - n + k] = m[k], m[n_nodes - n + k]
+    here, stride = _transitions_of(f, n, problem)
     for block in range(ZERO, n_edges, n * n):
         for j in range(n):
-            row, at = block + j * n, begin + n + block + j
+            row, at = block + j * n, here + j
             for i in range(n):
-                v[at + i * n] = flow.e[row + i]
+                v[at + i * n] += flow.e[row + i]
+        here += stride

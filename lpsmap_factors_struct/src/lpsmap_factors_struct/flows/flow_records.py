@@ -13,6 +13,7 @@ from lpsmap_core.api import (
     interpreted_by,
     reader_of,
 )
+from lpsmap_factors_struct.viterbi import n_step_scores
 
 __all__ = [
     "FLOW",
@@ -23,6 +24,7 @@ __all__ = [
     "block_of",
     "chains_at",
     "largest_chain",
+    "most_step_scores",
 ]
 
 SMALL, FLOW, NO_CHAIN, FOREST = 0, 1, 2, 3
@@ -63,3 +65,14 @@ def largest_chain(chains: Any, rows: IntArray, problem: LocalProblem) -> tuple[i
         arity = problem.offsets[f + 1] - problem.offsets[f]
         longest, most = max(longest, arity // states[f]), max(most, states[f])
     return longest, most
+
+
+@kernel
+def most_step_scores(chains: Any, rows: IntArray, problem: LocalProblem) -> int:
+    """Return the largest number of transition scores of the chains in `rows`."""
+    states, most = chains_at(chains).states, 0
+    for f in rows:
+        length = (problem.offsets[f + 1] - problem.offsets[f]) // states[f]
+        n_additionals = problem.additional_offsets[f + 1] - problem.additional_offsets[f]
+        most = max(most, n_step_scores(n_additionals, length, states[f]))
+    return most

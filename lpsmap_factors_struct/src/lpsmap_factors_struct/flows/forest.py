@@ -81,7 +81,8 @@ class ForestWorkspace(NamedTuple):
     score, weight
         (L, S) the nodes' c and w, as in `lpsmap_factors_struct.flows.chain`.
     step
-        (L - 1, S, S) the edges' t if some are forbidden, by their first nodes.
+        (L - 1, S, S) the edges' t if some are forbidden, by their first nodes; or (S, S) if all
+        steps share them.
     out, into, m
         (L, S) potentials and marginals of the used nodes.
     before
@@ -155,7 +156,9 @@ class ForestWorkspace(NamedTuple):
 class ForestChain(NamedTuple):
     """A chain with its forest and a workspace.
 
-    The scores of its edges begin at position `first` of `steps`. If `steps` is empty, all are zero.
+    The scores of its edges begin at position `first` of `steps`, and those of later layers follow
+    in distances of `stride`, which is 0 if all layers share them. If `steps` is empty, all scores
+    are zero.
     """
 
     length: int
@@ -164,6 +167,7 @@ class ForestChain(NamedTuple):
     work: ForestWorkspace
     steps: FloatArray
     first: int
+    stride: int
 
 
 def forest_size(length: Size, n_states: Size) -> Size:
@@ -186,8 +190,8 @@ def unpack_forest(block: FloatArray, length: int, n_states: int) -> Forest:
 
 
 @kernel
-def forest_workspace(length: int, n_states: int, barred: bool) -> ForestWorkspace:
-    """Return a workspace for chains up to this size; with edges' scores only if `barred`."""
+def forest_workspace(length: int, n_states: int, n_steps: int) -> ForestWorkspace:
+    """Return a workspace for chains up to this size, with `n_steps` scores of edges."""
     n, vertices = length * n_states, 2 * length * n_states
     nodes, edges = np.empty((10, n)), np.empty((2, vertices))
     marks, lists = np.empty((2, n), dtype=np.int32), np.empty((4, vertices), dtype=np.int32)
@@ -198,7 +202,7 @@ def forest_workspace(length: int, n_states: int, barred: bool) -> ForestWorkspac
     return ForestWorkspace(
         nodes[0],
         nodes[1],
-        np.empty((length - 1) * n_states * n_states if barred else 0),
+        np.empty(n_steps),
         nodes[2],
         nodes[3],
         nodes[4],
@@ -394,7 +398,7 @@ def _write_offsets(t: int, chain: ForestChain) -> int:
     """Write offsets and trees of the vertices between two layers; return the number of trees."""
     forest, work, n, steps = chain.forest, chain.work, np.uint64(chain.n_states), chain.steps
     tree, offset, row, n_trees = work.tree, work.offset, np.uint64(t) * (n + n), 0
-    first = np.uint64(chain.first) + np.uint64(t) * n * n
+    first = np.uint64(chain.first + t * chain.stride)
     for y in range(forest.n_edges[t] - 1, -1, -1):
         x = work.order[row + np.uint64(y)]
         begins = x >= 0

@@ -25,6 +25,7 @@ from lpsmap_factors_struct.flows.flow_records import (
     block_of,
     chains_at,
     largest_chain,
+    most_step_scores,
 )
 from lpsmap_factors_struct.flows.forest import (
     ForestChain,
@@ -35,6 +36,7 @@ from lpsmap_factors_struct.flows.forest import (
 from lpsmap_factors_struct.flows.forest_solver import multiply_on_forest, solve_on_forest
 from lpsmap_factors_struct.flows.initial_forest import initialise_forest
 from lpsmap_factors_struct.flows.problem_reader import forbid_nodes, read_node_scores, read_weights
+from lpsmap_factors_struct.viterbi import n_step_scores, step_stride
 
 __all__ = ["multiply_forests", "solve_forests"]
 
@@ -55,7 +57,8 @@ def solve_forests(
     problem = problem_of(chains, a, eta_v)
     status, methods = status_of(chains), chains_at(chains).methods
     longest, n_states = largest_chain(chains, rows, problem)
-    work = forest_workspace(longest, n_states, problem.forbids)
+    n_steps = most_step_scores(chains, rows, problem) if problem.forbids else 0
+    work = forest_workspace(longest, n_states, n_steps)
     for f in rows:
         status[f] = RUNNING
         if stopped():
@@ -79,7 +82,7 @@ def multiply_forests(
     """Multiply the Jacobians of chains that have forests."""
     problem = problem_of(chains, d_u, d_v)
     longest, n_states = largest_chain(chains, rows, problem)
-    work = forest_workspace(longest, n_states, False)
+    work = forest_workspace(longest, n_states, 0)
     for f in rows:
         _multiply(f, _chain_of(chains, f, problem, work), problem, out_u, out_v)
 
@@ -92,9 +95,10 @@ def _chain_of(chains: Any, f: int, problem: LocalProblem, work: ForestWorkspace)
     """
     n = chains_at(chains).states[f]
     length = (problem.offsets[f + 1] - problem.offsets[f]) // n
-    first = problem.additional_offsets[f] + n
+    begin = problem.additional_offsets[f]
+    stride = step_stride(problem.additional_offsets[f + 1] - begin, n)
     forest = unpack_forest(block_of(chains, f), length, n)
-    return ForestChain(length, n, forest, work, problem.eta_v, first)
+    return ForestChain(length, n, forest, work, problem.eta_v, begin + n, stride)
 
 
 # -------------------------------------------------------------------- one chain
@@ -117,7 +121,7 @@ def _solve(
         forbid_nodes(f, n, n_nodes, problem, work.score)
         _copy_steps(f, held, problem)
         steps, first = work.step, 0
-    whole = ForestChain(held.length, held.n_states, held.forest, work, steps, first)
+    whole = ForestChain(held.length, held.n_states, held.forest, work, steps, first, held.stride)
     chain = by_address(whole)
     solved = solve_on_forest(chain)
     interrupted = not solved and stopped()
@@ -148,8 +152,9 @@ def _multiply(
 @leaf
 def _copy_steps(f: int, chain: ForestChain, problem: LocalProblem) -> None:
     """Copy the scores of edges, with those of forbidden edges replaced."""
-    first = problem.additional_offsets[f] + chain.n_states
-    for k in range((chain.length - 1) * chain.n_states * chain.n_states):
+    begin = problem.additional_offsets[f]
+    first, n_additionals = begin + chain.n_states, problem.additional_offsets[f + 1] - begin
+    for k in range(n_step_scores(n_additionals, chain.length, chain.n_states)):
         allowed = problem.barred[first + k] == 0
         chain.work.step[k] = problem.eta_v[first + k] if allowed else -BARRED
 
@@ -172,14 +177,15 @@ def _write_solution(
         v[begin:stop] = 0.0
     for t in range(length - 1):
         here = np.uint64(t) * n
-        row, step = here + here, np.uint64(begin) + here * n  # the offset n of `end` cancels
+        # the offset n of `end` cancels that of the transitions
+        row, step = here + here, np.uint64(begin + t * chain.stride)
         for x in range(row, row + np.uint64(forest.n_edges[t])):
             i, j = np.uint64(forest.begin[x]), np.uint64(forest.end[x])
             m[here + i] += flow[x]
             if t == length - 2:
                 m[here + j] += flow[x]
             if len(v) > 0:
-                v[step + i * n + j] = flow[x]
+                v[step + i * n + j] += flow[x]
     lo = np.uint64(problem.offsets[f])
     for k in range(n_nodes):
         z[lo + k] = m[k] * problem.inverse_delta[lo + k]

@@ -73,14 +73,14 @@ def _find_gains(chain: ForestChain, tight: float) -> None:
 def _arrive(t: int, chain: ForestChain) -> None:
     """Write ``best[j] = max_i before[i] + t_ij`` for the ends j of a step."""
     work, n = chain.work, chain.n_states
-    step = chain.first + t * n * n
+    step = chain.first + t * chain.stride
     best_arrivals(work.before, t * n, chain.steps, step, n, work.best, (t + 1) * n)
 
 
 @leaf
 def _best_before(t: int, j: int, chain: ForestChain) -> int:
     """Return the first i that attains the maximum of `_arrive` at j."""
-    n, step = chain.n_states, chain.first + t * chain.n_states**2
+    n, step = chain.n_states, chain.first + t * chain.stride
     return best_source(chain.work.before, t * n, chain.steps, step, n, j)
 
 
@@ -96,7 +96,7 @@ def add_tied_edges(chain: ForestChain, tight: float) -> None:
     work, n = chain.work, np.uint64(chain.n_states)
     for t in range(chain.length - 1):
         here = np.uint64(t) * n
-        behind, first = here + n, np.uint64(chain.first) + here * n
+        behind, first = here + n, np.uint64(chain.first + t * chain.stride)
         for x in range(here, here + np.uint64(work.n_used[t])):
             i = np.uint64(work.used[x])
             row, out = first + i * n, work.out[here + i] - tight

@@ -43,7 +43,7 @@ def initialise_forest(chain: ForestChain) -> float:
         if t > 0:
             _backward_step(t - 1, chain)
             best = _append_layer(t - 1, here, chain)
-            shift += chain.steps[chain.first + ((t - 1) * n + best) * n + here]
+            shift += chain.steps[chain.first + (t - 1) * chain.stride + best * n + here]
         for k in range(t * n, (t + 1) * n):
             work.score[k] -= shift
     return most
@@ -56,7 +56,7 @@ def _forward_pass(chain: ForestChain) -> float:
     for k in range(n):
         work.before[k] = work.score[k]
     for t in range(length - 1):
-        step = chain.first + t * n * n
+        step = chain.first + t * chain.stride
         best_arrivals(work.before, t * n, chain.steps, step, n, work.best, (t + 1) * n)
         for k in range(np.uint64((t + 1) * n), np.uint64((t + 2) * n)):
             work.before[k] = work.best[k] + work.score[k]
@@ -74,7 +74,7 @@ def _backward_step(t: int, chain: ForestChain) -> None:
     work, n, steps = chain.work, np.uint64(chain.n_states), chain.steps
     before, lack, parent, mark = work.before, work.lack, work.parent, work.mark
     here = np.uint64(t) * n
-    behind, row, first = here + n, here + here, np.uint64(chain.first) + here * n
+    behind, row, first = here + n, here + here, np.uint64(chain.first + t * chain.stride)
     for k in range(here, here + n):
         lack[k], mark[k] = np.inf, UNUSED
     for y in range(behind, behind + np.uint64(work.n_used[t + 1])):

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import kernel, leaf
-from lpsmap_core.api import FloatArray, IntArray, Vertices
+from lpsmap_core.api import FloatArray, IndexArray, IntArray, Vertices
 from lpsmap_factors_struct.flows.chain import NO_FLOW, chain_workspace, unpack_flow
 from lpsmap_factors_struct.flows.forest import unpack_forest
+from lpsmap_factors_struct.viterbi import write_path
 
 __all__ = ["MAX_POSITIONS", "FlowEdges", "flow_edges", "forest_edges", "n_paths", "read_paths"]
 
@@ -95,26 +96,31 @@ def read_paths(
         Numbers of layers, of states in each, and of additionals.
     """
     paths, weight = _decompose(edges, length, n_states)
-    steps = np.arange(length)
-    arity = length * n_states
-    into = arity + n_states + (steps[1:] - 1) * n_states**2
-    entry = np.concatenate(
-        [
-            steps * n_states + paths,
-            arity + paths[:, :1],
-            into + paths[:, :-1] * n_states + paths[:, 1:],
-            arity + n_additionals - n_states + paths[:, -1:],
-        ],
-        axis=1,
-    )
-    n, size = entry.shape
-    return Vertices(
-        np.full(n, factor),
-        weight / weight.sum(),
-        size * np.arange(n + 1),
-        entry.ravel(),
-        np.ones(n * size),
-    )
+    n = len(paths)
+    first, largest = np.zeros(n + 1, dtype=np.int64), n * (2 * length + 1)
+    entry, value = np.empty(largest, dtype=np.int32), np.empty(largest)
+    _write_paths(paths.reshape(-1), length, n_states, n_additionals, first, entry, value)
+    probability, end = weight / weight.sum(), first[-1]
+    entries = entry[:end].astype(np.int64)
+    return Vertices(np.full(n, factor), probability, first, entries, value[:end])
+
+
+@kernel
+def _write_paths(
+    paths: IntArray,
+    length: int,
+    n_states: int,
+    n_additionals: int,
+    first: IntArray,
+    entry: IndexArray,
+    value: FloatArray,
+) -> None:
+    """Write the nonzeros of paths one after the other, and where those of each begin."""
+    counts = np.zeros(n_states * n_states)
+    for k in range(len(first) - 1):
+        path, at = paths[k * length : (k + 1) * length], first[k]
+        size = write_path(path, length, n_states, n_additionals, at, entry, value, counts)
+        first[k + 1] = at + size
 
 
 @kernel

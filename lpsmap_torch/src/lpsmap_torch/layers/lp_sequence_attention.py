@@ -100,10 +100,10 @@ def _sequences(
     view, inside = table[chosen], pairs[chosen]
     if not inside.any():
         return [], []
-    m, n = view.shape[1:]
+    n = view.shape[2]
     steps = np.where(np.abs(np.subtract.outer(np.arange(n), np.arange(n))) == 1, 0, -1)
     ends = np.full(n, -1)
-    index = np.concatenate([ends, np.tile(steps.reshape(-1), max(m - 1, 0)), ends])
+    index = np.concatenate([ends, steps.reshape(-1), ends])
     scores = np.zeros((len(chosen), len(index)))
     lengths = inside.any(axis=2).sum(axis=1)
     sequence = factor_type("Sequence")(view, additionals=scores, lengths=lengths)
