@@ -85,7 +85,7 @@ from lpsmap_core.solution.comparison import (
     infeasible_variables,
     objective_difference,
 )
-from lpsmap_core.solution.complete_assignment import best_additionals
+from lpsmap_core.solution.complete_assignment import best_additionals, complete_assignment
 from lpsmap_core.solution.contradictions import (
     Contradictions,
     explain_contradictions,
@@ -224,6 +224,7 @@ __all__ += [
     "Layout",
     "Part",
     "best_additionals",
+    "complete_assignment",
     "best_feasible",
     "reduce_dominant_scores",
     "build_layout",

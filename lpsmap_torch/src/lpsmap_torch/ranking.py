@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lpsmap_core import Distributions
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, slot_values
-from lpsmap_torch.items import Items, of_factors
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Items, slot_values
 
 __all__ = ["Ranking", "ranking_of", "write_structures"]
 
@@ -50,7 +49,9 @@ def ranking_of(graph: Any, items: Items, k: int) -> Ranking:
         for factor in graph.factors:
             found = graph.gibbs(factor).k_best(k)
             owner, rank = found.vertices.owner, write_structures(found, values)
-            scores[rank, of_factors(factor, layout.component)[owner]] = found.flat_scores
+            scores[rank, Items.first_of_factors(factor, layout.component)[owner]] = (
+                found.flat_scores
+            )
     else:
         for i, assignment in enumerate(graph.k_best(k, by_component=True)):
             values[i], scores[i] = assignment.values, assignment.score
