@@ -79,7 +79,8 @@ class HypergraphFactor(Factor):
 
     def inference(self) -> Inference:
         """Return the inference over the structures of this declaration's factors."""
-        return HypergraphInference(self.offsets, self.n_additionals, self.hypergraphs)
+        found = self.hypergraphs()  # now, so that one that takes too much memory is refused
+        return HypergraphInference(self.offsets, self.n_additionals, lambda: found)
 
 
 class _HypergraphCache:

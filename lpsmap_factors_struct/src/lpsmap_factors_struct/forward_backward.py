@@ -29,6 +29,9 @@ LEAST = 1e-150
 """Smaller forward sums, relative to their position, are in doubt: products with two weights could
 underflow."""
 
+SMALL_ENTROPY = 1e-3
+"""Smaller entropies, for each position, are summed over states: a difference has lost digits."""
+
 AGREEMENT = 1e-13
 """Largest difference of the logarithms of equal bounds: the share of the sequences between them."""
 
@@ -283,7 +286,11 @@ def backward(length: int, n_states: int, work: ChainSums, m: FloatArray, v: Floa
 
 @leaf
 def entropy_of(length: int, n_states: int, work: ChainSums, m: FloatArray, v: FloatArray) -> float:
-    """Return the entropy, ``log Z`` minus the expected score, after `backward`."""
+    """Return the entropy after `backward`: ``log Z`` minus the expected score.
+
+    Little remains of this difference if one sequence is almost certain. A small entropy is
+    therefore summed over the states, from the last to the first, given the next one.
+    """
     n, square, total = n_states, n_states * n_states, 0.0
     for t in range(length + 1):
         total += np.log(work.scale[t])
@@ -295,7 +302,32 @@ def entropy_of(length: int, n_states: int, work: ChainSums, m: FloatArray, v: Fl
         total -= v[j] * np.log(work.initial[j]) if v[j] > 0.0 else 0.0
         at_end = v[n + square + j]
         total -= at_end * np.log(work.final[j]) if at_end > 0.0 else 0.0
-    return max(total, 0.0)
+    if total >= SMALL_ENTROPY * length:
+        return total
+    total, weights = _entropy_of_weights(m, (length - 1) * n, n), work.gamma
+    for t in range(1, length):
+        for j in range(n):
+            if m[t * n + j] > 0.0:
+                for i in range(n):
+                    weights[i] = work.alpha[(t - 1) * n + i] * work.step[i * n + j]
+                total += m[t * n + j] * _entropy_of_weights(weights, 0, n)
+    return total
+
+
+@leaf
+def _entropy_of_weights(weights: FloatArray, at: int, n: int) -> float:
+    """Return the entropy of n weights, with all digits if one of them outweighs the others."""
+    likeliest = at
+    for k in range(at, at + n):
+        if weights[k] > weights[likeliest]:
+            likeliest = k
+    rest, expected = 0.0, 0.0
+    for k in range(at, at + n):
+        ratio = weights[k] / weights[likeliest] if weights[likeliest] > 0.0 else 0.0
+        if k != likeliest and ratio > 0.0:
+            rest += ratio
+            expected -= ratio * np.log(ratio)
+    return float(np.log1p(rest) + expected / (1.0 + rest))
 
 
 # -------------------------------------------------------------------- their second derivatives

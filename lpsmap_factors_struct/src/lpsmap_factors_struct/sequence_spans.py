@@ -12,8 +12,8 @@ import numpy.typing as npt
 from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.api import BoolArray, IntArray
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
-from lpsmap_factors_struct.sequence import Sequence
 from lpsmap_factors_struct.sequence_budget import SequenceBudget
+from lpsmap_factors_struct.viterbi import step_stride
 
 __all__ = ["SequenceSpans"]
 
@@ -115,7 +115,7 @@ class SequenceSpans(SequenceBudget):
     vertex = DynamicProgram.vertex
     vertex_sizes = DynamicProgram.vertex_sizes
     unused = DynamicProgram.unused  # type: ignore[assignment]
-    necessary_constraints = Sequence.necessary_constraints  # these hold for all sequences
+    necessary_constraints = SequenceBudget.necessary_constraints  # visits are limited alike
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class SequenceSpans(SequenceBudget):
             item[t + 1, b, after],
             item[t, a, visits],
             (t + 1) * n_states + target,
-            n_states + (t * n_states + source) * n_states + target,
+            n_states + t * step_stride(row.n_additionals, n_states) + source * n_states + target,
         )
         place, visits = np.nonzero(met[-1] & automaton.last[:, None])
         enough = visits >= (budget if row["force_budget"] else 0)

@@ -15,7 +15,7 @@ from lpsmap_core.engine.state import sums
 from lpsmap_core.engine.status import Status
 from lpsmap_core.layout.layout import Bucket, Part
 from lpsmap_core.layout.ragged import offsets_of, ranges
-from lpsmap_core.local.oracles import HELD, best_structures, with_finite_scores
+from lpsmap_core.local.oracles import best_structures, with_finite_scores
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.unused import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
@@ -64,8 +64,9 @@ def _best_allowed(
     else:
         barred = np.isneginf(eta_v)
         w, n = best_structures(bucket, *with_finite_scores(bucket, slots, eta_v, barred))
-        held = (np.isneginf(slots) & (w > HELD)).any() or (barred & (n > HELD)).any()
-        if held or ((slots == np.inf) & (w < 1.0 - HELD)).any():
+        # exactly: with costs of 1e9, a part of 1e-10 of a forbidden entry pays for others
+        held = (np.isneginf(slots) & (w > 0.0)).any() or (barred & (n > 0.0)).any()
+        if held or ((slots == np.inf) & (w < 1.0)).any():
             return None
     if w.min(initial=0.0) < -MARGINAL_TOLERANCE or w.max(initial=0.0) > 1.0 + MARGINAL_TOLERANCE:
         return None
