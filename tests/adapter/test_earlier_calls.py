@@ -69,10 +69,11 @@ def test_additionals_of_sequences_in_four_forms(batch: tuple[int, ...], library:
     square = rng.normal(size=(n_states, n_states))
     each = np.broadcast_to(square, (*batch, length - 1, n_states, n_states)).copy()
     ends, flat = np.zeros((*batch, n_states)), each.reshape(*batch, -1)
-    forms = [square, each, flat, np.concatenate([ends, flat, ends], axis=-1)]
+    full = np.concatenate([ends, flat, ends], axis=-1)
+    shared = np.broadcast_to(square, (*batch, n_states, n_states)).reshape(*batch, -1)
+    once = np.concatenate([ends, shared, ends], axis=-1)  # transitions of all steps
     u = FactorGraph().variable((*batch, length, n_states))
-    expected = forms[-1]
-    for form in forms:
+    for form, expected in ((square, once), (each, full), (flat, full), (full, full)):
         for sequence in (
             Sequence(u, additionals=library(form)),  # type: ignore[operator]
             Sequence(u, library(form)),  # type: ignore[operator]
@@ -80,7 +81,7 @@ def test_additionals_of_sequences_in_four_forms(batch: tuple[int, ...], library:
         ):
             np.testing.assert_array_equal(np.asarray(sequence.additionals), expected)
     with pytest.raises(ValueError, match=r"additionals has shape \(\d.*; expected \("):
-        Sequence(u, additionals=library(forms[-1][..., 1:]))  # type: ignore[operator]
+        Sequence(u, additionals=library(full[..., 1:]))  # type: ignore[operator]
 
 
 def test_a_graph_of_single_variables_agrees_with_enumeration() -> None:

@@ -131,7 +131,6 @@ TRANSFORMS: dict[str, Callable[[torch.Tensor], Any]] = {
     "func.grad": lambda x: torch.func.grad(lambda y: chosen(y)[0, 0])(x),
     "jacrev": lambda x: torch.func.jacrev(chosen)(x),
     "jacfwd": lambda x: torch.func.jacfwd(chosen)(x),
-    "jacobian": lambda x: torch.autograd.functional.jacobian(chosen, x, vectorize=True),
 }
 
 

@@ -210,7 +210,7 @@ def test_bad_input_is_refused() -> None:
         with pytest.raises(ValueError, match=r"variables has shape .*; expected \(2, 3, 2\)"):
             gibbs.log_probability(np.zeros(shape))
     with pytest.raises(
-        ValueError, match="additionals has 0 numbers; expected those of 2 structures, 12"
+        ValueError, match="additionals has 0 numbers; expected those of 2 structures, 8"
     ):
         gibbs.log_probability(np.zeros((2, 3, 2)))
     with pytest.raises(TypeError, match="not functions of the marginals"):

@@ -93,7 +93,7 @@ def test_marginals_far_outside_show_wrong_faces(probe: Probe) -> None:
     problem.iterate.z[:] = problem.iterate.a
     polish.selected[:] = True
     variables = probe.everything.variables
-    _find_mu(probe.state, probe.everything, (variables, variables[:0]), probe.workspace, 1e-6)
+    _find_mu(probe.state, probe.everything, (variables, variables[:0]), probe.workspace)
     np.testing.assert_allclose(polish.mu.reshape(scores.shape), scores, rtol=0, atol=1e-12)
     assert polish.selected.tolist() == [True, False, True]
 

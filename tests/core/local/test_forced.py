@@ -63,7 +63,7 @@ def test_scores_without_forced_slots_are_left_alone() -> None:
     assert scores.tolist() == [3.0, -1e300]
 
 
-@pytest.mark.parametrize("seed", [301043, 301589, 302094, 302395, 304525, 304717])
+@pytest.mark.parametrize("seed", [301043, 301589, 302093, 302395, 304525, 304717])
 def test_graphs_that_lost_digits_to_forbidden_variables(seed: int) -> None:
     """Found by the stress run at scales from 1e4 to 1e8: 1e-6 to 1e-2 off, some called SOLVED.
 

@@ -110,7 +110,7 @@ def test_scores_are_those_of_the_graph() -> None:
             expected = scores[b][np.arange(4), tags].sum() + transitions[tags[:-1], tags[1:]].sum()
             assert structure.score == pytest.approx(expected, abs=1e-12)
     found = solution.structures(chains)
-    steps = chains.additionals_value[:, 3:-3].reshape(2, 3, 3, 3)
+    steps = chains.additionals_value[:, 3:-3].reshape(2, 3, 3)
     expected = (scores * u.value).sum() + (transitions * steps).sum()
     assert (found.probabilities * found.scores).sum() == pytest.approx(expected, abs=1e-7)
 

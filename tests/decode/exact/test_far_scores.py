@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from lpsmap import FactorGraph, Matching, Nand, Pair, Xor
+from lpsmap import ConvergenceWarning, FactorGraph, Matching, Nand, Pair, Xor
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
 
@@ -59,7 +60,11 @@ def test_the_best_assignment_is_that_of_exact_sums(masks: list[float], seed: int
     relaxed = graph.solve_map()
     assert relaxed.ok
     assert relaxed.objective[0] + relaxed.gap[0] >= float(sums[0]) - 1e-9 * abs(float(sums[0]))
-    decoded = graph.solve().decode()
+    with warnings.catch_warnings():
+        # marginals of scores of several magnitudes may end with PRECISION_LIMIT
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solution = graph.solve()
+    decoded = solution.decode()
     assert decoded.ok
     assert exact_sum(scores, tuple(decoded.values.astype(int))) == sums[0]
 

@@ -95,9 +95,6 @@ MAX_EXTRA_ITERATIONS = 40
 less than the tolerance, iterates come within it before their faces settle, and have the derivatives
 of other faces. Faces settle as fast as at other scales."""
 
-POLISHED = 1e-4
-"""Part of the residuals that a polish on the right faces leaves at most."""
-
 MAX_DOUBLINGS = 4
 """Maximum number of doublings of the pause after failures, to 32 iterations."""
 
@@ -250,14 +247,12 @@ def polish_settled(state: PartState, selection: Selection, workspace: LoopWorksp
 def waits_for_polish(c: int, progress: Progress, polish: Polish, tol: float) -> bool:
     """Return whether a component within the tolerance goes on until it is polished; count it.
 
-    One that a polish on the right faces has just moved, and one whose residuals are rounding, does
-    not.
+    A polish on the right faces leaves residuals that are rounding, and ends the component.
     """
     primal, dual = progress.primal_residual[c], progress.dual_residual[c]
     size = progress.rounding[c] / RESIDUAL_ROUNDING
-    done = primal <= EXACT_RESIDUAL and dual <= EXACT_RESIDUAL * size
-    done |= polish.pending[c] and max(primal, dual) <= POLISHED * polish.before[c]
-    waits = polish.allowed[c] and tol <= COARSE and not done
+    exact = primal <= EXACT_RESIDUAL and dual <= EXACT_RESIDUAL * size
+    waits = polish.allowed[c] and tol <= COARSE and not exact
     waits = waits and polish.within[c] < MAX_EXTRA_ITERATIONS
     polish.within[c] += waits
     return waits

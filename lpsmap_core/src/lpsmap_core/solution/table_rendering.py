@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 __all__ = ["html_table", "text_table"]
 
-MAX_CELL_WIDTH = 90
+MAX_CELL_WIDTH = 72
 """Maximum number of characters of a text cell. Longer ones are truncated with an ellipsis."""
 
 
