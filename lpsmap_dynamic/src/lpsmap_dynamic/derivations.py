@@ -39,6 +39,11 @@ class HypergraphInference:
     described
         Function that returns the distinct hypergraphs, and the index of each factor's; it is called
         when they are needed.
+
+    Notes
+    -----
+    Methods take the arguments of those of `Inference`: the numbers of factors `rows`, the `scores`
+    of all slots and additionals, the number of structures `n`, and the generator `random`.
     """
 
     def __init__(

@@ -24,6 +24,7 @@ SPAN = 150.0
 lower bound on the sum, and of `SMALLEST` in an upper bound. If both are equal, so is the sum."""
 
 SMALLEST = float(np.exp(-SPAN))
+"""The smallest weight of a score that is not forbidden."""
 
 LEAST = 1e-150
 """Smaller forward sums, relative to their position, are in doubt: products with two weights could

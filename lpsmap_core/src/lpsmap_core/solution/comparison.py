@@ -111,7 +111,13 @@ def all_variables(graph: Any) -> Variables:
 
 
 def infeasible_variables(result: SolveResult) -> BoolArray:
-    """Return (n_variables,) flags of variables of components without a structure."""
+    """Return (n_variables,) flags of variables of components without a structure.
+
+    Parameters
+    ----------
+    result
+        The solution or assignment of a graph.
+    """
     # component -1: variables in no factor
     flags: BoolArray = np.append(_infeasible(result), False)[result.layout.component]
     return flags

@@ -78,6 +78,11 @@ class Labels:
     def are_complete(self, layout: Layout) -> bool:
         """Return whether all variables in factors are labelled.
 
+        Parameters
+        ----------
+        layout
+            The layout of the graph.
+
         Raises
         ------
         ValueError
@@ -160,6 +165,11 @@ class Items:
 
     def check_not_forbidden(self, scores: FloatArray) -> None:
         """Validate that the labels turn no forbidden variable on.
+
+        Parameters
+        ----------
+        scores
+            (n_variables,) scores; -inf forbids a variable.
 
         Raises
         ------
