@@ -76,8 +76,9 @@ def _sequence(row: Any, x: BoolArray, eta_v: FloatArray) -> float | None:
         return None if states is None else 0.0
     s = x.shape[1]
     steps = eta_v[s : len(eta_v) - s].reshape(-1, s, s)
-    steps = np.broadcast_to(steps, (len(x) - 1, s, s))  # or those of all steps
-    own = [steps[t, a, b] for t, (a, b) in enumerate(itertools.pairwise(states))]
+    shared = len(steps) == 1  # by all steps
+    pairs = enumerate(itertools.pairwise(states))
+    own = [steps[0 if shared else t, a, b] for t, (a, b) in pairs]
     return _sum([eta_v[states[0]], *own, eta_v[len(eta_v) - s + states[-1]]])
 
 

@@ -200,7 +200,7 @@ def test_missing_and_misshapen_additionals() -> None:
     loss, mu = sparse_map_loss(chain), jnp.full((3, 2), 0.5)
     with pytest.raises(ValueError, match="marginals do not determine the additionals of Sequence"):
         loss(jnp.zeros((3, 2)), mu, w=jnp.zeros((2, 2)))
-    with pytest.raises(ValueError, match=r"target_additionals has shape \(2,\); expected \(12,\)"):
+    with pytest.raises(ValueError, match=r"target_additionals has shape \(2,\); expected \(8,\)"):
         loss(jnp.zeros((3, 2)), mu, w=jnp.zeros((2, 2)), target_additionals=jnp.zeros(2))
     with pytest.raises(TypeError, match="target_additionals is an int; expected an array"):
         loss(jnp.zeros((3, 2)), mu, w=jnp.zeros((2, 2)), target_additionals=3)
