@@ -336,7 +336,7 @@ def average_and_judge(
         primal, dual = progress.primal_residual[c], progress.dual_residual[c]
         changed_little = dual <= max(limits.dual_tol, progress.rounding[c])
         within = primal <= limits.tol and changed_little and not progress.unsolved[c]
-        if within and not (may_wait and waits_for_polish(c, progress, polish, limits.tol)):
+        if within and not (may_wait and waits_for_polish(c, record, polish, limits.tol)):
             progress.converged[c] = True
             n_finished += 1
         elif ratio < np.inf:

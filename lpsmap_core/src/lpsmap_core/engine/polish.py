@@ -33,7 +33,7 @@ from lpsmap_core.engine.faces import (
     plan_face_workspace,
     reduce_residual,
 )
-from lpsmap_core.engine.problem import ONE, Progress, problem_at
+from lpsmap_core.engine.problem import ONE, LoopProblem, problem_at
 from lpsmap_core.engine.scores import RESIDUAL_ROUNDING
 from lpsmap_core.engine.selection import (
     Selection,
@@ -45,6 +45,7 @@ from lpsmap_core.engine.selection import (
 )
 from lpsmap_core.engine.state import EXACT_RESIDUAL, PartState
 from lpsmap_core.layout.arrangement import Links
+from lpsmap_core.model.unused import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.by_address import record_at
 from lpsmap_jit.compile import leaf
@@ -94,6 +95,9 @@ MAX_EXTRA_ITERATIONS = 40
 """Maximum number of iterations within the tolerance that wait for a polish. If scores differ by
 less than the tolerance, iterates come within it before their faces settle, and have the derivatives
 of other faces. Faces settle as fast as at other scales."""
+
+POLISHED = 1e-6
+"""Largest residual that a polish on the right faces leaves, relative to the largest score."""
 
 MAX_DOUBLINGS = 4
 """Maximum number of doublings of the pause after failures, to 32 iterations."""
@@ -244,15 +248,19 @@ def polish_settled(state: PartState, selection: Selection, workspace: LoopWorksp
 
 
 @leaf
-def waits_for_polish(c: int, progress: Progress, polish: Polish, tol: float) -> bool:
+def waits_for_polish(c: int, problem: LoopProblem, polish: Polish, tol: float) -> bool:
     """Return whether a component within the tolerance goes on until it is polished; count it.
 
-    A polish on the right faces leaves residuals that are rounding, and ends the component.
+    A polish on the right faces leaves residuals that are rounding, or small beside the scores.
     """
+    progress, first = problem.progress, problem.spans.first_variable
     primal, dual = progress.primal_residual[c], progress.dual_residual[c]
     size = progress.rounding[c] / RESIDUAL_ROUNDING
-    exact = primal <= EXACT_RESIDUAL and dual <= EXACT_RESIDUAL * size
-    waits = polish.allowed[c] and tol <= COARSE and not exact
+    done = primal <= EXACT_RESIDUAL and dual <= EXACT_RESIDUAL * size
+    if polish.pending[c] and not done:
+        largest = largest_magnitude(problem.iterate.eta[first[c] : first[c + 1]])
+        done = max(primal, dual) <= POLISHED * largest
+    waits = polish.allowed[c] and tol <= COARSE and not done
     waits = waits and polish.within[c] < MAX_EXTRA_ITERATIONS
     polish.within[c] += waits
     return waits
