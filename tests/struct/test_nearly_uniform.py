@@ -243,7 +243,7 @@ def test_gradients_at_large_faces_against_differences(make, n: int) -> None:
     ids=["Pair", "Potts", "Dense"],
 )
 def test_faces_settle_within_the_tolerance(make, shape, scale: float) -> None:
-    """Scores differ by less than the tolerance, and gradients by less than 1e-7 from differences.
+    """Scores differ by less than the tolerance; products are still central differences.
 
     The same holds with a time limit, which divides the loop into rounds.
     """
@@ -261,9 +261,10 @@ def test_faces_settle_within_the_tolerance(make, shape, scale: float) -> None:
 
     solution, value = solved(scale * eta)
     assert set(solution.status) == {Status.SOLVED}
-    h = 1e-6 * scale
+    h = 1e-3 * scale
     change = solved(scale * eta + h * d)[1] - solved(scale * eta - h * d)[1]
     (product,) = (np.asarray(x).reshape(shape) for x in solution.jvp(d)[:1])
+    # of marginals with 16 digits: 5e-8 of the product at a scale of 1e-4, 5e-4 at 1e-8
     np.testing.assert_allclose(2 * h * product, change, rtol=0, atol=1e-14)
     limited, same = solved(scale * eta, max_time=60.0)
     np.testing.assert_array_equal(limited.iterations, solution.iterations)
