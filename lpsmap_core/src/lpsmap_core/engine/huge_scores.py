@@ -14,7 +14,6 @@ the huge ones. The factors then show whether the result is the solution:
   N too, then so is ``e + M c - mu``, since N is a convex cone: mu is the true solution. This holds
   exactly if mu is its own projection ``argmax <mu + K c, x> - 1/2 ||x||^2``, which is solved as a
   test.
-
 - Other scores beyond 1e8 are *scaled* down, which is the same proof with c their ratios to the
   largest. Ties of c may be rounding, so the solution has to be integral and to win by a margin.
 
@@ -56,7 +55,6 @@ MAX_ROUNDS = 6
 PROJECTION_TOLERANCE = 1e-7
 """A projection that moves the solution by more than this, and by more than ten times the tolerance,
 disproves it."""
-
 
 WHOLE_TOLERANCE = 1e-9
 """Distance from 0 or 1 within which a marginal counts as integral."""

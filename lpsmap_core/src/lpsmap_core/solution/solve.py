@@ -26,7 +26,6 @@ from lpsmap_jit.interrupts import Watch
 
 __all__ = ["check_options", "scored_graph", "solve_laid_out", "solve_linear_from"]
 
-
 OTHER_OPTIONS = (
     *("engine", "verbose", "warm_start"),
     *("exact", "autodetect_acyclic", "progress", "gap", "max_nodes", "solver"),

@@ -24,8 +24,6 @@ from lpsmap_decode.search import Evaluation, Unfinished
 
 __all__ = ["Ranking"]
 
-TWO = 2
-
 
 class Ranking:
     """The best assignments of a component, which are searched for on request.
@@ -66,7 +64,7 @@ class Ranking:
         self._nodes: list[tuple[float, int, Node]] | None = None
         self._found: list[tuple[float, int, BoolArray]] = []  # not ranked yet, as a heap
         self._met = {answer.tobytes() for answer in self.answers}
-        self._final = None if known is None or len(known) == TWO else -math.inf
+        self._final = None if known is None or len(known) > 1 else -math.inf
 
     @property
     def bound(self) -> float:

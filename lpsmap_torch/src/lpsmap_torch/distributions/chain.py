@@ -17,7 +17,7 @@ __all__ = ["Chain", "chains"]
 
 def chains(
     u: Variables,
-    transitions: Any = None,
+    transitions: Any,
     initial: Any = None,
     final: Any = None,
     lengths: Any = None,
