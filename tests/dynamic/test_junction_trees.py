@@ -34,6 +34,7 @@ from lpsmap import (
     XorOut,
 )
 from lpsmap_dynamic import GraphGibbs, HypergraphFactor, cheapest_order
+from lpsmap_search import DMVTree
 from random_forests import enumerate_graph
 
 FloatArray = Any
@@ -560,7 +561,27 @@ def test_large_factors_that_share_all_variables_are_refused(kind: Any, size: int
     u = graph.variable((size, size))
     graph.add(kind(u))
     graph.add(kind(u))
-    with pytest.raises(ValueError, match="gibbs: .* (share|need tables)"):
+    with pytest.raises(ValueError, match="gibbs: .* (share|need tables|cycles through)"):
+        graph.gibbs()
+
+
+def test_cycles_of_too_many_variables_are_refused_before_programs_are_built() -> None:
+    """The dynamic program of 200 by 200 grammatical dependencies took half a minute."""
+    graph = FactorGraph()
+    u = graph.variable((200, 200))
+    graph.add(DMVTree(u, np.zeros((200, 2, 2, 2))))
+    graph.add(AtMostOne(u, axis=0))
+    with pytest.raises(ValueError, match="201 factors .* share 40000 variables; expected at most"):
+        graph.gibbs()
+
+
+def test_cycles_of_too_many_nodes_are_refused_before_they_are_ordered() -> None:
+    """Cuts of a budget are nodes, too: an order of all of them took ten seconds."""
+    graph = FactorGraph()
+    u = graph.variable((200, 22))
+    graph.add(Sequence(u, np.zeros((22, 22))))
+    graph.add(AtMostOne(u, axis=0))
+    with pytest.raises(ValueError, match=r"cycles through \d+ multi-state variables; expected at"):
         graph.gibbs()
 
 

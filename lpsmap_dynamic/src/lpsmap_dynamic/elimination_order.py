@@ -96,8 +96,9 @@ def minimum_fill(n_states: IntArray, neighbours: BoolArray, limit: float) -> tup
                 if neighbours[near[a], near[b]]:
                     continue
                 neighbours[near[a], near[b]] = neighbours[near[b], near[a]] = True
+                one, other = neighbours[near[a]], neighbours[near[b]]
                 for j in range(n):
-                    stale[j] |= neighbours[j, near[a]] and neighbours[j, near[b]]
+                    stale[j] |= one[j] & other[j]
     return order, cost
 
 

@@ -17,7 +17,10 @@ from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.derivations import HypergraphInference
 from lpsmap_dynamic.junction_tree import TreePart, junction_tree
 
-__all__ = ["CyclicFactors", "MergedFactors", "merged_factors"]
+__all__ = ["CyclicFactors", "MergedFactors", "check_n_shared", "merged_factors"]
+
+MAX_SHARED = 5_000
+"""Maximum number of shared variables of a junction tree, which is built in some seconds."""
 
 MOST_BYTES = 1 << 28
 """Maximum bytes of cached junction trees, not counting the latest one."""
@@ -97,6 +100,45 @@ class MergedFactors:
     def inference(self) -> HypergraphInference:
         """Return the inference over their structures."""
         return HypergraphInference(self.offsets, 0, lambda: (self.hypergraphs, self.which))
+
+
+def check_n_shared(
+    owner: IntArray,
+    variable: IntArray,
+    n_factors: int,
+    n_variables: int,
+    name_of: Callable[[int], str],
+) -> None:
+    """Refuse cycles of too many shared variables, before their hypergraphs are built.
+
+    Parameters
+    ----------
+    owner, variable
+        The factor and the variable of every link.
+    n_factors, n_variables
+        The number of factors, and of variables of the graph.
+    name_of
+        A function that returns the name of a factor in errors.
+
+    Raises
+    ------
+    ValueError
+        If a group of factors shares more than `MAX_SHARED` variables.
+    """
+    group = _groups(owner, variable, n_factors, n_variables)
+    shared = np.bincount(variable, minlength=n_variables) > 1
+    group_of_variable = np.zeros(n_variables, dtype=np.int64)
+    group_of_variable[variable] = group[owner]
+    n_shared = np.bincount(group_of_variable[shared])
+    if n_shared.max(initial=0) <= MAX_SHARED:
+        return
+    refused = int(n_shared.argmax())
+    members = np.flatnonzero(group == refused)
+    raise ValueError(
+        f"gibbs: {len(members)} factors that form cycles, such as {name_of(int(members[0]))}, "
+        f"share {n_shared[refused]} variables; expected at most {MAX_SHARED}. Condition on some of "
+        "them with graph.condition(evidence), or use solve(), which supports any graph."
+    )
 
 
 def merged_factors(

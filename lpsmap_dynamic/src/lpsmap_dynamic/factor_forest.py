@@ -14,7 +14,7 @@ from lpsmap_core import Factor
 from lpsmap_core.api import BoolArray, IntArray, name_of_factor, offsets_of, ranges, slot_values
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.derivations import HypergraphInference
-from lpsmap_dynamic.factor_cycles import CyclicFactors, merged_factors
+from lpsmap_dynamic.factor_cycles import CyclicFactors, check_n_shared, merged_factors
 
 __all__ = ["FactorForest", "Step", "check_distinct"]
 
@@ -152,10 +152,17 @@ class FactorForest:
         Raises
         ------
         ValueError
-            If one of these factors has no hypergraph, or one that repeats hyperedges with
-            additionals.
+            If the factors share too many variables, or one of them has no hypergraph, or one that
+            repeats hyperedges with additionals.
         """
         chosen = np.unique(self.owner[cyclic])
+        links = ranges(offsets_of(arity), chosen)
+        owner = np.repeat(np.arange(len(chosen)), arity[chosen])
+
+        def name_of(k: int) -> str:
+            return self._name(int(chosen[k]))
+
+        check_n_shared(owner, self.variable[links], len(chosen), self.n_variables, name_of)
         hypergraphs: list[Hypergraph] = []
         origins: list[IntArray] = []
         which, first_extra = [], []
@@ -177,7 +184,6 @@ class FactorForest:
             hypergraphs += [hypergraph for hypergraph, _ in single]
             origins += [origin for _, origin in single]
             first_extra.append(self.first_additional[d] + rows * factor.n_additionals)
-        links = ranges(offsets_of(arity), chosen)
         given = CyclicFactors(
             hypergraphs,
             np.concatenate(which),
@@ -187,7 +193,7 @@ class FactorForest:
             np.concatenate(first_extra),
             origins,
         )
-        merged = merged_factors(given, self.n_variables, lambda k: self._name(int(chosen[k])))
+        merged = merged_factors(given, self.n_variables, name_of)
         n, slots = len(arity), np.diff(merged.offsets)
         self._into = np.append(self._into, n + np.arange(merged.n_factors))
         self._into[chosen] = n + merged.group

@@ -9,11 +9,12 @@ it, like the transitions of an automaton, and the number of choices is not a pro
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core import kernel
 from lpsmap_core.api import BoolArray, IntArray, ranges
 from lpsmap_dynamic.declaration import Hypergraph
 
@@ -182,14 +183,13 @@ class _Chain:
         self.is_chain = bool(single and not tails[1::2].any())
         if not self.is_chain:
             return
-        heads = np.repeat(np.arange(1, self.goal + 1), np.diff(first_edge)).tolist()
-        ends, slots = tails[::2].tolist(), slot.tolist()
-        last, following = [-1] * (self.goal + 1), [arity] * (self.goal + 1)
-        for head, tail, own in zip(heads, ends, slots, strict=True):
-            self.is_chain &= own < 0 or last[tail] < own
-            last[head] = max(last[head], last[tail], own)
-        for head, tail, own in zip(heads[::-1], ends[::-1], slots[::-1], strict=True):
-            following[tail] = min(following[tail], following[head] if own < 0 else own)
+        heads = np.repeat(np.arange(1, self.goal + 1), np.diff(first_edge))
+        ends = tails[::2].astype(np.int64)
+        self.is_chain, following = _slot_order(heads, ends, slot, self.goal, arity)
+        if not self.is_chain:
+            return
+        if (slot >= 0).sum() > MAX_PATHS:
+            raise TooManyChoicesError
         extra: list[list[int]] = [[] for _ in range(n_edges)]
         for e, entry in zip(owner[~of_slots].tolist(), entries[~of_slots].tolist(), strict=True):
             extra[e].append(entry)
@@ -197,7 +197,8 @@ class _Chain:
         self._edges: dict[tuple[int, bool, int], list[tuple[int, tuple[int, ...]]]]
         self._edges = defaultdict(list)
         self._latest = [-1] * (self.goal + 1)
-        for e, (head, tail) in enumerate(zip(heads, ends, strict=True)):
+        slots, following = slot.tolist(), following.tolist()
+        for e, (head, tail) in enumerate(zip(heads.tolist(), ends.tolist(), strict=True)):
             when = slots[e] if slots[e] >= 0 else following[head] - 1
             self._edges[when, slots[e] >= 0, tail].append((head, tuple(extra[e])))
             self._latest[tail] = max(self._latest[tail], when)
@@ -231,11 +232,11 @@ class _Chain:
             onward = defaultdict(list)
             for path in layers[p]:
                 if path.end in alike:
-                    onward[path.begin].append(path._replace(end=alike[path.end]))
-            first: dict[frozenset[_Path], int] = {}
+                    onward[path.begin].append(_Path(path.begin, alike[path.end], *path[2:]))
+            first: dict[frozenset[tuple[Any, ...]], int] = {}
             alike = {}
             for item, paths in onward.items():
-                same = frozenset(path._replace(begin=0) for path in paths)
+                same = frozenset(path[1:] for path in paths)
                 alike[item] = first.setdefault(same, item)
             layers[p] = [path for item in first.values() for path in onward[item]]
         return layers
@@ -247,6 +248,26 @@ class _Chain:
             for head, extra in self._edges.get((p, False, path.end), ()):
                 paths.append(path._replace(end=head, additionals=path.additionals + extra))
         return paths
+
+
+@kernel
+def _slot_order(
+    heads: IntArray, tails: IntArray, slots: IntArray, goal: int, arity: int
+) -> tuple[bool, IntArray]:
+    """Return whether all derivations visit slots in their order, and the next slot of every item.
+
+    Hyperedges come with one tail, tails before heads; the slot of one without is -1.
+    """
+    last, following = np.full(goal + 1, -1), np.full(goal + 1, arity)
+    ordered = True
+    for e in range(len(heads)):
+        head, tail, slot = heads[e], tails[e], slots[e]
+        ordered &= slot < 0 or last[tail] < slot
+        last[head] = max(last[head], last[tail], slot)
+    for e in range(len(heads) - 1, -1, -1):
+        tail, slot = tails[e], slots[e]
+        following[tail] = min(following[tail], following[heads[e]] if slot < 0 else slot)
+    return ordered, following
 
 
 def pieces_of_slots(hypergraph: Hypergraph, shared: BoolArray) -> list[FactorPiece] | None:

@@ -21,7 +21,6 @@ import numpy as np
 from lpsmap_core.api import (
     BoolArray,
     IntArray,
-    check_fits_memory,
     interruptible,
     ranges,
 )
@@ -61,8 +60,8 @@ class TreePart(NamedTuple):
     name: Callable[[], str]
 
 
-MAX_SHARED = 5_000
-"""Maximum number of shared variables of a junction tree, which is built in some seconds."""
+MAX_NODES = 6_000
+"""Maximum number of nodes in cycles, which are ordered in some seconds."""
 
 
 class _Table(NamedTuple):
@@ -125,12 +124,6 @@ def junction_tree(parts: Sequence[TreePart], n_variables: int) -> Hypergraph | N
     first_extra = n_variables + np.cumsum([0, *extra])
     count = np.bincount(np.concatenate([part.variables for part in parts]), minlength=n_variables)
     shared = count > 1
-    if shared.sum() > MAX_SHARED:
-        raise ValueError(
-            f"gibbs: {len(parts)} factors that form cycles, such as {parts[0].name()}, share "
-            f"{int(shared.sum())} variables; expected at most {MAX_SHARED}. Condition on some of "
-            "them with graph.condition(evidence), or use solve(), which supports any graph."
-        )
     edges, pieces = _Edges(), []
     number = _nodes_of([part.variables for part in parts], shared)
     known: dict[tuple[Hypergraph, bytes, bool], list[FactorPiece]] = {}
@@ -352,7 +345,12 @@ class _Elimination:
                     order.append(y)
         rest = [x for x in range(len(around)) if x not in gone]
         number = {x: k for k, x in enumerate(rest)}
-        check_fits_memory("gibbs: the nodes of a cycle", len(rest), 2 * len(rest))
+        if len(rest) > MAX_NODES:
+            raise ValueError(
+                f"gibbs: the factors form cycles through {len(rest)} multi-state variables; "
+                f"expected at most {MAX_NODES}. Condition on some of the variables with "
+                "graph.condition(evidence), or use solve(), which supports any graph."
+            )
         neighbours = np.zeros((len(rest), len(rest)), dtype=np.bool_)
         for x in rest:
             neighbours[number[x], [number[y] for y in around[x]]] = True
