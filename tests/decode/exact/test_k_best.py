@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Sequence as Several
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from lpsmap_core import ConvergenceWarning, Deadline, Variables
 from lpsmap_decode.exact import k_best
 from lpsmap_decode.exact.single_factors import two_best
 from lpsmap_decode.results import assignment
+from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.solvers.external_solver import SMALLEST_GAP
 from random_graphs import KINDS, all_scores, random_graph
 
@@ -278,6 +281,33 @@ def test_the_two_best_of_one_factor_are_those_of_enumeration(seed: int) -> None:
         for total, flags in found[c]:
             assert np.where(flags, own, 0.0).sum() == pytest.approx(total)
             assert allowed[(tried == flags).all(axis=1)].all()
+
+
+def test_a_solver_starts_from_the_best_that_is_not_ranked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """3 is ranked; the search has met 1 and 2."""
+    monkeypatch.setattr(k_best, "FIRST_NODES", 0)
+    flags = [np.arange(3) == i for i in range(3)]
+    asked = []
+
+    def next_best(
+        known: Several[np.ndarray], start: np.ndarray | None
+    ) -> tuple[np.ndarray | None, float, float]:
+        asked.append((len(known), None if start is None else int(start.argmax())))
+        return None, -np.inf, -np.inf
+
+    def no_space() -> Any:
+        raise AssertionError("the solver is asked at once")
+
+    limits = SearchLimits(1e-8, None, Deadline(), 1)
+    ranking = k_best.Ranking(no_space, lambda _: None, limits, [(3.0, flags[0])], next_best)  # type: ignore[arg-type, return-value]
+    ranking._final = None
+    ranking._meet(flags[2], 1.0)
+    ranking._meet(flags[1], 2.0)
+    assert ranking.has(1)
+    assert asked == [(1, 1)]
+    assert ranking.scores == [3.0, 2.0]
 
 
 @pytest.mark.parametrize("seed", range(4))

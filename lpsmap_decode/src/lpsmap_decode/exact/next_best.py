@@ -20,9 +20,7 @@ from lpsmap_decode.solvers.program import programs
 
 __all__ = ["NextBest", "next_best"]
 
-NextBest = Callable[
-    [Sequence[BoolArray], BoolArray | None], tuple[BoolArray | None, float, float]
-]
+NextBest = Callable[[Sequence[BoolArray], BoolArray | None], tuple[BoolArray | None, float, float]]
 """Returns the best assignment besides some, its score, and a bound on the score of all others.
 
 It may start from another assignment, the second argument: most of a search goes into finding it."""
