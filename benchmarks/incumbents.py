@@ -23,11 +23,11 @@ import click
 import numpy as np
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 import lpsmap as lp
 from lpsmap_decode.formats.files import read_graph
 from map_peers import programs_of
+from measured import DOCS, markdown, origin
 
 RNG = np.random.default_rng
 
@@ -236,7 +236,8 @@ for p in programs:
     solver.parameters.linearization_level = 2
     status = solver.solve(model)
     found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-    score += solver.objective_value / unit if found else -float("inf")
+    values = [solver.value(v) for v in x] if found else []
+    score += sum(s * v for s, v in zip(p["scores"], values)) if found else -float("inf")
     proved &= status == cp_model.OPTIMAL
 pickle.dump((score, proved), sys.stdout.buffer)
 """
@@ -275,7 +276,10 @@ def cell(found: tuple[float, bool, float] | None, best: float) -> str:
 @click.option("--models", type=click.Path(exists=True, path_type=Path), help="Folder of .uai.")
 @click.option("--cp-sat", default="", help="Interpreter with ortools.")
 @click.option("--peers/--no-peers", default=True, help="Whether the other solvers run.")
-def main(only: str, seconds: str, models: Path | None, cp_sat: str, peers: bool) -> None:
+@click.option("--save", is_flag=True, help="Write the table that the documentation includes.")
+def main(
+    only: str, seconds: str, models: Path | None, cp_sat: str, peers: bool, save: bool
+) -> None:
     """Print the table."""
     warnings.simplefilter("ignore")
     limits = [float(x) for x in seconds.split(",")]
@@ -284,9 +288,8 @@ def main(only: str, seconds: str, models: Path | None, cp_sat: str, peers: bool)
         solvers["HiGHS"] = by_highs
         if cp_sat:
             solvers["CP-SAT"] = lambda graph, left: by_cp_sat(cp_sat, graph, left)
-    table = Table(title="relative gap to the best score of the row (seconds)")
-    for heading in ("graph", "best", *(f"{s} {x:g}" for s in solvers for x in limits)):
-        table.add_column(heading, justify="left" if heading == "graph" else "right")
+    headings = ["best", *(f"{s} {x:g} s" for s in solvers for x in limits)]
+    rows: list[dict[str, str]] = []
     chosen = {name: make for name, make in graphs(models).items() if only in name}
     for name, make in track(chosen.items(), "solving", console=Console(stderr=True)):
         make().solve_map(exact=True, max_time=0.01)  # loads the kernels
@@ -295,8 +298,13 @@ def main(only: str, seconds: str, models: Path | None, cp_sat: str, peers: bool)
             linear = solver == "lpsmap" or programs_of(make())
             results += [run(make(), x) if linear else None for x in limits]
         best = max((r[0] for r in results if r and not math.isnan(r[0])), default=-math.inf)
-        table.add_row(name, f"{best:.6f}", *(cell(r, best) for r in results))
-    Console(width=40 + 16 * len(limits) * len(solvers)).print(table)
+        cells = [f"{best:.6f}", *(cell(r, best) for r in results)]
+        rows.append({"graph": name} | dict(zip(headings, cells, strict=True)))
+    text = markdown(rows)
+    click.echo(text)
+    if save:
+        said = origin("highspy")
+        (DOCS / "incumbents.md").write_text(f"{text}\n{said}", encoding="utf-8")
 
 
 if __name__ == "__main__":

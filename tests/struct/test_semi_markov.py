@@ -193,3 +193,17 @@ def test_tensors_stay_differentiable(graph):
 def test_wrong_arguments_are_named(graph, shape, arguments, message):
     with pytest.raises(ValueError, match=f"SemiMarkov: .*{message}"):
         SemiMarkov(graph.variable(shape), **arguments)
+
+
+def test_rows_describe_all_segmentations() -> None:
+    """Segments beyond the end are in no row of a position, and must not be free."""
+    graph = FactorGraph()
+    factor = graph.add(SemiMarkov(graph.variable((2, 3, 2))))
+    known = factor.necessary_constraints()
+    matrix = np.zeros((len(known.low), 12))
+    matrix[known.row, known.column] = known.coefficient
+    tried = np.array(list(itertools.product((0, 1), repeat=12)))
+    sums = tried @ matrix.T
+    meets = ((sums >= known.low) & (sums <= known.high)).all(axis=1)
+    # two segments of one of two states each, or one segment
+    assert meets.sum() == 2 * 2 + 2

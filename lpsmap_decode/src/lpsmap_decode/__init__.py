@@ -33,6 +33,7 @@ from lpsmap_decode.search import (
     Unfinished,
 )
 from lpsmap_decode.solvers.highs import HighsSolver
+from lpsmap_decode.solvers.maxsat import MaxSatSolver
 
 __version__ = "0.1.0"
 
@@ -46,6 +47,7 @@ __all__ = [
     "JsonFormat",
     "Evaluation",
     "MarkovNetwork",
+    "MaxSatSolver",
     "NodeBatch",
     "Outcome",
     "Search",

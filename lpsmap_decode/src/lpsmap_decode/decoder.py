@@ -11,7 +11,6 @@ import numpy.typing as npt
 from lpsmap_core import (
     Deadline,
     Decoder,
-    MapSolver,
     Options,
     Solution,
     Variables,
@@ -34,7 +33,7 @@ from lpsmap_decode.exact.decode import decode
 from lpsmap_decode.exact.ranked_assignments import RankedAssignments, ranked_assignments
 from lpsmap_decode.results.assignment import Assignment
 from lpsmap_decode.results.search_limits import SearchLimits, options_for_search, search_limits
-from lpsmap_decode.solvers.choice import choose_map_solver
+from lpsmap_decode.solvers.choice import MapSolverChoice, choose_map_solver
 from lpsmap_decode.solvers.external_solver import (
     improve_with_solver,
     merge_better,
@@ -55,6 +54,12 @@ bound of the relaxation may be tighter, and heuristics find and improve assignme
 
 SECONDS_A_LINK = 2e-5
 """Seconds for each link below which external solvers have not found an assignment."""
+
+CLAUSES_SHARE = 0.25
+"""The share of the time that is left for the solver of clauses."""
+
+MAX_CLAUSES_SECONDS = 10.0
+"""Maximum seconds of the solver of clauses, which is soon done or hopeless."""
 
 FIRST_SHARE = 0.4
 """The share of the time that is left for this package's search before the external solver."""
@@ -162,10 +167,8 @@ def _best(
     limited = limits.max_nodes is not None
     all_scores = [graph.scores, *graph.additional_scores]
     choice = choose_map_solver(solver, graph.factors, all_scores, limited)
-    if choice.solver is None:
-        found = decode(relax(), limits)
-    elif choice.after_own:
-        found = _own_first(relax(), choice.solver, limits)
+    if choice.after_own or choice.solver is None:
+        found = _own_first(relax(), choice, limits)
     else:
         found = improve_with_solver(
             unsolved_assignment(graph, limits.gap), choice.solver, limits, SHARE
@@ -177,15 +180,19 @@ def _best(
     return found
 
 
-def _own_first(relaxation: Relaxation, solver: MapSolver, limits: SearchLimits) -> Assignment:
-    """Return the best assignment of a short search, an external solver, and another search."""
-    deadline = limits.deadline
-    if deadline.left < SECONDS_A_LINK * relaxation.graph.layout.part.n_links:
+def _own_first(relaxation: Relaxation, choice: MapSolverChoice, limits: SearchLimits) -> Assignment:
+    """Return the best assignment of a short search, external solvers, and another search."""
+    deadline, alone = limits.deadline, choice.solver is None and choice.clauses is None
+    if alone or deadline.left < SECONDS_A_LINK * relaxation.graph.layout.part.n_links:
         return decode(relaxation, limits)
     first = Deadline(FIRST_SHARE * deadline.left, within=deadline)
     found = decode(relaxation, limits._replace(max_nodes=FIRST_NODES, deadline=first))
-    if not _is_over(found, limits):
-        found = improve_with_solver(found, solver, limits, SHARE)
+    if choice.clauses is not None and not _is_over(found, limits):
+        seconds = min(CLAUSES_SHARE * deadline.left, MAX_CLAUSES_SECONDS)
+        short = limits._replace(deadline=Deadline(seconds, within=deadline))
+        found = improve_with_solver(found, choice.clauses, short, missing_only=True)
+    if choice.solver is not None and not _is_over(found, limits):
+        found = improve_with_solver(found, choice.solver, limits, SHARE)
     if not _is_over(found, limits):
         merge_better(found, decode(relaxation, limits, found))
     return found

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import lpsmap_core
 from lpsmap_core import Decoder, Engine, FileFormat, MapSolver
-from lpsmap_decode import FgFormat, HighsSolver, JsonFormat, UaiFormat, WcnfFormat
+from lpsmap_decode import FgFormat, HighsSolver, JsonFormat, MaxSatSolver, UaiFormat, WcnfFormat
 
 if TYPE_CHECKING:
     import click
@@ -39,8 +39,8 @@ def lpsmap_decoders() -> list[type[Decoder]]:
 
 @lpsmap_core.hookimpl
 def lpsmap_solvers() -> list[type[MapSolver]]:
-    """Return the solver that the extra ``highs`` installs."""
-    return [HighsSolver]
+    """Return the solvers that the extras ``highs`` and ``maxsat`` install."""
+    return [HighsSolver, MaxSatSolver]
 
 
 @lpsmap_core.hookimpl

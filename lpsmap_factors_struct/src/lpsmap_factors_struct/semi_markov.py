@@ -369,16 +369,25 @@ class SemiMarkov(DynamicProgram):
         return sizes
 
     def necessary_constraints(self) -> LinearConstraints:
-        """Return the constraints that every position is in one segment."""
+        """Return the constraints that every position is in one segment, and none beyond the end."""
         arity, longest = np.diff(self.offsets), self.longest.astype(np.int64)
         n_states = self.n_states.astype(np.int64)
         length = arity // (longest * n_states)
         owner = np.repeat(np.arange(self.n_factors), arity)
         segment = (np.arange(len(owner)) - self.offsets[owner]) // n_states[owner]
         begin, extent = np.divmod(segment, longest[owner])
-        slots = np.flatnonzero(begin + extent < length[owner])
+        fits = begin + extent < length[owner]
+        slots, beyond = np.flatnonzero(fits), np.flatnonzero(~fits)
         sizes = extent[slots] + 1
         column = np.repeat(slots, sizes)
         step = np.arange(len(column)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         row = (np.cumsum(length) - length)[owner[column]] + begin[column] + step
-        return LinearConstraints(row, column, 1.0, np.ones(int(length.sum())), 1.0)
+        n_positions = int(length.sum())
+        total = np.append(np.ones(n_positions), np.zeros(self.n_factors))
+        return LinearConstraints(
+            np.append(row, n_positions + owner[beyond]),
+            np.append(column, beyond),
+            1.0,
+            total,
+            total,
+        )

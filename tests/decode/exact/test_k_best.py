@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Sequence as Several
+from typing import Any
 
 import numpy as np
 import pytest
 
 import judges
-from lpsmap import AtMostOne, Bits, Dense, DepTree, FactorGraph, Pair, Sequence, Xor
+from lpsmap import (
+    AtMostOne,
+    Bits,
+    Budget,
+    Dense,
+    DepTree,
+    FactorGraph,
+    Or,
+    Pair,
+    Sequence,
+    TopK,
+    Xor,
+)
 from lpsmap_core import ConvergenceWarning, Deadline, Variables
-from lpsmap_decode.exact import k_best
+from lpsmap_decode.exact import k_best, single_factors
 from lpsmap_decode.exact.single_factors import two_best
 from lpsmap_decode.results import assignment
+from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.solvers.external_solver import SMALLEST_GAP
 from random_graphs import KINDS, all_scores, random_graph
 
@@ -278,6 +293,67 @@ def test_the_two_best_of_one_factor_are_those_of_enumeration(seed: int) -> None:
         for total, flags in found[c]:
             assert np.where(flags, own, 0.0).sum() == pytest.approx(total)
             assert allowed[(tried == flags).all(axis=1)].all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_two_best_counts_are_those_of_enumeration(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counts of any width need two calls of the oracle."""
+    monkeypatch.setattr(single_factors, "MAX_SLOTS", 0)
+    rng = np.random.default_rng(seed)
+    graph, scores = FactorGraph(), np.round(rng.normal(size=(20, 5)), 1)
+    scores[rng.random(scores.shape) < 0.2] = -np.inf
+    flips = rng.random(scores.shape) < 0.3
+    u = graph.variable_from(scores)
+    kinds = {Or: (1, 5), Budget: (0, 2), TopK: (2, 2), Xor: (1, 1), AtMostOne: (0, 1)}
+    for i, kind in enumerate(kinds):
+        slots = Variables(u.graph, u.index[4 * i : 4 * i + 4], flips[4 * i : 4 * i + 4])
+        graph.add(kind(slots, 2) if kind in (Budget, TopK) else kind(slots))
+    part = graph._laid_out().part
+    found = two_best(part, scores.reshape(-1)[part.variables], np.empty(0), Deadline())
+    tried = np.array(list(itertools.product((False, True), repeat=5)))
+    assert len(found) == 20
+    for c in range(20):
+        variables = part.variables[slice(*part.first_variable[c : c + 2])]
+        row = int(variables[0]) // 5
+        least, most = list(kinds.values())[row // 4]
+        count = (tried != flips[row]).sum(axis=1)
+        allowed = tried[(count >= least) & (count <= most)]
+        totals = np.where(allowed, scores[row], 0.0).sum(axis=1)
+        best = np.sort(totals[totals > -np.inf])[::-1][:2]
+        assert [total for total, _ in found[c]] == pytest.approx(best.tolist())
+        assert len({flags.tobytes() for _, flags in found[c]}) == len(best)
+        for total, flags in found[c]:
+            chosen = (allowed[:, variables % 5] == flags).all(axis=1)
+            assert totals[chosen].tolist() == [pytest.approx(total)]
+
+
+def test_a_solver_starts_from_the_best_that_is_not_ranked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """3 is ranked; the search has met 1 and 2."""
+    monkeypatch.setattr(k_best, "FIRST_NODES", 0)
+    flags = [np.arange(3) == i for i in range(3)]
+    asked = []
+
+    def next_best(
+        known: Several[np.ndarray], start: np.ndarray | None
+    ) -> tuple[np.ndarray | None, float, float]:
+        asked.append((len(known), None if start is None else int(start.argmax())))
+        return None, -np.inf, -np.inf
+
+    def no_space() -> Any:
+        raise AssertionError("the solver is asked at once")
+
+    limits = SearchLimits(1e-8, None, Deadline(), 1)
+    ranking = k_best.Ranking(no_space, lambda _: None, limits, [(3.0, flags[0])], next_best)  # type: ignore[arg-type, return-value]
+    ranking._final = None
+    ranking._meet(flags[2], 1.0)
+    ranking._meet(flags[1], 2.0)
+    assert ranking.has(1)
+    assert asked == [(1, 1)]
+    assert ranking.scores == [3.0, 2.0]
 
 
 @pytest.mark.parametrize("seed", range(4))

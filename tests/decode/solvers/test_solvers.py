@@ -374,7 +374,9 @@ def test_bad_scores_are_left_alone() -> None:
 
 def test_wrong_solvers_are_refused_in_words() -> None:
     graph = knapsack([1.0, 2.0, 2.5])
-    with pytest.raises(ValueError, match=r"got 'best'; expected one of auto, lpsmap, highs, sci"):
+    with pytest.raises(
+        ValueError, match=r"got 'best'; expected one of auto, lpsmap, highs, maxsat, sci"
+    ):
         best(graph, solver="best")
     with pytest.raises(ModuleNotFoundError, match="solver: nothing is installed"):
         best(graph, solver="missing")

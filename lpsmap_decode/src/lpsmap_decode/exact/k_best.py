@@ -129,7 +129,8 @@ class Ranking:
 
     def _ask(self, next_best: NextBest) -> None:
         """Take note of the best assignment besides those ranked, and of the bound of others."""
-        answer, score, bound = next_best(self.answers)
+        start = self._found[0][2] if self._found else None
+        answer, score, bound = next_best(self.answers, start)
         self._ceiling = min(self._ceiling, max(bound, score))
         self._meet(answer, score)
 

@@ -20,8 +20,10 @@ from lpsmap_decode.solvers.program import programs
 
 __all__ = ["NextBest", "next_best"]
 
-NextBest = Callable[[Sequence[BoolArray]], tuple[BoolArray | None, float, float]]
-"""Returns the best assignment besides some, its score, and a bound on the score of all others."""
+NextBest = Callable[[Sequence[BoolArray], BoolArray | None], tuple[BoolArray | None, float, float]]
+"""Returns the best assignment besides some, its score, and a bound on the score of all others.
+
+It may start from another assignment, the second argument: most of a search goes into finding it."""
 
 
 def next_best(
@@ -39,12 +41,18 @@ def next_best(
     part = graph.layout.part
     own = part.variables[slice(*part.first_variable[component : component + 2].tolist())]
 
-    def best_besides(known: Sequence[BoolArray]) -> tuple[BoolArray | None, float, float]:
+    def best_besides(
+        known: Sequence[BoolArray], start: BoolArray | None
+    ) -> tuple[BoolArray | None, float, float]:
         layout, factors = graph.layout, graph.factors
         given = graph.scores, graph.additional_scores, np.array([component])
         (program,) = programs(layout, factors, *given)
         place = np.searchsorted(program.variables, own)
-        answer = solver_answer(_without(program, place, known), solver, limits, None)
+        values = None
+        if start is not None:
+            values = np.zeros(len(program.variables))
+            values[place] = start
+        answer = solver_answer(_without(program, place, known), solver, limits, values)
         if answer.interrupted:
             limits.deadline.end()
         if answer.values is None:

@@ -1,20 +1,24 @@
 """The two best assignments of components of one factor each, by its oracle.
 
 The second best differs from the best in some variable: it is the best of those given the other
-value of each variable in turn, for all components together.
+value of each variable in turn, for all components together. Counts only need two variables: the
+second best of them lacks the least slot that is on, or has the best that is off.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from lpsmap_core import Deadline
-from lpsmap_core.api import BoolArray, Bucket, FloatArray, Part, best_feasible, ranges
+from lpsmap_core.api import BoolArray, Bucket, FloatArray, IntArray, Part, best_feasible, ranges
 
 __all__ = ["two_best"]
 
 MAX_SLOTS = 400
-"""Maximum number of slots of a factor, each of which takes a call of the oracle."""
+"""Maximum number of slots of a factor other than a count, each of which takes a call of the oracle.
+"""
 
 Scored = list[tuple[float, BoolArray]]
 
@@ -37,10 +41,10 @@ def two_best(
     """
     n_factors = np.bincount(part.spans.component, minlength=part.n_components)
     alone = (n_factors == 1) & (part.sizes == np.diff(part.first_variable))
-    alone &= part.sizes <= MAX_SLOTS
     found: dict[int, Scored] = {}
     for b, bucket in enumerate(part.buckets):
-        rows = np.flatnonzero(alone[bucket.component])
+        few = bucket.count_bounds() is not None or part.sizes <= MAX_SLOTS
+        rows = np.flatnonzero((alone & few)[bucket.component])
         if rows.size:
             of_bucket = eta_v[part.additionals_of(b)][ranges(bucket.additional_offsets, rows)]
             found |= _of_bucket(bucket.select(rows), part, eta, of_bucket, deadline)
@@ -51,8 +55,7 @@ def _of_bucket(
     bucket: Bucket, part: Part, eta: FloatArray, eta_v: FloatArray, deadline: Deadline
 ) -> dict[int, Scored]:
     """Return the assignments of the components of a bucket's factors."""
-    arity, first_slot = np.diff(bucket.offsets), bucket.offsets[:-1]
-    owner = np.repeat(np.arange(bucket.n_factors), arity)
+    owner = np.repeat(np.arange(bucket.n_factors), np.diff(bucket.offsets))
     owner_v = np.repeat(np.arange(bucket.n_factors), np.diff(bucket.additional_offsets))
     gains, barred = eta[bucket.variable], np.isneginf(eta_v)
     slots, n = np.where(bucket.negated, -gains, gains), bucket.n_factors
@@ -69,12 +72,10 @@ def _of_bucket(
 
     first, score, whole = best(slots)
     second, of_second = first.copy(), np.full(n, -np.inf)
-    for p in range(int(arity.max())):
+    for at in _flips(bucket, owner, slots, first):
         if deadline.passed:
             return {}
-        has = np.flatnonzero(arity > p)
-        at = first_slot[has] + p
-        other = slots.copy()
+        has, other = owner[at], slots.copy()
         other[at] = np.where(first[at], -np.inf, np.inf)
         on, of_other, is_whole = best(other)
         whole &= is_whole
@@ -96,3 +97,17 @@ def _of_bucket(
                 entries.append((float(total), flags))
         found[int(bucket.component[r])] = entries
     return found
+
+
+def _flips(bucket: Bucket, owner: IntArray, slots: FloatArray, on: BoolArray) -> Iterator[IntArray]:
+    """Yield slots, at most one of each factor, of which the second best structures flip some."""
+    if bucket.count_bounds() is None:
+        arity = np.diff(bucket.offsets)
+        for p in range(int(arity.max())):
+            yield bucket.offsets[:-1][arity > p] + p
+        return
+    order = np.lexsort((np.where(on, slots, -slots), on, owner))
+    group = 2 * owner[order] + on[order]
+    leading = order[np.flatnonzero(np.diff(group, prepend=-1))]
+    yield leading[~on[leading]]
+    yield leading[on[leading]]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from lpsmap_core import Factor, MapSolver, installed
 from lpsmap_core.api import AUTO, FloatArray
 from lpsmap_decode.results.assignment import OWN_SEARCH
+from lpsmap_decode.solvers.maxsat import MaxSatSolver
 from lpsmap_decode.solvers.program import without_constraints
 
 __all__ = ["MapSolverChoice", "choose_map_solver"]
@@ -24,6 +25,8 @@ class MapSolverChoice(NamedTuple):
 
     solver: MapSolver | None
     """None for the built-in search alone."""
+    clauses: MapSolver | None
+    """A solver for components without an assignment, as far as it supports them."""
     after_own: bool
     """Whether the built-in search runs first."""
     reason: str
@@ -51,7 +54,7 @@ def choose_map_solver(
         If a dependency of the solver is not installed.
     """
     if name == OWN_SEARCH:
-        return MapSolverChoice(None, True, "was requested")
+        return MapSolverChoice(None, None, True, "was requested")
     if name == AUTO:
         return _automatic(factors, scores, limited)
     solver: type[MapSolver] = installed().solvers.named(name, "solver", AUTO, OWN_SEARCH)
@@ -62,22 +65,24 @@ def choose_map_solver(
         raise ValueError(
             f"solver: {name!r} cannot solve the graph because {obstacle}. Use {OWN_SEARCH!r}."
         )
-    return MapSolverChoice(solver(), False, "was requested")
+    return MapSolverChoice(solver(), None, False, "was requested")
 
 
 def _automatic(
     factors: Sequence[Factor], scores: Sequence[FloatArray], limited: bool
 ) -> MapSolverChoice:
     if limited:
-        return MapSolverChoice(None, True, "alone supports max_nodes")
-    solver: type[MapSolver] = installed().solvers.named(PREFERRED, "solver")
-    if solver.missing():
-        return MapSolverChoice(None, True, f"is the only solver: {PREFERRED} is not installed")
+        return MapSolverChoice(None, None, True, "alone supports max_nodes")
     obstacle = _obstacle(factors, scores)
     if obstacle:
-        return MapSolverChoice(None, True, f"is the only solver because {obstacle}")
+        return MapSolverChoice(None, None, True, f"is the only solver because {obstacle}")
+    clauses = None if MaxSatSolver.missing() else MaxSatSolver(until_found=True)
+    solver: type[MapSolver] = installed().solvers.named(PREFERRED, "solver")
+    if solver.missing():
+        reason = f"is the only solver: {PREFERRED} is not installed"
+        return MapSolverChoice(None, clauses, True, reason)
     reason = f"proves most assignments soon; {PREFERRED} solves the others"
-    return MapSolverChoice(solver(), True, reason)
+    return MapSolverChoice(solver(), clauses, True, reason)
 
 
 def _obstacle(factors: Sequence[Factor], scores: Sequence[FloatArray]) -> str | None:

@@ -70,7 +70,11 @@ def unsolved_assignment(graph: ScoredGraph, gap: float) -> Assignment:
 
 
 def improve_with_solver(
-    assignment: Assignment, solver: MapSolver, limits: SearchLimits, share: float = 1.0
+    assignment: Assignment,
+    solver: MapSolver,
+    limits: SearchLimits,
+    share: float = 1.0,
+    missing_only: bool = False,
 ) -> Assignment:
     """Improve an assignment by an external solver in components without a proof of optimality.
 
@@ -82,6 +86,8 @@ def improve_with_solver(
         The solver, and when to stop.
     share
         The share of the remaining time for the solver.
+    missing_only
+        Whether the solver only gets components without an assignment, as far as it supports them.
 
     Raises
     ------
@@ -98,17 +104,21 @@ def improve_with_solver(
     result, deadline = _copied(assignment), limits.deadline
     solver_limits = limits._replace(deadline=Deadline(share * deadline.left, within=deadline))
     part = result.layout.part
-    components = np.flatnonzero(~result.proved & ~np.isnan(result.bound))
+    doubtful = ~result.proved & ~np.isnan(result.bound)
+    components = np.flatnonzero(doubtful & ~result.found if missing_only else doubtful)
     graph = result.layout, result.factors, result.scores, result.additional_scores
     candidate = np.nan_to_num(result.values[part.variables]) > 0.5
     chosen, bound = candidate.copy(), result.bound.copy()
-    answered = np.zeros(len(bound), dtype=bool)
+    answered, asked = np.zeros(len(bound), dtype=bool), not missing_only
     for c, program in zip(components.tolist(), programs(*graph, components), strict=True):
         refusal = solver.refuses(program)
+        if refusal and missing_only:
+            continue
         if refusal:
             raise ValueError(f"solver: {refusal}")
         if solver_limits.deadline.passed:
             break
+        asked = True
         known = result.values[program.variables] if result.score[c] > -np.inf else None
         answer = solver_answer(program, solver, solver_limits, known)
         if answer.interrupted:
@@ -129,7 +139,8 @@ def improve_with_solver(
     result.bound = np.where(bound < result.score, result.bound, np.minimum(bound, result.bound))
     _write(result, chosen)
     result.interrupted = limits.deadline.cut
-    result.gap, result.solver = max(result.gap, SMALLEST_GAP), solver.name
+    if asked:
+        result.gap, result.solver = max(result.gap, SMALLEST_GAP), solver.name
     return result
 
 
