@@ -50,7 +50,7 @@ def sparsemax() -> nn.Module:
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
     """Draw scores that require gradients."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
 
 
 def trained(case: Case, dtype: torch.dtype = torch.float64) -> nn.Module:

@@ -57,6 +57,13 @@ def _dense(row: Any, x: BoolArray, eta_v: FloatArray) -> float | None:
     return _sum([table[tuple(int(block.argmax()) for block in blocks)]])
 
 
+def _potts(row: Any, x: BoolArray, eta_v: FloatArray) -> float | None:
+    first, second = np.split(x, 2)
+    if first.sum() != 1 or second.sum() != 1:
+        return None
+    return _sum(eta_v[:1].tolist() if (first & second).any() else [])
+
+
 def _sum(scores: Sequence[float]) -> float | None:
     """Return a sum; None if one of the scores forbids it."""
     return None if -np.inf in scores else float(sum(map(np.longdouble, scores)))
@@ -232,7 +239,7 @@ RULES: dict[str, Rule] = {
     "Knapsack": _knapsack,
     "Pair": _pair,
     "Dense": _dense,
-    "Potts": _dense,
+    "Potts": _potts,
     "Sequence": _sequence,
     "SequenceBudget": _sequence_budget,
     "SequenceDistance": _sequence_distance,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,17 +11,9 @@ from torch import Tensor
 
 from layer_cases import normal
 from lpsmap import TorchFactorGraph
-from lpsmap_core import Factor, Variables, installed
+from lpsmap_core import Factor, installed
 from lpsmap_core.testing.declarations import _recorded
-
-
-def placed_on(u: Variables, value: Any) -> Any:
-    """Return an argument of a factor type with its variables on another graph."""
-    if isinstance(value, Variables):
-        return u[value.index] ^ value.negated
-    if isinstance(value, (list, tuple)) and any(isinstance(x, Variables) for x in value):
-        return [placed_on(u, x) for x in value]
-    return value
+from placed_variables import placed_on
 
 
 def solve(factor: Factor, call: inspect.BoundArguments, eta: Tensor, w: Tensor) -> list[Tensor]:

@@ -98,18 +98,58 @@ def test_two_states_are_a_pair(rng):
 
 
 def test_potts_is_a_table_with_a_diagonal(rng):
+    """One number a pair in place of a table, with the values, sums and gradients of the table."""
     scores, strength = rng.normal(size=(4, 5, 3)), rng.normal(size=(4, 4))
+    direction = rng.normal(size=scores.shape)
     found = []
     for potts in (True, False):
         graph = FactorGraph()
         x = graph.variable_from(scores)
-        left, right = x[:, :-1], x[:, 1:]
         table = strength[..., None, None] * np.eye(3)
-        graph.add(Potts(left, right, strength) if potts else Dense([left, right], table))
+        edges = [x[:, :-1], x[:, 1:]]
+        factor = graph.add(Potts(*edges, strength) if potts else Dense(edges, table))
         graph.add(Potts(x[:-1], x[1:], -0.5))
-        graph.solve()
-        found.append(x.value)
-    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+        solution = graph.solve(tol=1e-12)
+        gradient = solution.vjp(direction.reshape(-1))[1][0].reshape(factor.additionals.shape)
+        equal = factor.additionals_value
+        if not potts:
+            equal, gradient = (np.trace(a, axis1=-2, axis2=-1) for a in (equal, gradient))
+        assert equal.shape == gradient.shape == strength.shape
+        found.append((x.value, equal, gradient))
+    for mine, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-9)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_best_states_of_potts(rng, k):
+    """By enumeration, with ties, forced and forbidden states, and equal ones forbidden."""
+    n = 200
+    scores, strength = rng.integers(-2, 3, size=(n, 2, k)).astype(float), rng.integers(-3, 4, n)
+    strength = np.where(rng.random(n) < 0.1, -np.inf if k > 1 else 0.0, strength)
+    scores[: n // 4] += rng.normal(size=(n // 4, 2, k))
+    if k > 2:
+        scores[-20:, 0, 1], scores[-20:, 1, 0] = -np.inf, -1e9
+    graph = FactorGraph()
+    x = graph.variable_from(scores)
+    factor = graph.add(Potts(x[:, 0], x[:, 1], strength))
+    graph.solve_map()
+    totals = scores[:, 0, :, None] + scores[:, 1, None]
+    totals = np.where(np.eye(k) > 0, totals + strength[:, None, None], totals)
+    first, second = x.value.argmax(-1).T
+    np.testing.assert_array_equal(x.value.sum(-1), 1.0)
+    np.testing.assert_array_equal(factor.additionals_value, first == second)
+    best = totals[np.arange(n), first, second]
+    np.testing.assert_allclose(best, totals.max((1, 2)), rtol=1e-12)
+
+
+def test_potts_stores_no_tables():
+    """The arrays of a grid are as long as its states, whatever the number of their pairs."""
+    graph = FactorGraph()
+    x = graph.variable((3, 4, 7))
+    factor = graph.add(Potts(x[:, :-1], x[:, 1:], 0.5))
+    assert factor.n_additionals == 1
+    assert factor.strength.base is not None  # one number, broadcast
+    assert factor.strength.strides == (0, 0)
 
 
 def test_forbidden_choices():

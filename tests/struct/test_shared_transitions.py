@@ -221,6 +221,8 @@ def test_weights_agree_with_exact_sums(kind: str, scale: float) -> None:
     assert (np.abs(gap) <= 1e-14 * magnitude[some]).all()
     for got, expected in zip(ours[1:4], theirs[1:4], strict=True):
         np.testing.assert_allclose(got, expected, rtol=0, atol=TOLERANCE)
+    drawn = [x.sample(rows, eta, 3, np.random.default_rng(5)) for x in (factor.inference(), exact)]
+    np.testing.assert_allclose(drawn[0].score, drawn[1].score, rtol=1e-12)
     direction = Scores(*(rng.standard_normal(len(x)) for x in eta))
     pairs = (x.hessian_product(rows, eta, direction) for x in (factor.inference(), exact))
     for got, expected in zip(*pairs, strict=True):
@@ -248,7 +250,10 @@ def test_long_chains_need_no_hypergraph() -> None:
     factor = graph.add(Sequence(u, transitions))
     sums = factor.inference()
     assert isinstance(sums, ChainInference)
-    found = sums.beliefs(np.arange(1), Scores(graph.flat_scores(), factor.additionals))
+    eta = Scores(graph.flat_scores(), factor.additionals)
+    found = sums.beliefs(np.arange(1), eta)
+    drawn = sums.sample(np.arange(1), eta, 3, np.random.default_rng(0))
+    assert np.isfinite(drawn.score).all()
     assert "_hypergraphs" not in vars(sums)
     assert found.n.sum() == pytest.approx(2_001, rel=1e-12)  # with both ends
 

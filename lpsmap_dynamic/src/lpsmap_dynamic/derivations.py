@@ -114,11 +114,10 @@ class HypergraphInference:
     @interruptible
     def sample(self, rows: IntArray, scores: Scores, n: int, random: np.random.Generator) -> Found:
         """Sample structures of each factor."""
-        deepest, number = int(self._header(rows, MAX_EDGES).max(initial=0)), len(self.which)
-        check_fits_memory("sample: n", n, self._nonzeros() * NONZERO + number * deepest * 8)
+        deepest = int(self._header(rows, MAX_EDGES).max(initial=0))
+        room = self._room_of_samples(self._nonzeros(), n, deepest)
         decided, _, _ = self._decided(rows, scores)
-        room = self._room(n)
-        uniform = random.random(number * n * deepest)
+        uniform = random.random(len(self.which) * n * deepest)
         samples_of(rows, self._factors, decided, n, uniform, room)
         return self._scored(scores, room, n)
 
@@ -126,9 +125,10 @@ class HypergraphInference:
     def k_best(self, rows: IntArray, scores: Scores, k: int) -> Found:
         """Return the k best structures of each factor."""
         items = int(self._header(rows, N_ITEMS).max(initial=0))
-        check_fits_memory("k_best: k", k, self._nonzeros() * NONZERO + (items + 2) * RANKED)
+        sizes = self._nonzeros()
+        check_fits_memory("k_best: k", k, _bytes(sizes) + (items + 2) * RANKED)
         decided, _, _ = self._decided(rows, scores)
-        room = self._room(k)
+        room = _room(sizes, k)
         k_best_of(rows, self._factors, decided, k, room)
         return self._scored(scores, room, k)
 
@@ -169,23 +169,24 @@ class HypergraphInference:
     def _forced(self, scores: Scores) -> tuple[IntArray, IntArray]:
         """Return the forced slots, and the factor of each."""
         where = np.flatnonzero(scores.eta_u == np.inf)
-        return np.searchsorted(self._factors.offsets, where, side="right") - 1, where
+        return np.searchsorted(self.offsets, where, side="right") - 1, where
 
     def _scored(self, scores: Scores, structures: Structures, k: int) -> Found:
         """Return structures with their scores, without those that lack a forced slot."""
         start, entry, value, size = structures
-        n, owner = len(size), np.repeat(np.arange(len(self.which)), k)
+        n, n_factors = len(size), len(self.offsets) - 1
+        owner = np.repeat(np.arange(n_factors), k)
         structure = np.repeat(np.arange(n), np.maximum(size, 0))
         before = np.cumsum(np.maximum(size, 0)) - np.maximum(size, 0)
         place = np.arange(len(structure)) + (start - before)[structure]
         factor, number = owner[structure], entry[place].astype(np.int64)
-        behind = number - np.diff(self._factors.offsets)[factor]
-        slots = self._factors.offsets[factor] + number
-        extra = self._factors.additional_offsets[factor] + behind
+        behind = number - np.diff(self.offsets)[factor]
+        slots = self.offsets[factor] + number
+        extra = self.n_additionals * factor + behind
         weight = np.empty(len(structure))
         weight[behind < 0] = scores.eta_u[slots[behind < 0]]
         weight[behind >= 0] = scores.eta_v[extra[behind >= 0]]
-        n_forced = np.bincount(self._forced(scores)[0], minlength=len(self.which))
+        n_forced = np.bincount(self._forced(scores)[0], minlength=n_factors)
         has_all = np.bincount(structure[weight == np.inf], minlength=n) == n_forced[owner]
         weight[weight == np.inf] = 0.0
         score = np.bincount(structure, value[place] * weight, minlength=n)
@@ -198,23 +199,41 @@ class HypergraphInference:
         header: IntArray = self._factors.integers[self._factors.integer_ranges[rows, 0] + word]
         return header
 
-    def _nonzeros(self) -> int:
+    def _nonzeros(self) -> IntArray:
         """Return the maximum number of entries of a structure of each factor."""
-        return int((1 + self._header(np.arange(len(self.which)), MAX_NONZEROS)).sum())
+        return self._header(np.arange(len(self.which)), MAX_NONZEROS)
 
-    def _room(self, k: int) -> Structures:
-        sizes = np.repeat(self._header(np.arange(len(self.which)), MAX_NONZEROS), k)
-        ends = np.cumsum(sizes)
-        total = int(ends[-1]) if len(ends) else 0
-        return Structures(
-            ends - sizes,
-            np.empty(total, dtype=np.int32),
-            np.empty(total),
-            np.full(len(sizes), -1, dtype=np.int64),
-        )
+    def _room_of_samples(self, sizes: IntArray, n: int, n_draws: int) -> Structures:
+        """Return room for n samples of each factor, of up to `sizes` entries.
+
+        Raises
+        ------
+        ValueError
+            If they, or their `n_draws` random numbers each, do not fit in memory.
+        """
+        check_fits_memory("sample: n", n, _bytes(sizes) + len(sizes) * n_draws * 8)
+        return _room(sizes, n)
 
     def _slots(self, r: int) -> slice:
         return slice(*self._factors.offsets[r : r + 2].tolist())
 
     def _additionals(self, r: int) -> slice:
         return slice(*self._factors.additional_offsets[r : r + 2].tolist())
+
+
+def _bytes(sizes: IntArray) -> int:
+    """Return the bytes of a structure of each factor, of up to `sizes` entries."""
+    return int((1 + sizes).sum()) * NONZERO
+
+
+def _room(sizes: IntArray, k: int) -> Structures:
+    """Return room for k structures of each factor, of up to `sizes` entries."""
+    sizes = np.repeat(sizes, k)
+    ends = np.cumsum(sizes)
+    total = int(ends[-1]) if len(ends) else 0
+    return Structures(
+        ends - sizes,
+        np.empty(total, dtype=np.int32),
+        np.empty(total),
+        np.full(len(sizes), -1, dtype=np.int64),
+    )

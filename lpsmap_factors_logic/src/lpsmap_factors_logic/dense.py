@@ -1,4 +1,4 @@
-"""`Dense`, and `Potts`: tables of scores over multi-valued variables."""
+"""`Dense`: tables of scores over multi-valued variables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device
 
 from lpsmap_core import (
     Factor,
@@ -21,12 +20,13 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.api import VIEW_BYTES, FloatArray, IntArray, kind_of, reserve_memory
-from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row
+from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_dynamic import HypergraphBuilder, Row
 from lpsmap_factors_logic.scores import as_scores, broadcast_scores
+from lpsmap_factors_logic.state_blocks import StateBlocks, side_by_side
 from lpsmap_factors_logic.tables import TableFields
 
-__all__ = ["Dense", "Potts"]
+__all__ = ["Dense"]
 
 
 @leaf
@@ -125,7 +125,7 @@ def _as_tables(factors: Factors) -> TableFields:
     return TableFields(n_blocks, sizes, True, np.zeros(n_entries), np.arange(n_entries))
 
 
-class Dense(HypergraphFactor):
+class Dense(StateBlocks):
     """A table of scores over multi-valued variables: the factor of a Markov random field.
 
     A variable of k states is a block of k binary variables, of which exactly one is on. The
@@ -179,21 +179,12 @@ class Dense(HypergraphFactor):
     def __init__(self, blocks: Variables | Sequence[Variables], table: Any) -> None:
         name = type(self).__name__
         blocks = [blocks] if isinstance(blocks, Variables) else blocks
-        joined, sizes = _side_by_side(name, blocks)
+        joined, sizes = side_by_side(name, blocks)
         shape = (*joined.shape[:-1], *sizes)
         scores = broadcast_scores(
             f"{name}: table", as_scores(f"{name}: table", table), shape, "the factors and states"
         )
-        super().__init__(joined, scores)
-        self.n_states = self.integers("n_states", sizes)
-
-    @property
-    def blocks(self) -> list[Variables]:
-        """The blocks of states, one for each variable."""
-        ends = np.cumsum(self.n_states)
-        return [
-            self.variables[..., end - k : end] for k, end in zip(self.n_states, ends, strict=True)
-        ]
+        super().__init__(joined, scores, sizes)
 
     @property
     def table(self) -> Any:
@@ -246,35 +237,6 @@ class Dense(HypergraphFactor):
             (row + (k + 1) * factor).ravel(), column.ravel(), np.tile(sign, n), right, right
         )
 
-    def necessary_constraints(self) -> LinearConstraints:
-        """Return the constraints that every variable has one state."""
-        k, n_blocks = int(np.sum(self.n_states)), len(self.n_states)
-        block = (
-            np.repeat(np.arange(n_blocks), self.n_states)
-            + n_blocks * np.arange(self.n_factors)[:, None]
-        )
-        return LinearConstraints(
-            block.ravel(),
-            np.arange(k * self.n_factors),
-            1.0,
-            np.ones(n_blocks * self.n_factors),
-            1.0,
-        )
-
-    def decode(self, variables: FloatArray, additionals: FloatArray) -> dict[str, Any]:
-        """Return ``{"states": [...]}``, the state of every variable.
-
-        Examples
-        --------
-        >>> import lpsmap
-        >>> x = lpsmap.FactorGraph().variable((2, 3))
-        >>> dense = lpsmap.Dense([x[0], x[1]], np.zeros((3, 3)))
-        >>> dense.decode(*dense.vertex((2, 0)))
-        {'states': [2, 0]}
-        """
-        blocks = np.split(variables, np.cumsum(self.n_states)[:-1])
-        return {"states": [int(block.argmax()) for block in blocks]}
-
     @classmethod
     def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
         """Return the goal item of one hyperedge for every entry of the table."""
@@ -283,129 +245,3 @@ class Dense(HypergraphFactor):
         states = np.stack(np.unravel_index(entries, sizes), axis=1) + np.cumsum(sizes) - sizes
         build.edges(np.zeros_like(entries), slots=states, additionals=entries)
         return 0
-
-    @classmethod
-    def vertex_sizes(cls, factors: Factors) -> IntArray:
-        """Return the numbers of variables plus 1: a state of each, and an entry of the table."""
-        sizes: IntArray = np.diff(factors.integer_ranges, axis=1)[:, 0] + 1
-        return sizes
-
-
-class Potts(Dense):
-    """A score for two multi-valued variables in the same state (Potts 1952).
-
-    It is the `Dense` factor whose table has the score on its diagonal, and 0 elsewhere. For x of
-    shape (H, W, k), ``Potts(x[:, :-1], x[:, 1:], 0.5)`` and ``Potts(x[:-1], x[1:], 0.5)`` are all
-    edges of a grid. For x of shape (n, k), ``Potts(x[i], x[j], strength)`` with arrays of integers
-    i and j are the edges of any graph.
-
-    Parameters
-    ----------
-    first, second
-        Blocks of shape (..., k) with leading axes that broadcast together.
-    strength
-        Scores of any sign that broadcast to the shape of the leading axes.
-
-    Raises
-    ------
-    TypeError
-        If `first` or `second` are not Variables, or `strength` does not hold real numbers.
-    ValueError
-        If the numbers of states differ, or shapes do not broadcast.
-
-    Examples
-    --------
-    >>> import lpsmap
-    >>> fg = lpsmap.FactorGraph()
-    >>> x = fg.variable_from([[1.0, 0.0], [0.0, 0.6], [0.0, 0.0]])
-    >>> edges = fg.add(lpsmap.Potts(x[:-1], x[1:], 0.5))  # a chain
-    >>> solution = fg.solve()
-    >>> print(x.value.round(6))
-    [[0.75  0.25 ]
-     [0.475 0.525]
-     [0.475 0.525]]
-    """
-
-    def __init__(self, first: Variables, second: Variables, strength: Any) -> None:
-        name = type(self).__name__
-        joined, (k, other) = _side_by_side(name, [first, second])
-        if k != other:
-            raise ValueError(
-                f"{name}: the variables have {k} and {other} states; expected equal numbers. Write "
-                "a table over different ones as Dense([first, second], table)."
-            )
-        scores = broadcast_scores(
-            f"{name}: strength",
-            as_scores(f"{name}: strength", strength),
-            joined.shape[:-1],
-            "the pairs",
-        )
-        xp = array_namespace(scores)
-        same = xp.eye(k, dtype=scores.dtype, device=device(scores)) > 0
-        zero = xp.zeros((), dtype=scores.dtype, device=device(scores))
-        super().__init__([first, second], xp.where(same, scores[..., None, None], zero))
-
-    @property
-    def first(self) -> Variables:
-        """The states of the first variable."""
-        return self.blocks[0]
-
-    @property
-    def second(self) -> Variables:
-        """The states of the second variable."""
-        return self.blocks[1]
-
-    @property
-    def strength(self) -> Any:
-        """The scores of equal states as declared."""
-        return self.table[..., 0, 0]
-
-    @classmethod
-    def examples(cls) -> list[Factor]:
-        """Return small declarations for the conformance kit: a chain, and pairs."""
-        graph = FactorGraph()
-        x, y = graph.variable((3, 2)), graph.variable((2, 3))
-        return [cls(x[:-1], x[1:], [0.5, -0.5]), cls(x[0], ~x[2], 1.0), cls(y[0], y[1], 0.5)]
-
-
-def _side_by_side(name: str, blocks: Sequence[Variables]) -> tuple[Variables, tuple[int, ...]]:
-    """Return blocks of states joined on the last axis, and their numbers of states."""
-    if not isinstance(blocks, (list, tuple)):
-        raise TypeError(
-            f"{name}: blocks: got {kind_of(blocks)}; expected a list of Variables, a "
-            "block of states each, such as [x[0], x[1]]."
-        )
-    if not blocks:
-        raise ValueError(f"{name}: blocks is empty; expected at least one variable.")
-    for position, x in enumerate(blocks):
-        if not isinstance(x, Variables):
-            raise TypeError(
-                f"{name}: entry {position} of blocks is {kind_of(x)}; expected a block "
-                "of states such as x[0], Variables."
-            )
-        if x.ndim == 0 or x.shape[-1] == 0:
-            raise ValueError(
-                f"{name}: got variables of shape {x.shape}; expected at least one state on the "
-                "last axis."
-            )
-        if x.graph is not blocks[0].graph:
-            raise ValueError(
-                f"{name}: the variables belong to different graphs; expected those of one. Make "
-                "them with the same graph's variable_from."
-            )
-    try:
-        batch = np.broadcast_shapes(*(x.shape[:-1] for x in blocks))
-    except ValueError:
-        raise ValueError(
-            f"{name}: got variables of shapes {', '.join(str(x.shape) for x in blocks)}; expected "
-            "leading axes that broadcast together, and the states on the last."
-        ) from None
-    sizes = tuple(x.shape[-1] for x in blocks)
-    reserve_memory(VIEW_BYTES * math.prod(batch) * sum(sizes), "views that broadcast")
-    index, negated = (
-        np.concatenate(
-            [np.broadcast_to(a, (*batch, k)) for a, k in zip(arrays, sizes, strict=True)], axis=-1
-        )
-        for arrays in ([x.index for x in blocks], [x.negated for x in blocks])
-    )
-    return Variables(blocks[0].graph, index, negated), sizes

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from lpsmap_core import Scores, kernel
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, interruptible
-from lpsmap_dynamic import Beliefs, Hypergraph, HypergraphInference
+from lpsmap_dynamic import Beliefs, Found, Hypergraph, HypergraphInference
+from lpsmap_factors_struct.backward_sampling import sample_sequences
 from lpsmap_factors_struct.forward_backward import (
     backward,
     chain_sums,
@@ -23,8 +25,9 @@ __all__ = ["ChainInference"]
 class ChainInference(HypergraphInference):
     """Inference over sequences whose steps share transitions.
 
-    Sums are those of the forward-backward algorithm. Where its numbers could underflow, and for
-    samples, the k best and counts, hypergraphs are used.
+    Sums are those of the forward-backward algorithm, and samples are drawn backward from its
+    forward sums. Where its numbers could underflow, and for the k best and counts, hypergraphs are
+    used.
 
     Parameters
     ----------
@@ -75,6 +78,20 @@ class ChainInference(HypergraphInference):
             for own, other, chosen in zip(product, exact, self._entries_of(in_doubt), strict=True):
                 own[chosen] = other[chosen]
         return product
+
+    @interruptible
+    def sample(self, rows: IntArray, scores: Scores, n: int, random: np.random.Generator) -> Found:
+        """Sample sequences of each factor."""
+        lengths = np.diff(self.offsets) // self._n_states
+        n_draws = 2 * int(lengths[rows].max(initial=0)) + 1
+        room = self._room_of_samples(2 * lengths + 1, n, n_draws)
+        same = copy.deepcopy(random)  # equal numbers draw equal samples, however they are computed
+        uniform = random.random(len(lengths) * n * n_draws)
+        in_doubt = np.zeros(len(lengths), dtype=np.bool_)
+        sample_sequences(rows, self.offsets, self._n_states, *scores, n, uniform, room, in_doubt)
+        if in_doubt.any():
+            return super().sample(rows, scores, n, same)
+        return self._scored(scores, room, n)
 
     def _entries_of(self, factors: BoolArray) -> tuple[BoolArray, BoolArray]:
         """Return flags of the slots and of the additionals of some factors."""

@@ -320,6 +320,16 @@ def test_a_budget_beyond_the_row_is_the_row(budget: Any) -> None:
         Budget(u, budget, True)
 
 
+def test_an_empty_batch_has_an_empty_list_of_lengths() -> None:
+    graph = FactorGraph()
+    factor = graph.add(Budget(graph.variable((0, 4)), [], lengths=[]))
+    assert factor.lengths is not None
+    assert (factor.lengths.shape, factor.lengths.dtype) == ((0, 1), np.int64)
+    assert graph.solve().status.shape == (0,)
+    with pytest.raises(ValueError, match=r"lengths has shape \(0,\); expected \(2,\)"):
+        Budget(graph.variable((2, 4)), 1, lengths=[])
+
+
 def broken_factor(**methods: Any) -> Any:
     sound = {"solve_map": lambda self, a, b: 0, "vertex": lambda self, y: (np.ones(4), [])}
     return type("Broken", (Factor,), sound | methods)

@@ -130,6 +130,17 @@ def test_nand_lengths_and_rescored_pairs_are_written(tmp_path):
     assert lines[8:] == ["OR 3 -1 -2 -3", "OR 2 -4 -5", "PAIR 2 1 -4 1.5"]
 
 
+def test_potts_is_written_as_tables(tmp_path):
+    graph = lpsmap.FactorGraph()
+    u = graph.variable_from(np.random.default_rng(0).normal(size=(4, 3)))
+    graph.add(lpsmap.Potts(u[:-1], u[1:], [0.5, -1.5, 2.0]))
+    write_graph(NamedGraph(graph, {"u": u}), tmp_path / "g.fg")
+    again = read_graph(tmp_path / "g.fg").graph
+    assert {type(factor) for factor in again.factors} == {lpsmap.Dense}
+    sums = [x.gibbs().log_partition for x in (graph, again)]
+    np.testing.assert_allclose(*sums, rtol=1e-14)
+
+
 def test_what_the_format_does_not_have_is_refused(tmp_path):
     for make, words in (
         (lambda u: lpsmap.Budget(u, 1, True), "Budget.* cannot be written for AD3"),

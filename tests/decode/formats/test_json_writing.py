@@ -49,8 +49,6 @@ def test_every_type_is_written(tmp_path, rng, name):
     for factor in OWN[name].examples():
         n = int(factor.offsets[-1])
         additionals = rng.normal(size=(1, factor.n_factors, factor.n_additionals))
-        if name == "Potts":
-            additionals[:] = factor.additionals.reshape(additionals.shape)
         graph = declared_again(factor, rng.normal(size=(1, n)), additionals).graph
         named = NamedGraph(graph, {})
         write_graph(named, tmp_path / "one.json")

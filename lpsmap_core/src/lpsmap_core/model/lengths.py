@@ -47,7 +47,7 @@ def checked_lengths(
     """
     batch, longest = shape[:split], np.array([shape[split + axis] for axis in axes])
     array = whole_numbers(f"{name}: lengths", lengths)
-    if array.dtype != np.int64:
+    if array.dtype != np.int64 and array.size:  # an empty list has no integers
         raise ValueError(
             f"{name}: lengths has dtype {array.dtype}; expected integers. Convert it first."
         )
@@ -68,7 +68,7 @@ def checked_lengths(
             f"{name}: lengths[{b}] is {array[b, k]}; expected 0 to {longest[k]}, the length of the "
             "event axes."
         )
-    return np.ascontiguousarray(array)
+    return np.ascontiguousarray(array, dtype=np.int64)
 
 
 def check_unambiguous_lengths(name: str, shape: Shape, batch: Shape, k: int) -> None:

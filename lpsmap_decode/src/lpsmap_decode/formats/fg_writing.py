@@ -91,6 +91,8 @@ def _numbers(factor: Factor, kind: str, i: int, scores: Any) -> list[Any]:
         costs = slot_values(factor, _column(factor, "costs"))[slots_of(factor, i)]
         return [*map(repr, costs.tolist()), repr(float(_column(factor, "budget")[i]))]
     sizes = _column(factor, "n_states").tolist() if kind == "DENSE" else []
+    if type(factor).__name__ == "Potts":
+        scores = (scores * np.eye(sizes[0])).reshape(-1)
     return [*([len(sizes)] if sizes else []), *sizes, *map(repr, scores.tolist())]
 
 
