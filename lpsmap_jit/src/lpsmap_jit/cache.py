@@ -23,7 +23,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from lpsmap_jit import sources
-from lpsmap_jit.announcements import waiting, watch
+from lpsmap_jit.announcements import WAITING, watch
 from lpsmap_jit.baselines import Processor, files_of_wheel
 from lpsmap_jit.callers import stacklevel
 from lpsmap_jit.checked_files import (
@@ -275,5 +275,5 @@ def _acquire(lock: FileLock) -> None:
     try:
         lock.acquire(timeout=0.0)
     except Timeout:
-        with waiting():
-            lock.acquire(timeout=LONGEST_WAIT)
+        watch(WAITING)
+        lock.acquire(timeout=LONGEST_WAIT)
