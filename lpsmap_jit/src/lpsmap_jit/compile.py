@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar
 
 from lpsmap_jit.announcements import announced
-from lpsmap_jit.cache import CompilationNotice, keep_on_disk, locked
+from lpsmap_jit.cache import CompilationNotice, KernelCache, PartCache, locked
 from lpsmap_jit.deadlines import compiling
 from lpsmap_jit.deferral import deferred
 from lpsmap_jit.tiers import of_thread
@@ -142,9 +142,7 @@ def interpreted_by(python: Callable[..., Any]) -> Callable[[Function], Function]
     return choose
 
 
-def _compiled(
-    function: Function, counts: bool, fastmath: set[str] | Literal[False] = False
-) -> Function:
+def _compiled(function: Any, counts: bool, fastmath: set[str] | Literal[False] = False) -> Function:
     if not COMPILED:
         return function
     # always explicit: numba inherits missing options from the calling kernel
@@ -158,8 +156,7 @@ def _compiled(
     dispatcher: Any = numba.njit(**options)(function)
     dispatcher.__class__, dispatcher.interpreted = Kernel, function
     part: Any = numba.njit(**options, pipeline_class=linkable_kernels.ForCallers)(function)
-    keep_on_disk(dispatcher)
-    keep_on_disk(part, is_part=True)
+    dispatcher._cache, part._cache = KernelCache(function), PartCache(function)
     linkable_kernels.offer(part, dispatcher)
     _watch(dispatcher, counts)
     _watch(part, counts)
