@@ -142,7 +142,9 @@ def interpreted_by(python: Callable[..., Any]) -> Callable[[Function], Function]
     return choose
 
 
-def _compiled(function: Any, counts: bool, fastmath: set[str] | Literal[False] = False) -> Function:
+def _compiled(
+    function: Function, counts: bool, fastmath: set[str] | Literal[False] = False
+) -> Function:
     if not COMPILED:
         return function
     # always explicit: numba inherits missing options from the calling kernel
@@ -156,7 +158,8 @@ def _compiled(function: Any, counts: bool, fastmath: set[str] | Literal[False] =
     dispatcher: Any = numba.njit(**options)(function)
     dispatcher.__class__, dispatcher.interpreted = Kernel, function
     part: Any = numba.njit(**options, pipeline_class=linkable_kernels.ForCallers)(function)
-    dispatcher._cache, part._cache = KernelCache(function), PartCache(function)
+    source: Any = function
+    dispatcher._cache, part._cache = KernelCache(source), PartCache(source)
     linkable_kernels.offer(part, dispatcher)
     _watch(dispatcher, counts)
     _watch(part, counts)
