@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from lpsmap_jit.announcements import QUIET
 from lpsmap_jit.baselines import NATIVE
+from lpsmap_jit.cache import KernelCache
 from lpsmap_jit.tiers import PATIENCE
 
 __all__ = ["Job", "do_jobs", "run_jobs"]
@@ -134,17 +135,15 @@ class _Worker:
 
 def do_jobs(job: Callable[[str], None]) -> None:
     """Call a function with every line of the input; print how many functions that compiled."""
-    from lpsmap_jit.numba_names import install_recorder  # noqa: PLC0415 - numba is optional
-
     answers, sys.stdout = sys.stdout, sys.stderr
     gc.disable()  # to look through numba's objects again and again takes a sixth of the time
     for line in sys.stdin:
-        error = ""
-        with install_recorder("numba:compile") as recorder:
-            try:
-                job(line.strip())
-            except Exception:
-                error = traceback.format_exc()
-        print(json.dumps([len(recorder.buffer) // 2, error]), file=answers, flush=True)
+        error, before = "", KernelCache.n_compiled
+        try:
+            job(line.strip())
+        except Exception:
+            error = traceback.format_exc()
+        answer = json.dumps([KernelCache.n_compiled - before, error])
+        print(answer, file=answers, flush=True)
         gc.collect()
         gc.freeze()  # the next collection looks through the objects of one job only

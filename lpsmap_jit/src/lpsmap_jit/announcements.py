@@ -1,116 +1,71 @@
-"""Announcements of compilation that takes seconds: one log record, and a line on a terminal.
+"""The announcement of a long compilation: one log record in a process.
 
-A thread watches the compilation, since the compiling thread is busy in LLVM. After `PATIENCE`
-seconds it logs, once in a process, that this is a first use, and what is compiled; on a terminal it
-shows a line with the progress. Short compilations that follow each other within `PAUSE` seconds
-count as one. The variable `QUIET` disables all of it.
+The compiling thread is busy in LLVM, so a timer announces it once compilation has taken `PATIENCE`
+seconds in all. The environment variable `QUIET` disables it.
 """
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["QUIET", "announced", "is_quiet", "waiting", "watch"]
+__all__ = ["QUIET", "WAITING", "announced", "is_quiet", "watch"]
 
 QUIET = "LPSMAP_QUIET"
-"""The environment variable that disables announcements."""
+"""The environment variable that disables the announcement."""
 
 PATIENCE = 2.0
 """Seconds of compilation after which it is announced."""
 
-PAUSE = 1.0
-"""Seconds without compilation after which the next one counts anew."""
-
-REFRESHED = 0.5
-"""Seconds after which the line on a terminal is written again."""
-
 STARTED = (
-    "First use: compiling %s, once, for 20 s to a minute; later processes load it. To compile "
-    f"ahead, run lpsmap compile; to silence this, set {QUIET}=1."
+    "First use: compiling %s, once, for some seconds to a minute; later processes load it. To "
+    f"compile ahead, run lpsmap compile; to silence this, set {QUIET}=1."
 )
 WAITING = "First use: waiting for another process that compiles %s."
 
 _log = logging.getLogger("lpsmap")
 
 
-class _Compilation:
-    """The compilations of this process that follow each other closely, one thread at a time."""
+class _Announcement:
+    """The announcement of this process. One thread at a time compiles."""
 
     def __init__(self) -> None:
-        self.functions: list[Any] = []
-        """Those that are being compiled: each is called by the one before."""
-        self.finished: set[Any] = set()
-        """All functions that are compiled."""
-        self.waits = False
-        """Whether another process compiles the last of them."""
-        self._begin, self._ended = 0.0, 0.0
-        self._unannounced = 0.0
-        """Seconds of compilation without a pause, before the current one."""
-        self._announced = False
-        self._is_first = True
-        self._over = threading.Event()
-        self._watcher: threading.Thread | None = None
+        self.function: Any = None
+        """The function that is compiled, which may compile others."""
+        self._timer: threading.Timer | None = None
+        self._seconds, self._begin = 0.0, 0.0
+        self._made = False
 
-    def begin(self) -> None:
-        """Start the watch over the first function, unless it is being watched."""
-        if self._watcher is not None or not self.functions:
+    def watch(self, words: str) -> None:
+        """Start the timer, unless it runs or has announced a compilation."""
+        if self.function is None or self._timer is not None or self._made:
             return
         self._begin = time.monotonic()
-        if self._begin - self._ended > PAUSE:
-            self._unannounced = 0.0
-        self._over = threading.Event()
-        watched = self._over, self.functions[0]
-        self._watcher = threading.Thread(target=self._watch, args=watched, daemon=True)
-        self._watcher.start()
+        left = max(PATIENCE - self._seconds, 0.0)
+        self._timer = threading.Timer(left, self._make, [words, self.function])
+        self._timer.daemon = True
+        self._timer.start()
 
     def end(self) -> None:
-        """End the watch, if there is one."""
-        if self._watcher is None:
-            return
-        self._over.set()
-        self._watcher.join(PAUSE)  # what follows may write to the terminal, or fork
-        self._watcher = None
-        self._ended = time.monotonic()
-        self._unannounced += self._ended - self._begin
-        if self._announced:
-            self._unannounced, self._announced = 0.0, False
+        """Stop the timer."""
+        self.function = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join(1.0)  # what follows may fork
+            self._timer = None
+            self._seconds += time.monotonic() - self._begin
 
-    def _watch(self, over: threading.Event, first: Any) -> None:
-        """Announce the compilation of a function once it takes long, and show how it goes on."""
-        if over.wait(max(PATIENCE - self._unannounced, 0.0)):
-            return
-        level = logging.WARNING if self._is_first else logging.INFO
-        _log.log(level, WAITING if self.waits else STARTED, _name(first))
-        self._announced, self._is_first = True, False
-        if sys.stderr is not None and sys.stderr.isatty():
-            self._show(over, first)
-
-    def _show(self, over: threading.Event, first: Any) -> None:
-        """Write a line until the compilation ends, and then remove it."""
-        while not over.wait(REFRESHED):
-            seconds = time.monotonic() - self._begin
-            words = "waits for another process" if self.waits else self._left(first)
-            _write(f"\r\033[Kcompiling {_name(first)}: {seconds:.0f} s, {words}")
-        _write("\r\033[K")
-
-    def _left(self, first: Any) -> str:
-        """Describe what is left of the compilation of a function."""
-        called = _called_by(first)
-        n_left = len(called - self.finished)
-        if n_left > 0:
-            return f"{n_left} of the {len(called)} functions that it calls are left"
-        return "its optimisation is left"
+    def _make(self, words: str, function: Any) -> None:
+        self._made = True
+        _log.warning(words, f"{function.__module__}.{function.__qualname__}")
 
 
-_compilation = _Compilation()
+_announcement = _Announcement()
 
 
 @contextmanager
@@ -119,15 +74,14 @@ def announced(function: Any) -> Iterator[None]:
 
     Blocks may be nested, but only one thread at a time may be in one.
     """
-    functions, depth = _compilation.functions, len(_compilation.functions)
+    if _announcement.function is not None:
+        yield
+        return
+    _announcement.function = function
     try:
-        functions.append(function)
         yield
     finally:
-        del functions[depth:]
-        _compilation.finished.add(function)
-        if depth == 0:
-            _compilation.end()
+        _announcement.end()
 
 
 def is_quiet() -> bool:
@@ -135,42 +89,7 @@ def is_quiet() -> bool:
     return os.environ.get(QUIET, "0") not in ("", "0")
 
 
-def watch() -> None:
+def watch(words: str = STARTED) -> None:
     """Watch the compilation from now on: so far the function might have been loaded."""
     if not is_quiet():
-        _compilation.begin()
-
-
-@contextmanager
-def waiting() -> Iterator[None]:
-    """Announce that another process compiles the function, and not this one."""
-    _compilation.waits = True
-    watch()
-    try:
-        yield
-    finally:
-        _compilation.waits = False
-
-
-def _name(function: Any) -> str:
-    return f"{function.__module__}.{function.__qualname__}"
-
-
-def _called_by(function: Any) -> set[Any]:
-    """Return the functions that a function may call, directly and indirectly, by their names."""
-    todo: list[Any] = [function]
-    found: set[Any] = set()
-    while todo:
-        some = todo.pop()
-        known = {**some.__globals__, **inspect.getclosurevars(some).nonlocals}
-        names = (*some.__code__.co_names, *some.__code__.co_freevars)
-        called = {getattr(known.get(name), "py_func", None) for name in names} - {None}
-        todo += called - found
-        found |= called
-    return found - {function}
-
-
-def _write(words: str) -> None:
-    with suppress(OSError, ValueError):  # closed meanwhile
-        sys.stderr.write(words)
-        sys.stderr.flush()
+        _announcement.watch(words)

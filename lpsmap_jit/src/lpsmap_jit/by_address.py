@@ -2,11 +2,10 @@
 
 A record is a named tuple of arrays, numbers and records. Its annotations define the layout: address
 and shape of each array, and each number, are words of eight bytes. Python writes these words with
-`lpsmap_jit.memory`, compiled code with `by_address`; fields are read by name.
+`lpsmap_jit.memory`; in compiled code fields are read by name, and on use.
 
-A named tuple of fifty arrays would be three hundred and fifty arguments in machine code, at every
-call in a chain of a hundred kernels, and would dominate compilation time. `by_address` writes the
-addresses and shapes to memory once, and fields are read on use.
+A named tuple of fifty arrays would be three hundred and fifty arguments in machine code, and
+microseconds in every call from Python.
 
 An address holds no reference: compiled code frees an array after the last use of its name, even if
 its address is still in use. Therefore only a leaf may take addresses. It allocates no arrays and
@@ -19,7 +18,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lpsmap_jit.compile import COMPILED, TAKES_ADDRESS
@@ -27,20 +26,16 @@ from lpsmap_jit.fields import Field, kinds_of
 
 __all__ = [
     "array_at",
-    "by_address",
     "by_value",
     "forwarded",
     "in_leaf",
     "read_field",
     "record_at",
-    "referred_record",
     "type_of",
-    "words_of",
 ]
 
 array_at: Any
 read_field: Any
-words_of: Any
 forwarded: Any
 in_leaf: Any
 type_of: Any
@@ -48,6 +43,10 @@ type_of: Any
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _reader(attribute: str | None) -> Callable[[Any], Any]:
+    return _same if attribute is None else operator.attrgetter(attribute)
 
 
 if COMPILED:
@@ -163,63 +162,6 @@ if COMPILED:
             return sum(map(_n_words, kind.types))
         return 1 if kind in _NUMBERS else 1 + int(kind.ndim)
 
-    def _words(context: Any, builder: Any, kind: Any, value: Any) -> Iterator[Any]:
-        """Yield the address and shape of every array of a tuple, and its numbers."""
-        if isinstance(kind, types.BaseTuple):
-            for i, field in enumerate(kind.types):
-                yield from _words(context, builder, field, builder.extract_value(value, i))
-        elif kind in _NUMBERS:
-            yield builder.bitcast(value, _WORD)
-        else:
-            array = context.make_array(kind)(context, builder, value)
-            yield builder.ptrtoint(array.data, _WORD)
-            yield from cgutils.unpack_tuple(builder, array.shape, kind.ndim)
-
-    def _is_plain(kind: Any) -> bool:
-        if isinstance(kind, types.BaseTuple):
-            return all(map(_is_plain, kind.types))
-        return kind in _NUMBERS or (isinstance(kind, types.Array) and kind.layout == "C")
-
-    @forwarded  # type: ignore[untyped-decorator]
-    def by_address(typing_context: Any, value: Any) -> Any:
-        """Return the address of a record, valid until the leaf returns."""
-        named = isinstance(value, (types.NamedTuple, types.NamedUniTuple))
-        if not (named and _is_plain(value)):
-            return None
-
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            in_leaf("by_address", context)
-            words = list(_words(context, builder, signature.args[0], values[0]))
-            memory = cgutils.alloca_once(builder, _WORD, size=len(words))
-            for i, word in enumerate(words):
-                builder.store(word, builder.gep(memory, [_WORD(i)]))
-            # The optimiser may assume that the memory behind it is constant.
-            kind = ir.FunctionType(memory.type, [memory.type])
-            return builder.asm(kind, "", "=r,0,~{memory}", [memory], side_effect=True)
-
-        return ByAddress(value)(value), generate
-
-    @extending.intrinsic  # type: ignore[untyped-decorator]
-    def words_of(typing_context: Any, record: Any) -> Any:
-        """Return the words of a record; its fields must match its annotations."""
-        kind = getattr(record, "instance_class", None)
-        if kind is None or not _fits(record, type_of(kind)):
-            raise NumbaError(f"{record}: does not match the annotations of the record")
-
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            in_leaf("words_of", context)
-            words = list(_words(context, builder, record, values[0]))
-            return context.make_tuple(builder, signature.return_type, words)
-
-        return types.UniTuple(types.int64, _n_words(record))(record), generate
-
-    def _fits(kind: Any, wanted: Any) -> bool:
-        if isinstance(wanted, types.BaseTuple):
-            return len(kind) == len(wanted) and all(map(_fits, kind.types, wanted.types))
-        if isinstance(wanted, types.Array) and isinstance(kind, types.Array):
-            return kind.copy(readonly=False) == wanted  # type: ignore[no-any-return]
-        return kind == wanted  # type: ignore[no-any-return]
-
     @forwarded  # type: ignore[untyped-decorator]
     def by_value(typing_context: Any, record: Any) -> Any:
         """Return the record at an address as a named tuple, for kernels that expect one."""
@@ -243,54 +185,39 @@ if COMPILED:
 
     _NUMBER_OF = {float: types.float64, int: types.int64}
 
-    def record_at(record: type) -> Any:
-        """Return a function for leaves that returns a record by address, given its handle."""
+    def record_at(record: type, attribute: str | None = None, precedes: bool = False) -> Any:
+        """Return a function of kernels that returns a record by address, given its words.
+
+        Parameters
+        ----------
+        record
+            The type of the record.
+        attribute
+            Interpreted code gets an object with the record as this attribute; None for the record
+            itself. The owner of the words holds the record, so all kernels may read it; without an
+            owner, only leaves may.
+        precedes
+            Whether the record ends where the words begin, rather than begins there.
+        """
         found = ByAddress(type_of(record))
+        place = -_n_words(found.fields) if precedes else 0
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            in_leaf("record_at", context)
-            return context.make_array(signature.args[0])(context, builder, values[0]).data
+            if attribute is None:
+                in_leaf("record_at", context)
+            words = context.make_array(_WORDS)(context, builder, values[0]).data
+            return builder.gep(words, [_WORD(place)])
 
         def read(typing_context: Any, words: Any) -> Any:
             return found(_WORDS), generate
 
-        return forwarded(read)
-
-    def referred_record(header: type, field: str, record: type) -> Any:
-        """Return a function that returns the record that another record refers to.
-
-        Parameters
-        ----------
-        header
-            The type of the other record.
-        field
-            Its field with the address. Interpreted code reads the attribute of this name of the
-            other record, with an underscore in front.
-        record
-            The type of the record.
-        """
-        found, outer = ByAddress(type_of(record)), ByAddress(type_of(header))
-
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            # also outside leaves: the owner of the handle holds both records
-            words = context.make_array(_WORDS)(context, builder, values[0]).data
-            address = read_field(context, builder, outer, words, field)
-            return builder.inttoptr(address, context.get_value_type(found))
-
-        def read(typing_context: Any, handle: Any) -> Any:
-            return found(_WORDS), generate
-
-        return forwarded(read, operator.attrgetter(f"_{field}"))
+        return forwarded(read, _reader(attribute))
 
 else:
     # never called: without compilation there are no types
-    array_at = forwarded = in_leaf = read_field = type_of = words_of = None
-    by_address = by_value = _same
+    array_at = forwarded = in_leaf = read_field = type_of = None
+    by_value = _same
 
-    def record_at(record: type) -> Any:
-        """Return the identity, which returns a record given its handle."""
-        return _same
-
-    def referred_record(header: type, field: str, record: type) -> Any:
-        """Return a function that returns an attribute of the other record."""
-        return operator.attrgetter(f"_{field}")
+    def record_at(record: type, attribute: str | None = None, precedes: bool = False) -> Any:
+        """Return a function that returns a record, given it or an object with this attribute."""
+        return _reader(attribute)

@@ -18,12 +18,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, ClassVar
 
 from filelock import FileLock, Timeout
 
 from lpsmap_jit import sources
-from lpsmap_jit.announcements import waiting, watch
+from lpsmap_jit.announcements import WAITING, watch
 from lpsmap_jit.baselines import Processor, files_of_wheel
 from lpsmap_jit.callers import stacklevel
 from lpsmap_jit.checked_files import (
@@ -41,7 +41,7 @@ with suppress(ImportError):
     from lpsmap_jit import linkable_kernels
     from lpsmap_jit.numba_names import CacheFormat, CacheLocator, CompileResult, dumps
 
-__all__ = ["CompilationNotice", "keep_on_disk", "locked"]
+__all__ = ["CompilationNotice", "KernelCache", "PartCache", "locked"]
 
 NOT_KEPT = (
     "lpsmap compiles kernels in every process, which takes up to a minute each time: they cannot "
@@ -60,11 +60,6 @@ class CompilationNotice(UserWarning):
     """Compiled kernels cannot be cached on disk."""
 
 
-def keep_on_disk(dispatcher: Any, is_part: bool = False) -> None:
-    """Give a kernel an on-disk cache of compiled code."""
-    dispatcher._cache = (PartCache if is_part else KernelCache)(dispatcher.py_func)
-
-
 class KernelCache:
     """The cache of a kernel, with the interface of numba.
 
@@ -72,6 +67,9 @@ class KernelCache:
     it, of the signature and of the processor. The file contains a digest of its name and content,
     followed by the content.
     """
+
+    n_compiled: ClassVar[int] = 0
+    """Number of functions that this process has compiled rather than loaded."""
 
     def __init__(self, function: FunctionType) -> None:
         self._function = function
@@ -110,6 +108,7 @@ class KernelCache:
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
         """Cache the compiled code for a signature, if there is free space."""
+        KernelCache.n_compiled += 1
         if self._folder is None:
             _warn_once(NOT_KEPT, reason="no folder can be written")
             return
@@ -133,8 +132,7 @@ class KernelCache:
     def has_some(self, target: Any) -> bool:
         """Return whether the kernel is cached for any signature."""
         folders = [folder for folder, _ in self._folders(target.codegen().magic_tuple())]
-        files = [file for folder in folders for file in folder.glob(f"{self._stem}*.nbc")]
-        return any(_is_trusted(file.parent) for file in files)
+        return any(True for folder in folders for _ in folder.glob(f"{self._stem}*.nbc"))
 
     def flush(self) -> None:
         """Remove the files of the kernel."""
@@ -223,13 +221,6 @@ def _read(path: Path) -> memoryview:
         raise
 
 
-def _is_trusted(folder: Path) -> bool:
-    with suppress(UntrustedError):
-        check_trusted(folder)
-        return True
-    return False
-
-
 _said: set[str] = set()
 
 
@@ -275,5 +266,5 @@ def _acquire(lock: FileLock) -> None:
     try:
         lock.acquire(timeout=0.0)
     except Timeout:
-        with waiting():
-            lock.acquire(timeout=LONGEST_WAIT)
+        watch(WAITING)
+        lock.acquire(timeout=LONGEST_WAIT)

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar
 
 from lpsmap_jit.announcements import announced
-from lpsmap_jit.cache import CompilationNotice, keep_on_disk, locked
+from lpsmap_jit.cache import CompilationNotice, KernelCache, PartCache, locked
 from lpsmap_jit.deadlines import compiling
-from lpsmap_jit.deferral import Deferred
-from lpsmap_jit.tiers import of_kernels, of_thread
+from lpsmap_jit.deferral import deferred
+from lpsmap_jit.tiers import of_thread
 
 numba: Any
 try:
@@ -137,7 +137,6 @@ def interpreted_by(python: Callable[..., Any]) -> Callable[[Function], Function]
         if not COMPILED:
             return functools.update_wrapper(python, compiled)
         compiled.interpreted = python
-        of_kernels.add(python.__code__)
         return compiled
 
     return choose
@@ -158,10 +157,9 @@ def _compiled(
     }
     dispatcher: Any = numba.njit(**options)(function)
     dispatcher.__class__, dispatcher.interpreted = Kernel, function
-    of_kernels.add(function.__code__)
     part: Any = numba.njit(**options, pipeline_class=linkable_kernels.ForCallers)(function)
-    keep_on_disk(dispatcher)
-    keep_on_disk(part, is_part=True)
+    source: Any = function
+    dispatcher._cache, part._cache = KernelCache(source), PartCache(source)
     linkable_kernels.offer(part, dispatcher)
     _watch(dispatcher, counts)
     _watch(part, counts)
@@ -188,8 +186,6 @@ if COMPILED:
             """Return whether it is compiled in this process or cached on disk."""
             return bool(self.overloads) or self._cache.has_some(self.targetctx)
 
-    of_kernels.add(Kernel.__call__.__code__)
-
 
 def _watch(dispatcher: Any, counts: bool) -> None:
     """Protect compilation from other processes and signals, and validate leaves."""
@@ -198,7 +194,7 @@ def _watch(dispatcher: Any, counts: bool) -> None:
     def locked_compile(signature: Any) -> Any:
         with _one_thread, compiling(), announced(dispatcher.py_func), locked(dispatcher):
             try:
-                with Deferred():
+                with deferred():
                     return compile_or_load(signature)
             except NumbaError as error:
                 if counts and TAKES_ADDRESS in str(error):

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
-__all__ = ["Deferred", "signals"]
+__all__ = ["deferred", "signals"]
 
 signals: Any = import_module("_signal")
 """The implementation of `signal` without enumerations, twenty times as fast."""
@@ -23,49 +25,27 @@ _NUMBERS = [int(getattr(signal, name)) for name in _NAMES if hasattr(signal, nam
 """Signals that programs commonly handle."""
 
 
-class Deferred:
-    """A block in which signal handlers are deferred to its end, or to that of an inner block.
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Defer signal handlers to the end of a block, or to that of an inner block.
 
     It has an effect only in the main thread, which runs handlers.
     """
-
-    def __enter__(self) -> None:
-        self._replaced: list[tuple[Any, _DeferredHandler]] = []
-        if threading.get_ident() != threading.main_thread().ident:
-            return
-        for number in _NUMBERS:
-            handler = signals.getsignal(number)
-            if callable(handler):
-                note = (
-                    handler
-                    if isinstance(handler, _DeferredHandler)
-                    else _DeferredHandler(number, handler)
-                )
-                self._replaced.append((handler, note))
-                signals.signal(number, note)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        _restore(self._replaced)
+    with ExitStack() as restored:
+        if threading.get_ident() == threading.main_thread().ident:
+            for number in _NUMBERS:
+                handler = signals.getsignal(number)
+                if callable(handler):
+                    inner = handler.handler if isinstance(handler, _Note) else handler
+                    note = _Note(number, inner)
+                    restored.callback(note.deliver)
+                    restored.callback(signals.signal, number, handler)
+                    signals.signal(number, note)
+        yield
 
 
-def _restore(replaced: list[tuple[Any, _DeferredHandler]]) -> None:
-    """Restore handlers and call the pending ones, all of them even if one raises."""
-    if replaced:
-        handler, note = replaced[0]
-        try:
-            signals.signal(note.number, handler)
-            note.deliver()
-        finally:
-            _restore(replaced[1:])
-
-
-class _DeferredHandler:
-    """A replacement handler that records a signal."""
+class _Note:
+    """A replacement of a handler, which notes a signal."""
 
     def __init__(self, number: int, handler: Any) -> None:
         self.number, self.handler, self.waiting = number, handler, False
@@ -74,7 +54,6 @@ class _DeferredHandler:
         self.waiting = True
 
     def deliver(self) -> None:
-        """Call the original handler if a signal was received."""
+        """Call the handler if the signal came."""
         if self.waiting:
-            self.waiting = False
             self.handler(self.number, None)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from lpsmap_jit.arrays import IntArray
-from lpsmap_jit.by_address import array_at, words_of
-from lpsmap_jit.compile import COMPILED, leaf
+from lpsmap_jit.by_address import array_at
+from lpsmap_jit.compile import COMPILED
 
 __all__ = [
     "entry_of",
@@ -16,7 +15,6 @@ __all__ = [
     "invoke",
     "keep_error",
     "raise_kept",
-    "write_words",
 ]
 
 
@@ -36,7 +34,6 @@ floats: Any
 integers: Any
 invoke: Any
 keep_error: Any
-write_words: Any
 
 if COMPILED:
     from lpsmap_jit.numba_names import NumbaError, cgutils, intrinsic, ir, types
@@ -84,18 +81,6 @@ if COMPILED:
             with later:
                 api.err_clear()
 
-    @leaf
-    def write_words(record: Any, words: IntArray) -> int:
-        """Write the words of a record, and return their address.
-
-        The caller must hold both as long as the address is in use.
-        """
-        found = words_of(record)
-        for i in range(len(found)):
-            words[i] = found[i]
-        address: int = words.ctypes.data
-        return address
-
     @intrinsic  # type: ignore[untyped-decorator]
     def floats(typing_context: Any, address: Any, size: Any) -> Any:
         """Return the float64 array of a size at an address."""
@@ -118,7 +103,7 @@ if COMPILED:
 
 else:
     # never called: without compilation, Python objects are called
-    invoke = keep_error = floats = integers = write_words = None
+    invoke = keep_error = floats = integers = None
 
 
 def entry_of(function: Any, signature: Any) -> int:

@@ -27,7 +27,6 @@ __all__ = [
     "extending",
     "from_dtype",
     "imputils",
-    "install_recorder",
     "intrinsic",
     "ir",
     "llvm",
@@ -64,8 +63,6 @@ compile_result = _find("numba.core.compiler", "compile_result")
 CodeLibrary = _find("numba.core.codegen", "JITCodeLibrary")
 CPUDispatcher = _find("numba.core.registry", "CPUDispatcher")
 NumbaError = _find("numba.core.errors", "NumbaError")
-
-install_recorder = _find("numba.core.event", "install_recorder")
 
 # caching
 CacheFormat = _find("numba.core.caching", "CompileResultCacheImpl")

@@ -12,10 +12,8 @@ import math
 import os
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import CodeType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,7 +26,6 @@ __all__ = [
     "give_up",
     "interpreted",
     "interprets",
-    "of_kernels",
     "of_thread",
     "unless_slow",
 ]
@@ -46,15 +43,7 @@ than that."""
 CAN_INTERPRET = int(np.__version__.partition(".")[0]) >= 2
 """Before NumPy 2, an unsigned index plus 1 is a float, which is not a valid index."""
 
-ONLY_IN_PYTHON = (ArithmeticError, IndexError, NotImplementedError, TypeError)
-"""Exceptions of interpreted kernels where compiled ones have infinities, wrap around, or convert
-types."""
-
 Result = TypeVar("Result")
-
-
-of_kernels: set[CodeType] = set()
-"""The code of all kernels, and of their calls."""
 
 
 class TooSlow(Exception):
@@ -105,8 +94,8 @@ def interpreted(until: float = math.inf) -> Iterator[None]:
 def unless_slow(function: Callable[[], Result], main: Any, size: Callable[[], int]) -> Result:
     """Call a function, with its kernels interpreted if that may be faster than compiling them.
 
-    It is called again with compiled kernels if that took too long, or if a kernel raised an
-    exception that compiled code would not: it must have no side effects before it returns.
+    It is called again with compiled kernels if that took too long: it must have no side effects
+    before it returns. Errors of interpreted kernels arrive like any other.
 
     Parameters
     ----------
@@ -125,9 +114,6 @@ def unless_slow(function: Callable[[], Result], main: Any, size: Callable[[], in
             return function()
     except TooSlow:
         pass
-    except ONLY_IN_PYTHON as error:
-        if not _raised_in(of_kernels, error):
-            raise
     finally:
         _Patience.left = (_Patience.left or 0.0) - (time.perf_counter() - begin)
     return function()
@@ -142,13 +128,6 @@ def give_up() -> None:
 def compile_now() -> None:
     """Disable interpretation in this process."""
     _Patience.left = 0.0
-
-
-def _raised_in(codes: set[CodeType], error: BaseException) -> bool:
-    """Return whether some code raised an error, itself or by NumPy, and not by code it calls."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    outside = [f for f in frames if not f.f_globals.get("__name__", "").startswith("numpy.")]
-    return outside[-1].f_code in codes
 
 
 def _may_interpret(main: Any, size: Callable[[], int]) -> bool:

@@ -20,8 +20,7 @@ from lpsmap_jit.arrays import FloatTable
 from lpsmap_jit.by_address import by_value, record_at
 from lpsmap_jit.compile import COMPILED
 from lpsmap_jit.fields import kinds_of
-from lpsmap_jit.memory import n_words
-from lpsmap_jit.native import write_words
+from lpsmap_jit.memory import hold
 
 PAGE = (ROOT / "docs" / "how-to" / "kernels.md").read_text(encoding="utf-8")
 RECORDS = sorted({record for records in KERNELS.values() for record in records}, key=str)
@@ -141,9 +140,8 @@ def test_a_record_comes_back_from_its_addresses() -> None:
         np.array([7, 8, 9]),
         np.array([[0, 1], [1, 3]]),
     )
-    words, copies = np.empty(n_words(Factors), np.int64), Factors(*map(np.zeros_like, factors))
-    write_words(factors, words)
-    _copy(words, copies)
+    copies = Factors(*map(np.zeros_like, factors))
+    _copy(hold(factors).words, copies)
     for array, copied in zip(factors, copies, strict=True):
         assert array.shape == copied.shape
         np.testing.assert_array_equal(array, copied)
@@ -154,8 +152,6 @@ class Numbers(NamedTuple):
     table: FloatTable
 
 
-@pytest.mark.compiled
-@pytest.mark.skipif(not COMPILED, reason="nothing is called by address")
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -166,10 +162,9 @@ class Numbers(NamedTuple):
     ],
 )
 def test_other_fields_than_the_annotations_say_are_refused(wrong: Numbers) -> None:
-    words = np.empty(n_words(Numbers), dtype=np.int64)
-    assert write_words(Numbers(1, np.ones((2, 2))), words) == words.ctypes.data
-    with pytest.raises(Exception, match="does not match the annotations of the record"):
-        write_words(wrong, words)
+    hold(Numbers(1, np.ones((2, 2))))
+    with pytest.raises(TypeError):
+        hold(wrong)
 
 
 @pytest.mark.compiled

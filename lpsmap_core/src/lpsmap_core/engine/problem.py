@@ -12,7 +12,7 @@ from lpsmap_core.layout.counts import Counts
 from lpsmap_core.layout.layout import Part
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_jit.by_address import record_at
-from lpsmap_jit.memory import Blueprint, Memory, Unset
+from lpsmap_jit.memory import Blueprint, Memory
 
 __all__ = ["ONE", "Extras", "Iterate", "LoopProblem", "Progress", "new_problem", "problem_at"]
 
@@ -91,39 +91,17 @@ problem_at = record_at(LoopProblem)
 
 
 def new_problem(part: Part, quadratic: float) -> Memory[LoopProblem]:
-    """Return the problem of a part before its scores are written.
-
-    The loop sets the marginals of the additionals.
-    """
+    """Return the problem of a part before its scores are written."""
     sizes = part.n_variables, part.n_links, part.n_additionals, part.n_components
-    alone = quadratic > 0.0 and part.all_direct
     direct = part.direct if quadratic else np.zeros_like(part.direct)
-    return _blueprint(*sizes, alone, quadratic).make(*part.records, direct, part.counts)
+    return _blueprint(*sizes, quadratic).make(*part.records, direct, part.counts)
 
 
 @functools.lru_cache(maxsize=32)
 def _blueprint(
-    on_variables: int,
-    on_links: int,
-    on_additionals: int,
-    on_components: int,
-    alone: bool,
-    quadratic: float,
+    on_variables: int, on_links: int, on_additionals: int, on_components: int, quadratic: float
 ) -> Blueprint[LoopProblem]:
-    """Return the blueprint of problems of some sizes.
-
-    If all components are direct (`alone`), the scaled scores of additionals share the array of
-    their scores.
-    """
-    additionals = Unset((on_additionals,))
-    plan = [
-        None,
-        None,
-        [(on_variables,)] * 3 + [(on_links,)] * 3,
-        [additionals, "eta" if alone else additionals, additionals, additionals],
-        [(on_components,)] * len(Progress._fields),
-        None,
-        None,
-        quadratic,
-    ]
-    return Blueprint(LoopProblem, plan)
+    """Return the blueprint of problems of some sizes."""
+    iterate = [(on_variables,)] * 3 + [(on_links,)] * 3
+    extras, progress = [(on_additionals,)] * 4, [(on_components,)] * len(Progress._fields)
+    return Blueprint(LoopProblem, [None, None, iterate, extras, progress, None, None, quadratic])

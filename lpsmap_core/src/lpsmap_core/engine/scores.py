@@ -114,15 +114,13 @@ def _set_additionals(chosen: BoolArray, eta_v: FloatArray, problem: LoopProblem)
             if most == np.inf:
                 most = _largest_finite(eta_v[lo:hi])
             rounding[c] = max(rounding[c], RESIDUAL_ROUNDING * most)
-    twice = extras.eta.ctypes.data != extras.scaled.ctypes.data
     for f in range(len(spans.component)):
         c, lo, hi = spans.component[f], offsets[f], offsets[f + 1]
         if len(chosen) == 0 or chosen[c]:
             if largest == np.inf:
                 forbidden = -FORBIDDEN_MULTIPLE * rounding[c] / RESIDUAL_ROUNDING
                 _forbid(extras.eta[lo:hi], forbidden, extras.barred[lo:hi])
-            if twice:
-                _copy(extras.eta[lo:hi], extras.scaled[lo:hi])
+            _copy(extras.eta[lo:hi], extras.scaled[lo:hi])
     return largest
 
 

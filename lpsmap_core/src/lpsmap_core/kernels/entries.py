@@ -1,50 +1,42 @@
 """Addresses of the kernels of factor types, and records that kernels of solvers read by address.
 
-A solver passes its kernels one handle instead of a dozen arrays: the words of a `SolverRecord`,
-with the addresses of its own records. Calls from Python then take a quarter of the time.
+A solver passes its kernels one handle instead of a dozen arrays: the words of its record. Calls
+from Python then take a quarter of the time.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any, NamedTuple
+from typing import Any
 
 from lpsmap_core.kernels.records import KERNELS
 from lpsmap_jit.arrays import IntArray
-from lpsmap_jit.by_address import referred_record, type_of
+from lpsmap_jit.by_address import record_at, type_of
 from lpsmap_jit.compile import COMPILED
 from lpsmap_jit.native import entry_of
 
-__all__ = ["SolverRecord", "address_of", "reader_of", "signature_of", "write_address"]
+__all__ = ["address_of", "reader_of", "signature_of", "write_address"]
 
 
-class SolverRecord(NamedTuple):
-    """The record of a solver for kernels."""
-
-    status: IntArray
-    """Status of each factor's local problem; empty if the solver always succeeds."""
-    own: int
-    """The addresses of the records that `reader_of` reads, 0 without."""
-    sets: int
-
-
-def reader_of(record: type, field: str = "own") -> Any:
+def reader_of(record: type, attribute: str = "_own", precedes: bool = False) -> Any:
     """Return a function by which kernels read a solver's own record.
 
     Parameters
     ----------
     record
         The type that `LocalSolver.own_record` returns.
-    field
-        The field of `SolverRecord` with the address of the record.
+    attribute
+        The attribute of the solver with the record, which interpreted kernels read.
+    precedes
+        Whether the record lies before the solver's own, as that of active sets does.
 
     Returns
     -------
     callable
         Takes the first argument of a solver's kernels and returns the record.
     """
-    return referred_record(SolverRecord, field, record)
+    return record_at(record, attribute, precedes)
 
 
 SIGNATURES: dict[str, Any] = {}

@@ -10,14 +10,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.entries import SolverRecord
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.finite_scores import NOTHING_BARRED, make_rows_finite
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.factor import Factor
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_jit.memory import n_words
-from lpsmap_jit.native import write_words
+from lpsmap_jit.memory import words_of
 from lpsmap_jit.tiers import interprets
 
 __all__ = ["OPTIMAL", "RUNNING", "STALLED", "LocalSolver", "SolverDescription"]
@@ -86,8 +84,7 @@ class LocalSolver:
         self.barred = NOTHING_BARRED if barred is None else barred
         self.status = np.zeros(bucket.n_factors if self.iterates else 0, dtype=np.int64)
         self._own, self._sets = self.own_record(), self._sets_record()
-        self._words: list[IntArray] = []
-        self._handle = None if interprets() else self._write_record()
+        self._words = None if interprets() else self._write_records()
 
     @classmethod
     def describe(cls, factor_type: type[Factor]) -> SolverDescription:
@@ -188,6 +185,12 @@ class LocalSolver:
         """Return the additional record of active sets, or None."""
         return None
 
+    def _write_records(self) -> IntArray:
+        """Return the words of its own record; those of its active sets lie before them."""
+        sets, own = ([] if r is None else words_of(r) for r in (self._sets, self._own))
+        words: IntArray = np.array([*sets, *own, 0], dtype=np.int64)
+        return words[len(sets) :]
+
     def make_finite(self, rows: IntArray, a: FloatArray, eta_v: FloatArray) -> None:
         """Replace the infinite scores of forced slots in `a` by finite ones that decide.
 
@@ -203,20 +206,4 @@ class LocalSolver:
     @property
     def handle(self) -> Any:
         """The first argument of its kernels."""
-        return self if self._handle is None else self._handle
-
-    def _write_record(self) -> IntArray:
-        """Return the words of the record for kernels, which refers to other records."""
-        self._held = [self._own, self._sets]  # keeps their arrays alive
-        places = [0 if record is None else self._written(record) for record in self._held]
-        record = SolverRecord(self.status, *places)
-        self._held.append(record)
-        self._written(record)
-        return self._words[-1]
-
-    def _written(self, record: Any) -> int:
-        """Write a record and return the address of its words, valid while the solver exists."""
-        kind: Any = type(record)
-        self._words.append(np.empty(n_words(kind), dtype=np.int64))
-        address: int = write_words(record, self._words[-1])
-        return address
+        return self if self._words is None else self._words

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import interrupted, kernel, leaf
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, by_address
+from lpsmap_core.api import BoolArray, FloatArray, IntArray
 
 __all__ = ["FOUND", "GIVEN_UP", "NOTHING_FITS", "CountProgram", "best_vertex", "best_vertices"]
 __all__ += ["fits", "vertex_bound"]
@@ -166,9 +166,8 @@ def best_vertex(program: CountProgram, x: FloatArray, y: FloatArray) -> int:
 
 
 @leaf
-def _find_vertex(program: CountProgram, tableau: _Tableau, y: FloatArray) -> int:
+def _find_vertex(program: CountProgram, of: _Tableau, y: FloatArray) -> int:
     """Find an optimal vertex, as `best_vertex` does, in a given workspace."""
-    program, of = by_address(program), by_address(tableau)
     n, k, most = len(of.x), len(y), len(of.between)
     _begin(program, of)
     n_lines = 0

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import interrupted, kernel, leaf
-from lpsmap_core.api import FloatArray, IntArray, by_address
+from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_decode.networks.best_states import round_beliefs
 from lpsmap_decode.networks.cycles import Triplets, pass_triplets
 from lpsmap_decode.networks.messages import Potentials, Shares, pass_messages
@@ -94,7 +94,6 @@ def _tighten(
     chosen: IntArray,
 ) -> float:
     """Return a bound, as `tighten` does, in a given workspace."""
-    network, given, shares = by_address(network), by_address(given), by_address(shares)
     score, least, most_rounds, patience = limits
     state, n = work.state, len(network.n_states)
     bound, last = np.inf, np.inf

@@ -58,7 +58,7 @@ class SetsRecord(NamedTuple):
     barred: ByteArray
 
 
-sets_at = reader_of(SetsRecord, "sets")
+sets_at = reader_of(SetsRecord, "_sets", precedes=True)
 """Returns, in kernels, the record of the sets from their first argument."""
 
 
