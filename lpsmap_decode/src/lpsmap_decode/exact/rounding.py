@@ -3,22 +3,28 @@
 The first attempt rounds the marginals. In the others, the factors of one bucket choose the
 structures nearest to the marginals. If these violate other factors, the marginals move towards the
 structures that those factors prefer, and the bucket chooses again, until all agree or a limit is
-reached.
+reached. If nothing is feasible, all count constraints are solved jointly: the rows and columns of a
+matching never agree one by one.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
 from lpsmap_core.api import BoolArray, Bucket, FloatArray, Part, best_additionals, best_feasible
+from lpsmap_decode.counts.simplex import FOUND, CountProgram, best_vertex
 from lpsmap_decode.results.assignment_score import score_assignment
 
 __all__ = ["round_towards"]
 
 REPAIRS, STEP = 20, 0.2
 """Maximum number of repairs, and the step by which marginals move towards other factors."""
+
+MOST_COUNT_VARIABLES = 2000
+"""Maximum number of variables of a component whose count constraints are solved jointly."""
 
 
 def round_towards(
@@ -56,6 +62,9 @@ def round_towards(
             if (best_scores > -np.inf).any() or time.monotonic() - begin >= patience:
                 break
             pushed = pushed + STEP * _repair_direction(part, b, eta_v, near, pushed)
+    if patience > 0.0 and not (best_scores > -np.inf).any():
+        best[0] = _nearest_count_vertex(part, towards)
+        best_scores, _ = score_assignment(part, eta, eta_v, best)
     return best, best_scores
 
 
@@ -68,6 +77,56 @@ def _nearest(part: Part, b: int, eta_v: FloatArray, towards: FloatArray) -> Bool
     w, _ = best_feasible(bucket, slots, none, barred)
     found: BoolArray = w > 0.5
     return found
+
+
+def _nearest_count_vertex(part: Part, towards: FloatArray) -> BoolArray:
+    """Return the assignment nearest to the marginals of the first copy under its count constraints.
+
+    All vertices of the program are integral if the constraints are rows and columns of a matrix,
+    intervals, or a tree.
+    """
+    n_copies, n = towards.shape
+    x = np.where(towards[0] > 0.0, 1.0, 0.0)
+    program = (
+        _count_program(part.buckets, n_copies, towards[0]) if n <= MOST_COUNT_VARIABLES else None
+    )
+    if program is not None:
+        vertex = np.empty(n)
+        if best_vertex(program, vertex, np.zeros(len(program.low))) == FOUND:
+            x = vertex
+    nearest: BoolArray = x > 0.5
+    return nearest
+
+
+def _count_program(
+    buckets: Sequence[Bucket], n_copies: int, eta: FloatArray
+) -> CountProgram | None:
+    """Return the program of the count constraints of the first copy; None if it has none."""
+    variable, negated, arity, bounds = [], [], [], []
+    for bucket in buckets:
+        one = bucket.select(np.arange(bucket.n_factors // n_copies))
+        low_and_high, of_slot = one.count_bounds(), np.diff(one.offsets)
+        if low_and_high is None:
+            continue
+        owner = np.repeat(np.arange(one.n_factors), of_slot)
+        bounds.append(low_and_high - np.bincount(owner, one.negated, minlength=one.n_factors))
+        variable.append(one.variable)
+        negated.append(one.negated)
+        arity.append(of_slot)
+    if not bounds:
+        return None
+    ends = np.cumsum(np.concatenate(arity))
+    low, high = np.concatenate(bounds, axis=1)
+    return CountProgram(
+        eta=eta,
+        first=0,
+        variable=np.concatenate(variable),
+        negated=np.concatenate(negated),
+        begin=ends - np.concatenate(arity),
+        end=ends,
+        low=low,
+        high=high,
+    )
 
 
 def _repair_direction(
