@@ -28,7 +28,6 @@ import numpy as np
 from lpsmap_core.engine.anderson import FIRST_ACCELERATED, Acceleration
 from lpsmap_core.engine.faces import draw_general_position
 from lpsmap_core.engine.infeasible import FIRST_TEST, InfeasibilityTest
-from lpsmap_core.engine.newton_start import has_newton_start, start_from_multipliers
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import (
     PERIOD,
@@ -55,6 +54,7 @@ from lpsmap_core.engine.selection import (
     split,
 )
 from lpsmap_core.engine.soundness import check_local_solutions
+from lpsmap_core.engine.starts import starts_of
 from lpsmap_core.engine.state import ONE_PASS_CHEAPER, PartState, initial_state
 from lpsmap_core.engine.step_size import balance_ratio, balanced_step_size
 from lpsmap_core.layout.arrangement import Links
@@ -116,6 +116,7 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     # without the quadratic term, a face does not determine the solution
     polished = options.adapt and len(coupled) > 0 and state.problem.quadratic > 0.0
     workspace = make_loop_workspace(state, polished)
+    state.starts = starts_of(state.part) if polished else []
     inner = options.max_inner_iter or SHORT_RUN
     tolerances = options.tol, options.tol if options.dual_tol is None else options.dual_tol
     test, stop = InfeasibilityTest(state), 0
@@ -247,10 +248,15 @@ def _iterate(
 
 
 def _begin(state: PartState, selection: Selection, numbers: FloatArray) -> None:
-    """Draw the numbers of the probes, and start components that bound counts near the solution."""
+    """Draw the numbers of the probes, and start components at the points that plugins find."""
     draw_general_position(selection.variables, state.handle, numbers)
-    if has_newton_start(selection.components, state.handle):
-        start_from_multipliers(selection.components, state.handle)
+    iterate, progress = state.problem.iterate, state.problem.progress
+    for start, served in state.starts:
+        chosen = selection.components[served[selection.components]]
+        if len(chosen):
+            point = iterate.score, progress.rounding, iterate.u, iterate.duals
+            found = start.find(state.part, chosen, *point)
+            progress.warm[chosen[found]] = False
 
 
 def _write_local_scores(state: PartState, selection: Selection) -> None:

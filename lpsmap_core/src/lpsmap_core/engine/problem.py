@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core.layout.arrangement import Links, Spans
-from lpsmap_core.layout.counts import Counts
 from lpsmap_core.layout.layout import Part
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_jit.by_address import record_at
@@ -68,7 +67,7 @@ class Progress(NamedTuple):
     rounding: FloatArray
     """Rounding of `dual_residual`, a lower limit of any tolerance."""
     warm: BoolArray
-    """Whether the loop started from an earlier solution, or from multipliers."""
+    """Whether the loop started from an earlier solution."""
 
 
 class LoopProblem(NamedTuple):
@@ -81,7 +80,6 @@ class LoopProblem(NamedTuple):
     progress: Progress
     direct: BoolArray
     """For each component, whether the local problem of its single factor is the whole problem."""
-    counts: Counts
     quadratic: float
     """1 with the quadratic term, 0 without."""
 
@@ -98,7 +96,7 @@ def new_problem(part: Part, quadratic: float) -> Memory[LoopProblem]:
     sizes = part.n_variables, part.n_links, part.n_additionals, part.n_components
     alone = quadratic > 0.0 and part.all_direct
     direct = part.direct if quadratic else np.zeros_like(part.direct)
-    return _blueprint(*sizes, alone, quadratic).make(*part.records, direct, part.counts)
+    return _blueprint(*sizes, alone, quadratic).make(*part.records, direct)
 
 
 @functools.lru_cache(maxsize=32)
@@ -122,7 +120,6 @@ def _blueprint(
         [(on_variables,)] * 3 + [(on_links,)] * 3,
         [additionals, "eta" if alone else additionals, additionals, additionals],
         [(on_components,)] * len(Progress._fields),
-        None,
         None,
         quadratic,
     ]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from lpsmap_core import CompiledEngine, Engine, Options, SolvedGraph, leaf
 from lpsmap_core.api import (
     BoolArray,
+    Counts,
     FloatArray,
     IntArray,
+    Links,
     Part,
     WarmStart,
     first_step_sizes,
@@ -80,15 +80,13 @@ def _start_at_vertices(
     components = np.flatnonzero(chosen)
     in_shares(find, components, part.sizes[components], options.threads)
     duals = np.empty(part.n_links)
-    _write_duals(y, counts.first, counts.number, part.links, duals)
+    _write_duals(y, counts, part.links, duals)
     step_size = first_step_sizes(part.first_variable, ~chosen, eta, options)
     return WarmStart(x / part.root_degree, duals, step_size, found)
 
 
 @leaf
-def _write_duals(
-    y: FloatArray, first_row: IntArray, number: Any, links: Any, duals: FloatArray
-) -> None:
+def _write_duals(y: FloatArray, counts: Counts, links: Links, duals: FloatArray) -> None:
     """Write the duals that correspond to row multipliers, in the order of the variables.
 
     The duals of variable v are ``root_degree[v]`` times the signed multipliers of its rows, minus
@@ -96,9 +94,9 @@ def _write_duals(
     """
     for v in range(len(links.component)):
         begin, end, total = links.offsets[v], links.offsets[v + 1], 0.0
-        first = first_row[links.component[v]]
+        first = counts.first[links.component[v]]
         for e in range(begin, end):
-            multiplier = y[first + np.int64(number[e])]
+            multiplier = y[first + np.int64(counts.number[e])]
             duals[e] = -multiplier if links.negated[e] else multiplier
             total += duals[e]
         mean = total / (end - begin)

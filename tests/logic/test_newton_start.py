@@ -8,7 +8,7 @@ import pytest
 import judges
 from lpsmap import AtMostOne, Budget, FactorGraph, Or, Pair, Xor
 from lpsmap_core import Status
-from lpsmap_core.engine.newton_start import MAX_FACTORS
+from lpsmap_factors_logic.newton_start import MAX_FACTORS
 
 
 def matching(scores: np.ndarray) -> tuple[FactorGraph, object]:
