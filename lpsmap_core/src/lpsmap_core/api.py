@@ -18,7 +18,7 @@ from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.file_format import Evidence
 from lpsmap_core.kernels.entries import reader_of
 from lpsmap_core.layout.arrangement import Links
-from lpsmap_core.layout.counts import Counts
+from lpsmap_core.layout.counts import Counts, write_point
 from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout, part_of_buckets
 from lpsmap_core.layout.ragged import offsets_of, ranges
 from lpsmap_core.local.active.limits import UNTIL_SOLVED
@@ -236,6 +236,7 @@ __all__ += [
     "part_of_buckets",
     "ranges",
     "structure_scores",
+    "write_point",
 ]
 
 # Engines: what `Engine` and `SolvedGraph` are handed and return.

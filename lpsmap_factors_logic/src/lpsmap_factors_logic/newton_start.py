@@ -8,8 +8,8 @@ variable and 1 otherwise, LP-SparseMAP is the quadratic program
 With multipliers y of the sums, ``mu_v = clip(eta_v - (S^T y)_v, 0, 1)``. The multipliers minimise a
 piecewise quadratic convex function of few pieces. A semismooth Newton method (Qi & Sun 1993) takes
 about ten steps, with a line search and damping in proportion to the violation of the sums (Li, Sun
-& Toh 2020 project onto doubly stochastic matrices in this way). The duals of core's loop follow: at
-a solution ``lambda_l = delta_v (s y_k - mean of the same over the variable's links)``.
+& Toh 2020 project onto doubly stochastic matrices in this way). The duals of core's loop follow
+from them: see `write_point`.
 
 The loop continues from this start and certifies the result.
 """
@@ -22,7 +22,16 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Start, kernel, leaf
-from lpsmap_core.api import BoolArray, Counts, FloatArray, FloatTable, IntArray, Links, Part
+from lpsmap_core.api import (
+    BoolArray,
+    Counts,
+    FloatArray,
+    FloatTable,
+    IntArray,
+    Links,
+    Part,
+    write_point,
+)
 
 __all__ = ["NewtonStart"]
 
@@ -80,16 +89,16 @@ class NewtonStart(Start):
         """Write the means and duals of the multipliers that were found; see `Start.find`."""
         found = np.zeros(len(components), dtype=np.bool_)
         point = score, tolerance, u, duals, found
-        _start(components, part.first_variable, part.links, part.counts.record, *point)
+        _start(components, part.first_variable, part.links, part.counts, *point)
         return found
 
 
 def _served_components(part: Part) -> BoolArray | None:
     """Compute `NewtonStart.serves`."""
-    covered: BoolArray = part.counts.record.covered
+    covered: BoolArray = part.counts.covered
     if not covered.any():
         return None
-    return covered & (np.diff(part.counts.record.first) <= MAX_FACTORS)
+    return covered & (np.diff(part.counts.first) <= MAX_FACTORS)
 
 
 FactorNumbers = npt.NDArray[np.uint32]
@@ -156,24 +165,8 @@ def _start(
         )
         found[i] = _find(c, dual, links, counts, score, tolerance[c])
         if found[i]:
-            _write_start(dual, links, counts.number, u, duals)
-
-
-@leaf
-def _write_start(
-    dual: Multipliers, links: Links, number: FactorNumbers, u: FloatArray, duals: FloatArray
-) -> None:
-    """Write a component's means and duals."""
-    for v in range(dual.begin, dual.end):
-        lo, hi, delta, total = links.offsets[v], links.offsets[v + ONE], links.root_degree[v], 0.0
-        u[v] = min(1.0, max(0.0, dual.x[v - dual.begin])) / delta
-        for e in range(lo, hi):
-            y = dual.y[number[e]]
-            duals[e] = -y if links.negated[e] else y
-            total += duals[e]
-        mean = total / np.float64(hi - lo)
-        for e in range(lo, hi):
-            duals[e] = delta * (duals[e] - mean)
+            n_variables = dual.end - dual.begin
+            write_point(dual.begin, x[:n_variables], dual.y, links, counts.number, u, duals)
 
 
 @leaf

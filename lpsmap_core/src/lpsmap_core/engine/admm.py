@@ -113,10 +113,10 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     if len(direct):
         _solve_single_factors(state, direct, options)
         state.out_of_time = out_of_time()
+    adapted, linear = options.adapt and len(coupled) > 0, state.problem.quadratic == 0.0
     # without the quadratic term, a face does not determine the solution
-    polished = options.adapt and len(coupled) > 0 and state.problem.quadratic > 0.0
-    workspace = make_loop_workspace(state, polished)
-    state.starts = starts_of(state.part) if polished else []
+    workspace = make_loop_workspace(state, adapted and not linear)
+    state.starts = starts_of(state.part, linear) if adapted else []
     inner = options.max_inner_iter or SHORT_RUN
     tolerances = options.tol, options.tol if options.dual_tol is None else options.dual_tol
     test, stop = InfeasibilityTest(state), 0
@@ -208,7 +208,7 @@ def _iterate(
     iteration = int(progress.iterations[selection.components[0]])
     covered = len(polish.numbers) > 0
     is_warm = covered and bool(progress.warm[selection.components].any())
-    if covered and iteration == 0:
+    if iteration == 0:
         _begin(state, selection, polish.numbers)
     n_stale, stop, acceleration = len(selection.components), limits.stop, None
     if covered and not state.vectorised and len(selection.components) > 1:
@@ -249,7 +249,8 @@ def _iterate(
 
 def _begin(state: PartState, selection: Selection, numbers: FloatArray) -> None:
     """Draw the numbers of the probes, and start components at the points that plugins find."""
-    draw_general_position(selection.variables, state.handle, numbers)
+    if len(numbers):
+        draw_general_position(selection.variables, state.handle, numbers)
     iterate, progress = state.problem.iterate, state.problem.progress
     for start, served in state.starts:
         chosen = selection.components[served[selection.components]]

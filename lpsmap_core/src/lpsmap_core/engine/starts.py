@@ -24,6 +24,8 @@ class Start(abc.ABC):
 
     name: ClassVar[str]
     """Name of the start in the registry."""
+    linear: ClassVar[bool] = False
+    """Whether its points are for LP-MAP. Otherwise they are for the quadratic term."""
 
     @abc.abstractmethod
     def serves(self, part: Part) -> BoolArray | None:
@@ -59,7 +61,7 @@ class Start(abc.ABC):
             The components, all of which `serves` names.
         score
             For each variable, its score divided by the square root of its degree; ``-inf`` forbids
-            it.
+            it, and ``inf`` forces it on.
         tolerance
             For each component, the rounding of its largest score.
         u, duals
@@ -74,8 +76,9 @@ class ServedStart(NamedTuple):
     components: BoolArray
 
 
-def starts_of(part: Part) -> list[ServedStart]:
-    """Return the installed starts that serve components of a part."""
-    starts = [registration.value() for registration in installed().starts.values()]
+def starts_of(part: Part, linear: bool) -> list[ServedStart]:
+    """Return the installed starts that serve components of a part, for LP-MAP if `linear`."""
+    kinds = [registration.value for registration in installed().starts.values()]
+    starts = [kind() for kind in kinds if kind.linear == linear]
     served = [(start, start.serves(part)) for start in starts]
     return [ServedStart(start, flags) for start, flags in served if flags is not None]
