@@ -70,6 +70,22 @@ def test_a_mask_that_nothing_can_do_without() -> None:
     np.testing.assert_allclose(u.value, [[1.0, 0.0], [0.0, 1.0]], atol=1e-6)
 
 
+def test_rows_of_padding_take_no_iterations(rng: np.random.Generator) -> None:
+    scores = rng.standard_normal((20, 6, 8))
+    scores[:, 4:] = -1e9
+    values = []
+    for some in (scores, scores[:, :4]):
+        graph = FactorGraph()
+        u = graph.variable_from(some)
+        graph.add(Xor(u))
+        graph.add(AtMostOne(u, axis=1))
+        found = graph.solve_map()
+        assert (found.status == Status.SOLVED).all()
+        assert (found.iterations == 1).all()
+        values.append(u.value[:, :4])
+    np.testing.assert_allclose(*values, rtol=0, atol=1e-9)
+
+
 def test_contradictions_are_named() -> None:
     graph = FactorGraph()
     u = graph.variable_from(np.ones(3))

@@ -54,7 +54,7 @@ from lpsmap_core.engine.selection import (
     split,
 )
 from lpsmap_core.engine.soundness import check_local_solutions
-from lpsmap_core.engine.starts import starts_of
+from lpsmap_core.engine.starts import centre_duals, checked_flags, starts_of
 from lpsmap_core.engine.state import ONE_PASS_CHEAPER, PartState, initial_state
 from lpsmap_core.engine.step_size import balance_ratio, balanced_step_size
 from lpsmap_core.layout.arrangement import Links
@@ -256,8 +256,11 @@ def _begin(state: PartState, selection: Selection, numbers: FloatArray) -> None:
         chosen = selection.components[served[selection.components]]
         if len(chosen):
             point = iterate.score, progress.rounding, iterate.u, iterate.duals
-            found = start.find(state.part, chosen, *point)
-            progress.warm[chosen[found]] = False
+            found = chosen[
+                checked_flags(start, start.find(state.part, chosen, *point), len(chosen))
+            ]
+            centre_duals(found, state.handle)
+            progress.warm[found] = False
 
 
 def _write_local_scores(state: PartState, selection: Selection) -> None:

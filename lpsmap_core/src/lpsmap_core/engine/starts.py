@@ -6,13 +6,17 @@ Without one, a component starts from zero, or from an earlier solution.
 from __future__ import annotations
 
 import abc
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
+from lpsmap_core.engine.problem import ONE, problem_at
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.plugins.registry import installed
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.compile import leaf
 
-__all__ = ["ServedStart", "Start", "starts_of"]
+__all__ = ["ServedStart", "Start", "centre_duals", "checked_flags", "starts_of"]
 
 
 class Start(abc.ABC):
@@ -65,7 +69,8 @@ class Start(abc.ABC):
         tolerance
             For each component, the rounding of its largest score.
         u, duals
-            Written for these components alone, as in `WarmStart`.
+            Written for these components alone, as in `WarmStart`; the loop shifts the duals of
+            every variable so that they sum to zero.
         """
 
 
@@ -81,4 +86,40 @@ def starts_of(part: Part, linear: bool) -> list[ServedStart]:
     kinds = [registration.value for registration in installed().starts.values()]
     starts = [kind() for kind in kinds if kind.linear == linear]
     served = [(start, start.serves(part)) for start in starts]
-    return [ServedStart(start, flags) for start, flags in served if flags is not None]
+    n = part.n_components
+    return [ServedStart(s, checked_flags(s, flags, n)) for s, flags in served if flags is not None]
+
+
+def checked_flags(start: Start, flags: object, n: int) -> BoolArray:
+    """Return what a start returned for `n` components, if these are booleans.
+
+    Raises
+    ------
+    RuntimeError
+        If they are not. The message names the start.
+    """
+    if isinstance(flags, np.ndarray) and flags.dtype == np.bool_ and flags.shape == (n,):
+        return flags
+    cls = type(start)
+    raise RuntimeError(
+        f"start {start.name!r} returned {flags!r:.80}; expected an array of {n} booleans, one per "
+        f"component. This is a bug of {cls.__module__}.{cls.__qualname__}: report it to its author."
+    )
+
+
+@leaf
+def centre_duals(components: IntArray, problem: Any) -> None:
+    """Shift the duals of each variable of some components so that they sum to zero.
+
+    Otherwise they would count as scores.
+    """
+    record = problem_at(problem)
+    offsets, duals, begin = record.links.offsets, record.iterate.duals, record.spans.first_variable
+    for c in components:
+        for v in range(np.uint64(begin[c]), np.uint64(begin[c + 1])):
+            lo, hi, total = offsets[v], offsets[v + ONE], 0.0
+            for e in range(lo, hi):
+                total += duals[e]
+            mean = total / np.float64(hi - lo)
+            for e in range(lo, hi):
+                duals[e] -= mean

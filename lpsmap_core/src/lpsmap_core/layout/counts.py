@@ -150,10 +150,9 @@ def write_point(
     u: FloatArray,
     duals: FloatArray,
 ) -> None:
-    """Write the means and duals of the loop at the multipliers of a component's sums.
+    """Write the means and duals of a `Start` at the multipliers of a component's sums.
 
-    With the multipliers y, signed as the slots, ``lambda_l = delta_v (y_k - mean of the same over
-    the links of v)`` for a link l of variable v and factor k.
+    A link of variable v and factor k has the dual ``delta_v y_k``, with the sign of its slot.
 
     Parameters
     ----------
@@ -167,13 +166,9 @@ def write_point(
         The means and duals of all variables, as in `WarmStart`.
     """
     for i in range(np.uint64(len(x))):
-        v, total = first + i, 0.0
-        lo, hi, delta = links.offsets[v], links.offsets[v + ONE], links.root_degree[v]
+        v = first + i
+        delta = links.root_degree[v]
         u[v] = min(1.0, max(0.0, x[i])) / delta
-        for e in range(lo, hi):
-            dual = y[number[e]]
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            dual = delta * y[number[e]]
             duals[e] = -dual if links.negated[e] else dual
-            total += duals[e]
-        mean = total / np.float64(hi - lo)
-        for e in range(lo, hi):
-            duals[e] = delta * (duals[e] - mean)
