@@ -121,7 +121,6 @@ from lpsmap_jit.interrupts import (
     stopped,
 )
 from lpsmap_jit.native import floats as floats_at_address
-from lpsmap_jit.threads import in_shares
 
 if not TYPE_CHECKING:  # a type checker would take every name for one of this module
     __getattr__ = moved_names(__name__)
@@ -241,7 +240,6 @@ __all__ += [
 
 # Engines: what `Engine` and `SolvedGraph` are handed and return.
 __all__ += ["Vertices", "WarmStart", "check_options", "checked_options", "first_step_sizes"]
-__all__ += ["in_shares"]
 
 # Decoders: they find best assignments, and graphs given evidence.
 __all__ += [
