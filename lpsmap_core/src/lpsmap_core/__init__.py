@@ -6,6 +6,7 @@ from lpsmap_core.engine.backends import Backend
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import ALGORITHM_1, Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
+from lpsmap_core.engine.starts import Start
 from lpsmap_core.engine.status import Status
 from lpsmap_core.file_format import FileFormat, FileFormatError, NamedGraph
 from lpsmap_core.graph import FactorGraph
@@ -87,6 +88,7 @@ __all__ = [
     "Solution",
     "SolvedGraph",
     "SolverLimits",
+    "Start",
     "Status",
     "Structure",
     "Structures",

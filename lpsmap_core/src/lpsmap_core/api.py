@@ -17,6 +17,8 @@ from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.file_format import Evidence
 from lpsmap_core.kernels.entries import reader_of
+from lpsmap_core.layout.arrangement import Links
+from lpsmap_core.layout.counts import Counts, write_point
 from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout, part_of_buckets
 from lpsmap_core.layout.ragged import offsets_of, ranges
 from lpsmap_core.local.active.limits import UNTIL_SOLVED
@@ -105,7 +107,7 @@ from lpsmap_core.solution.solve import check_options, solve_laid_out, solve_line
 from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_core.solution.targets import Items, Labels, check_root, labels_of, read_labels
 from lpsmap_jit.announcements import is_quiet
-from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IndexArray, IntArray
+from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, FloatTable, IndexArray, IntArray
 from lpsmap_jit.callers import stacklevel
 from lpsmap_jit.compile import interpreted_by, summing_leaf
 from lpsmap_jit.ctrl_c import raised_by_ctrl_c
@@ -118,13 +120,12 @@ from lpsmap_jit.interrupts import (
     stopped,
 )
 from lpsmap_jit.native import floats as floats_at_address
-from lpsmap_jit.threads import in_shares
 
 if not TYPE_CHECKING:  # a type checker would take every name for one of this module
     __getattr__ = moved_names(__name__)
 
 # Arrays: the types that annotations of kernels and factors name.
-__all__ = ["BoolArray", "ByteArray", "FloatArray", "IndexArray", "IntArray"]
+__all__ = ["BoolArray", "ByteArray", "FloatArray", "FloatTable", "IndexArray", "IntArray"]
 
 # Input: read an argument that a user gave, or refuse it by an error that names it.
 __all__ += [
@@ -219,7 +220,9 @@ __all__ += ["PartlyConstrained", "one_of_each_group"]
 # Graphs as flat arrays: what engines solve, and what adapters ask about a whole assignment.
 __all__ += [
     "Bucket",
+    "Counts",
     "Layout",
+    "Links",
     "Part",
     "best_additionals",
     "complete_assignment",
@@ -230,11 +233,11 @@ __all__ += [
     "part_of_buckets",
     "ranges",
     "structure_scores",
+    "write_point",
 ]
 
 # Engines: what `Engine` and `SolvedGraph` are handed and return.
 __all__ += ["Vertices", "WarmStart", "check_options", "checked_options", "first_step_sizes"]
-__all__ += ["in_shares"]
 
 # Decoders: they find best assignments, and graphs given evidence.
 __all__ += [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import lpsmap_core
-from lpsmap_core import Decoder, Engine, FileFormat, MapSolver
+from lpsmap_core import Decoder, Engine, FileFormat, MapSolver, Start
 from lpsmap_decode import FgFormat, HighsSolver, JsonFormat, MaxSatSolver, UaiFormat, WcnfFormat
 
 if TYPE_CHECKING:
@@ -22,11 +22,18 @@ def lpsmap_formats() -> list[type[FileFormat]]:
 
 @lpsmap_core.hookimpl
 def lpsmap_engines() -> list[type[Engine]]:
-    """Return the engines for networks of tables and for count constraints."""
-    from lpsmap_decode.counts.count_engine import CountEngine
+    """Return the engine for networks of tables."""
     from lpsmap_decode.messages.message_engine import MessageEngine
 
-    return [MessageEngine, CountEngine]
+    return [MessageEngine]
+
+
+@lpsmap_core.hookimpl
+def lpsmap_starts() -> list[type[Start]]:
+    """Return the start of LP-MAP for count constraints."""
+    from lpsmap_decode.counts.vertex_start import VertexStart
+
+    return [VertexStart]
 
 
 @lpsmap_core.hookimpl

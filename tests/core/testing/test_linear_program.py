@@ -39,7 +39,7 @@ def covered(make: object, n: int = 3) -> bool:
     u = graph.variable((2, n))
     graph.add(make(u))  # type: ignore[operator]
     graph.add(Xor(u, axis=0))
-    (found,) = set(graph._laid_out().part.counts.record.covered.tolist())
+    (found,) = set(graph._laid_out().part.counts.covered.tolist())
     return bool(found)
 
 
@@ -67,7 +67,7 @@ def test_a_component_of_counts_beside_another() -> None:
     graph.add(AtMostOne(x))
     graph.add(Budget(u, 1, axis=0))
     graph.add(OrOut(x, axis=0))
-    counts = graph._laid_out().part.counts.record
+    counts = graph._laid_out().part.counts
     assert sorted(counts.covered.tolist()) == [False, True]
     assert (counts.low <= counts.high).all()
 

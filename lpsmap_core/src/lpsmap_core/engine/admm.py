@@ -28,7 +28,6 @@ import numpy as np
 from lpsmap_core.engine.anderson import FIRST_ACCELERATED, Acceleration
 from lpsmap_core.engine.faces import draw_general_position
 from lpsmap_core.engine.infeasible import FIRST_TEST, InfeasibilityTest
-from lpsmap_core.engine.newton_start import has_newton_start, start_from_multipliers
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import (
     PERIOD,
@@ -55,6 +54,7 @@ from lpsmap_core.engine.selection import (
     split,
 )
 from lpsmap_core.engine.soundness import check_local_solutions
+from lpsmap_core.engine.starts import centre_duals, checked_flags, starts_of
 from lpsmap_core.engine.state import ONE_PASS_CHEAPER, PartState, initial_state
 from lpsmap_core.engine.step_size import balance_ratio, balanced_step_size
 from lpsmap_core.layout.arrangement import Links
@@ -113,9 +113,10 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     if len(direct):
         _solve_single_factors(state, direct, options)
         state.out_of_time = out_of_time()
+    adapted, linear = options.adapt and len(coupled) > 0, state.problem.quadratic == 0.0
     # without the quadratic term, a face does not determine the solution
-    polished = options.adapt and len(coupled) > 0 and state.problem.quadratic > 0.0
-    workspace = make_loop_workspace(state, polished)
+    workspace = make_loop_workspace(state, adapted and not linear)
+    state.starts = starts_of(state.part, linear) if adapted else []
     inner = options.max_inner_iter or SHORT_RUN
     tolerances = options.tol, options.tol if options.dual_tol is None else options.dual_tol
     test, stop = InfeasibilityTest(state), 0
@@ -207,7 +208,7 @@ def _iterate(
     iteration = int(progress.iterations[selection.components[0]])
     covered = len(polish.numbers) > 0
     is_warm = covered and bool(progress.warm[selection.components].any())
-    if covered and iteration == 0:
+    if iteration == 0:
         _begin(state, selection, polish.numbers)
     n_stale, stop, acceleration = len(selection.components), limits.stop, None
     if covered and not state.vectorised and len(selection.components) > 1:
@@ -247,10 +248,19 @@ def _iterate(
 
 
 def _begin(state: PartState, selection: Selection, numbers: FloatArray) -> None:
-    """Draw the numbers of the probes, and start components that bound counts near the solution."""
-    draw_general_position(selection.variables, state.handle, numbers)
-    if has_newton_start(selection.components, state.handle):
-        start_from_multipliers(selection.components, state.handle)
+    """Draw the numbers of the probes, and start components at the points that plugins find."""
+    if len(numbers):
+        draw_general_position(selection.variables, state.handle, numbers)
+    iterate, progress = state.problem.iterate, state.problem.progress
+    for start, served in state.starts:
+        chosen = selection.components[served[selection.components]]
+        if len(chosen):
+            point = iterate.score, progress.rounding, iterate.u, iterate.duals
+            found = chosen[
+                checked_flags(start, start.find(state.part, chosen, *point), len(chosen))
+            ]
+            centre_duals(found, state.handle)
+            progress.warm[found] = False
 
 
 def _write_local_scores(state: PartState, selection: Selection) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
+
+import numpy as np
 
 from lpsmap_core.engine.compiled import CompiledEngine, run_in_tiers
 from lpsmap_core.engine.options import Options, options_of_engine
@@ -25,6 +27,8 @@ class EngineChoice(NamedTuple):
 
     engine: Engine
     reason: str
+    preferences: Sequence[Preference] = ()
+    """Engines other than core's, with their components; the first of several solves a component."""
 
 
 _CORE = EngineChoice(CompiledEngine(), "serves every graph")
@@ -54,16 +58,21 @@ def _not_refused(choice: EngineChoice, part: Part, options: Options) -> EngineCh
 def _requested(name: str, part: Part, options: Options) -> EngineChoice:
     """Return the requested engine, beside core's for the components that it does not serve."""
     engine_type: type[Engine] = installed().engines.named(name, "engine", AUTO)
-    choice = EngineChoice(engine_type(), "was requested")
-    served = choice.engine.serves(part)
+    engine = engine_type()
+    served = engine.serves(part)
+    everything = Preference(engine, np.ones(part.n_components, dtype=bool))
+    alone = () if isinstance(engine, CompiledEngine) else (everything,)
+    choice = EngineChoice(engine, "was requested", alone)
     if served is None or served.all():
         return choice
-    engine = _not_refused(choice, part, options).engine
+    _not_refused(choice, part, options)
+    shared = [Preference(engine, served)]
     others = {bucket.type.__name__ for bucket in part.buckets if not served[bucket.component].all()}
     return EngineChoice(
-        SharedEngine([Preference(engine, served)]),
+        SharedEngine(shared),
         f"was requested as {name}, and {_CORE.engine.name} has the components that it does not "
         f"serve, of {', '.join(sorted(others))}",
+        shared,
     )
 
 
@@ -98,4 +107,5 @@ def _automatic(part: Part, options: Options) -> EngineChoice:
     return EngineChoice(
         SharedEngine(preferences),
         f"gives {names} what it prefers, and {_CORE.engine.name} the rest",
+        preferences,
     )

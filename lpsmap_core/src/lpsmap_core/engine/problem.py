@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core.layout.arrangement import Links, Spans
-from lpsmap_core.layout.counts import Counts
 from lpsmap_core.layout.layout import Part
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_jit.by_address import record_at
@@ -68,7 +67,7 @@ class Progress(NamedTuple):
     rounding: FloatArray
     """Rounding of `dual_residual`, a lower limit of any tolerance."""
     warm: BoolArray
-    """Whether the loop started from an earlier solution, or from multipliers."""
+    """Whether the loop started from an earlier solution."""
 
 
 class LoopProblem(NamedTuple):
@@ -81,7 +80,6 @@ class LoopProblem(NamedTuple):
     progress: Progress
     direct: BoolArray
     """For each component, whether the local problem of its single factor is the whole problem."""
-    counts: Counts
     quadratic: float
     """1 with the quadratic term, 0 without."""
 
@@ -94,7 +92,7 @@ def new_problem(part: Part, quadratic: float) -> Memory[LoopProblem]:
     """Return the problem of a part before its scores are written."""
     sizes = part.n_variables, part.n_links, part.n_additionals, part.n_components
     direct = part.direct if quadratic else np.zeros_like(part.direct)
-    return _blueprint(*sizes, quadratic).make(*part.records, direct, part.counts)
+    return _blueprint(*sizes, quadratic).make(*part.records, direct)
 
 
 @functools.lru_cache(maxsize=32)
@@ -104,4 +102,4 @@ def _blueprint(
     """Return the blueprint of problems of some sizes."""
     iterate = [(on_variables,)] * 3 + [(on_links,)] * 3
     extras, progress = [(on_additionals,)] * 4, [(on_components,)] * len(Progress._fields)
-    return Blueprint(LoopProblem, [None, None, iterate, extras, progress, None, None, quadratic])
+    return Blueprint(LoopProblem, [None, None, iterate, extras, progress, None, quadratic])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.compiled import CompiledEngine, SolvedPart
+from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.numpy_adapter import solve_in_numpy
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
@@ -17,7 +17,7 @@ from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.vertices import Vertices, join_vertices
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["MergedGraph", "Preference", "SharedEngine"]
+__all__ = ["MergedGraph", "Preference", "SharedEngine", "solve_validated"]
 
 Array = TypeVar("Array", bound=npt.NDArray[Any])
 Share = tuple[SolvedGraph, BoolArray]
@@ -201,9 +201,7 @@ class SharedEngine(Engine):
             assigned = components & remaining
             if not assigned.any() or not (warm is None or engine.needs_no_start):
                 continue
-            solved = solve_in_numpy(engine, part, eta, eta_v, ~assigned, options)
-            if not isinstance(solved, SolvedPart):
-                validate_solved(engine, part, solved, ~assigned)
+            solved = solve_validated(engine, part, eta, eta_v, ~assigned, options)
             unfinished = assigned & solved.unfinished()
             shares.append((solved, assigned & ~unfinished))
             if unfinished.any():
@@ -217,3 +215,22 @@ class SharedEngine(Engine):
                 return rest
             shares.insert(0, (rest, ~finished))
         return shares[0][0] if len(shares) == 1 else MergedGraph(shares)
+
+
+def solve_validated(
+    engine: Engine,
+    part: Part,
+    eta: FloatArray,
+    eta_v: FloatArray,
+    skip: BoolArray,
+    options: Options,
+    warm: WarmStart | None = None,
+) -> SolvedGraph:
+    """Solve a part by any engine, with NumPy arrays, and validate what a plugin's returns.
+
+    The arguments are those of `Engine.solve`.
+    """
+    solved = solve_in_numpy(engine, part, eta, eta_v, skip, options, warm)
+    if not isinstance(engine, CompiledEngine | SharedEngine):
+        validate_solved(engine, part, solved, skip)
+    return solved

@@ -11,6 +11,7 @@ from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.problem import LoopProblem, new_problem, problem_at
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.scores import EVERYWHERE, RESIDUAL_ROUNDING, set_scores
+from lpsmap_core.engine.starts import ServedStart
 from lpsmap_core.layout.layout import Bucket, Part
 from lpsmap_core.local.local_solver import LocalSolver
 from lpsmap_core.local.solvers import local_solver, takes_one_pass
@@ -77,6 +78,7 @@ class PartState:
     forbidden, or any variable is forced on."""
     options: Options
     """Those of the solve; products with the Jacobian have the same time limit."""
+    starts: list[ServedStart] = field(default_factory=list)
     out_of_time: bool = False
     imprecise: BoolArray | None = None
     """For each component, whether its scores exceed the precision of float64; None if none do."""

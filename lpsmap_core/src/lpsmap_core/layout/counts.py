@@ -14,10 +14,12 @@ from lpsmap_core.layout.arrangement import Links, Spans
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.linear_constraints import CountBounds
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
-from lpsmap_jit.compile import kernel
-from lpsmap_jit.memory import Memory, hold
+from lpsmap_jit.compile import kernel, leaf
 
-__all__ = ["Counts", "count_bounds", "find_counts", "no_counts"]
+__all__ = ["Counts", "count_bounds", "find_counts", "no_counts", "write_point"]
+
+ONE = np.uint64(1)
+"""Unsigned 1, to add to a variable's number."""
 
 
 class Counts(NamedTuple):
@@ -55,7 +57,7 @@ def find_counts(
     variable: IntArray,
     negated: BoolArray,
     direct: BoolArray,
-) -> Memory[Counts]:
+) -> Counts:
     """Return the bounds on counts of a part's components, from its buckets and other fields."""
     covered, n = ~direct, len(spans.component)
     of_all, first_link = np.zeros((2, n)), np.empty(n, dtype=np.int64)
@@ -73,7 +75,7 @@ def find_counts(
     counts = Counts(covered, first, begin, end, low, high, number, variable, negated)
     order = np.argsort([-len(some) for some in offsets], kind="stable")
     _fill(order, first_link, of_all, spans, links, counts)
-    return hold(counts)
+    return counts
 
 
 def count_bounds(
@@ -99,12 +101,12 @@ def count_bounds(
 
 
 @functools.lru_cache(maxsize=8)
-def no_counts(n_components: int) -> Memory[Counts]:
+def no_counts(n_components: int) -> Counts:
     """Return the counts of a part without covered components, which all these parts share."""
     integers, floats = np.empty(0, np.int64), np.empty(0)
     by_link = np.empty(0, np.uint32), integers, np.empty(0, np.bool_)
     none = np.zeros(n_components, np.bool_)
-    return hold(Counts(none, integers, integers, integers, floats, floats, *by_link))
+    return Counts(none, integers, integers, integers, floats, floats, *by_link)
 
 
 @kernel
@@ -136,3 +138,37 @@ def _fill(
     first[-1] = i
     for e in range(n_links):
         counts.number[e] = number[links.order[e]]
+
+
+@leaf
+def write_point(
+    first: np.uint64,
+    x: FloatArray,
+    y: FloatArray,
+    links: Links,
+    number: npt.NDArray[np.uint32],
+    u: FloatArray,
+    duals: FloatArray,
+) -> None:
+    """Write the means and duals of a `Start` at the multipliers of a component's sums.
+
+    A link of variable v and factor k has the dual ``delta_v y_k``, with the sign of its slot.
+
+    Parameters
+    ----------
+    first
+        The first variable of the component.
+    x, y
+        Its variables, which are clipped to [0, 1], and the multipliers of its factors.
+    links, number
+        As in `Part` and `Counts`.
+    u, duals
+        The means and duals of all variables, as in `WarmStart`.
+    """
+    for i in range(np.uint64(len(x))):
+        v = first + i
+        delta = links.root_degree[v]
+        u[v] = min(1.0, max(0.0, x[i])) / delta
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            dual = delta * y[number[e]]
+            duals[e] = -dual if links.negated[e] else dual

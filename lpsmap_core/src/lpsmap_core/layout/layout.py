@@ -179,7 +179,7 @@ class Part:
     """`links` and `spans` in the form that kernels take."""
 
     @functools.cached_property
-    def counts(self) -> Memory[Counts]:
+    def counts(self) -> Counts:
         """The components whose factors all bound counts."""
         if self.all_direct:
             return no_counts(self.n_components)

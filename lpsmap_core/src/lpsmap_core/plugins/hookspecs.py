@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the registry is below what it registers
         FactorGraph,
         FileFormat,
         MapSolver,
+        Start,
     )
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "lpsmap_formats",
     "lpsmap_graphs",
     "lpsmap_solvers",
+    "lpsmap_starts",
 ]
 
 PROJECT = "lpsmap"
@@ -88,6 +90,14 @@ def lpsmap_engines() -> Sequence[type[Engine]]:  # type: ignore[empty-body]
     """Return engines, which solve graphs, registered by name.
 
     Called at the first solve or plan. `Engine.prefers` says which components an engine takes.
+    """
+
+
+@hookspec
+def lpsmap_starts() -> Sequence[type[Start]]:  # type: ignore[empty-body]
+    """Return starts, which find starting points of core's loop, registered by name.
+
+    Called at the first solve of factors that share variables.
     """
 
 

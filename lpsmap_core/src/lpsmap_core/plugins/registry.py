@@ -49,6 +49,7 @@ KINDS = {
     "commands": None,
     "backends": "Backend",
     "engines": "Engine",
+    "starts": "Start",
     "decoders": "Decoder",
     "solvers": "MapSolver",
 }
@@ -79,6 +80,7 @@ class Registry:
     commands: Contributions
     backends: Contributions
     engines: Contributions
+    starts: Contributions
     decoders: Contributions
     solvers: Contributions
 

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from lpsmap_core.engine.choice import EngineChoice
 from lpsmap_core.engine.compiled import CompiledEngine
-from lpsmap_core.engine.solve_part import named_engines
 from lpsmap_core.engine.workload import numbers_of, relative_work
 from lpsmap_core.layout.layout import Bucket, Layout, Part
 from lpsmap_core.local.active.memory import block_size
@@ -259,8 +258,8 @@ def _solved_by(
     names: npt.NDArray[np.object_] = np.full(part.n_components, "ADMM", dtype=object)
     for bucket, solver in solvers:
         names[bucket.component[part.direct[bucket.component]]] = solver.name
-    for name, components in named_engines(choice.engine, part):
-        names[components] = name
+    for engine, components in reversed(choice.preferences):
+        names[components] = engine.name
     return names
 
 

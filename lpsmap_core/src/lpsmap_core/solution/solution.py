@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.engine.cotangents import MAX_UNSCALED, MIN_UNSCALED
-from lpsmap_core.engine.protocol import SolvedGraph
+from lpsmap_core.engine.protocol import SolvedGraph, WarmStart
 from lpsmap_core.engine.status import OK, Status
-from lpsmap_core.engine.warm_start import GraphStart
 from lpsmap_core.layout.layout import Layout
+from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.vertices import join_vertices, structure_scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import kind_of, real_numbers
@@ -201,8 +201,10 @@ class Solution:
         """Sentences with the names of `contradictions`, see `FactorGraph.add`."""
         return explain_contradictions(self.contradictions, self.factors)
 
-    def start_for(self, layout: Layout) -> GraphStart:
+    def start_for(self, layout: Layout) -> WarmStart | None:
         """Return the final state, for ``solve(warm_start=...)`` of a graph with this `layout`.
+
+        None if the engine has none. Graphs that are alike have the same part.
 
         Raises
         ------
@@ -215,7 +217,10 @@ class Solution:
                 f"and {len(self.factors)} declarations; expected one with the same factors over "
                 f"the same variables as the graph of {layout.n_variables} variables to be solved."
             )
-        return GraphStart.of_solved(self.layout, self.solved)
+        end = self.solved.end()
+        if end is None or end.first_step_size is not None:
+            return end
+        return end._replace(first_step_size=end.step_size)
 
     def component_of(self, variables: Variables) -> IntArray:
         """Return the component of every entry of a view; -1 for variables in no factor.
@@ -366,16 +371,19 @@ class Solution:
             If the factor does not belong to the solved graph.
         """
         self._position(factor, "dual_variables")
-        start = self.start_for(self.layout)
-        declared = [d for bucket in self.layout.buckets for d in bucket.declarations]
-        before = declared[: next(i for i, other in enumerate(declared) if other is factor)]
-        first = sum(int(d.offsets[-1]) for d in before)
-        index = slot_values(factor, factor.variables.index)
-        indices = [slot_values(d, d.variables.index) for d in declared]
-        degree = np.bincount(np.concatenate(indices), minlength=len(self.values))
-        multipliers = start.duals[first : first + len(index)] / np.sqrt(degree[index])
-        unknown = ~start.known[self.layout.component[index]] & (degree[index] > 1)
-        multipliers = np.where(unknown, np.nan, multipliers * (self.solved.quadratic or 1.0))
+        part, end = self.layout.part, self.solved.end()
+        of_link, known = np.zeros(part.n_links), np.zeros(part.n_components, dtype=bool)
+        if end is not None:
+            of_link[part.links.order] = end.duals
+            known = end.known
+        unknown = ~known[part.component[part.link_variable]] & (part.delta > 1.0)
+        of_link *= (self.solved.quadratic or 1.0) / part.delta
+        of_link[unknown] = np.nan
+        multipliers = np.empty(int(factor.offsets[-1]))
+        for b, bucket in enumerate(part.buckets):
+            mine = np.array([d is factor for d in bucket.declarations])[bucket.declaration]
+            links = part.first_link[b] + ranges(bucket.offsets, np.flatnonzero(mine))
+            multipliers[ranges(factor.offsets, bucket.row[mine])] = of_link[links]
         if factor.keep is None:
             return multipliers.reshape(factor.variables.shape)
         placed = np.zeros(factor.variables.shape)

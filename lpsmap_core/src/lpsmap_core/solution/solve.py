@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core.engine.choice import AUTO, choose_engine
+from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import Options, checked_options
-from lpsmap_core.engine.protocol import Engine, SolvedGraph
-from lpsmap_core.engine.solve_part import linear_start, solve_part
+from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
+from lpsmap_core.engine.shared_engine import solve_validated
 from lpsmap_core.engine.status import Status, Statuses
-from lpsmap_core.engine.warm_start import GraphStart
+from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.unused import are_scores, zero_unused_scores
@@ -64,7 +65,7 @@ def solve_laid_out(
     scores: FloatArray,
     additionals: Sequence[FloatArray],
     options: Options,
-    warm: GraphStart | None = None,
+    warm: WarmStart | None = None,
 ) -> Solution:
     """Solve a graph for given scores.
 
@@ -104,7 +105,7 @@ def solve_laid_out(
         eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
     if not options.quadratic:
         eta, eta_v, _ = reduce_dominant_scores(part, eta, eta_v)
-    solved = solve_part(engine, layout, eta, eta_v, bad, options, warm)
+    solved = solve_validated(engine, part, eta, eta_v, bad, options, warm)
     solution = _gather(layout, factors, scores, additionals, solved, options)
     if not finite:
         solution.status[bad] = Status.NON_FINITE
@@ -130,7 +131,11 @@ def solve_linear_from(relaxation: Relaxation, options: Options) -> Relaxation:
     """
     graph = relaxation.graph
     engine = choose_engine(AUTO, graph.layout.part, options).engine
-    start = linear_start(engine, graph.layout, relaxation.solved, graph.of_part()[0], options)
+    start = relaxation.solved.end() if isinstance(engine, CompiledEngine) else None
+    if start is not None:
+        part = graph.layout.part
+        sizes = first_step_sizes(part.first_variable, part.direct, graph.of_part()[0], options)
+        start = start._replace(step_size=sizes, first_step_size=sizes)
     given = graph.factors, graph.scores, graph.additional_scores
     with Watch(within=Deadline(options.max_time, options.within)):
         return solve_laid_out(engine, graph.layout, *given, options, start).relaxation

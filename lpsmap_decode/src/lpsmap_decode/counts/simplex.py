@@ -23,7 +23,7 @@ import numpy as np
 from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import BoolArray, FloatArray, IntArray
 
-__all__ = ["FOUND", "GIVEN_UP", "NOTHING_FITS", "CountProgram", "best_vertex", "best_vertices"]
+__all__ = ["FOUND", "GIVEN_UP", "NOTHING_FITS", "CountProgram", "best_vertex"]
 __all__ += ["fits", "vertex_bound"]
 
 FOUND, GIVEN_UP, NOTHING_FITS = 0, 1, 2
@@ -46,7 +46,7 @@ ZERO = 1e-12
 
 
 class CountProgram(NamedTuple):
-    """The program of one component or several: rows over the places ``begin[i]:end[i]``."""
+    """The program of a component: rows over the places ``begin[i]:end[i]``."""
 
     eta: FloatArray
     """Scores; ``-inf`` for a variable that is fixed to 0, ``inf`` for one that is fixed to 1."""
@@ -89,48 +89,6 @@ class _Tableau(NamedTuple):
     """The leaving variable or row in terms of the columns."""
     places: IntArray
     """Workspace for indices of columns."""
-
-
-@kernel
-def best_vertices(
-    program: CountProgram,
-    components: IntArray,
-    first_variable: IntArray,
-    first_row: IntArray,
-    x: FloatArray,
-    y: FloatArray,
-    found: BoolArray,
-) -> None:
-    """Write optimal vertices and multipliers of components, and whether each was found.
-
-    Parameters
-    ----------
-    program
-        The program of all components.
-    components
-        The components to solve.
-    first_variable, first_row
-        (components + 1,) offsets of the variables and rows of each component.
-    x, y, found
-        The outputs, for all variables, rows and components.
-    """
-    for c in components:
-        begin, end = first_variable[c], first_variable[c + 1]
-        rows = slice(first_row[c], first_row[c + 1])
-        of_component = CountProgram(
-            program.eta[begin:end],
-            begin,
-            program.variable,
-            program.negated,
-            program.begin[rows],
-            program.end[rows],
-            program.low[rows],
-            program.high[rows],
-        )
-        found[c] = best_vertex(of_component, x[begin:end], y[rows]) == FOUND
-        if not found[c]:
-            x[begin:end] = 0.0
-            y[rows] = 0.0
 
 
 @kernel

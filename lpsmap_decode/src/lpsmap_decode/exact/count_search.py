@@ -52,7 +52,7 @@ class CountSpace(Space[FloatArray, BoolArray]):
     """
 
     def __init__(self, part: Part, component: int, eta: FloatArray) -> None:
-        counts = part.counts.record
+        counts = part.counts
         rows = slice(*counts.first[component : component + 2].tolist())
         self._program = CountProgram(
             eta,
@@ -71,7 +71,7 @@ class CountSpace(Space[FloatArray, BoolArray]):
     def serves(part: Part, component: int) -> bool:
         """Return whether a component can be searched in this way."""
         n = part.first_variable[component + 1] - part.first_variable[component]
-        return bool(part.counts.record.covered[component] and n <= MOST_VARIABLES)
+        return bool(part.counts.covered[component] and n <= MOST_VARIABLES)
 
     def root(self) -> FloatArray:
         """Return the root node."""

@@ -1,4 +1,4 @@
-"""A Newton start of the loop, near the solution, for components whose factors all bound counts.
+"""A start near the solution, for components whose factors all bound counts.
 
 If each factor k requires ``l_k <= sum_v s_kv mu_v <= h_k``, with ``s_kv = -1`` for a negated
 variable and 1 otherwise, LP-SparseMAP is the quadratic program
@@ -8,26 +8,32 @@ variable and 1 otherwise, LP-SparseMAP is the quadratic program
 With multipliers y of the sums, ``mu_v = clip(eta_v - (S^T y)_v, 0, 1)``. The multipliers minimise a
 piecewise quadratic convex function of few pieces. A semismooth Newton method (Qi & Sun 1993) takes
 about ten steps, with a line search and damping in proportion to the violation of the sums (Li, Sun
-& Toh 2020 project onto doubly stochastic matrices in this way). The duals of the loop follow: at a
-solution ``lambda_l = delta_v (s y_k - mean of the same over the variable's links)``.
+& Toh 2020 project onto doubly stochastic matrices in this way). The duals of core's loop follow
+from them: see `write_point`.
 
-The loop continues from this start and certifies the result. If no multipliers are found, it starts
-as for other components. The start affects the time of a solve, not its result.
+The loop continues from this start and certifies the result.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from lpsmap_core.engine.problem import ONE, LoopProblem, problem_at
-from lpsmap_core.layout.arrangement import Links
-from lpsmap_core.layout.counts import Counts
-from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
-from lpsmap_jit.compile import kernel, leaf
+from lpsmap_core import Start, kernel, leaf
+from lpsmap_core.api import (
+    BoolArray,
+    Counts,
+    FloatArray,
+    FloatTable,
+    IntArray,
+    Links,
+    Part,
+    write_point,
+)
 
-__all__ = ["has_newton_start", "start_from_multipliers"]
+__all__ = ["NewtonStart"]
 
 MAX_FACTORS = 256
 """Largest component, in factors: for more, the equations with all multipliers take too long."""
@@ -58,6 +64,45 @@ MIN_PIVOT = 1e-13
 MAX_SCALAR_STEPS = 60
 """Maximum number of Newton steps for a single multiplier."""
 
+ONE = np.uint64(1)
+"""Unsigned 1, to add to a variable's number."""
+
+
+class NewtonStart(Start):
+    """Starts components whose factors all bound counts from their multipliers."""
+
+    name = "newton"
+
+    def serves(self, part: Part) -> BoolArray | None:
+        """Return the components whose factors all bound counts and are few enough."""
+        return part.derived(_served_components)
+
+    def find(
+        self,
+        part: Part,
+        components: IntArray,
+        score: FloatArray,
+        tolerance: FloatArray,
+        u: FloatArray,
+        duals: FloatArray,
+    ) -> BoolArray:
+        """Write the means and duals of the multipliers that were found; see `Start.find`."""
+        found = np.zeros(len(components), dtype=np.bool_)
+        point = score, tolerance, u, duals, found
+        _start(components, part.first_variable, part.links, part.counts, *point)
+        return found
+
+
+def _served_components(part: Part) -> BoolArray | None:
+    """Compute `NewtonStart.serves`."""
+    covered: BoolArray = part.counts.covered
+    if not covered.any():
+        return None
+    return covered & (np.diff(part.counts.first) <= MAX_FACTORS)
+
+
+FactorNumbers = npt.NDArray[np.uint32]
+
 
 class Multipliers(NamedTuple):
     """The multipliers of one component, and the arrays of the Newton method."""
@@ -84,38 +129,26 @@ class Multipliers(NamedTuple):
     """The variables before they are clipped to [0, 1]."""
 
 
-@leaf
-def has_newton_start(components: IntArray, problem: Any) -> bool:
-    """Return whether `start_from_multipliers` serves any of some components."""
-    counts, n_served = problem_at(problem).counts, 0
-    for c in components:
-        n_served += _is_served(c, counts)
-    return n_served > 0
-
-
-@leaf
-def start_from_multipliers(components: IntArray, problem: Any) -> None:
-    """Write the means and duals of the components whose factors bound counts.
-
-    If multipliers are found, they replace a warm start.
-    """
-    _start(components, problem_at(problem))
-
-
 @kernel
-def _start(components: IntArray, problem: LoopProblem) -> None:
-    """Start like `start_from_multipliers`."""
-    counts, progress = problem.counts, problem.progress
-    first, variables = counts.first, problem.spans.first_variable
-    most, longest = 0, 0
+def _start(
+    components: IntArray,
+    variables: IntArray,
+    links: Links,
+    counts: Counts,
+    score: FloatArray,
+    tolerance: FloatArray,
+    u: FloatArray,
+    duals: FloatArray,
+    found: BoolArray,
+) -> None:
+    """Write the starting points of components, and mark in `found` which have one."""
+    first, most, longest = counts.first, 0, 0
     for c in components:
-        if _is_served(c, counts):
-            most = max(most, first[c + 1] - first[c])
-            longest = max(longest, variables[c + 1] - variables[c])
+        most = max(most, first[c + 1] - first[c])
+        longest = max(longest, variables[c + 1] - variables[c])
     vectors, matrix, x = np.empty((5, most)), np.empty((most, most)), np.empty(longest)
-    for c in components:
-        if not _is_served(c, counts):
-            continue
+    for i in range(len(components)):
+        c = components[i]
         begin, end, n = first[c], first[c + 1], first[c + 1] - first[c]
         dual = Multipliers(
             np.uint64(variables[c]),
@@ -130,43 +163,25 @@ def _start(components: IntArray, problem: LoopProblem) -> None:
             matrix[:n, :n],
             x,
         )
-        if _find(c, dual, problem):
-            _write_start(dual.begin, dual.end, dual.x, dual.y, problem)
-            progress.warm[c], progress.stale[c] = False, True
+        found[i] = _find(c, dual, links, counts, score, tolerance[c])
+        if found[i]:
+            n_variables = dual.end - dual.begin
+            write_point(dual.begin, x[:n_variables], dual.y, links, counts.number, u, duals)
 
 
 @leaf
-def _is_served(c: int, counts: Counts) -> bool:
-    """Return whether a component's factors all bound counts and are few enough."""
-    served: bool = counts.covered[c] and counts.first[c + 1] - counts.first[c] <= MAX_FACTORS
-    return served
-
-
-@leaf
-def _write_start(
-    begin: np.uint64, end: np.uint64, x: FloatArray, y: FloatArray, problem: LoopProblem
-) -> None:
-    """Write a component's means and duals, from the means `x` before clipping."""
-    links, iterate, number = problem.links, problem.iterate, problem.counts.number
-    for v in range(begin, end):
-        lo, hi, delta, total = links.offsets[v], links.offsets[v + ONE], links.root_degree[v], 0.0
-        iterate.u[v] = min(1.0, max(0.0, x[v - begin])) / delta
-        for e in range(lo, hi):
-            dual = y[number[e]]
-            iterate.duals[e] = -dual if links.negated[e] else dual
-            total += iterate.duals[e]
-        mean = total / np.float64(hi - lo)
-        for e in range(lo, hi):
-            iterate.duals[e] = delta * (iterate.duals[e] - mean)
-
-
-@leaf
-def _find(c: int, dual: Multipliers, problem: LoopProblem) -> bool:
+def _find(
+    c: int,
+    dual: Multipliers,
+    links: Links,
+    counts: Counts,
+    score: FloatArray,
+    tolerance: float,
+) -> bool:
     """Find the multipliers of a component; return whether the method succeeded."""
-    counts, iterate, links = problem.counts, problem.iterate, problem.links
     smallest, largest = np.inf, -np.inf
     for v in range(dual.begin, dual.end):
-        x = dual.x[v - dual.begin] = iterate.score[v] * links.root_degree[v]
+        x = dual.x[v - dual.begin] = score[v] * links.root_degree[v]
         if abs(x) < np.inf:
             smallest, largest = min(smallest, x), max(largest, x)
     damping = min(1.0, DAMPED_RANGE / max(largest - smallest, 1.0))
@@ -174,8 +189,8 @@ def _find(c: int, dual: Multipliers, problem: LoopProblem) -> bool:
         i = counts.first[c] + k
         mine = slice(counts.begin[i], counts.end[i])
         dual.y[k] = _single(dual, k, counts.variable[mine], counts.negated[mine])
-    value = _dual_function(dual, dual.y, dual.off, problem)
-    close, before = max(START_TOLERANCE, problem.progress.rounding[c]), np.inf
+    value = _dual_function(dual, dual.y, dual.off, links, counts.number, score)
+    close, before = max(START_TOLERANCE, tolerance), np.inf
     for n in range(MAX_NEWTON_STEPS):
         worst = _largest(dual.off)
         if worst <= SUM_TOLERANCE or close >= worst > 0.5 * before:
@@ -184,7 +199,7 @@ def _find(c: int, dual: Multipliers, problem: LoopProblem) -> bool:
         _find_step(dual, damping * min(worst, 1.0), links, counts)
         if n >= USUAL_STEPS and _shows_contradiction(dual, links, counts):
             break
-        value = _search(dual, value, problem)
+        value = _search(dual, value, links, counts.number, score)
     found: bool = _largest(dual.off) <= close
     return found
 
@@ -243,10 +258,14 @@ def _single(dual: Multipliers, k: int, variable: IntArray, negated: BoolArray) -
 
 @leaf
 def _dual_function(
-    dual: Multipliers, y: FloatArray, off: FloatArray, problem: LoopProblem
+    dual: Multipliers,
+    y: FloatArray,
+    off: FloatArray,
+    links: Links,
+    number: FactorNumbers,
+    score: FloatArray,
 ) -> float:
     """Write the variables and the violations of the sums; return the dual function."""
-    links, score, number = problem.links, problem.iterate.score, problem.counts.number
     # x = eta - S^T y, mu = clip(x, 0, 1), and the conjugate of 1/2 ||mu - eta||^2 on [0, 1]
     value = 0.0
     off[:] = 0.0
@@ -336,7 +355,9 @@ def _shows_contradiction(dual: Multipliers, links: Links, counts: Counts) -> boo
 
 
 @leaf
-def _search(dual: Multipliers, value: float, problem: LoopProblem) -> float:
+def _search(
+    dual: Multipliers, value: float, links: Links, number: FactorNumbers, score: FloatArray
+) -> float:
     """Backtrack along the step until the dual function decreases; return its value there.
 
     Multipliers of sums whose bounds differ keep their signs.
@@ -350,7 +371,7 @@ def _search(dual: Multipliers, value: float, problem: LoopProblem) -> float:
                 upper = y[k] > 0.0 or (y[k] == 0.0 and off[k] > 0.0)
                 trial[k] = max(0.0, trial[k]) if upper else min(0.0, trial[k])
             slope -= off[k] * (trial[k] - y[k])
-        found = _dual_function(dual, trial, dual.trial_off, problem)
+        found = _dual_function(dual, trial, dual.trial_off, links, number, score)
         if found <= value + ARMIJO * slope + SUM_TOLERANCE * abs(value):
             break
         length *= 0.5
