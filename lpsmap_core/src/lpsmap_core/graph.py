@@ -9,8 +9,9 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.choice import AUTO, choose_engine, run_with
+from lpsmap_core.engine.choice import AUTO, beside_core, choose_engine, run_with
 from lpsmap_core.engine.options import RELAXATION, Options, checked_options, threads_or_default
+from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.earlier import SOLVE, replaced_options
 from lpsmap_core.model.factor import Factor
@@ -562,8 +563,19 @@ class FactorGraph:
         """
         layout, limited = self._laid_out(), checked_flag("limited", limited)
         options = Options(threads=threads_or_default(threads))
-        choice = choose_engine(engine, layout.part, options)
+        of_scores = self._engine_of_scores(engine)
+        if of_scores is None:
+            choice = choose_engine(engine, layout.part, options)
+        else:
+            choice = beside_core(*of_scores, layout.part, options)
         return make_plan(layout, choice, options.threads, limited)
+
+    def _engine_of_scores(self, engine: str) -> tuple[Engine, str] | None:
+        """Return the engine for scores such as tensors on a device, and the reason for it.
+
+        It is None where the engine does not depend on the scores, as for arrays.
+        """
+        return None
 
     def _run(
         self,

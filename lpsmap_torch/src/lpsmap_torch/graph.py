@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,10 @@ from torch import Tensor
 
 from lpsmap_core import (
     Distributions,
+    Engine,
     Factor,
     FactorGraph,
     Options,
-    Plan,
     Solution,
     Variables,
 )
@@ -25,7 +24,6 @@ from lpsmap_torch.gibbs import TorchGibbs
 from lpsmap_torch.graph_gibbs import TorchGraphGibbs
 from lpsmap_torch.temperature import Temperature, checked_temperature, divided
 from lpsmap_torch.tensor.choice import engine_on, tensor_engine
-from lpsmap_torch.tensor.engine import FixedTensorEngine
 from lpsmap_torch.tensor.graphs import DeviceSolution, solve_on_device
 from lpsmap_torch.tensors import as_tensor, check_not_compiled, numbers
 
@@ -148,35 +146,12 @@ class TorchFactorGraph(FactorGraph):
             report_unsolved(solution, self._shapes, self.refuses_non_finite)
         return solution
 
-    def plan(self, threads: int | None = None, limited: bool = False, engine: str = AUTO) -> Plan:
-        """Return how the graph would be solved on the device of its scores; see `FactorGraph.plan`.
-
-        Parameters
-        ----------
-        threads, limited, engine
-            As for `FactorGraph.plan`.
-        """
+    def _engine_of_scores(self, engine: str) -> tuple[Engine, str] | None:
         device = self._scores[0].device.type if self._scores else "cpu"
-        chosen = engine_on(device, engine)
-        if engine != AUTO or chosen is None:
-            return super().plan(threads, limited, engine)
-        part = self._laid_out().part
-        if not chosen.serves(part).any():
-            return super().plan(threads, limited, engine)
-        # the registered engine that serves the same components: none by an oracle
-        name = FixedTensorEngine.name
-        plan = super().plan(threads, limited, name)
-        reason = plan.reason.replace("was requested", f"was chosen for scores on {device!r}", 1)
-        components = tuple(
-            dataclasses.replace(row, solved_by=row.solved_by.replace(name, chosen.name))
-            for row in plan.components
-        )
-        return dataclasses.replace(
-            plan,
-            engine=plan.engine.replace(name, chosen.name),
-            reason=reason.replace(name, chosen.name),
-            components=components,
-        )
+        chosen = engine_on(device, engine) if engine == AUTO else None
+        if chosen is None or not chosen.serves(self._laid_out().part).any():
+            return None
+        return chosen, f"was chosen for scores on {device!r}"
 
     def solve_map(self, *args: Any, **kwargs: Any) -> Solution | Any:
         """Solve MAP inference; the arguments `args` are those of `FactorGraph.solve_map`.

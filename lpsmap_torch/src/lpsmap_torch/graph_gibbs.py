@@ -12,7 +12,7 @@ from torch import Tensor
 from lpsmap_core import Factor, Variables
 from lpsmap_core.api import FloatArray
 from lpsmap_dynamic import GraphGibbs
-from lpsmap_torch.gibbs_function import attach_beliefs, finite_or_zero, tensor
+from lpsmap_torch.gibbs import attach_beliefs, finite_or_zero, tensor
 
 __all__ = ["TorchGraphGibbs"]
 

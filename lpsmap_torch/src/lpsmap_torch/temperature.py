@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lpsmap_core.api import check_readable, checked_number, kind_of
-from lpsmap_torch.tensors import is_transformed
+from lpsmap_torch.tensors import broadcasts, is_transformed
 
 __all__ = [
     "Temperature",
@@ -129,10 +129,7 @@ def of_batch(
     if temperature.numel() == 1:
         return temperature.reshape(())
     shape = tuple(temperature.shape)
-    fits = len(shape) <= len(batch) and all(
-        a == 1 or a == b for a, b in zip(shape[::-1], batch[::-1], strict=False)
-    )
-    if not fits:
+    if not broadcasts(shape, batch):
         raise ValueError(
             f"{name} has shape {shape}; expected one element, or a shape that broadcasts to "
             f"{batch}, one for every instance of the batch."

@@ -16,6 +16,7 @@ from lpsmap_core.api import check_readable, kind_of, real_numbers
 
 __all__ = [
     "as_tensor",
+    "broadcasts",
     "check_not_compiled",
     "converted",
     "is_batched",
@@ -112,6 +113,13 @@ def converted(tensor: Tensor, dtype: torch.dtype, device: torch.device) -> Tenso
     if tensor.dtype is dtype and tensor.device == device:
         return tensor
     return tensor.to(dtype=dtype, device=device)
+
+
+def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    """Return whether a shape broadcasts to another."""
+    return len(shape) <= len(to) and all(
+        a == 1 or a == b for a, b in zip(shape[::-1], to[::-1], strict=False)
+    )
 
 
 def over_batch(

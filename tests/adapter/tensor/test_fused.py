@@ -33,7 +33,7 @@ from lpsmap import (
 )
 from lpsmap_torch.layers import MatchingAttention
 from lpsmap_torch.tensor import fused, projection
-from lpsmap_torch.tensor.row_batch import DenseBatch
+from lpsmap_torch.tensor.batch import DenseBatch
 from tensor_batches import check_batch
 
 HERE = Path(__file__).parent

@@ -14,7 +14,7 @@ from lpsmap_core.engine.shared_engine import Preference, SharedEngine
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.plugins.registry import installed
 
-__all__ = ["AUTO", "EngineChoice", "choose_engine", "run_with"]
+__all__ = ["AUTO", "EngineChoice", "beside_core", "choose_engine", "run_with"]
 
 Result = TypeVar("Result")
 
@@ -56,21 +56,37 @@ def _not_refused(choice: EngineChoice, part: Part, options: Options) -> EngineCh
 
 
 def _requested(name: str, part: Part, options: Options) -> EngineChoice:
-    """Return the requested engine, beside core's for the components that it does not serve."""
+    """Return the requested engine."""
     engine_type: type[Engine] = installed().engines.named(name, "engine", AUTO)
-    engine = engine_type()
-    served = engine.serves(part)
+    return beside_core(engine_type(), "was requested", part, options)
+
+
+def beside_core(engine: Engine, reason: str, part: Part, options: Options) -> EngineChoice:
+    """Return the choice of an engine, and of core's for the components that it does not serve.
+
+    Parameters
+    ----------
+    engine, reason
+        The engine, and the reason for it, such as "was requested".
+    part, options
+        The graph, and the options of the solve.
+
+    Raises
+    ------
+    ValueError
+        If the engine refuses the graph or the options.
+    """
     everything = Preference(engine, np.ones(part.n_components, dtype=bool))
     alone = () if isinstance(engine, CompiledEngine) else (everything,)
-    choice = EngineChoice(engine, "was requested", alone)
+    choice = _not_refused(EngineChoice(engine, reason, alone), part, options)
+    served = engine.serves(part)
     if served is None or served.all():
         return choice
-    _not_refused(choice, part, options)
     shared = [Preference(engine, served)]
     others = {bucket.type.__name__ for bucket in part.buckets if not served[bucket.component].all()}
     return EngineChoice(
         SharedEngine(shared),
-        f"was requested as {name}, and {_CORE.engine.name} has the components that it does not "
+        f"{reason} as {engine.name}, and {_CORE.engine.name} has the components that it does not "
         f"serve, of {', '.join(sorted(others))}",
         shared,
     )

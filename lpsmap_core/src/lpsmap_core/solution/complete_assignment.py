@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,12 +21,12 @@ __all__ = [
 
 
 class CompletedAssignment(NamedTuple):
-    """An assignment of a graph's variables, completed by the best additionals."""
+    """Assignments of a graph's variables, completed by the best additionals."""
 
     allowed: list[BoolArray]
-    """For every declaration, (n_factors,) whether its factors allow the assignment."""
+    """For every declaration, (..., n_factors) whether its factors allow the assignments."""
     additionals: list[FloatArray]
-    """For every declaration, the (n_factors, n_additionals) best additionals."""
+    """For every declaration, the (..., n_factors, n_additionals) best additionals."""
 
 
 def complete_assignment(
@@ -34,7 +35,7 @@ def complete_assignment(
     additional_scores: Sequence[FloatArray],
     chosen: BoolArray,
 ) -> CompletedAssignment:
-    """Return which factors of a graph allow an assignment, and their best additionals.
+    """Return which factors of a graph allow assignments, and their best additionals.
 
     Parameters
     ----------
@@ -44,26 +45,34 @@ def complete_assignment(
         For every declaration, the (n_factors, n_additionals) scores of its additionals; ``-inf``
         forbids.
     chosen
-        For each variable of the graph, whether it is on.
+        (..., n_variables) whether each variable of the graph is on, in one assignment or several.
     """
-    part = layout.part
+    part, several = layout.part, chosen.shape[:-1]
     eta_v = part.by_bucket(additional_scores, factors)
-    allowed, v = best_additionals(part, eta_v, chosen[part.variables])
-    by_declaration = {id(factor): np.ones(factor.n_factors, dtype=bool) for factor in factors}
+    allowed, v = best_additionals(part, eta_v, chosen[..., part.variables])
+    by_declaration = {
+        id(factor): np.ones((*several, factor.n_factors), dtype=bool) for factor in factors
+    }
     for b, bucket in enumerate(part.buckets):
-        of_bucket = allowed[slice(*part.spans.first_factor[b : b + 2])]
+        of_bucket = allowed[..., slice(*part.spans.first_factor[b : b + 2])]
         for d, declaration in enumerate(bucket.declarations):
             own = bucket.declaration == d
-            by_declaration[id(declaration)][bucket.row[own]] = of_bucket[own]
+            by_declaration[id(declaration)][..., bucket.row[own]] = of_bucket[..., own]
+    # factors without variables are outside the part, and have zeros
+    place = part.by_declaration(np.arange(1.0, part.n_additionals + 1.0), factors)
+    padded = np.concatenate([np.zeros((*several, 1)), v], axis=-1)
     return CompletedAssignment(
-        [by_declaration[id(factor)] for factor in factors], part.by_declaration(v, factors)
+        [by_declaration[id(factor)] for factor in factors],
+        [padded[..., x.astype(np.int64)] for x in place],
     )
 
 
 def best_additionals(
     part: Part, eta_v: FloatArray, chosen: BoolArray
 ) -> tuple[BoolArray, FloatArray]:
-    """Return which factors allow an assignment, and their best additionals.
+    """Return which factors allow assignments, and their best additionals.
+
+    One call of a type's oracle serves all assignments.
 
     Parameters
     ----------
@@ -72,20 +81,25 @@ def best_additionals(
     eta_v
         Scores of the additionals of all buckets; ``-inf`` forbids.
     chosen
-        For each variable of the part, whether it is on.
+        (..., n_variables) whether each variable of the part is on, in one assignment or several.
 
     Returns
     -------
     allowed
-        For each factor of all buckets.
+        (..., n_factors) for the factors of all buckets.
     v
-        For each additional.
+        (..., n_additionals)
     """
-    allowed, found = [np.empty(0, dtype=bool)], [np.empty(0)]
+    several = chosen.shape[:-1]
+    n = math.prod(several)
+    allowed, found = [np.empty((*several, 0), dtype=bool)], [np.empty((*several, 0))]
     for b, bucket in enumerate(part.buckets):
-        own, barred = eta_v[part.additionals_of(b)], np.isneginf(eta_v[part.additionals_of(b)])
-        scores = np.where(chosen[bucket.variable] != bucket.negated, np.inf, -np.inf)
-        w, n = best_feasible(bucket, scores, own, barred)
-        allowed.append(which_are_feasible(bucket, scores, barred, w, n))
-        found.append(n)
-    return np.concatenate(allowed), np.concatenate(found)
+        copies = bucket if n == 1 else bucket.select(np.tile(np.arange(bucket.n_factors), n))
+        own = np.tile(eta_v[part.additionals_of(b)], n)
+        on = chosen[..., bucket.variable] != bucket.negated
+        scores, barred = np.where(on, np.inf, -np.inf).reshape(-1), np.isneginf(own)
+        w, v = best_feasible(copies, scores, own, barred)
+        feasible = which_are_feasible(copies, scores, barred, w, v)
+        allowed.append(feasible.reshape(*several, bucket.n_factors))
+        found.append(v.reshape(*several, bucket.n_additionals))
+    return np.concatenate(allowed, axis=-1), np.concatenate(found, axis=-1)

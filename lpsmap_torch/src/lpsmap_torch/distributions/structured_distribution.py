@@ -350,17 +350,15 @@ class StructuredDistribution(Distribution):
     def _log_probs(self, values: FloatArray) -> tuple[Tensor, BoolArray]:
         """Return (n, n_items) log-probabilities of n assignments, and whether they are allowed."""
         graph, n = self._built.graph, len(values)
-        layout, factors = graph._laid_out(), graph.factors
+        factors = graph.factors
         eta_v = [np.nan_to_num(graph.additional_scores(f), neginf=FORBIDDEN) for f in factors]
+        completed = complete_assignment(graph._laid_out(), factors, eta_v, values > 0.5)
         allowed = np.ones((n, self._built.n_items), dtype=bool)
-        additionals = [np.zeros((n, *x.shape)) for x in eta_v]
-        for i, chosen in enumerate(values > 0.5):
-            completed = complete_assignment(layout, factors, eta_v, chosen)
-            for d, factor in enumerate(factors):
-                additionals[d][i] = completed.additionals[d]
-                item = self._items.of_factors(factor)
-                allowed[i, item[~completed.allowed[d] & (item >= 0)]] = False
-        log_p = self._by_item(self._gibbs.log_probability(values, additionals))
+        for factor, of_factors in zip(factors, completed.allowed, strict=True):
+            item = self._items.of_factors(factor)
+            sample, row = np.nonzero(~of_factors & (item >= 0))
+            allowed[sample, item[row]] = False
+        log_p = self._by_item(self._gibbs.log_probability(values, completed.additionals))
         return log_p.reshape(n, self._built.n_items), allowed
 
     def _with(self, scores: Tensor, arguments: dict[str, Any]) -> StructuredDistribution:

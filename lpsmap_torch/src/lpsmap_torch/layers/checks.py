@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core.api import check_readable, kind_of
+from lpsmap_torch.tensors import broadcasts
 
 __all__ = [
     "check_ends",
@@ -172,9 +173,7 @@ def checked_limits(name: str, limits: Any, batch: tuple[int, ...]) -> Tensor:
 
 def _leads(shape: tuple[int, ...], batch: tuple[int, ...]) -> bool:
     """Return whether a shape broadcasts to the first axes of the batch."""
-    return len(shape) <= len(batch) and all(
-        a == 1 or a == b for a, b in zip(shape, batch, strict=False)
-    )
+    return len(shape) <= len(batch) and broadcasts(shape, batch[: len(shape)])
 
 
 def _expanded(lengths: Tensor, batch: tuple[int, ...], trailing: tuple[int, ...]) -> Tensor:
@@ -204,10 +203,7 @@ def checked_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Tensor | None:
             "0 for scores that take part and -inf for others."
         )
     mask_shape = tuple(mask.shape)
-    fits = len(mask_shape) <= len(shape) and all(
-        a == 1 or a == b for a, b in zip(mask_shape[::-1], shape[::-1], strict=False)
-    )
-    if not fits:
+    if not broadcasts(mask_shape, shape):
         raise ValueError(
             f"{name}: mask has shape {mask_shape}; expected one that broadcasts to {shape}, true "
             "for scores that take part."

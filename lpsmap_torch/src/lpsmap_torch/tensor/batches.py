@@ -9,9 +9,8 @@ import numpy as np
 import torch
 
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, offsets_of, ranges
-from lpsmap_torch.tensor.batch import Batch, Members
+from lpsmap_torch.tensor.batch import Batch, DenseBatch, Members, SparseBatch
 from lpsmap_torch.tensor.constraint_rows import ConstraintRows, constraint_rows_of
-from lpsmap_torch.tensor.row_batch import DenseBatch, SparseBatch
 
 __all__ = ["batches_of"]
 

@@ -7,12 +7,11 @@ import functools
 import torch
 from torch import Tensor
 
-from lpsmap_torch.tensor.batch import Batch
+from lpsmap_torch.tensor.batch import Batch, DenseBatch
 from lpsmap_torch.tensor.equations import Equations, symmetric
 from lpsmap_torch.tensor.fused import multiplied
 from lpsmap_torch.tensor.newton import Pieces
 from lpsmap_torch.tensor.projection_problem import Projections
-from lpsmap_torch.tensor.row_batch import DenseBatch
 from lpsmap_torch.tensors import is_eager
 
 __all__ = ["Face", "FusedFace", "face_of", "on_face"]

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from lpsmap_core.api import is_quiet
 from lpsmap_torch.tensor import equations, forced, interior_point, projection_problem
-from lpsmap_torch.tensor.batch import Batch
-from lpsmap_torch.tensor.row_batch import DenseBatch
+from lpsmap_torch.tensor.batch import Batch, DenseBatch
 from lpsmap_torch.tensors import is_transformed
 
 __all__ = ["Solved", "multiplied", "serves", "solved", "source"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lpsmap_torch.tensor.batch import Batch
+from lpsmap_torch.tensor.batch import Batch, DenseBatch
 from lpsmap_torch.tensor.face import Face, FusedFace, face_of, on_face
 from lpsmap_torch.tensor.fused import serves, solved
 from lpsmap_torch.tensor.interior_point import Interior, first_point, next_point
@@ -24,7 +24,6 @@ from lpsmap_torch.tensor.projection_problem import (
     projections_of,
     proves_infeasible,
 )
-from lpsmap_torch.tensor.row_batch import DenseBatch
 
 __all__ = ["project"]
 
