@@ -20,6 +20,7 @@ from lpsmap_core.api import (
     kind_of,
 )
 from lpsmap_torch.built_graph import BuiltGraph
+from lpsmap_torch.by_name import NotSpecifiable, specification
 from lpsmap_torch.estimators import Estimator, SparseMarginals
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.checks import (
@@ -33,7 +34,6 @@ from lpsmap_torch.layers.estimates import Problem, Samples, checked_estimator
 from lpsmap_torch.layers.factor_types import no_factor
 from lpsmap_torch.layers.layer_graph import Declarations, LayerGraph, arrays_of
 from lpsmap_torch.layers.solvers import local_solver, solver_of
-from lpsmap_torch.specifications import NotSpecifiable, specification
 from lpsmap_torch.temperature import Temperature, TemperatureMixin, divided, is_one, of_batch
 from lpsmap_torch.tensor.choice import ENGINES
 from lpsmap_torch.tensors import is_compiled, is_eager

@@ -15,11 +15,10 @@ import torch
 from torch import Tensor
 
 from lpsmap_core.api import checked_options, report_unsolved
-from lpsmap_torch.by_name import callee_named, local_name, registered
+from lpsmap_torch.by_name import callee_named, layer_of, local_name, registered
 from lpsmap_torch.evaluations import OnFace
 from lpsmap_torch.function import image, mapped
 from lpsmap_torch.layers.layer_graph import GraphSolution, LayerGraph, arrays_of
-from lpsmap_torch.specifications import layer_of
 from lpsmap_torch.tensor.choice import engine_on, tensor_engine
 from lpsmap_torch.tensor.graphs import solve_on_device
 from lpsmap_torch.tensors import numbers, tensor_of
