@@ -20,6 +20,7 @@ from lpsmap_dynamic import (
     Row,
     hypergraph_factor,
 )
+from lpsmap_dynamic.derivations import _room
 from lpsmap_dynamic.inside_outside import beliefs_of
 from lpsmap_dynamic.k_best import k_best_of
 from lpsmap_dynamic.max_plus import best_derivations
@@ -392,7 +393,7 @@ def test_long_passes_come_out_in_time() -> None:
     inference, n = chosen.inference(), 400 * 100
     scores = Scores(np.zeros(n), np.empty(0))
     rows = np.zeros(1, dtype=np.int64)
-    found, room = Beliefs(*np.zeros((2, 1)), np.zeros(n), np.empty(0)), inference._room(1)
+    found, room = Beliefs(*np.zeros((2, 1)), np.zeros(n), np.empty(0)), _room(np.array([400]), 1)
     assert np.isclose(inference.beliefs(rows, scores).log_partition, 400 * np.log(100))
     with Watch(max_time=0.0):
         beliefs_of(rows, inference._factors, scores, *found[:4], np.zeros(1))
