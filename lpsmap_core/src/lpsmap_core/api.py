@@ -20,7 +20,7 @@ from lpsmap_core.kernels.entries import reader_of
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.counts import Counts, write_point
 from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout, part_of_buckets
-from lpsmap_core.layout.ragged import offsets_of, ranges
+from lpsmap_core.layout.ragged import distinct_rows, offsets_of, ranges
 from lpsmap_core.local.active.limits import UNTIL_SOLVED
 from lpsmap_core.local.active.record_access import LocalProblem, problem_of, set_of, status_of
 from lpsmap_core.local.active.sets import ActiveSets
@@ -229,6 +229,7 @@ __all__ += [
     "best_feasible",
     "reduce_dominant_scores",
     "build_layout",
+    "distinct_rows",
     "offsets_of",
     "part_of_buckets",
     "ranges",

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from lpsmap_core import kernel
-from lpsmap_core.api import BoolArray, IntArray, offsets_of, ranges
+from lpsmap_core.api import BoolArray, IntArray, distinct_rows, offsets_of, ranges
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.derivations import HypergraphInference
 from lpsmap_dynamic.junction_tree import TreePart, junction_tree
@@ -256,17 +256,17 @@ def _distinct_trees(
     first_link = offsets_of(n_links)[members]
     links = codes[ranges(given.offsets, by_group)]
     shape = np.stack([np.diff(members), np.diff(first_link)], axis=1)
-    kinds, kind = np.unique(shape, axis=0, return_inverse=True)
+    some, kind = distinct_rows(shape)
     found: list[Hypergraph | None] = []
     which = np.empty(len(shape), dtype=np.int64)
-    for k, (n_factors, n) in enumerate(kinds.tolist()):
-        groups = np.flatnonzero(kind.reshape(-1) == k)
+    for k, (n_factors, n) in enumerate(shape[some].tolist()):
+        groups = np.flatnonzero(kind == k)
         factors = by_group[members[groups, None] + np.arange(n_factors)]
         own = links[first_link[groups, None] + np.arange(n)]
         words = np.concatenate([given.which[factors], own], axis=1)
-        rows, first, number = np.unique(words, axis=0, return_index=True, return_inverse=True)
-        which[groups] = len(found) + number.reshape(-1)
-        for row, g in zip(rows, first.tolist(), strict=True):
+        first, number = distinct_rows(words)
+        which[groups] = len(found) + number
+        for row, g in zip(words[first], first.tolist(), strict=True):
             hypergraphs = tuple(given.hypergraphs[h] for h in row[:n_factors].tolist())
             names = [functools.partial(name_of, f) for f in factors[g].tolist()]
             found.append(

@@ -12,13 +12,12 @@ from collections import defaultdict
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core import kernel
-from lpsmap_core.api import BoolArray, IntArray, ranges
+from lpsmap_core.api import BoolArray, IntArray, distinct_rows, ranges
 from lpsmap_dynamic.declaration import Hypergraph
 
-__all__ = ["MOST_CHOICES", "FactorPiece", "PieceEdges", "TooManyChoicesError", "distinct_rows"]
+__all__ = ["MOST_CHOICES", "FactorPiece", "PieceEdges", "TooManyChoicesError"]
 __all__ += ["one_piece", "pieces_of_slots"]
 
 MOST_CHOICES = 1 << 18
@@ -120,7 +119,9 @@ def one_piece(hypergraph: Hypergraph, shared: BoolArray) -> FactorPiece:
         pair = np.arange(len(edge)) - np.repeat(np.cumsum(n_pairs) - n_pairs, n_pairs)
         left, right = starts[edge, 0] + pair // n[edge, 1], starts[edge, 1] + pair % n[edge, 1]
         edge = edges[edge]
-        chosen, which = distinct_rows(on[left] | on[right] | own[edge])
+        choices = on[left] | on[right] | own[edge]
+        first_choice, which = distinct_rows(choices)
+        chosen = choices[first_choice]
         parts.append((len(on) + which, np.stack([left, right], axis=1), edge))
         first.append(len(on))
         count.append(len(chosen))
@@ -137,16 +138,6 @@ def one_piece(hypergraph: Hypergraph, shared: BoolArray) -> FactorPiece:
         items=np.arange(first[-1], len(on)) - 1,
         edges=PieceEdges(heads - 1, both - 1, sizes[edge], rest[ranges(bounds, edge)]),
     )
-
-
-def distinct_rows(rows: npt.NDArray[np.bool_]) -> tuple[BoolArray, IntArray]:
-    """Return the distinct rows of booleans, and the number of each row among them."""
-    if not rows.shape[1]:
-        return rows[:1], np.zeros(len(rows), dtype=np.int64)
-    packed = np.packbits(rows, axis=1)
-    keys = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1]))).reshape(-1)
-    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-    return rows[first], which.reshape(-1).astype(np.int64)
 
 
 class _Path(NamedTuple):

@@ -21,6 +21,7 @@ import numpy as np
 from lpsmap_core.api import (
     BoolArray,
     IntArray,
+    distinct_rows,
     interruptible,
     ranges,
 )
@@ -31,7 +32,6 @@ from lpsmap_dynamic.factor_pieces import (
     FactorPiece,
     PieceEdges,
     TooManyChoicesError,
-    distinct_rows,
     one_piece,
     pieces_of_slots,
 )
@@ -224,7 +224,9 @@ class _Elimination:
                 used.setdefault(x, []).append((k, piece.on[:, chosen]))
         columns: list[dict[int, IntArray]] = [{} for _ in pieces]
         for x, tables in used.items():
-            rows, which = distinct_rows(np.concatenate([on for _, on in tables]))
+            rows = np.concatenate([on for _, on in tables])
+            first, which = distinct_rows(rows)
+            rows = rows[first]
             ends = np.cumsum([len(on) for _, on in tables])
             allowed = np.ones(len(rows), dtype=np.bool_)
             for own in np.split(which, ends[:-1]):
@@ -324,8 +326,7 @@ class _Elimination:
             strides = np.append(np.cumprod(sizes[:0:-1])[::-1], 1)[: len(sizes)]
             found: IntArray = states @ strides
             return found
-        _, which = np.unique(states, axis=0, return_inverse=True)
-        return which.reshape(-1).astype(np.int64)
+        return distinct_rows(states)[1]
 
     def _order(self) -> list[int]:
         """Return an elimination order: nodes of one neighbour first, as in trees."""

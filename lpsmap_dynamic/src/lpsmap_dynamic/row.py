@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core import Factor
-from lpsmap_core.api import IntArray, parameters_of, row_view
+from lpsmap_core.api import IntArray, distinct_rows, parameters_of, row_view
 
 __all__ = ["Row", "different_rows"]
 
@@ -79,6 +79,6 @@ def different_rows(factor: Factor) -> tuple[list[Row], IntArray]:
         numbers: dict[bytes, int] = {}
         columns.append([numbers.setdefault(x.tobytes(), len(numbers)) for x in integers])
     table = np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
-    _, first, which = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    first, which = distinct_rows(table + 0.0)  # which makes -0.0 equal to 0.0
     rows = [Row.of_view(row_view(factor, int(i))) for i in first]
-    return rows, which.reshape(-1).astype(np.int64)
+    return rows, which

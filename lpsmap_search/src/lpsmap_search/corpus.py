@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.api import FloatArray, IndexArray, IntArray
+from lpsmap_core.api import FloatArray, IndexArray, IntArray, distinct_rows
 from lpsmap_dynamic import Hypergraph, HypergraphBuilder
 from lpsmap_search.count_model import CountModel
 
@@ -141,7 +141,8 @@ def _kinds(first_use: IntArray, uses: IntArray) -> tuple[IndexArray, IntArray, I
     sizes = np.diff(first_use)
     padded = np.full((len(sizes), int(sizes.max(initial=0))), -1, dtype=np.int64)
     padded[np.arange(padded.shape[1]) < sizes[:, None]] = uses
-    different, kind = np.unique(padded, axis=0, return_inverse=True)
+    some, kind = distinct_rows(padded)
+    different = padded[some]
     used = different >= 0
     first = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
-    return kind.reshape(-1).astype(np.int32), first, different[used]
+    return kind.astype(np.int32), first, different[used]
