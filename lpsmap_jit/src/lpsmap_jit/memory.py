@@ -2,7 +2,7 @@
 
 A solve works on about sixty arrays. Allocating each of them, and passing each to a kernel, would
 take a tenth of the time of a small solve. A `Blueprint` therefore defines their layout once; a copy
-allocates one block, and a kernel receives the words that `by_address` would write.
+allocates one block, and a kernel receives the words of its record (`lpsmap_jit.by_address`).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Blueprint(Generic[Record]):
         return Memory(cast(Record, _cut(self._kind, self._parts, block, iter(records))), words)
 
     def _lay_out(self, kind: type, plan: list[Any], words: list[int], own: list[int]) -> list[Any]:
-        """Append the words of a record, see `by_address`; return the parts of copies.
+        """Append the words of a record, see `lpsmap_jit.by_address`; return the parts of copies.
 
         `own` collects the indices of words with addresses in the block.
         """
@@ -165,7 +165,7 @@ def hold(record: Record) -> Memory[Record]:
 
 
 def words_of(record: Any) -> list[int]:
-    """Return the words of a record of contiguous arrays and numbers, see `by_address`.
+    """Return the words of a record of contiguous arrays and numbers, see `lpsmap_jit.by_address`.
 
     Raises
     ------
