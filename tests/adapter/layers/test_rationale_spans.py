@@ -48,7 +48,7 @@ def test_marginals_are_means_of_rationales(options: dict[str, Any]) -> None:
     layer, scores = Rationale(3, 0.2, tol=1e-10, **options).double(), normal(2, 6)
     found = layer.structures(scores)
     for i, of_text in enumerate(found):
-        chosen = [[1 - tag for tag in one.decoded["tags"]] for one in of_text]
+        chosen = [one.decoded["tags"] for one in of_text]
         assert all(fits(tuple(y), 3, options) for y in chosen)
         mean = found.probabilities[i, : len(of_text)] @ torch.tensor(chosen).double()
         torch.testing.assert_close(layer(scores)[i], mean, rtol=0, atol=1e-8)
@@ -57,6 +57,14 @@ def test_marginals_are_means_of_rationales(options: dict[str, Any]) -> None:
         return torch.func.functional_call(layer, {"transition": transition}, (x,))
 
     assert gradcheck(marginals, (scores, layer.transition.detach().requires_grad_()), atol=1e-4)
+
+
+def test_tags_of_structures_are_the_selection() -> None:
+    scores = torch.tensor([[3.0, -1.0, 3.0, -2.0]])
+    for layer in (Rationale(2), Rationale(2, max_spans=2)):
+        (best,) = layer(scores, return_solution=True).structures()[0]
+        assert best.decoded == {"tags": [1, 0, 1, 0]}
+        assert layer.decode(scores).tolist() == [[1.0, 0.0, 1.0, 0.0]]
 
 
 def test_texts_of_other_lengths() -> None:

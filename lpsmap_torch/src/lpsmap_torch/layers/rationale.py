@@ -24,7 +24,8 @@ class Rationale(LimitedLayer):
     """Marginals of selecting the words of a text, at most `budget`, preferably contiguous.
 
     The factor is a `SequenceBudget` over two states per word, with one learned score for two
-    neighbours that are both selected; or a `SequenceSpans`, if spans have limits.
+    neighbours that are both selected; or a `SequenceSpans`, if spans have limits. In its structures
+    the tag of a selected word is 1, and that of others is 0.
 
     Parameters
     ----------
@@ -90,7 +91,7 @@ class Rationale(LimitedLayer):
         return (*shape, 2)
 
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
-        """Return one sequence per instance; state 0 means that a word is selected."""
+        """Return one sequence per instance; state 1 means that a word is selected."""
         n = u.shape[-2]
         budget, lengths = limits_and_lengths(self.budget, lengths, u.ndim - 2)
         words = present(type(self).__name__, u.shape[:-1], lengths, mask)
@@ -98,16 +99,20 @@ class Rationale(LimitedLayer):
         steps = np.zeros((*u.shape[:-2], max(n - 1, 0), 2, 2))
         if self.exactly and n_words is not None:
             budget = np.where(n_words == 0, 0, budget)
-        options: dict[str, Any] = {"force_budget": self.exactly, "lengths": n_words}
+        options: dict[str, Any] = {
+            "force_budget": self.exactly,
+            "counted_state": 1,
+            "lengths": n_words,
+        }
         name = "SequenceBudget"
         if self.min_span > 1 or self.max_spans is not None:
             name = "SequenceSpans"
             options.update(min_span=self.min_span, max_spans=self.max_spans)
         sequence = factor_type(name)(u, steps, budget, **options)
         both_chosen = np.full((max(n - 1, 0), 2, 2), -1)
-        both_chosen[:, 0, 0] = 0
+        both_chosen[:, 1, 1] = 0
         index = np.concatenate([[-1, -1], both_chosen.reshape(-1), [-1, -1]])
-        return Declarations([sequence], shared=(SharedScores(sequence, index),), shown=(..., 0))
+        return Declarations([sequence], shared=(SharedScores(sequence, index),), shown=(..., 1))
 
     def _weights(self) -> Tensor:
         return self.transition
