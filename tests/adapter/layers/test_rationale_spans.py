@@ -72,8 +72,20 @@ def test_texts_of_other_lengths() -> None:
     lengths, budget = torch.tensor([6, 3, 0]), torch.tensor([4, 2, 4])
     chosen = layer(scores, lengths=lengths, budget=budget)
     torch.testing.assert_close(chosen.sum(-1), torch.tensor([4.0, 2.0, 0.0]).double())
-    with pytest.raises(ValueError, match="budget is 4 for factor 1 with 3 positions"):
+    with pytest.raises(ValueError, match="Rationale: budget is 4 with exactly=.*1 has 3 words"):
         layer(scores, lengths=lengths)
+    with pytest.raises(ValueError, match="Rationale: budget is 7 with exactly=True.*a text has 6"):
+        Rationale(7, exactly=True)(scores[0])
+    with pytest.raises(ValueError, match="Rationale: budget is 2 .*min_span is 3"):
+        Rationale(2, exactly=True, min_span=3)(scores)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_the_norm_counts_both_states(temperature: float) -> None:
+    scores = torch.tensor([0.6, -0.2, -1.0]).double()
+    found = Rationale(3, temperature=temperature)(temperature * scores)
+    expected = torch.tensor([0.8, 0.4, 0.0]).double()
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
 
 
 def test_layers_keep_the_limits() -> None:

@@ -368,9 +368,9 @@ def read_labels(
     if len(wrong):
         raise ValueError(
             f"target holds {ROOT} at {_place(wrong[0], kind)}, which means that nothing of the row "
-            f"is on, but its factor needs one; expected 0 to {index.shape[-1] - 1}, or {IGNORED} for "
-            "unlabelled rows. Give lengths= for padding. Rows without a partner need factors that "
-            'allow them, such as AtMostOne, or Matching with full="none".'
+            f"is on, but its factor needs one; expected 0 to {index.shape[-1] - 1}, or {IGNORED} "
+            "for unlabelled rows. Give lengths= for padding. Rows without a partner need factors "
+            'that allow them, such as AtMostOne, or Matching with full="none".'
         )
     wrong = np.argwhere(~unknown & ~empty & ~on.any(axis=-1))
     if len(wrong):
@@ -414,8 +414,7 @@ def _are_needed(graph: Any, index: IntArray, empty: BoolArray) -> BoolArray:
         broken = np.bincount(constraints.row, terms, len(constraints.low)) < constraints.low - SLACK
         inside = broken[constraints.row] & (column < len(variable))
         needed[variable[column[inside]]] = True
-    found: BoolArray = needed[index].any(axis=-1)
-    return found
+    return np.asarray(needed[index].any(axis=-1))
 
 
 def _place(at: IntArray, kind: str) -> str:
