@@ -287,7 +287,7 @@ def test_a_gradient_names_its_argument() -> None:
         (3, TypeError, "target is an int; expected an array"),
         (jnp.full((2, 3), 1.5), ValueError, "target holds 1.5 at [0, 0] of instance 0; expected"),
         (jnp.array([0, 3]), ValueError, "target holds 3 at [1] of instance 0; expected positions"),
-        (jnp.array([0, -1]), ValueError, "target holds -1 at [1] of instance 0; expected"),
+        (jnp.array([0, -1]), ValueError, "target holds -1 at [1] of instance 0, which means"),
         (
             jnp.array([[1, 1, 0], [1, 0, 0]]),
             ValueError,
