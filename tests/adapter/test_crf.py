@@ -81,7 +81,7 @@ def test_a_module_of_torch(crf: CRF) -> None:
     assert not any(x.any() for x in crf.parameters())
     with pytest.raises(ValueError, match="reduction"):
         CRF(3, reduction="median")
-    with pytest.raises(ValueError, match="transitions has shape"):
+    with pytest.raises(ValueError, match="CRF: scores has shape"):
         CRF(4)(scores.float(), tags)
 
 
@@ -91,3 +91,16 @@ def test_it_compiles() -> None:
     scores = scores.detach().float().requires_grad_()
     compiled = torch.compile(lambda s, t, m: crf(s, t, m), fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(scores, tags, MASK), crf(scores, tags, MASK))
+
+
+def test_errors_are_in_its_name(crf: CRF) -> None:
+    scores, tags = scores_and_tags()
+    for call in (lambda *x, **y: crf(x[0], tags, **y), crf.decode, crf.distribution):
+        for given, arguments, message in (
+            (scores, {"mask": MASK.float()}, "CRF: mask is a Tensor of float32"),
+            (scores, {"lengths": [5.0, 2.0]}, "CRF: lengths are a list"),
+            (scores[..., :2], {}, "CRF: scores has shape .*; expected 3 tags"),
+            (scores.long(), {}, "CRF: scores has dtype torch.int64"),
+        ):
+            with pytest.raises((TypeError, ValueError), match=message):
+                call(given, **arguments)

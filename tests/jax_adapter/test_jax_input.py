@@ -287,7 +287,7 @@ def test_a_gradient_names_its_argument() -> None:
         (3, TypeError, "target is an int; expected an array"),
         (jnp.full((2, 3), 1.5), ValueError, "target holds 1.5 at [0, 0] of instance 0; expected"),
         (jnp.array([0, 3]), ValueError, "target holds 3 at [1] of instance 0; expected positions"),
-        (jnp.array([0, -1]), ValueError, "target holds -1 at [1] of instance 0; expected"),
+        (jnp.array([0, -1]), ValueError, "target holds -1 at [1] of instance 0, which means"),
         (
             jnp.array([[1, 1, 0], [1, 0, 0]]),
             ValueError,
@@ -342,3 +342,14 @@ def test_roots_are_their_own_heads_on_request() -> None:
 def test_padding_without_lengths_warns_of_phantom_words() -> None:
     with pytest.warns(UserWarning, match="lengths="):
         sparse_map_loss(DepTree)(normal(4, 4), jnp.array([1, -1, -100, -100]))
+
+
+def test_arguments_that_a_factor_type_does_not_take() -> None:
+    for solve in (sparse_map(DepTree), lambda x, **y: sparse_map_loss(DepTree)(x, x, **y)):
+        with pytest.raises(TypeError, match="DepTree: unexpected argument 'mask'; .* or labelled"):
+            solve(normal(2, 3, 3), mask=True)
+
+
+def test_lengths_of_arcs_that_are_not_square() -> None:
+    with pytest.raises(ValueError, match=r"DepTree: variables has shape \(2, 5, 4\); .* equal"):
+        sparse_map(DepTree)(normal(2, 5, 4), lengths=jnp.array([4, 5]))

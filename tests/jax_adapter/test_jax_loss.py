@@ -85,6 +85,7 @@ PARTLY = np.array([[1.0, 0.0, 0.0], [np.nan] * 3])
 CASES: dict[str, tuple[Any, tuple[int, ...], Any, dict[str, Any], dict[str, Any]]] = {
     "trees": (DepTree, (2, 3, 3), HEADS, {}, {"lengths": np.array([3, 2])}),
     "matching": (matching, (2, 2, 3), np.array([[0, 2], [1, -100]]), {}, {}),
+    "no partner": (AtMostOne, (2, 2, 3), np.array([[0, -1], [-1, -100]]), {}, {}),
     "pairs": (pairs, (3, 2, 3), np.array([[0, 2], [1, 1], [0, 0]]), {"w": (3,)}, {}),
     "tags": (Sequence, (2, 3, 2), np.array([[0, 1, 1], [1, 0, 0]]), {"transitions": (2, 2)}, {}),
     "some tags": (

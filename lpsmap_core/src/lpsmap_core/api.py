@@ -54,6 +54,7 @@ from lpsmap_core.model.memory_limit import (
     memory_limit,
     reserve_memory,
 )
+from lpsmap_core.model.named_arguments import check_accepted, refuse_arguments
 from lpsmap_core.model.slots import (
     declared_variables,
     flipped_slots,
@@ -130,6 +131,7 @@ __all__ = ["BoolArray", "ByteArray", "FloatArray", "FloatTable", "IndexArray", "
 # Input: read an argument that a user gave, or refuse it by an error that names it.
 __all__ += [
     "broadcast",
+    "check_accepted",
     "check_readable",
     "checked_count",
     "checked_flag",
@@ -139,6 +141,7 @@ __all__ += [
     "zero_unused_scores",
     "kind_of",
     "real_numbers",
+    "refuse_arguments",
     "check_unambiguous_lengths",
     "check_fits_memory",
     "MAX_MEMORY",

@@ -14,7 +14,7 @@ import numpy as np
 from jax.tree_util import PyTreeDef
 
 from lpsmap_core import Factor, FactorGraph
-from lpsmap_core.api import check_options, kind_of
+from lpsmap_core.api import check_accepted, check_options, kind_of
 from lpsmap_jax.host import Arrays, ArrayType
 
 __all__ = ["Call", "Factors", "check_solver", "read_call", "read_scores"]
@@ -147,8 +147,15 @@ def read_call(
         Those of `Call`.
     scores, arguments
         Trees of arrays; the arguments may have other leaves, too.
+
+    Raises
+    ------
+    TypeError
+        If the scores are not floating-point arrays, or the function has no parameter for an
+        argument.
     """
     blocks, tree = read_scores(name, scores)
+    check_accepted(factors, arguments)
     found, arguments_tree = jax.tree_util.tree_flatten_with_path(dict(arguments))
     arrays = [(path, leaf) for path, leaf in found if isinstance(leaf, jax.Array)]
     inputs = (*blocks, *(leaf for _, leaf in arrays))

@@ -53,8 +53,9 @@ def sparse_map_loss(factors: Factors, **options: Any) -> Callable[..., jax.Array
         either labels in its shape: 0, 1, or NaN for unlabelled variables; or marginals, for all
         variables in factors; then ``target_additionals`` are those of the additionals, an array
         for every factor declaration with additionals, in a list if several. Or integers without the
-        last axis: the position on it that is on, and -100 for unlabelled rows. In rows of
-        `DepTree`, heads, -1 for the root, or with ``root="self"`` in the call the word itself.
+        last axis: the position on it that is on, -1 for a row of which nothing is on, such as one
+        without a partner in a matching, and -100 for unlabelled rows. In rows of `DepTree`, heads,
+        -1 for the root, or with ``root="self"`` in the call the word itself.
         Targets of variables in no factor are ignored. The target has no gradient.
 
     Raises

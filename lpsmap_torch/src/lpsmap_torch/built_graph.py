@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Factor, Variables
-from lpsmap_core.api import BoolArray, Items, Labels, in_factors
+from lpsmap_core.api import BoolArray, Items, Labels, check_accepted, in_factors
 from lpsmap_torch.estimators.estimator import Estimate, SolvedEstimate
 from lpsmap_torch.graph import TorchFactorGraph, values_of
 
@@ -122,10 +121,9 @@ def built_by(function: Factors, scores: Tensor, arguments: Mapping[str, Any]) ->
     Raises
     ------
     TypeError
-        If a function, other than a factor type, has no parameter for an argument.
+        If the function has no parameter for an argument.
     """
-    if not isinstance(function, type):
-        _check_taken(function, arguments)
+    check_accepted(function, arguments)
     graph = TorchFactorGraph()
     u = graph.variable_from(scores)
     made = function(u, **arguments)
@@ -141,15 +139,3 @@ def built_by(function: Factors, scores: Tensor, arguments: Mapping[str, Any]) ->
 
     graph.rescore(u, place(scores))
     return BuiltGraph(graph, u, place, n_items, padding)
-
-
-def _check_taken(function: Factors, arguments: Mapping[str, Any]) -> None:
-    parameters = inspect.signature(function).parameters
-    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
-        return
-    for name in arguments:
-        if name not in parameters:
-            raise TypeError(
-                f"The function of factors has no parameter for {name}, which it was called with; "
-                f"expected def build(u, {name}), which passes it on to its factors. Or omit {name}."
-            )

@@ -9,9 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.types import Device
 
+from lpsmap_core import Factor, Variables
 from lpsmap_core.api import checked_count
 from lpsmap_torch.distributions.chain import Chain, chains
-from lpsmap_torch.distributions.forms import PADDING
+from lpsmap_torch.distributions.positions import lengths_of, mask_of
+from lpsmap_torch.forms import PADDING
+from lpsmap_torch.layers.checks import check_scores
 from lpsmap_torch.losses import CRFLoss
 
 __all__ = ["CRF"]
@@ -64,7 +67,7 @@ class CRF(nn.Module):
         empty = partial(torch.empty, device=device, dtype=dtype)
         self.transitions = nn.Parameter(empty(n_tags, n_tags))
         self.initial, self.final = nn.Parameter(empty(n_tags)), nn.Parameter(empty(n_tags))
-        self._loss = CRFLoss(chains, reduction=reduction)
+        self._loss = CRFLoss(_chains, reduction=reduction)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -95,6 +98,7 @@ class CRF(nn.Module):
         weight
             ``(batch,)`` by which the losses of the sentences are multiplied.
         """
+        self._check(scores)
         arguments = {"lengths": lengths, "mask": mask, **self._scores()}
         loss: Tensor = self._loss(scores, tags, weight=weight, **arguments)
         return loss
@@ -109,6 +113,10 @@ class CRF(nn.Module):
         scores, mask, lengths
             As in `forward`; the batch may have any number of axes.
         """
+        self._check(scores)
+        lengths_of("CRF", lengths, tuple(scores.shape[:-2]))
+        if mask is not None:
+            mask_of("CRF", mask, tuple(scores.shape[:-1]))
         return Chain(scores, **self._scores(), lengths=lengths, mask=mask)
 
     def decode(
@@ -128,8 +136,20 @@ class CRF(nn.Module):
         """Return the arguments for `repr`."""
         return f"{len(self.initial)}"
 
+    def _check(self, scores: Any) -> None:
+        check_scores("CRF", scores, 2)
+        if scores.shape[-1] != len(self.initial):
+            raise ValueError(
+                f"CRF: scores has shape {tuple(scores.shape)}; expected {len(self.initial)} tags "
+                "on the last axis, as n_tags says."
+            )
+
     def _scores(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("transitions", "initial", "final")}
+
+
+def _chains(u: Variables, **arguments: Any) -> Factor:
+    return chains(u, **arguments, name="CRF")
 
 
 def _lists(tags: Tensor) -> list[Any]:

@@ -23,7 +23,7 @@ from lpsmap_torch.distributions import (
     Subset,
     Tree,
 )
-from lpsmap_torch.distributions.forms import PADDING
+from lpsmap_torch.forms import PADDING
 
 # -------------------------------------------------------------------- structures, in Python
 
@@ -673,3 +673,12 @@ def test_several_batch_axes(name: str) -> None:
         (stacked.sparse_marginals[0], flat.sparse_marginals),
     ):
         torch.testing.assert_close(ours, theirs, **close)
+
+
+@pytest.mark.parametrize("kind", [Tree, ProjectiveTree, LabelledTree])
+def test_errors_of_trees_are_in_their_names(kind: Any) -> None:
+    more = (2,) if kind is LabelledTree else ()
+    with pytest.raises(TypeError, match=f"^{kind.__name__}: mask"):
+        kind(torch.zeros(2, 3, 3, *more), mask=torch.ones(2, 3))
+    with pytest.raises(ValueError, match=f"^{kind.__name__}: scores has shape .*n, n"):
+        kind(torch.zeros(2, 3, 4, *more), lengths=[3, 4])

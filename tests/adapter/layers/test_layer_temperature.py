@@ -117,7 +117,7 @@ def test_structures_at_a_temperature(case: Case, scalar: bool) -> None:
     assert found.probabilities.dtype == scores.dtype
     if isinstance(layer, (LPMatchingAttention, LPSequenceAttention)):
         return
-    variables = found.variables[..., 0] if case.shown > 1 else found.variables
+    variables = found.variables[..., 1] if case.shown > 1 else found.variables
     mean = torch.einsum("bk,bk...->b...", found.probabilities, variables)
     marginals = layer(scores)
     torch.testing.assert_close(mean, marginals, rtol=0, atol=2e-6)

@@ -195,7 +195,7 @@ def test_structures_have_the_marginals_for_mean(case: Case) -> None:
         return  # a structure is a row's
     p, variables = found.probabilities, found.variables
     if case.shown > 1:
-        variables = variables[..., 0]
+        variables = variables[..., 1]
     mean = torch.einsum("bk,bk...->b...", p, variables)
     if isinstance(layer, LPSequenceAttention):
         mean = mean.transpose(1, 2)

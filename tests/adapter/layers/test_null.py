@@ -16,7 +16,7 @@ from lpsmap_torch.layers import (
     MatchingAttention,
     SequenceAttention,
 )
-from lpsmap_torch.losses import MarginSparseMAPLoss, SparseMAPLoss
+from lpsmap_torch.losses import CRFLoss, MarginSparseMAPLoss, SparseMAPLoss
 
 both = pytest.mark.parametrize("kind", [MatchingAttention, LPMatchingAttention])
 LENGTHS = torch.tensor([[3, 4], [2, 2]])
@@ -80,6 +80,35 @@ def test_losses_have_the_null_score(kind: Any, loss: Any) -> None:
     learned = loss(kind(null=True).double())
     learned(scores, target).backward()
     assert learned.factors.null.grad.any()
+
+
+@pytest.mark.parametrize(
+    ("kind", "loss"),
+    [
+        (MatchingAttention, SparseMAPLoss),
+        (LPMatchingAttention, SparseMAPLoss),
+        (LPMatchingAttention, CRFLoss),
+    ],
+)
+def test_targets_with_rows_without_a_partner(kind: Any, loss: Any) -> None:
+    scores, partner = normal(2, 3, 4), torch.tensor([[1, -1, 0], [-1, 3, -100]])
+    dense = torch.zeros(2, 3, 4)
+    dense[0, 0, 1] = dense[0, 2, 0] = dense[1, 1, 3] = 1.0
+    criterion = loss(kind(null=0.5, tol=1e-10))
+    given = {"lengths": torch.tensor([[3, 4], [2, 4]])}
+    assert torch.equal(criterion(scores, partner, **given), criterion(scores, dense, **given))
+    for full in ("rows", "shorter"):
+        with pytest.raises(ValueError, match=r"holds -1 at \[0, 1\].*lengths=.*AtMostOne.*full="):
+            loss(kind(full=full))(scores, partner, **given)
+
+
+def test_targets_without_a_partner_in_the_longer_side() -> None:
+    scores, partner = normal(1, 3, 2), torch.tensor([[1, -1, 0]])
+    dense = torch.tensor([[[0, 1], [0, 0], [1, 0]]])
+    criterion = SparseMAPLoss(MatchingAttention("shorter"))
+    assert torch.equal(criterion(scores, partner), criterion(scores, dense))
+    with pytest.raises(ValueError, match="not a structure that Matching allows"):
+        criterion(scores, torch.tensor([[1, -1, -1]]))
 
 
 def test_both_layers_agree_for_all_sides() -> None:

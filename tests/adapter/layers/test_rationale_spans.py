@@ -48,7 +48,7 @@ def test_marginals_are_means_of_rationales(options: dict[str, Any]) -> None:
     layer, scores = Rationale(3, 0.2, tol=1e-10, **options).double(), normal(2, 6)
     found = layer.structures(scores)
     for i, of_text in enumerate(found):
-        chosen = [[1 - tag for tag in one.decoded["tags"]] for one in of_text]
+        chosen = [one.decoded["tags"] for one in of_text]
         assert all(fits(tuple(y), 3, options) for y in chosen)
         mean = found.probabilities[i, : len(of_text)] @ torch.tensor(chosen).double()
         torch.testing.assert_close(layer(scores)[i], mean, rtol=0, atol=1e-8)
@@ -59,13 +59,33 @@ def test_marginals_are_means_of_rationales(options: dict[str, Any]) -> None:
     assert gradcheck(marginals, (scores, layer.transition.detach().requires_grad_()), atol=1e-4)
 
 
+def test_tags_of_structures_are_the_selection() -> None:
+    scores = torch.tensor([[3.0, -1.0, 3.0, -2.0]])
+    for layer in (Rationale(2), Rationale(2, max_spans=2)):
+        (best,) = layer(scores, return_solution=True).structures()[0]
+        assert best.decoded == {"tags": [1, 0, 1, 0]}
+        assert layer.decode(scores).tolist() == [[1.0, 0.0, 1.0, 0.0]]
+
+
 def test_texts_of_other_lengths() -> None:
     layer, scores = Rationale(4, exactly=True, max_spans=2), normal(3, 6)
     lengths, budget = torch.tensor([6, 3, 0]), torch.tensor([4, 2, 4])
     chosen = layer(scores, lengths=lengths, budget=budget)
     torch.testing.assert_close(chosen.sum(-1), torch.tensor([4.0, 2.0, 0.0]).double())
-    with pytest.raises(ValueError, match="budget is 4 for factor 1 with 3 positions"):
+    with pytest.raises(ValueError, match="Rationale: budget is 4 with exactly=.*1 has 3 words"):
         layer(scores, lengths=lengths)
+    with pytest.raises(ValueError, match="Rationale: budget is 7 with exactly=True.*a text has 6"):
+        Rationale(7, exactly=True)(scores[0])
+    with pytest.raises(ValueError, match="Rationale: budget is 2 .*min_span is 3"):
+        Rationale(2, exactly=True, min_span=3)(scores)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_the_norm_counts_both_states(temperature: float) -> None:
+    scores = torch.tensor([0.6, -0.2, -1.0]).double()
+    found = Rationale(3, temperature=temperature)(temperature * scores)
+    expected = torch.tensor([0.8, 0.4, 0.0]).double()
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
 
 
 def test_layers_keep_the_limits() -> None:

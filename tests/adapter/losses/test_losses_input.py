@@ -276,7 +276,7 @@ def test_rows_of_no_tree_have_no_root() -> None:
     """Of tags -1 is a mistake, and not a position; beyond the lengths anything goes."""
     tags = torch.tensor([[0, 1, -1], [1, 0, 2]])
     criterion = SparseMAPLoss(functools.partial(Sequence, transitions=torch.zeros(3, 3)))
-    with pytest.raises(ValueError, match=r"target holds -1 at \[0, 2\]; .*-100 for unlabelled"):
+    with pytest.raises(ValueError, match=r"target holds -1 at \[0, 2\], .*-100 for unlabelled"):
         criterion(SCORES, tags)
     full = criterion(SCORES, tags.clamp(min=0), lengths=[2, 3])
     for padding in (-1, -100, -7, 9):
@@ -441,3 +441,12 @@ def test_arguments_of_factors_are_named(loss: type) -> None:
 def test_decoded_structures_have_the_dtype_of_the_scores() -> None:
     scores = torch.zeros(1, 3, 3, dtype=torch.float16)
     assert SparseMAPLoss(DepTree).decode(scores).dtype is torch.float16
+
+
+def test_arguments_that_a_factor_type_does_not_take() -> None:
+    tags = torch.zeros(2, 3, dtype=torch.int64)
+    with pytest.raises(TypeError, match="Sequence: unexpected argument 'mask'; expected transit"):
+        CRFLoss(Sequence)(SCORES, tags, mask=tags > 0)
+    for criterion in (CRFLoss(Sequence), CRFLoss(functools.partial(Sequence, final=None))):
+        with pytest.raises(TypeError, match="Sequence: .* 'transition'; expected transitions[.]"):
+            criterion(SCORES, tags, transition=SCORES[0])

@@ -178,6 +178,7 @@ def test_a_broken_rule_is_told_once(check):
         ("chosen", "Did you mean Chosen?"),
         ("goodpack", "Did you mean good-pack"),
         ("Quaternion", "that has one. `lpsmap factors` lists them."),
+        ("script:Quaternion", "call lpsmap_core.testing.check_factor(instance)."),
     ],
 )
 def test_unknown_names_are_errors_with_advice(check, name, advice):

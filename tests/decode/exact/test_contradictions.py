@@ -152,3 +152,15 @@ def test_random_contradictions_are_irreducible_by_enumeration(seed: int) -> None
                     assert feasible(factors[:i] + factors[i + 1 :], n)
                 n_checked += 1
     assert n_checked
+
+
+def test_the_printed_result_begins_with_infeasible_components() -> None:
+    graph = FactorGraph()
+    u = graph.variable_from(np.array([[1.0, 2.0, 0.0], [3.0, 1.0, 0.0]]))
+    graph.add(Xor(u))
+    assert repr(exactly(graph)).startswith("Assignment(score 5; of 2 components 2 with")
+    graph.add(Xor(u[0, :2]))
+    graph.add(Xor(u[0, 2:]))
+    found = exactly(graph)
+    assert not found.ok and found.proved.all()
+    assert repr(found).startswith("Assignment(1 INFEASIBLE, score -inf; of 2 components 1 with")

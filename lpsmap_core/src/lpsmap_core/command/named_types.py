@@ -64,7 +64,10 @@ def _registrations_of(registry: Registry, name: str) -> list[Registration]:
     near = [by_plain[x] for x in difflib.get_close_matches(normalised(name), by_plain, 3)]
     advice = f" Did you mean {' or '.join(near)}?" if near else ""
     reason = _missing_reason(name) + advice
-    raise click.BadParameter(f"{name!r} {reason} `lpsmap factors` lists them.")
+    script = " For a class of a script, call lpsmap_core.testing.check_factor(instance)."
+    raise click.BadParameter(
+        f"{name!r} {reason} `lpsmap factors` lists them.{script if ':' in name else ''}"
+    )
 
 
 def _missing_reason(name: str) -> str:

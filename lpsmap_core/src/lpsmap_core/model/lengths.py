@@ -64,6 +64,11 @@ def checked_lengths(
     wrong = np.argwhere((array < 0) | (array > longest))
     if wrong.size:
         b, k = wrong[0]
+        if named is not None and len(set(longest.tolist())) > 1:
+            raise ValueError(
+                f"{name}: variables has shape {shape}; expected equal axes of "
+                f"{', '.join(map(str, longest))}, which lengths cut to one number."
+            )
         raise ValueError(
             f"{name}: lengths[{b}] is {array[b, k]}; expected 0 to {longest[k]}, the length of the "
             "event axes."

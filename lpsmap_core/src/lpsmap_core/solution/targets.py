@@ -27,7 +27,8 @@ from lpsmap_jit.callers import stacklevel
 __all__ = ["Items", "Labels", "check_root", "labels_of", "read_labels"]
 
 IGNORED, ROOT = -100, -1
-"""The label of an unlabelled row, like PyTorch's ``ignore_index``, and the head of a root."""
+"""The label of an unlabelled row, like PyTorch's ``ignore_index``; and the head of a root, which in
+rows without heads means that nothing is on, such as no partner."""
 
 HEADS = (
     "Heads of words are counted from 0, and the root is -1; subtract 1 from heads counted from 1 "
@@ -241,9 +242,7 @@ class Items:
                 )
             additionals = [np.empty((factor.n_factors, 0)) for factor in factors]
         for factor, additional in zip(factors, additionals, strict=True):
-            constraints = factor.linear_constraints()
-            if constraints is None and isinstance(factor, PartlyConstrained):
-                constraints = factor.necessary_constraints()
+            constraints = _constraints(factor)
             if constraints is not None:
                 values = known[slot_values(factor, factor.variables.index)]
                 negated = slot_values(factor, factor.variables.negated)
@@ -255,6 +254,14 @@ class Items:
                     item = self.of_factors(factor)[owner]
                     raise ValueError(f"target: {self.labels.kind} {item} {message}")
         return additionals
+
+
+def _constraints(factor: Factor) -> LinearConstraints | None:
+    """Return constraints that all structures satisfy, whether these suffice or not."""
+    constraints = factor.linear_constraints()
+    if constraints is None and isinstance(factor, PartlyConstrained):
+        return factor.necessary_constraints()
+    return constraints
 
 
 def _first_violated(
@@ -319,8 +326,8 @@ def read_labels(
         (..., n, k) the variables.
     target
         Either booleans or numbers 0 to 1 and NaN in the same shape; or integers in the shape
-        without the last axis, the position on that axis that is on, or the head in rows of trees;
-        -100 for unlabelled rows.
+        without the last axis, the position on that axis that is on, -1 for none, or the head in
+        rows of trees; -100 for unlabelled rows.
     root
         The head of a root: -1, or "self" for the word itself.
     kind
@@ -356,9 +363,18 @@ def read_labels(
     roots = _root_variables(graph.factors, graph.n_variables)[index]
     on = _one_of_each_row(target, roots, root)
     unknown = (target == IGNORED) | ~inside.any(axis=-1)
-    wrong = np.argwhere(~unknown & ~on.any(axis=-1))
+    empty = (target == ROOT) & ~unknown & ~roots.any()
+    wrong = np.argwhere(empty & _are_needed(graph, index, empty))
     if len(wrong):
-        convention = HEADS if roots.any() else f"{ROOT} means the root only in dependency trees."
+        raise ValueError(
+            f"target holds {ROOT} at {_place(wrong[0], kind)}, which means that nothing of the row "
+            f"is on, but its factor needs one; expected 0 to {index.shape[-1] - 1}, or {IGNORED} "
+            "for unlabelled rows. Give lengths= for padding. Rows without a partner need factors "
+            'that allow them, such as AtMostOne, or Matching with full="none".'
+        )
+    wrong = np.argwhere(~unknown & ~empty & ~on.any(axis=-1))
+    if len(wrong):
+        convention = HEADS if roots.any() else f"{ROOT} means that the row has no partner."
         raise ValueError(
             f"target holds {target[tuple(wrong[0])]} at {_place(wrong[0], kind)}; expected "
             f"positions on the last axis of the scores, 0 to {index.shape[-1] - 1}, or {IGNORED} "
@@ -368,6 +384,37 @@ def read_labels(
     known = on.astype(np.float64)
     known[unknown] = np.nan
     return known
+
+
+def _are_needed(graph: Any, index: IntArray, empty: BoolArray) -> BoolArray:
+    """Return which rows are in a constraint that cannot hold while nothing is on in `empty` ones.
+
+    Parameters
+    ----------
+    graph, index
+        As for `read_labels`.
+    empty
+        (..., n) flags of rows.
+    """
+    needed, off = np.zeros(graph.n_variables, dtype=np.bool_), np.zeros(graph.n_variables)
+    if not empty.any():
+        return empty
+    off[index[empty]] = 1.0
+    for factor in graph.factors:
+        constraints = _constraints(factor)
+        if constraints is None:
+            continue
+        variable = slot_values(factor, factor.variables.index)
+        negated = slot_values(factor, factor.variables.negated)
+        column, coefficient = constraints.column, constraints.coefficient
+        others = np.arange(column.max(initial=0) + 1)
+        low = np.append(np.where(negated, off[variable], 0.0), 0.0 * others)
+        high = np.append(np.where(negated, 1.0, 1.0 - off[variable]), 0.0 * others + 1.0)
+        terms = np.maximum(coefficient * low[column], coefficient * high[column])
+        broken = np.bincount(constraints.row, terms, len(constraints.low)) < constraints.low - SLACK
+        inside = broken[constraints.row] & (column < len(variable))
+        needed[variable[column[inside]]] = True
+    return np.asarray(needed[index].any(axis=-1))
 
 
 def _place(at: IntArray, kind: str) -> str:

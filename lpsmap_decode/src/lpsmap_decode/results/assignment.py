@@ -191,9 +191,11 @@ class Assignment:
 
     def __repr__(self) -> str:
         proved, found = int((self.found & self.proved).sum()), int(self.found.sum())
+        n_infeasible = int(np.isneginf(self.bound).sum())
+        first = f"{n_infeasible} INFEASIBLE, " if n_infeasible else ""
         return (
-            f"Assignment(score {self.total:.6g}; of {len(self.score)} components {found} with an "
-            f"assignment, {proved} of them proved the best)"
+            f"Assignment({first}score {self.total:.6g}; of {len(self.score)} components {found} "
+            f"with an assignment, {proved} of them proved the best)"
         )
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from torch import Tensor
 
 from lpsmap_core import Factor, Variables
-from lpsmap_torch.distributions.forms import Tags
 from lpsmap_torch.distributions.positions import present
 from lpsmap_torch.distributions.structured_distribution import StructuredDistribution
+from lpsmap_torch.forms import Tags
 from lpsmap_torch.layers.factor_types import factor_type
 
 __all__ = ["Chain", "chains"]
@@ -22,6 +22,7 @@ def chains(
     final: Any = None,
     lengths: Any = None,
     mask: Any = None,
+    name: str = "Chain",
 ) -> Factor:
     """Return the factors of `Chain`: `Sequence` over the positions that take part.
 
@@ -31,17 +32,19 @@ def chains(
         The variables, ``(..., L, S)``.
     transitions, initial, final, lengths, mask
         As in `Chain`.
+    name
+        Name of the distribution in errors.
     """
-    found = present("Chain", u, 2, lengths, mask)
+    found = present(name, u, 2, lengths, mask)
     n_states = u.shape[-1]
     if tuple(transitions.shape[-2:]) != (n_states, n_states):
         raise ValueError(
-            f"Chain: transitions has shape {tuple(transitions.shape)}; expected "
+            f"{name}: transitions has shape {tuple(transitions.shape)}; expected "
             f"({n_states}, {n_states}), or more axes before these."
         )
     if found.holes and transitions.ndim > 2 and transitions.shape[-3] > 1:
         raise ValueError(
-            "Chain: mask leaves out positions between others, and every step has transitions of "
+            f"{name}: mask leaves out positions between others, and every step has transitions of "
             "its own; expected transitions that all steps share, or a mask without holes."
         )
     sequence: Factor = factor_type("Sequence")(

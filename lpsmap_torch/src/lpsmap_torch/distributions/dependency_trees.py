@@ -7,9 +7,9 @@ from typing import Any
 from torch import Tensor
 
 from lpsmap_core import Factor, Variables
-from lpsmap_torch.distributions.forms import Heads, LabelledHeads
 from lpsmap_torch.distributions.positions import present
 from lpsmap_torch.distributions.structured_distribution import StructuredDistribution
+from lpsmap_torch.forms import Heads, LabelledHeads
 from lpsmap_torch.layers.factor_types import factor_type
 
 __all__ = ["LabelledTree", "ProjectiveTree", "Tree"]
@@ -27,7 +27,14 @@ def dependency_trees(u: Variables, lengths: Any, mask: Any, **options: bool) -> 
     options
         Options of `DepTree`.
     """
-    found = present("Tree", u, 3 if options["labelled"] else 2, lengths, mask, n_axes=2)
+    name = "ProjectiveTree" if options["projective"] else "Tree"
+    name, n_axes = ("LabelledTree", 3) if options["labelled"] else (name, 2)
+    if u.shape[-n_axes] != u.shape[1 - n_axes]:
+        raise ValueError(
+            f"{name}: scores has shape {u.shape}; expected (..., n, n{', K' * (n_axes - 2)}): a "
+            "row for every word, with a column for every head, and the root's arc on the diagonal."
+        )
+    found = present(name, u, n_axes, lengths, mask, n_axes=2)
     trees: Factor = factor_type("DepTree")(found.variables, lengths=found.lengths, **options)
     return trees
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from lpsmap_core import Variables
 from lpsmap_core.api import kind_of
 
-__all__ = ["Present", "lengths_of", "present"]
+__all__ = ["Present", "lengths_of", "mask_of", "present"]
 
 
 class Present(NamedTuple):
@@ -41,6 +41,25 @@ def lengths_of(name: str, lengths: Any, shape: tuple[int, ...]) -> NDArray[np.in
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name}: lengths are {kind_of(lengths)}; expected integers.")
     return array.astype(np.int64)
+
+
+def mask_of(name: str, mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return a mask that broadcasts to a shape, as an array.
+
+    Raises
+    ------
+    TypeError
+        If it is not booleans.
+    ValueError
+        If the shape does not fit.
+    """
+    there = _broadcast(f"{name}: mask", mask, shape)
+    if there.dtype != bool:
+        raise TypeError(
+            f"{name}: mask is {kind_of(mask)} of {there.dtype}; expected booleans, true for "
+            "positions that take part. Use mask != 0 for ones and zeros."
+        )
+    return there
 
 
 def present(
@@ -73,12 +92,7 @@ def present(
     ends = lengths_of(name, lengths, batch)
     if mask is None:
         return Present(u, ends, False)
-    there = _broadcast(f"{name}: mask", mask, (*batch, n))
-    if there.dtype != bool:
-        raise TypeError(
-            f"{name}: mask is {kind_of(mask)} of {there.dtype}; expected booleans, true for "
-            "positions that take part. Use mask != 0 for ones and zeros."
-        )
+    there = mask_of(name, mask, (*batch, n))
     if ends is not None:
         there = there & (np.arange(n) < ends[..., None])
     ends = np.asarray(there.sum(axis=-1))

@@ -15,9 +15,9 @@ from torch.distributions import Distribution, register_kl
 
 from lpsmap_core.api import BoolArray, FloatArray, checked_count, complete_assignment, slot_values
 from lpsmap_torch.built_graph import Factors, built_by
-from lpsmap_torch.distributions.forms import Form, Indicators
 from lpsmap_torch.estimators import GibbsMarginals, SparseMarginals
 from lpsmap_torch.estimators.samples import samples_of
+from lpsmap_torch.forms import Form, Indicators
 from lpsmap_torch.graph import values_of
 from lpsmap_torch.graph_gibbs import TorchGraphGibbs
 from lpsmap_torch.layers.checks import check_scores

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,6 @@ __all__ = [
     "checked_mask",
     "prefix_lengths",
     "present",
-    "refuse_arguments",
 ]
 
 
@@ -295,17 +292,3 @@ def present(
         return entries
     check_ends(name, lengths[..., None], shape[-1:])
     return entries & (np.arange(shape[-1]) < lengths[..., None])
-
-
-def refuse_arguments(name: str, arguments: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Refuse arguments that a layer does not take, in words with its name and those that it does.
-
-    Raises
-    ------
-    TypeError
-        If there is one.
-    """
-    for argument in arguments:
-        near = difflib.get_close_matches(argument, known, 1)
-        words = near[0] if near else f"{', '.join(known[:-1])} or {known[-1]}"
-        raise TypeError(f"{name}: unexpected argument {argument!r}; expected {words}.")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
+from torch import Tensor
 
 from lpsmap_core import Factor, Variables
 from lpsmap_core.api import checked_count
+from lpsmap_torch.forms import Heads
 from lpsmap_torch.layers.checks import prefix_lengths, present
 from lpsmap_torch.layers.factor_types import factor_type
 from lpsmap_torch.layers.layer import Lengths, Mask
@@ -56,13 +58,18 @@ class LatentTree(LimitedLayer):
 
     def __init__(
         self,
-        *,
+        *unnamed: NoReturn,
         projective: bool = False,
         single_root: bool = False,
         budget: int | None = None,
         budget_root: bool = False,
         **options: Any,
     ) -> None:
+        if unnamed:
+            raise TypeError(
+                f"LatentTree: got {unnamed[0]!r} without a name; expected arguments by name. Write "
+                f"LatentTree(budget={unnamed[0]!r})."
+            )
         super().__init__(**options)
         if budget is not None:
             budget = checked_count("LatentTree: budget", budget, least=0)
@@ -73,8 +80,32 @@ class LatentTree(LimitedLayer):
         self.projective, self.single_root = projective, single_root
         self.budget, self.budget_root = budget, budget_root
 
+    def heads(
+        self, scores: Tensor, options: dict[str, Any] | None = None, **arguments: Any
+    ) -> Tensor:
+        """Return the heads of the words in the best trees, whose budgets are obeyed.
+
+        Parameters
+        ----------
+        scores, options, arguments
+            As in `decode`.
+
+        Returns
+        -------
+        Tensor
+            ``(..., n)`` heads, counted from 0, with -1 for the root, and -100 in the padding and in
+            sentences without a tree.
+        """
+        trees = self.decode(scores, options, **arguments)
+        return Heads(tuple(trees.shape[-2:])).read(trees)
+
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
         """Return the trees, and the budgets of their heads."""
+        if u.shape[-2] != u.shape[-1]:
+            raise ValueError(
+                f"LatentTree: scores has shape {u.shape}; expected (..., n, n): a row for every "
+                "word, with a column for every head, and the arc from the root on the diagonal."
+            )
         budget, lengths = limits_and_lengths(self.budget, lengths, u.ndim - 2)
         words = present(type(self).__name__, u.shape[:-1], lengths, mask)
         n_words = None if words.all() else prefix_lengths(type(self).__name__, words, "words")

@@ -18,6 +18,7 @@ from lpsmap_core.api import (
     checked_count,
     checked_options,
     kind_of,
+    refuse_arguments,
 )
 from lpsmap_torch.built_graph import BuiltGraph
 from lpsmap_torch.by_name import NotSpecifiable, specification
@@ -28,7 +29,6 @@ from lpsmap_torch.layers.checks import (
     check_scores,
     checked_lengths,
     checked_mask,
-    refuse_arguments,
 )
 from lpsmap_torch.layers.estimates import Problem, Samples, checked_estimator
 from lpsmap_torch.layers.factor_types import no_factor
@@ -480,7 +480,7 @@ class Layer(TemperatureMixin):
 def constructor_arguments(kind: type[Layer]) -> list[str]:
     """Return the names of the arguments of a layer's constructor, its own ones first."""
     own = inspect.signature(kind).parameters.values()
-    names = [p.name for p in own if p.kind is not p.VAR_KEYWORD]
+    names = [p.name for p in own if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     return list(dict.fromkeys([*names, *OPTIONS, "temperature", "estimator"]))
 
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.types import Device
 
@@ -24,7 +25,8 @@ class Rationale(LimitedLayer):
     """Marginals of selecting the words of a text, at most `budget`, preferably contiguous.
 
     The factor is a `SequenceBudget` over two states per word, with one learned score for two
-    neighbours that are both selected; or a `SequenceSpans`, if spans have limits.
+    neighbours that are both selected; or a `SequenceSpans`, if spans have limits. In its structures
+    the tag of a selected word is 1, and that of others is 0.
 
     Parameters
     ----------
@@ -51,8 +53,17 @@ class Rationale(LimitedLayer):
 
     Notes
     -----
-    Scores of selecting a word are ``(..., n)``; not selecting it scores 0. Lengths are integers in
-    the shape of the batch. A mask of shape ``(..., n)`` marks the words; padding must come last.
+    Scores eta of selecting a word are ``(..., n)``; not selecting it scores 0. The marginals mu,
+    and the expected number nu of neighbours that are both selected, solve over mixtures::
+
+        max  <eta, mu> + transition * nu - T/2 (||mu||^2 + ||1 - mu||^2)
+
+    with the temperature T. Both states of a word count in the norm, twice as much as in `TopK`. So
+    without a transition and with an unbounded budget, ``mu = (1 + eta / T) / 2`` cut to 0 to 1:
+    scores (.6, -.2, -1) give (.8, .4, 0), and a word has the weight 0 below ``-T``, not below 0.
+
+    Lengths are integers in the shape of the batch. A mask of shape ``(..., n)`` marks the words;
+    padding must come last.
     """
 
     limit: ClassVar[str] = "budget"
@@ -90,24 +101,44 @@ class Rationale(LimitedLayer):
         return (*shape, 2)
 
     def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
-        """Return one sequence per instance; state 0 means that a word is selected."""
+        """Return one sequence per instance; state 1 means that a word is selected."""
         n = u.shape[-2]
         budget, lengths = limits_and_lengths(self.budget, lengths, u.ndim - 2)
         words = present(type(self).__name__, u.shape[:-1], lengths, mask)
         n_words = None if words.all() else prefix_lengths(type(self).__name__, words, "words")
         steps = np.zeros((*u.shape[:-2], max(n - 1, 0), 2, 2))
-        if self.exactly and n_words is not None:
-            budget = np.where(n_words == 0, 0, budget)
-        options: dict[str, Any] = {"force_budget": self.exactly, "lengths": n_words}
+        if self.exactly:
+            budget = self._exact(budget, np.full(u.shape[:-2], n) if n_words is None else n_words)
+        options: dict[str, Any] = {
+            "force_budget": self.exactly,
+            "counted_state": 1,
+            "lengths": n_words,
+        }
         name = "SequenceBudget"
         if self.min_span > 1 or self.max_spans is not None:
             name = "SequenceSpans"
             options.update(min_span=self.min_span, max_spans=self.max_spans)
         sequence = factor_type(name)(u, steps, budget, **options)
         both_chosen = np.full((max(n - 1, 0), 2, 2), -1)
-        both_chosen[:, 0, 0] = 0
+        both_chosen[:, 1, 1] = 0
         index = np.concatenate([[-1, -1], both_chosen.reshape(-1), [-1, -1]])
-        return Declarations([sequence], shared=(SharedScores(sequence, index),), shown=(..., 0))
+        return Declarations([sequence], shared=(SharedScores(sequence, index),), shown=(..., 1))
+
+    def _exact(self, budget: Any, n_words: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers of words to select, which must be possible."""
+        least = self.min_span if self.max_spans != 0 else np.inf
+        numbers = np.where(n_words == 0, 0, budget)
+        wrong = np.argwhere((numbers > n_words) | ((numbers > 0) & (numbers < least)))
+        if len(wrong):
+            where = tuple(wrong[0].tolist())
+            which = f"instance {where[0] if len(where) == 1 else where}" if where else "a text"
+            raise ValueError(
+                f"Rationale: budget is {numbers[where]} with exactly=True, but {which} has "
+                f"{n_words[where]} words, min_span is {self.min_span} and max_spans is "
+                f"{self.max_spans}; expected budgets of min_span to the number of words, and a "
+                "span. Set budget for every text in the call, or leave out exactly."
+            )
+        return numbers
 
     def _weights(self) -> Tensor:
         return self.transition

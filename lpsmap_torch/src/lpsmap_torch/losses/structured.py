@@ -136,7 +136,8 @@ class StructuredLoss(nn.Module, abc.ABC):
         target
             Either labels of the variables in the shape of the scores: 0, 1, or NaN for unlabelled
             variables. Or integers without the last axis: the position on it that is on, as in
-            `torch.nn.functional.cross_entropy`, and -100 for unlabelled rows. In rows of `DepTree`,
+            `torch.nn.functional.cross_entropy`, -1 for a row of which nothing is on, such as one
+            without a partner in a matching, and -100 for unlabelled rows. In rows of `DepTree`,
             heads as in decoded trees, in either layout, -1 for the root. Targets of variables in no
             factor, such as those beyond `lengths`, are ignored. Losses without a margin also take
             marginals between 0 and 1, a mixture of structures, without a gradient.

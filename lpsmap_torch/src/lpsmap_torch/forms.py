@@ -1,4 +1,4 @@
-"""The form in which a distribution shows its structures: tags, heads, spans.
+"""The form in which structures are shown: tags, heads, spans.
 
 A form converts between values in that form, padded with -100, and the zeros and ones of variables.
 """
