@@ -53,6 +53,7 @@ def test_scores_are_square(shape: tuple[int, ...]) -> None:
             LatentTree()(torch.zeros(shape), lengths=lengths)
 
 
-def test_the_budget_is_named() -> None:
-    with pytest.raises(TypeError, match=r"LatentTree: got 2 .* Write LatentTree\(budget=2\)"):
-        LatentTree(2)  # type: ignore[arg-type]
+def test_the_budget_may_come_first() -> None:
+    assert LatentTree(2).budget == LatentTree(budget=2).budget == 2
+    with pytest.raises(ValueError, match="LatentTree: budget"):
+        LatentTree(-1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -27,13 +27,13 @@ class LatentTree(LimitedLayer):
 
     Parameters
     ----------
+    budget
+        The maximum number of modifiers of a word; None for any number. A call can set it for every
+        sentence: ``layer(scores, budget=torch.tensor([2, 3]))``.
     projective
         Whether arcs must not cross.
     single_root
         Whether the root has exactly one modifier.
-    budget
-        The maximum number of modifiers of a word; None for any number. A call can set it for every
-        sentence: ``layer(scores, budget=torch.tensor([2, 3]))``.
     budget_root
         Whether the budget also applies to the root.
     options
@@ -58,18 +58,13 @@ class LatentTree(LimitedLayer):
 
     def __init__(
         self,
-        *unnamed: NoReturn,
+        budget: int | None = None,
+        *,
         projective: bool = False,
         single_root: bool = False,
-        budget: int | None = None,
         budget_root: bool = False,
         **options: Any,
     ) -> None:
-        if unnamed:
-            raise TypeError(
-                f"LatentTree: got {unnamed[0]!r} without a name; expected arguments by name. Write "
-                f"LatentTree(budget={unnamed[0]!r})."
-            )
         super().__init__(**options)
         if budget is not None:
             budget = checked_count("LatentTree: budget", budget, least=0)
