@@ -119,7 +119,7 @@ def test_unknown_arguments_of_a_call_are_refused_in_the_layer_s_name(case: Case)
 
 
 def test_unknown_options_are_refused_in_the_layer_s_name() -> None:
-    with pytest.raises(TypeError, match="^LatentTree: .* 'other'; expected projective, .*tol"):
+    with pytest.raises(TypeError, match="^LatentTree: .* 'other'; expected budget, .*tol"):
         LatentTree(other=1)
     with pytest.raises(TypeError, match="^Rationale: .* 'temprature'; expected temperature.$"):
         Rationale(2, temprature=1.0)
