@@ -29,7 +29,7 @@ class VertexStart(Start):
 
     def serves(self, part: Part) -> BoolArray | None:
         """Return the components of count constraints with few enough variables."""
-        return part.counts.covered & (np.diff(part.first_variable) <= MOST_VARIABLES)
+        return part.derived(_served_components)
 
     def find(
         self,
@@ -47,6 +47,14 @@ class VertexStart(Start):
         return found
 
 
+def _served_components(part: Part) -> BoolArray | None:
+    """Compute `VertexStart.serves`."""
+    covered: BoolArray = part.counts.covered
+    if not covered.any():
+        return None
+    return covered & (np.diff(part.first_variable) <= MOST_VARIABLES)
+
+
 @kernel
 def _start(
     components: IntArray,
@@ -61,11 +69,8 @@ def _start(
     """Write the starting points of components, and mark in `found` which have one."""
     for i in range(len(components)):
         c = components[i]
-        first, last, rows = (
-            variables[c],
-            variables[c + 1],
-            slice(counts.first[c], counts.first[c + 1]),
-        )
+        first, last = variables[c], variables[c + 1]
+        rows = slice(counts.first[c], counts.first[c + 1])
         program = CountProgram(
             score[first:last] * links.root_degree[first:last],
             first,
