@@ -35,9 +35,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "examples"))
 
 from corpus_jobs import processor_time, tree  # noqa: E402
-from lpsmap_core.file_format import NamedGraph  # noqa: E402
 from lpsmap_core.solution.table_rendering import text_table  # noqa: E402
-from lpsmap_decode import solve_many  # noqa: E402
+from lpsmap_decode import NamedGraph, solve_many  # noqa: E402
 from lpsmap_decode.corpus.jobs import TASKS  # noqa: E402
 from lpsmap_decode.formats.files import write_graph  # noqa: E402
 from lpsmap_search import TaggedSentence, read_conllu  # noqa: E402

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from lpsmap_core.file_format import FileFormatError
+from lpsmap_decode import FileFormatError
 from lpsmap_decode.formats.files import read_evidence, read_graph
 from map_peers import PEERS
 

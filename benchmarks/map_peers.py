@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core import Program, SolverLimits
 from lpsmap_core.api import slot_values
+from lpsmap_decode import Program, SolverLimits
 from lpsmap_decode.networks.network import networks_of
 from lpsmap_decode.solvers.highs import arrays_of
 from lpsmap_decode.solvers.highs_process import model_of

@@ -14,7 +14,7 @@ import numpy as np
 from click.testing import CliRunner
 
 from lpsmap_core.command import cli
-from lpsmap_core.file_format import FileFormatError
+from lpsmap_decode import FileFormatError
 from lpsmap_decode.formats.files import read_graph
 
 __all__ = ["check_damaged"]

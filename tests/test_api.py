@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import lpsmap_core
 from lpsmap_core import api
-from lpsmap_core.plugins.install_command import install_command
-from lpsmap_core.plugins.packs import MOVED
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
@@ -45,27 +40,6 @@ def test_every_name_is_there_once() -> None:
     assert len(set(api.__all__)) == len(api.__all__)
     assert not set(api.__all__) & set(lpsmap_core.__all__)
     assert all(hasattr(api, name) for name in api.__all__)
-
-
-@pytest.mark.parametrize(
-    ("name", "package"), [(name, p) for p, names in MOVED.items() for name in names.split()]
-)
-def test_a_name_that_moved_is_found_or_says_what_to_install(
-    name: str, package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (lpsmap_core, api):
-        assert getattr(module, name) is getattr(importlib.import_module(package), name)
-    monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
-    command = re.escape(install_command(package.replace("_", "-")))
-    for module in (lpsmap_core, api):
-        with pytest.raises(ImportError, match=f"^{name} is in {package}; .*: {command}$"):
-            exec(f"from {module.__name__} import {name}", {})
-
-
-@pytest.mark.parametrize("module", [lpsmap_core, api])
-def test_a_name_that_never_was_is_an_attribute_error(module: ModuleType) -> None:
-    with pytest.raises(AttributeError, match=f"'{module.__name__}' has no attribute 'nothing'$"):
-        _ = module.nothing
 
 
 def test_every_name_is_documented() -> None:

@@ -19,8 +19,7 @@ from scipy import optimize, sparse
 
 from environments import ROOT
 from lpsmap_core import ConvergenceWarning
-from lpsmap_core.file_format import FileFormatError
-from lpsmap_decode import read_network, solve_many
+from lpsmap_decode import FileFormatError, read_network, solve_many
 from lpsmap_decode.formats.files import read_evidence, read_graph
 
 DATA = Path(os.environ.get("LPSMAP_DATA", ROOT.parent / "shared" / "data"))

@@ -12,12 +12,13 @@ import pytest
 
 import judges
 from lpsmap import DepTree, FactorGraph, Sequence, Xor
-from lpsmap_core import Factor, FileFormatError, NamedGraph, Status, Variables
+from lpsmap_core import Factor, Status, Variables
 from lpsmap_core.api import row_view, slot_values
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.solvers import choose_solver, solver_of
 from lpsmap_core.model.inheritance import OPTIONAL
 from lpsmap_core.testing.graphs import declared_again
+from lpsmap_decode import FileFormatError, NamedGraph
 from lpsmap_decode.formats.files import write_graph
 from lpsmap_dynamic import DynamicProgram
 from lpsmap_dynamic.max_plus import best_derivations

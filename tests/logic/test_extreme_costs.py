@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from lpsmap import FactorGraph, Knapsack, Xor
-from lpsmap_core import NamedGraph, Solution, Status
+from lpsmap_core import Solution, Status
 from lpsmap_core.api import row_view
+from lpsmap_decode import NamedGraph
 from lpsmap_decode.formats.files import read_graph, write_graph
 
 SCALES = [5e-324, 1e-320, 1e-300, 1e-154, 1e-9, 1e9, 1e16, 1e154, 1e200, 1e300, 1.7e307]

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from lpsmap import Budget, DepTree, FactorGraph, ModifierBudget
-from lpsmap_core import NamedGraph
 from lpsmap_core.api import row_view
-from lpsmap_decode import read_graph, write_graph
+from lpsmap_decode import NamedGraph, read_graph, write_graph
 
 N = 4
 

@@ -8,14 +8,11 @@ distributions of this project do. Other modules of core may change at any time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from lpsmap_core.engine.choice import AUTO, run_with
+from lpsmap_core.engine.choice import AUTO, choose_engine, run_with
 from lpsmap_core.engine.direct import DirectSolution, solve_directly
 from lpsmap_core.engine.options import checked_options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.step_size import first_step_sizes
-from lpsmap_core.file_format import Evidence
 from lpsmap_core.kernels.entries import reader_of
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.counts import Counts, write_point
@@ -69,7 +66,8 @@ from lpsmap_core.model.slots import (
 from lpsmap_core.model.sums import PartlyConstrained, one_of_each_group
 from lpsmap_core.model.unused import zero_unused_scores
 from lpsmap_core.plugins.error_origin import error_with_origin, raised_by_core
-from lpsmap_core.plugins.packs import missing_name_advice, missing_pack_advice, moved_names
+from lpsmap_core.plugins.hookspecs import hookspec, subclasses
+from lpsmap_core.plugins.install_advice import install_advice, missing_type_advice
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,
     Registry,
@@ -96,15 +94,12 @@ from lpsmap_core.solution.contradictions import (
 )
 from lpsmap_core.solution.decoder import (
     DEFAULT_GAP,
-    MapProblem,
-    Relaxation,
-    ScoredGraph,
-    SearchOptions,
     check_search_options,
 )
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
 from lpsmap_core.solution.report import report_unsolved, warn_unsolved
-from lpsmap_core.solution.solve import check_options, solve_laid_out, solve_linear_from
+from lpsmap_core.solution.scored_graph import ScoredGraph
+from lpsmap_core.solution.solve import check_options, solve_laid_out
 from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_core.solution.targets import Items, Labels, check_root, labels_of, read_labels
 from lpsmap_jit.announcements import is_quiet
@@ -121,9 +116,6 @@ from lpsmap_jit.interrupts import (
     stopped,
 )
 from lpsmap_jit.native import floats as floats_at_address
-
-if not TYPE_CHECKING:  # a type checker would take every name for one of this module
-    __getattr__ = moved_names(__name__)
 
 # Arrays: the types that annotations of kernels and factors name.
 __all__ = ["BoolArray", "ByteArray", "FloatArray", "FloatTable", "IndexArray", "IntArray"]
@@ -246,36 +238,27 @@ __all__ += ["Vertices", "WarmStart", "check_options", "checked_options", "first_
 # Decoders: they find best assignments, and graphs given evidence.
 __all__ += [
     "AUTO",
+    "choose_engine",
     "run_with",
     "Contradictions",
     "DEFAULT_GAP",
-    "MapProblem",
-    "Relaxation",
     "ScoredGraph",
-    "SearchOptions",
     "check_search_options",
     "explain_contradictions",
     "reduced_contradictions",
 ]
 
 # Solutions: the solution of a laid-out graph, and the warnings about unsolved components.
-__all__ += ["DirectSolution", "solve_directly", "solve_laid_out", "solve_linear_from"]
+__all__ += ["DirectSolution", "solve_directly", "solve_laid_out"]
 __all__ += ["report_unsolved", "warn_unsolved"]
 
 # Messages: what a user is told, and about which line.
 __all__ += ["error_with_origin", "raised_by_core", "replaced_options", "stacklevel", "text_table"]
 
-# File formats: what readers and writers return.
-__all__ += ["Evidence"]
-
 # Losses: how targets are read, and the difference between a maximum and the maximum given labels.
 __all__ += ["Items", "Labels", "Point", "all_variables", "check_root", "compare_maxima"]
 __all__ += ["infeasible_variables", "labels_of", "objective_difference", "read_labels"]
 
-# The registry: what installed plugins offer.
-__all__ += [
-    "DuplicateNameError",
-    "Registry",
-    "missing_name_advice",
-    "missing_pack_advice",
-]
+# The registry: what installed plugins offer, and hooks that a plugin specifies itself.
+__all__ += ["DuplicateNameError", "Registry", "hookspec", "install_advice", "missing_type_advice"]
+__all__ += ["subclasses"]

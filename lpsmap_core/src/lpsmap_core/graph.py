@@ -31,19 +31,13 @@ from lpsmap_core.model.memory_limit import (
     reserve_memory,
 )
 from lpsmap_core.model.variables import Variables
-from lpsmap_core.solution.decoder import (
-    DEFAULT_GAP,
-    MapProblem,
-    Relaxation,
-    ScoredGraph,
-    SearchOptions,
-    installed_decoder,
-)
+from lpsmap_core.solution.decoder import DEFAULT_GAP, installed_decoder
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.plan import Plan, make_plan
 from lpsmap_core.solution.report import log, non_finite_message, report_unsolved
+from lpsmap_core.solution.scored_graph import ScoredGraph, scored_graph
 from lpsmap_core.solution.solution import Solution
-from lpsmap_core.solution.solve import scored_graph, solve_laid_out
+from lpsmap_core.solution.solve import solve_laid_out
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.deadlines import Deadline
 from lpsmap_jit.interrupts import Watch
@@ -463,10 +457,18 @@ class FactorGraph:
         checked_flag("autodetect_acyclic", autodetect_acyclic)
         if not checked_flag("exact", exact):
             return self._run(options, verbose, warm_start, engine)
-        search = SearchOptions(gap, max_time, max_nodes, threads, progress)
-        decoder = installed_decoder("solve_map(exact=True)")
-        problem = self._map_problem(verbose, warm_start, engine)
-        return self._decoded(decoder.best(problem, options, search, solver))
+        found = installed_decoder("solve_map(exact=True)").best(
+            self,
+            self._relaxation(verbose, warm_start, engine),
+            options,
+            solver,
+            gap=gap,
+            max_time=max_time,
+            max_nodes=max_nodes,
+            threads=threads,
+            progress=progress,
+        )
+        return self._decoded(found)
 
     def k_best(
         self,
@@ -513,9 +515,16 @@ class FactorGraph:
         ConvergenceWarning
             Once, if the best assignments of components are not proved to be the best.
         """
-        search = SearchOptions(gap, max_time, max_nodes, threads)
-        assignments = installed_decoder("k_best").k_best(
-            self._map_problem(), k, search, by_component
+        assignments: Sequence[Any] = installed_decoder("k_best").k_best(
+            self,
+            self._relaxation(),
+            k,
+            by_component,
+            gap=gap,
+            max_time=max_time,
+            max_nodes=max_nodes,
+            threads=threads,
+            progress=None,
         )
         self._decoded(assignments[0])
         return assignments
@@ -606,18 +615,11 @@ class FactorGraph:
             log(solution)
         return solution
 
-    def _map_problem(
+    def _relaxation(
         self, verbose: int = 0, warm_start: Solution | None = None, engine: str = AUTO
-    ) -> MapProblem:
-        """Return the graph as decoders need it; the arguments are those of its relaxation."""
-
-        def scored() -> ScoredGraph:
-            return scored_graph(self._laid_out(), self.factors, *self._flat())
-
-        def relax(options: Options) -> Relaxation:
-            return self._run(options, verbose, warm_start, engine, to_decode=True).relaxation
-
-        return MapProblem(scored, relax, self.solution)
+    ) -> Callable[[Options], Solution]:
+        """Return the function with which decoders solve the relaxation."""
+        return lambda options: self._run(options, verbose, warm_start, engine, to_decode=True)
 
     def _decoded(self, assignment: Any) -> Any:
         """Store the result of a decoder, and report what it does not prove."""
@@ -715,6 +717,10 @@ class FactorGraph:
     def _flat_additionals(self, factor: Factor, scores: Any) -> FloatArray:
         shape = factor.n_factors, factor.n_additionals
         return np.empty(shape) if scores is None else self._numbers(scores).reshape(shape).copy()
+
+    def scored_graph(self) -> ScoredGraph:
+        """Return the layout with the scores, for decoders."""
+        return scored_graph(self._laid_out(), self.factors, *self._flat())
 
     def _flat(self) -> tuple[FloatArray, list[FloatArray]]:
         """Return the scores of all variables, and of every declaration's additionals."""

@@ -2,11 +2,13 @@
 
 from lpsmap_decode.corpus.outcome import Outcome
 from lpsmap_decode.corpus.solve_many import solve_many
+from lpsmap_decode.decoder import Decoder
 from lpsmap_decode.evidence import Conditioned
 from lpsmap_decode.executors import BatchExecutor
 from lpsmap_decode.formats.compressed_text import file_bytes, write_text
 from lpsmap_decode.formats.factor_types import factor_named
 from lpsmap_decode.formats.fg import FgFormat
+from lpsmap_decode.formats.file_format import FileFormat, FileFormatError, NamedGraph
 from lpsmap_decode.formats.files import read_evidence, read_graph, write_graph
 from lpsmap_decode.formats.json_format import JsonFormat
 from lpsmap_decode.formats.uai import (
@@ -33,27 +35,36 @@ from lpsmap_decode.search import (
     Unfinished,
 )
 from lpsmap_decode.solvers.highs import HighsSolver
+from lpsmap_decode.solvers.map_solver import Answer, MapSolver, Program, SolverLimits
 from lpsmap_decode.solvers.maxsat import MaxSatSolver
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answer",
     "Assignment",
     "BatchExecutor",
     "Conditioned",
+    "Decoder",
     "Unfinished",
     "FgFormat",
+    "FileFormat",
+    "FileFormatError",
     "HighsSolver",
     "JsonFormat",
     "Evaluation",
+    "MapSolver",
     "MarkovNetwork",
     "MaxSatSolver",
+    "NamedGraph",
     "NodeBatch",
     "Outcome",
+    "Program",
     "Search",
     "SearchResult",
     "SearchProgress",
     "SearchState",
+    "SolverLimits",
     "Space",
     "Tables",
     "UaiFormat",

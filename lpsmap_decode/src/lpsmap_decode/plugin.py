@@ -5,13 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import lpsmap_core
-from lpsmap_core import Decoder, Engine, FileFormat, MapSolver, Start
-from lpsmap_decode import FgFormat, HighsSolver, JsonFormat, MaxSatSolver, UaiFormat, WcnfFormat
+from lpsmap_core import Engine, Start
+from lpsmap_decode import (
+    Decoder,
+    FgFormat,
+    FileFormat,
+    HighsSolver,
+    JsonFormat,
+    MapSolver,
+    MaxSatSolver,
+    UaiFormat,
+    WcnfFormat,
+    hookspecs,
+)
 
 if TYPE_CHECKING:
     import click
 
 lpsmap_api_version = 3
+lpsmap_hookspecs = [hookspecs]
 
 
 @lpsmap_core.hookimpl
@@ -39,7 +51,7 @@ def lpsmap_starts() -> list[type[Start]]:
 @lpsmap_core.hookimpl
 def lpsmap_decoders() -> list[type[Decoder]]:
     """Return the decoder of this package."""
-    from lpsmap_decode.decoder import ExactDecoder
+    from lpsmap_decode.exact_decoder import ExactDecoder
 
     return [ExactDecoder]
 

@@ -6,7 +6,8 @@ import difflib
 from collections.abc import Collection
 from importlib.util import find_spec
 
-from lpsmap_core.api import missing_name_advice, missing_pack_advice
+from lpsmap.packs import missing_name_advice
+from lpsmap_core.api import install_advice
 
 __all__ = ["ELSEWHERE", "SYNONYMS", "advice_on"]
 
@@ -45,11 +46,13 @@ ELSEWHERE = {
     ),
     "lpsmap_jax": "sparse_map sparse_map_loss",
     "lpsmap_dynamic": "DynamicProgram Gibbs Hypergraph HypergraphBuilder Row",
-    "lpsmap_decode": "Assignment BatchExecutor Outcome Search count_redundant",
+    "lpsmap_decode": (
+        "Assignment BatchExecutor FileFormat MapSolver Outcome Search count_redundant"
+    ),
     "lpsmap_search": (
         "BinaryGrammar DependencyModelWithValence HiddenMarkovModel global_search read_conllu"
     ),
-    "lpsmap_core": "Engine FileFormat MapSolver Structure hookimpl installed kernel",
+    "lpsmap_core": "Engine Structure hookimpl installed kernel",
 }
 """Modules, with public names of theirs that users look for, or misspell, in ``lpsmap``."""
 
@@ -75,8 +78,6 @@ def advice_on(name: str, factors: Collection[str]) -> str:
     """
     if name in MOVED:
         return MOVED[name]
-    if name == "solve_many":
-        return missing_pack_advice("lpsmap-decode")
     words = {word.lower(): kind for kind, others in SYNONYMS.items() for word in others.split()}
     modules = {other: module for module, names in ELSEWHERE.items() for other in names.split()}
     if name.lower() in words and name not in modules:
@@ -95,5 +96,5 @@ def advice_on(name: str, factors: Collection[str]) -> str:
 def _import_of(name: str, module: str) -> str:
     """Return the import of a name, and how to install its module if it is missing."""
     package = module.partition(".")[0]
-    install = "" if find_spec(package) else missing_pack_advice(package.replace("_", "-"))
+    install = "" if find_spec(package) else install_advice(package.replace("_", "-"))
     return f"use: from {module} import {name}" + (f"; {install}" if install else "")

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lpsmap_core import (
+from lpsmap_core import CompiledEngine, FactorGraph
+from lpsmap_core.testing import ConformanceError, check_engine
+from lpsmap_decode import (
     Answer,
-    CompiledEngine,
-    FactorGraph,
     FileFormat,
     FileFormatError,
     MapSolver,
@@ -19,7 +19,7 @@ from lpsmap_core import (
     Program,
     SolverLimits,
 )
-from lpsmap_core.testing import ConformanceError, check_engine, check_format, check_map_solver
+from lpsmap_decode.testing import check_format, check_map_solver
 from sound_types import OneOf
 
 # -------------------------------------------------------------------- formats

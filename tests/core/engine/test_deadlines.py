@@ -21,9 +21,9 @@ import pytest
 import judges
 import lpsmap_core
 from lpsmap import Budget, Factor, FactorGraph, Pair, Xor
-from lpsmap_core import Answer, ConvergenceWarning, MapSolver, SolverLimits
+from lpsmap_core import ConvergenceWarning
 from lpsmap_core.plugins.registry import registered
-from lpsmap_decode import solve_many
+from lpsmap_decode import Answer, MapSolver, SolverLimits, solve_many
 from lpsmap_jit.deadlines import Deadline, compiling
 from lpsmap_jit.interrupts import Watch, interrupted, out_of_time, thread_record
 

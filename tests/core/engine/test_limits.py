@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from lpsmap import AtMostOne, Dense, FactorGraph, Pair, Potts, Xor
 from lpsmap_core import ConvergenceWarning
 from lpsmap_core.command import cli
-from lpsmap_core.file_format import NamedGraph
 from lpsmap_core.layout.layout import build_layout
+from lpsmap_decode import NamedGraph
 from lpsmap_decode.command.solve_file import UNSOLVED
 from lpsmap_decode.formats.json_format import JsonFormat
 from lpsmap_decode.networks.cycles import triplets_of

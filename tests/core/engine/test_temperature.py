@@ -150,7 +150,7 @@ def test_decoding(temperature: float) -> None:
     assert (found.bound >= best.score - 1e-12).all()
     assert found.proved.all()
     relaxed = graph.solve(temperature=temperature)
-    assert (relaxed.relaxation.solved.assignment_bound() >= best.score - 1e-9).all()
+    assert (relaxed.solved.assignment_bound() >= best.score - 1e-9).all()
 
 
 def test_structures_have_the_given_scores() -> None:

@@ -10,10 +10,9 @@ import pytest
 
 import lpsmap
 import lpsmap_core
+from lpsmap.names import OWN
 from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.engine.backends import NumpyBackend
-from lpsmap_core.file_format import FileFormat
-from lpsmap_core.plugins.packs import FACE
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,
     Plugin,
@@ -22,6 +21,7 @@ from lpsmap_core.plugins.registry import (
     installed,
     registered,
 )
+from lpsmap_decode import FileFormat, hookspecs
 
 
 def factor_type(name: str) -> type[Factor]:
@@ -67,8 +67,19 @@ def test_classes_and_their_origin() -> None:
 def test_plugins_without_hooks_offer_nothing() -> None:
     found = Registry()
     found.register(plugin(), Plugin("empty", "pack", "1"))
-    for offers in (found.factors, found.graphs, found.formats, found.commands, found.backends):
-        assert not offers
+    for kind in found.kinds:
+        assert not getattr(found, kind)
+    assert not found.of_kind("formats")  # of a hook that no plugin specifies
+    with pytest.raises(AttributeError, match="no contributions called 'formats'"):
+        _ = found.formats
+
+
+def with_formats() -> Registry:
+    """A registry with a plugin that specifies the hook for file formats."""
+    found, module = Registry(), plugin()
+    module.lpsmap_hookspecs = [hookspecs]
+    found.register(module, Plugin("formats", "pack-f", "1"))
+    return found
 
 
 class Twin(FileFormat):
@@ -88,7 +99,7 @@ class Twin(FileFormat):
     ],
 )
 def test_every_hook(hook: str, kind: str, given: Any, names: set[str]) -> None:
-    found = Registry()
+    found = with_formats()
     found.register(plugin(**{hook: given}), Plugin("a", "pack-a", "1.2"))
     offers = getattr(found, kind)
     assert set(offers) == names
@@ -129,7 +140,7 @@ def test_a_broken_plugin_is_named_and_others_work(broken: Any, words: str, first
 
 @pytest.mark.parametrize("suffixes", [".foo", ("foo",), (".Foo",), (".a.foo",), ("",), (3,), None])
 def test_suffixes_that_no_file_can_have(suffixes: Any) -> None:
-    found = Registry()
+    found = with_formats()
     odd = type("Odd", (FileFormat,), {"suffixes": suffixes, "read": lambda self, path: None})
     found.register(plugin(lpsmap_formats=[odd]), Plugin("odd", "odd-pack", "1"))
     with pytest.warns(PluginWarning, match=r"Odd\.suffixes is .*; expected a tuple of suffixes"):
@@ -170,7 +181,7 @@ def test_names_of_lpsmap_itself_are_contested() -> None:
     with pytest.raises(DuplicateNameError, match=words):
         found.factors["FactorGraph"]
     assert list(found.factors) == ["A"]
-    own = {*FACE, "__version__", "PFactorGraph", "solve_many"}
+    own = {*OWN, "solve_many"}
     offered = set(lpsmap.__all__) - {"TorchFactorGraph"}  # there if torch is imported
     assert {*own, *installed().factors} == offered
 
@@ -203,9 +214,9 @@ def misspelt(name: str, marked: bool = True) -> Any:
             r"implements .* did you mean lpsmap_factors\? Until",
         ),
         (
-            "lpsmap_fromats",
+            "lpsmap_egnines",
             True,
-            r"implements .* did you mean lpsmap_formats\? Until",
+            r"implements .* did you mean lpsmap_engines\? Until",
         ),
         ("commands", True, r"implements commands, .* did you mean lpsmap_commands\? Until"),
         (
@@ -222,6 +233,24 @@ def test_a_misspelt_hook_is_named(name: str, marked: bool, words: str) -> None:
         found.register(misspelt(name, marked), Plugin("a", "pack-a", "1.2"))
     assert len(caught) == 1
     assert set(found.factors) == {"B"}
+
+
+def test_a_plugin_specifies_a_hook_once_and_others_implement_it() -> None:
+    found = with_formats()
+    again = plugin(lpsmap_formats=[Twin])
+    again.lpsmap_hookspecs = [hookspecs]
+    found.register(again, Plugin("a", "pack-a", "1.2"))
+    assert set(found.formats) == {".a", ".b"}
+    found.unregister(found.plugins[-1])
+    assert not found.formats
+
+
+def test_a_hook_that_no_installed_plugin_specifies_is_named() -> None:
+    found = Registry()
+    words = "implements lpsmap_formats, which no installed plugin specifies; did you mean"
+    with pytest.warns(PluginWarning, match=words):
+        found.register(plugin(lpsmap_formats=[Twin]), Plugin("a", "pack-a", "1.2"))
+    assert not found.of_kind("formats")
 
 
 def test_helpers_beside_the_hooks_are_no_misspelt_hooks() -> None:

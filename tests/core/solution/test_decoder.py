@@ -15,7 +15,7 @@ from lpsmap_core.api import check_search_options
 from lpsmap_core.engine import choice
 from lpsmap_core.plugins.registry import Registry
 from lpsmap_core.solution import decoder
-from lpsmap_decode.decoder import ExactDecoder
+from lpsmap_decode.exact_decoder import ExactDecoder
 
 
 def triangle() -> FactorGraph:

@@ -15,9 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lpsmap_core import FileFormatError
 from lpsmap_core.plugins.registry import installed
-from lpsmap_decode import read_evidence, read_graph
+from lpsmap_decode import FileFormatError, read_evidence, read_graph
 
 ADDITIONAL = 2 * 10**9
 """Bytes that a command may take beyond those of its imports."""

@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 import lpsmap_core
-from lpsmap_core import FactorGraph, FileFormat, NamedGraph, hookimpl, registered
+from lpsmap_core import FactorGraph, hookimpl, registered
 from lpsmap_core.command import cli
-from lpsmap_decode import decoder
+from lpsmap_decode import FileFormat, NamedGraph, decoder
 from lpsmap_decode.command import solve_file
 from lpsmap_decode.command.solve_file import UNSOLVED
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import lpsmap
 from damages import check_damaged
-from lpsmap_core import FactorGraph, FileFormatError, NamedGraph
+from lpsmap_core import FactorGraph
 from lpsmap_core.api import declared_variables
-from lpsmap_decode import read_graph, write_graph
+from lpsmap_decode import FileFormatError, NamedGraph, read_graph, write_graph
 
 GOOD = """7
 9

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lpsmap_core import FileFormatError
-from lpsmap_decode import read_graph
+from lpsmap_decode import FileFormatError, read_graph
 
 Scored = Iterator[tuple[np.ndarray, float]]
 """Assignments of all variables of a factor, with the sums of their log-potentials."""

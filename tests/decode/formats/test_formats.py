@@ -11,8 +11,8 @@ import pytest
 
 import lpsmap
 from lpsmap_core import FactorGraph, hookimpl
-from lpsmap_core.file_format import FileFormat, FileFormatError, NamedGraph
 from lpsmap_core.plugins.registry import registered
+from lpsmap_decode import FileFormat, FileFormatError, NamedGraph
 from lpsmap_decode.formats.files import read_graph
 from lpsmap_decode.formats.json_format import JsonFormat
 

@@ -14,9 +14,9 @@ import lpsmap
 from damages import check_damaged
 from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.api import parameters_of, slot_values
-from lpsmap_core.file_format import FileFormatError, NamedGraph
 from lpsmap_core.plugins.registry import installed
 from lpsmap_core.testing.graphs import declared_again
+from lpsmap_decode import FileFormatError, NamedGraph
 from lpsmap_decode.formats.files import read_graph, write_graph
 from random_graphs import KINDS, random_graph
 

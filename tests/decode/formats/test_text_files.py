@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lpsmap_core.file_format import FileFormatError
+from lpsmap_decode import FileFormatError
 from lpsmap_decode.formats import compressed_text
 from lpsmap_decode.formats.compressed_text import file_bytes
 from lpsmap_decode.formats.files import read_evidence, read_graph

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 import lpsmap
 from damages import check_damaged
-from lpsmap_core import FactorGraph, FileFormatError, NamedGraph
+from lpsmap_core import FactorGraph
 from lpsmap_decode import (
+    FileFormatError,
+    NamedGraph,
     read_assignment,
     read_evidence,
     read_graph,

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from damages import check_damaged
-from lpsmap_core import FileFormatError
-from lpsmap_decode import read_graph
+from lpsmap_decode import FileFormatError, read_graph
 
 NEW = """c new
 h 1 2 0

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 from lpsmap import AtMostOne, Budget, FactorGraph, Knapsack, Pair, Xor
-from lpsmap_core import Answer, ConvergenceWarning, Program, SolverLimits
-from lpsmap_decode import Assignment, HighsSolver, solve_many
+from lpsmap_core import ConvergenceWarning
+from lpsmap_decode import Answer, Assignment, HighsSolver, Program, SolverLimits, solve_many
 from lpsmap_decode.solvers import highs_process
 from lpsmap_decode.solvers.row_scaling import MARGIN, meets_rows, scaled_rows
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from lpsmap import AtMostOne, Budget, FactorGraph, Imply, Knapsack, Or, Xor
-from lpsmap_core import Answer, Deadline, MapSolver, Program, SolverLimits, Variables
-from lpsmap_decode import MaxSatSolver
+from lpsmap_core import Deadline, Variables
+from lpsmap_decode import Answer, MapSolver, MaxSatSolver, Program, SolverLimits
 from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.solvers import maxsat
 from lpsmap_decode.solvers.external_solver import improve_with_solver

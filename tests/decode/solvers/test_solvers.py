@@ -15,17 +15,9 @@ from scipy.sparse import coo_array
 import lpsmap_core
 from forks import Server
 from lpsmap import AtMostOne, Budget, Dense, DepTree, FactorGraph, Knapsack, Or, Pair, Xor
-from lpsmap_core import (
-    Answer,
-    ConvergenceWarning,
-    MapSolver,
-    Program,
-    Solution,
-    SolverLimits,
-    registered,
-)
+from lpsmap_core import ConvergenceWarning, Solution, registered
 from lpsmap_core.api import check_search_options
-from lpsmap_decode import Assignment
+from lpsmap_decode import Answer, Assignment, MapSolver, Program, SolverLimits
 from random_graphs import KINDS, all_scores, random_graph
 
 HIGHS = pytest.mark.skipif(

@@ -7,7 +7,8 @@ import numpy.typing as npt
 import pytest
 
 from lpsmap import Budget, FactorGraph, Knapsack
-from lpsmap_core import Answer, Deadline, MapSolver, Program, SolverLimits
+from lpsmap_core import Deadline
+from lpsmap_decode import Answer, MapSolver, Program, SolverLimits
 from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.solvers.external_solver import improve_with_solver
 from lpsmap_decode.solvers.highs import HighsSolver

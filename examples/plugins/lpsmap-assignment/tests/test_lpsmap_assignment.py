@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from lpsmap_assignment import AssignmentFormat, plugin
-from lpsmap_core import FileFormatError, installed, registered
+from lpsmap_core import installed, registered
+from lpsmap_decode import FileFormatError
 
 SMALL = "c two of each\np asn 4 3\nn 1\nn 2\n\na 1 3 7\na 1 4 2\na 2 4 1\n"
 

@@ -24,14 +24,8 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import override_level
 from lpsmap_core.plugins.error_origin import error_with_origin
 from lpsmap_core.plugins.hookspecs import PROJECT
-from lpsmap_core.plugins.install_command import install_command, is_installed
-from lpsmap_core.plugins.packs import PACK_OF, PACKS, missing_pack_advice
-from lpsmap_core.plugins.registry import (
-    KINDS,
-    Contributions,
-    DuplicateNameError,
-    installed,
-)
+from lpsmap_core.plugins.install_advice import install_advice
+from lpsmap_core.plugins.registry import Contributions, DuplicateNameError, installed
 from lpsmap_core.solution.table_rendering import text_table
 
 # skips the last garbage collection over all loaded modules, which takes half a second
@@ -85,11 +79,13 @@ class _Commands(click.Group):
         """Return the command of `arguments`; for a missing one, say what may be meant."""
         name = arguments[0]
         if not context.resilient_parsing and self.get_command(context, name) is None:
-            near = difflib.get_close_matches(name, {*self.list_commands(context), *PACK_OF}, 1)
-            if name in PACK_OF:
-                context.fail(f"No such command {name!r}; {missing_pack_advice(PACK_OF[name])}.")
-            elif near:
+            commands = self.list_commands(context)
+            near = difflib.get_close_matches(name, commands, 1)
+            if near:
                 context.fail(f"No such command {name!r}; did you mean {near[0]}?")
+            if not installed().of_kind("decoders"):
+                advice = install_advice("lpsmap-decode")
+                context.fail(f"No such command {name!r}; for those on files, {advice}.")
         return super().resolve_command(context, arguments)
 
 
@@ -145,7 +141,7 @@ def factors() -> None:
         | {"LEVEL": LEVELS[override_level(r.value)], "MEANING": _first_sentence(r.value)}
         for r in sorted(contributions.values(), key=lambda r: (r.plugin.distribution, r.name))
     ]
-    advice = f"No factor types are installed; {missing_pack_advice('lpsmap-factors-logic')}"
+    advice = "No factor types are installed; those of this project come with: pip install lpsmap"
     click.echo(text_table(rows, []) if rows else advice)
     _fail_on_conflicts([contributions])
 
@@ -159,10 +155,10 @@ def _first_sentence(kind: type[Factor]) -> str:
 def plugins() -> None:
     """List the installed plugins and their contributions.
 
-    Shows the package and the import time of each, and which of this project's packages are missing.
+    Shows the package and the import time of each.
     """
     registry = installed()
-    kinds: dict[str, Contributions] = {kind: getattr(registry, kind) for kind in KINDS}
+    kinds: dict[str, Contributions] = {kind: registry.of_kind(kind) for kind in registry.kinds}
     for plugin in registry.plugins:
         click.echo(
             f"{plugin.name} ({plugin.distribution} {plugin.version}, "
@@ -172,10 +168,6 @@ def plugins() -> None:
             names = sorted(r.name for r in contributions.values() if r.plugin == plugin)
             if names:
                 click.echo(f"    {kind}: {', '.join(names)}")
-    for name, offers in PACKS.items():
-        if not is_installed(name):
-            listed = f" ({', '.join(offers.split())})" if offers else ""
-            click.echo(f"{name} is not installed{listed}: {install_command(name)}")
     for distribution, group in misspelt_groups():
         click.echo(
             f"Warning: {distribution} has entry points in the group {group!r}, which is ignored; "

@@ -157,7 +157,7 @@ def _call_verbs(graph: FactorGraph) -> None:
     _ = solution.error_bound  # calls the oracles
     graph.structures(graph.factors[0])
     graph.solve_map()
-    if installed().decoders:
+    if installed().of_kind("decoders"):
         solution.decode()
         graph.solve_map(exact=True)
         graph.k_best(2)

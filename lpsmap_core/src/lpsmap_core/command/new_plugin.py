@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import lpsmap_core
 from lpsmap_core.plugins.hookspecs import API_VERSION
-from lpsmap_core.plugins.packs import PACKS
 from lpsmap_core.plugins.registry import installed
 from lpsmap_jit.callers import stacklevel
 
@@ -22,17 +21,19 @@ __all__ = ["write"]
 class Kind(NamedTuple):
     """A kind of plugin."""
 
+    package: str
+    """The distribution that has the base class."""
     base: str
-    """The class of core that its class extends; except for factors, names of classes end in it."""
+    """The class that its class extends; except for factors, names of classes end in it."""
     hook: str
     description: str
 
 
 KINDS = {
-    "factor": Kind("Factor", "lpsmap_factors", "factor type"),
-    "format": Kind("FileFormat", "lpsmap_formats", "file format"),
-    "solver": Kind("MapSolver", "lpsmap_solvers", "solver"),
-    "engine": Kind("Engine", "lpsmap_engines", "engine"),
+    "factor": Kind("lpsmap-core", "Factor", "lpsmap_factors", "factor type"),
+    "format": Kind("lpsmap-decode", "FileFormat", "lpsmap_formats", "file format"),
+    "solver": Kind("lpsmap-decode", "MapSolver", "lpsmap_solvers", "solver"),
+    "engine": Kind("lpsmap-core", "Engine", "lpsmap_engines", "engine"),
 }
 """The values of ``--kind``."""
 
@@ -40,7 +41,6 @@ TEMPLATE = Path(__file__).parent / "plugin_template"
 
 TAKEN = {
     *("lpsmap", "jax", "pytest", "tests", "torch"),
-    *(pack.replace("-", "_") for pack in PACKS),
     *sys.stdlib_module_names,
 }
 """Names of modules, installed or not, that conflict with a plugin of the same name."""

@@ -39,13 +39,13 @@ class Plugin:
     seconds: float = 0.0
 
     @classmethod
-    def of_entry_point(cls, entry_point: EntryPoint, seconds: float = 0.0) -> Plugin:
-        """Return the plugin of an entry point, whose import took some seconds."""
+    def of_entry_point(cls, entry_point: EntryPoint) -> Plugin:
+        """Return the plugin of an entry point."""
         distribution = entry_point.dist
         if distribution is None:  # for an entry point that was constructed by hand
-            return cls(entry_point.name, "unknown", "unknown", seconds)
+            return cls(entry_point.name, "unknown", "unknown")
         name = distribution.metadata["Name"] or "unknown"
-        return cls(entry_point.name, name, distribution.version, seconds)
+        return cls(entry_point.name, name, distribution.version)
 
     @property
     def key(self) -> str:

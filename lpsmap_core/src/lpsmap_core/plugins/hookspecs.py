@@ -1,44 +1,39 @@
-"""The hooks that plugins implement.
+"""The hooks that plugins implement, and how plugins specify more of them.
 
 A plugin is an installed distribution with an entry point in the group ``lpsmap`` that names a
 module. Its hook implementations return classes or values, and have no side effects. Each is called
 when something of its kind is first needed. `docs/how-to/hooks.md` has an example of each.
+
+A plugin whose module has the attribute ``lpsmap_hookspecs``, a list of modules, adds the hooks that
+these specify, as lpsmap-decode does for file formats and solvers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pluggy
 
 if TYPE_CHECKING:  # the registry is below what it registers
     import click
 
-    from lpsmap_core import (
-        Backend,
-        Decoder,
-        Engine,
-        Factor,
-        FactorGraph,
-        FileFormat,
-        MapSolver,
-        Start,
-    )
+    from lpsmap_core import Backend, Engine, Factor, FactorGraph, Start
 
 __all__ = [
     "API_VERSION",
     "PROJECT",
+    "Kind",
     "hookimpl",
+    "hookspec",
     "lpsmap_backends",
     "lpsmap_commands",
-    "lpsmap_decoders",
     "lpsmap_engines",
     "lpsmap_factors",
-    "lpsmap_formats",
     "lpsmap_graphs",
-    "lpsmap_solvers",
     "lpsmap_starts",
+    "subclasses",
 ]
 
 PROJECT = "lpsmap"
@@ -50,16 +45,66 @@ A plugin's module declares the version that it is written for: ``lpsmap_api_vers
 of another version are skipped.
 """
 
-hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 
-@hookspec
+
+class Kind(NamedTuple):
+    """What a hook returns: a list of values with names."""
+
+    expected: str
+    """Description of the values, for errors."""
+    accepts: Callable[[Any], bool]
+    """Whether a value is of this kind."""
+    names: Callable[[Any], Sequence[str]]
+    """Returns the names under which a value is registered, or raises a TypeError."""
+
+
+def subclasses(base: str, names: Callable[[Any], Sequence[str]] = lambda cls: [cls.name]) -> Kind:
+    """Return the kind of the subclasses of a class.
+
+    Parameters
+    ----------
+    base
+        The class, as ``"module:Name"``, which is imported when the first value is registered.
+    names
+        As in `Kind`.
+    """
+    module, _, name = base.partition(":")
+
+    def accepts(value: Any) -> bool:
+        return isinstance(value, type) and issubclass(value, getattr(import_module(module), name))
+
+    return Kind(f"subclasses of {name}", accepts, names)
+
+
+def hookspec(kind: Kind) -> Callable[[Function], Function]:
+    """Return a decorator that marks a function as the specification of a hook of a `kind`."""
+
+    def mark(function: Function) -> Function:
+        function.lpsmap_kind = kind  # type: ignore[attr-defined]
+        return pluggy.HookspecMarker(PROJECT)(function)
+
+    return mark
+
+
+def _class_name(cls: type) -> list[str]:
+    return [cls.__name__]
+
+
+def _is_command(value: Any) -> bool:
+    import click  # only needed by the command line
+
+    return isinstance(value, click.Command) and bool(value.name)
+
+
+@hookspec(subclasses("lpsmap_core:Factor", _class_name))
 def lpsmap_factors() -> Sequence[type[Factor]]:  # type: ignore[empty-body]
     """Return the factor types of a pack, registered by class name."""
 
 
-@hookspec
+@hookspec(subclasses("lpsmap_core:FactorGraph", _class_name))
 def lpsmap_graphs() -> Sequence[type[FactorGraph]]:  # type: ignore[empty-body]
     """Return the factor graphs of an adapter, registered by class name.
 
@@ -67,17 +112,12 @@ def lpsmap_graphs() -> Sequence[type[FactorGraph]]:  # type: ignore[empty-body]
     """
 
 
-@hookspec
-def lpsmap_formats() -> Sequence[type[FileFormat]]:  # type: ignore[empty-body]
-    """Return file formats of factor graphs, registered by suffixes."""
-
-
-@hookspec
+@hookspec(Kind("click commands with names", _is_command, lambda command: [command.name]))
 def lpsmap_commands() -> Sequence[click.Command]:  # type: ignore[empty-body]
     """Return subcommands of the command ``lpsmap``, registered by name."""
 
 
-@hookspec
+@hookspec(subclasses("lpsmap_core:Backend"))
 def lpsmap_backends() -> Sequence[type[Backend]]:  # type: ignore[empty-body]
     """Return array libraries and their devices, registered by name.
 
@@ -85,7 +125,7 @@ def lpsmap_backends() -> Sequence[type[Backend]]:  # type: ignore[empty-body]
     """
 
 
-@hookspec
+@hookspec(subclasses("lpsmap_core:Engine"))
 def lpsmap_engines() -> Sequence[type[Engine]]:  # type: ignore[empty-body]
     """Return engines, which solve graphs, registered by name.
 
@@ -93,27 +133,9 @@ def lpsmap_engines() -> Sequence[type[Engine]]:  # type: ignore[empty-body]
     """
 
 
-@hookspec
+@hookspec(subclasses("lpsmap_core:Start"))
 def lpsmap_starts() -> Sequence[type[Start]]:  # type: ignore[empty-body]
     """Return starts, which find starting points of core's loop, registered by name.
 
     Called at the first solve of factors that share variables.
-    """
-
-
-@hookspec
-def lpsmap_decoders() -> Sequence[type[Decoder]]:  # type: ignore[empty-body]
-    """Return decoders, which find best assignments, registered by name.
-
-    Only called for best assignments, or for graphs given evidence. Only one decoder can be used. If
-    there are several, all but one must be disabled.
-    """
-
-
-@hookspec
-def lpsmap_solvers() -> Sequence[type[MapSolver]]:  # type: ignore[empty-body]
-    """Return solvers of whole graphs, which find best assignments, registered by name.
-
-    Only called if an exact search names a solver, or may choose one. `MapSolver.missing` says which
-    package a solver lacks, so that it can be registered before that package is installed.
     """

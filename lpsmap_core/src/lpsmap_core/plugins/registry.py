@@ -12,9 +12,10 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pluggy
@@ -28,7 +29,7 @@ from lpsmap_core.plugins.contributions import (
     Registration,
 )
 from lpsmap_core.plugins.disabled_plugins import DISABLE, disabled_names, matching_names
-from lpsmap_core.plugins.packs import FACE
+from lpsmap_core.plugins.hookspecs import Kind
 from lpsmap_jit.callers import stacklevel
 
 __all__ = [
@@ -42,20 +43,6 @@ __all__ = [
     "registered",
 ]
 
-KINDS = {
-    "factors": "Factor",
-    "graphs": "FactorGraph",
-    "formats": "FileFormat",
-    "commands": None,
-    "backends": "Backend",
-    "engines": "Engine",
-    "starts": "Start",
-    "decoders": "Decoder",
-    "solvers": "MapSolver",
-}
-"""The kinds of contributions, each with the base class, in `lpsmap_core`, of what its hook
-returns."""
-
 
 class PluginWarning(UserWarning):
     """An installed plugin is broken, completely or in part."""
@@ -66,31 +53,32 @@ class _ApiVersionError(RuntimeError):
 
 
 class Registry:
-    """The contributions of a set of plugins: each of `KINDS` is an attribute, by name.
+    """The contributions of a set of plugins: each kind is an attribute, such as ``factors``.
 
     Attributes
     ----------
     plugins
         The registered plugins.
+    kinds
+        The kinds of contributions: the names of hooks without ``lpsmap_``, and what they return.
     """
-
-    factors: Contributions
-    graphs: Contributions
-    formats: Contributions
-    commands: Contributions
-    backends: Contributions
-    engines: Contributions
-    starts: Contributions
-    decoders: Contributions
-    solvers: Contributions
 
     def __init__(self) -> None:
         self.plugins: list[Plugin] = []
+        self.kinds: dict[str, Kind] = {}
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
-        self._manager.add_hookspecs(hookspecs)
+        self._specify(hookspecs)
+
+    def _specify(self, specs: ModuleType) -> None:
+        """Add the hooks that a module specifies, if it is new."""
+        functions = {name: f for name, f in vars(specs).items() if hasattr(f, "lpsmap_kind")}
+        kinds = {n.removeprefix("lpsmap_"): f.lpsmap_kind for n, f in functions.items()}
+        if not kinds.keys() <= self.kinds.keys():
+            self._manager.add_hookspecs(specs)
+            self.kinds |= kinds
 
     def register(self, module: object, plugin: Plugin) -> None:
-        """Register hook implementations.
+        """Register hook implementations, and the hooks that the plugin itself specifies.
 
         Parameters
         ----------
@@ -112,10 +100,12 @@ class Registry:
             For every function that resembles a hook but is not one.
         """
         _check_api_version(module, plugin)
+        for specs in getattr(module, SPECS, ()):
+            self._specify(specs)
         self._manager.register(module, name=plugin.key)
         self.plugins.append(plugin)
         self._forget()
-        for advice in _misspelt(self._manager, module):
+        for advice in self._misspelt(module):
             _warn(
                 f"lpsmap: the plugin {plugin.name!r} of {plugin.distribution} {plugin.version} "
                 f"{advice} Until then it is never called."
@@ -128,19 +118,23 @@ class Registry:
         self._forget()
 
     def _forget(self) -> None:
-        for kind in KINDS:
+        for kind in self.kinds:
             vars(self).pop(kind, None)
 
+    def of_kind(self, kind: str) -> Contributions:
+        """Return the contributions of a kind; none if no installed plugin specifies the kind."""
+        return getattr(self, kind) if kind in self.kinds else Contributions()
+
     def __getattr__(self, kind: str) -> Contributions:
-        """Call the hook of one of `KINDS`, and keep the contributions as an attribute."""
-        if kind not in KINDS:
+        """Call the hook of one of `kinds`, and keep the contributions as an attribute."""
+        if kind == "kinds" or kind not in self.kinds:
             raise AttributeError(f"the registry has no contributions called {kind!r}")
         contributions = Contributions()
         plugins = {plugin.key: plugin for plugin in self.plugins}
         for implementation in getattr(self._manager.hook, f"lpsmap_{kind}").get_hookimpls():
             plugin = plugins[implementation.plugin_name]
             try:
-                values = _checked_values(kind, implementation.function())
+                values = _checked_values(kind, self.kinds[kind], implementation.function())
             except (Exception, SystemExit) as error:
                 _warn_skipped(plugin, error)
                 continue
@@ -151,57 +145,49 @@ class Registry:
         setattr(self, kind, contributions)
         return contributions
 
+    def _misspelt(self, module: object) -> Iterator[str]:
+        """Yield advice about functions that resemble hooks but are not."""
+        hooks = [f"lpsmap_{kind}" for kind in self.kinds]
+        for name, function in vars(module).items() if hasattr(module, "__dict__") else ():
+            if not callable(function) or isinstance(function, type):
+                continue
+            near = difflib.get_close_matches(name, hooks, n=1, cutoff=0.85)
+            if self._manager.parse_hookimpl_opts(module, name) is None:
+                if name in hooks:
+                    yield f"has a function {name} without decorator; add @lpsmap_core.hookimpl."
+                elif near:
+                    yield f"has a function {name}, which is not a hook; did you mean {near[0]}?"
+            elif name not in hooks:
+                nearest = near or difflib.get_close_matches(name, hooks, n=1, cutoff=0.0)
+                yield (
+                    f"implements {name}, which no installed plugin specifies; did you mean "
+                    f"{nearest[0]}?"
+                )
 
-def _checked_values(kind: str, result: Any) -> list[tuple[str, Any]]:
+
+SPECS = "lpsmap_hookspecs"
+"""The attribute of a plugin's module that lists modules with specifications of hooks."""
+
+
+def _checked_values(kind: str, expected: Kind, result: Any) -> list[tuple[str, Any]]:
     """Return names and values from the result of a hook, which must be a sequence of a kind."""
-    name = KINDS[kind]
-    base = None if name is None else getattr(_core(), name)
-    expected = "click commands with names" if base is None else f"subclasses of {name}"
     if isinstance(result, (str, type)) or not isinstance(result, Iterable):
-        raise TypeError(f"lpsmap_{kind} returned {result!r}; expected a list of {expected}")
+        raise TypeError(
+            f"lpsmap_{kind} returned {result!r}; expected a list of {expected.expected}"
+        )
     values = list(result)
     for value in values:
-        is_class = isinstance(value, type)
-        if not (_is_command(value) if base is None else is_class and issubclass(value, base)):
-            raise TypeError(f"lpsmap_{kind} returned {value!r}; expected {expected}")
-    if kind == "formats":
-        return [(suffix, value) for value in values for suffix in _suffixes(value)]
-    attribute = "__name__" if kind in ("factors", "graphs") else "name"
-    return [(getattr(value, attribute), value) for value in values]
-
-
-def _core() -> Any:
-    """Return core's public names; the import is dynamic, since they are in higher layers."""
-    return import_module("lpsmap_core")
-
-
-def _is_command(value: Any) -> bool:
-    import click  # only needed by the command line
-
-    return isinstance(value, click.Command) and bool(value.name)
-
-
-def _suffixes(cls: Any) -> tuple[str, ...]:
-    """Return the validated suffixes of a format."""
-    suffixes = cls.suffixes
-    if not isinstance(suffixes, (tuple, list)) or not all(map(_is_suffix, suffixes)):
-        raise TypeError(
-            f"{cls.__name__}.suffixes is {suffixes!r}; expected a tuple of suffixes with a dot and "
-            "in lower case, such as ('.uai',)"
-        )
-    return tuple(suffixes)
-
-
-def _is_suffix(value: Any) -> bool:
-    return isinstance(value, str) and Path(f"x{value}").suffix == value == value.lower() != ""
+        if not expected.accepts(value):
+            raise TypeError(f"lpsmap_{kind} returned {value!r}; expected {expected.expected}")
+    return [(name, value) for value in values for name in expected.names(value)]
 
 
 def _reserve_own_names(contributions: Contributions) -> None:
-    """Register the names of ``lpsmap`` itself, so that plugins' types with these names conflict."""
-    core = Plugin("lpsmap", OWN, _core().__version__)
-    for name in FACE:
-        if name in contributions:
-            contributions.add(Registration(name, getattr(_core(), name), core))
+    """Register the names of core, so that plugins' types with these names conflict."""
+    core: Any = import_module("lpsmap_core")  # dynamic, since its names are in higher layers
+    for name in {*core.__all__} & {*contributions}:
+        plugin = Plugin("core", OWN, core.__version__)
+        contributions.add(Registration(name, getattr(core, name), plugin))
 
 
 # -------------------------------------------------------------------- installed plugins
@@ -220,15 +206,21 @@ def installed() -> Registry:
         For every plugin that cannot be imported or registered, and for every name in
         ``LPSMAP_DISABLE_PLUGINS`` that matches no plugin.
     """
-    registry = Registry()
+    registry, loaded = Registry(), []
     for entry_point in _enabled(list(entry_points(group=hookspecs.PROJECT))):
-        start = time.perf_counter()
+        plugin, start = Plugin.of_entry_point(entry_point), time.perf_counter()
         try:
             module = entry_point.load()
-            seconds = time.perf_counter() - start
-            registry.register(module, Plugin.of_entry_point(entry_point, seconds))
         except (Exception, SystemExit) as error:  # SystemExit would end the whole process
-            _warn_skipped(Plugin.of_entry_point(entry_point), error)
+            _warn_skipped(plugin, error)
+        else:
+            loaded.append((module, replace(plugin, seconds=time.perf_counter() - start)))
+    # hooks are specified before they are implemented
+    for module, plugin in sorted(loaded, key=lambda pair: not hasattr(pair[0], SPECS)):
+        try:
+            registry.register(module, plugin)
+        except Exception as error:
+            _warn_skipped(plugin, error)
     return registry
 
 
@@ -287,23 +279,6 @@ def _check_api_version(module: object, plugin: Plugin) -> None:
             f"it is written for version {version} of the plugin API, and the installed lpsmap-core "
             f"has version {expected}. Upgrade {outdated}"
         )
-
-
-def _misspelt(manager: pluggy.PluginManager, module: object) -> Iterator[str]:
-    """Yield advice about functions that resemble hooks but are not."""
-    hooks = [f"lpsmap_{kind}" for kind in KINDS]
-    for name, function in vars(module).items() if hasattr(module, "__dict__") else ():
-        if not callable(function) or isinstance(function, type):
-            continue
-        near = difflib.get_close_matches(name, hooks, n=1, cutoff=0.85)
-        if manager.parse_hookimpl_opts(module, name) is None:
-            if name in hooks:
-                yield f"has a function {name} without decorator; add @lpsmap_core.hookimpl."
-            elif near:
-                yield f"has a function {name}, which is not a hook; did you mean {near[0]}?"
-        elif name not in hooks:
-            nearest = near or difflib.get_close_matches(name, hooks, n=1, cutoff=0.0)
-            yield f"implements {name}, which is not a hook; did you mean {nearest[0]}?"
 
 
 def _warn_skipped(plugin: Plugin, error: BaseException) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.labels import label_of
-from lpsmap_core.solution.decoder import Places, ScoredGraph, installed_decoder
+from lpsmap_core.solution.decoder import installed_decoder
+from lpsmap_core.solution.scored_graph import ScoredGraph
 
 __all__ = ["Contradictions", "declared", "explain_contradictions", "reduced_contradictions"]
 
 MAX_NAMED = 12
 """Factors of a component that a sentence names."""
+
+Places = Mapping[int, Sequence[tuple[int, int]]]
+"""For components, lists of (bucket, row) of factors of the part."""
 
 Contradictions = dict[int, list[tuple[Factor, int]]]
 """For components, lists of (declaration, number of the factor within it)."""
@@ -26,7 +30,7 @@ def reduced_contradictions(graph: ScoredGraph, known: Places) -> Contradictions:
     graph
         The graph.
     known
-        As for `Decoder.contradictions`.
+        For each infeasible component factors that contradict each other, if any are known.
     """
     if not known:
         return {}

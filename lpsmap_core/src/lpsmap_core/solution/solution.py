@@ -30,13 +30,11 @@ from lpsmap_core.solution.decoder import (
     DECODE_MAX_NODES,
     DECODE_MAX_TIME,
     DEFAULT_GAP,
-    Relaxation,
-    ScoredGraph,
-    SearchOptions,
     installed_decoder,
 )
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
+from lpsmap_core.solution.scored_graph import ScoredGraph
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.callers import stacklevel
 from lpsmap_jit.deadlines import Deadline
@@ -194,7 +192,7 @@ class Solution:
         least not without a variable or an additional that a score of ``-inf`` forbids. With
         ``lpsmap-decode``, none can be left out, unless that takes longer than a few seconds.
         """
-        return reduced_contradictions(self.relaxation.graph, self.solved.contradictions())
+        return reduced_contradictions(self.graph, self.solved.contradictions())
 
     @property
     def explanation(self) -> str:
@@ -431,15 +429,20 @@ class Solution:
         ImportError
             If ``lpsmap-decode`` is not installed.
         """
-        search = SearchOptions(gap, max_time, max_nodes, threads, progress)
-        return installed_decoder("decode").near(self.relaxation, search)
+        return installed_decoder("decode").near(
+            self,
+            gap=gap,
+            max_time=max_time,
+            max_nodes=max_nodes,
+            threads=threads,
+            progress=progress,
+        )
 
     @property
-    def relaxation(self) -> Relaxation:
-        """The starting point of decoding."""
+    def graph(self) -> ScoredGraph:
+        """The layout and the scores that were solved."""
         scores = self.scores, self.additional_scores, self.non_finite
-        graph = ScoredGraph(self.layout, self.factors, *scores)
-        return Relaxation(graph, self.values, self.solved)
+        return ScoredGraph(self.layout, self.factors, *scores)
 
     def structures(
         self, factor: Factor, without: Sequence[Status] = (Status.NON_FINITE,)

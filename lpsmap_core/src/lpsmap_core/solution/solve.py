@@ -7,25 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.engine.choice import AUTO, choose_engine
-from lpsmap_core.engine.compiled import CompiledEngine
+from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.engine.options import Options, checked_options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
 from lpsmap_core.engine.shared_engine import solve_validated
 from lpsmap_core.engine.status import Status, Statuses
-from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.unused import are_scores, zero_unused_scores
+from lpsmap_core.model.unused import are_scores
 from lpsmap_core.plugins.registry import installed
-from lpsmap_core.solution.decoder import Relaxation, ScoredGraph
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
+from lpsmap_core.solution.scored_graph import scored_graph
 from lpsmap_core.solution.solution import Solution
-from lpsmap_jit.arrays import BoolArray, FloatArray
-from lpsmap_jit.deadlines import Deadline
-from lpsmap_jit.interrupts import Watch
+from lpsmap_jit.arrays import FloatArray
 
-__all__ = ["check_options", "scored_graph", "solve_laid_out", "solve_linear_from"]
+__all__ = ["check_options", "solve_laid_out"]
 
 OTHER_OPTIONS = (
     *("engine", "verbose", "warm_start"),
@@ -98,11 +94,9 @@ def solve_laid_out(
     bad = np.zeros(layout.n_components, dtype=np.bool_)
     finite = are_scores(scores) and all(are_scores(x.reshape(-1)) for x in additionals if x.size)
     if not finite:
-        additionals = zero_unused_scores(factors, scores, additionals)
-        eta, eta_v = part.of_graph(scores), part.by_bucket(additionals, factors)
-        bad = _non_finite_components(layout, factors, scores, additionals)
-        eta = np.where(bad[part.component], 0.0, eta)
-        eta_v = np.where(bad[part.additional_component], 0.0, eta_v)
+        graph = scored_graph(layout, factors, scores, additionals)
+        additionals, bad = graph.additional_scores, graph.non_finite
+        eta, eta_v = graph.of_part()
     if not options.quadratic:
         eta, eta_v, _ = reduce_dominant_scores(part, eta, eta_v)
     solved = solve_validated(engine, part, eta, eta_v, bad, options, warm)
@@ -115,65 +109,6 @@ def solve_laid_out(
     if options.trace:
         solution.trace = solved.trace()
     return solution
-
-
-def solve_linear_from(relaxation: Relaxation, options: Options) -> Relaxation:
-    """Solve LP-MAP for the scores of a relaxed solution, starting at its duals and faces.
-
-    Engines other than core's start anew.
-
-    Parameters
-    ----------
-    relaxation
-        A solution with the quadratic term.
-    options
-        Options of LP-MAP.
-    """
-    graph = relaxation.graph
-    engine = choose_engine(AUTO, graph.layout.part, options).engine
-    start = relaxation.solved.end() if isinstance(engine, CompiledEngine) else None
-    if start is not None:
-        part = graph.layout.part
-        sizes = first_step_sizes(part.first_variable, part.direct, graph.of_part()[0], options)
-        start = start._replace(step_size=sizes, first_step_size=sizes)
-    given = graph.factors, graph.scores, graph.additional_scores
-    with Watch(within=Deadline(options.max_time, options.within)):
-        return solve_laid_out(engine, graph.layout, *given, options, start).relaxation
-
-
-def scored_graph(
-    layout: Layout,
-    factors: Sequence[Factor],
-    scores: FloatArray,
-    additionals: Sequence[FloatArray],
-) -> ScoredGraph:
-    """Return the input of a decoder; the arguments are those of `solve_laid_out`."""
-    additionals = zero_unused_scores(factors, scores, additionals)
-    bad = _non_finite_components(layout, factors, scores, additionals)
-    return ScoredGraph(layout, factors, scores, additionals, bad)
-
-
-def _non_finite_components(
-    layout: Layout,
-    factors: Sequence[Factor],
-    scores: FloatArray,
-    additionals: Sequence[FloatArray],
-) -> BoolArray:
-    """Return for each component whether one of its scores is NaN or +inf."""
-    wrong = np.isnan(scores) | (scores == np.inf)
-    components = layout.component[wrong]
-    bad = np.zeros(layout.n_components, dtype=np.bool_)
-    bad[components[components >= 0]] = True
-    position = {id(factor): i for i, factor in enumerate(factors)}
-    for bucket in layout.buckets:
-        for d, factor in enumerate(bucket.declarations):
-            values = additionals[position[id(factor)]]
-            wrong_rows = ~(values.max(axis=1, initial=-np.inf) < np.inf)
-            of_row = np.empty(factor.n_factors, dtype=np.int64)
-            mine = bucket.declaration == d
-            of_row[bucket.row[mine]] = bucket.component[mine]
-            bad[of_row[wrong_rows]] = True
-    return bad
 
 
 def _gather(

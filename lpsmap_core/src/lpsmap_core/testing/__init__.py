@@ -10,26 +10,23 @@ In the tests of a pack, a test for every instance and check::
     def test_protocol(factor, check):
         check(factor)
 
-On the command line, for installed packages: ``lpsmap check Xor`` or ``lpsmap check PACKAGE``. File
-formats, solvers and engines have one check each.
+On the command line, for installed packages: ``lpsmap check Xor`` or ``lpsmap check PACKAGE``.
+Engines have one check.
 """
 
 from lpsmap_core.testing.checks import Check, checks_of
 from lpsmap_core.testing.engines import check_engine
-from lpsmap_core.testing.file_formats import check_format
-from lpsmap_core.testing.map_solvers import check_map_solver
 from lpsmap_core.testing.parametrize import parametrize_with_checks
-from lpsmap_core.testing.rules import ConformanceError
+from lpsmap_core.testing.rules import ConformanceError, broken
 from lpsmap_core.testing.run import Result, check_factor, run_checks
 
 __all__ = [
     "Check",
     "ConformanceError",
     "Result",
+    "broken",
     "check_engine",
     "check_factor",
-    "check_format",
-    "check_map_solver",
     "checks_of",
     "parametrize_with_checks",
     "run_checks",

@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 import numpy as np
 
-from lpsmap_core import Factor, NamedGraph
+from lpsmap_core import Factor
 from lpsmap_core.api import DuplicateNameError, build_layout, text_table
 from lpsmap_decode.command.limits import memory_option
+from lpsmap_decode.formats.file_format import NamedGraph
 from lpsmap_decode.formats.files import read_graph, write_graph
 
 __all__ = ["MODEL", "convert", "info", "errors_as_messages"]

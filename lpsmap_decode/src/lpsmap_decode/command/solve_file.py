@@ -11,8 +11,8 @@ from typing import Any
 import click
 import numpy as np
 
-from lpsmap_core import Deadline, NamedGraph, Solution
-from lpsmap_core.api import Evidence, FloatArray, error_with_origin, raised_by_core
+from lpsmap_core import Deadline, Solution
+from lpsmap_core.api import FloatArray, error_with_origin, raised_by_core
 from lpsmap_decode.command.limits import (
     NumberRange,
     is_terminal,
@@ -25,6 +25,7 @@ from lpsmap_decode.command.output import JSON, TABLE, UAI, answer_text, check_fo
 from lpsmap_decode.command.progress_log import ProgressLog
 from lpsmap_decode.command.sums import SUMS, refuse_solve_options, summed
 from lpsmap_decode.corpus.jobs import MAP, SPARSEMAP, TASKS, solve_as
+from lpsmap_decode.formats.file_format import Evidence, NamedGraph
 from lpsmap_decode.formats.files import read_evidence, read_graph
 from lpsmap_decode.formats.wcnf import states_costs
 from lpsmap_decode.parts import parts_of

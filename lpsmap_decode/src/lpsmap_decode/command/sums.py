@@ -8,9 +8,9 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
-from lpsmap_core import NamedGraph
 from lpsmap_core.api import FloatArray, slot_values, text_table
 from lpsmap_decode.command.output import JSON, UAI, check_states, numbers, value_rows
+from lpsmap_decode.formats.file_format import NamedGraph
 from lpsmap_decode.formats.uai import marginals_text, partition_text
 
 __all__ = ["MARGINALS", "PARTITION", "SUMS", "refuse_solve_options", "summed"]

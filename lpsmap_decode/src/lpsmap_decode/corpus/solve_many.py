@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from contextlib import closing
 from typing import Any
 
-from lpsmap_core import FactorGraph, NamedGraph, Solution
+from lpsmap_core import FactorGraph, Solution
 from lpsmap_core.api import checked_count, checked_flag
 from lpsmap_decode.corpus.batches import Batch, Batches
 from lpsmap_decode.corpus.jobs import (
@@ -27,6 +27,7 @@ from lpsmap_decode.corpus.jobs import (
 from lpsmap_decode.corpus.outcome import Outcome
 from lpsmap_decode.corpus.progress import progress_bar
 from lpsmap_decode.executors import BatchExecutor
+from lpsmap_decode.formats.file_format import NamedGraph
 from lpsmap_decode.results.assignment import Assignment
 
 __all__ = ["solve_many"]

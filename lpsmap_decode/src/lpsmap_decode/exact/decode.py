@@ -6,15 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import Deadline, Options, SolvedGraph
+from lpsmap_core import CompiledEngine, Deadline, Options, Solution, SolvedGraph
 from lpsmap_core.api import (
+    AUTO,
     BoolArray,
     FloatArray,
     Part,
-    Relaxation,
     Watch,
+    choose_engine,
+    first_step_sizes,
     reduce_dominant_scores,
-    solve_linear_from,
+    solve_laid_out,
 )
 from lpsmap_decode.exact.component_search import decode_part
 from lpsmap_decode.exact.far_scores import in_given_scale
@@ -56,7 +58,7 @@ class _Rounded(NamedTuple):
 
 
 def decode(
-    relaxation: Relaxation, limits: SearchLimits, earlier: Assignment | None = None
+    relaxation: Solution, limits: SearchLimits, earlier: Assignment | None = None
 ) -> Assignment:
     """Round a relaxed solution, and search the components where that is not proved optimal.
 
@@ -112,23 +114,35 @@ def decode(
     )
 
 
-def _linear_from(relaxation: Relaxation, limits: SearchLimits) -> Relaxation:
-    """Return the solution of LP-MAP, which starts at a solution with the quadratic term."""
+def _linear_from(relaxation: Solution, limits: SearchLimits) -> Solution:
+    """Return the solution of LP-MAP, which starts at the duals of one with the quadratic term.
+
+    Engines other than core's start anew.
+    """
     left = limits.deadline.left
     max_time = left if left < np.inf else None
     linear = Options(threads=limits.threads, quadratic=0.0, max_time=max_time)
     if limits.max_nodes != 0:
         linear = linear._replace(max_iter=MAX_ITERATIONS)
-    return solve_linear_from(relaxation, options_for_search(linear, limits))
+    options, part = options_for_search(linear, limits), relaxation.layout.part
+    engine = choose_engine(AUTO, part, options).engine
+    start = relaxation.solved.end() if isinstance(engine, CompiledEngine) else None
+    if start is not None:
+        eta, _ = relaxation.graph.of_part()
+        sizes = first_step_sizes(part.first_variable, part.direct, eta, options)
+        start = start._replace(step_size=sizes, first_step_size=sizes)
+    layout, factors, scores, additionals, _ = relaxation.graph
+    with Watch(within=Deadline(options.max_time, options.within)):
+        return solve_laid_out(engine, layout, factors, scores, additionals, options, start)
 
 
-def _round(relaxation: Relaxation, eta: FloatArray, eta_v: FloatArray, far: BoolArray) -> _Rounded:
+def _round(relaxation: Solution, eta: FloatArray, eta_v: FloatArray, far: BoolArray) -> _Rounded:
     """Round the marginals of a relaxed solution.
 
     If it has the quadratic term, it has no bounds where `far` scores were reduced; LP-MAP reduces
     them itself.
     """
-    graph, values, solved = relaxation
+    graph, values, solved = relaxation.graph, relaxation.values, relaxation.solved
     part, bad = graph.layout.part, graph.non_finite
     means = np.where(bad[part.component], 0.0, values[part.variables])
     chosen = (means > 0.5) & ~np.isneginf(eta)

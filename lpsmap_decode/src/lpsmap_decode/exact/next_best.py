@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from lpsmap_core import MapSolver, Program
 from lpsmap_core.api import BoolArray, IntArray, ScoredGraph, Watch
 from lpsmap_decode.exact.component_copies import copies_of
 from lpsmap_decode.results.assignment_score import score_assignment
 from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.solvers.external_solver import solver_answer
+from lpsmap_decode.solvers.map_solver import MapSolver, Program
 from lpsmap_decode.solvers.program import programs
 
 __all__ = ["NextBest", "next_best"]

@@ -11,12 +11,11 @@ from typing import NamedTuple, overload
 
 import numpy as np
 
-from lpsmap_core import MapSolver
+from lpsmap_core import Solution
 from lpsmap_core.api import (
     BoolArray,
     FloatArray,
     IntArray,
-    Relaxation,
     Watch,
     best_additionals,
     reduce_dominant_scores,
@@ -30,6 +29,7 @@ from lpsmap_decode.exact.single_factors import two_best
 from lpsmap_decode.results.assignment import Assignment
 from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.solvers.external_solver import SMALLEST_GAP
+from lpsmap_decode.solvers.map_solver import MapSolver
 
 __all__ = ["RankedAssignments", "ranked_assignments"]
 
@@ -63,7 +63,7 @@ class RankedAssignments(Sequence[Assignment]):
 
 
 def ranked_assignments(
-    relaxation: Relaxation,
+    relaxation: Solution,
     k: int,
     limits: SearchLimits,
     by_component: bool,
@@ -105,7 +105,7 @@ class _RankedGraph:
     """The rankings of all components, and the variables in no factor."""
 
     def __init__(
-        self, relaxation: Relaxation, limits: SearchLimits, solver: MapSolver | None
+        self, relaxation: Solution, limits: SearchLimits, solver: MapSolver | None
     ) -> None:
         self._graph, self._limits = relaxation.graph, limits
         part = self._graph.layout.part

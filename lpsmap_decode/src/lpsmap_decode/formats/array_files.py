@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import FileFormatError
 from lpsmap_core.api import reserve_memory
+from lpsmap_decode.formats.file_format import FileFormatError
 
 __all__ = ["Arrays"]
 

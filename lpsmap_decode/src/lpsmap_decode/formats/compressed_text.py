@@ -10,8 +10,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from lpsmap_core import FileFormatError
 from lpsmap_core.api import reserve_memory
+from lpsmap_decode.formats.file_format import FileFormatError
 
 __all__ = ["file_bytes", "write_text"]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lpsmap_core import FileFormatError, installed
-from lpsmap_core.api import missing_name_advice
+from lpsmap_core import installed
+from lpsmap_core.api import missing_type_advice
+from lpsmap_decode.formats.file_format import FileFormatError
 
 __all__ = ["factor_named"]
 
@@ -24,6 +25,6 @@ def factor_named(name: str) -> Any:
     if name not in types:
         raise FileFormatError(
             f"type is {name!r}; expected an installed factor type; "
-            f"{missing_name_advice(name, types)}"
+            f"{missing_type_advice(name, types)}"
         )
     return types[name].value

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core import FactorGraph, FileFormat, NamedGraph, Variables
+from lpsmap_core import FactorGraph, Variables
 from lpsmap_core.api import set_label
 from lpsmap_decode.formats.factor_types import factor_named
 from lpsmap_decode.formats.fg_structures import STRUCTURES, Builder, Parser, state_counts
 from lpsmap_decode.formats.fg_writing import PLAIN, write_fg
+from lpsmap_decode.formats.file_format import FileFormat, NamedGraph
 from lpsmap_decode.formats.tokens import Tokens
 
 __all__ = ["FgFormat"]

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core import Factor, FactorGraph, FileFormatError
+from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.api import declared_variables, slot_values, slots_of
 from lpsmap_decode.formats.compressed_text import write_text
 from lpsmap_decode.formats.factor_types import factor_named
+from lpsmap_decode.formats.file_format import FileFormatError
 
 __all__ = ["PLAIN", "write_fg"]
 

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lpsmap_core import FileFormat, FileFormatError, NamedGraph, installed
-from lpsmap_core.api import (
-    MAX_MEMORY,
-    Evidence,
-    MemoryLimitError,
-    kind_of,
-    memory_limit,
-    missing_pack_advice,
-)
+from lpsmap_core import installed
+from lpsmap_core.api import MAX_MEMORY, MemoryLimitError, install_advice, kind_of, memory_limit
 from lpsmap_decode.formats.error_text import error_text
+from lpsmap_decode.formats.file_format import Evidence, FileFormat, FileFormatError, NamedGraph
 from lpsmap_decode.formats.json_format import read_views
 
 __all__ = ["read_evidence", "read_graph", "write_graph"]
@@ -124,11 +118,11 @@ def _suffix(path: Path) -> str:
 
 def _format_of(path: Path) -> tuple[FileFormat, str]:
     """Return the format for a file's suffix, and its distribution."""
-    suffix, formats = _suffix(path), installed().formats
+    suffix, formats = _suffix(path), installed().of_kind("formats")
     if suffix not in formats:
         advice = "rename the file, or install a plugin that reads it"
         if suffix in OWN:
-            advice = missing_pack_advice("lpsmap-decode")
+            advice = install_advice("lpsmap-decode")
         raise FileFormatError(
             f"{path}: no installed file format has the suffix {suffix!r}; expected one of "
             f"{', '.join(sorted(formats)) or 'none'}; {advice}."

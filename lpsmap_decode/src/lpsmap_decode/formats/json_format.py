@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core import FactorGraph, FileFormat, FileFormatError, NamedGraph, Variables
-from lpsmap_core.api import VIEW_BYTES, Evidence, reserve_memory, truth_values, whole_numbers
+from lpsmap_core import FactorGraph, Variables
+from lpsmap_core.api import VIEW_BYTES, reserve_memory, truth_values, whole_numbers
 from lpsmap_decode.formats.array_files import Arrays
 from lpsmap_decode.formats.compressed_text import file_bytes
 from lpsmap_decode.formats.error_text import error_text
 from lpsmap_decode.formats.factor_types import factor_named
+from lpsmap_decode.formats.file_format import Evidence, FileFormat, FileFormatError, NamedGraph
 from lpsmap_decode.formats.json_positions import line_and_column, place_in
 from lpsmap_decode.formats.json_writer import write_json
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Factor, FactorGraph, FileFormatError, NamedGraph, Variables
+from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.api import declared_variables, parameters_of, slot_values
 from lpsmap_decode.formats.array_files import Arrays
 from lpsmap_decode.formats.compressed_text import write_text
+from lpsmap_decode.formats.file_format import FileFormatError, NamedGraph
 
 __all__ = ["write_json"]
 

@@ -11,9 +11,9 @@ from typing import NoReturn
 
 import numpy as np
 
-from lpsmap_core import FileFormatError
 from lpsmap_core.api import FloatArray, stacklevel
 from lpsmap_decode.formats.compressed_text import file_bytes
+from lpsmap_decode.formats.file_format import FileFormatError
 
 __all__ = ["Tokens"]
 

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import FactorGraph, FileFormat, FileFormatError, NamedGraph, Variables
-from lpsmap_core.api import Evidence, FloatArray, IntArray, reserve_memory
+from lpsmap_core import FactorGraph, Variables
+from lpsmap_core.api import FloatArray, IntArray, reserve_memory
 from lpsmap_decode.formats.compressed_text import write_text
 from lpsmap_decode.formats.factor_types import factor_named
+from lpsmap_decode.formats.file_format import Evidence, FileFormat, FileFormatError, NamedGraph
 from lpsmap_decode.formats.tokens import Tokens
 
 __all__ = ["MarkovNetwork", "UaiFormat", "assignment_text", "marginals_text", "partition_text"]

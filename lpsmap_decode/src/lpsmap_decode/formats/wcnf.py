@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import FactorGraph, FileFormat, NamedGraph, Variables
+from lpsmap_core import FactorGraph, Variables
 from lpsmap_decode.formats.factor_types import factor_named
+from lpsmap_decode.formats.file_format import FileFormat, NamedGraph
 from lpsmap_decode.formats.tokens import Tokens
 
 __all__ = ["WcnfFormat", "states_costs"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lpsmap_core import Deadline, Options
-from lpsmap_core.api import SearchOptions, checked_count, checked_number, checked_options
+from lpsmap_core.api import checked_count, checked_number, checked_options
 
 __all__ = ["SearchLimits", "SearchProgress", "options_for_search", "search_limits"]
 
@@ -44,8 +44,12 @@ class SearchLimits(NamedTuple):
     """Called with the number of a component and the progress of its search."""
 
 
-def search_limits(options: SearchOptions) -> SearchLimits:
+def search_limits(
+    gap: Any, max_time: Any, max_nodes: Any, threads: Any, progress: Any
+) -> SearchLimits:
     """Return validated limits, with a deadline that starts now.
+
+    The arguments are those of `FactorGraph.solve_map`.
 
     Raises
     ------
@@ -54,15 +58,14 @@ def search_limits(options: SearchOptions) -> SearchLimits:
     ValueError
         If an option is out of range.
     """
-    gap, max_nodes = options.gap, options.max_nodes
     expected = "a number that is not negative"
-    of_solve = checked_options(max_time=options.max_time, threads=options.threads)
+    of_solve = checked_options(max_time=max_time, threads=threads)
     return SearchLimits(
         gap=checked_number("gap", gap, expected, lambda x: 0.0 <= x < math.inf),
         max_nodes=None if max_nodes is None else checked_count("max_nodes", max_nodes, ", or None"),
         deadline=Deadline(of_solve.max_time),
         threads=of_solve.threads,
-        report=options.progress,
+        report=progress,
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lpsmap_core import Factor, MapSolver, installed
+from lpsmap_core import Factor, installed
 from lpsmap_core.api import AUTO, FloatArray
 from lpsmap_decode.results.assignment import OWN_SEARCH
+from lpsmap_decode.solvers.map_solver import MapSolver
 from lpsmap_decode.solvers.maxsat import MaxSatSolver
 from lpsmap_decode.solvers.program import without_constraints
 
@@ -57,7 +58,7 @@ def choose_map_solver(
         return MapSolverChoice(None, None, True, "was requested")
     if name == AUTO:
         return _automatic(factors, scores, limited)
-    solver: type[MapSolver] = installed().solvers.named(name, "solver", AUTO, OWN_SEARCH)
+    solver: type[MapSolver] = installed().of_kind("solvers").named(name, "solver", AUTO, OWN_SEARCH)
     missing, obstacle = solver.missing(), _obstacle(factors, scores)
     if missing:
         raise ModuleNotFoundError(f"solver: {missing}")
@@ -77,7 +78,7 @@ def _automatic(
     if obstacle:
         return MapSolverChoice(None, None, True, f"is the only solver because {obstacle}")
     clauses = None if MaxSatSolver.missing() else MaxSatSolver(until_found=True)
-    solver: type[MapSolver] = installed().solvers.named(PREFERRED, "solver")
+    solver: type[MapSolver] = installed().of_kind("solvers").named(PREFERRED, "solver")
     if solver.missing():
         reason = f"is the only solver: {PREFERRED} is not installed"
         return MapSolverChoice(None, clauses, True, reason)

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from lpsmap_core import Answer, Deadline, MapSolver, Program, SolverLimits
+from lpsmap_core import Deadline
 from lpsmap_core.api import (
     BoolArray,
     FloatArray,
@@ -22,6 +22,7 @@ from lpsmap_core.api import (
 from lpsmap_decode.results.assignment import Assignment
 from lpsmap_decode.results.assignment_score import score_assignment
 from lpsmap_decode.results.search_limits import SearchLimits
+from lpsmap_decode.solvers.map_solver import Answer, MapSolver, Program, SolverLimits
 from lpsmap_decode.solvers.program import as_given, masked_bound, programs, with_masks
 from lpsmap_decode.solvers.validation import check_answer, wrong_answer
 

@@ -22,9 +22,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lpsmap_core import Answer, MapSolver, Program, SolverLimits
 from lpsmap_core.api import FloatArray, stacklevel
 from lpsmap_decode.solvers import highs_process
+from lpsmap_decode.solvers.map_solver import Answer, MapSolver, Program, SolverLimits
 from lpsmap_decode.solvers.row_scaling import MARGIN, meets_rows, scaled_rows
 
 __all__ = ["HighsSolver", "arrays_of"]

@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lpsmap_core import Answer, MapSolver, Program, SolverLimits
 from lpsmap_core.api import FloatArray
+from lpsmap_decode.solvers.map_solver import Answer, MapSolver, Program, SolverLimits
 
 __all__ = ["MaxSatSolver"]
 

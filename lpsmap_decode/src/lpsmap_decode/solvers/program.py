@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import Factor, LinearConstraints, Program
+from lpsmap_core import Factor, LinearConstraints
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, Layout, slot_values
+from lpsmap_decode.solvers.map_solver import Program
 
 __all__ = [
     "WithMasks",

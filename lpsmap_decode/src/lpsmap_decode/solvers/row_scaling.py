@@ -13,8 +13,8 @@ import dataclasses
 
 import numpy as np
 
-from lpsmap_core import Program
 from lpsmap_core.api import BoolArray, FloatArray
+from lpsmap_decode.solvers.map_solver import Program
 
 __all__ = ["MARGIN", "meets_rows", "scaled_rows"]
 

@@ -7,7 +7,7 @@ from numbers import Real
 
 import numpy as np
 
-from lpsmap_core import Answer, MapSolver, Program
+from lpsmap_decode.solvers.map_solver import Answer, MapSolver, Program
 
 __all__ = ["check_answer", "wrong_answer"]
 

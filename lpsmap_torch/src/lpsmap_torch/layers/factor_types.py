@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lpsmap_core import Factor, Variables, installed
-from lpsmap_core.api import missing_name_advice
+from lpsmap_core.api import missing_type_advice
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 
 __all__ = ["factor_type", "no_factor"]
@@ -21,7 +21,7 @@ def factor_type(name: str) -> Any:
     """
     factors = installed().factors
     if name not in factors:
-        raise ImportError(f"{name}: no such factor type; {missing_name_advice(name, factors)}")
+        raise ImportError(f"{name}: no such factor type; {missing_type_advice(name, factors)}")
     return factors[name].value
 
 

@@ -9,7 +9,8 @@ import click
 import numpy as np
 
 from lpsmap_assignment.dimacs import AssignmentFormat, read_arcs
-from lpsmap_core import ConvergenceWarning, FileFormatError
+from lpsmap_core import ConvergenceWarning
+from lpsmap_decode import FileFormatError
 
 __all__ = ["assign"]
 

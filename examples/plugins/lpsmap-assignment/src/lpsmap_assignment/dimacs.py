@@ -8,7 +8,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import FactorGraph, FileFormat, FileFormatError, NamedGraph
+from lpsmap_core import FactorGraph
+from lpsmap_decode import FileFormat, FileFormatError, NamedGraph
 from lpsmap_factors_logic import Xor
 
 __all__ = ["Arcs", "AssignmentFormat", "read_arcs"]

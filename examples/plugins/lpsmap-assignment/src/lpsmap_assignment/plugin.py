@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import lpsmap_core
 from lpsmap_assignment import AssignmentFormat
-from lpsmap_core import FileFormat
+from lpsmap_decode import FileFormat
 
 if TYPE_CHECKING:
     import click

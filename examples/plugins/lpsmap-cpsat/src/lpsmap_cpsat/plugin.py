@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import lpsmap_core
-from lpsmap_core import MapSolver
 from lpsmap_cpsat import CpSatSolver
+from lpsmap_decode import MapSolver
 
 lpsmap_api_version = 3
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Answer, MapSolver, Program, SolverLimits
+from lpsmap_decode import Answer, MapSolver, Program, SolverLimits
 
 __all__ = ["CpSatSolver", "model_of", "solver_for"]
 

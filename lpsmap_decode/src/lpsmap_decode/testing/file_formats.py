@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.file_format import FileFormat, FileFormatError, NamedGraph
-from lpsmap_core.graph import FactorGraph
-from lpsmap_core.model.slots import row_view, slot_values, slots_of
-from lpsmap_core.testing.rules import broken
-from lpsmap_jit.arrays import FloatArray
+from lpsmap_core import FactorGraph
+from lpsmap_core.api import FloatArray, parameters_of, row_view, slot_values, slots_of
+from lpsmap_core.testing import broken
+from lpsmap_decode.formats.file_format import FileFormat, FileFormatError, NamedGraph
 
 __all__ = ["check_format"]
 
@@ -96,7 +95,7 @@ def _factors(graph: FactorGraph) -> list[dict[str, Any]]:
         for i in range(factor.n_factors):
             view, slots = row_view(factor, i), slots_of(factor, i)
             content = {"variables": index[slots], "negated": negated[slots], "scores": scores[i]}
-            content |= {name: getattr(view, name) for name in factor._parameters.names}
+            content |= {name: getattr(view, name) for name in parameters_of(factor).names}
             plain = {name: np.asarray(value).tolist() for name, value in content.items()}
             contents.append({"type": type(factor).__name__, **plain})
     return contents

@@ -6,9 +6,9 @@ from numbers import Real
 
 import numpy as np
 
-from lpsmap_core.solution.map_solver import Answer, MapSolver, Program, SolverLimits
-from lpsmap_core.testing.rules import ConformanceError, broken
-from lpsmap_jit.arrays import BoolArray, FloatArray
+from lpsmap_core.api import BoolArray, FloatArray
+from lpsmap_core.testing import ConformanceError, broken
+from lpsmap_decode.solvers.map_solver import Answer, MapSolver, Program, SolverLimits
 
 __all__ = ["check_map_solver"]
 

@@ -8,8 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy.typing as npt
 
-from lpsmap_core.graph import FactorGraph
-from lpsmap_core.model.variables import Variables
+from lpsmap_core import FactorGraph, Variables
 
 __all__ = ["Evidence", "FileFormat", "FileFormatError", "NamedGraph"]
 

@@ -6,7 +6,7 @@ import abc
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from lpsmap_jit.arrays import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray
 
 __all__ = ["Answer", "MapSolver", "Program", "SolverLimits"]
 

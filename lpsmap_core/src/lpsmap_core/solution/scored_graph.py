@@ -1,0 +1,70 @@
+"""The layout of a graph with scores: the input of engines and decoders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lpsmap_core.layout.layout import Layout
+from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.unused import zero_unused_scores
+from lpsmap_jit.arrays import BoolArray, FloatArray
+
+__all__ = ["ScoredGraph", "scored_graph"]
+
+
+class ScoredGraph(NamedTuple):
+    """The layout of a graph, with scores."""
+
+    layout: Layout
+    factors: Sequence[Factor]
+    scores: FloatArray
+    """(n_variables,) scores; ``-inf`` forbids a variable."""
+    additional_scores: Sequence[FloatArray]
+    """For every declaration, the (n_factors, n_additionals) scores; ``-inf`` forbids."""
+    non_finite: BoolArray
+    """For each component, whether one of its scores is NaN or ``+inf``."""
+
+    def of_part(self) -> tuple[FloatArray, FloatArray]:
+        """Return the scores of the part's variables and additionals, zeros where not finite."""
+        part, bad = self.layout.part, self.non_finite
+        eta = part.of_graph(self.scores)
+        eta_v = part.by_bucket(self.additional_scores, self.factors)
+        eta = np.where(bad[part.component], 0.0, eta)
+        return eta, np.where(bad[part.additional_component], 0.0, eta_v)
+
+
+def scored_graph(
+    layout: Layout,
+    factors: Sequence[Factor],
+    scores: FloatArray,
+    additionals: Sequence[FloatArray],
+) -> ScoredGraph:
+    """Return a graph with scores; those that factors do not use are replaced by zeros.
+
+    Parameters
+    ----------
+    layout, factors
+        The graph.
+    scores
+        (n_variables,) scores, modified in place; see `zero_unused_scores`.
+    additionals
+        As `ScoredGraph.additional_scores`.
+    """
+    additionals = zero_unused_scores(factors, scores, additionals)
+    wrong = np.isnan(scores) | (scores == np.inf)
+    components = layout.component[wrong]
+    bad = np.zeros(layout.n_components, dtype=np.bool_)
+    bad[components[components >= 0]] = True
+    position = {id(factor): i for i, factor in enumerate(factors)}
+    for bucket in layout.buckets:
+        for d, factor in enumerate(bucket.declarations):
+            values = additionals[position[id(factor)]]
+            wrong_rows = ~(values.max(axis=1, initial=-np.inf) < np.inf)
+            of_row = np.empty(factor.n_factors, dtype=np.int64)
+            mine = bucket.declaration == d
+            of_row[bucket.row[mine]] = bucket.component[mine]
+            bad[of_row[wrong_rows]] = True
+    return ScoredGraph(layout, factors, scores, additionals, bad)
