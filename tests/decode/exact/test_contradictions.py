@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from lpsmap import AtMostOne, Budget, DepTree, FactorGraph, Or, Solution, Xor
-from lpsmap_core import Assignment, Factor
+from lpsmap_core import Factor
+from lpsmap_decode import Assignment
 
 PUZZLE = "530070000600195000098000060800060003400803001700020006060000280000419005000080079"
 

@@ -20,7 +20,8 @@ from lpsmap import (
     Variables,
     Xor,
 )
-from lpsmap_core import Assignment, Factor
+from lpsmap_core import Factor
+from lpsmap_decode import Assignment
 
 Declare = Callable[[Variables, np.random.Generator], list[Factor]]
 
