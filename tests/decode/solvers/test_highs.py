@@ -204,9 +204,9 @@ def easy(seed: int) -> FactorGraph:
 
 @pytest.mark.parametrize("solver", ["highs", "auto"])
 def test_threads_solve_side_by_side(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lpsmap_decode import decoder
+    from lpsmap_decode import exact_decoder
 
-    monkeypatch.setattr(decoder, "FIRST_NODES", 1)
+    monkeypatch.setattr(exact_decoder, "FIRST_NODES", 1)
     problems = [hard(seed, 13) for seed in range(12)]
     with ThreadPoolExecutor(2) as executor:
         outcomes = list(solve_many(problems, executor, task="map", solver=solver))

@@ -166,11 +166,11 @@ def test_auto_hands_over_what_is_not_proved_at_once(
     reported: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether or not somebody asks for the progress of the search before."""
-    from lpsmap_decode import decoder
+    from lpsmap_decode import exact_decoder
     from lpsmap_decode.solvers import choice
 
     monkeypatch.setattr(choice, "PREFERRED", "scipy")
-    monkeypatch.setattr(decoder, "FIRST_NODES", 1)
+    monkeypatch.setattr(exact_decoder, "FIRST_NODES", 1)
     rng = np.random.default_rng(0)
     graph = FactorGraph()
     u = graph.variable_from(rng.normal(size=12))
