@@ -1,264 +1,139 @@
 """What packs and adapters may use of core beside what `lpsmap_core` exports.
 
 `lpsmap_core` has what a hook takes and returns: the base classes of factor types, local solvers,
-engines, solvers, decoders, file formats and array libraries. Larger plugins use what is here. A
+engines and array libraries. Larger plugins use what is here. Each name has a line with its home. A
 plugin imports `lpsmap_core`, this module, and in its tests `lpsmap_core.testing`, as all
 distributions of this project do. Other modules of core may change at any time.
 """
 
-from __future__ import annotations
+from lpsmap_core.engine.choice import AUTO as AUTO
+from lpsmap_core.engine.choice import choose_engine as choose_engine
+from lpsmap_core.engine.choice import run_with as run_with
+from lpsmap_core.engine.direct import DirectSolution as DirectSolution
+from lpsmap_core.engine.direct import solve_directly as solve_directly
+from lpsmap_core.engine.options import checked_options as checked_options
+from lpsmap_core.engine.protocol import WarmStart as WarmStart
+from lpsmap_core.engine.step_size import first_step_sizes as first_step_sizes
+from lpsmap_core.kernels.entries import reader_of as reader_of
+from lpsmap_core.layout.arrangement import Links as Links
+from lpsmap_core.layout.counts import Counts as Counts
+from lpsmap_core.layout.counts import write_point as write_point
+from lpsmap_core.layout.layout import Bucket as Bucket
+from lpsmap_core.layout.layout import Layout as Layout
+from lpsmap_core.layout.layout import Part as Part
+from lpsmap_core.layout.layout import build_layout as build_layout
+from lpsmap_core.layout.layout import part_of_buckets as part_of_buckets
+from lpsmap_core.layout.ragged import distinct_rows as distinct_rows
+from lpsmap_core.layout.ragged import offsets_of as offsets_of
+from lpsmap_core.layout.ragged import ranges as ranges
+from lpsmap_core.local.active.limits import UNTIL_SOLVED as UNTIL_SOLVED
+from lpsmap_core.local.active.record_access import LocalProblem as LocalProblem
+from lpsmap_core.local.active.record_access import problem_of as problem_of
+from lpsmap_core.local.active.record_access import set_of as set_of
+from lpsmap_core.local.active.record_access import status_of as status_of
+from lpsmap_core.local.active.sets import ActiveSets as ActiveSets
+from lpsmap_core.local.local_solver import OPTIMAL as OPTIMAL
+from lpsmap_core.local.local_solver import RUNNING as RUNNING
+from lpsmap_core.local.local_solver import SolverDescription as SolverDescription
+from lpsmap_core.local.oracles import best_feasible as best_feasible
+from lpsmap_core.local.vertices import Vertices as Vertices
+from lpsmap_core.local.vertices import join_vertices as join_vertices
+from lpsmap_core.local.vertices import structure_scores as structure_scores
+from lpsmap_core.model.earlier import replaced_options as replaced_options
+from lpsmap_core.model.inputs import broadcast as broadcast
+from lpsmap_core.model.inputs import check_readable as check_readable
+from lpsmap_core.model.inputs import checked_count as checked_count
+from lpsmap_core.model.inputs import checked_flag as checked_flag
+from lpsmap_core.model.inputs import checked_number as checked_number
+from lpsmap_core.model.inputs import checked_shape as checked_shape
+from lpsmap_core.model.inputs import kind_of as kind_of
+from lpsmap_core.model.inputs import real_numbers as real_numbers
+from lpsmap_core.model.inputs import truth_values as truth_values
+from lpsmap_core.model.inputs import whole_numbers as whole_numbers
+from lpsmap_core.model.labels import label_of as label_of
+from lpsmap_core.model.labels import set_label as set_label
+from lpsmap_core.model.lengths import check_unambiguous_lengths as check_unambiguous_lengths
+from lpsmap_core.model.lengths import checked_lengths as checked_lengths
+from lpsmap_core.model.memory_limit import MAX_MEMORY as MAX_MEMORY
+from lpsmap_core.model.memory_limit import VIEW_BYTES as VIEW_BYTES
+from lpsmap_core.model.memory_limit import MemoryLimitError as MemoryLimitError
+from lpsmap_core.model.memory_limit import check_fits_memory as check_fits_memory
+from lpsmap_core.model.memory_limit import memory_limit as memory_limit
+from lpsmap_core.model.memory_limit import reserve_memory as reserve_memory
+from lpsmap_core.model.named_arguments import check_accepted as check_accepted
+from lpsmap_core.model.named_arguments import refuse_arguments as refuse_arguments
+from lpsmap_core.model.slots import declared_variables as declared_variables
+from lpsmap_core.model.slots import flipped_slots as flipped_slots
+from lpsmap_core.model.slots import in_factors as in_factors
+from lpsmap_core.model.slots import name_of_factor as name_of_factor
+from lpsmap_core.model.slots import parameters_of as parameters_of
+from lpsmap_core.model.slots import row_values as row_values
+from lpsmap_core.model.slots import row_view as row_view
+from lpsmap_core.model.slots import slot_values as slot_values
+from lpsmap_core.model.slots import slots_of as slots_of
+from lpsmap_core.model.sums import PartlyConstrained as PartlyConstrained
+from lpsmap_core.model.sums import one_of_each_group as one_of_each_group
+from lpsmap_core.model.unused import zero_unused_scores as zero_unused_scores
+from lpsmap_core.plugins.error_origin import error_with_origin as error_with_origin
+from lpsmap_core.plugins.error_origin import raised_by_core as raised_by_core
+from lpsmap_core.plugins.hookspecs import hookspec as hookspec
+from lpsmap_core.plugins.hookspecs import subclasses as subclasses
+from lpsmap_core.plugins.install_advice import install_advice as install_advice
+from lpsmap_core.plugins.install_advice import missing_type_advice as missing_type_advice
+from lpsmap_core.plugins.registry import DuplicateNameError as DuplicateNameError
+from lpsmap_core.plugins.registry import Registry as Registry
+from lpsmap_core.projections.face_codes import exact_at_bounds as exact_at_bounds
+from lpsmap_core.projections.face_codes import face_codes as face_codes
+from lpsmap_core.projections.face_jacobian import free_jvp as free_jvp
+from lpsmap_core.projections.face_jacobian import sum_constrained_jvp as sum_constrained_jvp
+from lpsmap_core.projections.sum_constrained import clip_row as clip_row
+from lpsmap_core.projections.sum_constrained import project_budget_rows as project_budget_rows
+from lpsmap_core.projections.tolerance import BOUND_LEVEL as BOUND_LEVEL
+from lpsmap_core.projections.tolerance import bound_slack as bound_slack
+from lpsmap_core.projections.tolerance import bound_slack_array as bound_slack_array
+from lpsmap_core.solution.comparison import Point as Point
+from lpsmap_core.solution.comparison import all_variables as all_variables
+from lpsmap_core.solution.comparison import compare_maxima as compare_maxima
+from lpsmap_core.solution.comparison import infeasible_variables as infeasible_variables
+from lpsmap_core.solution.comparison import objective_difference as objective_difference
+from lpsmap_core.solution.complete_assignment import best_additionals as best_additionals
+from lpsmap_core.solution.complete_assignment import complete_assignment as complete_assignment
+from lpsmap_core.solution.contradictions import Contradictions as Contradictions
+from lpsmap_core.solution.contradictions import explain_contradictions as explain_contradictions
+from lpsmap_core.solution.contradictions import reduced_contradictions as reduced_contradictions
+from lpsmap_core.solution.decoder import DEFAULT_GAP as DEFAULT_GAP
+from lpsmap_core.solution.decoder import check_search_options as check_search_options
+from lpsmap_core.solution.dominant_scores import reduce_dominant_scores as reduce_dominant_scores
+from lpsmap_core.solution.report import report_unsolved as report_unsolved
+from lpsmap_core.solution.report import warn_unsolved as warn_unsolved
+from lpsmap_core.solution.scored_graph import ScoredGraph as ScoredGraph
+from lpsmap_core.solution.solve import check_options as check_options
+from lpsmap_core.solution.solve import solve_laid_out as solve_laid_out
+from lpsmap_core.solution.table_rendering import text_table as text_table
+from lpsmap_core.solution.targets import Items as Items
+from lpsmap_core.solution.targets import Labels as Labels
+from lpsmap_core.solution.targets import check_root as check_root
+from lpsmap_core.solution.targets import labels_of as labels_of
+from lpsmap_core.solution.targets import read_labels as read_labels
+from lpsmap_jit import native as _native
+from lpsmap_jit.announcements import is_quiet as is_quiet
+from lpsmap_jit.arrays import BoolArray as BoolArray
+from lpsmap_jit.arrays import ByteArray as ByteArray
+from lpsmap_jit.arrays import FloatArray as FloatArray
+from lpsmap_jit.arrays import FloatTable as FloatTable
+from lpsmap_jit.arrays import IndexArray as IndexArray
+from lpsmap_jit.arrays import IntArray as IntArray
+from lpsmap_jit.callers import stacklevel as stacklevel
+from lpsmap_jit.compile import interpreted_by as interpreted_by
+from lpsmap_jit.compile import summing_leaf as summing_leaf
+from lpsmap_jit.ctrl_c import raised_by_ctrl_c as raised_by_ctrl_c
+from lpsmap_jit.interrupts import Watch as Watch
+from lpsmap_jit.interrupts import deadline_passed as deadline_passed
+from lpsmap_jit.interrupts import interruptible as interruptible
+from lpsmap_jit.interrupts import out_of_time as out_of_time
+from lpsmap_jit.interrupts import raise_interrupt as raise_interrupt
+from lpsmap_jit.interrupts import stopped as stopped
 
-from lpsmap_core.engine.choice import AUTO, choose_engine, run_with
-from lpsmap_core.engine.direct import DirectSolution, solve_directly
-from lpsmap_core.engine.options import checked_options
-from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.engine.step_size import first_step_sizes
-from lpsmap_core.kernels.entries import reader_of
-from lpsmap_core.layout.arrangement import Links
-from lpsmap_core.layout.counts import Counts, write_point
-from lpsmap_core.layout.layout import Bucket, Layout, Part, build_layout, part_of_buckets
-from lpsmap_core.layout.ragged import distinct_rows, offsets_of, ranges
-from lpsmap_core.local.active.limits import UNTIL_SOLVED
-from lpsmap_core.local.active.record_access import LocalProblem, problem_of, set_of, status_of
-from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.local_solver import (
-    OPTIMAL,
-    RUNNING,
-    SolverDescription,
-)
-from lpsmap_core.local.oracles import best_feasible
-from lpsmap_core.local.vertices import Vertices, join_vertices, structure_scores
-from lpsmap_core.model.earlier import replaced_options
-from lpsmap_core.model.inputs import (
-    broadcast,
-    check_readable,
-    checked_count,
-    checked_flag,
-    checked_number,
-    checked_shape,
-    kind_of,
-    real_numbers,
-    truth_values,
-    whole_numbers,
-)
-from lpsmap_core.model.labels import label_of, set_label
-from lpsmap_core.model.lengths import check_unambiguous_lengths, checked_lengths
-from lpsmap_core.model.memory_limit import (
-    MAX_MEMORY,
-    VIEW_BYTES,
-    MemoryLimitError,
-    check_fits_memory,
-    memory_limit,
-    reserve_memory,
-)
-from lpsmap_core.model.named_arguments import check_accepted, refuse_arguments
-from lpsmap_core.model.slots import (
-    declared_variables,
-    flipped_slots,
-    in_factors,
-    name_of_factor,
-    parameters_of,
-    row_values,
-    row_view,
-    slot_values,
-    slots_of,
-)
-from lpsmap_core.model.sums import PartlyConstrained, one_of_each_group
-from lpsmap_core.model.unused import zero_unused_scores
-from lpsmap_core.plugins.error_origin import error_with_origin, raised_by_core
-from lpsmap_core.plugins.hookspecs import hookspec, subclasses
-from lpsmap_core.plugins.install_advice import install_advice, missing_type_advice
-from lpsmap_core.plugins.registry import (
-    DuplicateNameError,
-    Registry,
-)
-from lpsmap_core.projections.face_codes import exact_at_bounds, face_codes
-from lpsmap_core.projections.face_jacobian import (
-    free_jvp,
-    sum_constrained_jvp,
-)
-from lpsmap_core.projections.sum_constrained import clip_row, project_budget_rows
-from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack, bound_slack_array
-from lpsmap_core.solution.comparison import (
-    Point,
-    all_variables,
-    compare_maxima,
-    infeasible_variables,
-    objective_difference,
-)
-from lpsmap_core.solution.complete_assignment import best_additionals, complete_assignment
-from lpsmap_core.solution.contradictions import (
-    Contradictions,
-    explain_contradictions,
-    reduced_contradictions,
-)
-from lpsmap_core.solution.decoder import (
-    DEFAULT_GAP,
-    check_search_options,
-)
-from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
-from lpsmap_core.solution.report import report_unsolved, warn_unsolved
-from lpsmap_core.solution.scored_graph import ScoredGraph
-from lpsmap_core.solution.solve import check_options, solve_laid_out
-from lpsmap_core.solution.table_rendering import text_table
-from lpsmap_core.solution.targets import Items, Labels, check_root, labels_of, read_labels
-from lpsmap_jit.announcements import is_quiet
-from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, FloatTable, IndexArray, IntArray
-from lpsmap_jit.callers import stacklevel
-from lpsmap_jit.compile import interpreted_by, summing_leaf
-from lpsmap_jit.ctrl_c import raised_by_ctrl_c
-from lpsmap_jit.interrupts import (
-    Watch,
-    deadline_passed,
-    interruptible,
-    out_of_time,
-    raise_interrupt,
-    stopped,
-)
-from lpsmap_jit.native import floats as floats_at_address
+floats_at_address = _native.floats
 
-# Arrays: the types that annotations of kernels and factors name.
-__all__ = ["BoolArray", "ByteArray", "FloatArray", "FloatTable", "IndexArray", "IntArray"]
-
-# Input: read an argument that a user gave, or refuse it by an error that names it.
-__all__ += [
-    "broadcast",
-    "check_accepted",
-    "check_readable",
-    "checked_count",
-    "checked_flag",
-    "checked_lengths",
-    "checked_number",
-    "checked_shape",
-    "zero_unused_scores",
-    "kind_of",
-    "real_numbers",
-    "refuse_arguments",
-    "check_unambiguous_lengths",
-    "check_fits_memory",
-    "MAX_MEMORY",
-    "VIEW_BYTES",
-    "MemoryLimitError",
-    "memory_limit",
-    "reserve_memory",
-    "truth_values",
-    "whole_numbers",
-]
-
-# Declarations: their factors one by one, and what their types registered.
-__all__ += [
-    "flipped_slots",
-    "declared_variables",
-    "in_factors",
-    "label_of",
-    "name_of_factor",
-    "parameters_of",
-    "row_values",
-    "row_view",
-    "set_label",
-    "slot_values",
-    "slots_of",
-]
-
-# Kernels: what else there is than `kernel`, `leaf` and `interrupted`.
-__all__ += [
-    "floats_at_address",
-    "interpreted_by",
-    "is_quiet",
-    "stopped",
-    "summing_leaf",
-]
-
-# Ctrl-C and limits of time, in Python code that calls kernels.
-__all__ += ["Watch", "deadline_passed", "interruptible", "out_of_time", "raise_interrupt"]
-__all__ += ["raised_by_ctrl_c"]
-
-# Closed forms: solutions and derivatives by face codes.
-__all__ += [
-    "exact_at_bounds",
-    "face_codes",
-    "free_jvp",
-    "sum_constrained_jvp",
-]
-
-# Closed forms: projections of rows under one bound on a weighted sum, and their tolerances.
-__all__ += [
-    "BOUND_LEVEL",
-    "bound_slack",
-    "bound_slack_array",
-    "clip_row",
-    "project_budget_rows",
-]
-
-# Local solvers: how a factor type solves its local problems itself.
-__all__ += [
-    "UNTIL_SOLVED",
-    "OPTIMAL",
-    "RUNNING",
-    "SolverDescription",
-    "reader_of",
-]
-
-# The active set: what a local solver that begins with it, or falls back on it, is made of.
-__all__ += [
-    "ActiveSets",
-    "LocalProblem",
-    "join_vertices",
-    "problem_of",
-    "set_of",
-    "status_of",
-]
-
-# Linear constraints: what a factor type tells solvers of whole graphs.
-__all__ += ["PartlyConstrained", "one_of_each_group"]
-
-# Graphs as flat arrays: what engines solve, and what adapters ask about a whole assignment.
-__all__ += [
-    "Bucket",
-    "Counts",
-    "Layout",
-    "Links",
-    "Part",
-    "best_additionals",
-    "complete_assignment",
-    "best_feasible",
-    "reduce_dominant_scores",
-    "build_layout",
-    "distinct_rows",
-    "offsets_of",
-    "part_of_buckets",
-    "ranges",
-    "structure_scores",
-    "write_point",
-]
-
-# Engines: what `Engine` and `SolvedGraph` are handed and return.
-__all__ += ["Vertices", "WarmStart", "check_options", "checked_options", "first_step_sizes"]
-
-# Decoders: they find best assignments, and graphs given evidence.
-__all__ += [
-    "AUTO",
-    "choose_engine",
-    "run_with",
-    "Contradictions",
-    "DEFAULT_GAP",
-    "ScoredGraph",
-    "check_search_options",
-    "explain_contradictions",
-    "reduced_contradictions",
-]
-
-# Solutions: the solution of a laid-out graph, and the warnings about unsolved components.
-__all__ += ["DirectSolution", "solve_directly", "solve_laid_out"]
-__all__ += ["report_unsolved", "warn_unsolved"]
-
-# Messages: what a user is told, and about which line.
-__all__ += ["error_with_origin", "raised_by_core", "replaced_options", "stacklevel", "text_table"]
-
-# Losses: how targets are read, and the difference between a maximum and the maximum given labels.
-__all__ += ["Items", "Labels", "Point", "all_variables", "check_root", "compare_maxima"]
-__all__ += ["infeasible_variables", "labels_of", "objective_difference", "read_labels"]
-
-# The registry: what installed plugins offer, and hooks that a plugin specifies itself.
-__all__ += ["DuplicateNameError", "Registry", "hookspec", "install_advice", "missing_type_advice"]
-__all__ += ["subclasses"]
+__all__ = [name for name in dir() if not name.startswith("_")]

@@ -15,7 +15,7 @@ from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.earlier import SOLVE, replaced_options
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.factor_checks import check_attributes, check_parameters
+from lpsmap_core.model.factor_checks import check_declaration, check_parameters
 from lpsmap_core.model.inputs import (
     checked_flag,
     checked_shape,
@@ -189,23 +189,11 @@ class FactorGraph:
             If its variables belong to another graph, if it was added before, or if `name` does not
             fit its factors.
         """
-        if not isinstance(factor, Factor):
-            raise TypeError(f"add: got {kind_of(factor)}; expected a Factor such as Xor(u).")
-        if not isinstance(vars(factor).get("variables"), Variables):
-            raise TypeError(
-                f"add: the {type(factor).__name__} has no variables; expected its __init__ to call "
-                "super().__init__(variables)."
-            )
-        if factor.variables.graph is not self:
-            raise ValueError(
-                f"add: {factor!r} is over variables of another graph; make its variables with this "
-                "graph's variable_from."
-            )
+        check_declaration(factor, self)
         if len(self._ids) != len(self._factors):  # this graph comes from a pickle
             self._ids = {id(other) for other in self._factors}
         if id(factor) in self._ids:
             raise ValueError(f"add: {factor!r} was added before; declare it once.")
-        check_attributes(factor)
         check_parameters(factor, self._first_of.get(type(factor), factor))
         n_numbers = factor.n_factors * factor.n_additionals
         n_bytes = DECLARATION_BYTES + LINK_BYTES * factor.variables.size + 8 * n_numbers

@@ -13,8 +13,10 @@ import numpy as np
 
 from lpsmap_core.kernels.records import KERNELS
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.inputs import kind_of
+from lpsmap_core.model.variables import Variables
 
-__all__ = ["check_attributes", "check_parameters"]
+__all__ = ["check_attributes", "check_declaration", "check_parameters"]
 
 MIN_SIMILARITY = 0.9
 """Minimum similarity of a misspelt name to the correct one; 1 means equal."""
@@ -29,6 +31,31 @@ METHODS = frozenset(name for name, value in vars(Factor).items() if isinstance(v
 
 CLASS_METHODS = ("vertex_sizes", "solve_sparsemap", "jvp", "local_solver")
 """Overrides that serve many factors and are therefore called on the type."""
+
+
+def check_declaration(factor: object, graph: object) -> None:
+    """Reject what is no declaration over variables of a graph; see `FactorGraph.add`.
+
+    Raises
+    ------
+    TypeError
+        If it is no Factor, if it has no variables, or as for `check_attributes`.
+    ValueError
+        If its variables belong to another graph.
+    """
+    if not isinstance(factor, Factor):
+        raise TypeError(f"add: got {kind_of(factor)}; expected a Factor such as Xor(u).")
+    if not isinstance(vars(factor).get("variables"), Variables):
+        raise TypeError(
+            f"add: the {type(factor).__name__} has no variables; expected its __init__ to call "
+            "super().__init__(variables)."
+        )
+    if factor.variables.graph is not graph:
+        raise ValueError(
+            f"add: {factor!r} is over variables of another graph; make its variables with this "
+            "graph's variable_from."
+        )
+    check_attributes(factor)
 
 
 def check_attributes(factor: Factor) -> None:
