@@ -6,7 +6,7 @@ import numpy as np
 from array_api_compat import array_namespace, device
 
 from lpsmap_core import LOWER, TIGHT, Factor, FactorGraph, LocalSolution, TensorOracle
-from lpsmap_core.model.sums import bounded_sums
+from lpsmap_core.model.linear_constraints import bounded_sums
 
 
 class OneOf(Factor):

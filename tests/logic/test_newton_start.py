@@ -8,6 +8,7 @@ import pytest
 import judges
 from lpsmap import AtMostOne, Budget, FactorGraph, Or, Pair, Xor
 from lpsmap_core import Status
+from lpsmap_dynamic import counts_of
 from lpsmap_factors_logic.newton_start import MAX_FACTORS
 
 
@@ -93,14 +94,14 @@ def test_other_components_start_as_they_do() -> None:
     graph.add(Xor(u))
     graph.add(Budget(u[:, :3], 1))
     graph.add(Pair(u[0, 0], u[0, 1], [0.5]))
-    counts = graph.solve().layout.part.counts
+    counts = counts_of(graph.solve().layout.part)
     assert counts.covered.tolist() == [False, True]
 
 
 def test_many_factors_start_from_nothing() -> None:
     large, _ = matching(0.1 * np.random.default_rng(0).standard_normal((130, 130)))
     solution = large.solve()
-    assert solution.layout.part.counts.first[-1] > MAX_FACTORS
+    assert counts_of(solution.layout.part).first[-1] > MAX_FACTORS
     assert solution.iterations[0] > 1
     assert solution.ok
 

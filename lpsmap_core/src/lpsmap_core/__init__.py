@@ -24,8 +24,7 @@ from lpsmap_core.kernels.records import (
 )
 from lpsmap_core.local.local_solver import LocalSolver
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.linear_constraints import LinearConstraints
-from lpsmap_core.model.sums import bounded_sums
+from lpsmap_core.model.linear_constraints import LinearConstraints, bounded_sums
 from lpsmap_core.model.tensor_oracle import TensorOracle
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.hookspecs import hookimpl

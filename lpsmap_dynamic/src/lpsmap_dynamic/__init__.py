@@ -1,16 +1,19 @@
 """Dynamic programs as hypergraphs, and sums over all structures of factors."""
 
 from lpsmap_dynamic.builder import HypergraphBuilder
+from lpsmap_dynamic.count_constraints import Counts, count_bounds, counts_of, write_point
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.derivations import HypergraphInference
 from lpsmap_dynamic.dynamic_program import DynamicProgram
 from lpsmap_dynamic.elimination_order import EliminationOrder, cheapest_order, minimum_fill
+from lpsmap_dynamic.equal_rows import distinct_rows
 from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly, two_sum
 from lpsmap_dynamic.gibbs import Gibbs
 from lpsmap_dynamic.graph_gibbs import GraphGibbs
 from lpsmap_dynamic.graph_samples import GraphSamples
 from lpsmap_dynamic.hypergraph_factor import HypergraphFactor
 from lpsmap_dynamic.inference import Beliefs, Found, Inference, LogPartition
+from lpsmap_dynamic.machine_memory import check_fits_memory
 from lpsmap_dynamic.row import Row
 from lpsmap_dynamic.subsets import subset_hypergraph
 
@@ -18,6 +21,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Beliefs",
+    "Counts",
     "DynamicProgram",
     "EliminationOrder",
     "Found",
@@ -33,8 +37,13 @@ __all__ = [
     "Row",
     "add_exactly",
     "cheapest_order",
+    "check_fits_memory",
+    "count_bounds",
+    "counts_of",
+    "distinct_rows",
     "minimum_fill",
     "subset_hypergraph",
     "sum_exactly",
     "two_sum",
+    "write_point",
 ]

@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from lpsmap_core import Factors, Scores, Structures
-from lpsmap_core.api import FloatArray, IntArray, check_fits_memory, interruptible
+from lpsmap_core.api import FloatArray, IntArray, interruptible
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.edges import MAX_EDGES, MAX_NONZEROS, N_ITEMS
 from lpsmap_dynamic.inference import Beliefs, Found
 from lpsmap_dynamic.inside_outside import beliefs_of, hessian_products
 from lpsmap_dynamic.k_best import k_best_of
+from lpsmap_dynamic.machine_memory import check_fits_memory
 from lpsmap_dynamic.sampling import samples_of
 
 __all__ = ["HypergraphInference"]

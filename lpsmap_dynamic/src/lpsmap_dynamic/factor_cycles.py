@@ -12,9 +12,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from lpsmap_core import kernel
-from lpsmap_core.api import BoolArray, IntArray, distinct_rows, offsets_of, ranges
+from lpsmap_core.api import BoolArray, IntArray, offsets_of, ranges
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.derivations import HypergraphInference
+from lpsmap_dynamic.equal_rows import distinct_rows
 from lpsmap_dynamic.junction_tree import TreePart, junction_tree
 
 __all__ = ["CyclicFactors", "MergedFactors", "check_n_shared", "merged_factors"]

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lpsmap_core import kernel
-from lpsmap_core.api import BoolArray, IntArray, distinct_rows, ranges
+from lpsmap_core.api import BoolArray, IntArray, ranges
 from lpsmap_dynamic.declaration import Hypergraph
+from lpsmap_dynamic.equal_rows import distinct_rows
 
 __all__ = ["MOST_CHOICES", "FactorPiece", "PieceEdges", "TooManyChoicesError"]
 __all__ += ["one_piece", "pieces_of_slots"]

@@ -15,7 +15,6 @@ from lpsmap_core.api import (
     FloatArray,
     IntArray,
     Vertices,
-    check_fits_memory,
     checked_count,
     flipped_slots,
     name_of_factor,
@@ -27,6 +26,7 @@ from lpsmap_dynamic.exact_sums import MAX_SUMMABLE, add_exactly, sum_exactly
 from lpsmap_dynamic.factor_forest import check_distinct
 from lpsmap_dynamic.graph_gibbs import GraphGibbs
 from lpsmap_dynamic.inference import Beliefs, Found, Inference, LogPartition
+from lpsmap_dynamic.machine_memory import check_fits_memory
 
 __all__ = ["Gibbs"]
 

@@ -14,7 +14,6 @@ from lpsmap_core import Factor, FactorGraph, Scores, Variables
 from lpsmap_core.api import (
     FloatArray,
     IntArray,
-    check_fits_memory,
     checked_count,
     kind_of,
     real_numbers,
@@ -25,6 +24,7 @@ from lpsmap_dynamic.factor_forest import FactorForest
 from lpsmap_dynamic.forest_sums import ForestSums
 from lpsmap_dynamic.graph_samples import GraphSamples
 from lpsmap_dynamic.inference import Beliefs
+from lpsmap_dynamic.machine_memory import check_fits_memory
 
 __all__ = ["GraphGibbs"]
 

@@ -18,15 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.api import (
-    BoolArray,
-    IntArray,
-    distinct_rows,
-    interruptible,
-    ranges,
-)
+from lpsmap_core.api import BoolArray, IntArray, interruptible, ranges
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.elimination_order import cheapest_order
+from lpsmap_dynamic.equal_rows import distinct_rows
 from lpsmap_dynamic.factor_pieces import (
     MOST_CHOICES,
     FactorPiece,

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core import Factor
-from lpsmap_core.api import IntArray, distinct_rows, parameters_of, row_view
+from lpsmap_core.api import IntArray, parameters_of, row_view
+from lpsmap_dynamic.equal_rows import distinct_rows
 
 __all__ = ["Row", "different_rows"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.api import check_fits_memory
 from lpsmap_dynamic.builder import HypergraphBuilder
+from lpsmap_dynamic.machine_memory import check_fits_memory
 
 __all__ = ["subset_hypergraph"]
 

@@ -24,14 +24,13 @@ import numpy.typing as npt
 from lpsmap_core import Start, kernel, leaf
 from lpsmap_core.api import (
     BoolArray,
-    Counts,
     FloatArray,
     FloatTable,
     IntArray,
     Links,
     Part,
-    write_point,
 )
+from lpsmap_dynamic import Counts, counts_of, write_point
 
 __all__ = ["NewtonStart"]
 
@@ -89,16 +88,16 @@ class NewtonStart(Start):
         """Write the means and duals of the multipliers that were found; see `Start.find`."""
         found = np.zeros(len(components), dtype=np.bool_)
         point = score, tolerance, u, duals, found
-        _start(components, part.first_variable, part.links, part.counts, *point)
+        _start(components, part.first_variable, part.links, counts_of(part), *point)
         return found
 
 
 def _served_components(part: Part) -> BoolArray | None:
     """Compute `NewtonStart.serves`."""
-    covered: BoolArray = part.counts.covered
+    covered: BoolArray = counts_of(part).covered
     if not covered.any():
         return None
-    return covered & (np.diff(part.counts.first) <= MAX_FACTORS)
+    return covered & (np.diff(counts_of(part).first) <= MAX_FACTORS)
 
 
 FactorNumbers = npt.NDArray[np.uint32]

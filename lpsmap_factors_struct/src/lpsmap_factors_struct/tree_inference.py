@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import Scores, Structures
-from lpsmap_core.api import IntArray, check_fits_memory, interruptible
-from lpsmap_dynamic import Found
+from lpsmap_core.api import IntArray, interruptible
+from lpsmap_dynamic import Found, check_fits_memory
 from lpsmap_factors_struct.matrix_tree.counts import count_trees
 from lpsmap_factors_struct.matrix_tree.log_partition import MatrixTree
 from lpsmap_factors_struct.matrix_tree.sampling import most_draws, sample_trees

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.api import FloatArray, IndexArray, IntArray, distinct_rows
-from lpsmap_dynamic import Hypergraph, HypergraphBuilder
+from lpsmap_core.api import FloatArray, IndexArray, IntArray
+from lpsmap_dynamic import Hypergraph, HypergraphBuilder, distinct_rows
 from lpsmap_search.count_model import CountModel
 
 __all__ = ["Corpus", "Derivations"]

@@ -9,6 +9,7 @@ from scipy.optimize import LinearConstraint, milp
 from lpsmap import AtMostOne, Budget, Factor, FactorGraph, Knapsack, OrOut, Pair, Xor
 from lpsmap_core.model.linear_constraints import CountBounds, LinearConstraints
 from lpsmap_core.testing.linear_program import best_point
+from lpsmap_dynamic import counts_of
 from sound_types import Closed, OneOf
 
 
@@ -39,7 +40,7 @@ def covered(make: object, n: int = 3) -> bool:
     u = graph.variable((2, n))
     graph.add(make(u))  # type: ignore[operator]
     graph.add(Xor(u, axis=0))
-    (found,) = set(graph._laid_out().part.counts.covered.tolist())
+    (found,) = set(counts_of(graph._laid_out().part).covered.tolist())
     return bool(found)
 
 
@@ -67,7 +68,7 @@ def test_a_component_of_counts_beside_another() -> None:
     graph.add(AtMostOne(x))
     graph.add(Budget(u, 1, axis=0))
     graph.add(OrOut(x, axis=0))
-    counts = graph._laid_out().part.counts
+    counts = counts_of(graph._laid_out().part)
     assert sorted(counts.covered.tolist()) == [False, True]
     assert (counts.low <= counts.high).all()
 

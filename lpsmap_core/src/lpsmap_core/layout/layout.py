@@ -17,13 +17,12 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Arrangement, FactorTable, Links, Spans, arrange
-from lpsmap_core.layout.counts import Counts, count_bounds, find_counts, no_counts
 from lpsmap_core.layout.kernel_parameters import integers, link_parameter, row_parameters
 from lpsmap_core.layout.layout_cache import cached_arrangement
 from lpsmap_core.layout.ragged import concatenate_rows, offsets_of, ranges
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import slot_values
-from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.memory import Memory
 
 __all__ = ["Bucket", "Layout", "Part", "build_layout", "part_of_buckets"]
@@ -93,10 +92,6 @@ class Bucket:
             negated=self.negated[slots],
             component=self.component[rows],
         )
-
-    def count_bounds(self) -> FloatTable | None:
-        """Return the bounds on counts of each factor; see `count_bounds`."""
-        return count_bounds(self.declarations, self.declaration, self.row)
 
     @functools.cached_property
     def is_declaration(self) -> bool:
@@ -177,16 +172,6 @@ class Part:
     """For each component, whether it is one factor of distinct variables, solved without ADMM."""
     records: tuple[Memory[Links], Memory[Spans]]
     """`links` and `spans` in the form that kernels take."""
-
-    @functools.cached_property
-    def counts(self) -> Counts:
-        """The components whose factors all bound counts."""
-        if self.all_direct:
-            return no_counts(self.n_components)
-        bounds = (bucket.count_bounds() for bucket in self.buckets)
-        offsets = [bucket.offsets for bucket in self.buckets]
-        links = self.links, self.link_variable, self.negated
-        return find_counts(bounds, offsets, self.spans, *links, self.direct)
 
     def derived(self, make: Callable[[Part], Derived]) -> Derived:
         """Return ``make(self)``, computed once; the arrays of a part do not change."""

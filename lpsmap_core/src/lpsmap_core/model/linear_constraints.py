@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from lpsmap_jit.arrays import FloatArray, IntArray
 
-__all__ = ["CountBounds", "LinearConstraints"]
+if TYPE_CHECKING:  # declarations have constraints
+    from lpsmap_core.model.factor import Factor
+
+__all__ = ["CountBounds", "LinearConstraints", "PartlyConstrained", "bounded_sums"]
+__all__ += ["one_of_each_group"]
 
 FIELDS = ("row", "column", "coefficient", "low", "high", "n_auxiliary")
 
@@ -105,3 +109,54 @@ class CountBounds(_Deferred):
         low = np.broadcast_to(np.asarray(self.least, dtype=np.float64), n)
         slots = np.arange(self.offsets[-1])
         return LinearConstraints(np.repeat(np.arange(n), arity), slots, 1.0, low, self.most)
+
+
+@runtime_checkable
+class PartlyConstrained(Protocol):
+    """A factor type whose structures linear constraints describe incompletely."""
+
+    def necessary_constraints(self) -> LinearConstraints:
+        """Return constraints that all structures meet, and that other assignments may also meet."""
+
+
+def one_of_each_group(factor: Factor, group_size: npt.ArrayLike) -> LinearConstraints:
+    """Return constraints that exactly one slot of every group of consecutive slots is on.
+
+    Parameters
+    ----------
+    factor
+        The declaration.
+    group_size
+        Number of slots of a group for each factor, a divisor of the factor's number of slots.
+    """
+    arity = np.diff(factor.offsets)
+    size = np.maximum(np.broadcast_to(np.asarray(group_size, dtype=np.int64), arity.shape), 1)
+    n_groups = arity // size
+    row = np.repeat(np.arange(n_groups.sum()), np.repeat(size, n_groups))
+    return LinearConstraints(row, np.arange(len(row)), 1.0, np.ones(n_groups.sum()), 1.0)
+
+
+def bounded_sums(
+    factor: Factor,
+    low: npt.ArrayLike,
+    high: npt.ArrayLike,
+    weights: npt.ArrayLike | None = None,
+) -> LinearConstraints:
+    """Return constraints on the sum of every factor's slots.
+
+    Parameters
+    ----------
+    factor
+        The declaration.
+    low, high
+        A number for every factor, or one for all.
+    weights
+        A number for every slot, for a weighted sum. Solves start near the solution if all factors
+        of the graph bound sums without weights.
+    """
+    if weights is None:
+        return CountBounds(factor.offsets, low, high)
+    rows = np.arange(factor.n_factors)
+    low, high = (np.broadcast_to(x, factor.n_factors) for x in (low, high))
+    slots = np.repeat(rows, np.diff(factor.offsets))
+    return LinearConstraints(slots, np.arange(len(slots)), weights, low, high)

@@ -5,7 +5,6 @@ A short file can describe a large graph, since views broadcast and text compress
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,7 +16,6 @@ __all__ = [
     "VARIABLE_BYTES",
     "VIEW_BYTES",
     "MemoryLimitError",
-    "check_fits_memory",
     "memory_limit",
     "reserve_memory",
 ]
@@ -92,36 +90,3 @@ def reserve_memory(n_bytes: int, what: str) -> None:
 
 def _shown(n_bytes: int) -> str:
     return f"{n_bytes / 1e9:.3g} GB"
-
-
-def check_fits_memory(name: str, number: int, bytes_each: int) -> None:
-    """Reject a number of objects that exceeds the memory of this machine.
-
-    Parameters
-    ----------
-    name
-        Name of the number in errors.
-    number
-        Number of objects.
-    bytes_each
-        Memory of one object in bytes.
-
-    Raises
-    ------
-    ValueError
-        If the objects do not fit into memory.
-    """
-    memory = _memory()
-    if number * bytes_each > memory:
-        raise ValueError(
-            f"{name}: got {number}, which needs {number * bytes_each / 2**30:.3g} GiB of memory; "
-            f"expected at most {memory // bytes_each} on this machine."
-        )
-
-
-def _memory() -> int:
-    """Return the number of bytes of memory, or a guess if it is unknown."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return 1 << 35

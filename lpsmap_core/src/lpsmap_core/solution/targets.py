@@ -16,9 +16,8 @@ import numpy.typing as npt
 
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.linear_constraints import LinearConstraints
+from lpsmap_core.model.linear_constraints import LinearConstraints, PartlyConstrained
 from lpsmap_core.model.slots import in_factors, slot_values
-from lpsmap_core.model.sums import PartlyConstrained
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.complete_assignment import complete_assignment
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray

@@ -7,9 +7,8 @@ import itertools
 import numpy as np
 
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.linear_constraints import LinearConstraints
+from lpsmap_core.model.linear_constraints import LinearConstraints, PartlyConstrained
 from lpsmap_core.model.slots import slots_of
-from lpsmap_core.model.sums import PartlyConstrained
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.linear_program import best_point
 from lpsmap_core.testing.oracle import Oracle, oracles_of

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import Start, kernel
-from lpsmap_core.api import BoolArray, Counts, FloatArray, IntArray, Links, Part, write_point
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Links, Part
 from lpsmap_decode.counts.simplex import FOUND, CountProgram, best_vertex
+from lpsmap_dynamic import Counts, counts_of, write_point
 
 __all__ = ["VertexStart"]
 
@@ -43,13 +44,13 @@ class VertexStart(Start):
         """Write the means and duals of optimal vertices; see `Start.find`."""
         found = np.zeros(len(components), dtype=np.bool_)
         point = score, u, duals, found
-        _start(components, part.first_variable, part.links, part.counts, *point)
+        _start(components, part.first_variable, part.links, counts_of(part), *point)
         return found
 
 
 def _served_components(part: Part) -> BoolArray | None:
     """Compute `VertexStart.serves`."""
-    covered: BoolArray = part.counts.covered
+    covered: BoolArray = counts_of(part).covered
     if not covered.any():
         return None
     return covered & (np.diff(part.first_variable) <= MOST_VARIABLES)

@@ -27,6 +27,7 @@ from lpsmap_decode.counts.simplex import (
 )
 from lpsmap_decode.search import Evaluation, Space, Unfinished
 from lpsmap_decode.tolerances import BOUND_ROUNDING, INTEGRAL
+from lpsmap_dynamic import counts_of
 
 __all__ = ["CountSpace"]
 
@@ -52,7 +53,7 @@ class CountSpace(Space[FloatArray, BoolArray]):
     """
 
     def __init__(self, part: Part, component: int, eta: FloatArray) -> None:
-        counts = part.counts
+        counts = counts_of(part)
         rows = slice(*counts.first[component : component + 2].tolist())
         self._program = CountProgram(
             eta,
@@ -71,7 +72,7 @@ class CountSpace(Space[FloatArray, BoolArray]):
     def serves(part: Part, component: int) -> bool:
         """Return whether a component can be searched in this way."""
         n = part.first_variable[component + 1] - part.first_variable[component]
-        return bool(part.counts.covered[component] and n <= MOST_VARIABLES)
+        return bool(counts_of(part).covered[component] and n <= MOST_VARIABLES)
 
     def root(self) -> FloatArray:
         """Return the root node."""

@@ -17,6 +17,7 @@ import numpy as np
 from lpsmap_core.api import BoolArray, Bucket, FloatArray, Part, best_additionals, best_feasible
 from lpsmap_decode.counts.simplex import FOUND, CountProgram, best_vertex
 from lpsmap_decode.results.assignment_score import score_assignment
+from lpsmap_dynamic import count_bounds
 
 __all__ = ["round_towards"]
 
@@ -105,7 +106,7 @@ def _count_program(
     variable, negated, arity, bounds = [], [], [], []
     for bucket in buckets:
         one = bucket.select(np.arange(bucket.n_factors // n_copies))
-        low_and_high, of_slot = one.count_bounds(), np.diff(one.offsets)
+        low_and_high, of_slot = count_bounds(one), np.diff(one.offsets)
         if low_and_high is None:
             continue
         owner = np.repeat(np.arange(one.n_factors), of_slot)

@@ -13,6 +13,7 @@ import numpy as np
 
 from lpsmap_core import Deadline
 from lpsmap_core.api import BoolArray, Bucket, FloatArray, IntArray, Part, best_feasible, ranges
+from lpsmap_dynamic import count_bounds
 
 __all__ = ["two_best"]
 
@@ -43,7 +44,7 @@ def two_best(
     alone = (n_factors == 1) & (part.sizes == np.diff(part.first_variable))
     found: dict[int, Scored] = {}
     for b, bucket in enumerate(part.buckets):
-        few = bucket.count_bounds() is not None or part.sizes <= MAX_SLOTS
+        few = count_bounds(bucket) is not None or part.sizes <= MAX_SLOTS
         rows = np.flatnonzero((alone & few)[bucket.component])
         if rows.size:
             of_bucket = eta_v[part.additionals_of(b)][ranges(bucket.additional_offsets, rows)]
@@ -101,7 +102,7 @@ def _of_bucket(
 
 def _flips(bucket: Bucket, owner: IntArray, slots: FloatArray, on: BoolArray) -> Iterator[IntArray]:
     """Yield slots, at most one of each factor, of which the second best structures flip some."""
-    if bucket.count_bounds() is None:
+    if count_bounds(bucket) is None:
         arity = np.diff(bucket.offsets)
         for p in range(int(arity.max())):
             yield bucket.offsets[:-1][arity > p] + p

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lpsmap_core.api import distinct_rows
+from lpsmap_dynamic import distinct_rows
 
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.int64, np.float64])

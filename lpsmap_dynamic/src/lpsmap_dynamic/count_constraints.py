@@ -1,22 +1,31 @@
-"""Components whose factors all bound the number of their variables that are on."""
+"""Components whose factors all bound the number of their variables that are on.
+
+Other packs have starts of core's loop and searches for them.
+"""
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.layout.arrangement import Links, Spans
-from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.linear_constraints import CountBounds
-from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
-from lpsmap_jit.compile import kernel, leaf
+from lpsmap_core import kernel, leaf
+from lpsmap_core.api import (
+    BoolArray,
+    Bucket,
+    CountBounds,
+    FloatArray,
+    FloatTable,
+    IntArray,
+    Links,
+    Part,
+    Spans,
+)
 
-__all__ = ["Counts", "count_bounds", "find_counts", "no_counts", "write_point"]
+__all__ = ["Counts", "count_bounds", "counts_of", "write_point"]
 
 ONE = np.uint64(1)
 """Unsigned 1, to add to a variable's number."""
@@ -49,59 +58,52 @@ class Counts(NamedTuple):
     """For each link, in the order of the factors, whether its slot is negated."""
 
 
-def find_counts(
-    bounds: Iterable[FloatTable | None],
-    offsets: Sequence[IntArray],
-    spans: Spans,
-    links: Links,
-    variable: IntArray,
-    negated: BoolArray,
-    direct: BoolArray,
-) -> Counts:
-    """Return the bounds on counts of a part's components, from its buckets and other fields."""
-    covered, n = ~direct, len(spans.component)
+def counts_of(part: Part) -> Counts:
+    """Return the bounds on counts of a part's components, computed once for a part."""
+    return part.derived(_find_counts)
+
+
+def _find_counts(part: Part) -> Counts:
+    if part.all_direct:
+        return _no_counts(part.n_components)
+    spans, covered, n = part.spans, ~part.direct, len(part.spans.component)
     of_all, first_link = np.zeros((2, n)), np.empty(n, dtype=np.int64)
-    for b, bound in enumerate(bounds):
+    for b, bucket in enumerate(part.buckets):
         mine = slice(*spans.first_factor[b : b + 2])
-        np.add(offsets[b][:-1], spans.first_link[b], out=first_link[mine])
-        if bound is not None:
-            of_all[:, mine] = bound
+        np.add(bucket.offsets[:-1], spans.first_link[b], out=first_link[mine])
+        bounds = count_bounds(bucket)
+        if bounds is not None:
+            of_all[:, mine] = bounds
             continue
         covered[spans.component[mine]] = False
         if not covered.any():
-            return no_counts(len(direct))
-    first, (begin, end) = np.empty(len(direct) + 1, np.int64), np.empty((2, n), np.int64)
-    number, (low, high) = np.empty(len(variable), np.uint32), np.empty((2, n))
-    counts = Counts(covered, first, begin, end, low, high, number, variable, negated)
-    order = np.argsort([-len(some) for some in offsets], kind="stable")
-    _fill(order, first_link, of_all, spans, links, counts)
+            return _no_counts(part.n_components)
+    first, (begin, end) = np.empty(part.n_components + 1, np.int64), np.empty((2, n), np.int64)
+    number, (low, high) = np.empty(part.n_links, np.uint32), np.empty((2, n))
+    of_links = number, part.link_variable, part.negated
+    counts = Counts(covered, first, begin, end, low, high, *of_links)
+    order = np.argsort([-bucket.n_factors for bucket in part.buckets], kind="stable")
+    _fill(order, first_link, of_all, spans, part.links, counts)
     return counts
 
 
-def count_bounds(
-    declarations: Sequence[Factor], declaration: IntArray, row: IntArray
-) -> FloatTable | None:
+def count_bounds(bucket: Bucket) -> FloatTable | None:
     """Return the bounds on the number of slots that are on in each factor, a (2, F) array.
 
     It is None unless these bounds are the only linear constraints of the type.
-
-    Parameters
-    ----------
-    declarations, declaration, row
-        As in `Bucket`.
     """
-    first = [0, *itertools.accumulate(d.n_factors for d in declarations)]
+    first = [0, *itertools.accumulate(d.n_factors for d in bucket.declarations)]
     bounds = np.empty((2, first[-1]))
-    for d, (begin, end) in zip(declarations, itertools.pairwise(first), strict=True):
+    for d, (begin, end) in zip(bucket.declarations, itertools.pairwise(first), strict=True):
         constraints = None if d.n_additionals else d.linear_constraints()
         if not isinstance(constraints, CountBounds):
             return None
         bounds[0, begin:end], bounds[1, begin:end] = constraints.least, constraints.most
-    return bounds.take(np.array(first)[declaration] + row, axis=1)
+    return bounds.take(np.array(first)[bucket.declaration] + bucket.row, axis=1)
 
 
 @functools.lru_cache(maxsize=8)
-def no_counts(n_components: int) -> Counts:
+def _no_counts(n_components: int) -> Counts:
     """Return the counts of a part without covered components, which all these parts share."""
     integers, floats = np.empty(0, np.int64), np.empty(0)
     by_link = np.empty(0, np.uint32), integers, np.empty(0, np.bool_)
