@@ -95,14 +95,14 @@ class BuiltGraph:
         self.graph: Any = graph
         self.block, self.declared, self.n_items = block, declared, n_items
         self.prepare: Callable[[Tensor], Tensor] = _same
-        self.variables: Variables = block[declared.shown]
+        self.variables = block if declared.shown is Ellipsis else block[declared.shown]
         self.padding: BoolArray = ~in_factors(graph)[self.variables.index]
         if declared.forbidden is not None:
             self.padding |= declared.forbidden
         self._has_padding = bool(self.padding.any())
         self._are_all = self.variables.span == slice(0, graph.n_variables)
         self._on_devices: dict[Any, Tensor] = {}
-        self.lock = threading.Lock()
+        self.zeros, self.lock = np.broadcast_to(0.0, block.shape), threading.Lock()
 
     # ---------------------------------------------------------------- scores
 

@@ -304,7 +304,7 @@ class Layer(TemperatureMixin):
 
     def _inputs(self, *, lengths: Any = None, mask: Any = None, **others: Any) -> dict[str, Any]:
         """Return parameters, lengths, mask and limits of a call."""
-        limits = others.pop(self.limit, None) if self.limit else None
+        limits = others.pop(self.limit, None)
         names = "lengths", "mask", "return_solution", self.limit
         refuse_arguments(type(self).__name__, others, [*filter(None, names)])
         return {"parameters": self._weights(), "lengths": lengths, "mask": mask, "limits": limits}
@@ -336,7 +336,9 @@ class Layer(TemperatureMixin):
         if marginals is None:
             others = {"parameters": parameters, **instances._asdict()}
             marginals = traced_call(self._name, scores.ndim, scaled, others)
-        return self._finished(marginals.to(scores.dtype), inputs)
+        if marginals.dtype is not scores.dtype:
+            marginals = marginals.to(scores.dtype)
+        return self._finished(marginals, inputs)
 
     def _solved(
         self,

@@ -25,7 +25,7 @@ from lpsmap_core.api import (
     solve_laid_out,
 )
 from lpsmap_torch.built_graph import BuiltGraph
-from lpsmap_torch.function import Differentiable, attach
+from lpsmap_torch.function import attach
 from lpsmap_torch.tensor.choice import engine_on, tensor_engine
 from lpsmap_torch.tensor.graphs import solve_on_device
 from lpsmap_torch.tensors import numbers
@@ -109,7 +109,7 @@ def marginals_on_host(
     placed, additionals = built.place_prepared(scores), built.additionals(parameters)
     has_scores = [x is not None for x in additionals]
 
-    def solve(scores: FloatArray, *rows: FloatArray) -> Solution | Differentiable:
+    def solve(scores: FloatArray, *rows: FloatArray) -> Solution | ClosedForm:
         given = iter(rows)
         return _solution(built, scores, [next(given) if x else None for x in has_scores], options)
 
@@ -129,7 +129,7 @@ def _solution(
     scores: FloatArray,
     additionals: list[FloatArray | None],
     options: dict[str, Any],
-) -> Solution | Differentiable:
+) -> Solution | ClosedForm:
     """Return the solution by core's engine."""
     graph = built.graph
 
@@ -140,7 +140,7 @@ def _solution(
                 solution: Solution = graph.solve(**options)
                 return solution
             finally:
-                graph.rescore(built.block, np.broadcast_to(0.0, built.block.shape))
+                graph.rescore(built.block, built.zeros)
 
     # of small batches, the other parts of a solve take most of the time
     if options["engine"] not in (AUTO, CompiledEngine.name):
@@ -149,30 +149,44 @@ def _solution(
     solution = solve_directly(layout.part, flat, solve)
     if not isinstance(solution, DirectSolution):
         return solution
-    return _closed_form(built, flat.copy(), solution)
+    return ClosedForm(built, flat.copy(), solution)
 
 
-def _closed_form(built: BuiltGraph, scores: FloatArray, direct: DirectSolution) -> Differentiable:
-    """Return the solution of a graph where one call of a closed form is the whole solve."""
-    layout, factors = built.graph._laid_out(), built.declared.factors
-    part = layout.part
+class ClosedForm:
+    """What `attach` uses of a solution, where one call of a closed form is the whole solve.
 
-    def of_graph(numbers: FloatArray) -> FloatArray:
+    Parameters
+    ----------
+    built
+        The solved graph.
+    scores
+        The scores of all variables.
+    direct
+        The solution of its part.
+    """
+
+    def __init__(self, built: BuiltGraph, scores: FloatArray, direct: DirectSolution) -> None:
+        self.factors, self.additionals = built.declared.factors, ()
+        self._layout, self._scores, self._direct = built.graph._laid_out(), scores, direct
+        self.values = self._of_graph(direct.marginals)
+
+    def vjp(self, d: FloatArray, _: Any = None) -> tuple[FloatArray, list[FloatArray]]:
+        """Multiply the Jacobian with a vector; see `Solution.vjp`."""
+        product = self._direct.multiply(self._layout.part.of_graph(d.reshape(-1)))
+        return self._solution.vjp(d) if product is None else (self._of_graph(product), [])
+
+    def _of_graph(self, numbers: FloatArray) -> FloatArray:
         """Return numbers of all variables; zeros for those in no factor, which are padding."""
+        part = self._layout.part
         if part.whole:
             return numbers
-        whole = np.zeros(len(scores))
+        whole = np.zeros(len(self._scores))
         whole[part.variables] = numbers
         return whole
 
-    @functools.cache
-    def solution() -> Solution:
-        """Return the solution with which vectors of any size can be multiplied."""
-        additionals = [np.empty((0, 0))] * len(factors)
-        return solve_laid_out(CompiledEngine(), layout, factors, scores, additionals, Options())
-
-    def vjp(d: FloatArray, _: Any = None) -> tuple[FloatArray, list[FloatArray]]:
-        product = direct.multiply(part.of_graph(d.reshape(-1)))
-        return solution().vjp(d) if product is None else (of_graph(product), [])
-
-    return Differentiable(of_graph(direct.marginals), [], factors, vjp)
+    @functools.cached_property
+    def _solution(self) -> Solution:
+        """The solution with which vectors of any size can be multiplied."""
+        additionals = [np.empty((0, 0))] * len(self.factors)
+        graph = self._layout, self.factors, self._scores, additionals
+        return solve_laid_out(CompiledEngine(), *graph, Options())
