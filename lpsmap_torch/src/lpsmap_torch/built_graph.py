@@ -2,27 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_core import Factor, Variables
+from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.api import BoolArray, Items, Labels, check_accepted, in_factors
 from lpsmap_torch.estimators.estimator import Estimate, SolvedEstimate
 from lpsmap_torch.graph import TorchFactorGraph, values_of
 
-__all__ = ["BuiltGraph", "Factors", "built_by"]
+__all__ = ["BuiltGraph", "Declarations", "Factors", "SharedScores", "built_by"]
 
 Factors: TypeAlias = Callable[..., Factor | Sequence[Factor]]
 """A function that returns factors over variables, like a factor type: ``factors(u,
 **arguments)``."""
 
 
-class BuiltGraph(NamedTuple):
+class SharedScores(NamedTuple):
+    """A declaration whose additionals are scored by shared parameters of an instance."""
+
+    factor: Factor
+    parameter: NDArray[np.int64]
+    """(n_additionals,) the parameter that scores each additional, -1 where the score is zero."""
+    instances: NDArray[np.int64] | None = None
+    """(n_factors,) the instance of each factor; None for one factor per instance."""
+
+    @property
+    def scored(self) -> NDArray[np.int64]:
+        """Numbers of the additionals with a parameter: few in a sequence with tied transitions."""
+        return np.flatnonzero(self.parameter >= 0)
+
+    def entries(self, n_parameters: int) -> NDArray[np.int64]:
+        """Return the (n_factors, n_scored) positions of scores in the flat table of parameters."""
+        instances = np.arange(self.factor.n_factors) if self.instances is None else self.instances
+        return instances[:, None] * n_parameters + self.parameter[self.scored]
+
+
+class Declarations(NamedTuple):
+    """The declarations over the variables of a batch."""
+
+    factors: Sequence[Factor]
+    """The structures of the first declaration are those of a layer. Scores in no factor are
+    padding."""
+    forbidden: BoolArray | None = None
+    """Flags of scores that count as ``-inf``; None for none."""
+    shared: tuple[SharedScores, ...] = ()
+    shown: Any = Ellipsis
+    """The index of the variables that the scores belong to."""
+
+
+class BuiltGraph:
     """A graph over the scores of a batch.
+
+    Parameters
+    ----------
+    graph
+        The graph, with its declarations.
+    block
+        Its variables whose scores are those of the batch, or functions of them.
+    declared
+        The declarations.
+    n_items
+        The number of items of the batch, which have no weights if one of their components is
+        infeasible.
 
     Attributes
     ----------
@@ -30,21 +77,89 @@ class BuiltGraph(NamedTuple):
         The graph, with scores that carry gradients.
     variables
         The variables of the scores, in their shape.
-    place
-        Returns scores of the whole block of variables, given those of `variables`; padding has
-        zeros.
     n_items
-        The number of items of the batch, which have no weights if one of their components is
-        infeasible.
+        The number of items of the batch.
     padding
         Flags of the scores that do not count, in their shape.
+    prepare
+        Maps the scores of the batch to those of the variables; the identity at first.
     """
 
-    graph: TorchFactorGraph
-    variables: Variables
-    place: Callable[[Tensor], Tensor]
-    n_items: int
-    padding: BoolArray
+    def __init__(
+        self,
+        graph: FactorGraph,
+        block: Variables,
+        declared: Declarations,
+        n_items: int,
+    ) -> None:
+        self.graph: Any = graph
+        self.block, self.declared, self.n_items = block, declared, n_items
+        self.prepare: Callable[[Tensor], Tensor] = _same
+        self.variables = block if declared.shown is Ellipsis else block[declared.shown]
+        self.padding: BoolArray = ~in_factors(graph)[self.variables.index]
+        if declared.forbidden is not None:
+            self.padding |= declared.forbidden
+        self._has_padding = bool(self.padding.any())
+        self._are_all = self.variables.span == slice(0, graph.n_variables)
+        self._on_devices: dict[Any, Tensor] = {}
+        self.zeros, self.lock = np.broadcast_to(0.0, block.shape), threading.Lock()
+
+    # ---------------------------------------------------------------- scores
+
+    def place(self, scores: Tensor) -> Tensor:
+        """Return scores of the whole block of variables; padding has zeros.
+
+        Parameters
+        ----------
+        scores
+            In the shape of `variables`.
+        """
+        return self.place_prepared(self.prepare(scores))
+
+    def place_prepared(self, scores: Tensor) -> Tensor:
+        """Return scores of the whole block of variables, given those of `variables`."""
+        if self._has_padding:
+            scores = scores.masked_fill(self._padding_on(scores.device), 0.0)
+        if self.declared.forbidden is not None:
+            forbidden = self._on("forbidden", self.declared.forbidden, scores.device)
+            scores = scores.masked_fill(forbidden, -torch.inf)
+        if self.declared.shown is Ellipsis:
+            return scores
+        whole = scores.new_zeros(self.block.shape)
+        whole[self.declared.shown] = scores
+        return whole
+
+    def additionals(self, parameters: Tensor | None) -> list[Tensor | None]:
+        """Return the (n_factors, n_additionals) scores of the additionals of every declaration.
+
+        Parameters
+        ----------
+        parameters
+            (*batch, n_parameters) the parameters of every instance, or None.
+
+        Returns
+        -------
+        list of Tensor
+            None for declarations without parameters.
+        """
+        scores: list[Tensor | None] = [None] * len(self.declared.factors)
+        if parameters is None:
+            return scores
+        for i, shared in self.shared():
+            device, shape = parameters.device, (shared.factor.n_factors, len(shared.scored))
+            entries = self._on((i, "entries"), shared.entries(parameters.shape[-1]), device)
+            rows = parameters.reshape(-1).index_select(0, entries.reshape(-1)).reshape(shape)
+            if len(shared.scored) < shared.factor.n_additionals:
+                scored = self._on((i, "scored"), shared.scored, device)
+                nothing = rows.new_zeros(shape[0], shared.factor.n_additionals)
+                rows = nothing.index_copy(1, scored, rows)
+            scores[i] = rows
+        return scores
+
+    def shared(self) -> list[tuple[int, SharedScores]]:
+        """Return the declarations with parameters, with their positions in the graph."""
+        number = {id(factor): i for i, factor in enumerate(self.declared.factors)}
+        return [(number[id(shared.factor)], shared) for shared in self.declared.shared]
 
     def rescore(self, scores: Tensor) -> None:
         """Replace the scores, such as by those with a margin.
@@ -54,7 +169,24 @@ class BuiltGraph(NamedTuple):
         scores
             In the shape of `variables`.
         """
-        self.graph.rescore(self.graph.blocks[0], self.place(scores))
+        self.set_scores(self.place(scores), [])
+
+    def set_scores(self, placed: Any, additionals: Sequence[Any]) -> None:
+        """Replace the scores of the block, and those of the first declarations' additionals.
+
+        Parameters
+        ----------
+        placed
+            The scores of the block, as `place` returns them.
+        additionals
+            The scores of the additionals, as `additionals` returns them; None for those that stay.
+        """
+        self.graph.rescore(self.block, placed)
+        for factor, rows in zip(self.declared.factors, additionals, strict=False):
+            if rows is not None:
+                self.graph.rescore(factor, rows.reshape(np.shape(factor.additionals)))
+
+    # ---------------------------------------------------------------- values
 
     def shown(self, estimate: Estimate) -> Tensor:
         """Return the values of the scores; zeros in padding and infeasible items.
@@ -64,22 +196,37 @@ class BuiltGraph(NamedTuple):
         estimate
             Values of all variables of the graph.
         """
-        nothing, infeasible = self.padding.copy(), estimate.infeasible[self.variables.index]
-        if infeasible.any():
-            of_item = infeasible.reshape(self.n_items, -1).any(axis=1)
-            nothing |= np.repeat(of_item, nothing.size // self.n_items).reshape(nothing.shape)
-        return self._without(nothing, estimate.values)
+        infeasible = estimate.infeasible
+        flags = torch.from_numpy(infeasible) if infeasible.any() else None
+        return self.shown_values(estimate.values.clone(), flags)
 
     def shown_samples(self, samples: Tensor) -> Tensor:
         """Return (n, n_variables) samples in the shape of the scores; zeros in padding."""
-        return self._without(self.padding, samples)
+        return self.shown_values(samples.clone())
 
-    def _without(self, nothing: BoolArray, values: Tensor) -> Tensor:
-        """Return the values of the scores, with zeros at flags."""
-        values = values_of(values, self.variables)
-        if not nothing.any():
-            return values
-        return values.masked_fill(torch.from_numpy(nothing).to(values.device), 0.0)
+    def shown_values(self, values: Tensor, infeasible: Tensor | None = None) -> Tensor:
+        """Return the values of the scores, given those of all variables, or a view of them.
+
+        Parameters
+        ----------
+        values
+            (..., n_variables) the values.
+        infeasible
+            (n_variables,) flags of variables whose items have zeros; None for none.
+        """
+        if self._are_all:
+            values = values.reshape(*values.shape[:-1], *self.variables.shape)
+        else:
+            values = values_of(values, self.variables)
+        if infeasible is not None:
+            index = self._on("index", self.variables.index, values.device)
+            nothing = infeasible.to(values.device)[index]
+            of_items = nothing.reshape(self.n_items, nothing.numel() // max(self.n_items, 1))
+            nothing = of_items.any(-1, keepdim=True).expand_as(of_items).reshape(nothing.shape)
+            values = values.masked_fill(nothing, 0.0)
+        if self._has_padding:
+            values = values.masked_fill(self._padding_on(values.device), 0.0)
+        return values
 
     def decode(self, options: Mapping[str, Any]) -> Tensor:
         """Return the values of the best assignment, or of LP-MAP with ``exact=False``.
@@ -105,8 +252,24 @@ class BuiltGraph(NamedTuple):
         item[self.variables.index.reshape(-1)] = numbers
         return Items(self.graph._laid_out(), Labels(np.full(len(item), np.nan), item, self.n_items))
 
+    def _padding_on(self, device: torch.device) -> Tensor:
+        return self._on("padding", self.padding, device)
 
-def built_by(function: Factors, scores: Tensor, arguments: Mapping[str, Any]) -> BuiltGraph:
+    def _on(self, name: Hashable, array: NDArray[Any], device: torch.device) -> Tensor:
+        """Return an array of this graph as a tensor on a device, which is copied there once."""
+        key = name, device
+        if key not in self._on_devices:
+            self._on_devices[key] = torch.tensor(array, device=device)
+        return self._on_devices[key]
+
+
+def _same(scores: Tensor) -> Tensor:
+    return scores
+
+
+def built_by(
+    function: Factors, scores: Tensor, arguments: Mapping[str, Any], n_items: int | None = None
+) -> BuiltGraph:
     """Return the graph of the factors that a function returns for variables with scores.
 
     Parameters
@@ -117,6 +280,8 @@ def built_by(function: Factors, scores: Tensor, arguments: Mapping[str, Any]) ->
         Scores of the variables.
     arguments
         Keyword arguments of the function.
+    n_items
+        The number of items; None for the entries of the first axis of the scores.
 
     Raises
     ------
@@ -129,13 +294,9 @@ def built_by(function: Factors, scores: Tensor, arguments: Mapping[str, Any]) ->
     made = function(u, **arguments)
     for factor in made if isinstance(made, (list, tuple)) else [made]:
         graph.add(factor)  # type: ignore[type-var]
-    padding, n_items = ~in_factors(graph)[u.index], len(u) if u.ndim else 1
-    if not padding.any():
-        return BuiltGraph(graph, u, lambda scores: scores, n_items, padding)
-    flags = torch.from_numpy(padding).to(scores.device)
-
-    def place(scores: Tensor) -> Tensor:
-        return scores.masked_fill(flags, 0.0)
-
-    graph.rescore(u, place(scores))
-    return BuiltGraph(graph, u, place, n_items, padding)
+    if n_items is None:
+        n_items = len(u) if u.ndim else 1
+    built = BuiltGraph(graph, u, Declarations(graph.factors), n_items)
+    if built.padding.any():
+        built.rescore(scores)
+    return built

@@ -27,9 +27,9 @@ __all__ = [
     "Callee",
     "NotSpecifiable",
     "callee_named",
-    "layer_of",
     "local_name",
-    "registered",
+    "register",
+    "shared_by",
     "specification",
 ]
 
@@ -47,14 +47,11 @@ class Callee(Protocol):
     def _evaluate(self) -> Callable[..., Tensor]:
         """Maps scores, and arguments by name, to the output, with gradients to all of them."""
 
-    @property
-    def _on_face(self) -> Callable[..., Any]:
-        """Maps the same to an `OnFace`; to None if only `_evaluate` can."""
 
-
-AnyCallee = TypeVar("AnyCallee")
+Shared = TypeVar("Shared")
 
 _CALLEES: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+_SHARED: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 _LOCK = threading.RLock()
 _NUMBERS = itertools.count()
 _HERE = f" of process {uuid.uuid4().hex}, number "
@@ -65,13 +62,18 @@ def local_name(kind: str) -> str:
     return f"{kind}{_HERE}{next(_NUMBERS)}"
 
 
-def registered(name: str, make: Callable[[], AnyCallee]) -> AnyCallee:
-    """Return what has a name, or make it; it lives as long as something else refers to it."""
+def register(name: str, callee: Callee) -> None:
+    """Let the operator find a layer or a loss as long as something else refers to it."""
+    _CALLEES[name] = callee
+
+
+def shared_by(name: str, make: Callable[[], Shared]) -> Shared:
+    """Return what all layers of a name share, or make it."""
     with _LOCK:
-        callee: AnyCallee | None = _CALLEES.get(name)
-        if callee is None:
-            callee = _CALLEES[name] = make()
-        return callee
+        shared: Shared | None = _SHARED.get(name)
+        if shared is None:
+            shared = _SHARED[name] = make()
+        return shared
 
 
 def callee_named(name: str) -> Callee:
@@ -86,7 +88,8 @@ def callee_named(name: str) -> Callee:
     if callee is not None:
         return callee
     if name.startswith("{"):
-        return _loaded(name)
+        layer: Callee = _loaded(name)  # that of a loaded program
+        return layer
     kind = name.partition(" ")[0]
     if _HERE in name:
         raise RuntimeError(
@@ -97,13 +100,6 @@ def callee_named(name: str) -> Callee:
         f"{name}: the {kind} belongs to another process and has no specification, so it cannot be "
         "rebuilt here. Compile or export the model in this process."
     )
-
-
-@functools.lru_cache(MAX_LOADED)
-def _loaded(specification: str) -> Callee:
-    """Return the solver of a layer of a loaded program, which has no layers."""
-    solver: Callee = layer_of(specification)._solver
-    return solver
 
 
 # -------------------------------------------------------------------- specifications
@@ -140,8 +136,9 @@ def specification(layer_type: type, options: dict[str, Any]) -> str:
     return json.dumps({"layer": name, "options": encoded}, sort_keys=True, separators=(",", ":"))
 
 
-def layer_of(text: str) -> Any:
-    """Build a layer from a specification.
+@functools.lru_cache(MAX_LOADED)
+def _loaded(text: str) -> Any:
+    """Build a layer from its specification.
 
     Raises
     ------

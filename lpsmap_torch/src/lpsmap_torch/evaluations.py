@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,11 +13,14 @@ from torch import Tensor
 from lpsmap_torch.by_name import Callee
 from lpsmap_torch.packed_arguments import unpacked
 
-__all__ = ["Evaluation", "OnFace", "evaluated"]
+__all__ = ["Evaluation", "evaluated"]
 
 
-class Evaluation(Protocol):
-    """The output of a layer or a loss for some inputs."""
+class Evaluation(NamedTuple):
+    """The output of a layer or a loss, and what autograd recorded of it."""
+
+    inputs: list[Tensor]
+    output: Tensor
 
     def multiplied(self, products: Sequence[int], vectors: list[Tensor]) -> list[Tensor]:
         """Return the last of some products with the Jacobian, and with those of the products.
@@ -29,86 +32,6 @@ class Evaluation(Protocol):
         vectors
             The vectors of all products, one after the other.
         """
-
-
-def evaluated(callee: Callee, arguments: str, inputs: list[Tensor]) -> Evaluation:
-    """Return the evaluation of a layer or a loss.
-
-    Parameters
-    ----------
-    callee, inputs
-        The layer or the loss, and its tensors: the scores first.
-    arguments
-        The structure of the arguments, as `packed` returns it.
-    """
-    solved: OnFace | None = callee._on_face(inputs[0], **unpacked(arguments, inputs))
-    if solved is not None:
-        return solved
-    with _autograd_inside():
-        leaves = [_leaf_like(x) for x in inputs]
-        output = callee._evaluate(leaves[0], **unpacked(arguments, leaves))
-    _check_closure(type(callee).__name__, output, leaves)
-    return Recorded(leaves, output)
-
-
-def _copies(outputs: list[Tensor]) -> list[Tensor]:
-    """Return tensors that share no memory with others, as those of operators must."""
-    return [x.detach().clone(memory_format=torch.contiguous_format) for x in outputs]
-
-
-# -------------------------------------------------------------------- solutions on the host
-
-Vectors: TypeAlias = list[Tensor]
-
-
-class OnFace(NamedTuple):
-    """A piecewise affine function at a point, near which its Jacobian is constant."""
-
-    values: Tensor
-    inputs: Vectors
-    """The inputs with derivatives."""
-    push_forward: Callable[[Vectors], Vectors]
-    """Multiplies the Jacobian."""
-    pull_back: Callable[[Vectors], Vectors]
-    """Multiplies the transposed Jacobian."""
-
-    def multiplied(self, products: Sequence[int], vectors: Vectors) -> Vectors:
-        """Return the last product; see `Evaluation.multiplied`."""
-        _, inputs, forward, back = self
-        result, rest = [self.values], iter(vectors)
-        for n in products:
-            given = list(itertools.islice(rest, abs(n)))
-            product, transpose = (back, forward) if n > 0 else (forward, back)
-            result = product(given)
-            # the product is linear in its vectors, and does not depend on earlier inputs
-            forward, back = _of_last(product, len(inputs)), _with_zeros(transpose, inputs)
-            inputs = [*inputs, *given]
-        return _copies(result)
-
-
-def _of_last(product: Callable[[Vectors], Vectors], n: int) -> Callable[[Vectors], Vectors]:
-    """Return the product with the vectors that follow the first n."""
-    return lambda vectors: product(vectors[n:])
-
-
-def _with_zeros(
-    product: Callable[[Vectors], Vectors], inputs: Vectors
-) -> Callable[[Vectors], Vectors]:
-    """Return the product, preceded by zeros for some inputs."""
-    return lambda vectors: [*map(torch.zeros_like, inputs), *product(vectors)]
-
-
-# -------------------------------------------------------------------- what autograd recorded
-
-
-class Recorded(NamedTuple):
-    """The output of a function of tensors that autograd recorded."""
-
-    inputs: Vectors
-    output: Tensor
-
-    def multiplied(self, products: Sequence[int], vectors: Vectors) -> Vectors:
-        """Return the last product; see `Evaluation.multiplied`."""
         inputs, outputs = self.inputs, [self.output]
         with _autograd_inside():
             leaves = iter([_leaf_like(x) for x in vectors])
@@ -123,7 +46,25 @@ class Recorded(NamedTuple):
                     pulled = _pulled_back(outputs, floating, zeros, True)
                     outputs = _pulled_back(pulled, zeros, given, more)
                 inputs = [*inputs, *given]
-        return _copies(outputs)
+        # those of operators share no memory with others
+        return [x.detach().clone(memory_format=torch.contiguous_format) for x in outputs]
+
+
+def evaluated(callee: Callee, arguments: str, inputs: list[Tensor]) -> Evaluation:
+    """Return the evaluation of a layer or a loss.
+
+    Parameters
+    ----------
+    callee, inputs
+        The layer or the loss, and its tensors: the scores first.
+    arguments
+        The structure of the arguments, as `packed` returns it.
+    """
+    with _autograd_inside():
+        leaves = [_leaf_like(x) for x in inputs]
+        output = callee._evaluate(leaves[0], **unpacked(arguments, leaves))
+    _check_closure(type(callee).__name__, output, leaves)
+    return Evaluation(leaves, output)
 
 
 def _pulled_back(

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Distributions, Factor, Solution
-from lpsmap_torch.tensors import converted, is_batched, on_host, over_batch, tensor_of
+from lpsmap_torch.tensors import converted, is_batched, numbers, on_host, over_batch, tensor_of
+from lpsmap_torch.tickets import solution_of, ticket_for
 
 __all__ = ["Differentiable", "attach", "attach_probabilities", "image", "mapped"]
 
@@ -32,10 +33,15 @@ class Differentiable(NamedTuple):
     """Whether `vjp` is linear and symmetric, so that it has a derivative."""
 
 
+Solve: TypeAlias = Callable[..., Any]
+"""Returns a solution for arrays of scores: of blocks of variables, then of additionals."""
+
+
 def attach(
     solution: Solution | Differentiable | Any,
     scores: list[Tensor],
     additionals: list[Tensor | None],
+    solve: Solve | None = None,
 ) -> tuple[Tensor, list[Tensor | None]]:
     """Return the marginals of a solution as tensors with gradients with respect to its scores.
 
@@ -48,6 +54,9 @@ def attach(
     additionals
         For every declaration, the scores of its additionals, with the same number of entries as in
         the solution; None for a declaration without additionals.
+    solve
+        Solves again where the backward pass gets copies of the tensors that autograd saved. The
+        solution then lives as long as those; otherwise as long as the marginals.
 
     Returns
     -------
@@ -64,9 +73,10 @@ def attach(
         if tensor.dtype is not dtype and tensor.numel():
             dtype = torch.promote_types(dtype, tensor.dtype)
     arrays = [solution.values, *(solution.additionals[i] for i in declared)]
-    outputs = [tensor_of(x, dtype, device) for x in arrays]
+    # a layer's values may change in place
+    outputs = [tensor_of(x, dtype, device, copy=solve is not None) for x in arrays]
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
-        outputs = _Attach.apply(solution, declared, outputs, len(scores), *inputs)  # type: ignore[no-untyped-call]
+        outputs = _Attach.apply(solution, solve, declared, outputs, len(scores), *inputs)  # type: ignore[no-untyped-call]
     marginals: list[Tensor | None] = [None] * len(additionals)
     for i, tensor in zip(declared, outputs[1:], strict=True):
         marginals[i] = tensor
@@ -100,26 +110,36 @@ class _Attach(torch.autograd.Function):
     def forward(
         ctx: Any,
         solution: Solution | Differentiable,
+        solve: Solve | None,
         declared: list[int],
         outputs: list[Tensor],
         n_blocks: int,
         *inputs: Tensor,
     ) -> tuple[Tensor, ...]:
-        ctx.solution, ctx.declared, ctx.n_blocks = solution, declared, n_blocks
+        ctx.solve, ctx.declared, ctx.n_blocks = solve, declared, n_blocks
+        if solve is None:
+            ctx.solution = solution
+        else:  # copies of the scores, which may change in place
+            ctx.save_for_backward(ticket_for(solution), *[x.clone() for x in inputs])
         ctx.like = [(x.shape, x.dtype, x.device) for x in inputs]
         return tuple(outputs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        maps, like = _products(ctx.solution, ctx.declared), [(x.dtype, x.device) for x in gradients]
+        if ctx.solve is None:
+            solution = ctx.solution
+        else:
+            ticket, *inputs = ctx.saved_tensors
+            solution = solution_of(ticket) or ctx.solve(*[numbers(x) for x in inputs])
+        maps, like = _products(solution, ctx.declared), [(x.dtype, x.device) for x in gradients]
         products = mapped(*maps, like, *gradients)
         flat, n_blocks = list(products), ctx.n_blocks
         if n_blocks > 1:
             sizes = [shape.numel() for shape, _, _ in ctx.like[:n_blocks]]
             flat[:1] = torch.split(products[0], sizes)
-        wanted = ctx.needs_input_grad[4:]
+        wanted = ctx.needs_input_grad[5:]
         return (
-            *(None, None, None, None),
+            *(None,) * 5,
             *(
                 converted(g.reshape(shape), dtype, device) if wants else None
                 for g, wants, (shape, dtype, device) in zip(flat, wanted, ctx.like, strict=True)

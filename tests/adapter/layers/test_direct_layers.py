@@ -12,7 +12,7 @@ from torch import Tensor
 import lpsmap_core.graph as graph
 from lpsmap import AtMostOne, Budget, ConvergenceWarning, Knapsack, Or, Xor
 from lpsmap_core.api import DirectSolution, Layout, solve_directly
-from lpsmap_torch.layers import LatentTree, SparseMAP, layer_graph
+from lpsmap_torch.layers import LatentTree, SparseMAP, layouts
 
 pytestmark = pytest.mark.compiled
 
@@ -43,7 +43,7 @@ class Spy:
 @pytest.fixture
 def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
     found = Spy()
-    monkeypatch.setattr(layer_graph, "solve_directly", found)
+    monkeypatch.setattr(layouts, "solve_directly", found)
     return found
 
 

@@ -214,25 +214,25 @@ def test_an_option_that_is_set_later_counts() -> None:
     torch._dynamo.reset()
 
 
-def test_layers_of_one_specification_share_a_solver_while_they_live() -> None:
+def test_layers_of_one_specification_share_layouts_while_they_live() -> None:
     one, other = MatchingAttention(max_iter=77), MatchingAttention(max_iter=77)
     copies = [
         copy.deepcopy(one),
         pickle.loads(pickle.dumps(one)),
         one._replicate_for_data_parallel(),
     ]
-    assert all(layer._solver is one._solver for layer in (other, *copies))
-    assert MatchingAttention(max_iter=78)._solver is not one._solver
+    assert all(layer._layouts is one._layouts for layer in (other, *copies))
+    assert MatchingAttention(max_iter=78)._layouts is not one._layouts
     own, again = SparseMAP(Own), SparseMAP(Own)
     assert len({own._name, again._name, copy.deepcopy(own)._name}) == 3
-    name, solver = one._name, weakref.ref(one._solver)
+    name, layouts = one._name, weakref.ref(one._layouts)
     del one, other, copies
     gc.collect()
-    assert solver() is None
-    assert by_name.callee_named(name).name == name  # as for a program that was loaded
+    assert layouts() is None
+    assert by_name.callee_named(name)._name == name  # as for a program that was loaded
 
 
-def test_threads_share_a_solver() -> None:
+def test_threads_share_layouts() -> None:
     layers, scores = [LPMatchingAttention() for _ in range(4)], torch.randn(8, 2, 3, 4)
     expected, found = layers[0](scores), {}
 

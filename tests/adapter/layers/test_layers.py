@@ -23,6 +23,7 @@ from lpsmap_torch.layers import (
     SparseMAP,
     TopK,
 )
+from lpsmap_torch.layers.checks import Instances
 
 
 @every_layer
@@ -45,7 +46,7 @@ def test_options_of_latent_trees(projective: bool, single_root: bool, budget: in
 def test_budgets_of_latent_trees_are_modifier_budgets() -> None:
     u = TorchFactorGraph().variable((2, 4, 4))
     for budget, kinds in ((None, [DepTree]), (1, [DepTree, ModifierBudget])):
-        declared = LatentTree(budget=budget).declare(u, None, None, 0)
+        declared = LatentTree(budget=budget).declare(u, Instances(), 0)
         assert [type(factor) for factor in declared.factors] == kinds
 
 
@@ -216,7 +217,7 @@ def test_layouts_are_kept_and_few(case: Case) -> None:
     for size in range(1, 12):
         layer(normal(size, *case.shape))
         layer(normal(size, *case.shape))
-    assert len(layer._solver.layouts) == 8
+    assert len(layer._layouts.graphs) == 8
     torch.testing.assert_close(layer(scores, lengths=lengths), first)
 
 
@@ -278,7 +279,7 @@ def test_the_start_of_a_matching_changes_nothing(scale: float) -> None:
     cut = layer(scores, lengths=lengths)
     exact = CASES["MatchingAttention"].make()(scores, lengths=lengths)
     torch.testing.assert_close(cut, exact, rtol=0, atol=1e-6)
-    solution = layer._solver.solve(scores, None, None, None)._solution
+    solution = layer(scores, return_solution=True).estimated.estimate.result
     assert solution.ok
     assert scale > 1.0 or solution.iterations.max() <= 2
 

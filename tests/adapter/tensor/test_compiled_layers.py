@@ -9,7 +9,7 @@ import torch
 
 from layer_cases import CASES, normal, trained
 from lpsmap_torch import traced_calls
-from lpsmap_torch.layers.solvers import Solver
+from lpsmap_torch.layers import layer as layers
 from operator_calls import called, check_operator
 
 pytestmark = [
@@ -31,7 +31,7 @@ def nothing_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     def solved(*_: Any) -> None:
         raise AssertionError("a solve on the host")
 
-    monkeypatch.setattr(Solver, "solve", solved)
+    monkeypatch.setattr(layers, "marginals_on_host", solved)
 
 
 @pytest.mark.parametrize(

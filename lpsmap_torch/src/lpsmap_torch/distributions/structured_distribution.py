@@ -110,8 +110,7 @@ class StructuredDistribution(Distribution):
         self._form_of, self.form = form, form(event)
         # sums may overflow half precision
         in_full = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        built = built_by(build, in_full, arguments)
-        self._built = built._replace(n_items=math.prod(batch))
+        self._built = built = built_by(build, in_full, arguments, math.prod(batch))
         self._items = self._built.items()
         if built.graph.n_variables != scores.numel():
             raise ValueError(

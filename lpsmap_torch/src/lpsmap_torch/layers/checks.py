@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from lpsmap_core.api import check_readable, kind_of
 from lpsmap_torch.tensors import broadcasts
 
 __all__ = [
+    "Instances",
     "check_ends",
     "check_parameters",
     "check_scores",
@@ -21,7 +22,28 @@ __all__ = [
     "checked_mask",
     "prefix_lengths",
     "present",
+    "words_of",
 ]
+
+
+class Instances(NamedTuple):
+    """What a call says of its instances, as tensors or as arrays; None for what it does not say."""
+
+    lengths: Any = None
+    """(*batch,) or (*batch, n) integers."""
+    mask: Any = None
+    """Booleans in the full shape of the mask."""
+    limits: Any = None
+    """(*batch,) integers, such as budgets."""
+
+    def on_host(self) -> Instances:
+        """Return them as arrays."""
+        return Instances(*[None if x is None else x.detach().cpu().numpy() for x in self])
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The contents of arrays, as a key of dictionaries."""
+        return tuple(None if x is None else (x.shape, x.tobytes()) for x in self)
 
 
 def check_scores(name: str, scores: Any, ndim: int) -> None:
@@ -135,7 +157,7 @@ def checked_lengths(
     )
 
 
-def checked_limits(name: str, limits: Any, batch: tuple[int, ...]) -> Tensor:
+def checked_limits(name: str, limits: Any, batch: tuple[int, ...]) -> Tensor | None:
     """Validate limits, and expand them to all instances, on any device.
 
     Parameters
@@ -154,6 +176,8 @@ def checked_limits(name: str, limits: Any, batch: tuple[int, ...]) -> Tensor:
     ValueError
         If their shape does not fit.
     """
+    if limits is None:
+        return None
     if not isinstance(limits, Tensor) or limits.dtype not in _INTEGERS:
         got = limits.dtype if isinstance(limits, Tensor) else kind_of(limits)
         raise TypeError(
@@ -165,7 +189,7 @@ def checked_limits(name: str, limits: Any, batch: tuple[int, ...]) -> Tensor:
             f"{name} has shape {tuple(limits.shape)}; expected {batch}, one for every instance of "
             "the batch; axes of the batch may be 1, and its last axes may be omitted."
         )
-    return _expanded(limits, batch, ())
+    return _expanded(limits.long(), batch, ())
 
 
 def _leads(shape: tuple[int, ...], batch: tuple[int, ...]) -> bool:
@@ -280,7 +304,7 @@ def present(
     shape
         The shape of the entries.
     lengths, mask
-        As in `Layer.declare`.
+        Of `Instances`, as arrays.
 
     Raises
     ------
@@ -292,3 +316,24 @@ def present(
         return entries
     check_ends(name, lengths[..., None], shape[-1:])
     return entries & (np.arange(shape[-1]) < lengths[..., None])
+
+
+def words_of(name: str, shape: tuple[int, ...], instances: Instances) -> NDArray[np.int64] | None:
+    """Return the numbers of words of texts, with padding at the end; None if there is none.
+
+    Parameters
+    ----------
+    name
+        The layer, for error messages.
+    shape
+        The shape of the words.
+    instances
+        Lengths and mask of the texts.
+
+    Raises
+    ------
+    ValueError
+        If a length is wrong, or padding comes before words.
+    """
+    words = present(name, shape, instances.lengths, instances.mask)
+    return None if words.all() else prefix_lengths(name, words, "words")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from lpsmap_core import Distributions, Factor, Solution, Status
+from lpsmap_core import Distributions, Solution, Status
 from lpsmap_core.api import FloatArray, Items, kind_of
 from lpsmap_torch.built_graph import BuiltGraph
 from lpsmap_torch.envelope import with_slopes
@@ -25,7 +25,6 @@ from lpsmap_torch.estimators import (
 from lpsmap_torch.estimators.estimator import Estimate, SolvedEstimate
 from lpsmap_torch.estimators.samples import samples_of
 from lpsmap_torch.function import attach_probabilities
-from lpsmap_torch.layers.layer_graph import LayerGraph
 from lpsmap_torch.temperature import Temperature
 
 __all__ = ["Estimated", "LayerSolution", "Problem", "Samples", "checked_estimator"]
@@ -70,11 +69,8 @@ class Problem(NamedTuple):
     batch: tuple[int, ...]
     temperature: Temperature
     """Broadcasts to the batch."""
-    layout: LayerGraph | None
-    """The layout of the layer; None for the graph of a function."""
-    n_weights: int
-    shown: Factor
-    """The declaration whose structures are those of the layer."""
+    n_parameters: int | None
+    """The number of parameters of an instance; None for the graph of a function."""
     undivided: tuple[FloatArray, list[FloatArray]] | None
     """The scores of variables and additionals before the division; None without temperature."""
 
@@ -120,18 +116,17 @@ class Estimated:
     @property
     def additionals(self) -> Tensor | list[Tensor] | None:
         """Values of the additionals; see `LayerSolution`."""
-        layout, additionals = self.problem.layout, self.estimate.additionals
-        if layout is None:
-            pairs = zip(self.problem.built.graph._additionals, additionals, strict=True)
+        built, n = self.problem.built, self.problem.n_parameters
+        additionals = self.estimate.additionals
+        if n is None:
+            pairs = zip(built.graph._additionals, additionals, strict=True)
             each = [x.reshape(y.shape) for y, x in pairs if x is not None and y is not None]
             return each or None
-        n = self.problem.n_weights
         if not n:
             return None
-        table = self.estimate.values.new_zeros(self.problem.built.n_items * n)
-        numbers = {id(factor): i for i, factor in enumerate(layout.declared.factors)}
-        for shared in layout.declared.shared:
-            rows = additionals[numbers[id(shared.factor)]]
+        table = self.estimate.values.new_zeros(built.n_items * n)
+        for i, shared in built.shared():
+            rows = additionals[i]
             assert rows is not None
             entries = torch.from_numpy(shared.entries(n).reshape(-1)).to(table.device)
             scored = torch.from_numpy(shared.scored).to(rows.device)
@@ -175,27 +170,28 @@ class Estimated:
                 "such as SparseMarginals or MAP. Layer.sample draws structures."
             )
         result, before = estimate.result, self.problem.undivided
+        shown = self.problem.built.graph.factors[0]
         divided = result.scores, result.additional_scores
         result.scores, result.additional_scores = before or divided
         try:
             if isinstance(result, Solution):
                 without = Status.NON_FINITE, Status.INFEASIBLE
-                structures = result.structures(self.problem.shown, without)
+                structures = result.structures(shown, without)
             else:
-                structures = result.structures(self.problem.shown)
+                structures = result.structures(shown)
         finally:
             result.scores, result.additional_scores = divided
         return attach_probabilities(structures, values)
 
-    def solution(self, dtype: torch.dtype) -> LayerSolution:
-        """Return all results, in the dtype of the scores."""
-        additionals = self.additionals
+    def solution(self, marginals: Tensor) -> LayerSolution:
+        """Return all results, in the dtype of the marginals that a call returns."""
+        additionals, dtype = self.additionals, marginals.dtype
         if isinstance(additionals, list):
             additionals = [x.to(dtype) for x in additionals]
         elif additionals is not None:
             additionals = additionals.to(dtype)
         objective = self.objective.to(torch.promote_types(dtype, torch.float32))
-        return LayerSolution(self.marginals.to(dtype), additionals, objective, self.solved, self)
+        return LayerSolution(marginals, additionals, objective, self.solved, self)
 
     @functools.cached_property
     def _items(self) -> Items:

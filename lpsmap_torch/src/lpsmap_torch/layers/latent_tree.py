@@ -9,17 +9,16 @@ from torch import Tensor
 
 from lpsmap_core import Factor, Variables
 from lpsmap_core.api import checked_count
+from lpsmap_torch.built_graph import Declarations
 from lpsmap_torch.forms import Heads
-from lpsmap_torch.layers.checks import prefix_lengths, present
+from lpsmap_torch.layers.checks import Instances, words_of
 from lpsmap_torch.layers.factor_types import factor_type
-from lpsmap_torch.layers.layer import Lengths, Mask
-from lpsmap_torch.layers.layer_graph import Declarations
-from lpsmap_torch.layers.limited_layer import LimitedLayer, limits_and_lengths
+from lpsmap_torch.layers.layer import Layer
 
 __all__ = ["LatentTree"]
 
 
-class LatentTree(LimitedLayer):
+class LatentTree(Layer):
     """Marginals of the arcs of a latent dependency tree over every sentence.
 
     The graph has a `DepTree`, and a `ModifierBudget` if `budget` is given (Niculae & Martins 2020,
@@ -94,16 +93,15 @@ class LatentTree(LimitedLayer):
         trees = self.decode(scores, options, **arguments)
         return Heads(tuple(trees.shape[-2:])).read(trees)
 
-    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
+    def declare(self, u: Variables, instances: Instances, n_parameters: int) -> Declarations:
         """Return the trees, and the budgets of their heads."""
         if u.shape[-2] != u.shape[-1]:
             raise ValueError(
                 f"LatentTree: scores has shape {u.shape}; expected (..., n, n): a row for every "
                 "word, with a column for every head, and the arc from the root on the diagonal."
             )
-        budget, lengths = limits_and_lengths(self.budget, lengths, u.ndim - 2)
-        words = present(type(self).__name__, u.shape[:-1], lengths, mask)
-        n_words = None if words.all() else prefix_lengths(type(self).__name__, words, "words")
+        budget = self.budget if instances.limits is None else instances.limits
+        n_words = words_of(type(self).__name__, u.shape[:-1], instances)
         trees = factor_type("DepTree")(
             u,
             projective=self.projective,

@@ -6,9 +6,7 @@ import inspect
 import math
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Distributions, FactorGraph, Variables
@@ -20,29 +18,27 @@ from lpsmap_core.api import (
     kind_of,
     refuse_arguments,
 )
-from lpsmap_torch.built_graph import BuiltGraph
-from lpsmap_torch.by_name import NotSpecifiable, specification
+from lpsmap_torch.built_graph import BuiltGraph, Declarations
+from lpsmap_torch.by_name import NotSpecifiable, local_name, register, shared_by, specification
 from lpsmap_torch.estimators import Estimator, SparseMarginals
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.checks import (
+    Instances,
     check_parameters,
     check_scores,
     checked_lengths,
+    checked_limits,
     checked_mask,
 )
 from lpsmap_torch.layers.estimates import Problem, Samples, checked_estimator
 from lpsmap_torch.layers.factor_types import no_factor
-from lpsmap_torch.layers.layer_graph import Declarations, LayerGraph, arrays_of
-from lpsmap_torch.layers.solvers import local_solver, solver_of
+from lpsmap_torch.layers.layouts import Layouts, marginals_on_device, marginals_on_host
 from lpsmap_torch.temperature import Temperature, TemperatureMixin, divided, is_one, of_batch
-from lpsmap_torch.tensor.choice import ENGINES
+from lpsmap_torch.tensor.choice import ENGINES, engine_on
 from lpsmap_torch.tensors import is_compiled, is_eager
 from lpsmap_torch.traced_calls import traced_call
 
-__all__ = ["Layer", "Lengths", "Mask"]
-
-Lengths = NDArray[np.int64] | None
-Mask = NDArray[np.bool_] | None
+__all__ = ["Layer"]
 
 _is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 
@@ -78,10 +74,15 @@ class Layer(TemperatureMixin):
     """The number of axes of the scores of an instance."""
     mask_ndim: int = 1
     """The number of axes of the mask of an instance."""
+    _maps_batches = True
     max_lengths: int = 1
     """The number of lengths that an instance can have."""
     accepts_single_length: bool = True
     """Whether an instance can have a single length."""
+    limit: ClassVar[str] = ""
+    """The name of a limit, such as a budget, that calls can set for every instance by an argument:
+    integers in the shape of the batch, on any device; axes of the batch may be 1, and its last axes
+    may be omitted."""
     solved_by: ClassVar[tuple[str, ...]] = ()
     """The constructor arguments that solutions depend on besides `OPTIONS`; also attributes."""
 
@@ -165,7 +166,7 @@ class Layer(TemperatureMixin):
             If a shape or device does not match.
         """
         inputs = self._inputs(lengths=lengths, mask=mask, **others)
-        return self._output(return_solution, scores, *inputs)
+        return self._output(return_solution, scores, inputs)
 
     def structures(self, scores: Tensor, *others: Any, **arguments: Any) -> Distributions:
         """Return a sparse distribution over structures whose mean is the marginals.
@@ -184,8 +185,8 @@ class Layer(TemperatureMixin):
             carry gradients. Types whose factors need a variable have no factor for an instance
             without variables.
         """
-        problem = self._problem(scores, *self._inputs(*others, **arguments))
-        return problem.estimated(SparseMarginals(), self._options()).structures(scores.dtype)
+        problem = self._problem(scores, self._inputs(*others, **arguments))
+        return problem.estimated(SparseMarginals(), self._options).structures(scores.dtype)
 
     def sample(
         self,
@@ -222,7 +223,7 @@ class Layer(TemperatureMixin):
         ValueError
             If the sums over factors that form a cycle take too much memory.
         """
-        problem = self._problem(scores, *self._inputs(**arguments))
+        problem = self._problem(scores, self._inputs(**arguments))
         return problem.sample(checked_count("sample: n", n), generator, scores.dtype)
 
     def build(self, scores: Tensor, *others: Any, **arguments: Any) -> BuiltGraph:
@@ -237,7 +238,7 @@ class Layer(TemperatureMixin):
         others, arguments
             The other arguments of `forward`.
         """
-        return self._built(scores, *self._inputs(*others, **arguments))[0]
+        return self._built(scores, self._inputs(*others, **arguments))
 
     def decode(
         self, scores: Tensor, options: dict[str, Any] | None = None, **arguments: Any
@@ -263,7 +264,7 @@ class Layer(TemperatureMixin):
 
     def extra_repr(self) -> str:
         """Return the options that differ from the defaults."""
-        changed = {k: v for k, v in self._options().items() if v != OPTIONS[k]}
+        changed = {k: v for k, v in self._options.items() if v != OPTIONS[k]}
         words = [f"{k}={v!r}" for k, v in {**self._repr_arguments(), **changed}.items()]
         if not isinstance(self.estimator, SparseMarginals):
             words.append(f"estimator={self.estimator!r}")
@@ -271,16 +272,16 @@ class Layer(TemperatureMixin):
 
     # ---------------------------------------------------------------- for subclasses
 
-    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
+    def declare(self, u: Variables, instances: Instances, n_parameters: int) -> Declarations:
         """Return the declarations over variables.
 
         Parameters
         ----------
         u
             The variables, in the shape that `variables_shape` returns.
-        lengths, mask
-            As in `forward`, as arrays, the mask in its full shape.
-        n_weights
+        instances
+            Lengths, mask and limits of the instances, as arrays.
+        n_parameters
             The number of parameters that score the additionals of an instance.
         """
         raise NotImplementedError
@@ -289,65 +290,89 @@ class Layer(TemperatureMixin):
         """Return the shape of the variables for scores of a given `shape`."""
         return shape
 
+    def _prepared(self, scores: Tensor) -> Tensor:
+        """Return the scores of the variables, given those of a call."""
+        return scores
+
+    def _finished(self, marginals: Tensor, inputs: dict[str, Any]) -> Tensor:
+        """Return what a call returns, given the marginals."""
+        return marginals
+
     def _weights(self) -> Tensor | None:
         """Return the flat parameters that score additionals, or None."""
         return None
 
-    def _inputs(
-        self, *, lengths: Any = None, mask: Tensor | None = None, **others: Any
-    ) -> tuple[Any, ...]:
-        """Return parameters, lengths and mask of a call."""
-        refuse_arguments(type(self).__name__, others, self._argument_names())
-        return self._weights(), lengths, mask
-
-    def _argument_names(self) -> list[str]:
-        """Return the names of the arguments of a call, besides the scores."""
-        return ["lengths", "mask", "return_solution"]
+    def _inputs(self, *, lengths: Any = None, mask: Any = None, **others: Any) -> dict[str, Any]:
+        """Return parameters, lengths, mask and limits of a call."""
+        limits = others.pop(self.limit, None)
+        names = "lengths", "mask", "return_solution", self.limit
+        refuse_arguments(type(self).__name__, others, [*filter(None, names)])
+        return {"parameters": self._weights(), "lengths": lengths, "mask": mask, "limits": limits}
 
     def _repr_arguments(self) -> dict[str, Any]:
         """Return the constructor arguments for `repr`."""
         return {}
 
-    # ---------------------------------------------------------------- solving
+    # ---------------------------------------------------------------- marginals
 
-    def _output(self, return_solution: bool, scores: Tensor, *inputs: Any) -> Any:
+    def _output(self, return_solution: bool, scores: Tensor, inputs: dict[str, Any]) -> Any:
         """Return the marginals or the solution; `inputs` are those of `_inputs`."""
         if isinstance(self.estimator, SparseMarginals) and not return_solution:
-            return self._marginals(scores, *inputs)
+            return self._marginals(scores, inputs)
         if _is_exporting():
             raise RuntimeError(
                 f"{type(self).__name__}: torch.export can only save marginals of the estimator "
                 '"sparsemap"; expected it, without return_solution.'
             )
-        return self._eagerly(return_solution, scores, *inputs)
+        return self._eagerly(return_solution, scores, inputs)
 
-    def _eagerly(self, *call: Any) -> Any:
-        """Return `_estimated`, which torch.compile does not trace."""
-        run: Any = torch.compiler.disable(self._estimated) if is_compiled() else self._estimated  # type: ignore[no-untyped-call]
-        return run(*call)
-
-    def _estimated(self, return_solution: bool, scores: Tensor, *inputs: Any) -> Any:
-        options = self._options()
-        if options["engine"] in ENGINES and not isinstance(self.estimator, SparseMarginals):
-            options["engine"] = AUTO  # engines on tensors have no best structures
-        estimated = self._problem(scores, *inputs).estimated(self.estimator, options)
-        if return_solution:
-            return estimated.solution(scores.dtype)
-        return estimated.marginals.to(scores.dtype)
-
-    def _marginals(self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any) -> Tensor:
+    def _marginals(self, scores: Tensor, inputs: dict[str, Any]) -> Tensor:
         self._check_exportable()
-        weights, lengths, mask = self._checked(scores, weights, lengths, mask)
-        scaled, weights = self._divided(scores, weights)
-        tensors, marginals = (scaled, weights, lengths, mask), None
+        parameters, instances = self._checked(scores, **inputs)
+        scaled, parameters = self._divided(self._prepared(scores), parameters)
+        marginals, eager = None, is_eager(scaled)
         if not torch.compiler.is_compiling():
-            marginals = self._solver.marginals_on_device(*tensors)
-        if marginals is None and is_eager(scaled):
-            marginals = self._solver.marginals(*tensors)
+            marginals = self._solved(scaled, parameters, instances, on_host=eager)
         if marginals is None:
-            others = {"parameters": weights, "lengths": lengths, "mask": mask}
+            others = {"parameters": parameters, **instances._asdict()}
             marginals = traced_call(self._name, scores.ndim, scaled, others)
-        return marginals if scaled is scores else marginals.to(scores.dtype)
+        if marginals.dtype is not scores.dtype:
+            marginals = marginals.to(scores.dtype)
+        return self._finished(marginals, inputs)
+
+    def _solved(
+        self,
+        scores: Tensor,
+        parameters: Tensor | None,
+        instances: Instances,
+        on_host: bool = True,
+    ) -> Tensor | None:
+        """Return the marginals of validated tensors.
+
+        Without `on_host`, they are None if no engine solves on the device of the scores.
+        """
+        if not on_host and engine_on(scores.device.type, self.engine) is None:
+            return None
+        arrays, shape = instances.on_host(), tuple(scores.shape)
+        n_parameters = 0 if parameters is None else parameters.shape[-1]
+
+        def build() -> BuiltGraph:
+            graph = FactorGraph()
+            graph.refuses_non_finite = TorchFactorGraph.refuses_non_finite
+            return self._laid_out(graph, shape, arrays, n_parameters)
+
+        with self._layouts.graph((shape, n_parameters, arrays.key), build) as built:
+            given, options = (built, scores, parameters), self._options
+            marginals = marginals_on_device(*given, options)
+            if marginals is None and on_host:
+                marginals = marginals_on_host(*given, options)
+            return marginals
+
+    def _evaluate(self, scores: Tensor, *, parameters: Tensor | None, **instances: Any) -> Tensor:
+        """Return the marginals in a traced call."""
+        marginals = self._solved(scores, parameters, Instances(**instances))
+        assert marginals is not None
+        return marginals.to(scores.dtype)
 
     def _check_exportable(self) -> None:
         if self._unspecified and _is_exporting():
@@ -357,124 +382,139 @@ class Layer(TemperatureMixin):
                 "options that are numbers, strings, booleans or NumPy arrays."
             )
 
-    def _divided(self, scores: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return scores and parameters of every instance divided by the temperature."""
-        if is_one(self.temperature):
-            return scores, weights
-        name, n_event = f"{type(self).__name__}: temperature", self.event_ndim
-        batch = tuple(scores.shape[: scores.ndim - n_event])
-        temperature = of_batch(name, self.temperature, batch, reads=not scores.is_meta)
-        of_scores = of_weights = temperature
-        if isinstance(temperature, Tensor):
-            check_parameters(type(self).__name__, temperature, scores)
-            of_scores = temperature.reshape(*temperature.shape, *(1,) * n_event)
-            of_weights = temperature.unsqueeze(-1)
-        weights = None if weights is None else divided(weights, of_weights)
-        return divided(scores, of_scores), weights
-
-    def _built(
-        self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
-    ) -> tuple[BuiltGraph, LayerGraph, Tensor | None]:
-        """Return the graph, its layout, and the parameters of every instance."""
-        weights, lengths, mask = self._checked(scores, weights, lengths, mask)
-        ends, kept = arrays_of(lengths, mask)
-        graph, shape = TorchFactorGraph(), tuple(scores.shape)
-        n_weights = 0 if weights is None else weights.shape[-1]
-        layout = self._laid_out(graph, shape, ends, kept, n_weights)
-        layout.rescore(graph, scores, weights)
-        n_items = math.prod(shape[: len(shape) - self.event_ndim])
-        shown = layout.variables[layout.declared.shown]
-        padding = np.zeros(shown.shape, dtype=bool) if layout.keep is None else ~layout.keep
-        built = BuiltGraph(graph, shown, layout.place, n_items, padding)
-        return built, layout, weights
-
-    def _problem(self, scores: Tensor, *inputs: Any) -> Problem:
-        """Return the graph with scores divided by the temperature."""
-        built, layout, weights = self._built(scores, *inputs)
-        graph, before = built.graph, None
-        temperature: Temperature = 1.0
-        shown = layout.declared.factors[:1] or [graph.add(no_factor(layout.variables))]
-        batch = tuple(scores.shape[: scores.ndim - self.event_ndim])
-        if not is_one(self.temperature):
-            before = graph.flat_scores(), [graph.additional_scores(f) for f in graph.factors]
-            layout.rescore(graph, *self._divided(scores, weights))
-            temperature = of_batch("temperature", self.temperature, batch)
-        n_weights = 0 if weights is None else weights.shape[-1]
-        return Problem(built, batch, temperature, layout, n_weights, shown[0], before)
-
     def _checked(
-        self, scores: Tensor, weights: Tensor | None, lengths: Any, mask: Any
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Return the parameters of every instance, the lengths, and the mask in its full shape."""
+        self, scores: Tensor, parameters: Tensor | None, lengths: Any, mask: Any, limits: Any
+    ) -> tuple[Tensor | None, Instances]:
+        """Return the parameters of every instance; and lengths, mask and limits in full shape."""
         name = type(self).__name__
         check_scores(name, scores, self.event_ndim)
-        shape = tuple(scores.shape)
-        batch = shape[: len(shape) - self.event_ndim]
+        batch = self._batch(scores)
         if not (scores.is_meta or torch.compiler.is_compiling()):
             check_readable(f"{name}: lengths", lengths)
             check_readable(f"{name}: mask", mask)
-        lengths = self._checked_lengths(lengths, batch)
-        mask = checked_mask(name, mask, shape[: len(batch) + self.mask_ndim])
-        if weights is not None:
-            check_parameters(name, weights, scores)
-            weights = weights.expand(*batch, weights.shape[-1])
-        return weights, lengths, mask
+        instances = Instances(
+            self._checked_lengths(lengths, batch),
+            checked_mask(name, mask, tuple(scores.shape[: len(batch) + self.mask_ndim])),
+            checked_limits(f"{name}: {self.limit}", limits, batch),
+        )
+        if parameters is not None:
+            check_parameters(name, parameters, scores)
+            parameters = parameters.expand(*batch, parameters.shape[-1])
+        return parameters, instances
 
     def _checked_lengths(self, lengths: Any, batch: tuple[int, ...]) -> Tensor | None:
         name, one = type(self).__name__, self.accepts_single_length
         return checked_lengths(name, lengths, batch, self.max_lengths, one)
 
-    def lay_out(
-        self, shape: tuple[int, ...], lengths: Lengths, mask: Mask, n_weights: int
-    ) -> tuple[LayerGraph, dict[str, Any]]:
-        """Return the layout for scores of a shape, and the options of the solve."""
-        graph = FactorGraph()
-        graph.refuses_non_finite = TorchFactorGraph.refuses_non_finite
-        return self._laid_out(graph, shape, lengths, mask, n_weights), self._options()
+    def _divided(self, scores: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return scores and parameters of every instance divided by the temperature."""
+        if is_one(self.temperature):
+            return scores, weights
+        name = f"{type(self).__name__}: temperature"
+        batch, reads = self._batch(scores), not scores.is_meta
+        temperature = of_batch(name, self.temperature, batch, reads=reads)
+        of_scores = of_weights = temperature
+        if isinstance(temperature, Tensor):
+            check_parameters(type(self).__name__, temperature, scores)
+            of_scores = temperature.reshape(*temperature.shape, *(1,) * self.event_ndim)
+            of_weights = temperature.unsqueeze(-1)
+        weights = None if weights is None else divided(weights, of_weights)
+        return divided(scores, of_scores), weights
+
+    def _batch(self, scores: Tensor) -> tuple[int, ...]:
+        """Return the shape of the batch."""
+        return tuple(scores.shape[: scores.ndim - self.event_ndim])
+
+    # ---------------------------------------------------------------- graphs, and estimates
+
+    def _eagerly(self, *call: Any) -> Any:
+        """Return `_estimated`, which torch.compile does not trace."""
+        run: Any = torch.compiler.disable(self._estimated) if is_compiled() else self._estimated  # type: ignore[no-untyped-call]
+        return run(*call)
+
+    def _estimated(self, return_solution: bool, scores: Tensor, inputs: dict[str, Any]) -> Any:
+        options = dict(self._options)
+        if options["engine"] in ENGINES and not isinstance(self.estimator, SparseMarginals):
+            options["engine"] = AUTO  # engines on tensors have no best structures
+        estimated = self._problem(scores, inputs).estimated(self.estimator, options)
+        marginals = self._finished(estimated.marginals.to(scores.dtype), inputs)
+        return estimated.solution(marginals) if return_solution else marginals
+
+    def _problem(self, scores: Tensor, inputs: dict[str, Any]) -> Problem:
+        """Return the graph with scores divided by the temperature."""
+        built = self._built(scores, inputs)
+        graph, before, temperature = built.graph, None, self.temperature
+        if not graph.factors:
+            graph.add(no_factor(built.block))
+        if not is_one(temperature):
+            before = graph.flat_scores(), [graph.additional_scores(f) for f in graph.factors]
+            temperature = self._divide(built, scores, inputs)
+        n_parameters = self._n_parameters(inputs)
+        return Problem(built, self._batch(scores), temperature, n_parameters, before)
+
+    def _built(self, scores: Tensor, inputs: dict[str, Any]) -> BuiltGraph:
+        """Return the graph for given scores."""
+        parameters, instances = self._checked(scores, **inputs)
+        n_parameters = 0 if parameters is None else parameters.shape[-1]
+        graph, shape = TorchFactorGraph(), tuple(scores.shape)
+        built = self._laid_out(graph, shape, instances.on_host(), n_parameters)
+        built.prepare = self._prepared
+        built.set_scores(built.place(scores), built.additionals(parameters))
+        return built
+
+    def _divide(self, built: BuiltGraph, scores: Tensor, inputs: dict[str, Any]) -> Temperature:
+        """Divide the scores of a graph by the temperature, and return it for all instances."""
+        parameters, _ = self._checked(scores, **inputs)
+        scaled, parameters = self._divided(self._prepared(scores), parameters)
+        built.set_scores(built.place_prepared(scaled), built.additionals(parameters))
+        return of_batch("temperature", self.temperature, self._batch(scores))
+
+    def _n_parameters(self, inputs: dict[str, Any]) -> int | None:
+        """Return the number of parameters of an instance; None for the graph of a function."""
+        parameters: Tensor | None = inputs["parameters"]
+        return 0 if parameters is None else parameters.shape[-1]
 
     def _laid_out(
-        self,
-        graph: FactorGraph,
-        shape: tuple[int, ...],
-        lengths: Lengths,
-        mask: Mask,
-        n_weights: int,
-    ) -> LayerGraph:
+        self, graph: FactorGraph, shape: tuple[int, ...], instances: Instances, n_parameters: int
+    ) -> BuiltGraph:
+        """Return a graph with the declarations for scores of a shape."""
         u = graph.variable(self.variables_shape(shape))
-        n = math.prod(shape[: len(shape) - self.event_ndim])
-        return LayerGraph(graph, u, self.declare(u, lengths, mask, n_weights), n)
+        declared = self.declare(u, instances, n_parameters)
+        for factor in declared.factors:
+            graph.add(factor)
+        n_items = math.prod(shape[: len(shape) - self.event_ndim])
+        return BuiltGraph(graph, u, declared, n_items)
 
-    def _options(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in OPTIONS}
-
-    # ---------------------------------------------------------------- the solver
+    # ---------------------------------------------------------------- the name
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "estimator":
             value = checked_estimator(f"{type(self).__name__}: estimator", value)
         super().__setattr__(name, value)
         if name in OPTIONS or name in self.solved_by:
-            self._find_solver()
+            self._register()
 
-    def _find_solver(self) -> None:
-        """Find the solver for the current options, once all are set."""
+    def _register(self) -> None:
+        """Let traced calls find this layer by the name of its options, once all are set."""
         names = *OPTIONS, *self.solved_by
         if not all(name in vars(self) for name in names):
             return  # the constructor has not finished
+        self._options = {name: getattr(self, name) for name in OPTIONS}
         try:
-            text = specification(type(self), {name: getattr(self, name) for name in names})
-            self._solver, self._unspecified = solver_of(text, self.engine), ""
+            self._name = specification(type(self), {name: getattr(self, name) for name in names})
+            self._unspecified = ""
         except NotSpecifiable as error:
-            self._solver, self._unspecified = local_solver(self), str(error)
-        self._name = self._solver.name
+            self._name, self._unspecified = local_name("layer"), str(error)
+        self._layouts = shared_by(self._name, Layouts)
+        register(self._name, self)
 
     def __getstate__(self) -> dict[str, Any]:
-        of_process = "_solver", "_name", "_unspecified"
+        of_process = "_layouts", "_name", "_options", "_unspecified"
         return {k: v for k, v in vars(self).items() if k not in of_process}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._find_solver()
+        self._register()
 
 
 def constructor_arguments(kind: type[Layer]) -> list[str]:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lpsmap_core import Factor, Variables
+from lpsmap_torch.built_graph import Declarations
+from lpsmap_torch.layers.checks import Instances
 from lpsmap_torch.layers.factor_types import factor_type
-from lpsmap_torch.layers.layer import Lengths, Mask
-from lpsmap_torch.layers.layer_graph import Declarations
 from lpsmap_torch.layers.matching_layer import Full, MatchingLayer
 from lpsmap_torch.layers.pairs import RelaxedPairLayer
 
@@ -65,10 +65,10 @@ class LPMatchingAttention(MatchingLayer, RelaxedPairLayer):
                 "of weights need not be 1; expected rescale=False."
             )
 
-    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
+    def declare(self, u: Variables, instances: Instances, n_parameters: int) -> Declarations:
         """Return the factors of rows and columns with allowed pairs."""
         m, n = u.shape[-2:]
-        allowed = self._allowed(u.shape, lengths, mask)
+        allowed = self._allowed(u.shape, instances)
         if not allowed.any():
             return Declarations([])
         allowed, table = allowed.reshape(-1, m, n), u.reshape(-1, m, n)

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.types import Device
 
 from lpsmap_core import Factor, Variables
+from lpsmap_torch.built_graph import Declarations, SharedScores
+from lpsmap_torch.layers.checks import Instances
 from lpsmap_torch.layers.factor_types import factor_type
-from lpsmap_torch.layers.layer import Lengths, Mask
-from lpsmap_torch.layers.layer_graph import Declarations, SharedScores
 from lpsmap_torch.layers.pairs import RelaxedPairLayer
 
 __all__ = ["LPSequenceAttention"]
@@ -66,10 +66,10 @@ class LPSequenceAttention(RelaxedPairLayer):
         """Set the score of steps to zero."""
         nn.init.zeros_(self.transition)
 
-    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
+    def declare(self, u: Variables, instances: Instances, n_parameters: int) -> Declarations:
         """Return the sequences, and the factors of the words of the longer side."""
         m, n = u.shape[-2:]
-        allowed = self._allowed(u.shape, lengths, mask)
+        allowed = self._allowed(u.shape, instances)
         if not allowed.any():
             return Declarations([])
         rows, columns = self._rectangles(allowed)[0].reshape(-1, 2).T

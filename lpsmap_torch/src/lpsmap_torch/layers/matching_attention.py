@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from lpsmap_core import Variables
+from lpsmap_torch.built_graph import Declarations
+from lpsmap_torch.layers.checks import Instances
 from lpsmap_torch.layers.factor_types import factor_type
-from lpsmap_torch.layers.layer import Lengths, Mask
-from lpsmap_torch.layers.layer_graph import Declarations
 from lpsmap_torch.layers.matching_layer import MatchingLayer
 
 __all__ = ["MatchingAttention"]
@@ -43,8 +43,8 @@ class MatchingAttention(MatchingLayer):
     weights of zero, and must come last.
     """
 
-    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
+    def declare(self, u: Variables, instances: Instances, n_parameters: int) -> Declarations:
         """Return one matching per instance."""
-        rectangles, forbidden = self._rectangles(self._allowed(u.shape, lengths, mask))
+        rectangles, forbidden = self._rectangles(self._allowed(u.shape, instances))
         matching = factor_type("Matching")(u, self.full, lengths=rectangles)
         return Declarations([matching], forbidden)

@@ -7,11 +7,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from lpsmap_core import Distributions
 from lpsmap_core.api import checked_number
-from lpsmap_torch.built_graph import BuiltGraph
-from lpsmap_torch.layers.checks import check_scores
-from lpsmap_torch.layers.estimates import Samples
 from lpsmap_torch.layers.pairs import PairLayer
 
 __all__ = ["Full", "MatchingLayer"]
@@ -54,54 +50,10 @@ class MatchingLayer(PairLayer):
         elif has_null:
             self.null = checked_number(f"{name}: null", null, "a number, or True", lambda x: x == x)
 
-    def forward(self, scores: Tensor, **arguments: Any) -> Any:
-        """Return the weights; see `Layer.forward`.
-
-        Parameters
-        ----------
-        scores
-            Scores of the pairs, ``(..., m, n)``.
-        arguments
-            ``lengths``, ``mask`` and ``return_solution``, as in `Layer.forward`.
-        """
-        return super().forward(self._above_null(scores), **arguments)
-
-    def structures(self, scores: Tensor, *others: Any, **arguments: Any) -> Distributions:
-        """Return a sparse distribution over matchings; see `Layer.structures`.
-
-        Parameters
-        ----------
-        scores, others, arguments
-            As in `Layer.structures`.
-        """
-        return super().structures(self._above_null(scores), *others, **arguments)
-
-    def sample(self, scores: Tensor, n: int = 1, **arguments: Any) -> Samples:
-        """Return samples; see `Layer.sample`.
-
-        Parameters
-        ----------
-        scores, n, arguments
-            As in `Layer.sample`.
-        """
-        return super().sample(self._above_null(scores), n, **arguments)
-
-    def build(self, scores: Tensor, *others: Any, **arguments: Any) -> BuiltGraph:
-        """Return the factor graph for given scores; see `Layer.build`.
-
-        Parameters
-        ----------
-        scores, others, arguments
-            As in `Layer.build`.
-        """
-        built = super().build(self._above_null(scores), *others, **arguments)
-        return built._replace(place=lambda x: built.place(self._above_null(x)))
-
-    def _above_null(self, scores: Tensor) -> Tensor:
+    def _prepared(self, scores: Tensor) -> Tensor:
         """Return the scores by which pairs exceed no partner."""
         if self.null is None:
             return scores
-        check_scores(type(self).__name__, scores, self.event_ndim)
         return scores - (self.null.to(scores) if isinstance(self.null, Tensor) else self.null)
 
     def _repr_arguments(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_torch.layers.checks import check_ends, prefix_lengths
-from lpsmap_torch.layers.layer import Layer, Lengths, Mask
+from lpsmap_torch.layers.checks import Instances, check_ends, prefix_lengths
+from lpsmap_torch.layers.layer import Layer
 
 __all__ = ["PairLayer", "RelaxedPairLayer", "rescaled"]
 
@@ -36,17 +35,20 @@ class PairLayer(Layer):
         """
         return _pairs(self.decode(scores, options, **arguments))
 
-    def _allowed(self, shape: tuple[int, ...], lengths: Lengths, mask: Mask) -> NDArray[np.bool_]:
+    def _allowed(self, shape: tuple[int, ...], instances: Instances) -> NDArray[np.bool_]:
         """Return which pairs are within the lengths and allowed by the mask."""
-        allowed = np.ones(shape, dtype=bool) if mask is None else mask
+        lengths = instances.lengths
+        allowed = np.ones(shape, dtype=bool) if instances.mask is None else instances.mask
         if lengths is None:
-            return allowed
+            return np.asarray(allowed)
         check_ends(type(self).__name__, lengths, shape[-2:])
         rows, columns = lengths[..., 0, None, None], lengths[..., 1, None, None]
         inside = (np.arange(shape[-2])[:, None] < rows) & (np.arange(shape[-1]) < columns)
-        return allowed & inside
+        return np.asarray(allowed & inside)
 
-    def _rectangles(self, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Mask]:
+    def _rectangles(
+        self, allowed: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
         """Return (..., 2) numbers of rows and columns with pairs, and forbidden pairs among them.
 
         Raises
@@ -81,45 +83,11 @@ class RelaxedPairLayer(PairLayer):
         super().__init__(**options)
         self.rescale = rescale
 
-    def forward(
-        self,
-        scores: Tensor,
-        *,
-        lengths: Tensor | None = None,
-        mask: Tensor | None = None,
-        return_solution: bool = False,
-        **others: Any,
-    ) -> Any:
-        """Return the weights.
-
-        Parameters
-        ----------
-        scores
-            Scores of the pairs, ``(..., m, n)``.
-        lengths
-            Numbers of rows and columns, ``(..., 2)``. Axes of the batch may be 1, and the last ones
-            may be omitted: ``(B, 1, 2)`` or ``(B, 2)`` for scores ``(B, H, m, n)``.
-        mask
-            Which pairs are allowed.
-        return_solution
-            As in `SparseMAP`.
-        others
-            None are taken.
-
-        Returns
-        -------
-        Tensor or LayerSolution
-            Like the scores; zeros in the padding.
-        """
-        result = super().forward(
-            scores, lengths=lengths, mask=mask, return_solution=return_solution, **others
-        )
+    def _finished(self, marginals: Tensor, inputs: dict[str, Any]) -> Tensor:
         if not self.rescale:
-            return result
-        lengths = self._checked_lengths(lengths, tuple(scores.shape[:-2]))
-        if not return_solution:
-            return rescaled(result, lengths, mask)
-        return dataclasses.replace(result, marginals=rescaled(result.marginals, lengths, mask))
+            return marginals
+        lengths = self._checked_lengths(inputs["lengths"], tuple(marginals.shape[:-2]))
+        return rescaled(marginals, lengths, inputs["mask"])
 
     def _repr_arguments(self) -> dict[str, Any]:
         return {"rescale": self.rescale} if self.rescale else {}

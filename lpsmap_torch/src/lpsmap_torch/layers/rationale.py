@@ -12,16 +12,15 @@ from torch.types import Device
 
 from lpsmap_core import Variables
 from lpsmap_core.api import checked_count, checked_flag
-from lpsmap_torch.layers.checks import prefix_lengths, present
+from lpsmap_torch.built_graph import Declarations, SharedScores
+from lpsmap_torch.layers.checks import Instances, words_of
 from lpsmap_torch.layers.factor_types import factor_type
-from lpsmap_torch.layers.layer import Lengths, Mask
-from lpsmap_torch.layers.layer_graph import Declarations, SharedScores
-from lpsmap_torch.layers.limited_layer import LimitedLayer, limits_and_lengths
+from lpsmap_torch.layers.layer import Layer
 
 __all__ = ["Rationale"]
 
 
-class Rationale(LimitedLayer):
+class Rationale(Layer):
     """Marginals of selecting the words of a text, at most `budget`, preferably contiguous.
 
     The factor is a `SequenceBudget` over two states per word, with one learned score for two
@@ -100,12 +99,11 @@ class Rationale(LimitedLayer):
         """Return the shape of the variables, two states per word, for scores of a given `shape`."""
         return (*shape, 2)
 
-    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
+    def declare(self, u: Variables, instances: Instances, n_parameters: int) -> Declarations:
         """Return one sequence per instance; state 1 means that a word is selected."""
         n = u.shape[-2]
-        budget, lengths = limits_and_lengths(self.budget, lengths, u.ndim - 2)
-        words = present(type(self).__name__, u.shape[:-1], lengths, mask)
-        n_words = None if words.all() else prefix_lengths(type(self).__name__, words, "words")
+        budget = self.budget if instances.limits is None else instances.limits
+        n_words = words_of(type(self).__name__, u.shape[:-1], instances)
         steps = np.zeros((*u.shape[:-2], max(n - 1, 0), 2, 2))
         if self.exactly:
             budget = self._exact(budget, np.full(u.shape[:-2], n) if n_words is None else n_words)

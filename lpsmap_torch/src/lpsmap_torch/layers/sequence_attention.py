@@ -12,9 +12,9 @@ from torch.types import Device
 
 from lpsmap_core import Variables
 from lpsmap_core.api import checked_count
+from lpsmap_torch.built_graph import Declarations, SharedScores
+from lpsmap_torch.layers.checks import Instances
 from lpsmap_torch.layers.factor_types import factor_type
-from lpsmap_torch.layers.layer import Lengths, Mask
-from lpsmap_torch.layers.layer_graph import Declarations, SharedScores
 from lpsmap_torch.layers.pairs import PairLayer
 
 __all__ = ["SequenceAttention"]
@@ -75,15 +75,16 @@ class SequenceAttention(PairLayer):
         for parameter in (self.initial, self.distances, self.final):
             nn.init.zeros_(parameter)
 
-    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
+    def declare(self, u: Variables, instances: Instances, n_parameters: int) -> Declarations:
         """Return one sequence per instance."""
-        allowed = self._allowed(u.shape, lengths, mask)
+        allowed = self._allowed(u.shape, instances)
         if not allowed.any():
             return Declarations([])
         rectangles, forbidden = self._rectangles(allowed)
         distances = np.zeros((*u.shape[:-2], 2 * self.reach + 1))
         sequence = factor_type("SequenceDistance")(u, distances, lengths=rectangles)
-        return Declarations([sequence], forbidden, (SharedScores(sequence, np.arange(n_weights)),))
+        shared = SharedScores(sequence, np.arange(n_parameters))
+        return Declarations([sequence], forbidden, (shared,))
 
     def _weights(self) -> Tensor:
         return torch.cat([self.initial, self.distances, self.final])

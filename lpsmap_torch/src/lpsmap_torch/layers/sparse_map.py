@@ -11,13 +11,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Factor, Variables
-from lpsmap_torch.built_graph import BuiltGraph, Factors, built_by
-from lpsmap_torch.layers.checks import check_scores
-from lpsmap_torch.layers.estimates import Problem
-from lpsmap_torch.layers.factor_types import no_factor
-from lpsmap_torch.layers.layer import OPTIONS, Layer, Lengths, Mask
-from lpsmap_torch.layers.layer_graph import Declarations, SharedScores
-from lpsmap_torch.temperature import is_one, of_batch
+from lpsmap_core.api import BoolArray, IntArray
+from lpsmap_torch.built_graph import (
+    BuiltGraph,
+    Declarations,
+    Factors,
+    SharedScores,
+    built_by,
+)
+from lpsmap_torch.layers.checks import Instances, check_scores
+from lpsmap_torch.layers.layer import OPTIONS, Layer
+from lpsmap_torch.temperature import Temperature, of_batch
 
 __all__ = ["SparseMAP"]
 
@@ -161,55 +165,50 @@ class SparseMAP(Layer):
             Like the scores, zeros in the padding; or the solution that has them.
         """
         inputs = self._inputs(additionals, lengths=lengths, mask=mask, **arguments)
-        return self._output(return_solution, scores, *inputs)
-
-    def build(self, scores: Tensor, *others: Any, **arguments: Any) -> BuiltGraph:
-        """Return the factor graph for given scores; see `Layer.build`.
-
-        Parameters
-        ----------
-        scores, others, arguments
-            As in `Layer.build`.
-        """
-        if self._is_function:
-            return self._build_function(scores, *self._inputs(*others, **arguments))
-        return super().build(scores, *others, **arguments)
+        return self._output(return_solution, scores, inputs)
 
     @property
     def _is_function(self) -> bool:
         return not (isinstance(self.factors, type) and issubclass(self.factors, Factor))
 
-    def _inputs(self, additionals: Tensor | None = None, **arguments: Any) -> tuple[Any, ...]:
+    def _inputs(self, additionals: Tensor | None = None, **arguments: Any) -> dict[str, Any]:
         """Return parameters, lengths and mask of a call; of a function, its arguments."""
         if self._is_function:
             arguments = {"additionals": additionals, **arguments}
             optional = "additionals", "lengths", "mask"
-            return ({k: x for k, x in arguments.items() if k not in optional or x is not None},)
+            return {k: x for k, x in arguments.items() if k not in optional or x is not None}
         lengths, mask = (arguments.pop(name, None) for name in ("lengths", "mask"))
         self._check_no_arguments(arguments)
-        return additionals, lengths, mask
+        return {"parameters": additionals, "lengths": lengths, "mask": mask, "limits": None}
 
-    def _output(self, return_solution: bool, scores: Tensor, *inputs: Any) -> Any:
+    # ---------------------------------------------------------------- graphs of functions
+
+    def _output(self, return_solution: bool, scores: Tensor, inputs: dict[str, Any]) -> Any:
         if not self._is_function:
-            return super()._output(return_solution, scores, *inputs)
+            return super()._output(return_solution, scores, inputs)
         self._check_exportable()
-        return self._eagerly(return_solution, scores, *inputs)
+        return self._eagerly(return_solution, scores, inputs)
 
-    def _problem(self, scores: Tensor, *inputs: Any) -> Problem:
+    def _built(self, scores: Tensor, inputs: dict[str, Any]) -> BuiltGraph:
         if not self._is_function:
-            return super()._problem(scores, *inputs)
-        built = self._build_function(scores, *inputs)
-        graph, before, batch = built.graph, None, tuple(scores.shape[:1])
-        temperature = of_batch("SparseMAP: temperature", self.temperature, ())
-        if not is_one(temperature):
-            before = graph.flat_scores(), [graph.additional_scores(f) for f in graph.factors]
-            graph._divide_scores(temperature)
-        shown = graph.factors[:1] or [graph.add(no_factor(built.variables))]
-        return Problem(built, batch, temperature, None, 0, shown[0], before)
-
-    def _build_function(self, scores: Tensor, arguments: dict[str, Any]) -> BuiltGraph:
+            return super()._built(scores, inputs)
         check_scores(type(self).__name__, scores, self.event_ndim)
-        return built_by(self.factors, scores, {**self.options, **arguments})
+        return built_by(self.factors, scores, {**self.options, **inputs})
+
+    def _divide(self, built: BuiltGraph, scores: Tensor, inputs: dict[str, Any]) -> Temperature:
+        if not self._is_function:
+            return super()._divide(built, scores, inputs)
+        temperature = of_batch("SparseMAP: temperature", self.temperature, ())
+        built.graph._divide_scores(temperature)
+        return temperature
+
+    def _n_parameters(self, inputs: dict[str, Any]) -> int | None:
+        return None if self._is_function else super()._n_parameters(inputs)
+
+    def _batch(self, scores: Tensor) -> tuple[int, ...]:
+        return tuple(scores.shape[:1]) if self._is_function else super()._batch(scores)
+
+    # ---------------------------------------------------------------- factors of a type
 
     def _check_no_arguments(self, arguments: dict[str, Any]) -> None:
         """Validate that a factor type gets no arguments of functions.
@@ -246,9 +245,9 @@ class SparseMAP(Layer):
                     f"no {name}.{fix}"
                 )
 
-    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
+    def declare(self, u: Variables, instances: Instances, n_parameters: int) -> Declarations:
         """Return the factors, one per instance."""
-        split = u.ndim - self.event_ndim
+        split, (lengths, mask, _) = u.ndim - self.event_ndim, instances
         there = _there(u.shape[:split], lengths, mask)
         view, rows = u, None
         # some types need a variable in each factor; and with several batch axes, one length per
@@ -263,13 +262,13 @@ class SparseMAP(Layer):
         if view.size == 0 and u.size:
             return Declarations([])
         additionals = None
-        if n_weights:
-            additionals = np.zeros((*view.shape[: view.ndim - self.event_ndim], n_weights))
+        if n_parameters:
+            additionals = np.zeros((*view.shape[: view.ndim - self.event_ndim], n_parameters))
         arguments = {"lengths": lengths, "mask": mask, "additionals": additionals}
         arguments = {name: value for name, value in arguments.items() if value is not None}
         self._check_taken(arguments)
         factor: Any = self.factors(view, **self.options, **arguments)
-        shared = (SharedScores(factor, np.arange(n_weights), rows),) if n_weights else ()
+        shared = (SharedScores(factor, np.arange(n_parameters), rows),) if n_parameters else ()
         return Declarations([factor], shared=shared)
 
     def _repr_arguments(self) -> dict[str, Any]:
@@ -277,7 +276,9 @@ class SparseMAP(Layer):
         return {"factors": _Name(name), **self.options}
 
 
-def _there(batch: tuple[int, ...], lengths: Lengths, mask: Mask) -> NDArray[np.bool_]:
+def _there(
+    batch: tuple[int, ...], lengths: IntArray | None, mask: BoolArray | None
+) -> NDArray[np.bool_]:
     """Return flags of instances with any variable."""
     there = np.ones(batch, dtype=bool)
     if lengths is not None:

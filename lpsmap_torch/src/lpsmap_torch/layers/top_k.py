@@ -8,16 +8,15 @@ import numpy as np
 
 from lpsmap_core import Variables
 from lpsmap_core.api import checked_count, checked_flag
-from lpsmap_torch.layers.checks import present
+from lpsmap_torch.built_graph import Declarations
+from lpsmap_torch.layers.checks import Instances, present
 from lpsmap_torch.layers.factor_types import factor_type
-from lpsmap_torch.layers.layer import Lengths, Mask
-from lpsmap_torch.layers.layer_graph import Declarations
-from lpsmap_torch.layers.limited_layer import LimitedLayer, limits_and_lengths
+from lpsmap_torch.layers.layer import Layer
 
 __all__ = ["TopK"]
 
 
-class TopK(LimitedLayer):
+class TopK(Layer):
     """Marginals of elements in a sparse mixture of subsets of size k.
 
     The projection of the scores onto ``{0 <= mu <= 1, sum mu = k}``, or ``<= k`` (Correia et al.
@@ -47,10 +46,10 @@ class TopK(LimitedLayer):
         self.k = checked_count("TopK: k", k, least=0)
         self.exact = checked_flag("TopK: exact", exact)
 
-    def declare(self, u: Variables, lengths: Lengths, mask: Mask, n_weights: int) -> Declarations:
+    def declare(self, u: Variables, instances: Instances, n_parameters: int) -> Declarations:
         """Return one factor per instance."""
-        k, lengths = limits_and_lengths(self.k, lengths, u.ndim - 1)
-        there = present(type(self).__name__, u.shape, lengths, mask)
+        k = self.k if instances.limits is None else instances.limits
+        there = present(type(self).__name__, u.shape, instances.lengths, instances.mask)
         sizes = np.minimum(k, there.sum(axis=-1))
         elements = None if there.all() else there
         return Declarations([factor_type("TopK")(u, sizes, self.exact, mask=elements)])

@@ -17,7 +17,6 @@ from lpsmap_core.api import (
     Labels,
     all_variables,
     build_layout,
-    slot_values,
 )
 from lpsmap_dynamic import add_exactly, sum_exactly
 from lpsmap_torch.built_graph import Factors
@@ -158,26 +157,17 @@ def _losses(graph: TorchFactorGraph, labels: Labels) -> Tensor:
     layout = build_layout(graph.n_variables, graph.factors)
     items, scores = Items(layout, labels), graph.flat_scores()
     items.check_not_forbidden(scores)
-    everything = _sums(graph, graph.factors, graph.factors, items)
+    everything = _sums(graph, graph.factors, all_variables(graph), graph.factors, items)
     if labels.are_complete(layout):
-        of_labels = _structure(graph, items, everything)
+        given = _structure(graph, items, everything)
     else:
-        of_labels = _completions(graph, scores, labels, items)
-    slopes = torch.zeros(len(scores))
-    slopes = slopes.to(everything.marginals[0] if graph.factors else graph._scores[0])
-    links = [slot_values(factor, factor.variables.index) for factor in graph.factors]
-    degree = np.bincount(np.concatenate([*links, np.empty(0, dtype=np.int64)]))
-    for factor, index, m, m_given in zip(
-        graph.factors, links, everything.marginals, of_labels.marginals, strict=True
-    ):
-        sense = np.where(slot_values(factor, factor.variables.negated), -1.0, 1.0) / degree[index]
-        where = torch.tensor(index, device=slopes.device)
-        slopes = slopes.index_add(0, where, (m - m_given) * torch.from_numpy(sense).to(m))
-    values = (everything.worth - of_labels.worth) + (everything.rest - of_labels.rest)
+        given = _completions(graph, scores, labels, items)
+    counted = torch.from_numpy(items.of_variable >= 0).to(everything.variables.device)
+    values = (everything.worth - given.worth) + (everything.rest - given.rest)
     difference = Difference(
         values if labels.are_marginals else np.maximum(values, 0.0),
-        slopes,
-        [a - b for a, b in zip(everything.additionals, of_labels.additionals, strict=True)],
+        torch.where(counted, everything.variables - given.variables, 0.0),
+        [a - b for a, b in zip(everything.additionals, given.additionals, strict=True)],
         items,
     )
     return differentiable(graph, difference)
@@ -190,32 +180,39 @@ class Sums(NamedTuple):
     """(n_items,) log-partition functions."""
     rest: FloatArray
     """(n_items,) rounding errors of `worth`: large scores in both sums cancel."""
-    marginals: list[Tensor]
-    """For every declaration, the marginal of each slot that takes part, with the negations of its
-    view."""
+    variables: Tensor
+    """(n_variables,) the marginals."""
     additionals: list[Tensor]
 
 
 def _sums(
-    graph: TorchFactorGraph, factors: Sequence[Factor], originals: Sequence[Factor], items: Items
+    graph: TorchFactorGraph,
+    factors: Sequence[Factor],
+    variables: Variables,
+    originals: Sequence[Factor],
+    items: Items,
 ) -> Sums:
-    """Return the sums of factors of a graph; `originals` are the originals of its factors."""
+    """Return the sums of a graph, with the marginals of its factors and variables.
+
+    `originals` are the factors in the graph without labels.
+    """
     gibbs = TorchGraphGibbs(graph)
     high, low = gibbs._log_partition  # before rounding to the dtype of the scores
     item = np.full(len(high), -1)
     of_factors = [items.of_factors(original) for original in originals]
     item[gibbs._forest.component_of_factor] = np.concatenate([*of_factors, item[:0]])
     worth, rest = _sum_exactly(items, item, high)
-    marginals = [_links(factor, gibbs.value_of(factor.variables)) for factor in factors]
     additionals = [gibbs.additionals_of(factor) for factor in factors]
-    return Sums(worth, rest + items.sums(item, low), marginals, additionals)
+    return Sums(worth, rest + items.sums(item, low), gibbs.value_of(variables), additionals)
 
 
 def _completions(graph: TorchFactorGraph, scores: FloatArray, labels: Labels, items: Items) -> Sums:
     """Return the sums over structures that agree with the labels."""
-    conditioned = graph.condition([(all_variables(graph), labels.known)])
+    everything = all_variables(graph)
+    conditioned = graph.condition([(everything, labels.known)])
     factors = [conditioned.of(factor) for factor in graph.factors]
-    sums = _sums(conditioned.graph, factors, graph.factors, items)
+    view = conditioned.of(everything)
+    sums = _sums(conditioned.graph, factors, view, graph.factors, items)
     wrong = np.flatnonzero(np.isneginf(sums.worth))
     if wrong.size:
         raise ValueError(
@@ -225,7 +222,9 @@ def _completions(graph: TorchFactorGraph, scores: FloatArray, labels: Labels, it
     on = np.where(labels.known == 1.0, scores, 0.0)
     worth, rest = _sum_exactly(items, items.of_variable, on)
     worth, lost = add_exactly(sums.worth, worth)
-    return sums._replace(worth=worth, rest=sums.rest + rest + lost)
+    known = torch.from_numpy(labels.known).to(sums.variables)
+    variables = torch.where(known.isnan(), sums.variables, known)
+    return Sums(worth, sums.rest + rest + lost, variables, sums.additionals)
 
 
 def _structure(graph: TorchFactorGraph, items: Items, like: Sums) -> Sums:
@@ -233,32 +232,18 @@ def _structure(graph: TorchFactorGraph, items: Items, like: Sums) -> Sums:
     eta_v = [graph.additional_scores(factor) for factor in graph.factors]
     known, nu = items.point(graph.factors, eta_v)
     on = np.where(known > 0.0, graph.flat_scores(), 0.0) * known
-    marginals, additionals = [], []
     worth, rest = _sum_exactly(items, items.of_variable, on)
-    for factor, eta, n, m, like_n in zip(
-        graph.factors, eta_v, nu, like.marginals, like.additionals, strict=True
-    ):
-        index = slot_values(factor, factor.variables.index)
-        slots = np.where(
-            slot_values(factor, factor.variables.negated), 1.0 - known[index], known[index]
-        )
-        marginals.append(torch.from_numpy(slots).to(m))
+    additionals = []
+    for factor, eta, n, like_n in zip(graph.factors, eta_v, nu, like.additionals, strict=True):
         additionals.append(torch.from_numpy(n).to(like_n).reshape(like_n.shape))
         owner = np.repeat(items.of_factors(factor), factor.n_additionals)
         high, low = _sum_exactly(items, owner, (np.where(n != 0.0, eta, 0.0) * n).reshape(-1))
         worth, lost = add_exactly(worth, high)
         rest = rest + low + lost
-    return Sums(worth, rest, marginals, additionals)
+    return Sums(worth, rest, torch.from_numpy(known).to(like.variables), additionals)
 
 
 def _sum_exactly(items: Items, item: IntArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the sums of values by item, without item -1, and their rounding errors."""
     counted = item >= 0
     return sum_exactly(item[counted], values[counted], items.n_items)
-
-
-def _links(factor: Factor, values: Tensor) -> Tensor:
-    """Return the values of the slots that take part."""
-    if factor.keep is None:
-        return values.reshape(-1)
-    return values[torch.tensor(factor.keep, device=values.device)]

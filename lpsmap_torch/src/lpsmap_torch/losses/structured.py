@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from lpsmap_core import Variables
 from lpsmap_core.api import FloatArray, Items, Labels, checked_count, kind_of
 from lpsmap_torch.built_graph import BuiltGraph, Factors, built_by
-from lpsmap_torch.by_name import local_name, registered
+from lpsmap_torch.by_name import local_name, register
 from lpsmap_torch.envelope import with_slopes
 from lpsmap_torch.estimators.estimator import Estimate
 from lpsmap_torch.graph import TorchFactorGraph
@@ -91,7 +91,7 @@ class StructuredLoss(nn.Module, abc.ABC):
     def _register(self) -> None:
         """Let calls inside torch.compile and transforms of torch.func find this loss."""
         self._name = local_name("loss")
-        registered(self._name, lambda: self)
+        register(self._name, self)
 
     def _refuse(self, unknown: Mapping[str, Any], expected: str) -> None:
         """Raise if there are arguments that are not of the loss, but perhaps of its factors.
@@ -191,9 +191,6 @@ class StructuredLoss(nn.Module, abc.ABC):
         with torch.set_grad_enabled(graded):
             loss: Tensor = torch.func.functional_call(self, state, (scores,), named)
             return loss
-
-    def _on_face(self, *_: Any, **__: Any) -> None:
-        """Return None: autograd records how a loss depends on its arguments."""
 
     def _loss(
         self,

@@ -1,0 +1,192 @@
+"""The graphs of a layer in a cache, one for every shape, and their solutions as tensors."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lpsmap_core import CompiledEngine, Options, Solution
+from lpsmap_core.api import (
+    AUTO,
+    DirectSolution,
+    FloatArray,
+    checked_options,
+    infeasible_variables,
+    report_unsolved,
+    solve_directly,
+    solve_laid_out,
+)
+from lpsmap_torch.built_graph import BuiltGraph
+from lpsmap_torch.function import attach
+from lpsmap_torch.tensor.choice import engine_on, tensor_engine
+from lpsmap_torch.tensor.graphs import solve_on_device
+from lpsmap_torch.tensors import numbers
+
+__all__ = ["Layouts", "marginals_on_device", "marginals_on_host"]
+
+MAX_LAYOUTS = 8
+"""Maximum number of cached graphs: one for every shape and every ragged batch."""
+
+
+class Layouts:
+    """An LRU cache of the graphs of all layers with one specification."""
+
+    def __init__(self) -> None:
+        self.graphs: OrderedDict[Hashable, BuiltGraph] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def graph(self, key: Hashable, build: Callable[[], BuiltGraph]) -> Iterator[BuiltGraph]:
+        """Lend the graph with a key.
+
+        A graph in use is not in the cache, so that threads do not share it.
+        """
+        with self._lock:
+            built = self.graphs.pop(key, None)
+        if built is None:
+            built = build()
+        yield built
+        with self._lock:
+            self.graphs[key] = built
+            if len(self.graphs) > MAX_LAYOUTS:
+                self.graphs.popitem(last=False)
+
+
+def marginals_on_device(
+    built: BuiltGraph, scores: Tensor, parameters: Tensor | None, options: dict[str, Any]
+) -> Tensor | None:
+    """Return the marginals by an engine on the device of the scores; None if core solves them.
+
+    Parameters
+    ----------
+    built
+        The graph, which stores none of the arguments.
+    scores
+        The scores of the variables, in the shape of the batch. They get gradients.
+    parameters
+        (*batch, n_parameters) the parameters of every instance, or None. They get gradients.
+    options
+        The options of `FactorGraph.solve`.
+    """
+    name = options["engine"]
+    if engine_on(scores.device.type, name) is None:
+        return None
+    checked = checked_options(**{k: v for k, v in options.items() if k != "engine"})
+    blocks = [scores] if parameters is None else [scores, parameters]
+    layout, factors = built.graph._laid_out(), built.declared.factors
+    engine = tensor_engine(name, blocks, layout.part, checked)
+    if engine is None:
+        return None
+    additionals = built.additionals(parameters)
+    for factor, x in zip(factors, additionals, strict=True):
+        if x is None and factor.n_additionals:
+            return None
+    flat = built.place_prepared(scores).reshape(-1)
+    solution = solve_on_device(layout, factors, flat, additionals, checked, engine)
+    if solution.has_failed():
+        report_unsolved(solution, lambda: [built.block.shape], False)
+    return built.shown_values(solution.marginals, solution.infeasible())
+
+
+def marginals_on_host(
+    built: BuiltGraph, scores: Tensor, parameters: Tensor | None, options: dict[str, Any]
+) -> Tensor:
+    """Return the marginals by core's engine.
+
+    Parameters
+    ----------
+    built, scores, parameters, options
+        As in `marginals_on_device`.
+    """
+    placed, additionals = built.place_prepared(scores), built.additionals(parameters)
+    has_scores = [x is not None for x in additionals]
+
+    def solve(scores: FloatArray, *rows: FloatArray) -> Solution | ClosedForm:
+        given = iter(rows)
+        return _solution(built, scores, [next(given) if x else None for x in has_scores], options)
+
+    if parameters is not None and not built.declared.shared:
+        placed = placed + parameters.reshape(-1)[:0].sum()  # so that their gradients are zero
+    found = solve(*[numbers(x) for x in (placed, *additionals) if x is not None])
+    values, _ = attach(found, [placed], additionals, solve)
+    infeasible = None
+    if isinstance(found, Solution) and not found.ok:
+        flags = infeasible_variables(found)
+        infeasible = torch.from_numpy(flags) if flags.any() else None
+    return built.shown_values(values, infeasible)
+
+
+def _solution(
+    built: BuiltGraph,
+    scores: FloatArray,
+    additionals: list[FloatArray | None],
+    options: dict[str, Any],
+) -> Solution | ClosedForm:
+    """Return the solution by core's engine."""
+    graph = built.graph
+
+    def solve() -> Solution:
+        with built.lock:  # a backward pass may solve again while another thread uses the graph
+            built.set_scores(scores, additionals)
+            try:
+                solution: Solution = graph.solve(**options)
+                return solution
+            finally:
+                graph.rescore(built.block, built.zeros)
+
+    # of small batches, the other parts of a solve take most of the time
+    if options["engine"] not in (AUTO, CompiledEngine.name):
+        return solve()
+    flat, layout = scores.reshape(-1), graph._laid_out()
+    solution = solve_directly(layout.part, flat, solve)
+    if not isinstance(solution, DirectSolution):
+        return solution
+    return ClosedForm(built, flat.copy(), solution)
+
+
+class ClosedForm:
+    """What `attach` uses of a solution, where one call of a closed form is the whole solve.
+
+    Parameters
+    ----------
+    built
+        The solved graph.
+    scores
+        The scores of all variables.
+    direct
+        The solution of its part.
+    """
+
+    def __init__(self, built: BuiltGraph, scores: FloatArray, direct: DirectSolution) -> None:
+        self.factors, self.additionals = built.declared.factors, ()
+        self._layout, self._scores, self._direct = built.graph._laid_out(), scores, direct
+        self.values = self._of_graph(direct.marginals)
+
+    def vjp(self, d: FloatArray, _: Any = None) -> tuple[FloatArray, list[FloatArray]]:
+        """Multiply the Jacobian with a vector; see `Solution.vjp`."""
+        product = self._direct.multiply(self._layout.part.of_graph(d.reshape(-1)))
+        return self._solution.vjp(d) if product is None else (self._of_graph(product), [])
+
+    def _of_graph(self, numbers: FloatArray) -> FloatArray:
+        """Return numbers of all variables; zeros for those in no factor, which are padding."""
+        part = self._layout.part
+        if part.whole:
+            return numbers
+        whole = np.zeros(len(self._scores))
+        whole[part.variables] = numbers
+        return whole
+
+    @functools.cached_property
+    def _solution(self) -> Solution:
+        """The solution with which vectors of any size can be multiplied."""
+        additionals = [np.empty((0, 0))] * len(self.factors)
+        graph = self._layout, self.factors, self._scores, additionals
+        return solve_laid_out(CompiledEngine(), *graph, Options())
