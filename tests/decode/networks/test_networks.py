@@ -20,7 +20,7 @@ from lpsmap_decode.networks.cycles import no_triplets, triplets_of
 from lpsmap_decode.networks.elimination import MOST_NODES, eliminate, elimination_order
 from lpsmap_decode.networks.messages import Potentials, finite_scores, new_shares
 from lpsmap_decode.networks.moves import tabu_search
-from lpsmap_decode.networks.network import networks_of
+from lpsmap_decode.networks.network import TableScores, expand, networks_of
 from lpsmap_decode.search import Search
 
 FloatArray = npt.NDArray[np.float64]
@@ -75,9 +75,8 @@ def test_a_network_scores_every_assignment_as_its_factors_do(draw, seed: int) ->
     part, eta, eta_v = scores_of(draw(seed))
     networks = networks_of(part)
     assert networks.covered.all()
-    states, entries = networks.scores(eta, eta_v)
-    network, found = networks.network, {}
-    given = Potentials(states, entries, np.zeros(len(states)))
+    network, found, scores = networks.network, {}, networks.scores(eta, eta_v)
+    given = Potentials(*scores, np.zeros(len(scores.states)))
     for chosen in itertools.product(*map(range, network.n_states)):
         on = networks.assignment(np.array(chosen))
         found[tuple(on)] = _total(network, given, chosen)
@@ -109,7 +108,7 @@ def test_a_state_that_there_is_no_other_of(negated: tuple[bool, bool], first: ty
 
 def _total(network, given: Potentials, chosen: tuple[int, ...]) -> float:
     total = sum(given.states[network.first_state[:-1] + chosen])
-    for f, begin in enumerate(network.table_offsets[:-1]):
+    for f, begin in enumerate(given.tables):
         scope = network.scope[network.scope_offsets[f] : network.scope_offsets[f + 1]]
         sizes = network.n_states[scope]
         total += given.entries[begin + np.ravel_multi_index(np.array(chosen)[scope], sizes)]
@@ -132,11 +131,11 @@ def grid(n: int, k: int, seed: int, forbidding: float = 0.0) -> FactorGraph:
 def best_of(part: Part, eta: FloatArray, eta_v: FloatArray) -> float:
     """Return the best score over all choices of states, by trying them."""
     networks = networks_of(part)
-    states, entries = networks.scores(eta, eta_v)
+    states, entries, tables = networks.scores(eta, eta_v)
     network = networks.network
     chosen = np.array(list(itertools.product(*map(range, network.n_states))))
     total = states[network.first_state[:-1] + chosen].sum(axis=1)
-    for f, begin in enumerate(network.table_offsets[:-1]):
+    for f, begin in enumerate(tables):
         scope = network.scope[network.scope_offsets[f] : network.scope_offsets[f + 1]]
         index = np.ravel_multi_index(tuple(chosen[:, scope].T), tuple(network.n_states[scope]))
         total += entries[begin + index]
@@ -159,13 +158,16 @@ def test_elimination_and_bounds(n: int, k: int, forbidding: float, seed: int) ->
     assert score_of(part, eta, eta_v, networks_of(part).assignment(chosen)) == pytest.approx(best)
     assert elimination_order(network, 10.0).cost == np.inf
 
-    states, entries, decisive = finite_scores(*scores)
+    finite, decisive = finite_scores(network, scores)
+    entries = expand(network, TableScores(*finite[:3]))
     found = triplets_of(network)
     assert found is not None
     bounds = []
     for wider, triplets in ((network, no_triplets()), found):
         own = np.append(entries, np.zeros(int(wider.table_offsets[-1]) - len(entries)))
-        given = Potentials(states, own, np.zeros(len(states)))
+        given = finite._replace(
+            entries=own, tables=wider.table_offsets[:-1], closed=np.zeros(len(finite.states))
+        )
         shares, taken = new_shares(wider), np.zeros(int(triplets.offsets[-1]))
         args = wider, triplets, given, shares, taken, -np.inf, -np.inf
         few = tighten(*args, 2, 1e12, chosen)
@@ -174,8 +176,8 @@ def test_elimination_and_bounds(n: int, k: int, forbidding: float, seed: int) ->
         bounds.append(many)
     assert bounds[1] <= bounds[0] + 1e-9
     if best > -np.inf:
-        given = Potentials(states, entries, np.zeros(len(states)))
         chosen[:] = 0
+        given = finite._replace(closed=np.zeros(len(finite.states)))
         assert tabu_search(network, given, chosen, 2000) <= best + 1e-9
     # a bound tells what is not allowed at all from what scores little
     assert (bounds[1] < -0.5 * decisive) == (best == -np.inf)

@@ -122,10 +122,10 @@ def ascend_networks(
     networks, slow = networks_of(part), slow_components(part)
     whole, served = networks.network, networks.covered & chosen
     scores = networks.scores(eta, eta_v)
-    states, entries, decisive = finite_scores(*scores)
+    given, decisive = finite_scores(whole, scores)
     if decisive > LARGEST_SUM:
         served = np.zeros_like(served)
-    given, shares = Potentials(states, entries, np.zeros(len(states))), new_shares(whole)
+    shares = new_shares(whole)
     found, eliminated = empty_result(whole, part.n_components), np.zeros_like(served)
     if options.exact:
         orders, small = _orders(part)

@@ -64,6 +64,7 @@ def eliminate_small(
     network: TableNetwork,
     states: FloatArray,
     entries: FloatArray,
+    tables: IntArray,
     order: IntArray,
     found: AscentResult,
 ) -> None:
@@ -77,27 +78,24 @@ def eliminate_small(
         Which components to solve.
     first_node, first_table, order
         As in `small_orders`.
-    states, entries
-        Scores, finite or ``-inf``.
+    states, entries, tables
+        Scores, finite or ``-inf``, as in `TableScores`.
     """
     picks = np.zeros(len(network.n_states), dtype=np.int64)
     for c in range(len(chosen)):
         if not chosen[c]:
             continue
         begin, end, f, last = first_node[c], first_node[c + 1], first_table[c], first_table[c + 1]
-        first, lo, at = (
-            network.first_state[begin],
-            network.scope_offsets[f],
-            network.table_offsets[f],
-        )
+        first, lo = network.first_state[begin], network.scope_offsets[f]
         score = eliminate(
             network.n_states[begin:end],
             network.first_state[begin : end + 1] - first,
             network.scope_offsets[f : last + 1] - lo,
             network.scope[lo : network.scope_offsets[last]] - begin,
-            network.table_offsets[f : last + 1] - at,
+            network.table_offsets[f : last + 1],
             states[first : network.first_state[end]],
-            entries[at : network.table_offsets[last]],
+            entries,
+            tables[f:last],
             order[begin:end],
             picks[begin:end],
         )
