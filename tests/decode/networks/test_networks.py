@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 import judges
-from lpsmap import AtMostOne, Dense, FactorGraph, Imply, Nand, Or, Pair, Xor
+from lpsmap import AtMostOne, Dense, FactorGraph, Imply, Nand, Or, Pair, Potts, Xor
 from lpsmap_core import ConvergenceWarning
 from lpsmap_core.layout.layout import Part
 from lpsmap_decode import score_assignment
@@ -57,6 +57,21 @@ def of_binaries(seed: int) -> FactorGraph:
     return graph
 
 
+def of_shared(seed: int) -> FactorGraph:
+    """Draw tables, of which many are equal."""
+    rng = np.random.default_rng(seed)
+    graph = FactorGraph()
+    x, y = graph.variable_from(rng.normal(size=(3, 2))), graph.variable_from(rng.normal(size=3))
+    turned = y ^ (rng.random(3) < 0.3)
+    graph.add(Potts(x[[0, 1, 0]], x[[1, 2, 2]], rng.choice([0.5, -0.5], size=3)))
+    tables = rng.normal(size=(2, 2, 2))
+    tables[0, 0, 0] = -np.inf
+    graph.add(Dense([x[[0, 1, 2]], x[[1, 2, 0]]], tables[rng.integers(2, size=3)]))
+    graph.add(Pair(turned[[0, 1, 2]], turned[[1, 2, 0]], 0.7))
+    graph.add(Or(turned[rng.permutation(3)[:2]]))
+    return graph
+
+
 def scores_of(graph: FactorGraph) -> tuple[Part, FloatArray, FloatArray]:
     part = graph._laid_out().part
     additionals = [graph.additional_scores(factor) for factor in graph.factors]
@@ -69,7 +84,7 @@ def score_of(part: Part, eta: FloatArray, eta_v: FloatArray, on: npt.NDArray[np.
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("draw", [of_tables, of_binaries])
+@pytest.mark.parametrize("draw", [of_tables, of_binaries, of_shared])
 def test_a_network_scores_every_assignment_as_its_factors_do(draw, seed: int) -> None:
     """By the factors' own oracles; and no assignment is allowed that no states stand for."""
     part, eta, eta_v = scores_of(draw(seed))
@@ -84,6 +99,20 @@ def test_a_network_scores_every_assignment_as_its_factors_do(draw, seed: int) ->
         eta_on = np.where(on, eta, 0.0).sum()
         true = score_assignment(part, np.zeros(len(eta)), eta_v, on)[0].sum() + eta_on
         assert found.get(tuple(on), -np.inf) == pytest.approx(true), on
+
+
+def test_tables_with_equal_scores_share_their_entries() -> None:
+    graph, k = FactorGraph(), 5
+    x = graph.variable_from(np.random.default_rng(0).normal(size=(30, k)))
+    graph.add(Potts(x[:-1], x[1:], np.repeat([0.5, -0.5, 0.5], [9, 10, 10])))
+    graph.add(Dense([x[:-2], x[2:]], np.ones((k, k))))
+    graph.add(Dense([x[:-3], x[3:]], np.zeros((k, k))))
+    part, eta, eta_v = scores_of(graph)
+    networks = networks_of(part)
+    scores = networks.scores(eta, eta_v)
+    assert len(scores.entries) == 4 * k * k
+    assert sorted(np.bincount(scores.tables)[:: k * k]) == [10, 19, 27, 28]
+    assert expand(networks.network, scores).sum() == 9.5 * k - 5.0 * k + 28 * k * k
 
 
 @pytest.mark.parametrize("negated", list(itertools.product([False, True], repeat=2)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import interrupted, kernel
-from lpsmap_core.api import BoolArray, FloatArray, IntArray
+from lpsmap_core.api import BoolArray, IntArray
 from lpsmap_decode.networks.ascent import AscentResult
 from lpsmap_decode.networks.elimination import MOST_STATES, eliminate
-from lpsmap_decode.networks.network import TableNetwork
+from lpsmap_decode.networks.network import TableNetwork, TableScores
 from lpsmap_dynamic import minimum_fill
 
 __all__ = ["eliminate_small", "small_orders"]
@@ -62,9 +62,7 @@ def eliminate_small(
     first_node: IntArray,
     first_table: IntArray,
     network: TableNetwork,
-    states: FloatArray,
-    entries: FloatArray,
-    tables: IntArray,
+    scores: TableScores,
     order: IntArray,
     found: AscentResult,
 ) -> None:
@@ -78,8 +76,8 @@ def eliminate_small(
         Which components to solve.
     first_node, first_table, order
         As in `small_orders`.
-    states, entries, tables
-        Scores, finite or ``-inf``, as in `TableScores`.
+    scores
+        Scores, finite or ``-inf``.
     """
     picks = np.zeros(len(network.n_states), dtype=np.int64)
     for c in range(len(chosen)):
@@ -93,9 +91,9 @@ def eliminate_small(
             network.scope_offsets[f : last + 1] - lo,
             network.scope[lo : network.scope_offsets[last]] - begin,
             network.table_offsets[f : last + 1],
-            states[first : network.first_state[end]],
-            entries,
-            tables[f:last],
+            scores.states[first : network.first_state[end]],
+            scores.entries,
+            scores.tables[f:last],
             order[begin:end],
             picks[begin:end],
         )
