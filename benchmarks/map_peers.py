@@ -17,7 +17,7 @@ import numpy as np
 
 from lpsmap_core.api import slot_values
 from lpsmap_decode import Program, SolverLimits
-from lpsmap_decode.networks.network import networks_of
+from lpsmap_decode.networks.network import expand, networks_of
 from lpsmap_decode.solvers.highs import arrays_of
 from lpsmap_decode.solvers.highs_process import model_of
 from lpsmap_decode.solvers.program import programs, without_constraints
@@ -77,8 +77,8 @@ def toulbar2_time(graph: Any, max_time: float) -> str:
     networks = networks_of(part)
     if not networks.covered.all():
         return "-"
-    states, entries = networks.scores(eta, eta_v)
-    network = networks.network
+    network, scores = networks.network, networks.scores(eta, eta_v)
+    states, entries = scores.states, expand(network, scores)
     top = 2.0 * (np.abs(states[np.isfinite(states)]).sum() + 1.0)
     top += 2.0 * np.abs(entries[np.isfinite(entries)]).sum()
     problem = pytoulbar2.CFN(ubinit=top, resolution=round(-np.log10(RESOLUTION)))
@@ -128,7 +128,8 @@ def ad3_graph(graph: Any) -> Any:
     if networks.covered.all():
         eta, eta_v = part.of_graph(scores), part.by_bucket(additionals, graph.factors)
         add = _add_pairs if networks.of_binaries.all() else _add_tables
-        add(made, networks.network, *networks.scores(eta, eta_v))
+        network, given = networks.network, networks.scores(eta, eta_v)
+        add(made, network, given.states, expand(network, given))
         return made
     if not {type(f).__name__ for f in graph.factors} <= {*AD3_NAMES, "Pair"}:
         return None

@@ -321,6 +321,38 @@ def test_sets_in_larger_graphs_keep_their_triangles(monkeypatch: pytest.MonkeyPa
     assert len(solver.set_of(0).chol) > 0
 
 
+@pytest.mark.compiled
+@pytest.mark.parametrize("scale", [1e-2, 1.0])
+def test_sets_of_large_buckets_rest_between_solves(
+    scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take less memory; values, structures, products and warm starts are the same."""
+    rng = np.random.default_rng(0)
+    trees, grid = scale * rng.normal(size=(3, 12, 12)), scale * rng.normal(size=(5, 5, 8))
+    d = rng.normal(size=trees.size + grid.size)
+    found = []
+    for most in (sets.MAX_FIRST_WORDS, 0):
+        monkeypatch.setattr(sets, "MAX_FIRST_WORDS", most)
+        monkeypatch.setattr(sets, "MAX_WORK_WORDS", 2_000)
+        graph = FactorGraph()
+        u, x = graph.variable_from(trees), graph.variable_from(grid)
+        graph.add(DepTree(u, projective=True))
+        graph.add(Potts(x[:-1], x[1:], 0.1 * scale))
+        graph.add(Potts(x[:, :-1], x[:, 1:], 0.1 * scale))
+        solution = graph.solve()
+        assert solution.ok
+        solved = solution.solved.state.solvers
+        taken = sum(s.nbytes for s in solved)
+        values, product = [u.value, x.value], np.asarray(solution.jvp(d)[0])
+        weights = [s.structures(np.arange(s.bucket.n_factors)).probability.sum() for s in solved]
+        again = graph.solve(warm_start=solution)
+        found.append((taken, *values, product, weights, u.value, x.value, again.ok))
+    (more, *first), (less, *same) = found
+    assert less < 0.7 * more
+    for expected, got in zip(first, same, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-9)
+
+
 BATCH = """
 import numpy as np
 from lpsmap_core import FactorGraph

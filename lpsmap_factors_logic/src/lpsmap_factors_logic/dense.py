@@ -119,10 +119,11 @@ def _as_tables(factors: Factors) -> TableFields:
         All factors of a bucket.
     """
     first, last = factors.integer_ranges.T
-    n_blocks, n_entries = last - first, int(factors.additional_offsets[-1])
+    n_blocks, most = last - first, int(np.diff(factors.additional_offsets).max(initial=0))
     begin = np.repeat(first - np.cumsum(n_blocks) + n_blocks, n_blocks)
     sizes = factors.integers[begin + np.arange(len(begin))]
-    return TableFields(n_blocks, sizes, True, np.zeros(n_entries), np.arange(n_entries))
+    first_entry = np.zeros(len(first), dtype=np.int64)
+    return TableFields(n_blocks, sizes, True, first_entry, np.zeros(most), np.arange(most))
 
 
 class Dense(StateBlocks):

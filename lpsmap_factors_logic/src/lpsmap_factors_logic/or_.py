@@ -69,12 +69,13 @@ def _as_tables(factors: Factors) -> TableFields | None:
     arity = np.diff(factors.offsets)
     if arity.max(initial=0) > MAX_IN_TABLE:
         return None
-    ends = np.cumsum(2**arity)
+    lengths, which = np.unique(arity, return_inverse=True)
+    ends = np.cumsum(2**lengths)
     n_entries = int(ends[-1]) if len(ends) else 0
     fixed = np.zeros(n_entries)
     fixed[ends - 1] = -np.inf
-    sizes = np.ones(int(arity.sum()), dtype=np.int64)
-    return TableFields(arity, sizes, False, fixed, np.full(n_entries, -1))
+    sizes, first_entry = np.ones(int(arity.sum()), dtype=np.int64), (ends - 2**lengths)[which]
+    return TableFields(arity, sizes, False, first_entry, fixed, np.full(n_entries, -1))
 
 
 class Or(LogicFactor, HypergraphFactor):

@@ -219,10 +219,8 @@ def _as_tables(factors: Factors) -> TableFields:
         All factors of a bucket.
     """
     n = len(factors.offsets) - 1
-    additional = np.full((n, 4), -1)
-    additional[:, 0] = np.arange(n)
-    twice = np.full(n, 2), np.ones(2 * n, dtype=np.int64)
-    return TableFields(*twice, False, np.zeros(4 * n), additional.reshape(-1))
+    twice, first_entry = (np.full(n, 2), np.ones(2 * n, np.int64)), np.zeros(n, np.int64)
+    return TableFields(*twice, False, first_entry, np.zeros(4), np.array([0, -1, -1, -1]))
 
 
 class Pair(HypergraphFactor):

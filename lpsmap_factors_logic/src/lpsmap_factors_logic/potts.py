@@ -89,11 +89,12 @@ def _as_tables(factors: Factors) -> TableFields:
         All factors of a bucket.
     """
     n_states = np.diff(factors.offsets) // 2
-    table = np.repeat(np.arange(len(n_states)), n_states**2)
-    first = np.cumsum(n_states**2) - n_states**2
-    is_diagonal = (np.arange(len(table)) - first[table]) % (n_states[table] + 1) == 0
-    sizes, additional = np.repeat(n_states, 2), np.where(is_diagonal, table, -1)
-    return TableFields(np.full(len(n_states), 2), sizes, True, np.zeros(len(table)), additional)
+    sizes, which = np.unique(n_states, return_inverse=True)
+    additional = np.concatenate([np.empty(0, np.int64), *(np.eye(k).ravel() - 1 for k in sizes)])
+    n_blocks, first_entry = np.full(len(n_states), 2), (np.cumsum(sizes**2) - sizes**2)[which]
+    fixed = np.zeros(len(additional))
+    blocks = n_blocks, np.repeat(n_states, 2)
+    return TableFields(*blocks, True, first_entry, fixed, additional.astype(np.int64))
 
 
 class Potts(StateBlocks):

@@ -18,6 +18,7 @@ class TableFields(NamedTuple):
     n_blocks: IntArray
     block_sizes: IntArray
     always: bool
+    first_entry: IntArray
     fixed: FloatArray
     additional: IntArray
 
@@ -33,6 +34,6 @@ def one_block(factors: Factors, always: bool) -> TableFields:
         Whether one slot is always on. Otherwise the variable has one more state.
     """
     arity = np.diff(factors.offsets)
-    n_entries = int((arity + (not always)).sum())
-    n_blocks = np.ones(len(arity), dtype=np.int64)
-    return TableFields(n_blocks, arity, always, np.zeros(n_entries), np.full(n_entries, -1))
+    most = int(arity.max(initial=0)) + (not always)
+    first_entry, n_blocks = np.zeros(len(arity), np.int64), np.ones(len(arity), np.int64)
+    return TableFields(n_blocks, arity, always, first_entry, np.zeros(most), np.full(most, -1))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 import judges
-from lpsmap import AtMostOne, Dense, FactorGraph, Imply, Nand, Or, Pair, Xor
+from lpsmap import AtMostOne, Dense, FactorGraph, Imply, Nand, Or, Pair, Potts, Xor
 from lpsmap_core import ConvergenceWarning
 from lpsmap_core.layout.layout import Part
 from lpsmap_decode import score_assignment
@@ -20,7 +20,7 @@ from lpsmap_decode.networks.cycles import no_triplets, triplets_of
 from lpsmap_decode.networks.elimination import MOST_NODES, eliminate, elimination_order
 from lpsmap_decode.networks.messages import Potentials, finite_scores, new_shares
 from lpsmap_decode.networks.moves import tabu_search
-from lpsmap_decode.networks.network import networks_of
+from lpsmap_decode.networks.network import TableScores, expand, networks_of
 from lpsmap_decode.search import Search
 
 FloatArray = npt.NDArray[np.float64]
@@ -57,6 +57,21 @@ def of_binaries(seed: int) -> FactorGraph:
     return graph
 
 
+def of_shared(seed: int) -> FactorGraph:
+    """Draw tables, of which many are equal."""
+    rng = np.random.default_rng(seed)
+    graph = FactorGraph()
+    x, y = graph.variable_from(rng.normal(size=(3, 2))), graph.variable_from(rng.normal(size=3))
+    turned = y ^ (rng.random(3) < 0.3)
+    graph.add(Potts(x[[0, 1, 0]], x[[1, 2, 2]], rng.choice([0.5, -0.5], size=3)))
+    tables = rng.normal(size=(2, 2, 2))
+    tables[0, 0, 0] = -np.inf
+    graph.add(Dense([x[[0, 1, 2]], x[[1, 2, 0]]], tables[rng.integers(2, size=3)]))
+    graph.add(Pair(turned[[0, 1, 2]], turned[[1, 2, 0]], 0.7))
+    graph.add(Or(turned[rng.permutation(3)[:2]]))
+    return graph
+
+
 def scores_of(graph: FactorGraph) -> tuple[Part, FloatArray, FloatArray]:
     part = graph._laid_out().part
     additionals = [graph.additional_scores(factor) for factor in graph.factors]
@@ -69,15 +84,14 @@ def score_of(part: Part, eta: FloatArray, eta_v: FloatArray, on: npt.NDArray[np.
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("draw", [of_tables, of_binaries])
+@pytest.mark.parametrize("draw", [of_tables, of_binaries, of_shared])
 def test_a_network_scores_every_assignment_as_its_factors_do(draw, seed: int) -> None:
     """By the factors' own oracles; and no assignment is allowed that no states stand for."""
     part, eta, eta_v = scores_of(draw(seed))
     networks = networks_of(part)
     assert networks.covered.all()
-    states, entries = networks.scores(eta, eta_v)
-    network, found = networks.network, {}
-    given = Potentials(states, entries, np.zeros(len(states)))
+    network, found, scores = networks.network, {}, networks.scores(eta, eta_v)
+    given = Potentials(*scores, np.zeros(len(scores.states)))
     for chosen in itertools.product(*map(range, network.n_states)):
         on = networks.assignment(np.array(chosen))
         found[tuple(on)] = _total(network, given, chosen)
@@ -85,6 +99,20 @@ def test_a_network_scores_every_assignment_as_its_factors_do(draw, seed: int) ->
         eta_on = np.where(on, eta, 0.0).sum()
         true = score_assignment(part, np.zeros(len(eta)), eta_v, on)[0].sum() + eta_on
         assert found.get(tuple(on), -np.inf) == pytest.approx(true), on
+
+
+def test_tables_with_equal_scores_share_their_entries() -> None:
+    graph, k = FactorGraph(), 5
+    x = graph.variable_from(np.random.default_rng(0).normal(size=(30, k)))
+    graph.add(Potts(x[:-1], x[1:], np.repeat([0.5, -0.5, 0.5], [9, 10, 10])))
+    graph.add(Dense([x[:-2], x[2:]], np.ones((k, k))))
+    graph.add(Dense([x[:-3], x[3:]], np.zeros((k, k))))
+    part, eta, eta_v = scores_of(graph)
+    networks = networks_of(part)
+    scores = networks.scores(eta, eta_v)
+    assert len(scores.entries) == 4 * k * k
+    assert sorted(np.bincount(scores.tables)[:: k * k]) == [10, 19, 27, 28]
+    assert expand(networks.network, scores).sum() == 9.5 * k - 5.0 * k + 28 * k * k
 
 
 @pytest.mark.parametrize("negated", list(itertools.product([False, True], repeat=2)))
@@ -109,7 +137,7 @@ def test_a_state_that_there_is_no_other_of(negated: tuple[bool, bool], first: ty
 
 def _total(network, given: Potentials, chosen: tuple[int, ...]) -> float:
     total = sum(given.states[network.first_state[:-1] + chosen])
-    for f, begin in enumerate(network.table_offsets[:-1]):
+    for f, begin in enumerate(given.tables):
         scope = network.scope[network.scope_offsets[f] : network.scope_offsets[f + 1]]
         sizes = network.n_states[scope]
         total += given.entries[begin + np.ravel_multi_index(np.array(chosen)[scope], sizes)]
@@ -132,11 +160,11 @@ def grid(n: int, k: int, seed: int, forbidding: float = 0.0) -> FactorGraph:
 def best_of(part: Part, eta: FloatArray, eta_v: FloatArray) -> float:
     """Return the best score over all choices of states, by trying them."""
     networks = networks_of(part)
-    states, entries = networks.scores(eta, eta_v)
+    states, entries, tables = networks.scores(eta, eta_v)
     network = networks.network
     chosen = np.array(list(itertools.product(*map(range, network.n_states))))
     total = states[network.first_state[:-1] + chosen].sum(axis=1)
-    for f, begin in enumerate(network.table_offsets[:-1]):
+    for f, begin in enumerate(tables):
         scope = network.scope[network.scope_offsets[f] : network.scope_offsets[f + 1]]
         index = np.ravel_multi_index(tuple(chosen[:, scope].T), tuple(network.n_states[scope]))
         total += entries[begin + index]
@@ -159,13 +187,16 @@ def test_elimination_and_bounds(n: int, k: int, forbidding: float, seed: int) ->
     assert score_of(part, eta, eta_v, networks_of(part).assignment(chosen)) == pytest.approx(best)
     assert elimination_order(network, 10.0).cost == np.inf
 
-    states, entries, decisive = finite_scores(*scores)
+    finite, decisive = finite_scores(network, scores)
+    entries = expand(network, TableScores(*finite[:3]))
     found = triplets_of(network)
     assert found is not None
     bounds = []
     for wider, triplets in ((network, no_triplets()), found):
         own = np.append(entries, np.zeros(int(wider.table_offsets[-1]) - len(entries)))
-        given = Potentials(states, own, np.zeros(len(states)))
+        given = finite._replace(
+            entries=own, tables=wider.table_offsets[:-1], closed=np.zeros(len(finite.states))
+        )
         shares, taken = new_shares(wider), np.zeros(int(triplets.offsets[-1]))
         args = wider, triplets, given, shares, taken, -np.inf, -np.inf
         few = tighten(*args, 2, 1e12, chosen)
@@ -174,8 +205,8 @@ def test_elimination_and_bounds(n: int, k: int, forbidding: float, seed: int) ->
         bounds.append(many)
     assert bounds[1] <= bounds[0] + 1e-9
     if best > -np.inf:
-        given = Potentials(states, entries, np.zeros(len(states)))
         chosen[:] = 0
+        given = finite._replace(closed=np.zeros(len(finite.states)))
         assert tabu_search(network, given, chosen, 2000) <= best + 1e-9
     # a bound tells what is not allowed at all from what scores little
     assert (bounds[1] < -0.5 * decisive) == (best == -np.inf)

@@ -14,10 +14,15 @@ __all__ = ["concatenate_rows", "offsets_of", "ranges"]
 
 def concatenate_rows(arrays: list[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Concatenate rows; without rows, return an empty array of the type."""
-    if len(arrays) == 1:
-        # numba has another type for arrays that are not writable
-        return np.require(arrays[0], requirements=["C", "W"])
-    return np.concatenate(arrays) if arrays else np.empty(0, dtype=dtype)
+    if len(arrays) != 1:
+        return np.concatenate(arrays) if arrays else np.empty(0, dtype=dtype)
+    (rows,) = arrays
+    # numba has another type for arrays that are not writable, such as those of variables
+    whole = rows.base
+    if isinstance(whole, np.ndarray) and rows.flags.c_contiguous and whole.flags.carray:
+        same = (whole.size, whole.dtype) == (rows.size, rows.dtype)
+        rows = whole.reshape(rows.shape) if same else rows
+    return np.require(rows, requirements=["C", "W"])
 
 
 def offsets_of(counts: IntArray) -> IntArray:

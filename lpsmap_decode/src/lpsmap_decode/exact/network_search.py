@@ -23,9 +23,9 @@ from lpsmap_core.api import (
 from lpsmap_decode.networks.bounds import tighten
 from lpsmap_decode.networks.cycles import no_triplets, subtract_shares, triplets_of
 from lpsmap_decode.networks.elimination import MOST_STATES, eliminate, elimination_order
-from lpsmap_decode.networks.messages import Potentials, finite_scores, new_shares
+from lpsmap_decode.networks.messages import finite_scores, new_shares
 from lpsmap_decode.networks.moves import tabu_search
-from lpsmap_decode.networks.network import TableNetwork, networks_of
+from lpsmap_decode.networks.network import TableNetwork, TableScores, expand, networks_of
 from lpsmap_decode.search import Evaluation, Space, Unfinished
 from lpsmap_decode.tolerances import BOUND_ROUNDING, LARGEST_SUM
 from lpsmap_dynamic import EliminationOrder
@@ -64,11 +64,11 @@ class NetworkSpace(Space[BoolArray, BoolArray]):
         self, part: Part, component: int, eta: FloatArray, eta_v: FloatArray, gap: float
     ) -> None:
         self._part, self._component, self._gap = part, component, gap
-        (self._plain, self._states, entries), self._order = _structure(part, component)
+        (self._plain, states, tables), self._order = _structure(part, component)
         networks = networks_of(part)
-        scores, entry_scores = networks.scores(eta, eta_v)
-        self._scores = scores[self._states], entry_scores[entries]
-        self._decisive = finite_scores(*self._scores)[2]
+        scores = networks.scores(eta, eta_v)
+        self._scores = TableScores(scores.states[states], scores.entries, scores.tables[tables])
+        self._decisive = finite_scores(self._plain, self._scores)[1]
         self._rounding = BOUND_ROUNDING * self._decisive
         self._n_looks, self._solved, self._prepared = 0, False, False
         of_pairs = bool(networks.of_pairs[component])
@@ -77,17 +77,19 @@ class NetworkSpace(Space[BoolArray, BoolArray]):
 
     def _prepare(self) -> None:
         """Allocate the state of the bounds."""
-        states, own, _ = finite_scores(*self._scores)
+        finite, _ = finite_scores(self._plain, self._scores)
         found = None if out_of_time() else triplets_of(self._plain)
         self._network, self._triplets = found or (self._plain, no_triplets())
-        own = np.append(own, np.zeros(int(self._network.table_offsets[-1]) - len(own)))
+        # triplets change the scores of single tables
+        own, offsets = expand(self._plain, TableScores(*finite[:3])), self._network.table_offsets
+        own = np.append(own, np.zeros(int(offsets[-1]) - len(own)))
         self._entries, self._own = own, np.zeros(int(self._triplets.offsets[-1]))
-        self._given = Potentials(states, own.copy(), np.zeros(len(states)))
+        self._given = finite._replace(entries=own.copy(), tables=offsets[:-1])
         self._shares, self._prepared = new_shares(self._network), True
 
     def root(self) -> BoolArray:
         """Return the root node: all states that are not forbidden are open."""
-        return self._scores[0] > -np.inf
+        return self._scores.states > -np.inf
 
     def evaluate(
         self, nodes: Sequence[BoolArray], score: float

@@ -13,7 +13,7 @@ import numpy as np
 
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_decode.heuristics.component import Component
-from lpsmap_decode.networks.messages import Potentials, finite_scores
+from lpsmap_decode.networks.messages import finite_scores
 from lpsmap_decode.networks.moves import tabu_search
 from lpsmap_decode.networks.network import TableNetwork, networks_of
 
@@ -36,11 +36,11 @@ def search_states(component: Component) -> Iterator[None]:
     """Offer the states of a network; yield after every search."""
     networks, rng = networks_of(component.part), np.random.default_rng(0)
     network = networks.network
-    given, entries = networks.scores(component.eta, component.eta_v)
-    states, own, decisive = finite_scores(given, entries)
-    potentials = Potentials(states, own, np.where(np.isneginf(given), -np.inf, 0.0))
-    shares, _ = networks.scores(component.means, np.zeros(len(component.eta_v)))
-    starts, best = [_highest(network, shares), _highest(network, states)], -np.inf
+    scores = networks.scores(component.eta, component.eta_v)
+    potentials, decisive = finite_scores(network, scores)
+    potentials.closed[np.isneginf(scores.states)] = -np.inf
+    shares = networks.scores(component.means, np.zeros(len(component.eta_v))).states
+    starts, best = [_highest(network, shares), _highest(network, potentials.states)], -np.inf
     kept = _Kept()
     while True:
         current = starts.pop() if starts else kept.start(network, rng)

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lpsmap_core import Options
+from lpsmap_core import Options, leaf
 from lpsmap_core.api import (
     BoolArray,
     FloatArray,
     IntArray,
+    Links,
     Part,
     WarmStart,
     first_step_sizes,
@@ -26,7 +27,7 @@ from lpsmap_core.api import (
 )
 from lpsmap_decode.networks.ascent import AscentResult, ascend, empty_result
 from lpsmap_decode.networks.messages import Potentials, Shares, finite_scores, new_shares
-from lpsmap_decode.networks.network import networks_of
+from lpsmap_decode.networks.network import Places, networks_of
 from lpsmap_decode.networks.small import eliminate_small, small_orders
 from lpsmap_decode.networks.tables import has_tables
 from lpsmap_decode.tolerances import BOUND_ROUNDING, LARGEST_SUM
@@ -122,15 +123,15 @@ def ascend_networks(
     networks, slow = networks_of(part), slow_components(part)
     whole, served = networks.network, networks.covered & chosen
     scores = networks.scores(eta, eta_v)
-    states, entries, decisive = finite_scores(*scores)
+    given, decisive = finite_scores(whole, scores)
     if decisive > LARGEST_SUM:
         served = np.zeros_like(served)
-    given, shares = Potentials(states, entries, np.zeros(len(states))), new_shares(whole)
+    shares = new_shares(whole)
     found, eliminated = empty_result(whole, part.n_components), np.zeros_like(served)
     if options.exact:
         orders, small = _orders(part)
         where = networks.first_node, networks.first_table
-        eliminate_small(served & small, *where, whole, *scores, orders, found)
+        eliminate_small(served & small, *where, whole, scores, orders, found)
         eliminated = found.score > -np.inf
         served = eliminated | (served & (slow | networks.of_pairs))
     ascend(
@@ -185,25 +186,46 @@ def _tied_means(part: Part, shares: Shares) -> FloatArray:
 def _duals(part: Part, eta: FloatArray, eta_v: FloatArray, shares: Shares) -> FloatArray:
     """Return the messages as duals of core's engine, in its order of links."""
     networks = networks_of(part)
-    of_links, network = np.zeros(part.n_links), networks.network
-    last = np.repeat(network.message_offsets[1:] - 1, np.diff(network.message_offsets))
-    # of the state without a slot
-    off = np.where(networks.link[last] < 0, shares.messages[last], 0.0)
-    there = networks.link >= 0
-    link = networks.link[there]
-    # the two states of a single slot are those of its variable, even if negated
-    sign = np.where(networks.places.turned[part.link_variable[link]], 1.0, part.sign[link])
-    of_links[link] = sign * (shares.messages - off)[there]
-    # scores of single nodes stay with their factors
-    padded = np.append(np.where(np.isneginf(eta_v), 0.0, eta_v), 0.0)
-    there = networks.own_link >= 0
-    of_links[networks.own_link[there]] -= padded[networks.places.own_additional[there]]
-    variable = part.link_variable
-    scores = np.where(np.isneginf(eta), 0.0, eta)
-    of_slots = part.sign * scores[variable]
-    total = np.bincount(variable, of_links, part.n_variables)
-    degree = np.diff(part.variable_offsets)
-    of_links += (of_slots - total[variable]) / degree[variable]
-    duals = part.sign * part.delta * of_links - (scores / part.root_degree)[variable]
-    duals[np.isneginf(eta)[variable]] = 0.0
-    return duals[part.links.order]
+    of_links, duals = np.zeros(part.n_links), np.empty(part.n_links)
+    places, links = networks.places, (part.links, part.link_variable, part.negated)
+    where = networks.network.message_offsets, networks.link, networks.own_link
+    _write_duals(*where, places, *links, eta, eta_v, shares.messages, of_links, duals)
+    return duals
+
+
+@leaf
+def _write_duals(
+    message_offsets: IntArray,
+    link: IntArray,
+    own_link: IntArray,
+    places: Places,
+    links: Links,
+    link_variable: IntArray,
+    negated: BoolArray,
+    eta: FloatArray,
+    eta_v: FloatArray,
+    messages: FloatArray,
+    of_links: FloatArray,
+    duals: FloatArray,
+) -> None:
+    """Write the result of `_duals`; `of_links` is workspace of zeros."""
+    for place in range(len(message_offsets) - 1):
+        begin, end = message_offsets[place], message_offsets[place + 1]
+        off = messages[end - 1] if link[end - 1] < 0 else 0.0  # of the state without a slot
+        for m in range(begin, end):
+            if link[m] >= 0:
+                # the two states of a single slot are those of its variable, even if negated
+                flips = negated[link[m]] and not places.turned[link_variable[link[m]]]
+                of_links[link[m]] = off - messages[m] if flips else messages[m] - off
+    for i in range(len(own_link)):  # scores of single nodes stay with their factors
+        v = places.own_additional[i]
+        if own_link[i] >= 0 and v >= 0 and eta_v[v] > -np.inf:
+            of_links[own_link[i]] -= eta_v[v]
+    for v in range(len(eta)):
+        first, last, root, total = links.offsets[v], links.offsets[v + 1], links.root_degree[v], 0.0
+        for e in range(first, last):
+            total += of_links[links.order[e]]
+        for e in range(first, last):
+            sign = -1.0 if links.negated[e] else 1.0
+            held = of_links[links.order[e]] + (sign * eta[v] - total) / float(last - first)
+            duals[e] = sign * root * held - eta[v] / root if eta[v] > -np.inf else 0.0

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from lpsmap_core import CompiledEngine, Options, SolvedGraph, Status
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, Vertices, WarmStart
 from lpsmap_decode.messages.message_passing import MessageResult
-from lpsmap_decode.networks.best_states import write_entries
+from lpsmap_decode.networks.best_states import add_additionals
 from lpsmap_decode.networks.network import networks_of
 
 __all__ = ["SolvedNetworks"]
@@ -65,9 +65,9 @@ class SolvedNetworks(SolvedGraph):
     @functools.cached_property
     def _additionals(self) -> FloatArray:
         networks, found, given = networks_of(self.part), self._ascended.found, self._ascended.given
-        entries = np.empty(len(given.entries))
-        write_entries(networks.network, given, found.marginals, entries)
-        return networks.additionals(found.marginals, entries, self.part.n_additionals)
+        v = np.zeros(self.part.n_additionals)
+        add_additionals(networks.network, networks.places, given, found.marginals, v)
+        return v
 
     def multiply(
         self, d: FloatArray, d_v: FloatArray, chosen: BoolArray | None, threads: int

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core import leaf
+from lpsmap_core import kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_decode.networks.messages import Potentials, Shares, count_up
-from lpsmap_decode.networks.network import TableNetwork
+from lpsmap_decode.networks.network import Places, TableNetwork
 
-__all__ = ["assignment_score", "round_beliefs", "share_ties", "shares_score", "split_pair"]
-__all__ += ["write_entries"]
+__all__ = [
+    "add_additionals",
+    "assignment_score",
+    "round_beliefs",
+    "share_ties",
+    "shares_score",
+    "split_pair",
+]
 
 TWO, FOUR = 2, 4
 
@@ -49,7 +55,8 @@ def round_beliefs(
             for x in range(k):
                 scores[k + x] = -np.inf
             state[: hi - lo] = 0
-            for e in range(network.table_offsets[f], network.table_offsets[f + 1]):
+            size = network.table_offsets[f + 1] - network.table_offsets[f]
+            for e in range(given.tables[f], given.tables[f] + size):
                 score, fits, mine = given.entries[e], True, k + state[place - lo]
                 for p in range(lo, hi):
                     j, y = scope[p], state[p - lo]
@@ -78,7 +85,7 @@ def _add_chosen(
 ) -> None:
     """Add the scores of a pair to those of a node, given the chosen state of the other node."""
     j, k = network.scope[other], network.n_states[network.scope[place]]
-    e, y, n_other = network.table_offsets[network.table[place]], chosen[j], network.n_states[j]
+    e, y, n_other = given.tables[network.table[place]], chosen[j], network.n_states[j]
     if place < other:
         for x in range(k):
             scores[x] += given.entries[e + x * n_other + y]
@@ -104,7 +111,7 @@ def assignment_score(
             for p in range(lo, hi):
                 j = network.scope[p]
                 e = e * network.n_states[j] + chosen[j]
-            total += given.entries[network.table_offsets[f] + e]
+            total += given.entries[given.tables[f] + e]
     return total
 
 
@@ -143,7 +150,7 @@ def split_pair(f: int, network: TableNetwork, given: Potentials, marginals: Floa
 
     It determines the other three entries, and the score of the pair is linear in it.
     """
-    p, e = network.scope_offsets[f], network.table_offsets[f]
+    p, e = network.scope_offsets[f], given.tables[f]
     a = marginals[network.first_state[network.scope[p]] + 1]
     b = marginals[network.first_state[network.scope[p + 1]] + 1]
     gain = given.entries[e] - given.entries[e + 1] - given.entries[e + 2] + given.entries[e + 3]
@@ -151,31 +158,59 @@ def split_pair(f: int, network: TableNetwork, given: Potentials, marginals: Floa
     return both
 
 
-@leaf
-def write_entries(
-    network: TableNetwork, given: Potentials, marginals: FloatArray, entries: FloatArray
+@kernel
+def add_additionals(
+    network: TableNetwork,
+    places: Places,
+    given: Potentials,
+    marginals: FloatArray,
+    marginals_v: FloatArray,
 ) -> None:
-    """Write the marginals of all table entries for integral or tied marginals of nodes.
+    """Add the marginals of the additionals for integral or tied marginals of nodes.
 
     Tied marginals are supported in pairs of binary nodes; other tables need integral ones.
     """
-    for f in range(len(network.scope_offsets) - 1):
-        lo, hi = network.scope_offsets[f], network.scope_offsets[f + 1]
-        first, last = network.table_offsets[f], network.table_offsets[f + 1]
-        if hi - lo == TWO and last - first == FOUR and network.n_states[network.scope[lo]] == TWO:
-            a = marginals[network.first_state[network.scope[lo]] + 1]
-            b = marginals[network.first_state[network.scope[lo + 1]] + 1]
-            both = split_pair(f, network, given, marginals)
-            entries[first], entries[first + 1] = 1.0 - a - b + both, b - both
-            entries[first + 2], entries[first + 3] = a - both, both
-            continue
-        entries[first:last] = 1.0
-        stride = last - first
-        for p in range(lo, hi):
-            i = network.scope[p]
-            k, stride = network.n_states[i], stride // network.n_states[i]
-            for e in range(last - first):
-                entries[first + e] *= marginals[network.first_state[i] + e // stride % k]
+    for i in range(len(places.own_state)):
+        if places.own_additional[i] >= 0:
+            marginals_v[places.own_additional[i]] += marginals[places.own_state[i]]
+    most = 0
+    for f in range(len(places.first_entry)):
+        most = max(most, network.table_offsets[f + 1] - network.table_offsets[f])
+    entries = np.empty(most)
+    for f in range(len(places.first_entry)):
+        size = network.table_offsets[f + 1] - network.table_offsets[f]
+        _write_entries(f, size, network, given, marginals, entries)
+        for e in range(size):
+            v = places.additional[places.first_entry[f] + e]
+            if v >= 0:
+                marginals_v[places.first_additional[f] + v] += entries[e]
+
+
+@leaf
+def _write_entries(
+    f: int,
+    size: int,
+    network: TableNetwork,
+    given: Potentials,
+    marginals: FloatArray,
+    entries: FloatArray,
+) -> None:
+    """Write the marginals of the entries of a table."""
+    lo, hi = network.scope_offsets[f], network.scope_offsets[f + 1]
+    if hi - lo == TWO and size == FOUR and network.n_states[network.scope[lo]] == TWO:
+        a = marginals[network.first_state[network.scope[lo]] + 1]
+        b = marginals[network.first_state[network.scope[lo + 1]] + 1]
+        both = split_pair(f, network, given, marginals)
+        entries[0], entries[1] = 1.0 - a - b + both, b - both
+        entries[2], entries[3] = a - both, both
+        return
+    entries[:size] = 1.0
+    stride = size
+    for p in range(lo, hi):
+        i = network.scope[p]
+        k, stride = network.n_states[i], stride // network.n_states[i]
+        for e in range(size):
+            entries[e] *= marginals[network.first_state[i] + e // stride % k]
 
 
 @leaf
@@ -193,7 +228,7 @@ def shares_score(
                 total += marginals[s] * given.states[s]
         for place in network.places[network.place_offsets[i] : network.place_offsets[i + 1]]:
             f = network.table[place]
-            p, e = network.scope_offsets[f], network.table_offsets[f]
+            p, e = network.scope_offsets[f], given.tables[f]
             if p != place:
                 continue
             both = split_pair(f, network, given, marginals)

@@ -162,6 +162,7 @@ def eliminate(
     table_offsets: IntArray,
     states: FloatArray,
     entries: FloatArray,
+    begins: IntArray,
     order: IntArray,
     chosen: IntArray,
 ) -> float:
@@ -171,8 +172,8 @@ def eliminate(
     ----------
     n_states, first_state, scope_offsets, scope, table_offsets
         As in `TableNetwork`; nodes have at most `MOST_STATES` states.
-    states, entries
-        Scores of states and of table entries, finite or ``-inf``.
+    states, entries, begins
+        Scores of states and of table entries, finite or ``-inf``, as in `TableScores`.
     order
         The elimination order of the nodes.
     chosen
@@ -183,7 +184,8 @@ def eliminate(
     for t in range(n):
         position[order[t]] = t
     scopes = [scope[scope_offsets[f] : scope_offsets[f + 1]] for f in range(n_tables)]
-    tables = [entries[table_offsets[f] : table_offsets[f + 1]] for f in range(n_tables)]
+    ends = begins + np.diff(table_offsets)
+    tables = [entries[begins[f] : ends[f]] for f in range(n_tables)]
     head, following = np.full(n, -1), np.full(n_tables + n, -1)
     for f in range(n_tables):
         soonest = position[scopes[f]].min()

@@ -19,7 +19,7 @@ import numpy as np
 
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray, IntArray
-from lpsmap_decode.networks.network import TableNetwork
+from lpsmap_decode.networks.network import TableNetwork, TableScores
 
 __all__ = ["Potentials", "Shares", "count_up", "finite_scores", "new_shares", "pass_messages"]
 __all__ += ["write_max_marginals"]
@@ -33,6 +33,8 @@ class Potentials(NamedTuple):
 
     states: FloatArray
     entries: FloatArray
+    tables: IntArray
+    """For each table, where its entries begin."""
     closed: FloatArray
     """For each state 0, or ``-inf`` if it is closed."""
 
@@ -54,20 +56,24 @@ def new_shares(network: TableNetwork) -> Shares:
     return Shares(messages, marginals, np.zeros(int(network.first_state[-1])))
 
 
-def finite_scores(states: FloatArray, entries: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-    """Return finite scores of states and entries, and minus the score that replaces ``-inf``."""
-    states, entries = states.copy(), entries.copy()
-    return states, entries, _make_finite(states, entries)
+def finite_scores(network: TableNetwork, scores: TableScores) -> tuple[Potentials, float]:
+    """Return finite scores, with all states open, and minus the score that replaces ``-inf``."""
+    states, entries = scores.states.copy(), scores.entries.copy()
+    given = Potentials(states, entries, scores.tables, np.zeros(len(states)))
+    return given, _make_finite(network.table_offsets, *given[:3])
 
 
 @leaf
-def _make_finite(states: FloatArray, entries: FloatArray) -> float:
+def _make_finite(
+    table_offsets: IntArray, states: FloatArray, entries: FloatArray, tables: IntArray
+) -> float:
     """Replace ``-inf`` by a score that outweighs all others; return minus that score."""
     total = 0.0
     for x in states:
         total += abs(x) if x > -np.inf else 0.0
-    for x in entries:
-        total += abs(x) if x > -np.inf else 0.0
+    for f in range(len(tables)):
+        for e in range(tables[f], tables[f] + table_offsets[f + 1] - table_offsets[f]):
+            total += abs(entries[e]) if entries[e] > -np.inf else 0.0
     decisive = 1.0 + 2.0 * total
     for s in range(len(states)):
         states[s] = max(states[s], -decisive)
@@ -90,7 +96,7 @@ def write_max_marginals(
     lo, hi = network.scope_offsets[f], network.scope_offsets[f + 1]
     k = n_states[scope[place]]
     begin = np.uint64(at[own])
-    entry, size = np.uint64(network.table_offsets[f]), network.table_offsets[f + 1]
+    entry, size = np.uint64(given.tables[f]), network.table_offsets[f + 1]
     size -= network.table_offsets[f]
     if hi - lo == TWO and size == FOUR and k == TWO:
         _write_of_binaries(place == lo, entry, begin, lo + hi - 1 - place, network, given, shares)
@@ -114,7 +120,7 @@ def write_max_marginals(
     for x in range(k):
         found[begin + np.uint64(x)] = -np.inf
     state[: hi - lo] = 0
-    for number in range(network.table_offsets[f], network.table_offsets[f + 1]):
+    for number in range(given.tables[f], given.tables[f] + size):
         score = given.entries[number]
         for p in range(lo, hi):
             if p != place:

@@ -36,7 +36,7 @@ def _add_table(
 ) -> None:
     """Add `sign` times a table to the scores of its nodes' states, given the other states."""
     lo, hi = network.scope_offsets[f], network.scope_offsets[f + 1]
-    entry, stride = network.table_offsets[f], 1
+    entry, stride = potentials.tables[f], 1
     for p in range(hi - 1, lo - 1, -1):
         entry += stride * assignment[network.scope[p]]
         stride *= network.n_states[network.scope[p]]

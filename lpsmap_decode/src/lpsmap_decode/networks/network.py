@@ -11,15 +11,20 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from lpsmap_core import leaf
 from lpsmap_core.api import BoolArray, Bucket, FloatArray, IntArray, Part, offsets_of, ranges
 from lpsmap_decode.networks.ordering import fewest_first
 from lpsmap_decode.networks.tables import Tables, tables_of
 
-__all__ = ["TableNetwork", "Networks", "build_network", "networks_of"]
+__all__ = ["Networks", "TableNetwork", "TableScores", "build_network", "expand", "networks_of"]
 
 TWO = 2
+
+ONE, HALF = np.uint64(1), np.uint64(32)
+PRIME = np.uint64(0x9E3779B97F4A7C15)
+"""The multiplier of a hash of tables, 2^64 divided by the golden ratio (Knuth, volume 3)."""
 
 
 class TableNetwork(NamedTuple):
@@ -33,7 +38,7 @@ class TableNetwork(NamedTuple):
     """(F + 1,) table f is over the nodes ``scope[scope_offsets[f]:scope_offsets[f + 1]]``."""
     scope: IntArray
     table_offsets: IntArray
-    """(F + 1,) where a table's entries begin in an array of all entries."""
+    """(F + 1,) where a table's entries begin in an array of the entries of all tables."""
     message_offsets: IntArray
     """For each place in `scope`, where the states of its node begin in an array of all messages."""
     place_offsets: IntArray
@@ -45,6 +50,22 @@ class TableNetwork(NamedTuple):
     first: IntArray
     """For each table, its first node; `last` is its last node."""
     last: IntArray
+
+
+class TableScores(NamedTuple):
+    """The scores of a network; ``-inf`` forbids. Tables with equal scores share their entries."""
+
+    states: FloatArray
+    entries: FloatArray
+    tables: IntArray
+    """For each table, where its entries begin."""
+
+
+def expand(network: TableNetwork, scores: TableScores) -> FloatArray:
+    """Return the entries of all tables, one table after the other."""
+    offsets = network.table_offsets
+    ahead = np.repeat(scores.tables - offsets[:-1], np.diff(offsets))
+    return scores.entries[ahead + np.arange(len(ahead))]
 
 
 def build_network(n_states: IntArray, scope_offsets: IntArray, scope: IntArray) -> TableNetwork:
@@ -87,19 +108,81 @@ class Places(NamedTuple):
     missed_state: IntArray
     """States in which the negated slot of a variable is off, so that the variable scores."""
     missed_variable: IntArray
+    first_entry: IntArray
+    """For each table, where its entries begin in the next two arrays."""
     fixed: FloatArray
-    """For each entry of all tables 0, or ``-inf`` if it is not allowed."""
+    """For each entry 0, or ``-inf`` if it is not allowed."""
     additional: IntArray
-    """For each entry, the additional of the part that scores it, -1 for none."""
+    """For each entry, the additional that scores it, counted from the first one of its table; -1
+    for none."""
+    first_additional: IntArray
+    """For each table, its first additional in the part."""
     own_state: IntArray
     """States that tables over single nodes score."""
     own_fixed: FloatArray
     own_additional: IntArray
+    """For each of these states, the additional of the part that scores it, -1 for none."""
+
+
+@leaf
+def _is_equal(f: int, g: int, size: int, places: Places, eta_v: FloatArray) -> bool:
+    """Return whether the entries of two tables have equal scores."""
+    begin, n_different = places.first_entry[f], 0
+    for e in range(begin, begin + size):
+        v = places.additional[e]
+        if v >= 0:
+            x, y = eta_v[places.first_additional[f] + v], eta_v[places.first_additional[g] + v]
+            n_different += x != y
+    return n_different == 0
+
+
+@leaf
+def _share_tables(
+    places: Places,
+    table_offsets: IntArray,
+    eta_v: FloatArray,
+    words: npt.NDArray[np.uint64],
+    slots: IntArray,
+    tables: IntArray,
+) -> int:
+    """Write where the entries of every table begin, the same for equal ones; return their number.
+
+    Parameters
+    ----------
+    words
+        The bits of `eta_v`.
+    slots
+        Workspace for a hash table: -1 at twice as many places as there are tables, a power of two.
+    """
+    total, mask = 0, np.uint64(len(slots) - 1)
+    for f in range(len(tables)):
+        size, begin = table_offsets[f + 1] - table_offsets[f], places.first_entry[f]
+        code = np.uint64(begin)
+        for e in range(begin, begin + size):
+            v = places.additional[e]
+            if v >= 0:
+                code = (code ^ words[places.first_additional[f] + v]) * PRIME
+                code ^= code >> HALF
+        at = np.int64(code & mask)
+        while True:
+            g = slots[at]
+            if g < 0:
+                slots[at], tables[f] = f, total
+                total += size
+                break
+            same = table_offsets[g + 1] - table_offsets[g] == size
+            if same and places.first_entry[g] == begin and _is_equal(f, g, size, places, eta_v):
+                tables[f] = tables[g]
+                break
+            at = np.int64((np.uint64(at) + ONE) & mask)
+    return total
 
 
 @leaf
 def _write_scores(
     places: Places,
+    table_offsets: IntArray,
+    tables: IntArray,
     eta: FloatArray,
     eta_v: FloatArray,
     of_states: FloatArray,
@@ -114,9 +197,16 @@ def _write_scores(
     for i in range(len(places.own_state)):
         v = places.own_additional[i]
         of_states[places.own_state[i]] += places.own_fixed[i] + (eta_v[v] if v >= 0 else 0.0)
-    for e in range(len(of_entries)):
-        v = places.additional[e]
-        of_entries[e] = places.fixed[e] + (eta_v[v] if v >= 0 else 0.0)
+    done = 0
+    for f in range(len(tables)):
+        if tables[f] < done:  # shared with an earlier table
+            continue
+        for i in range(table_offsets[f + 1] - table_offsets[f]):
+            e = places.first_entry[f] + i
+            v = places.additional[e]
+            score = eta_v[places.first_additional[f] + v] if v >= 0 else 0.0
+            of_entries[done + i] = places.fixed[e] + score
+        done += table_offsets[f + 1] - table_offsets[f]
 
 
 @leaf
@@ -128,19 +218,6 @@ def _write_means(places: Places, of_states: FloatArray, means: FloatArray) -> No
         v = places.variable[s]
         if v >= 0:
             means[v] = 1.0 - of_states[s] if places.turned[v] else of_states[s]
-
-
-@leaf
-def _add_additionals(
-    places: Places, of_states: FloatArray, of_entries: FloatArray, marginals_v: FloatArray
-) -> None:
-    """Add the marginals of additionals that score states and entries of networks."""
-    for i in range(len(places.own_state)):
-        if places.own_additional[i] >= 0:
-            marginals_v[places.own_additional[i]] += of_states[places.own_state[i]]
-    for e in range(len(of_entries)):
-        if places.additional[e] >= 0:
-            marginals_v[places.additional[e]] += of_entries[e]
 
 
 @dataclass(frozen=True)
@@ -178,13 +255,9 @@ class Networks:
     @functools.cached_property
     def strict(self) -> BoolArray:
         """For each component, whether tables have structurally forbidden entries."""
-        table = (
-            np.searchsorted(self.network.table_offsets, np.flatnonzero(self.places.fixed), "right")
-            - 1
-        )
-        found = np.zeros(len(self.network.table_offsets) - 1, dtype=bool)
-        found[table] = True
-        return self._contain(found)
+        before = np.append(0, np.cumsum(self.places.fixed != 0.0))
+        first = self.places.first_entry
+        return self._contain(before[first + np.diff(self.network.table_offsets)] > before[first])
 
     def _contain(self, tables: BoolArray) -> BoolArray:
         """Return which components contain a flagged table."""
@@ -192,7 +265,7 @@ class Networks:
         return np.diff(counts) > 0
 
     def of(self, component: int) -> tuple[TableNetwork, slice, slice]:
-        """Return the network of a component, and the slices of its states and entries."""
+        """Return the network of a component, and the slices of its states and tables."""
         whole = self.network
         nodes = slice(*self.first_node[component : component + 2].tolist())
         tables = slice(*self.first_table[component : component + 2].tolist())
@@ -201,7 +274,7 @@ class Networks:
         scope = whole.scope[offsets[0] : offsets[-1]] - nodes.start
         network = build_network(whole.n_states[nodes], offsets - offsets[0], scope)
         states = slice(*whole.first_state[[nodes.start, nodes.stop]].tolist())
-        return network, states, slice(*whole.table_offsets[[tables.start, tables.stop]].tolist())
+        return network, states, tables
 
     def assignment(self, chosen: IntArray) -> BoolArray:
         """Return which variables of the part are on, given the chosen state of every node."""
@@ -210,26 +283,21 @@ class Networks:
         on[variable[variable >= 0]] ^= True
         return on
 
-    def scores(self, eta: FloatArray, eta_v: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def scores(self, eta: FloatArray, eta_v: FloatArray) -> TableScores:
         """Return scores of all states and entries; ``-inf`` forbids."""
-        of_states = np.empty(len(self.places.variable))
-        of_entries = np.empty(len(self.places.fixed))
-        _write_scores(self.places, eta, eta_v, of_states, of_entries)
-        return of_states, of_entries
+        places, offsets = self.places, self.network.table_offsets
+        tables = np.empty(len(offsets) - 1, dtype=np.int64)
+        slots = np.full(2 << len(tables).bit_length(), -1)
+        n_entries = _share_tables(places, offsets, eta_v, eta_v.view(np.uint64), slots, tables)
+        scores = TableScores(np.empty(len(places.variable)), np.empty(n_entries), tables)
+        _write_scores(places, offsets, tables, eta, eta_v, scores.states, scores.entries)
+        return scores
 
     def means(self, of_states: FloatArray) -> FloatArray:
         """Return marginals of the variables of the part from those of states."""
         means = np.empty(len(self.places.turned))
         _write_means(self.places, of_states, means)
         return means
-
-    def additionals(
-        self, of_states: FloatArray, of_entries: FloatArray, n_additionals: int
-    ) -> FloatArray:
-        """Return marginals of all additionals of the part from those of states and entries."""
-        v = np.zeros(n_additionals)
-        _add_additionals(self.places, of_states, of_entries, v)
-        return v
 
 
 class _Blocks(NamedTuple):
@@ -357,9 +425,9 @@ def _arrange(
     first = np.minimum.reduceat(nodes, offsets_of(lengths)[:-1]) if len(nodes) else nodes
     order = np.argsort(first, kind="stable")
     component = component[order]
-    entries = _concat([p.n_entries for p in pieces])
     places = ranges(offsets_of(lengths), order)
-    table_entries = ranges(offsets_of(entries), order)
+    first = np.cumsum([0, *(len(p.fixed) for p in pieces)])
+    first_entry = _concat([p.first_entry + n for p, n in zip(pieces, first, strict=False)])
     messages = _concat([p.n_messages for p in pieces])
     by_place = ranges(offsets_of(messages), places)
     n = part.n_components
@@ -373,8 +441,10 @@ def _arrange(
             turned=turned,
             missed_state=others[missed],
             missed_variable=np.repeat(slots[away], counts)[missed],
-            fixed=_concat([p.fixed for p in pieces], float)[table_entries],
-            additional=_concat([p.additional for p in pieces])[table_entries],
+            first_entry=first_entry[order],
+            fixed=_concat([p.fixed for p in pieces], float),
+            additional=_concat([p.additional for p in pieces]),
+            first_additional=_concat([p.first_additional for p in pieces])[order],
             own_state=_concat([p.own_state for p in pieces]),
             own_fixed=_concat([p.own_fixed for p in pieces], float),
             own_additional=_concat([p.own_additional for p in pieces]),
@@ -403,11 +473,12 @@ class _BucketTables(NamedTuple):
 
     component: IntArray
     n_places: IntArray
-    n_entries: IntArray
     nodes: IntArray
     n_messages: IntArray
+    first_entry: IntArray
     fixed: FloatArray
     additional: IntArray
+    first_additional: IntArray
     link: IntArray
     own_state: IntArray
     own_fixed: FloatArray
@@ -432,38 +503,42 @@ def _of_bucket(
     n_entries = np.ones(bucket.n_factors, dtype=np.int64)
     if len(k):
         n_entries = np.multiply.reduceat(k, first_block[:-1])
-    first_entry = offsets_of(n_entries)
     chosen = ranges(first_block, several)
-    entries = _unflipped(blocks, k, first_block, several, ranges(first_entry, several), n_entries)
-    additional = tables.additional + np.where(tables.additional >= 0, blocks.first_additional, 0)
+    first_entry, fixed, additional = _unflipped(blocks, k, first_block, several, n_entries)
+    first_additional = blocks.first_additional + bucket.additional_offsets[:-1]
     # messages: a slot for each state, except the state in which all are off
     of_block = np.repeat(chosen, k[chosen])
-    state = np.arange(len(of_block)) - np.repeat(offsets_of(k[chosen])[:-1], k[chosen])
+    state = _counting(k[chosen])
     slot = blocks.first_slot[of_block] + state
     off = state >= tables.block_sizes[of_block]
-    own = ranges(first_entry, alone)
     block = np.repeat(first_block[alone], n_entries[alone])
-    own_place = np.arange(len(own)) - np.repeat(offsets_of(n_entries[alone])[:-1], n_entries[alone])
+    own_place = _counting(n_entries[alone])
     place, mine = own_place, node[blocks.head[block]]
     if not tables.always:  # blocks of one slot: swap on and off unless the node already does
         flipped = bucket.negated[blocks.first_slot[block]]
         flipped &= tables.block_sizes[block] == 1
         place = np.where(flipped & ~turned[blocks.head[block]], 1 - own_place, own_place)
     fits = place < n_states[mine]
-    own, on = own[fits], (own_place < tables.block_sizes[block])[fits]
+    own = (np.repeat(tables.first_entry[alone], n_entries[alone]) + own_place)[fits]
+    own_additional = np.repeat(first_additional[alone], n_entries[alone])[fits]
+    own_additional = np.where(
+        tables.additional[own] < 0, -1, tables.additional[own] + own_additional
+    )
+    on = (own_place < tables.block_sizes[block])[fits]
     own_slot = np.minimum((blocks.first_slot[block] + own_place)[fits], bucket.n_links - 1)
     return _BucketTables(
         component=bucket.component[several],
         n_places=tables.n_blocks[several],
-        n_entries=n_entries[several],
         nodes=node[blocks.head[chosen]],
         n_messages=k[chosen],
-        fixed=tables.fixed[entries],
-        additional=additional[entries],
+        first_entry=first_entry,
+        fixed=fixed,
+        additional=additional,
+        first_additional=first_additional[several],
         link=np.where(off, -1, blocks.first_link + np.minimum(slot, bucket.n_links - 1)),
         own_state=(first_state[mine] + place)[fits],
         own_fixed=tables.fixed[own],
-        own_additional=additional[own],
+        own_additional=own_additional,
         own_link=np.where(on, blocks.first_link + own_slot, -1),
     )
 
@@ -473,16 +548,19 @@ def _unflipped(
     k: IntArray,
     first_block: IntArray,
     several: IntArray,
-    entries: IntArray,
     n_entries: IntArray,
-) -> IntArray:
-    """Return the entries of tables, with the two states of negated slots swapped."""
-    negated = blocks.bucket.negated
-    if blocks.tables.always or not negated.any():
-        return entries
+) -> tuple[IntArray, FloatArray, IntArray]:
+    """Return `first_entry` of some tables, and their entries with states of negated slots swapped.
+
+    See `Tables`. Only blocks of one slot, with two states, are swapped.
+    """
+    tables, negated = blocks.tables, blocks.bucket.negated
+    if tables.always or not negated.any():
+        return tables.first_entry[several], tables.fixed, tables.additional
     sizes = n_entries[several]
-    within = np.arange(len(entries)) - np.repeat(offsets_of(sizes)[:-1], sizes)
-    found, stride = within.copy(), np.ones(len(entries), dtype=np.int64)
+    offsets = offsets_of(sizes)
+    within = _counting(sizes)
+    found, stride = within.copy(), np.ones(len(within), dtype=np.int64)
     n_blocks = blocks.tables.n_blocks[several]
     for back in range(int(n_blocks.max(initial=0))):
         here = back < n_blocks
@@ -492,7 +570,14 @@ def _unflipped(
         digit = within // stride % states
         found += np.where(turned, (1 - 2 * digit) * stride, 0)
         stride = stride * states
-    return entries - within + found
+    entries = np.repeat(tables.first_entry[several], sizes) + found
+    return offsets[:-1], tables.fixed[entries], tables.additional[entries]
+
+
+def _counting(sizes: IntArray) -> IntArray:
+    """Return 0, 1, ..., size - 1 for every size."""
+    ends = np.cumsum(sizes)
+    return np.arange(int(sizes.sum())) - np.repeat(ends - sizes, sizes)
 
 
 def _concat(arrays: list[Any], dtype: Any = np.int64) -> Any:

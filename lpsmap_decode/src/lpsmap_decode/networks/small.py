@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import interrupted, kernel
-from lpsmap_core.api import BoolArray, FloatArray, IntArray
+from lpsmap_core.api import BoolArray, IntArray
 from lpsmap_decode.networks.ascent import AscentResult
 from lpsmap_decode.networks.elimination import MOST_STATES, eliminate
-from lpsmap_decode.networks.network import TableNetwork
+from lpsmap_decode.networks.network import TableNetwork, TableScores
 from lpsmap_dynamic import minimum_fill
 
 __all__ = ["eliminate_small", "small_orders"]
@@ -62,8 +62,7 @@ def eliminate_small(
     first_node: IntArray,
     first_table: IntArray,
     network: TableNetwork,
-    states: FloatArray,
-    entries: FloatArray,
+    scores: TableScores,
     order: IntArray,
     found: AscentResult,
 ) -> None:
@@ -77,7 +76,7 @@ def eliminate_small(
         Which components to solve.
     first_node, first_table, order
         As in `small_orders`.
-    states, entries
+    scores
         Scores, finite or ``-inf``.
     """
     picks = np.zeros(len(network.n_states), dtype=np.int64)
@@ -85,19 +84,16 @@ def eliminate_small(
         if not chosen[c]:
             continue
         begin, end, f, last = first_node[c], first_node[c + 1], first_table[c], first_table[c + 1]
-        first, lo, at = (
-            network.first_state[begin],
-            network.scope_offsets[f],
-            network.table_offsets[f],
-        )
+        first, lo = network.first_state[begin], network.scope_offsets[f]
         score = eliminate(
             network.n_states[begin:end],
             network.first_state[begin : end + 1] - first,
             network.scope_offsets[f : last + 1] - lo,
             network.scope[lo : network.scope_offsets[last]] - begin,
-            network.table_offsets[f : last + 1] - at,
-            states[first : network.first_state[end]],
-            entries[at : network.table_offsets[last]],
+            network.table_offsets[f : last + 1],
+            scores.states[first : network.first_state[end]],
+            scores.entries,
+            scores.tables[f:last],
             order[begin:end],
             picks[begin:end],
         )

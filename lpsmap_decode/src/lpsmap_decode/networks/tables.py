@@ -26,15 +26,20 @@ class Tables(NamedTuple):
     always
         Whether exactly one slot of a block is on. Otherwise all may be off, which is an additional
         last state.
+    first_entry
+        For each factor, where the entries of its table begin in the next two arrays. Tables that
+        differ in their scores alone begin at the same entry.
     fixed
-        For each entry of all tables, 0, or ``-inf`` if no structure corresponds to it.
+        For each entry, 0, or ``-inf`` if no structure corresponds to it.
     additional
-        For each entry, the additional of the bucket that scores it, -1 for none.
+        For each entry, the additional that scores it, counted from the first one of its factor; -1
+        for none.
     """
 
     n_blocks: IntArray
     block_sizes: IntArray
     always: bool
+    first_entry: IntArray
     fixed: FloatArray
     additional: IntArray
 

@@ -19,12 +19,14 @@ __all__ = [
     "MAX_NEWCOMERS",
     "ActiveSet",
     "block_size",
+    "copy_set",
     "has_triangle",
     "is_full",
     "move_set",
     "n_newcomers",
     "needed_capacity",
     "view_set",
+    "with_triangle",
 ]
 
 MAX_NEWCOMERS = 7
@@ -79,6 +81,26 @@ def is_full(own: ActiveSet) -> bool:
 def has_triangle(own: ActiveSet) -> bool:
     """Return whether a set that is not empty has its triangle."""
     return len(own.chol) > 0 and own.chol[0] > 0.0
+
+
+@kernel
+def with_triangle(own: ActiveSet, triangle: FloatArray) -> ActiveSet:
+    """Return a set that rests, with other memory for its triangle."""
+    return ActiveSet(
+        own.width,
+        own.active,
+        own.waiting,
+        own.status,
+        own.entry,
+        own.value,
+        own.size,
+        own.of_variables,
+        own.order,
+        own.p,
+        own.theta,
+        own.ones,
+        triangle,
+    )
 
 
 def needed_capacity(count: int) -> int:
@@ -148,11 +170,11 @@ def move_set(
     """Copy a set from its block to one of another size."""
     # numba unboxes arrays without calls to Python, in which a signal handler could raise
     before = view_set(old, width, capacity, active, waiting, status)
-    _move(before, view_set(new, width, new_capacity, active, waiting, status))
+    copy_set(before, view_set(new, width, new_capacity, active, waiting, status))
 
 
 @leaf
-def _move(old: ActiveSet, new: ActiveSet) -> None:
+def copy_set(old: ActiveSet, new: ActiveSet) -> None:
     """Copy the active and the waiting structures, in their order."""
     count, width = old.active[0], old.width
     for place in range(len(new.order)):

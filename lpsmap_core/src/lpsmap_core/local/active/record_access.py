@@ -8,7 +8,7 @@ import numpy as np
 
 from lpsmap_core.kernels.entries import reader_of
 from lpsmap_core.kernels.records import Factors, Scores, Structures
-from lpsmap_core.local.active.memory import ActiveSet, view_set
+from lpsmap_core.local.active.memory import ActiveSet, copy_set, view_set
 from lpsmap_core.local.active.oracle_results import clear_sizes, first_invalid_structure
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.by_address import by_value
@@ -20,6 +20,7 @@ __all__ = [
     "LocalProblem",
     "SetsRecord",
     "ask_oracle",
+    "copy_sets",
     "largest_capacity",
     "problem_of",
     "set_of",
@@ -91,6 +92,19 @@ def set_of(sets: Any, f: int) -> ActiveSet:
         own.waiting[f:last],
         own.status[f:last],
     )
+
+
+@kernel
+def copy_sets(
+    sets: Any, rows: IntArray, address: IntArray, length: IntArray, capacity: IntArray
+) -> None:
+    """Copy the sets of `rows` to blocks at other addresses."""
+    own = sets_at(sets)
+    for i in range(len(rows)):
+        f = rows[i]
+        last, block = f + 1, floats(address[i], length[i])
+        counts = own.active[f:last], own.waiting[f:last], own.status[f:last]
+        copy_set(set_of(sets, f), view_set(block, own.width[f], capacity[i], *counts))
 
 
 @kernel

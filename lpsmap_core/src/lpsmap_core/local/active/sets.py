@@ -10,6 +10,9 @@ the optimum of the set, and structures whose weight falls to zero on the way lea
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Iterator
+
 import numpy as np
 
 from lpsmap_core.kernels.entries import address_of
@@ -30,7 +33,7 @@ from lpsmap_core.local.active.oracle_results import (
     raise_invalid_structure,
     vertex_sizes,
 )
-from lpsmap_core.local.active.record_access import SetsRecord, ask_oracle
+from lpsmap_core.local.active.record_access import SetsRecord, ask_oracle, copy_sets
 from lpsmap_core.local.active.steps import (
     advance,
     measure,
@@ -54,6 +57,16 @@ MIN_FIRST_CAPACITY, MAX_FIRST_CAPACITY = 4, 64
 
 LARGE_CAPACITY = 64
 """Capacity from which a full set doubles; smaller sets quadruple, which takes fewer calls."""
+
+MAX_FIRST_WORDS = 1 << 21
+"""Words of the first blocks, 16 MiB, above which the sets of a bucket rest between solves."""
+
+SMALL_SET = 32
+"""Number of structures up to which resting sets have no triangle, which takes little time to make
+again."""
+
+MAX_WORK_WORDS = 1 << 19
+"""Words of the blocks of resting sets that are solved together, 4 MiB, which stay in the cache."""
 
 MAX_KEPT_WORDS = 1 << 25
 """Words of all blocks, 256 MiB, above which large sets release their triangles."""
@@ -106,6 +119,11 @@ class ActiveSets(LocalSolver):
         self._is_large = self._released = False
         """Whether any set may be large, and whether any triangle was released."""
         self._first_length = block_size(self.width, self.capacity)
+        self._rests = not interprets() and self._first_length.sum() > MAX_FIRST_WORDS
+        if self._rests:
+            self._first_length[:] = self.capacity[:] = 0
+        self._resting = np.zeros((3, n), dtype=np.int64)
+        """For each set, the address, the length and the capacity of the block in which it rests."""
         self._first_ends = np.cumsum(self._first_length)
         self._first = np.empty(self._first_ends[-1] if n else 0)
         self._grown: dict[int, FloatArray] = {}
@@ -159,8 +177,21 @@ class ActiveSets(LocalSolver):
         caps
             A further limit of iterations for each of `rows`; empty without.
         """
-        if self._released:
-            self.grow(rows)
+        for some in self._at_work(rows):
+            self._solve_sets(rows[some], a, eta_v, z, v, max_iterations, caps[some])
+        raise_interrupt()
+
+    def _solve_sets(
+        self,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+        max_iterations: int,
+        caps: IntArray,
+    ) -> None:
+        """Solve the local problems of sets that are at work; see `solve_sets`."""
         handle, running, n = self.handle, rows.copy(), len(rows)
         restart(handle, rows, a, eta_v, z, max_iterations, caps)
         while n and not interrupted():
@@ -171,8 +202,6 @@ class ActiveSets(LocalSolver):
                 self.grow(rows)
         if len(v):
             write_additionals(handle, rows, v)
-        self.release(rows)
-        raise_interrupt()
 
     def jvp(
         self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
@@ -190,10 +219,7 @@ class ActiveSets(LocalSolver):
         rows, d_u, d_v, out_u, out_v
             As for `jvp`.
         """
-        if self._released:
-            self.grow(rows)
         multiply_faces(self.handle, rows, d_u, d_v, out_u, out_v)
-        self.release(rows)
 
     def complete_faces(
         self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
@@ -213,7 +239,7 @@ class ActiveSets(LocalSolver):
         for some in np.split(rows, np.flatnonzero(np.diff(words // MAX_TRIANGLE_WORDS)) + 1):
             self.grow(some)  # an interrupt may have prevented it
             self._complete(some, a, eta_v, z)
-        self.release(rows)
+            self.release(some)
 
     def _complete(self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray) -> None:
         """Complete the faces of some factors with enough memory; see `complete_faces`."""
@@ -261,6 +287,9 @@ class ActiveSets(LocalSolver):
         return self.active[one], self.waiting[one], self.status[one]
 
     def _block(self, f: int) -> FloatArray:
+        if self._rests:  # or is at work
+            words = (ctypes.c_double * int(self.length[f])).from_address(int(self.address[f]))
+            return np.ctypeslib.as_array(words)
         if f in self._grown:
             return self._grown[f]
         end = self._first_ends[f]
@@ -298,6 +327,49 @@ class ActiveSets(LocalSolver):
         for f, block in self._grown.items():
             self.address[f], self.length[f] = block.ctypes.data, len(block)
 
+    def _at_work(self, rows: IntArray) -> Iterator[slice]:
+        """Yield slices of `rows` whose sets have memory for more structures, and their triangles.
+
+        Afterwards, the sets of a large bucket rest in blocks that just hold their structures.
+        """
+        if not self._rests:
+            if self._released:
+                self.grow(rows)
+            yield slice(None)
+            self.release(rows)
+            return
+        capacity = np.maximum(self._first_capacity[rows], 2 * self.active[rows])
+        length = block_size(self.width[rows], capacity)
+        ends = np.cumsum(length)
+        cuts = np.flatnonzero(np.diff(ends // MAX_WORK_WORDS)) + 1
+        for first, last in zip([0, *cuts.tolist()], [*cuts.tolist(), len(rows)], strict=True):
+            some = slice(first, last)
+            block = np.empty(length[some].sum())
+            starts = ends[some] - ends[first] + length[first] - length[some]
+            address = block.ctypes.data + block.itemsize * starts
+            self._move_all(rows[some], address, length[some], capacity[some])
+            yield some
+            self.release(rows[some])
+
+    def _lay_to_rest(self, rows: IntArray) -> None:
+        """Move sets to blocks that hold their structures; most fit into their last one."""
+        count, capacity = self.active[rows], self._resting[2, rows]
+        blocks = {}
+        for f in rows[(count > capacity) | (2 * count < capacity)].tolist():
+            width, n = int(self.width[f]), int(self.active[f])
+            block = blocks[f] = np.empty(block_size(width, n, triangle=n > SMALL_SET))
+            self._resting[:, f] = block.ctypes.data, len(block), n
+            self._is_large |= n > LARGE_SET
+        self._move_all(rows, *self._resting[:, rows])
+        self._grown |= blocks
+
+    def _move_all(
+        self, rows: IntArray, address: IntArray, length: IntArray, capacity: IntArray
+    ) -> None:
+        """Move sets to blocks at other addresses."""
+        copy_sets(self.handle, rows, address, length, capacity)
+        self.address[rows], self.length[rows], self.capacity[rows] = address, length, capacity
+
     def grow(self, rows: IntArray) -> None:
         """Grow the active sets in `rows` that are nearly full.
 
@@ -307,7 +379,7 @@ class ActiveSets(LocalSolver):
         short = self.length[rows] < block_size(self.width[rows], self.capacity[rows])
         for f in rows[nearly | short].tolist():
             width, before = int(self.width[f]), int(self.capacity[f])
-            needed, capacity = needed_capacity(int(self.active[f])), before
+            needed, capacity = needed_capacity(int(self.active[f])), max(before, 1)
             while capacity < needed:
                 capacity *= 4 if capacity < LARGE_CAPACITY else 2
             length = block_size(width, capacity)
@@ -318,7 +390,10 @@ class ActiveSets(LocalSolver):
         """Release the triangles of large sets if all blocks together take much memory.
 
         This applies only to factors in `rows` that share no variable; others are soon solved again.
+        The sets of a large bucket are laid to rest.
         """
+        if self._rests:
+            self._lay_to_rest(rows)
         if not self._is_large:
             return
         for f in rows[self.active[rows] >= LARGE_SET].tolist():
@@ -338,13 +413,15 @@ class ActiveSets(LocalSolver):
         self._is_large |= capacity > LARGE_SET
         self._grown[f], self.capacity[f] = block, capacity
         self.address[f], self.length[f] = at, length
+        self._resting[:, f] = 0  # its former block is gone
 
     def forget(self, rows: IntArray) -> None:
         """Empty the active sets of factors and release their memory."""
         for f in rows.tolist():
-            self.active[f], self.capacity[f] = 0, self._first_capacity[f]
+            self.active[f], self.capacity[f] = 0, 0 if self._rests else self._first_capacity[f]
             block = self._first[self._first_ends[f] - self._first_length[f] : self._first_ends[f]]
             self.address[f], self.length[f] = block.ctypes.data, len(block)
+            self._resting[:, f] = 0
             self._grown.pop(f, None)
 
     def copy_from(self, other: LocalSolver) -> None:
@@ -357,7 +434,10 @@ class ActiveSets(LocalSolver):
         self.status[:] = other.status
         self._is_large, self._released = other._is_large, other._released
         self._write_addresses()
-        self.grow(np.arange(len(self.active)))  # a time limit may have prevented it
+        if self._rests:
+            self._resting[:] = self.address, self.length, self.capacity
+        else:
+            self.grow(np.arange(len(self.active)))  # a time limit may have prevented it
 
     def find_candidates(self, rows: IntArray, eta_v: FloatArray) -> None:
         """Write the best structures of `rows` for the current scores of slots and `eta_v`."""
