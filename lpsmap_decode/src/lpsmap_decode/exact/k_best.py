@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from lpsmap_core import Deadline
 from lpsmap_core.api import BoolArray
 from lpsmap_decode.exact.component_search import FIRST_NODES
 from lpsmap_decode.exact.next_best import NextBest
@@ -23,6 +24,9 @@ from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.search import Evaluation, Unfinished
 
 __all__ = ["Ranking"]
+
+FIRST_SECONDS = 0.25
+"""Seconds of nodes before another way is asked: nodes of large components are slow."""
 
 
 class Ranking:
@@ -39,7 +43,8 @@ class Ranking:
     known
         The two best assignments with their scores, or fewer if there are no more; None if unknown.
     next_best
-        Another way to find the next assignment, for when `FIRST_NODES` nodes are not enough.
+        Another way to find the next assignment, for when `FIRST_NODES` nodes or `FIRST_SECONDS`
+        are not enough.
 
     Attributes
     ----------
@@ -59,7 +64,7 @@ class Ranking:
         self._next_best, self._ceiling = next_best, math.inf
         self.scores: list[float] = [score for score, _ in known or ()]
         self.answers: list[BoolArray] = [answer for _, answer in known or ()]
-        self.n_nodes = 0
+        self.n_nodes, self._patience = 0, Deadline(None)
         self._numbers = itertools.count()
         self._nodes: list[tuple[float, int, Node]] | None = None
         self._found: list[tuple[float, int, BoolArray]] = []  # not ranked yet, as a heap
@@ -99,7 +104,8 @@ class Ranking:
         It may be better, by up to the gap, than one that was ranked before.
         """
         while self._final is None and not self._is_over() and self._is_open():
-            if self._next_best is not None and self.n_nodes >= FIRST_NODES:
+            is_long = self.n_nodes >= FIRST_NODES or self._patience.passed
+            if self._next_best is not None and is_long:
                 self._ask(self._next_best)
                 break
             if not self._evaluate():
@@ -138,6 +144,7 @@ class Ranking:
         """Evaluate the open nodes with the highest bounds; return whether there was time."""
         space = self._space()
         if self._nodes is None:
+            self._patience = Deadline(FIRST_SECONDS)
             self._nodes = [(-math.inf, next(self._numbers), self._root(space))]
         batch = [heapq.heappop(self._nodes) for _ in range(min(space.batch, len(self._nodes)))]
         evaluations: Sequence[Evaluation[Node, BoolArray]] | Unfinished[BoolArray]
