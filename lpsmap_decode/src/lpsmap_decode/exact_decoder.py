@@ -22,8 +22,10 @@ from lpsmap_decode.solvers.choice import MapSolverChoice, choose_map_solver
 from lpsmap_decode.solvers.external_solver import (
     improve_with_solver,
     merge_better,
+    unproved_programs,
     unsolved_assignment,
 )
+from lpsmap_decode.solvers.map_solver import MapSolver
 
 __all__ = ["ExactDecoder"]
 
@@ -163,9 +165,9 @@ def _best(
     if choice.after_own or choice.solver is None:
         found = _own_first(relax(), choice, limits)
     else:
-        found = improve_with_solver(
-            unsolved_assignment(graph, limits.gap), choice.solver, limits, SHARE
-        )
+        found = unsolved_assignment(graph, limits.gap)
+        given = unproved_programs(found)
+        found = improve_with_solver(found, choice.solver, limits, given, SHARE)
         if not _is_over(found, limits):
             merge_better(found, decode(relax(), limits._replace(max_nodes=0)))
     found.interrupted |= limits.deadline.cut
@@ -181,14 +183,26 @@ def _own_first(relaxation: Solution, choice: MapSolverChoice, limits: SearchLimi
     first = Deadline(FIRST_SHARE * deadline.left, within=deadline)
     found = decode(relaxation, limits._replace(max_nodes=FIRST_NODES, deadline=first))
     if choice.clauses is not None and not _is_over(found, limits):
-        seconds = min(CLAUSES_SHARE * deadline.left, MAX_CLAUSES_SECONDS)
-        short = limits._replace(deadline=Deadline(seconds, within=deadline))
-        found = improve_with_solver(found, choice.clauses, short, missing_only=True)
+        found = _first_by_clauses(found, choice.clauses, limits)
     if choice.solver is not None and not _is_over(found, limits):
-        found = improve_with_solver(found, choice.solver, limits, SHARE)
+        found = improve_with_solver(found, choice.solver, limits, unproved_programs(found), SHARE)
     if not _is_over(found, limits):
         merge_better(found, decode(relaxation, limits, found))
     return found
+
+
+def _first_by_clauses(found: Assignment, solver: MapSolver, limits: SearchLimits) -> Assignment:
+    """Let the solver of clauses find what is missing, in the components that it supports."""
+    missing = {
+        component: program
+        for component, program in unproved_programs(found).items()
+        if not found.found[component] and not solver.refuses(program)
+    }
+    if not missing:
+        return found
+    seconds = min(CLAUSES_SHARE * limits.deadline.left, MAX_CLAUSES_SECONDS)
+    short = limits._replace(deadline=Deadline(seconds, within=limits.deadline))
+    return improve_with_solver(found, solver, short, missing)
 
 
 def _is_over(found: Assignment, limits: SearchLimits) -> bool:

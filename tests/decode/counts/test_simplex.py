@@ -16,10 +16,14 @@ from lpsmap_decode.counts.simplex import (
     GIVEN_UP,
     NOTHING_FITS,
     CountProgram,
+    Tableau,
     best_vertex,
     fits,
+    new_tableau,
+    next_vertex,
     vertex_bound,
 )
+from lpsmap_decode.exact import count_search
 from lpsmap_decode.exact.count_search import CountSpace
 from lpsmap_decode.search import Search
 
@@ -47,23 +51,23 @@ def drawn(seed: int) -> tuple[CountProgram, FloatArray]:
     return program, matrix
 
 
-@pytest.mark.parametrize("seed", range(400))
-def test_a_vertex_is_the_optimum_or_nothing_fits(seed: int) -> None:
-    program, matrix = drawn(seed)
+def check_vertex(
+    program: CountProgram, matrix: FloatArray, outcome: int, x: FloatArray, y: FloatArray
+) -> float | None:
+    """Hold an outcome, a vertex and multipliers to HiGHS; return the optimum if there is one."""
     finite = np.where(np.isfinite(program.eta), program.eta, 0.0)
     least, most = (program.eta == np.inf).astype(float), (program.eta > -np.inf).astype(float)
     rows, limits = np.vstack([matrix, -matrix]), np.concatenate([program.high, -program.low])
     kept = np.isfinite(limits)
     bounds = np.stack([least, most], axis=1)
     judge = optimize.linprog(-finite, rows[kept], limits[kept], bounds=bounds, method="highs")
-    x, y, reduced = np.empty(len(finite)), np.empty(len(matrix)), np.empty(len(finite))
-    outcome = best_vertex(program, x, y)
+    reduced = np.empty(len(finite))
     assert outcome != GIVEN_UP
     if judge.status == 2:  # infeasible
         assert outcome == NOTHING_FITS
         nothing = program._replace(eta=np.where(np.isinf(program.eta), program.eta, 0.0))
         assert vertex_bound(nothing, y, reduced) < -1e-6
-        return
+        return None
     assert outcome == FOUND
     assert finite @ x == pytest.approx(-judge.fun, abs=1e-9)
     assert vertex_bound(program, y, reduced) == pytest.approx(-judge.fun, abs=1e-9)
@@ -71,9 +75,49 @@ def test_a_vertex_is_the_optimum_or_nothing_fits(seed: int) -> None:
     assert (x <= most + 1e-9).all()
     assert (rows[kept] @ x <= limits[kept] + 1e-9).all()
     assert (reduced[x < 0.5 * (least + most) - 1e-9] <= 1e-9).all()
-    # any multipliers bound the optimum
-    other = y + np.random.default_rng(seed).normal(size=len(y))
-    assert vertex_bound(program, other, reduced) >= -judge.fun - 1e-9
+    return -float(judge.fun)
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_a_vertex_is_the_optimum_or_nothing_fits(seed: int) -> None:
+    program, matrix = drawn(seed)
+    x, y = np.empty(len(program.eta)), np.empty(len(matrix))
+    outcome = best_vertex(program, x, y)
+    optimum = check_vertex(program, matrix, outcome, x, y)
+    if optimum is not None:  # any multipliers bound the optimum
+        other = y + np.random.default_rng(seed).normal(size=len(y))
+        assert vertex_bound(program, other, x) >= optimum - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_other_fixed_variables_continue_from_the_tableau(seed: int) -> None:
+    program, matrix = drawn(seed)
+    rng, y, tableau = np.random.default_rng(seed), np.empty(len(matrix)), new_tableau(program)
+    for _ in range(8):
+        fixed = rng.choice([-np.inf, 0.0, np.inf], size=len(program.eta), p=[0.2, 0.6, 0.2])
+        eta = np.where(np.isfinite(program.eta) & (fixed != 0.0), fixed, program.eta)
+        some = program._replace(eta=eta)
+        outcome = next_vertex(some, tableau, y)
+        check_vertex(some, matrix, outcome, tableau.x, y)
+
+
+def test_columns_that_just_suffice_are_no_contradiction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A false contradiction has no proof, and the node is solved again from a new tableau."""
+    made = []
+
+    def noted(program: CountProgram) -> Tableau:
+        made.append(program)
+        return new_tableau(program)
+
+    monkeypatch.setattr(count_search, "new_tableau", noted)
+    graph = FactorGraph()
+    u = graph.variable_from(np.random.default_rng(1).normal(size=(6, 6, 6)))
+    for view in (u, u.transpose(0, 2, 1), u.transpose(1, 2, 0)):
+        graph.add(Xor(view))
+    part = graph._laid_out().part
+    space = CountSpace(part, 0, graph.flat_scores()[part.variables])
+    assert Search(space.root(), 1e-8).run(space).finished
+    assert len(made) == 1
 
 
 def of_counts(seed: int) -> FactorGraph:

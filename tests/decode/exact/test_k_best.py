@@ -26,6 +26,7 @@ from lpsmap import (
 )
 from lpsmap_core import ConvergenceWarning, Deadline, Variables
 from lpsmap_decode.exact import k_best, single_factors
+from lpsmap_decode.exact.count_search import CountSpace
 from lpsmap_decode.exact.single_factors import two_best
 from lpsmap_decode.results import assignment
 from lpsmap_decode.results.search_limits import SearchLimits
@@ -329,11 +330,8 @@ def test_the_two_best_counts_are_those_of_enumeration(
             assert totals[chosen].tolist() == [pytest.approx(total)]
 
 
-def test_a_solver_starts_from_the_best_that_is_not_ranked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_solver_starts_from_the_best_that_is_not_ranked() -> None:
     """3 is ranked; the search has met 1 and 2."""
-    monkeypatch.setattr(k_best, "FIRST_NODES", 0)
     flags = [np.arange(3) == i for i in range(3)]
     asked = []
 
@@ -347,8 +345,8 @@ def test_a_solver_starts_from_the_best_that_is_not_ranked(
         raise AssertionError("the solver is asked at once")
 
     limits = SearchLimits(1e-8, None, Deadline(), 1)
-    ranking = k_best.Ranking(no_space, lambda _: None, limits, [(3.0, flags[0])], next_best)  # type: ignore[arg-type, return-value]
-    ranking._final = None
+    ranking = k_best.Ranking(no_space, lambda: None, limits, [(3.0, flags[0])], next_best)
+    ranking._final, ranking._patience = None, Deadline(0.0)
     ranking._meet(flags[2], 1.0)
     ranking._meet(flags[1], 2.0)
     assert ranking.has(1)
@@ -361,7 +359,7 @@ def test_a_solver_ranks_what_the_search_does_not(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("highspy")
-    monkeypatch.setattr(k_best, "FIRST_NODES", 0)
+    monkeypatch.setattr(CountSpace, "patience", 0.0)
     scores = np.random.default_rng(seed).normal(size=(3, 3))
     graph = FactorGraph()
     u = graph.variable_from(scores)

@@ -16,9 +16,9 @@ import pytest
 from lpsmap import AtMostOne, Budget, FactorGraph, Imply, Knapsack, Or, Xor
 from lpsmap_core import Deadline, Variables
 from lpsmap_decode import Answer, MapSolver, MaxSatSolver, Program, SolverLimits
+from lpsmap_decode.exact_decoder import _first_by_clauses
 from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.solvers import maxsat
-from lpsmap_decode.solvers.external_solver import improve_with_solver
 from lpsmap_decode.solvers.program import programs
 
 SAT = pytest.mark.skipif(
@@ -149,12 +149,12 @@ def test_components_without_an_assignment_are_passed_alone() -> None:
     known.bound[:] = np.inf
     known.score[1:], known.values[2:] = -np.inf, np.nan
     limits = SearchLimits(1e-8, None, Deadline(None), 1)
-    found = improve_with_solver(known, solver, limits, missing_only=True)
+    found = _first_by_clauses(known, solver, limits)
     assert solver.sizes == [3]
     assert found.score.tolist() == [1.0, 0.0, -np.inf]
     assert found.solver == "noting"
     known.score[:] = 0.0
-    unchanged = improve_with_solver(known, solver, limits, missing_only=True)
+    unchanged = _first_by_clauses(known, solver, limits)
     assert solver.sizes == [3]
     assert unchanged.solver == known.solver
 

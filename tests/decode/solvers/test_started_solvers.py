@@ -10,7 +10,7 @@ from lpsmap import Budget, FactorGraph, Knapsack
 from lpsmap_core import Deadline
 from lpsmap_decode import Answer, MapSolver, Program, SolverLimits
 from lpsmap_decode.results.search_limits import SearchLimits
-from lpsmap_decode.solvers.external_solver import improve_with_solver
+from lpsmap_decode.solvers.external_solver import improve_with_solver, unproved_programs
 from lpsmap_decode.solvers.highs import HighsSolver
 from lpsmap_decode.solvers.program import programs
 
@@ -46,13 +46,14 @@ def test_a_solver_starts_from_the_assignment() -> None:
     graph, solver = graph_of(), Started()
     known = graph.solve_map(exact=True)
     known.bound[:] = np.inf
-    found = improve_with_solver(known, solver, SearchLimits(1e-8, None, Deadline(None), 1))
+    limits = SearchLimits(1e-8, None, Deadline(None), 1)
+    found = improve_with_solver(known, solver, limits, unproved_programs(known))
     (start,) = solver.starts
     np.testing.assert_array_equal(start, known.values)
     np.testing.assert_array_equal(found.values, known.values)
     unknown = graph.solve_map(exact=True)
     unknown.bound[:], unknown.score[:] = np.inf, -np.inf
-    improve_with_solver(unknown, solver, SearchLimits(1e-8, None, Deadline(None), 1))
+    improve_with_solver(unknown, solver, limits, unproved_programs(unknown))
     assert solver.starts[1] is None
 
 

@@ -11,7 +11,8 @@ its bounds, the vertex is optimal. In each pivot, a row or variable that violate
 basis at that bound, and a nonbasic one enters (Lemke 1954). Candidates whose ratio is too small
 flip to their other bound, as long as that does not suffice (Fourer 1994). The tableau stores only
 the lines of variables between their bounds; a row of S is computed when it is needed, which is
-rare.
+rare. A program that fixes other variables continues from the same tableau, whose reduced scores
+remain optimal.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ import numpy as np
 from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import BoolArray, FloatArray, IntArray
 
-__all__ = ["FOUND", "GIVEN_UP", "NOTHING_FITS", "CountProgram", "best_vertex"]
-__all__ += ["fits", "vertex_bound"]
+__all__ = ["FOUND", "GIVEN_UP", "NOTHING_FITS", "CountProgram", "Tableau", "best_vertex"]
+__all__ += ["fits", "new_tableau", "next_vertex", "vertex_bound"]
 
 FOUND, GIVEN_UP, NOTHING_FITS = 0, 1, 2
 """The possible outcomes of the method."""
@@ -61,13 +62,14 @@ class CountProgram(NamedTuple):
     high: FloatArray
 
 
-class _Tableau(NamedTuple):
+class Tableau(NamedTuple):
     """The tableau: nonbasic variables and rows are columns, and the others depend on them.
 
     Indices from n on denote rows.
     """
 
     x: FloatArray
+    """The vertex."""
     low: FloatArray
     """Bounds of variables, then of rows."""
     high: FloatArray
@@ -89,6 +91,44 @@ class _Tableau(NamedTuple):
     """The leaving variable or row in terms of the columns."""
     places: IntArray
     """Workspace for indices of columns."""
+    n_lines: IntArray
+    """(1,) the number of lines; more than there is room for after giving up."""
+
+
+@kernel
+def new_tableau(program: CountProgram) -> Tableau:
+    """Return the tableau without rows: each variable is a column, at the better of its bounds."""
+    n, k = len(program.eta), len(program.low)
+    most = min(n, k, MOST_BETWEEN)
+    of = Tableau(
+        np.zeros(n),
+        np.zeros(n + k),
+        np.ones(n + k),
+        np.arange(n),
+        np.zeros(n, dtype=np.bool_),
+        np.zeros(n),
+        np.full(n + k, -1),
+        np.empty(most, dtype=np.int64),
+        np.full(n, -1),
+        np.empty((most, n)),
+        np.empty(n),
+        np.empty(n, dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+    )
+    _write_scores(program, of)
+    return of
+
+
+@leaf
+def _write_scores(program: CountProgram, of: Tableau) -> None:
+    """Write the reduced scores of variables that are all columns, and the bounds of rows."""
+    n = len(of.x)
+    for v in range(n):
+        of.column[v] = v
+        if abs(program.eta[v]) < np.inf:
+            of.gain[v] = program.eta[v]
+    for i in range(len(program.low)):
+        of.low[n + i], of.high[n + i] = _bounds(i, program)
 
 
 @kernel
@@ -104,40 +144,36 @@ def best_vertex(program: CountProgram, x: FloatArray, y: FloatArray) -> int:
         `FOUND`, `GIVEN_UP` or `NOTHING_FITS`. The multipliers then prove infeasibility:
         `vertex_bound` with zero scores is negative (Farkas' lemma).
     """
-    n, k = len(x), len(y)
-    most = min(n, k, MOST_BETWEEN)
-    tableau = _Tableau(
-        x,
-        np.zeros(n + k),
-        np.ones(n + k),
-        np.arange(n),
-        np.zeros(n, dtype=np.bool_),
-        np.zeros(n),
-        np.full(n + k, -1),
-        np.empty(most, dtype=np.int64),
-        np.full(n, -1),
-        np.empty((most, n)),
-        np.empty(n),
-        np.empty(n, dtype=np.int64),
-    )
-    return _find_vertex(program, tableau, y)
+    tableau = new_tableau(program)
+    outcome: int = _find_vertex(program, tableau, y)
+    _copy(tableau.x, x)
+    return outcome
+
+
+@kernel
+def next_vertex(program: CountProgram, of: Tableau, y: FloatArray) -> int:
+    """Do what `best_vertex` does, from the tableau of the program with other variables fixed.
+
+    The vertex is in the tableau, which must be replaced after `GIVEN_UP`.
+    """
+    outcome: int = _find_vertex(program, of, y)
+    return outcome
 
 
 @leaf
-def _find_vertex(program: CountProgram, of: _Tableau, y: FloatArray) -> int:
-    """Find an optimal vertex, as `best_vertex` does, in a given workspace."""
-    n, k, most = len(of.x), len(y), len(of.between)
+def _find_vertex(program: CountProgram, of: Tableau, y: FloatArray) -> int:
+    """Do what `next_vertex` does, as a leaf."""
+    n, k = len(of.x), len(y)
     _begin(program, of)
-    n_lines = 0
     for _ in range(100 + MOST_EXCHANGES * (n + k)):
-        leaving, was = _farthest_off(program, of, n_lines)
+        leaving, was = _farthest_off(program, of)
         if leaving < 0:
             for i in range(k):
                 at = of.column[n + i]
                 y[i] = of.gain[at] if at >= 0 else 0.0
             return FOUND
         _express(leaving, program, of)
-        entering = _choose(leaving, was, program, of, n_lines)
+        entering = _choose(leaving, was, program, of)
         if entering < 0:
             sign = 1.0 if was < of.low[leaving] else -1.0
             for i in range(k):
@@ -146,27 +182,32 @@ def _find_vertex(program: CountProgram, of: _Tableau, y: FloatArray) -> int:
             if leaving >= n:
                 y[leaving - n] = -sign
             return NOTHING_FITS
-        n_lines = _exchange(leaving, was, entering, program, of, n_lines)
-        if n_lines > most or interrupted():
+        _exchange(leaving, was, entering, program, of)
+        if of.n_lines[0] > len(of.between) or interrupted():
             break
     return GIVEN_UP
 
 
 @leaf
-def _begin(program: CountProgram, of: _Tableau) -> None:
-    """Set each variable to the better of its bounds."""
-    n = len(of.x)
+def _begin(program: CountProgram, of: Tableau) -> None:
+    """Set each column to the better of its bounds, and compute what depends on them."""
+    n, values = len(of.x), of.row
     for v in range(n):
         score = program.eta[v]
-        of.column[v] = v
-        of.upper[v] = score > 0.0
-        if abs(score) < np.inf:
-            of.gain[v] = score
-        else:
-            of.low[v] = of.high[v] = 1.0 if score > 0.0 else 0.0
-        of.x[v] = of.high[v] if of.upper[v] else of.low[v]
-    for i in range(len(program.low)):
-        of.low[n + i], of.high[n + i] = _bounds(i, program)
+        of.low[v] = 1.0 if score == np.inf else 0.0
+        of.high[v] = 0.0 if score == -np.inf else 1.0
+    for j in range(n):
+        q = of.on[j]
+        if of.gain[j] != 0.0:
+            of.upper[j] = of.gain[j] > 0.0
+        values[j] = of.high[q] if of.upper[j] else of.low[q]
+        if q < n:
+            of.x[q] = values[j]
+    for at in range(of.n_lines[0]):
+        value, line = 0.0, of.lines[at]
+        for j in range(n):
+            value += line[j] * values[j]
+        of.x[of.between[at]] = value
 
 
 @leaf
@@ -192,7 +233,7 @@ def _count(i: int, program: CountProgram, x: FloatArray) -> float:
 
 
 @leaf
-def _farthest_off(program: CountProgram, of: _Tableau, n_lines: int) -> tuple[int, float]:
+def _farthest_off(program: CountProgram, of: Tableau) -> tuple[int, float]:
     """Return the row or variable with the largest violation, and its value; -1 if there is none."""
     n, found, value, most = len(of.x), -1, 0.0, OFF
     for i in range(len(program.low)):
@@ -201,7 +242,7 @@ def _farthest_off(program: CountProgram, of: _Tableau, n_lines: int) -> tuple[in
             off = max(of.low[n + i] - now, now - of.high[n + i])
             if off > most:
                 found, value, most = n + i, now, off
-    for at in range(n_lines):
+    for at in range(of.n_lines[0]):
         v = of.between[at]
         now = of.x[v]
         off = max(of.low[v] - now, now - of.high[v])
@@ -211,7 +252,7 @@ def _farthest_off(program: CountProgram, of: _Tableau, n_lines: int) -> tuple[in
 
 
 @leaf
-def _express(leaving: int, program: CountProgram, of: _Tableau) -> None:
+def _express(leaving: int, program: CountProgram, of: Tableau) -> None:
     """Write the leaving row or variable in terms of the columns."""
     n, row = len(of.x), of.row
     if leaving < n:
@@ -231,7 +272,7 @@ def _express(leaving: int, program: CountProgram, of: _Tableau) -> None:
 
 
 @leaf
-def _choose(leaving: int, was: float, program: CountProgram, of: _Tableau, n_lines: int) -> int:
+def _choose(leaving: int, was: float, program: CountProgram, of: Tableau) -> int:
     """Return the entering column, after flipping others to their opposite bounds; -1 for none.
 
     This is the column with the smallest ratio. If flipping all columns does not suffice, the
@@ -258,10 +299,10 @@ def _choose(leaving: int, was: float, program: CountProgram, of: _Tableau, n_lin
         j = of.places[best]
         q = of.on[j]
         span = of.high[q] - of.low[q]
-        if missing <= span * abs(row[j]):
+        if missing <= span * abs(row[j]) + OFF:
             return int(j)
         missing -= span * abs(row[j])
-        _move(j, -span if of.upper[j] else span, of, n_lines)
+        _move(j, -span if of.upper[j] else span, of)
         of.upper[j] = not of.upper[j]
         n_able -= 1
         of.places[best] = of.places[n_able]
@@ -269,30 +310,29 @@ def _choose(leaving: int, was: float, program: CountProgram, of: _Tableau, n_lin
 
 
 @leaf
-def _move(j: int, step: float, of: _Tableau, n_lines: int) -> None:
+def _move(j: int, step: float, of: Tableau) -> None:
     """Change the value of a column, and of all basic variables that depend on it."""
     q = of.on[j]
     if q < len(of.x):
         of.x[q] += step
-    for at in range(n_lines):
+    for at in range(of.n_lines[0]):
         slope = of.lines[at, j]
         if slope != 0.0:
             of.x[of.between[at]] += slope * step
 
 
 @leaf
-def _exchange(
-    leaving: int, was: float, j: int, program: CountProgram, of: _Tableau, n_lines: int
-) -> int:
-    """Pivot: put the leaving row or variable on its bound in a column; return the number of lines.
+def _exchange(leaving: int, was: float, j: int, program: CountProgram, of: Tableau) -> None:
+    """Pivot: put the leaving row or variable on its bound in a column.
 
-    The number exceeds the capacity if there is no room for a new line.
+    The number of lines exceeds their capacity if there is no room for a new one.
     """
     n, row, entering, pivot = len(of.x), of.row, of.on[j], of.row[j]
     now = of.x[leaving] if leaving < n else _count(leaving - n, program, of.x)
     rising = was < of.low[leaving]
     target = of.low[leaving] if rising else of.high[leaving]
-    _move(j, (target - now) / pivot, of, n_lines)
+    _move(j, (target - now) / pivot, of)
+    n_lines = of.n_lines[0]
     at = n_lines
     if leaving < n:
         of.x[leaving], at = target, of.line[leaving]
@@ -320,25 +360,24 @@ def _exchange(
     of.column[leaving], of.column[entering] = j, -1
     if entering < n:
         if at == n_lines:
-            n_lines += 1
-            if n_lines > len(of.lines):
-                return n_lines
+            of.n_lines[0] += 1
+            if at == len(of.lines):
+                return
         _copy(row, of.lines[at])
         of.between[at], of.line[entering] = entering, at
     elif at < n_lines:
-        n_lines -= 1
-        if at < n_lines:
-            _copy(of.lines[n_lines], of.lines[at])
-            of.between[at] = of.between[n_lines]
+        of.n_lines[0] = last = n_lines - 1
+        if at < last:
+            _copy(of.lines[last], of.lines[at])
+            of.between[at] = of.between[last]
             of.line[of.between[at]] = at
-    return n_lines
 
 
 @leaf
 def fits(program: CountProgram, x: FloatArray) -> bool:
     """Return whether integral values satisfy the bounds of all rows."""
     for i in range(len(program.low)):
-        if not program.low[i] - OFF <= _count(i, program, x) <= program.high[i] + OFF:
+        if not program.low[i] - OFF <= _count(i, program, x) <= program.high[i]:
             return False
     return True
 

@@ -11,18 +11,36 @@ import bisect
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
-import numpy as np
-
+from lpsmap_core import Deadline
 from lpsmap_core.api import BoolArray
-from lpsmap_decode.exact.component_search import FIRST_NODES
 from lpsmap_decode.exact.next_best import NextBest
-from lpsmap_decode.exact.relaxation_search import OPEN, Node, RelaxationSpace
 from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.search import Evaluation, Unfinished
 
-__all__ = ["Ranking"]
+__all__ = ["RankedSpace", "Ranking"]
+
+
+class RankedSpace(Protocol):
+    """A search space whose nodes can exclude an assignment."""
+
+    batch: int
+    """The preferred number of nodes to evaluate together."""
+    patience: float
+    """Seconds of nodes before another way to find the next assignment is tried."""
+
+    def evaluate(
+        self, nodes: Sequence[Any], score: float, known: bool = False
+    ) -> Sequence[Evaluation[Any, BoolArray]] | Unfinished[BoolArray]:
+        """Bound and branch nodes; `known` is whether there is an assignment whatever `score`."""
+
+    def excluding(self, node: Any, last: Evaluation[Any, BoolArray]) -> Iterable[tuple[float, Any]]:
+        """Return bounds and parts of a node, all its assignments but the best.
+
+        The node's evaluation is the last of the space.
+        """
 
 
 class Ranking:
@@ -39,7 +57,7 @@ class Ranking:
     known
         The two best assignments with their scores, or fewer if there are no more; None if unknown.
     next_best
-        Another way to find the next assignment, for when `FIRST_NODES` nodes are not enough.
+        Another way to find the next assignment, after the patience of the space.
 
     Attributes
     ----------
@@ -49,8 +67,8 @@ class Ranking:
 
     def __init__(
         self,
-        space: Callable[[], RelaxationSpace],
-        root: Callable[[RelaxationSpace], Node],
+        space: Callable[[], RankedSpace],
+        root: Callable[[], Any],
         limits: SearchLimits,
         known: Sequence[tuple[float, BoolArray]] | None = None,
         next_best: NextBest | None = None,
@@ -59,9 +77,9 @@ class Ranking:
         self._next_best, self._ceiling = next_best, math.inf
         self.scores: list[float] = [score for score, _ in known or ()]
         self.answers: list[BoolArray] = [answer for _, answer in known or ()]
-        self.n_nodes = 0
+        self.n_nodes, self._patience = 0, Deadline(None)
         self._numbers = itertools.count()
-        self._nodes: list[tuple[float, int, Node]] | None = None
+        self._nodes: list[tuple[float, int, Any]] | None = None
         self._found: list[tuple[float, int, BoolArray]] = []  # not ranked yet, as a heap
         self._met = {answer.tobytes() for answer in self.answers}
         self._final = None if known is None or len(known) > 1 else -math.inf
@@ -99,7 +117,7 @@ class Ranking:
         It may be better, by up to the gap, than one that was ranked before.
         """
         while self._final is None and not self._is_over() and self._is_open():
-            if self._next_best is not None and self.n_nodes >= FIRST_NODES:
+            if self._next_best is not None and self._patience.passed:
                 self._ask(self._next_best)
                 break
             if not self._evaluate():
@@ -138,9 +156,10 @@ class Ranking:
         """Evaluate the open nodes with the highest bounds; return whether there was time."""
         space = self._space()
         if self._nodes is None:
-            self._nodes = [(-math.inf, next(self._numbers), self._root(space))]
+            self._patience = Deadline(space.patience)
+            self._nodes = [(-math.inf, next(self._numbers), self._root())]
         batch = [heapq.heappop(self._nodes) for _ in range(min(space.batch, len(self._nodes)))]
-        evaluations: Sequence[Evaluation[Node, BoolArray]] | Unfinished[BoolArray]
+        evaluations: Sequence[Evaluation[Any, BoolArray]] | Unfinished[BoolArray]
         try:
             nodes = [node for _, _, node in batch]
             evaluations = space.evaluate(nodes, -math.inf, known=bool(self._met))
@@ -157,8 +176,10 @@ class Ranking:
             bound = min(-negative, evaluation.bound)
             self._meet(evaluation.answer, evaluation.score)
             if bound > -math.inf:
-                for child in evaluation.children or _without(node, evaluation.answer):
-                    heapq.heappush(self._nodes, (-bound, next(self._numbers), child))
+                children = [(bound, child) for child in evaluation.children]
+                for least, child in children or space.excluding(node, evaluation):
+                    entry = -min(least, bound), next(self._numbers), child
+                    heapq.heappush(self._nodes, entry)
         return True
 
     def _meet(self, answer: BoolArray | None, score: float) -> None:
@@ -166,14 +187,3 @@ class Ranking:
         if answer is not None and score > -math.inf and answer.tobytes() not in self._met:
             self._met.add(answer.tobytes())
             heapq.heappush(self._found, (-score, next(self._numbers), answer))
-
-
-def _without(node: Node, answer: BoolArray | None) -> Iterator[Node]:
-    """Yield parts of a node that together contain all its assignments but one."""
-    decided = node.decided.copy()
-    for variable in np.flatnonzero(node.decided == OPEN).tolist():
-        value = int(answer is not None and answer[variable])
-        other = decided.copy()
-        other[variable] = 1 - value
-        yield node._replace(decided=other)
-        decided[variable] = value

@@ -7,7 +7,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from lpsmap_core.api import (
     reduce_dominant_scores,
 )
 from lpsmap_decode.exact.combinations import Combination, combinations
+from lpsmap_decode.exact.count_search import CountSpace
 from lpsmap_decode.exact.far_scores import in_given_scale
 from lpsmap_decode.exact.k_best import Ranking
 from lpsmap_decode.exact.next_best import next_best
@@ -114,16 +115,22 @@ class _RankedGraph:
         start = relaxation.solved.end()
 
         @functools.lru_cache(MOST_SPACES)
-        def space(c: int) -> RelaxationSpace:
-            variables = slice(*part.first_variable[c : c + 2].tolist())
-            return RelaxationSpace(part, c, eta[variables], eta_v, limits.threads)
+        def space(c: int) -> CountSpace | RelaxationSpace:
+            scores = eta[slice(*part.first_variable[c : c + 2].tolist())]
+            if CountSpace.serves(part, c):
+                return CountSpace(part, c, scores)
+            return RelaxationSpace(part, c, scores, eta_v, limits.threads)
+
+        def root(c: int) -> Any:
+            known = space(c)
+            return known.root() if isinstance(known, CountSpace) else known.root(start)
 
         self._eta_v, self._spaces, self._far = eta_v, space, far
         known = two_best(part, eta, eta_v, limits.deadline)
         self._rankings = [
             Ranking(
                 functools.partial(space, c),
-                lambda space: space.root(start),
+                functools.partial(root, c),
                 limits,
                 known.get(c),
                 None if solver is None or far[c] else next_best(self._graph, c, solver, limits),

@@ -7,7 +7,7 @@ that are fractional in the relaxation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -144,6 +144,8 @@ class RelaxationSpace(Space[Node, BoolArray]):
         Maximum number of threads.
     """
 
+    patience = 0.25
+
     def __init__(
         self, part: Part, component: int, eta: FloatArray, eta_v: FloatArray, threads: int
     ) -> None:
@@ -251,6 +253,18 @@ class RelaxationSpace(Space[Node, BoolArray]):
                     children = _branch(kept, means[i], self._gains)
             evaluations.append(Evaluation(bound, children, rounded[i].copy(), float(scores[i])))
         return evaluations
+
+    def excluding(
+        self, node: Node, last: Evaluation[Node, BoolArray]
+    ) -> Iterator[tuple[float, Node]]:
+        """Yield bounds and parts of a node that contain all its assignments but one."""
+        decided = node.decided.copy()
+        for variable in np.flatnonzero(node.decided == OPEN).tolist():
+            value = int(last.answer is not None and last.answer[variable])
+            other = decided.copy()
+            other[variable] = 1 - value
+            yield last.bound, node._replace(decided=other)
+            decided[variable] = value
 
     def _round(
         self, means: FloatArray, decided: ByteArray, patience: float

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -31,6 +32,7 @@ __all__ = [
     "improve_with_solver",
     "merge_better",
     "solver_answer",
+    "unproved_programs",
     "unsolved_assignment",
 ]
 
@@ -70,14 +72,23 @@ def unsolved_assignment(graph: ScoredGraph, gap: float) -> Assignment:
     )
 
 
+def unproved_programs(assignment: Assignment) -> dict[int, Program]:
+    """Return the programs of the components without a proof of optimality, by their numbers."""
+    layout, factors = assignment.layout, assignment.factors
+    scores = assignment.scores, assignment.additional_scores
+    components = np.flatnonzero(~assignment.proved & ~np.isnan(assignment.bound))
+    found = programs(layout, factors, *scores, components)
+    return dict(zip(components.tolist(), found, strict=True))
+
+
 def improve_with_solver(
     assignment: Assignment,
     solver: MapSolver,
     limits: SearchLimits,
+    given: Mapping[int, Program],
     share: float = 1.0,
-    missing_only: bool = False,
 ) -> Assignment:
-    """Improve an assignment by an external solver in components without a proof of optimality.
+    """Improve an assignment by an external solver.
 
     Parameters
     ----------
@@ -85,10 +96,10 @@ def improve_with_solver(
         The assignment so far.
     solver, limits
         The solver, and when to stop.
+    given
+        The programs of the components to solve, of those of `unproved_programs`.
     share
         The share of the remaining time for the solver.
-    missing_only
-        Whether the solver only gets components without an assignment, as far as it supports them.
 
     Raises
     ------
@@ -105,21 +116,15 @@ def improve_with_solver(
     result, deadline = _copied(assignment), limits.deadline
     solver_limits = limits._replace(deadline=Deadline(share * deadline.left, within=deadline))
     part = result.layout.part
-    doubtful = ~result.proved & ~np.isnan(result.bound)
-    components = np.flatnonzero(doubtful & ~result.found if missing_only else doubtful)
-    graph = result.layout, result.factors, result.scores, result.additional_scores
     candidate = np.nan_to_num(result.values[part.variables]) > 0.5
     chosen, bound = candidate.copy(), result.bound.copy()
-    answered, asked = np.zeros(len(bound), dtype=bool), not missing_only
-    for c, program in zip(components.tolist(), programs(*graph, components), strict=True):
+    answered = np.zeros(len(bound), dtype=bool)
+    for c, program in given.items():
         refusal = solver.refuses(program)
-        if refusal and missing_only:
-            continue
         if refusal:
             raise ValueError(f"solver: {refusal}")
         if solver_limits.deadline.passed:
             break
-        asked = True
         known = result.values[program.variables] if result.score[c] > -np.inf else None
         answer = solver_answer(program, solver, solver_limits, known)
         if answer.interrupted:
@@ -140,8 +145,7 @@ def improve_with_solver(
     result.bound = np.where(bound < result.score, result.bound, np.minimum(bound, result.bound))
     _write(result, chosen)
     result.interrupted = limits.deadline.cut
-    if asked:
-        result.gap, result.solver = max(result.gap, SMALLEST_GAP), solver.name
+    result.gap, result.solver = max(result.gap, SMALLEST_GAP), solver.name
     return result
 
 

@@ -40,6 +40,10 @@ TOLERANCES = {
 """The default tolerances of HiGHS weaken proofs: branches are pruned that could gain up to a
 tolerance."""
 
+NO_RESTARTS = {"mip_allow_restart": False}
+"""Restarts solve the root anew once it has fixed some columns. From a known assignment, the proof
+for the next best takes .2 to .8 of the time without them, and other programs no longer."""
+
 SCALED_SCORE = 1024.0
 """Scores are scaled to about this maximum, since tolerances are absolute."""
 
@@ -147,7 +151,7 @@ class _Run:
 
     def request(self, end: float) -> dict[str, Any]:
         """Return the request to the child process."""
-        options = {**TOLERANCES, "threads": self._threads}
+        options = {**TOLERANCES, **NO_RESTARTS, "threads": self._threads}
         options |= {"mip_rel_gap": self._gap, "mip_abs_gap": self._gap * self._scale}
         if end < math.inf:
             options["time_limit"] = max(end - time.monotonic(), 0.0)
