@@ -28,7 +28,7 @@ def table_of_pace(records: Sequence[Record], label: Callable[[Record], str]) -> 
     lines = []
     for record in records:
         curve = record.result.get("curve", [])
-        if record.origin.get("clock") != "processor" or len(curve) < 2:
+        if record.clock != "processor" or len(curve) < 2:
             continue
         epochs = [1 + round(share * (len(curve) - 2)) for share in SHARES]
         cells = [f"{milliseconds(curve[epoch - 1], curve[epoch]):.1f}" for epoch in epochs]

@@ -81,6 +81,26 @@ def commits(records: Sequence[Record]) -> str:
     return f"Commits of these rows: {named}." if found else ""
 
 
+def table_of_runs(records: Sequence[Record]) -> str:
+    """Return the section that lists the runs of all rows: their command, commit and hours."""
+    found: dict[tuple[str, str, str], list[Record]] = {}
+    for record in sorted(records, key=lambda one: (one.experiment, one.origin["date"])):
+        words = record.origin["command"].split()
+        rows = words[words.index("--row") + 1] if "--row" in words else "*"
+        key = (f"`{rows}`", f"`{record.origin['commit']}`", record.clock)
+        found.setdefault(key, []).append(record)
+    lines = [[*key, len(some), f"{sum(r.hours for r in some):.2f}"] for key, some in found.items()]
+    return "\n\n".join(
+        [
+            "## Runs",
+            "`python -m experiments run` made the records, with `--row` as below; hours are of the "
+            "training, evaluation aside. Clock: *processor* time, or the *wall's* on a machine "
+            "shared with other work.",
+            table(["rows", "commit", "clock", "records", "hours"], lines),
+        ]
+    )
+
+
 class Outcome(str, Enum):
     """Whether a result of a paper is reproduced."""
 
@@ -137,8 +157,7 @@ class Page:
         missing = sum(not record.complete for record in records)
         hours = {"processor": 0.0, "wall": 0.0}
         for record in records:
-            curve = record.result.get("curve") or [{"seconds": 0.0}]
-            hours[record.origin.get("clock", "wall")] += curve[-1]["seconds"] / 3600
+            hours[record.clock] += record.hours
         lines = [
             f"- {name}: {', '.join(f'`{value}`' for value in origins[name])}" for name in origins
         ]
@@ -156,7 +175,8 @@ class Page:
                 ]
             ),
         ]
-        return "\n\n".join(part for part in [*head, *sections] if part) + "\n"
+        parts = [*head, *sections, table_of_runs(records)]
+        return "\n\n".join(part for part in parts if part) + "\n"
 
 
 PAPERS = Page(

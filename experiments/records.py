@@ -110,10 +110,24 @@ class Record:
         text = json.dumps(_short(asdict(self)), ensure_ascii=False, separators=(",", ":"))
         return f"{text}\n"
 
+    @property
+    def clock(self) -> str:
+        """The clock of its seconds: "processor" or "wall"."""
+        return str(self.origin.get("clock", "wall"))
+
+    @property
+    def hours(self) -> float:
+        """Hours of the training so far, evaluation aside."""
+        curve = self.result.get("curve") or [{"seconds": 0.0}]
+        return float(curve[-1]["seconds"]) / 3600
+
     def answers(self, size: str, settings: Mapping[str, Any]) -> bool:
         """Return whether this is the complete record of a run with these settings."""
-        same = self.settings == json.loads(json.dumps(settings))
-        return self.complete and self.size == size and same
+        return self.complete and self.has_settings(size, settings)
+
+    def has_settings(self, size: str, settings: Mapping[str, Any]) -> bool:
+        """Return whether the run has these settings, whether or not it ended."""
+        return self.size == size and self.settings == json.loads(json.dumps(settings))
 
 
 def read_records(folder: Path) -> Iterator[Record]:

@@ -13,6 +13,9 @@ from experiments.runs import Experiment
 
 __all__ = ["write_pages"]
 
+REPEATED = ("Differences", "Findings")
+"""Sections of the README of an experiment that its page repeats."""
+
 
 def write_pages(folder: Path, out: Path) -> list[Path]:
     """Write the pages of all experiments with records, and their figures.
@@ -45,7 +48,7 @@ def write_pages(folder: Path, out: Path) -> list[Path]:
                 sections.append(experiment.report(own, out))
                 if all(record.size == "full" for record in own):
                     sections += without_record(experiment, own)
-                    sections += findings(experiment.name)
+                    sections += sections_of(experiment.name)
                     verdicts += experiment.verdicts(own)
                 used += own
         if used:
@@ -56,25 +59,31 @@ def write_pages(folder: Path, out: Path) -> list[Path]:
 
 
 def without_record(experiment: Experiment, records: Sequence[Record]) -> list[str]:
-    """Return a section about the rows of an experiment that have no record of their settings."""
+    """Return a section about the rows of an experiment that have no complete record of theirs."""
     of_row = {record.row: record for record in records}
-    older, missing = [], []
+    found: dict[str, list[str]] = {}
     for row in experiment.rows("full", None):
-        found = of_row.get(row.name)
-        if found is None:
-            missing.append(f"`{row.name}`")
-        elif not found.answers("full", asdict(row.settings)):
-            older.append(f"`{row.name}`")
-    parts = []
-    if missing:
-        parts.append(f"Rows that have not been run: {', '.join(missing)}.")
-    if older:
-        parts.append(f"Rows whose records are of earlier settings: {', '.join(older)}.")
+        record = of_row.get(row.name)
+        if record is None:
+            found.setdefault("Rows that have not been run", []).append(row.name)
+        elif not record.has_settings("full", asdict(row.settings)):
+            found.setdefault("Rows whose records are of earlier settings", []).append(row.name)
+        elif not record.complete:
+            epoch = record.result["curve"][-1]["epoch"]
+            name = f"{row.name} (at epoch {epoch})"
+            found.setdefault("Rows that have not ended", []).append(name)
+    parts = [
+        f"{title}: {', '.join(f'`{name}`' for name in rows)}." for title, rows in found.items()
+    ]
     return ["\n\n".join(["### Rows to run", *parts])] if parts else []
 
 
-def findings(name: str) -> list[str]:
-    """Return the section of an experiment's README that explains the results of the full run."""
+def sections_of(name: str) -> list[str]:
+    """Return the sections of an experiment's README that a reader of its results needs.
+
+    Their headings have the name of the experiment, so that links tell them apart.
+    """
     readme = ROOT / "experiments" / name / "README.md"
     sections = readme.read_text(encoding="utf-8").split("\n## ")
-    return [f"### {section}".strip() for section in sections if section.startswith("Findings\n")]
+    found = dict(section.split("\n", 1) for section in sections[1:])
+    return [f"### {title} ({name})\n{found[title]}".strip() for title in REPEATED if title in found]

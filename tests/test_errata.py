@@ -337,6 +337,13 @@ def test_algorithm_1_of_sparsemap_line_4_finds_the_worst_structure() -> None:
     assert abs(printed - expected).max() > 0.05
 
 
+def test_algorithm_1_of_sparsemap_line_16_names_the_direction_of_line_4() -> None:
+    names = {"d_F": 1.0, "d_W": 2.0}  # what lines 3 and 4 define
+    with pytest.raises(NameError, match="'d_A' is not defined"):
+        exec("d = d_A", names)
+    exec("d = d_W", names)
+
+
 def capped_choice(eta: FloatArray) -> FloatArray:
     """Return the nearest point between 0 and 1 that sums to 3, by bisection."""
     low, high = -10.0, 10.0

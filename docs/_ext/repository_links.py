@@ -11,9 +11,14 @@ GENERATED = {
     r"(?:\.\./)+examples/gallery/(\w+)\.(?:py|rst)": r"/gallery/\1.rst",
     r"(?:\.\./)+experiments/README\.md": "/results/papers.md",
     r"(?:\.\./)+experiments/estimators/README\.md": "/results/estimators.md",
+    r"(?:\.\./)+experiments/(\w+)/README\.md#(\w+)": r"/results/papers.md#\2-\1",
+    r"(?:\.\./)+experiments/\w+/README\.md": "/results/papers.md",
     r"(?:\.\./)+README\.md": "/index.md",
 }
-"""Files of the repository, and the pages that have their contents."""
+"""Files of the repository, and the pages that have their contents.
+
+That of the papers' results has sections of all READMEs, such as *Findings (listops)*.
+"""
 
 
 def rewrite(app: Sphinx, page: str, source: list[str]) -> None:

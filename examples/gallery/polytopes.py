@@ -2,9 +2,9 @@
 Between the best structure and the marginals
 ============================================
 
-Figure 1 of the SparseMAP paper (Niculae et al. 2018) for a choice among three, and for tagging
-three words with two tags. The choices are the corners of a simplex, the taggings those of the
-*marginal polytope*, here a cube.
+Figure 1 of the SparseMAP paper (Niculae et al. 2018). **Near**: as printed for a choice among
+three; its other polytope, of trees, is here that of tagging three words with two tags. The choices
+are the corners of a simplex, the taggings those of the *marginal polytope*, here a cube.
 """
 
 import matplotlib.pyplot as plt

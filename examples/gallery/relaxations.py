@@ -2,7 +2,8 @@
 How a box of parameters is bounded
 ==================================
 
-Figure 3 of Gormley & Eisner (2013), and the relaxation of ``lpsmap-search`` beside it. Viterbi
+Figure 3 of Gormley & Eisner (2013), and the relaxation of ``lpsmap-search`` beside it. **Near**:
+part (b) of the figure is a surface, of which this page has a curve, at one count. Viterbi
 training maximises products of log-probabilities and counts. A search bounds boxes of probabilities
 by problems that are easy to solve; see :doc:`/explanation/global-search`.
 """

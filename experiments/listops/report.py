@@ -48,7 +48,8 @@ def report(records: Sequence[Record], folder: Path) -> str:
     if Study.COLD in studies:
         parts += [
             "In the paper's regime, from the start on all lengths, learning rate 1e-4, 10 x 10 "
-            "iterations:",
+            "iterations. Rows that ended at different numbers of steps are not comparable; the "
+            "table *after the same steps* is:",
             table_of(studies[Study.COLD]),
             commits(studies[Study.COLD]),
             table_of_equal_steps(studies[Study.COLD]),

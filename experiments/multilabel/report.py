@@ -71,7 +71,7 @@ def table_of_losses(records: Sequence[Record]) -> str:
         lines.append(
             [
                 data,
-                f"{loss}, Glorot" if glorot else loss,
+                named(loss, glorot),
                 regime if structured else "",
                 len(results),
                 mean_or_best(some, "rounded"),
@@ -85,6 +85,11 @@ def table_of_losses(records: Sequence[Record]) -> str:
         )
     headings = ["data", "loss", "inference", "seeds", "rounded", "range", "best", "proved"]
     return table([*headings, "printed", "steps/s", "minutes"], lines)
+
+
+def named(loss: str, glorot: bool) -> str:
+    """Return the name of a loss and its initial weights."""
+    return f"{loss}, Glorot" if glorot else loss
 
 
 def table_of_differences(records: Sequence[Record]) -> str:
@@ -105,7 +110,7 @@ def table_of_differences(records: Sequence[Record]) -> str:
             printed = PRINTED.get(loss, 0.0) - PRINTED["unstructured"]
             there = data == "bibtex" and loss in PRINTED
             lines.append(
-                [data, f"{loss}, Glorot" if glorot else loss, regime, len(pairs),
+                [data, named(loss, glorot), regime, len(pairs),
                  difference(first, second),
                  f"{printed:+.2f}" if there else ""]
             )  # fmt: skip
@@ -136,7 +141,7 @@ def decodings(records: Sequence[Record]) -> list[str]:
     lines = []
     order = {data: i for i, data in enumerate(SETS)}
     some = [r for r in records if r.complete and "regularised" in r.result["test"]]
-    for (data, loss, regime, _), group in sorted(
+    for (data, loss, regime, glorot), group in sorted(
         by(some, lambda r: tuple(r.settings[k] for k in KEYS)).items(),
         key=lambda item: order[item[0][0]],
     ):
@@ -147,7 +152,8 @@ def decodings(records: Sequence[Record]) -> list[str]:
             for name in ("gold", *DECODINGS)
         ]
         fractional = sum(test["fractional"] for test in tests) / len(tests)
-        lines.append([data, loss, regime, len(tests), *f1, *sizes, f"{fractional:.2f}"])
+        name = named(loss, glorot)
+        lines.append([data, name, regime, len(tests), *f1, *sizes, f"{fractional:.2f}"])
     if not lines:
         return []
     headings = ["data", "loss", "inference", "seeds", *DECODINGS]

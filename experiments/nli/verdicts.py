@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.nli.model import Alignment, Architecture
@@ -76,20 +76,25 @@ def accuracy(records: Sequence[Record], corpus: str, network: Architecture) -> V
     found = {
         one.value: interval(values(records, corpus, one, "accuracy", network)) for one in alignments
     }
-    numbers = {len(values(records, corpus, one, "accuracy", network)) for one in alignments}
-    n = " or ".join(seeds(number) for number in sorted(numbers))
-    order = sorted(found, key=lambda name: -found[name].mean)
-    there = sorted(printed, key=lambda name: -printed[name])
+    numbers = [len(values(records, corpus, one, "accuracy", network)) for one in alignments]
+    fewest, most = min(numbers), max(numbers)
+    n = seeds(most) if fewest == most else f"{fewest} to {seeds(most)}"
     table = (
         "LP-SparseMAP, Table 3" if network is Architecture.DECOMPOSABLE else "SparseMAP, Table 2"
     )
     return Verdict(
         f"{table}: {CORPUS_NAMES[corpus]}",
         Outcome.NOT,
-        f"Sizes: 3 to 5 % of the training pairs, learned embeddings. {order[0]} is first with "
-        f"{found[order[0]].mean:.1f} and {order[-1]} last with {found[order[-1]].mean:.1f}, in "
-        f"{n}; printed: {there[0]} {printed[there[0]]:.1f}, {there[-1]} {printed[there[-1]]:.1f}.",
+        "Sizes: 3 to 5 % of the training pairs, learned embeddings. In "
+        f"{n}, {first_and_others({name: one.mean for name, one in found.items()})}; printed: "
+        f"{first_and_others(printed)}.",
     )
+
+
+def first_and_others(scores: Mapping[str, float]) -> str:
+    """Return the best score in words, and the range of the others."""
+    (name, best), *others = sorted(scores.items(), key=lambda one: -one[1])
+    return f"{name} has {best:.2f} and the others {others[-1][1]:.2f} to {others[0][1]:.2f}"
 
 
 def nonzero(records: Sequence[Record]) -> Verdict:

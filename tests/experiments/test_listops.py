@@ -20,6 +20,7 @@ from experiments.listops.report import (
     table_of_escapes,
 )
 from experiments.listops.rows import Settings, corpora, row
+from experiments.listops.verdicts import after_the_same_steps
 from experiments.records import Record, read_records
 from experiments.runs import Row, Runner
 from valency.batches import Batch
@@ -93,22 +94,34 @@ def test_the_printed_chain_is_four_arguments_at_the_top_and_two_below() -> None:
     assert (round(scores.accuracy, 2), round(scores.f1, 2)) == PRINTED["left-to-right"]
 
 
+def cold_run(structure: str, seed: int, accuracies: list[float]) -> Record:
+    """Return the record of a cold run that did not end, with an accuracy every ten steps."""
+    one = record(structure, seed, 0.0, study="cold")
+    curve = [{"steps": 10 * k, "accuracy": x} for k, x in enumerate(accuracies)]
+    return replace(one, complete=False, result={"curve": curve})
+
+
 def test_cold_runs_are_compared_after_the_same_steps() -> None:
     """Those that did not end, too; steps that only one of them has are left out."""
-
-    def run(structure: str, seed: int, accuracies: list[float]) -> Record:
-        one = record(structure, seed, 0.0, study="cold")
-        curve = [{"steps": 10 * k, "accuracy": x} for k, x in enumerate(accuracies)]
-        return replace(one, complete=False, result={"curve": curve})
-
     some = [
-        run("tree", 0, [20.0, 48.0, 50.0, 51.0]),
-        run("tree+budget", 0, [20.0, 28.0, 29.0]),
-        run("tree", 1, [20.0, 47.0]),
+        cold_run("tree", 0, [20.0, 48.0, 50.0, 51.0]),
+        cold_run("tree+budget", 0, [20.0, 28.0, 29.0]),
+        cold_run("tree", 1, [20.0, 47.0]),
     ]
     lines = table_of_equal_steps(some).splitlines()[-2:]
     assert lines == ["| 0 | 10 | 48.0 | 28.0 |", "| 0 | 20 | 50.0 | 29.0 |"]
     assert table_of_equal_steps(some[2:]) == ""
+
+
+def test_the_box_compares_what_all_seeds_have_made() -> None:
+    some = [
+        cold_run("tree", 0, [20.0, 48.0, 50.0]), cold_run("tree+budget", 0, [20.0, 28.0, 29.0]),
+        cold_run("tree", 1, [20.0, 47.0]), cold_run("tree+budget", 1, [20.0, 51.5]),
+    ]  # fmt: skip
+    words = after_the_same_steps(some)
+    assert words.startswith("after 10 steps of both, tree+budget less tree is -20.0, +4.5 on")
+    assert words.endswith("in 2 seeds")
+    assert after_the_same_steps(some[:1]) == "no run has a record"
 
 
 def test_structures_are_compared_seed_by_seed() -> None:

@@ -24,10 +24,13 @@ from experiments.nli.model import (
 )
 from experiments.nli.report import report
 from experiments.nli.rows import SNLI_ONLY, VARIANTS, Settings, measure
+from experiments.nli.verdicts import first_and_others
 from experiments.records import Record, read_records
 from experiments.runs import Row, Runner
 
-pytestmark = pytest.mark.filterwarnings("ignore::lpsmap.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings(  # limits are part of the experiment
+    "ignore::lpsmap.ConvergenceWarning", "ignore:lpsmap. the gradients of some components are"
+)
 
 SMALL = Sizes(word=8, deviation=1.0, hidden=8, dropout=0.0)
 
@@ -221,6 +224,12 @@ def test_alignments_are_compared_seed_by_seed(tmp_path: Path) -> None:
     page = report(some, tmp_path)
     assert "| SNLI | decomposable | LP-matching | paper | 2 | 2.00 | +0.42 |" in page
     assert "| 3 | 81.00 ± 2.48 | 80.00 to 82.00 | 84.62 | 82.00 ± 2.48 | 84.44 |" in page
+
+
+def test_the_box_names_no_order_of_the_others() -> None:
+    assert (
+        first_and_others({"a": 1.0, "b": 3.0, "c": 2.0}) == "b has 3.00 and the others 1.00 to 2.00"
+    )
 
 
 def test_without_short_pairs_no_alignments_are_drawn(tmp_path: Path) -> None:

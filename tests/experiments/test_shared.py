@@ -8,7 +8,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -262,15 +262,27 @@ def test_command_runs_rows_and_reports(data: Path, tmp_path: Path) -> None:
     replace(kept, size="full").write(tmp_path)
     assert call("report", "--out", str(tmp_path)).exit_code == 0
     full = (tmp_path / "papers.md").read_text()
-    assert page.count("## ") + 2 == full.count("## ")
-    assert "### Rows to run" in full and "### Findings" in full
+    assert page.count("## ") + 3 == full.count("## ")
+    assert "### Rows to run" in full and "### Findings (multilabel)" in full
+    assert "### Differences (multilabel)" in full
+    assert "| `*` | `" in full  # pytest has no --row
     assert "records are of earlier settings: `emotions-unstructured-0`." in full
     point = {"dev": 12.34, "epoch": 0, "steps": 7, "seconds": 5400.0}
-    replace(kept, complete=False, result={"curve": [point]}).write(tmp_path)
+    begun = replace(kept, complete=False, result={"curve": [point]})
+    begun.write(tmp_path)
     assert call("report", "--out", str(tmp_path)).exit_code == 0
     page = (tmp_path / "papers.md").read_text()
     assert "(12.34)" in page
     assert "1.5 hours of processor time" in page
+    assert "| processor | 1 | 1.50 |" in page
+    of_full = next(
+        row for row in EXPERIMENTS["multilabel"].rows("full", None) if row.name == begun.row
+    )
+    settings = json.loads(json.dumps(asdict(of_full.settings)))
+    replace(begun, size="full", settings=settings).write(tmp_path)
+    assert call("report", "--out", str(tmp_path)).exit_code == 0
+    page = (tmp_path / "papers.md").read_text()
+    assert "Rows that have not ended: `emotions-unstructured-0 (at epoch 0)`." in page
 
 
 def test_committed_records_make_the_pages_of_the_documentation(tmp_path: Path) -> None:
