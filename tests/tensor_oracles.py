@@ -12,17 +12,23 @@ from torch import Tensor
 
 from lpsmap import (
     Alignment,
+    AtMostOne,
     BinaryTree,
+    Budget,
     ConvergenceWarning,
     DepTree,
     Factor,
     HeadAutomaton,
+    Knapsack,
+    Nand,
+    Or,
     SemiMarkov,
     Sequence,
     SequenceDistance,
     Status,
     TorchFactorGraph,
     Variables,
+    Xor,
 )
 from lpsmap_dynamic import DynamicProgram
 
@@ -52,9 +58,38 @@ class Batch(NamedTuple):
     """Declares the factor over variables and scores of additionals."""
     tied: bool
     """Whether scores are tied, so that marginals of additionals are not unique."""
+    seed: int
+    constrained: bool
+    """Whether other factors constrain the variables."""
+
+    def add_to(self, graph: TorchFactorGraph, u: Variables, *scores: Any) -> Factor:
+        """Declare the factors over variables and scores of additionals; return the first."""
+        factor = graph.add(self.declare(u, *scores))
+        n, size = len(u), u[:1].size
+        if self.constrained and n * size:
+            rng = np.random.default_rng(self.seed)
+            keep = np.ones(u.shape, dtype=bool) if factor.keep is None else factor.keep
+            flat = u.reshape(n, size)
+            for _ in range(rng.integers(1, 4)):
+                mask = keep.reshape(n, size) & (rng.random((n, size)) < rng.choice([0.3, 0.7]))
+                graph.add(_constraint(rng, ~flat if rng.random() < 0.2 else flat, mask))
+        return factor
 
 
-def random_batch(seed: int, kind: str | None = None) -> Batch:
+def _constraint(rng: np.random.Generator, u: Variables, mask: Any) -> Factor:
+    """Return random constraints on the variables that a mask selects."""
+    kind = rng.choice(["budget", "knapsack", "one", "nand", "xor", "or"])
+    if kind == "one":
+        return AtMostOne(u, mask=mask)
+    if kind == "knapsack":
+        costs = rng.uniform(0.5, 1.5, size=u.shape)
+        return Knapsack(u, costs, float(rng.uniform(0.5, 3.0)), mask=mask)
+    if kind != "budget" and mask.any(axis=1).all():
+        return {"nand": Nand, "xor": Xor, "or": Or}[str(kind)](u, mask=mask)
+    return Budget(u, int(rng.integers(1, 4)), mask=mask)
+
+
+def random_batch(seed: int, kind: str | None = None, constrained: bool = False) -> Batch:
     """Draw a batch; some have masks, ties, negated slots or ragged lengths, some are empty."""
     rng = np.random.default_rng(seed)
     kind = str(rng.choice(sorted(KINDS))) if kind is None else kind
@@ -77,7 +112,7 @@ def random_batch(seed: int, kind: str | None = None) -> Batch:
     def declared(u: Variables, *more: Any) -> Factor:
         return declare(~u if negated else u, *more)
 
-    return Batch([torch.from_numpy(x) for x in scores], declared, tied)
+    return Batch([torch.from_numpy(x) for x in scores], declared, tied, seed, constrained)
 
 
 Kind = tuple[tuple[int, ...], tuple[int, ...], Callable[..., Factor]]
@@ -193,10 +228,10 @@ def result_of(batch: Batch, engine: str, dtype: torch.dtype, unique: bool) -> Re
     inputs = [x.to(dtype, copy=True).requires_grad_() for x in batch.scores]
     graph = TorchFactorGraph()
     u = graph.variable_from(inputs[0])
-    factor = graph.add(batch.declare(u, *inputs[1:]))
+    factor = batch.add_to(graph, u, *inputs[1:])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        solution = graph.solve(engine=engine, tol=1e-11)
+        solution = graph.solve(engine=engine, tol=1e-11, max_iter=20_000)
     statuses = list(solution.status)
     if engine == "tensor":  # as a whole
         solvers = {row.solved_by for row in graph.plan(engine=engine).components}
@@ -205,7 +240,8 @@ def result_of(batch: Batch, engine: str, dtype: torch.dtype, unique: bool) -> Re
     solved = torch.from_numpy(ok[solution.layout.component]).reshape(u.value.shape)
     values = [torch.where(solved, u.value, 0.0)]
     if unique and len(inputs) > 1:
-        values.append(graph.additionals_of(factor))
+        whole = solved.flatten(1).all(1, keepdim=True)
+        values.append(torch.where(whole, graph.additionals_of(factor), 0.0))
     generator = torch.Generator().manual_seed(0)
     weights = [torch.randn(x.shape, dtype=dtype, generator=generator) for x in values]
     pairs = zip(weights, values, strict=True)
@@ -218,9 +254,14 @@ def result_of(batch: Batch, engine: str, dtype: torch.dtype, unique: bool) -> Re
     )
 
 
-def check_batch(seed: int, dtype: torch.dtype = torch.float64, kind: str | None = None) -> None:
+def check_batch(
+    seed: int,
+    dtype: torch.dtype = torch.float64,
+    kind: str | None = None,
+    constrained: bool = False,
+) -> None:
     """Both engines find the same solution, statuses and derivatives; two runs the same bits."""
-    batch = random_batch(seed, kind)
+    batch = random_batch(seed, kind, constrained)
     masks = torch.cat([x.flatten() for x in batch.scores if x.numel()] or [torch.zeros(1)])
     unique = not batch.tied and bool((masks > -1e6).all()) and dtype is torch.float64
     found, again, expected = (
@@ -257,7 +298,7 @@ def check_jacobian(batch: Batch) -> None:
     scores = batch.scores[0].clone().requires_grad_()
     graph = TorchFactorGraph()
     u = graph.variable_from(scores)
-    graph.add(batch.declare(u, *batch.scores[1:]))
+    batch.add_to(graph, u, *batch.scores[1:])
     graph.solve(engine="tensor")
     found, generator = u.value, torch.Generator().manual_seed(1)
     a, b = (torch.randn(scores.shape, dtype=torch.float64, generator=generator) for _ in range(2))

@@ -62,7 +62,8 @@ class ActiveFace:
         """The sets with all tied structures, and the derivative of weights in linear terms."""
         with torch.no_grad():
             sets = _complete(self._problems, self._sets)
-            return sets, _derivative(sets)
+            kernel = _derivative(sets)
+            return sets, kernel if sets.beside is None else sets.beside.on_face(kernel)
 
 
 def _derivative(sets: ActiveSets) -> Tensor:
@@ -81,7 +82,9 @@ def _complete(problems: LocalProblems, solved: ActiveSets) -> ActiveSets:
     sets.used = solved.used & (solved.done & ~solved.infeasible).unsqueeze(1)
     for name in ("entries", "theta", "gram"):
         setattr(sets, name, getattr(solved, name).clone())
-    gradient = problems.gradient(sets.x)
+    if solved.beside is not None:
+        sets.beside = dataclasses.replace(solved.beside, sums=solved.beside.sums.clone())
+    gradient = problems.gradient(sets)
     scale = torch.where(problems.quadratic > 0.0, gradient.abs(), 0.0).amax(1, keepdim=True) + 1.0
     level = (sets.p * sets.residual()).sum(1) + 1.0
     tilt = torch.where(sets.used.any(1), MAX_TILT, 0.0).to(gradient.dtype)

@@ -4,6 +4,7 @@ Each problem maximises ``<c, x> - 1/2 <q, x^2>`` over the convex hull of a facto
 which x has the variables and then the additionals; q is 0 for additionals (Niculae et al. 2018,
 appendix A.2). An iteration calls the oracle once for all problems. Its structures join the active
 sets, whose weights then take a few steps to their optimum (Nocedal & Wright 2006, algorithm 16.3).
+Linear constraints on x, if there are any, have multipliers; see `Multipliers`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from lpsmap_torch.tensor.multipliers import MAX_PENALTY, Multipliers, Rows
 
 __all__ = ["ActiveSets", "LocalProblems", "inverse_of", "solve_active_sets"]
 
@@ -33,14 +36,17 @@ STEP_ROUNDING = 1e-14
 CLEAR_GAP = 1e-7
 """Gaps above this are no effect of damping."""
 
-STEPS = 2
-"""Steps of the weights for each call of the oracle."""
+STEPS, CONSTRAINED_STEPS = 2, 4
+"""Steps of the weights for each call of the oracle, without and with constraints."""
 
 ITERATIONS_PER_NUMBER, MIN_LIMIT = 10, 1_000
 """Iterations per number of a problem, and the smallest limit."""
 
 MAX_STRUCTURES = 512
 """Maximum number of structures of an active set. Problems that need more are left unsolved."""
+
+MAX_CONSTRAINED_ITERATIONS = 500
+"""Maximum number of iterations if there are constraints."""
 
 CHECK_EVERY, FIRST_CAPACITY = 5, 16
 """Number of iterations between checks of convergence, which wait for the device, and the number of
@@ -64,15 +70,31 @@ class LocalProblems:
     """(n, D + 1) the numbers that are forced: -1 to be off, 1 to be on, 0 for others."""
     huge: Tensor
     """(n, 1) scores of forced numbers, which outweigh all others."""
+    rows: Rows | None = None
+    """Constraints on the variables."""
 
     def best(self, gradient: Tensor) -> Tensor:
         """Return the entries of the best structures for (n, D + 1) scores."""
         free, forced = self._free_and_forced
         return self.oracle(torch.where(free, gradient, forced)[:, :-1])
 
-    def gradient(self, x: Tensor) -> Tensor:
-        """Return the gradient of the objective."""
-        return torch.addcmul(self.linear, self.quadratic, x, value=-1.0)
+    def gradient(self, sets: ActiveSets) -> Tensor:
+        """Return the gradient of the objective at the mixtures."""
+        gradient = torch.addcmul(self.linear, self.quadratic, sets.x, value=-1.0)
+        if sets.beside is None:
+            return gradient
+        force = sets.beside.force(sets.beside.of(sets.p))
+        return gradient + sets.beside.rows.pull(force, gradient)
+
+    def value(self, x: Tensor) -> Tensor:
+        """Return the (n,) objectives."""
+        return (x * (self.linear - 0.5 * self.quadratic * x)).sum(1)
+
+    @functools.cached_property
+    def least_value(self) -> Tensor:
+        """(n,) lower bounds of the objective of all mixtures."""
+        at_one = (self.linear - 0.5 * self.quadratic).clamp(max=0.0)
+        return at_one.sum(1) - 1.0
 
     def sizes(self, found: Tensor) -> Tensor:
         """Return the (n,) summed magnitudes of the scores of structures."""
@@ -120,11 +142,14 @@ class ActiveSets:
     """(n,) whether even the best structure contradicts forced numbers."""
     iterations: Tensor
     """(n,) calls of the oracle."""
+    beside: Multipliers | None = None
+    """The constraints."""
 
     @property
     def rounding(self) -> Tensor:
         """(n,) gaps up to which structures are as good as the active ones."""
-        return GAP_ROUNDING * (self.size + 1.0)
+        rounding = GAP_ROUNDING * (self.size + 1.0)
+        return rounding if self.beside is None else rounding + GAP_ROUNDING * MAX_PENALTY
 
     @property
     def capacity(self) -> int:
@@ -151,6 +176,8 @@ class ActiveSets:
         self.entries = pad(self.entries, (0, 0, 0, more))
         self.used, self.p, self.theta = (pad(x, (0, more)) for x in (self.used, self.p, self.theta))
         self.gram = pad(self.gram, (0, more, 0, more))
+        if self.beside is not None:
+            self.beside.sums = pad(self.beside.sums, (0, 0, 0, more))
         self.identity = torch.eye(capacity, dtype=self.p.dtype, device=self.p.device)
 
     def sums(self, numbers: Tensor) -> Tensor:
@@ -168,7 +195,11 @@ class ActiveSets:
 
     def residual(self) -> Tensor:
         """Return the (n, capacity) gradient of the objective in the weights, plus a constant."""
-        return self.theta - (self.gram @ self.p.unsqueeze(-1)).squeeze(-1)
+        residual = self.theta - (self.gram @ self.p.unsqueeze(-1)).squeeze(-1)
+        if self.beside is None:
+            return residual
+        force = self.beside.force(self.beside.of(self.p))
+        return residual + (self.beside.sums @ force.unsqueeze(2)).squeeze(2)
 
     def join(self, found: Tensor, theta: Tensor, joins: Tensor, problems: LocalProblems) -> None:
         """Add a structure with weight zero to the sets for which `joins` is true."""
@@ -182,6 +213,8 @@ class ActiveSets:
         self.gram[row, place] = products
         self.gram[row, :, place] = products
         self.used[row, place] = joins
+        if self.beside is not None:
+            self.beside.sums[row, place] = self.beside.rows.of_structures(found)
 
 
 def solve_active_sets(problems: LocalProblems, max_iterations: int | None = None) -> ActiveSets:
@@ -197,6 +230,8 @@ def solve_active_sets(problems: LocalProblems, max_iterations: int | None = None
     sets = _first_sets(problems)
     if max_iterations is None:
         max_iterations = MIN_LIMIT + ITERATIONS_PER_NUMBER * sets.x.shape[1]
+        if sets.beside is not None:
+            max_iterations = MAX_CONSTRAINED_ITERATIONS
     for iteration in range(max_iterations - 1):
         if iteration % CHECK_EVERY == 0 and sets.have_finished(sets.done):
             break
@@ -226,6 +261,8 @@ def _first_sets(problems: LocalProblems) -> ActiveSets:
         infeasible=flags,
         iterations=torch.ones_like(x[:, 0], dtype=torch.int64),
     )
+    if problems.rows is not None:
+        sets.beside = Multipliers.first(problems.rows, FIRST_CAPACITY)
     sets.join(found, problems.linear.gather(1, found).sum(1), ~flags, problems)
     sets.p[:, 0] = 1.0
     sets.x = sets.mixture(sets.p)
@@ -236,27 +273,40 @@ def _first_sets(problems: LocalProblems) -> ActiveSets:
 
 def _iterate(problems: LocalProblems, sets: ActiveSets) -> None:
     """Call the oracle, and move the weights."""
-    gradient = problems.gradient(sets.x)
+    gradient = problems.gradient(sets)
     found = problems.best(gradient)
     gap = gradient.gather(1, found).sum(1) - (gradient * sets.x).sum(1)
     sets.gap = torch.where(sets.done, sets.gap, gap)
     sets.size = torch.maximum(sets.size, problems.sizes(found))
     improves = gap > sets.rounding
-    sets.done = sets.done | (sets.settled & ~improves)
+    arrived = sets.settled & ~improves & ~sets.done
+    if sets.beside is not None:
+        bound = problems.value(sets.x) + sets.beside.bound(sets.p) + gap
+        sets.infeasible = sets.infeasible | (arrived & (bound < problems.least_value))
+        arrived = sets.beside.move(sets.p, arrived) | sets.infeasible
+    sets.done = sets.done | arrived
     sets.iterations += ~sets.done
     # of a set that is not at its optimum, active structures have gaps, too
-    joins = improves & ~sets.done & (sets.settled | (~sets.blocked & (gap > CLEAR_GAP)))
+    may_join = sets.settled
+    if sets.beside is None:
+        may_join = may_join | (~sets.blocked & (gap > CLEAR_GAP))
+    joins = improves & ~sets.done & may_join
     sets.join(found, problems.linear.gather(1, found).sum(1), joins, problems)
-    for _ in range(STEPS):
+    for _ in range(STEPS if sets.beside is None else CONSTRAINED_STEPS):
         _step(sets)
     sets.x = sets.mixture(sets.p)
 
 
 def _step(sets: ActiveSets) -> None:
     """Move the weights towards the optimum of their sets, until one of them is zero and leaves."""
-    used, p = sets.used, sets.p
-    factor = torch.linalg.cholesky_ex(_matrix_of(sets, DAMPING)).L
-    right = torch.stack([sets.residual(), torch.ones_like(p)], dim=-1) * used.unsqueeze(-1)
+    used, p, residual = sets.used, sets.p, sets.residual()
+    matrix = _matrix_of(sets, DAMPING)
+    if sets.beside is not None:
+        active = (sets.beside.force(sets.beside.of(p)) != 0.0).unsqueeze(1) & used.unsqueeze(2)
+        sums = torch.where(active, sets.beside.sums, 0.0)
+        matrix = torch.baddbmm(matrix, sets.beside.penalty.unsqueeze(2) * sums, sums.mT)
+    factor = torch.linalg.cholesky_ex(matrix).L
+    right = torch.stack([residual, torch.ones_like(p)], dim=-1) * used.unsqueeze(-1)
     # torch.cholesky_solve would wait for the device
     half = torch.linalg.solve_triangular(factor, right, upper=False)
     both = torch.linalg.solve_triangular(factor.mT, half, upper=True)
@@ -266,6 +316,11 @@ def _step(sets: ActiveSets) -> None:
     blocks = (step < 0.0) & (p + step <= NEGLIGIBLE)
     until = torch.where(blocks, p / -step, torch.inf)
     length = until.amin(1, keepdim=True).clamp(max=1.0)
+    if sets.beside is not None:
+        image = (sets.gram @ step.unsqueeze(2)).squeeze(2)
+        slope = (step * (sets.theta - (sets.gram @ p.unsqueeze(2)).squeeze(2))).sum(1, keepdim=True)
+        best = sets.beside.length(p, step, slope, (step * image).sum(1, keepdim=True))
+        length = torch.minimum(length, best)
     leaves = until <= length
     sets.used = used & ~leaves
     sets.p = torch.where(sets.used, torch.addcmul(p, length, step).clamp(min=0.0), 0.0)

@@ -12,7 +12,12 @@ import numpy as np
 from lpsmap_core import Factor, LinearConstraints
 from lpsmap_core.api import BoolArray, Bucket, FloatArray, IntArray, Part, offsets_of, ranges
 
-__all__ = ["ConstraintRows", "constraint_rows_of", "described_components"]
+__all__ = [
+    "ConstraintRows",
+    "constraint_rows_of",
+    "described_components",
+    "undescribed_factors",
+]
 
 
 class ConstraintRows(NamedTuple):
@@ -34,24 +39,34 @@ class ConstraintRows(NamedTuple):
     """Number of the factor of each row in its bucket."""
 
 
+def undescribed_factors(part: Part) -> IntArray:
+    """Return the number of factors of each component that linear constraints do not describe."""
+    count = np.zeros(part.n_components, dtype=np.int64)
+    for bucket in part.buckets:
+        unknown = np.array([f.linear_constraints() is None for f in bucket.declarations])
+        factors = unknown[bucket.declaration] & (bucket.component >= 0)
+        np.add.at(count, bucket.component[factors], 1)
+    return count
+
+
 def described_components(part: Part) -> BoolArray:
     """Return for each component whether linear constraints describe all its factors."""
-    described = np.ones(part.n_components, dtype=bool)
-    for bucket in part.buckets:
-        known = np.array([f.linear_constraints() is not None for f in bucket.declarations])
-        described[bucket.component[~known[bucket.declaration]]] = False
+    described: BoolArray = part.derived(undescribed_factors) == 0
     return described
 
 
 def constraint_rows_of(part: Part) -> tuple[ConstraintRows, IntArray]:
-    """Return the rows of all described components, and the component of every column."""
-    described, auxiliary = part.derived(described_components), [_EMPTY]
+    """Return the rows of described factors, and the component of every column.
+
+    Components with two or more other factors have no rows.
+    """
+    has_rows, auxiliary = part.derived(undescribed_factors) <= 1, [_EMPTY]
     first_auxiliary, pieces = part.n_variables + part.n_additionals, [_NO_ROWS]
     for b, bucket in enumerate(part.buckets):
-        for number in range(len(bucket.declarations)):
+        for number, declaration in enumerate(bucket.declarations):
             factors = np.flatnonzero(bucket.declaration == number)
-            factors = factors[described[bucket.component[factors]]]
-            if not factors.size:
+            factors = factors[has_rows[bucket.component[factors]]]
+            if not factors.size or declaration.linear_constraints() is None:
                 continue
             columns = _columns_of(part, b, bucket.declarations[number], factors)
             n_auxiliary = int((columns.number == AUXILIARY).sum())

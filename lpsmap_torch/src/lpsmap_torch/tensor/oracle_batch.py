@@ -1,4 +1,7 @@
-"""Batches of single factors with an oracle on tensors, and their solutions by the active set."""
+"""Batches of factors with an oracle on tensors, and their solutions by the active set.
+
+A component has one of them, and possibly linear constraints on its variables by other factors.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,12 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Factor
-from lpsmap_core.api import BoolArray, Bucket, IntArray, Part
+from lpsmap_core.api import BoolArray, Bucket, IntArray, Part, ranges
 from lpsmap_torch.tensor.active_face import ActiveFace
 from lpsmap_torch.tensor.active_set import LocalProblems, solve_active_sets
 from lpsmap_torch.tensor.batch import Members
+from lpsmap_torch.tensor.constraint_rows import constraint_rows_of
+from lpsmap_torch.tensor.multipliers import Rows
 from lpsmap_torch.tensor.projected import Limits, Projected
 from lpsmap_torch.tensor.projection_problem import MAX_SCORE
 from lpsmap_torch.tensor.served import oracles_of
@@ -44,6 +49,8 @@ class OracleBatch:
     best: Callable[..., Any]
     tables: tuple[Tensor, ...]
     """The tables of the factors, then those that all factors share."""
+    rows: Rows | None
+    """The constraints of the other factors of the components."""
 
     def to(self, device: torch.device) -> OracleBatch:
         """Return the batch on a device."""
@@ -54,6 +61,7 @@ class OracleBatch:
             sign=self.sign.to(device),
             unused=self.unused.to(device),
             tables=tuple(table.to(device) for table in self.tables),
+            rows=None if self.rows is None else self.rows.to(device),
         )
 
     @property
@@ -81,7 +89,7 @@ class OracleBatch:
         linear, quadratic, forced = (
             torch.nn.functional.pad(x, (0, 1)) for x in (linear, quadratic, forced)
         )
-        return LocalProblems(self.oracle, linear, quadratic, forced, huge)
+        return LocalProblems(self.oracle, linear, quadratic, forced, huge, self.rows)
 
     def project(self, eta: Tensor, limits: Limits) -> Projected:
         """Solve the local problems for (n, n_columns) scores; ``-inf`` where one is forbidden."""
@@ -113,16 +121,21 @@ class OracleBatch:
 
 def oracle_batches(part: Part, selected: BoolArray) -> Iterator[OracleBatch]:
     """Yield the batches of the selected components, each of which is one factor, on the host."""
-    oracles = part.derived(oracles_of)
+    oracles, (rows, _) = part.derived(oracles_of), part.derived(constraint_rows_of)
+    has_rows = np.bincount(rows.component, minlength=part.n_components) > 0
     for b, bucket in enumerate(part.buckets):
         groups: dict[Any, list[tuple[int, IntArray]]] = {}
-        for d, declaration in enumerate(bucket.declarations):
-            factors = np.flatnonzero((bucket.declaration == d) & selected[bucket.component])
-            if not factors.size:
+        of_declarations = bucket.declaration, has_rows[bucket.component]
+        for d, beside in np.ndindex(len(bucket.declarations), 2):
+            own = (of_declarations[0] == d) & (of_declarations[1] == beside)
+            factors = np.flatnonzero(own & selected[bucket.component])
+            declaration = bucket.declarations[d]
+            if not factors.size or id(declaration) not in oracles:
                 continue
             oracle = oracles[id(declaration)]
             shapes = declaration.event_shape, tuple(x.shape[1:] for x in oracle.tables)
-            key = oracle.best, declaration.n_additionals, shapes, tuple(map(id, oracle.shared))
+            kind = declaration.n_additionals, beside
+            key = oracle.best, kind, shapes, tuple(map(id, oracle.shared))
             groups.setdefault(key, []).append((d, factors))
         for members in groups.values():
             yield from _batches(part, b, members)
@@ -159,7 +172,35 @@ def _batches(part: Part, b: int, members: list[tuple[int, IntArray]]) -> Iterato
             declarations[0].event_shape,
             oracles[0].best,
             tuple(map(torch.from_numpy, (*(x[own] for x in tables), *oracles[0].shared))),
+            _rows(part, bucket.component[factors[own]], columns[own], negated[own]),
         )
+
+
+def _rows(
+    part: Part, components: IntArray, columns: IntArray, negated: BoolArray
+) -> Rows | None:
+    """Return the constraints of components on the slots of their factors; None without any."""
+    rows, _ = part.derived(constraint_rows_of)
+    first = np.searchsorted(rows.component, np.arange(part.n_components + 1))
+    counts = np.diff(first)[components]
+    if not counts.any():
+        return None
+    n_slots = columns.shape[1]
+    selected, instance = ranges(first, components), np.repeat(np.arange(len(components)), counts)
+    row = selected - first[components][instance]
+    entries, sizes = ranges(rows.offsets, selected), np.diff(rows.offsets)[selected]
+    place = np.zeros(part.n_variables + part.n_additionals + 2, dtype=np.int64)
+    place[columns] = np.arange(n_slots)
+    slot, of = place[rows.column[entries]], np.repeat(instance, sizes)
+    matrix = np.zeros((len(components), counts.max(), n_slots + 1))
+    np.add.at(matrix, (of, np.repeat(row, sizes), slot), rows.coefficient[entries])
+    # a negated slot is 1 minus its variable
+    shift = (matrix[:, :, :-1] * negated[:, None]).sum(2)
+    matrix[:, :, :-1] *= np.where(negated, -1.0, 1.0)[:, None]
+    low, high = np.full(matrix.shape[:2], -np.inf), np.full(matrix.shape[:2], np.inf)
+    low[instance, row], high[instance, row] = rows.low[selected], rows.high[selected]
+    shared = matrix[:1] if (matrix == matrix[:1]).all() else matrix
+    return Rows(*map(torch.from_numpy, (shared, low - shift, high - shift)))
 
 
 def _unused(declaration: Factor, rows: IntArray) -> BoolArray:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import TensorOracle
-from lpsmap_core.api import BoolArray, Part
-from lpsmap_torch.tensor.constraint_rows import constraint_rows_of, described_components
+from lpsmap_core.api import BoolArray, Part, ranges
+from lpsmap_torch.tensor.constraint_rows import (
+    constraint_rows_of,
+    described_components,
+    undescribed_factors,
+)
 
 __all__ = ["constrained_components", "oracle_components", "oracles_of", "served_components"]
 
 MAX_ROWS = 2**16
 """Maximum number of rows of a component."""
+
+MAX_ROWS_BESIDE = 2**8
+"""The same beside a factor with an oracle."""
 
 
 def served_components(part: Part, with_oracles: bool) -> BoolArray:
@@ -30,21 +37,36 @@ def constrained_components(part: Part) -> BoolArray:
 
 
 def oracles_of(part: Part) -> dict[int, TensorOracle]:
-    """Return the oracles of the declarations that have one, by the id of the declaration."""
-    found = {id(d): d.tensor_oracle() for bucket in part.buckets for d in bucket.declarations}
+    """Return the oracles of the declarations that need one, by the id of the declaration.
+
+    Those that linear constraints describe do not.
+    """
+    declared = [x for bucket in part.buckets for x in bucket.declarations]
+    found = {id(x): x.tensor_oracle() for x in declared if x.linear_constraints() is None}
     return {key: oracle for key, oracle in found.items() if oracle is not None}
 
 
 def oracle_components(part: Part) -> BoolArray:
-    """Return for each component whether it is one factor with an oracle on tensors.
+    """Return for each component whether one factor has an oracle on tensors and all its variables.
 
-    Components of linear constraints are left out.
+    Linear constraints without other columns must describe all other factors. Components in which
+    they describe all factors are left out.
     """
-    single = part.direct & ~part.derived(constrained_components)
-    if not single.any():
-        return single
-    oracles, known = part.derived(oracles_of), np.zeros(part.n_components, dtype=bool)
+    oracles, n = part.derived(oracles_of), part.n_components
+    links, additionals = np.zeros(part.n_variables), np.zeros(n)
+    known = np.zeros(n, dtype=np.int64)
     for bucket in part.buckets:
         has_oracle = np.array([id(declaration) in oracles for declaration in bucket.declarations])
-        known[bucket.component[has_oracle[bucket.declaration]]] = True
-    return single & known
+        factors = np.flatnonzero(has_oracle[bucket.declaration] & (bucket.component >= 0))
+        of_factors = ranges(bucket.offsets, factors)
+        links += np.bincount(bucket.variable[of_factors], minlength=part.n_variables)
+        own = bucket.component[factors]
+        known += np.bincount(own, minlength=n)
+        extra = np.diff(bucket.additional_offsets)[factors]
+        additionals += np.bincount(own, extra, minlength=n)
+    single = (part.derived(undescribed_factors) == 1) & (known == 1)
+    single &= np.bincount(part.component, links != 1.0, minlength=n) == 0
+    rows, columns = part.derived(constraint_rows_of)
+    n_columns = np.bincount(columns, minlength=n)
+    single &= n_columns == np.diff(part.first_variable) + additionals
+    return single & (np.bincount(rows.component, minlength=n) <= MAX_ROWS_BESIDE)
