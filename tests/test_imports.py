@@ -97,6 +97,15 @@ def test_packages_import_only_what_lies_below_them(package: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_core_lists_no_pack() -> None:
+    """Its messages name the package of a missing verb, and none of factors or adapters."""
+    for path in (ROOT / "lpsmap_core/src/lpsmap_core").rglob("*.py"):
+        named = re.findall(
+            r"lpsmap[-_](?:factors[-_]|jax|search)\w*", path.read_text(encoding="utf-8")
+        )
+        assert not named, path
+
+
 def test_the_walk_sees_every_form_of_import() -> None:
     source = """
 import torch.nn as nn

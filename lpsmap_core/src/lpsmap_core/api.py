@@ -37,7 +37,6 @@ from lpsmap_core.local.oracles import best_feasible as best_feasible
 from lpsmap_core.local.vertices import Vertices as Vertices
 from lpsmap_core.local.vertices import join_vertices as join_vertices
 from lpsmap_core.local.vertices import structure_scores as structure_scores
-from lpsmap_core.model.earlier import replaced_options as replaced_options
 from lpsmap_core.model.inputs import broadcast as broadcast
 from lpsmap_core.model.inputs import check_readable as check_readable
 from lpsmap_core.model.inputs import checked_count as checked_count
@@ -48,8 +47,6 @@ from lpsmap_core.model.inputs import kind_of as kind_of
 from lpsmap_core.model.inputs import real_numbers as real_numbers
 from lpsmap_core.model.inputs import truth_values as truth_values
 from lpsmap_core.model.inputs import whole_numbers as whole_numbers
-from lpsmap_core.model.labels import label_of as label_of
-from lpsmap_core.model.labels import set_label as set_label
 from lpsmap_core.model.lengths import check_unambiguous_lengths as check_unambiguous_lengths
 from lpsmap_core.model.lengths import checked_lengths as checked_lengths
 from lpsmap_core.model.linear_constraints import CountBounds as CountBounds
@@ -62,13 +59,16 @@ from lpsmap_core.model.memory_limit import memory_limit as memory_limit
 from lpsmap_core.model.memory_limit import reserve_memory as reserve_memory
 from lpsmap_core.model.named_arguments import check_accepted as check_accepted
 from lpsmap_core.model.named_arguments import refuse_arguments as refuse_arguments
+from lpsmap_core.model.named_arguments import replaced_options as replaced_options
 from lpsmap_core.model.slots import declared_variables as declared_variables
 from lpsmap_core.model.slots import flipped_slots as flipped_slots
 from lpsmap_core.model.slots import in_factors as in_factors
+from lpsmap_core.model.slots import label_of as label_of
 from lpsmap_core.model.slots import name_of_factor as name_of_factor
 from lpsmap_core.model.slots import parameters_of as parameters_of
 from lpsmap_core.model.slots import row_values as row_values
 from lpsmap_core.model.slots import row_view as row_view
+from lpsmap_core.model.slots import set_label as set_label
 from lpsmap_core.model.slots import slot_values as slot_values
 from lpsmap_core.model.slots import slots_of as slots_of
 from lpsmap_core.model.unused import zero_unused_scores as zero_unused_scores

@@ -13,7 +13,6 @@ from lpsmap_core.engine.choice import AUTO, beside_core, choose_engine, run_with
 from lpsmap_core.engine.options import RELAXATION, Options, checked_options, threads_or_default
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.layout.layout import Layout, build_layout
-from lpsmap_core.model.earlier import SOLVE, replaced_options
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.factor_checks import check_declaration, check_parameters
 from lpsmap_core.model.inputs import (
@@ -23,13 +22,14 @@ from lpsmap_core.model.inputs import (
     kind_of,
     real_numbers,
 )
-from lpsmap_core.model.labels import set_label
 from lpsmap_core.model.memory_limit import (
     DECLARATION_BYTES,
     LINK_BYTES,
     VARIABLE_BYTES,
     reserve_memory,
 )
+from lpsmap_core.model.named_arguments import EARLIER_OPTIONS, replaced_options
+from lpsmap_core.model.slots import set_label
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.decoder import DEFAULT_GAP, installed_decoder
 from lpsmap_core.solution.distribution import Distributions
@@ -251,7 +251,7 @@ class FactorGraph:
 
     # ---------------------------------------------------------------- solves
 
-    @replaced_options(**SOLVE)
+    @replaced_options(**EARLIER_OPTIONS)
     def solve(
         self,
         max_iter: int = 1000,

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import lpsmap_core
 from lpsmap_core import FactorGraph, hookimpl, registered
 from lpsmap_core.command import cli
-from lpsmap_decode import FileFormat, NamedGraph, decoder
+from lpsmap_decode import FileFormat, NamedGraph, exact_decoder
 from lpsmap_decode.command import solve_file
 from lpsmap_decode.command.solve_file import UNSOLVED
 
@@ -206,7 +206,7 @@ def test_the_command_hands_over_to_another_solver(
         over = [f"u[{i}]", f"u[{j}]"]
         factors.append({"type": "Pair", "over": over, "scores": rng.normal()})
     path = written(tmp_path, {"variables": {"u": scores.tolist()}, "factors": factors})
-    monkeypatch.setattr(decoder, "FIRST_NODES", 1)
+    monkeypatch.setattr(exact_decoder, "FIRST_NODES", 1)
     result = CliRunner().invoke(cli.main, ["solve", str(path), "--task", "map"])
     assert result.exit_code == 0, result.output
     answer = json.loads(result.output)

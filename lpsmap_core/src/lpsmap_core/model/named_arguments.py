@@ -1,13 +1,24 @@
-"""Arguments that users name in a call, and that a function or a module does not take."""
+"""Arguments that users name in a call, and that a function does not take."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["check_accepted", "refuse_arguments"]
+__all__ = ["EARLIER_OPTIONS", "check_accepted", "refuse_arguments", "replaced_options"]
+
+EARLIER_OPTIONS = {
+    "autodetect_acyclic": "omit it, since graphs need no such hint",
+    "branch_and_bound": "use solve_map(exact=True), or PFactorGraph.solve_exact_map_ad3()",
+    "eta": "use step_size",
+}
+"""Options of earlier solves, with their replacements."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def refuse_arguments(name: str, arguments: Iterable[str], known: Sequence[str]) -> None:
@@ -65,3 +76,24 @@ def check_accepted(factors: Callable[..., Any], arguments: Iterable[str]) -> Non
             f"The function of factors has no parameter for {name}, which it was called with; "
             f"expected def build(u, {name}), which passes it on to its factors. Or omit {name}."
         )
+
+
+def replaced_options(**advice: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Return a decorator of functions that refuse the named options, with advice on each.
+
+    The decorated function raises a TypeError if it is called with such an option.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def call(*arguments: P.args, **options: P.kwargs) -> T:
+            for name in options.keys() & advice.keys():
+                raise TypeError(
+                    f"{function.__qualname__}: {name} is an option of earlier libraries; "
+                    f"{advice[name]}."
+                )
+            return function(*arguments, **options)
+
+        return call
+
+    return decorate

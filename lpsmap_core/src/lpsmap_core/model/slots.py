@@ -1,4 +1,4 @@
-"""Single factors of a declaration: the positions of their slots, and views for their methods.
+"""Single factors of a declaration: the positions of their slots, views for methods, and names.
 
 The slots of a declaration are the entries of its variables that take part, flat, factor by factor.
 """
@@ -6,12 +6,14 @@ The slots of a declaration are the entries of its variables that take part, flat
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.inputs import kind_of
 from lpsmap_core.model.parameters import Parameters
 from lpsmap_core.model.variables import Variables
 
@@ -19,14 +21,19 @@ __all__ = [
     "flipped_slots",
     "declared_variables",
     "in_factors",
+    "label_of",
     "name_of_factor",
     "parameters_of",
     "placed_values",
     "row_values",
     "row_view",
+    "set_label",
     "slot_values",
     "slots_of",
 ]
+
+LABEL = "_label"
+"""The attribute of a declaration that holds its name."""
 
 
 def slot_values(declaration: Factor, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -116,3 +123,61 @@ def _row_shape(declaration: Factor, i: int) -> tuple[int, ...]:
         for axis, length in zip(declaration._cut_axes(), declaration.lengths[i], strict=True):
             shape[axis] = int(length)
     return tuple(shape)
+
+
+# -------------------------------------------------------------------- names in messages
+
+
+def set_label(factor: Factor, name: Any) -> None:
+    """Validate and store the name of a declaration; see `FactorGraph.add`.
+
+    Raises
+    ------
+    TypeError
+        If the name is neither text nor a sequence of texts.
+    ValueError
+        If its fields do not fit the batch axes, or there is not one text for each factor.
+    """
+    if isinstance(name, str):
+        try:
+            name.format(*factor.batch_shape)
+        except (IndexError, KeyError, ValueError, AttributeError) as error:
+            raise ValueError(
+                f"add: name is {name!r}; expected at most {len(factor.batch_shape)} fields {{}}, "
+                f"one for each batch axis of {factor!r}. Double a brace that is meant as text."
+            ) from error
+    elif not (isinstance(name, Sequence) and all(isinstance(text, str) for text in name)):
+        raise TypeError(
+            f"add: name: got {kind_of(name)}; expected text such as 'row {{}}, digit {{}}', or a "
+            "sequence with a text for each factor."
+        )
+    elif len(name) != factor.n_factors:
+        raise ValueError(
+            f"add: name has {len(name)} texts; expected {factor.n_factors}, one for each factor of "
+            f"{factor!r}."
+        )
+    vars(factor)[LABEL] = name
+
+
+def label_of(factor: Factor, row: int, factors: Sequence[Factor]) -> str:
+    """Return the name of a factor, or its type, index and place among the declarations.
+
+    Parameters
+    ----------
+    factor, row
+        The declaration, and the number of the factor in it.
+    factors
+        The declarations of the graph.
+    """
+    name = vars(factor).get(LABEL)
+    if name is not None and not isinstance(name, str):
+        return str(name[row])
+    index = [int(i) for i in np.unravel_index(row, factor.batch_shape)]
+    if name is not None and "{" in name:
+        return name.format(*index)
+    at = ", ".join(map(str, index))
+    words = [name or type(factor).__name__, *([at] if at else [])]
+    if name is None:
+        place = next(i for i, other in enumerate(factors) if other is factor)
+        words.append(f"of factors[{place}]")
+    return " ".join(words)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.labels import label_of
+from lpsmap_core.model.slots import label_of
 from lpsmap_core.solution.decoder import installed_decoder
 from lpsmap_core.solution.scored_graph import ScoredGraph
 
