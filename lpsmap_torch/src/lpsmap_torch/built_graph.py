@@ -100,7 +100,7 @@ class BuiltGraph:
         if declared.forbidden is not None:
             self.padding |= declared.forbidden
         self._has_padding = bool(self.padding.any())
-        self._are_all = self.variables.span == slice(0, graph.n_variables)
+        self._is_whole = block.span == slice(0, graph.n_variables)
         self._on_devices: dict[Any, Tensor] = {}
         self.zeros, self.lock = np.broadcast_to(0.0, block.shape), threading.Lock()
 
@@ -214,10 +214,12 @@ class BuiltGraph:
         infeasible
             (n_variables,) flags of variables whose items have zeros; None for none.
         """
-        if self._are_all:
-            values = values.reshape(*values.shape[:-1], *self.variables.shape)
-        else:
+        if not self._is_whole:
             values = values_of(values, self.variables)
+        else:
+            values = values.reshape(*values.shape[:-1], *self.block.shape)
+            if self.declared.shown is not Ellipsis:
+                values = values[self.declared.shown]
         if infeasible is not None:
             index = self._on("index", self.variables.index, values.device)
             nothing = infeasible.to(values.device)[index]

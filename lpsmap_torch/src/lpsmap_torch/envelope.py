@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lpsmap_core.api import Items
+from lpsmap_core.api import FloatArray, Items
 from lpsmap_torch.graph import TorchFactorGraph
 
 __all__ = ["with_slopes"]
@@ -17,7 +17,7 @@ __all__ = ["with_slopes"]
 
 def with_slopes(
     graph: TorchFactorGraph,
-    values: Tensor,
+    values: FloatArray,
     variables: Tensor,
     additionals: Sequence[Tensor | None],
     items: Items,
@@ -25,6 +25,7 @@ def with_slopes(
 ) -> Tensor:
     """Return values of the items of a graph with given first derivatives in its scores.
 
+    They have the dtype of the slopes, but at least single precision, since sums may overflow.
     Second derivatives are those of the slopes.
 
     Parameters
@@ -35,7 +36,7 @@ def with_slopes(
         (n_items,)
     variables, additionals
         The slopes in the scores of the variables, (n_variables,), and of each declaration's
-        additionals. They may carry gradients.
+        additionals, (n_factors, n_additionals). They may carry gradients.
     items
         The items of the graph.
     squares
@@ -53,7 +54,9 @@ def with_slopes(
         slopes.append(squares)
         item.append(items.of_variable)
     of_entries = [torch.from_numpy(x).to(variables.device) for x in item]
-    differentiable: Tensor = _WithSlopes.apply(values, len(inputs), *inputs, *slopes, *of_entries)  # type: ignore[no-untyped-call]
+    dtype = torch.promote_types(variables.dtype, torch.float32)
+    numbers = torch.from_numpy(values).to(dtype=dtype, device=variables.device)
+    differentiable: Tensor = _WithSlopes.apply(numbers, len(inputs), *inputs, *slopes, *of_entries)  # type: ignore[no-untyped-call]
     return differentiable
 
 

@@ -576,7 +576,7 @@ def test_instances_of_several_components() -> None:
 
 
 def test_values_that_are_no_structures() -> None:
-    d = Tree(torch.zeros(1, 3, 3))
+    d = Tree(torch.zeros(1, 3, 3), validate_args=True)  # torch.compile changes the default
     cycle = torch.tensor([[1, 0, -1]])
     with pytest.raises(ValueError, match="a value of instance 0 is no structure of Tree"):
         d.log_prob(cycle)

@@ -31,7 +31,7 @@ def cpu_like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def engine_on(device: str, name: str) -> TensorEngine | None:
         return chosen("cuda" if device == "cpu" else device, name)
 
-    for module in ("tensor.choice", "graph", "layers.solvers"):
+    for module in ("tensor.choice", "graph", "layers.layer", "layers.layouts"):
         monkeypatch.setattr(f"lpsmap_torch.{module}.engine_on", engine_on)
 
 

@@ -140,8 +140,8 @@ class Estimated:
         values, infeasible = estimate.values, torch.from_numpy(estimate.infeasible)
         if infeasible.any():
             values = values.masked_fill(infeasible.to(values.device), 0.0)
-        objective = torch.from_numpy(estimate.objective(self._items)).to(values.device)
-        objective = with_slopes(graph, objective, values, estimate.additionals, self._items)
+        numbers = estimate.objective(self._items)
+        objective = with_slopes(graph, numbers, values, estimate.additionals, self._items)
         return objective.reshape(self.problem.batch) * self.problem.temperature
 
     @property

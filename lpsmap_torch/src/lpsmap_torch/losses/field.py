@@ -20,13 +20,14 @@ from lpsmap_core.api import (
 )
 from lpsmap_dynamic import add_exactly, sum_exactly
 from lpsmap_torch.built_graph import Factors
+from lpsmap_torch.envelope import with_slopes
 from lpsmap_torch.estimators import GibbsMarginals
 from lpsmap_torch.estimators.estimator import Estimate
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.graph_gibbs import TorchGraphGibbs
 from lpsmap_torch.layers.layer import Layer
 from lpsmap_torch.losses.margin import MarginLoss
-from lpsmap_torch.losses.structured import Difference, StructuredLoss, differentiable
+from lpsmap_torch.losses.structured import StructuredLoss
 from lpsmap_torch.temperature import Temperature, TemperatureMixin, is_one, of_batch
 
 __all__ = ["CRFLoss", "MarginCRFLoss"]
@@ -164,13 +165,13 @@ def _losses(graph: TorchFactorGraph, labels: Labels) -> Tensor:
         given = _completions(graph, scores, labels, items)
     counted = torch.from_numpy(items.of_variable >= 0).to(everything.variables.device)
     values = (everything.worth - given.worth) + (everything.rest - given.rest)
-    difference = Difference(
+    return with_slopes(
+        graph,
         values if labels.are_marginals else np.maximum(values, 0.0),
         torch.where(counted, everything.variables - given.variables, 0.0),
         [a - b for a, b in zip(everything.additionals, given.additionals, strict=True)],
         items,
     )
-    return differentiable(graph, difference)
 
 
 class Sums(NamedTuple):

@@ -20,15 +20,16 @@ from lpsmap_core.api import (
     compare_maxima,
 )
 from lpsmap_torch.built_graph import Factors
+from lpsmap_torch.envelope import with_slopes
 from lpsmap_torch.estimators.estimator import SolvedEstimate
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.estimates import LayerSolution
 from lpsmap_torch.layers.layer import Layer
 from lpsmap_torch.losses.labels import labels_given, read_target
 from lpsmap_torch.losses.margin import MarginLoss
-from lpsmap_torch.losses.structured import Difference, StructuredLoss, differentiable
+from lpsmap_torch.losses.structured import StructuredLoss
 from lpsmap_torch.losses.weights import checked_reduction, n_labelled_rows, reduced
-from lpsmap_torch.losses.zero_one import compare_zero_one
+from lpsmap_torch.losses.zero_one import zero_one_losses
 from lpsmap_torch.temperature import Temperature, TemperatureMixin
 from lpsmap_torch.tensors import is_compiled
 
@@ -270,7 +271,7 @@ class StructuredHingeLoss(MarginLoss, PerceptronLoss):
             return super()._items_losses(u, labels)
         graph: Any = u.graph
         search = {name: x for name, x in self.options.items() if name != "exact"}
-        return differentiable(graph, compare_zero_one(graph, labels, search))
+        return zero_one_losses(graph, labels, search)
 
 
 def sparsemap_loss(
@@ -363,6 +364,4 @@ def _losses(
         squares = torch.where(counted, 0.5 * (mu_given**2 - mu**2), 0.0)
     differences = [a - b for a, b in zip(nu, nu_given, strict=True)]
     variables = torch.where(counted, mu - mu_given, 0.0)
-    return differentiable(
-        graph, Difference(compared.values, variables, differences, items, squares)
-    )
+    return with_slopes(graph, compared.values, variables, differences, items, squares)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 
 from lpsmap_core import Variables
-from lpsmap_core.api import FloatArray, Items, Labels, checked_count, kind_of
+from lpsmap_core.api import FloatArray, Labels, checked_count, kind_of
 from lpsmap_torch.built_graph import BuiltGraph, Factors, built_by
 from lpsmap_torch.by_name import local_name, register
-from lpsmap_torch.envelope import with_slopes
 from lpsmap_torch.estimators.estimator import Estimate
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.layer import Layer
@@ -30,26 +29,7 @@ from lpsmap_torch.temperature import is_one
 from lpsmap_torch.tensors import as_tensor
 from lpsmap_torch.traced_calls import is_traced, traced_call
 
-__all__ = [
-    "Difference",
-    "StructuredLoss",
-    "differentiable",
-]
-
-
-class Difference(NamedTuple):
-    """The difference between the unconstrained maximum and the maximum given the labels."""
-
-    values: FloatArray
-    """(n_items,) the difference of the objectives."""
-    variables: Tensor
-    """(n_variables,) the difference of the marginals."""
-    additionals: list[Tensor]
-    """For every declaration, the (n_factors, n_additionals) difference of its additionals."""
-    items: Items
-    squares: Tensor | None = None
-    """(n_variables,) minus half the difference of the squared marginals: the derivative in the
-    temperature, if it is a tensor."""
+__all__ = ["StructuredLoss"]
 
 
 class StructuredLoss(nn.Module, abc.ABC):
@@ -292,14 +272,6 @@ class StructuredLoss(nn.Module, abc.ABC):
         made = getattr(self.factors, "__name__", type(self.factors).__name__)
         made = "" if isinstance(self.factors, Layer) else f"{made}, "  # shown as a submodule
         return f"{made}reduction={self.reduction!r}"
-
-
-def differentiable(graph: TorchFactorGraph, difference: Difference) -> Tensor:
-    """Return the losses of items as a tensor with gradients to all scores of a graph."""
-    like = difference.variables
-    dtype = torch.promote_types(like.dtype, torch.float32)  # sums may overflow float16
-    values = torch.from_numpy(difference.values).to(dtype=dtype, device=like.device)
-    return with_slopes(graph, values, *difference[1:])
 
 
 def checked_scores(name: str, scores: Any) -> Tensor:

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from lpsmap_core.api import BoolArray, IntArray, Items, Labels, Point, objective_difference
+from lpsmap_torch.envelope import with_slopes
 from lpsmap_torch.graph import TorchFactorGraph
-from lpsmap_torch.losses.structured import Difference
 
-__all__ = ["compare_zero_one"]
+__all__ = ["zero_one_losses"]
 
 
-def compare_zero_one(graph: TorchFactorGraph, labels: Labels, search: dict[str, Any]) -> Difference:
+def zero_one_losses(graph: TorchFactorGraph, labels: Labels, search: dict[str, Any]) -> Tensor:
     """Return ``max(0, 1 + max score(s) - score(y))`` over structures s other than the labels y.
 
     If y is not the best structure, the maximum is the best one. Otherwise it is the second best,
@@ -64,7 +65,7 @@ def compare_zero_one(graph: TorchFactorGraph, labels: Labels, search: dict[str, 
         for factor, a, b in zip(best.factors, hardest.nu, nu, strict=True)
     ]
     of_additionals = [torch.from_numpy(x).to(like) for x in differences]
-    return Difference(losses, torch.from_numpy(slopes).to(like), of_additionals, items)
+    return with_slopes(graph, losses, torch.from_numpy(slopes).to(like), of_additionals, items)
 
 
 def _changed_components(best: Any, second: Any, wrong: BoolArray, items: Items) -> BoolArray:
