@@ -13,12 +13,13 @@ from lpsmap_core.engine.magnitudes import HUGE_RATIO, Split, any_large, largest_
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.scores import set_scores
-from lpsmap_core.engine.state import PartState, initial_state, sums
+from lpsmap_core.engine.state import PartState, initial_state
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.active.limits import UNTIL_SOLVED
 from lpsmap_core.local.oracles import HELD, best_structures, with_finite_scores
 from lpsmap_core.projections.tolerance import EPSILON
-from lpsmap_jit.arrays import BoolArray, FloatArray
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import out_of_time
 
 __all__ = ["hugely_negative", "linear_bounds", "solve_linear"]
@@ -154,7 +155,10 @@ def linear_bounds(state: PartState) -> FloatArray:
     contradicting factors can be far larger than the scores, so the bound is raised by its rounding.
     """
     part, extras = state.part, state.problem.extras
-    slots = (state.slot_scores() - state.problem.quadratic * part.shift) / part.delta
+    slots = state.slot_scores()
+    if state.problem.quadratic != 0.0:
+        slots -= state.problem.quadratic * part.shift
+    slots /= part.delta
     eta_of_all, barred_of_all = extras.eta, extras.barred != 0
     if state.withheld is not None:
         off, off_v = state.withheld
@@ -162,22 +166,48 @@ def linear_bounds(state: PartState) -> FloatArray:
         slots = np.where(share != 0.0, share, slots)
         eta_of_all = np.where(off_v < 0.0, off_v, eta_of_all)
         barred_of_all &= off_v == 0.0
-    decided = np.isinf(slots)
     bound, size = np.zeros((2, part.n_components))
     for b, bucket in enumerate(part.buckets):
         additionals = part.additionals_of(b)
         own = slots[part.links_of(b)]
         eta_v, barred = eta_of_all[additionals], barred_of_all[additionals]
         w, n = best_structures(bucket, *with_finite_scores(bucket, own, eta_v, barred))
-        forced = decided[part.links_of(b)]
-        missed = np.where(forced, np.abs(w - (own > 0.0)), 0.0)
-        # a negated slot counts its variable's score if that is on, so that masks cancel exactly
-        on = w - part.negated[part.links_of(b)]
-        gain, gain_v = np.where(forced, 0.0, own) * on, np.where(barred, 0.0, eta_v) * n
-        gain[missed > HELD] = -np.inf
-        gain_v[barred & (n > HELD)] = -np.inf
-        owner = np.repeat(bucket.component, np.diff(bucket.offsets))
-        owner_v = np.repeat(bucket.component, np.diff(bucket.additional_offsets))
-        bound += sums(owner, gain, part.n_components) + sums(owner_v, gain_v, part.n_components)
-        size += sums(owner, np.where(gain > -np.inf, np.abs(gain), 0.0), part.n_components)
+        best = own, part.negated[part.links_of(b)], w, eta_v, barred, n
+        _add_gains(bucket.offsets, bucket.additional_offsets, bucket.component, *best, bound, size)
     return bound + SUM_ROUNDING * size
+
+
+@leaf
+def _add_gains(
+    offsets: IntArray,
+    additional_offsets: IntArray,
+    component: IntArray,
+    slots: FloatArray,
+    negated: BoolArray,
+    w: FloatArray,
+    eta_v: FloatArray,
+    barred: BoolArray,
+    n: FloatArray,
+    bound: FloatArray,
+    size: FloatArray,
+) -> None:
+    """Add the scores of the factors' structures to the bounds of their components.
+
+    A structure against forced slots or with barred additionals has the score -inf.
+    """
+    for f in range(len(component)):
+        total, total_v, magnitude = 0.0, 0.0, 0.0
+        for i in range(offsets[f], offsets[f + 1]):
+            if abs(slots[i]) == np.inf:
+                missed = abs(w[i] - (1.0 if slots[i] > 0.0 else 0.0)) > HELD
+                total -= np.inf if missed else 0.0
+                continue
+            # a negated slot counts its variable's score if that is on, so that masks cancel exactly
+            gain = slots[i] * (w[i] - (1.0 if negated[i] else 0.0))
+            total += gain
+            magnitude += abs(gain)
+        for i in range(additional_offsets[f], additional_offsets[f + 1]):
+            gain = (-np.inf if n[i] > HELD else 0.0) if barred[i] else eta_v[i] * n[i]
+            total_v += gain
+        bound[component[f]] += total + total_v
+        size[component[f]] += magnitude

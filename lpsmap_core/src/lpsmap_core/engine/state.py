@@ -184,9 +184,12 @@ class PartState:
         part, iterate = self.part, self.problem.iterate
         degree = np.diff(part.variable_offsets)
         mean = np.add.reduceat(iterate.duals, part.variable_offsets[:-1]) / degree
+        of_variables = np.repeat(iterate.score - mean, degree)
+        of_variables += iterate.duals
         a = np.empty(part.n_links)
-        a[part.links.order] = np.repeat(iterate.score - mean, degree) + iterate.duals
-        return part.sign * a + self.problem.quadratic * part.shift
+        a[part.links.order] = of_variables
+        np.negative(a, out=a, where=part.negated)
+        return a + self.problem.quadratic * part.shift if self.problem.quadratic != 0.0 else a
 
     def marginals(self) -> FloatArray:
         """Return the means of the variables' copies, in [0, 1]."""

@@ -18,6 +18,7 @@ __all__ = [
     "FORBIDDEN_MULTIPLE",
     "NOTHING_BARRED",
     "ORACLE_MULTIPLE",
+    "SCORE_LIMIT",
     "clip_scores",
     "exchange_rate",
     "make_finite",

@@ -12,7 +12,13 @@ from lpsmap_core.local.active.oracle_results import (
     call_map_kernel,
     vertex_sizes,
 )
-from lpsmap_core.local.finite_scores import ORACLE_MULTIPLE, clip_scores, exchange_rate
+from lpsmap_core.local.finite_scores import (
+    ORACLE_MULTIPLE,
+    SCORE_LIMIT,
+    clip_scores,
+    exchange_rate,
+)
+from lpsmap_core.model.unused import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import raise_interrupt
@@ -35,8 +41,10 @@ def best_structures(
     scores, eta_v
         Scores of their slots and of their additionals, which `clip_scores` makes finite.
     """
-    scores, eta_v = scores.copy(), eta_v.copy()
-    clip_scores(scores)
+    if bucket.type.map_kernel is None or not largest_magnitude(scores) <= SCORE_LIMIT:
+        scores = scores.copy()  # a Python oracle might change it
+        clip_scores(scores)
+    eta_v = eta_v.copy()
     clip_scores(eta_v)
     found = allocate_structures(np.maximum(vertex_sizes(bucket), 1))
     rows = np.arange(bucket.n_factors)

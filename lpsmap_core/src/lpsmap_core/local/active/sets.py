@@ -177,8 +177,14 @@ class ActiveSets(LocalSolver):
         caps
             A further limit of iterations for each of `rows`; empty without.
         """
-        for some in self._at_work(rows):
-            self._solve_sets(rows[some], a, eta_v, z, v, max_iterations, caps[some])
+        if self._rests:
+            for some in self._at_work(rows):
+                self._solve_sets(rows[some], a, eta_v, z, v, max_iterations, caps[some])
+        else:
+            if self._released:
+                self.grow(rows)
+            self._solve_sets(rows, a, eta_v, z, v, max_iterations, caps)
+            self.release(rows)
         raise_interrupt()
 
     def _solve_sets(
@@ -191,7 +197,7 @@ class ActiveSets(LocalSolver):
         max_iterations: int,
         caps: IntArray,
     ) -> None:
-        """Solve the local problems of sets that are at work; see `solve_sets`."""
+        """Solve the local problems of sets that do not rest; see `solve_sets`."""
         handle, running, n = self.handle, rows.copy(), len(rows)
         restart(handle, rows, a, eta_v, z, max_iterations, caps)
         while n and not interrupted():
@@ -328,16 +334,7 @@ class ActiveSets(LocalSolver):
             self.address[f], self.length[f] = block.ctypes.data, len(block)
 
     def _at_work(self, rows: IntArray) -> Iterator[slice]:
-        """Yield slices of `rows` whose sets have memory for more structures, and their triangles.
-
-        Afterwards, the sets of a large bucket rest in blocks that just hold their structures.
-        """
-        if not self._rests:
-            if self._released:
-                self.grow(rows)
-            yield slice(None)
-            self.release(rows)
-            return
+        """Yield slices of `rows` whose resting sets have memory for more structures for a while."""
         capacity = np.maximum(self._first_capacity[rows], 2 * self.active[rows])
         length = block_size(self.width[rows], capacity)
         ends = np.cumsum(length)

@@ -338,12 +338,15 @@ def multiply_faces(
     problem = problem_of(sets, d_u, d_v)
     arity = largest_arity(rows, problem.offsets)
     work, n_entries = make_gram_workspace(largest_capacity(sets, rows), arity), 0
-    triangle = np.empty(_largest_missing_triangle(sets, rows))
+    triangle = np.empty(0)
     for f in rows:
         own, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
         if len(own.chol) == 0:
-            own = with_triangle(own, triangle)
+            size = 1 + own.active[0] * (own.active[0] + 1) // 2
+            if len(triangle) < size:
+                triangle = np.empty(size)
             triangle[0] = 0.0
+            own = with_triangle(own, triangle)
         if own.active[0] > 0 and not has_triangle(own):
             refactorise(own, problem.inverse_delta[lo:hi], work)
         _differentiate(f, problem, own, work, out_u, out_v)
@@ -352,17 +355,6 @@ def multiply_faces(
             n_entries = 0
             if interrupted():
                 break
-
-
-@kernel
-def _largest_missing_triangle(sets: Any, rows: IntArray) -> int:
-    """Return the largest number of entries of a triangle that the block of a set omits."""
-    largest = 1
-    for f in rows:
-        own = set_of(sets, f)
-        if len(own.chol) == 0:
-            largest = max(largest, own.active[0] * (own.active[0] + 1) // 2)
-    return largest
 
 
 @leaf
