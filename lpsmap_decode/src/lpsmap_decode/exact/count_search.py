@@ -68,7 +68,6 @@ class CountSpace(Space[FloatArray, BoolArray]):
         self._y, self._reduced = np.zeros(len(self._program.low)), np.empty(len(self._eta))
         self._tableau = new_tableau(self._program)
         self._size = 1.0 + float(np.abs(self._eta).sum())
-        self._rounding = BOUND_ROUNDING * self._size
 
     @staticmethod
     def serves(part: Part, component: int) -> bool:
@@ -98,7 +97,7 @@ class CountSpace(Space[FloatArray, BoolArray]):
             return Unfinished(chosen, found)
         if bound == -np.inf:
             return [Evaluation(-np.inf)]
-        if bound <= max(score, found + 2.0 * self._rounding):  # the vertex is an assignment
+        if bound <= max(score, found):
             return [Evaluation(bound, (), chosen, found)]
         decided = np.where(self._reduced > 0.0, np.inf, -np.inf)
         settled = (np.abs(self._reduced) > bound - score) & np.isfinite(eta)
@@ -124,7 +123,7 @@ class CountSpace(Space[FloatArray, BoolArray]):
     def _bound(self, program: CountProgram) -> tuple[float, FloatArray]:
         """Return a bound and a vertex, and write the reduced scores."""
         eta, y, reduced = program.eta, self._y, self._reduced
-        on = float(self._eta[eta == np.inf].sum()) + self._rounding
+        on = float(self._eta[eta == np.inf].sum()) + BOUND_ROUNDING * self._size
         for last in (False, True):
             outcome, x = next_vertex(program, self._tableau, y), self._tableau.x.copy()
             if out_of_time():
