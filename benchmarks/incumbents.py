@@ -276,7 +276,7 @@ def cell(found: tuple[float, bool, float] | None, best: float) -> str:
 @click.option("--models", type=click.Path(exists=True, path_type=Path), help="Folder of .uai.")
 @click.option("--cp-sat", default="", help="Interpreter with ortools.")
 @click.option("--peers/--no-peers", default=True, help="Whether the other solvers run.")
-@click.option("--save", is_flag=True, help="Write the table that the documentation includes.")
+@click.option("--save", is_flag=True, help="Write rows into the documentation's table.")
 def main(
     only: str, seconds: str, models: Path | None, cp_sat: str, peers: bool, save: bool
 ) -> None:
@@ -300,11 +300,25 @@ def main(
         best = max((r[0] for r in results if r and not math.isnan(r[0])), default=-math.inf)
         cells = [f"{best:.6f}", *(cell(r, best) for r in results)]
         rows.append({"graph": name} | dict(zip(headings, cells, strict=True)))
-    text = markdown(rows)
-    click.echo(text)
+    click.echo(markdown(rows))
     if save:
-        said = origin("highspy")
-        (DOCS / "incumbents.md").write_text(f"{text}\n{said}", encoding="utf-8")
+        _save(rows, list(graphs(models)))
+
+
+def _save(rows: list[dict[str, str]], names: list[str]) -> None:
+    """Write rows into the documentation's table, in place of those of the same graphs."""
+    path = DOCS / "incumbents.md"
+    head, rule, *new = markdown(rows).splitlines()
+    old = path.read_text(encoding="utf-8").splitlines() if path.exists() else [""]
+    lines = {_graph_of(line): line for line in [*(old[2:] if old[0] == head else []), *new]}
+    table = [lines[name] for name in names if name in lines]
+    text = "\n".join([head, rule, *table])
+    path.write_text(f"{text}\n\n{origin('highspy')}", encoding="utf-8")
+
+
+def _graph_of(line: str) -> str:
+    """Return the name in the first cell of a line of a table."""
+    return line.strip("| ").split(" | ")[0]
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from rich.console import Console
 
 from lpsmap_core import Factor, FactorGraph, Variables
 from lpsmap_core.api import slot_values
-from lpsmap_decode.heuristics.rows import known_constraints
+from lpsmap_decode.constraints import known_constraints
 from stress_large import Judge, score_of
 from sweep_cases import KINDS, kinds
 

@@ -39,8 +39,9 @@ SHARE = 0.75
 """The share of the time that is left for an external solver. The rest is for this package: the
 bound of the relaxation may be tighter, and heuristics find and improve assignments."""
 
-SECONDS_A_LINK = 2e-5
-"""Seconds for each link below which external solvers have not found an assignment."""
+SECONDS_A_NUMBER = 2e-5
+"""Seconds for each link and additional below which external solvers have not found an assignment.
+"""
 
 CLAUSES_SHARE = 0.25
 """The share of the time that is left for the solver of clauses."""
@@ -177,8 +178,9 @@ def _best(
 
 def _own_first(relaxation: Solution, choice: MapSolverChoice, limits: SearchLimits) -> Assignment:
     """Return the best assignment of a short search, external solvers, and another search."""
-    deadline, alone = limits.deadline, choice.solver is None and choice.clauses is None
-    if alone or deadline.left < SECONDS_A_LINK * relaxation.graph.layout.part.n_links:
+    deadline, part = limits.deadline, relaxation.graph.layout.part
+    alone = choice.solver is None and choice.clauses is None
+    if alone or deadline.left < SECONDS_A_NUMBER * (part.n_links + part.n_additionals):
         return decode(relaxation, limits)
     first = Deadline(FIRST_SHARE * deadline.left, within=deadline)
     found = decode(relaxation, limits._replace(max_nodes=FIRST_NODES, deadline=first))

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import Factor, LinearConstraints
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, PartlyConstrained, ranges, slot_values
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, ranges
+from lpsmap_decode.constraints import known_constraints, of_variables, summed
 
 __all__ = ["count_redundant", "find_redundant"]
 
@@ -65,7 +66,7 @@ def find_redundant(declarations: Sequence[Factor]) -> list[BoolArray]:
     candidates = np.zeros(first[-1], dtype=bool)  # factors that their rows describe completely
     parts = []
     for factor, n in zip(declarations, first.tolist(), strict=False):
-        known, exact = _constraints(factor)
+        known, exact = known_constraints(factor)
         parts.append(_rows(factor, n, known))
         # a type without constraints, such as free bits, has another purpose
         constrains = known is not None and exact and len(known.low) and not known.n_auxiliary
@@ -119,37 +120,21 @@ def _implied(rows: _Rows, asked: IntArray) -> tuple[IntArray, IntArray]:
     return row[implied], by[implied]
 
 
-# -------------------------------------------------------------------- constraints of a declaration
-
-
-def _constraints(factor: Factor) -> tuple[LinearConstraints | None, bool]:
-    """Return constraints that all structures of a declaration meet, and whether they are exact."""
-    exact = factor.linear_constraints()
-    if exact is None and isinstance(factor, PartlyConstrained):
-        return factor.necessary_constraints(), False
-    return exact, exact is not None
-
-
 def _rows(factor: Factor, first_factor: int, known: LinearConstraints | None) -> _Rows:
     """Return the constraints of a declaration as rows over the graph's variables."""
     if known is None:
         nothing, numbers = np.empty(0, dtype=np.int64), np.empty(0)
         return _Rows(nothing, numbers, np.zeros(1, dtype=np.int64), nothing, numbers)
-    variable = slot_values(factor, factor.variables.index)
-    sign = np.where(slot_values(factor, factor.variables.negated), -1.0, 1.0)
+    known, variable = of_variables(factor, known)
     shown, row = _of_slots(known, len(variable))
-    slot, c = known.column[shown], known.coefficient[shown]
-    shift = np.bincount(row, np.where(sign[slot] < 0, c, 0.0), minlength=len(known.low))
-    keys = row * (int(variable.max(initial=0)) + 1) + variable[slot]
-    unique, at = np.unique(keys, return_inverse=True)  # a variable may be in several slots
-    total = np.bincount(at.reshape(-1), sign[slot] * c, len(unique)).astype(np.float64)
-    row, variable_of = np.divmod(unique, int(variable.max(initial=0)) + 1)
+    slot, n = known.column[shown], int(variable.max(initial=0)) + 1
+    row, variable_of, total = summed(row, variable[slot], known.coefficient[shown], n)
     whole = np.bincount(known.row, minlength=len(known.low)) > 0
     whole[known.row[~shown]] = False
     owner = np.zeros(len(known.low), dtype=np.int64)
     owner[known.row[shown]] = np.searchsorted(factor.offsets, known.column[shown], "right") - 1
-    above = _directed(row, variable_of, total, known.high - shift, whole)
-    below = _directed(row, variable_of, -total, shift - known.low, whole)
+    above = _directed(row, variable_of, total, known.high, whole)
+    below = _directed(row, variable_of, -total, -known.low, whole)
     return _concatenate(
         [part._replace(owner=first_factor + owner[part.owner]) for part in (above, below)]
     )

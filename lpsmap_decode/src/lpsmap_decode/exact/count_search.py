@@ -60,7 +60,7 @@ class CountSpace(Space[FloatArray, BoolArray]):
         Scores of the component's variables; ``-inf`` forbids.
     """
 
-    patience = 2.0
+    patience = 1.0
 
     def __init__(self, part: Part, component: int, eta: FloatArray) -> None:
         self._open: BoolArray = eta > -np.inf

@@ -103,7 +103,7 @@ class Ranking:
     def close(self) -> None:
         """End the search, and drop its open nodes."""
         self._final = self.bound
-        self._nodes, self._found = [], []
+        self._nodes, self._found, self._next_best = [], [], None
 
     def has(self, j: int) -> bool:
         """Search until the assignment of rank `j` is known; return whether there is one."""

@@ -6,6 +6,7 @@ Every known assignment is excluded by a row: some variable has another value.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -41,12 +42,16 @@ def next_best(
     part = graph.layout.part
     own = part.variables[slice(*part.first_variable[component : component + 2].tolist())]
 
+    @functools.cache
+    def whole() -> Program:
+        scores = graph.scores, graph.additional_scores
+        (program,) = programs(graph.layout, graph.factors, *scores, np.array([component]))
+        return program
+
     def best_besides(
         known: Sequence[BoolArray], start: BoolArray | None
     ) -> tuple[BoolArray | None, float, float]:
-        layout, factors = graph.layout, graph.factors
-        given = graph.scores, graph.additional_scores, np.array([component])
-        (program,) = programs(layout, factors, *given)
+        program = whole()
         place = np.searchsorted(program.variables, own)
         values = None
         if start is not None:

@@ -13,12 +13,12 @@ from lpsmap_core.api import (
     FloatArray,
     IntArray,
     Part,
-    PartlyConstrained,
     offsets_of,
     ranges,
 )
+from lpsmap_decode.constraints import known_constraints, summed
 
-__all__ = ["Rows", "known_constraints", "restricted", "rows_of"]
+__all__ = ["Rows", "restricted", "rows_of"]
 
 ROUNDING = 1e-12
 """Tolerance of a row, relative to the sum of the magnitudes of its entries."""
@@ -120,20 +120,6 @@ def restricted(rows: Rows, values: FloatArray, sums: FloatArray, free: IntArray)
     )
 
 
-def known_constraints(
-    factor: Factor, with_additionals: bool = True
-) -> tuple[LinearConstraints | None, bool]:
-    """Return constraints that all structures of a declaration meet, and whether they are exact.
-
-    Without additionals, those on variables alone are preferred.
-    """
-    exact = factor.linear_constraints()
-    is_exact = exact is not None and not exact.n_auxiliary
-    if isinstance(factor, PartlyConstrained) and (exact is None or not with_additionals):
-        return factor.necessary_constraints(), is_exact
-    return exact, is_exact
-
-
 def _entries(
     part: Part,
     b: int,
@@ -180,10 +166,7 @@ def _assembled(
     high = np.concatenate([np.empty(0), *(p.high for p in pieces)])
     shift = np.bincount(row, np.where(flipped[link], a, 0.0), minlength=n_rows)
     a = np.where(flipped[link], -a, a)
-    # a variable may be in several slots of a factor
-    key, at = np.unique(row * n_columns + column_of[link], return_inverse=True)
-    a = np.bincount(at.reshape(-1), a, len(key)).astype(np.float64)
-    row, column = np.divmod(key, n_columns)
+    row, column, a = summed(row, column_of[link], a, n_columns)
     binding = _binding(row, a, low - shift, high - shift)
     kept = binding[row] & (a != 0.0)
     scored = np.flatnonzero(gains)

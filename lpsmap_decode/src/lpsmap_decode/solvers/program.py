@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import Factor, LinearConstraints
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, Layout, slot_values
+from lpsmap_core.api import FloatArray, IntArray, Layout
+from lpsmap_decode.constraints import of_variables, summed
 from lpsmap_decode.solvers.map_solver import Program
 
 __all__ = [
@@ -136,7 +137,7 @@ def programs(
         some = entries[first_entry[c] : first_entry[c + 1]]
         variables = mine[mine < layout.n_variables]
         kept, upper, masks = _without_masks(whole.scores[mine], whole.upper[mine])
-        row, column, coefficient = _summed(
+        row, column, coefficient = summed(
             row_place[whole.row[some]] - first_row[c],
             place[whole.column[some]] - first_column[c],
             whole.coefficient[some],
@@ -167,7 +168,7 @@ def _whole(
 ) -> _Whole:
     """Return the program of a graph; columns are variables, additionals and auxiliaries."""
     n = layout.n_variables
-    described = [_of_variables(factor) for factor in factors]
+    described = [_described(factor) for factor in factors]
     n_additionals = [f.n_factors * f.n_additionals for f in factors]
     n_plain = n + sum(n_additionals)
     n_columns = n_plain + sum(constraints.n_auxiliary for constraints, _ in described)
@@ -206,30 +207,11 @@ def _whole(
 _NONE = np.empty(0, dtype=np.int64)
 
 
-def _of_variables(factor: Factor) -> tuple[LinearConstraints, IntArray]:
-    """Return the constraints of a declaration in terms of variables, and the variable of each slot.
-
-    A negated slot is 1 minus its variable.
-    """
+def _described(factor: Factor) -> tuple[LinearConstraints, IntArray]:
+    """Return the constraints of a declaration over variables, and the variable of each slot."""
     given = factor.linear_constraints()
     assert given is not None
-    slots = np.zeros(
-        int(factor.offsets[-1]) + factor.n_factors * factor.n_additionals + given.n_auxiliary, bool
-    )
-    slots[: factor.offsets[-1]] = slot_values(factor, factor.variables.negated)
-    flipped: BoolArray = slots[given.column]
-    shift = np.bincount(
-        given.row, np.where(flipped, given.coefficient, 0.0), minlength=len(given.low)
-    )
-    mirrored = LinearConstraints(
-        given.row,
-        given.column,
-        np.where(flipped, -given.coefficient, given.coefficient),
-        given.low - shift,
-        given.high - shift,
-        given.n_auxiliary,
-    )
-    return mirrored, slot_values(factor, factor.variables.index)
+    return of_variables(factor, given)
 
 
 def _spread(rows: IntArray, columns: IntArray, component: IntArray, n_rows: int) -> IntArray:
@@ -248,15 +230,6 @@ def _grouped(component: IntArray, n: int) -> tuple[IntArray, IntArray]:
     order = np.argsort(component, kind="stable")
     order = order[np.searchsorted(component[order], 0) :]
     return order, np.searchsorted(component[order], np.arange(n + 1))
-
-
-def _summed(
-    row: IntArray, column: IntArray, coefficient: FloatArray, n_columns: int
-) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return entries by row, summing duplicates: a variable may fill several slots of a factor."""
-    places, which = np.unique(row * n_columns + column, return_inverse=True)
-    summed: FloatArray = np.bincount(which, coefficient, len(places)).astype(np.float64)
-    return places // n_columns, places % n_columns, summed
 
 
 def _without_masks(
