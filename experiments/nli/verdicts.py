@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from experiments.nli.model import Alignment, Architecture
 from experiments.nli.report import CORPUS_NAMES, PRINTED, PRINTED_NONZERO, PRINTED_TRANSITION
@@ -36,19 +35,21 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
             "SparseMAP, Figure 5",
             Outcome.NEAR,
             "The same kinds of alignments, of networks that are far less accurate. "
-            + (
-                "Sequences and matchings are drawn over them."
-                if any("structures" in one for r in complete for one in drawn(r))
-                else "The records have no structures to draw over them."
-            ),
+            + overlaid(complete),
         ),
     ]
 
 
-def drawn(record: Record) -> list[dict[str, Any]]:
-    """Return the drawn alignments of a record."""
-    found: list[dict[str, Any]] = record.result.get("alignments", [])
-    return found
+def overlaid(records: Sequence[Record]) -> str:
+    """Return in words whether structures are drawn over the alignments, and of which corpora."""
+    there = {
+        CORPUS_NAMES[r.settings["corpus"]]
+        for r in records
+        if any("structures" in one for one in r.result.get("alignments", []))
+    }
+    if not there:
+        return "The records have no structures to draw over them."
+    return f"Their structures are drawn over those of {' and '.join(sorted(there))}."
 
 
 def values(

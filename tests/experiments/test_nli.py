@@ -24,7 +24,7 @@ from experiments.nli.model import (
 )
 from experiments.nli.report import report
 from experiments.nli.rows import SNLI_ONLY, VARIANTS, Settings, measure
-from experiments.nli.verdicts import first_and_others
+from experiments.nli.verdicts import first_and_others, overlaid
 from experiments.records import Record, read_records
 from experiments.runs import Row, Runner
 
@@ -230,6 +230,16 @@ def test_the_box_names_no_order_of_the_others() -> None:
     assert (
         first_and_others({"a": 1.0, "b": 3.0, "c": 2.0}) == "b has 3.00 and the others 1.00 to 2.00"
     )
+
+
+def test_the_box_names_the_corpora_with_structures() -> None:
+    def drawn(corpus: str, *alignments: dict[str, Any]) -> Record:
+        result = {"alignments": list(alignments)}
+        return Record("nli", corpus, "full", {"corpus": corpus}, True, result, {})
+
+    some = [drawn("mnli", {"rows": []}), drawn("snli", {"rows": []}, {"structures": []})]
+    assert overlaid(some) == "Their structures are drawn over those of SNLI."
+    assert overlaid(some[:1]) == "The records have no structures to draw over them."
 
 
 def test_without_short_pairs_no_alignments_are_drawn(tmp_path: Path) -> None:
