@@ -32,7 +32,7 @@ from lpsmap import (
 )
 from lpsmap_dynamic import DynamicProgram
 
-__all__ = ["KINDS", "Batch", "check_batch", "random_batch"]
+__all__ = ["KINDS", "Batch", "check_batch", "random_batch", "result_of"]
 
 
 class Halves(DynamicProgram):

@@ -36,7 +36,7 @@ STEP_ROUNDING = 1e-14
 CLEAR_GAP = 1e-7
 """Gaps above this are no effect of damping."""
 
-STEPS, CONSTRAINED_STEPS = 2, 4
+STEPS, CONSTRAINED_STEPS = 2, 3
 """Steps of the weights for each call of the oracle, without and with constraints."""
 
 ITERATIONS_PER_NUMBER, MIN_LIMIT = 10, 1_000
@@ -198,8 +198,7 @@ class ActiveSets:
         residual = self.theta - (self.gram @ self.p.unsqueeze(-1)).squeeze(-1)
         if self.beside is None:
             return residual
-        force = self.beside.force(self.beside.of(self.p))
-        return residual + (self.beside.sums @ force.unsqueeze(2)).squeeze(2)
+        return residual + self.beside.pull(self.beside.force(self.beside.of(self.p)))
 
     def join(self, found: Tensor, theta: Tensor, joins: Tensor, problems: LocalProblems) -> None:
         """Add a structure with weight zero to the sets for which `joins` is true."""
@@ -299,12 +298,12 @@ def _iterate(problems: LocalProblems, sets: ActiveSets) -> None:
 
 def _step(sets: ActiveSets) -> None:
     """Move the weights towards the optimum of their sets, until one of them is zero and leaves."""
-    used, p, residual = sets.used, sets.p, sets.residual()
-    matrix = _matrix_of(sets, DAMPING)
+    used, p, matrix = sets.used, sets.p, _matrix_of(sets, DAMPING)
+    residual = plain = sets.theta - (sets.gram @ p.unsqueeze(-1)).squeeze(-1)
     if sets.beside is not None:
-        active = (sets.beside.force(sets.beside.of(p)) != 0.0).unsqueeze(1) & used.unsqueeze(2)
-        sums = torch.where(active, sets.beside.sums, 0.0)
-        matrix = torch.baddbmm(matrix, sets.beside.penalty.unsqueeze(2) * sums, sums.mT)
+        force = sets.beside.force(sets.beside.of(p))
+        residual = plain + sets.beside.pull(force)
+        matrix = matrix + sets.beside.curvature(force) * (used.unsqueeze(1) & used.unsqueeze(2))
     factor = torch.linalg.cholesky_ex(matrix).L
     right = torch.stack([residual, torch.ones_like(p)], dim=-1) * used.unsqueeze(-1)
     # torch.cholesky_solve would wait for the device
@@ -318,8 +317,7 @@ def _step(sets: ActiveSets) -> None:
     length = until.amin(1, keepdim=True).clamp(max=1.0)
     if sets.beside is not None:
         image = (sets.gram @ step.unsqueeze(2)).squeeze(2)
-        slope = (step * (sets.theta - (sets.gram @ p.unsqueeze(2)).squeeze(2))).sum(1, keepdim=True)
-        best = sets.beside.length(p, step, slope, (step * image).sum(1, keepdim=True))
+        best = sets.beside.length(p, step, (step * plain).sum(1), (step * image).sum(1))
         length = torch.minimum(length, best)
     leaves = until <= length
     sets.used = used & ~leaves

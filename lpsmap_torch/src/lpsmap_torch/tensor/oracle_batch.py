@@ -176,9 +176,7 @@ def _batches(part: Part, b: int, members: list[tuple[int, IntArray]]) -> Iterato
         )
 
 
-def _rows(
-    part: Part, components: IntArray, columns: IntArray, negated: BoolArray
-) -> Rows | None:
+def _rows(part: Part, components: IntArray, columns: IntArray, negated: BoolArray) -> Rows | None:
     """Return the constraints of components on the slots of their factors; None without any."""
     rows, _ = part.derived(constraint_rows_of)
     first = np.searchsorted(rows.component, np.arange(part.n_components + 1))
