@@ -45,6 +45,10 @@ ITERATIONS_PER_NUMBER, MIN_LIMIT = 10, 1_000
 MAX_STRUCTURES = 512
 """Maximum number of structures of an active set. Problems that need more are left unsolved."""
 
+PROVED = 1e-9
+"""Minimum margin of a proof that constraints cannot hold, relative to the summed magnitudes of
+scores."""
+
 MAX_CONSTRAINED_ITERATIONS = 500
 """Maximum number of iterations if there are constraints."""
 
@@ -90,11 +94,14 @@ class LocalProblems:
         """Return the (n,) objectives."""
         return (x * (self.linear - 0.5 * self.quadratic * x)).sum(1)
 
-    @functools.cached_property
-    def least_value(self) -> Tensor:
-        """(n,) lower bounds of the objective of all mixtures."""
-        at_one = (self.linear - 0.5 * self.quadratic).clamp(max=0.0)
-        return at_one.sum(1) - 1.0
+    def least_value(self, width: int) -> Tensor:
+        """Return (n,) lower bounds of the objective of all mixtures, despite rounding.
+
+        Structures have `width` entries. Variables are at most 1; additionals may count repeatedly.
+        """
+        is_variable = self.quadratic > 0.0
+        most = torch.where(is_variable, self.linear - 0.5 * self.quadratic, width * self.linear)
+        return most.clamp(max=0.0).sum(1) - 1.0 - PROVED * width * self._magnitudes.sum(1)
 
     def sizes(self, found: Tensor) -> Tensor:
         """Return the (n,) summed magnitudes of the scores of structures."""
@@ -280,8 +287,9 @@ def _iterate(problems: LocalProblems, sets: ActiveSets) -> None:
     improves = gap > sets.rounding
     arrived = sets.settled & ~improves & ~sets.done
     if sets.beside is not None:
+        least = problems.least_value(found.shape[1])
         bound = problems.value(sets.x) + sets.beside.bound(sets.p) + gap
-        sets.infeasible = sets.infeasible | (arrived & (bound < problems.least_value))
+        sets.infeasible = sets.infeasible | (arrived & (bound < least))
         arrived = sets.beside.move(sets.p, arrived) | sets.infeasible
     sets.done = sets.done | arrived
     sets.iterations += ~sets.done

@@ -24,9 +24,9 @@ FIRST_PENALTY, GROWTH, MAX_PENALTY = 10.0, 10.0, 1e4
 MAX_VIOLATION = 1e-11
 """Maximum violation of constraints that hold."""
 
-LENGTHS = tuple(0.25**i for i in range(8))
-"""Lengths of a step of the weights. The first up to which the objective grows is taken, and a share
-of the way to the next."""
+SHORTER, N_LENGTHS = 0.25, 8
+"""Ratio and number of the lengths that a step of the weights tries. It takes the first at which the
+objective still increases, and a share of the way to the one before."""
 
 ACTIVE = 1e-9
 """Minimum multiplier of a tight constraint, relative to the largest, and to 1."""
@@ -106,7 +106,7 @@ class Multipliers:
             (n,) first derivative and negative second derivative of the objective along the step,
             without the constraints.
         """
-        lengths = torch.tensor(LENGTHS, dtype=p.dtype).to(p.device, non_blocking=True)
+        lengths = SHORTER ** torch.arange(N_LENGTHS, dtype=p.dtype, device=p.device)
         change = self.of(step)
         force = self.force(torch.addcmul(self.of(p), lengths[:, None, None], change))
         derivative = slope - lengths.unsqueeze(1) * curvature + (force * change).sum(2)
