@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from lpsmap import Budget, DepTree, Sequence
 from lpsmap_core import Options
-from lpsmap_torch.layers import MatchingAttention, SparseMAP
+from lpsmap_torch.layers import LatentTree, MatchingAttention, SparseMAP
 from lpsmap_torch.tensor.engine import TensorEngine
 from lpsmap_torch.tensor.solution import solve_on_tensors
 
@@ -119,6 +119,13 @@ WORKLOADS = (
         "projective tree 20", (20, 20), partial(SparseMAP, DepTree, projective=True), None, True
     ),
     Workload("tree 20", (20, 20), partial(SparseMAP, DepTree), None, True),
+    Workload(
+        "projective tree 20, budget 2",
+        (20, 20),
+        partial(LatentTree, 2, projective=True),
+        None,
+        True,
+    ),
     Workload("sequence 50x20", (50, 20), Chain, torch_struct_chain(), True),
 )
 

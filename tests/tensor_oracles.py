@@ -32,7 +32,7 @@ from lpsmap import (
 )
 from lpsmap_dynamic import DynamicProgram
 
-__all__ = ["KINDS", "Batch", "check_batch", "random_batch"]
+__all__ = ["KINDS", "Batch", "check_batch", "random_batch", "result_of"]
 
 
 class Halves(DynamicProgram):
@@ -299,7 +299,9 @@ def check_jacobian(batch: Batch) -> None:
     graph = TorchFactorGraph()
     u = graph.variable_from(scores)
     batch.add_to(graph, u, *batch.scores[1:])
-    graph.solve(engine="tensor")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        graph.solve(engine="tensor")
     found, generator = u.value, torch.Generator().manual_seed(1)
     a, b = (torch.randn(scores.shape, dtype=torch.float64, generator=generator) for _ in range(2))
 

@@ -100,13 +100,14 @@ def _tables_of(
     goal, tails, items, entries = (np.stack(table) for table in zip(*tables, strict=True))
     item = np.arange(n_items.sum()) - np.repeat(offsets_of(n_items)[:-1], n_items)
     width = np.repeat(width, n_items)[:, None]
+    chained = _chained(levels, tails)
     first = np.repeat(offsets_of(np.prod(levels, axis=1))[:-1], n_items)[:, None]
     first = first + item[:, None] * width
     items = items[:, :, : max(int(items.any(axis=(0, 1)).sum()), 1)]  # without an unused tail
     edge = np.arange(width.max())
     edges = np.where(edge < width, first + edge, n_edges)
     n_entries = max(graph.n_entries for graph in leveled)
-    return _oracle_of(levels, n_entries), (goal, edges, tails, items, entries)
+    return _oracle_of(levels, chained, n_entries), (goal, edges, tails, items, entries)
 
 
 def _leveled(hypergraph: Hypergraph, position: IntArray, n_slots: int) -> _Leveled:
@@ -257,17 +258,37 @@ def _padded(
     return 1 + item[graph.goal], tails, items, entries
 
 
+def _chained(levels: Levels, tails: IntArray) -> tuple[bool, ...]:
+    """Return for each level whether hyperedge k of each item has item k of the level before it.
+
+    The levels of a chain are a product of a matrix and a vector in max-plus algebra.
+    """
+    n_items, width = np.array(levels).T
+    first_item, first_edge = offsets_of(n_items), offsets_of(n_items * width)
+    below, own = tails[:, :, :2].max(axis=2), tails[:, :, 2]  # an item has a larger column
+    is_single = (tails[:, :, :2].min(axis=2) == ZERO) | (own == IMPOSSIBLE)
+    found = [False]
+    for level in range(1, len(levels)):
+        edges = slice(first_edge[level], first_edge[level + 1])
+        item = np.tile(np.arange(width[level]), n_items[level]) + first_item[level - 1]
+        expected = below[:, edges] == FIRST + first_edge[-1] + 1 + item
+        fits = (expected & is_single[:, edges]) | (own[:, edges] == IMPOSSIBLE)
+        found.append(bool(width[level] == n_items[level - 1] and fits.all()))
+    return tuple(found)
+
+
 # -------------------------------------------------------------------- the passes, on any device
 
 
 @functools.lru_cache(maxsize=64)
-def _oracle_of(levels: Levels, n_entries: int) -> Callable[..., Any]:
+def _oracle_of(levels: Levels, chained: tuple[bool, ...], n_entries: int) -> Callable[..., Any]:
     """Return the oracle for levels of some sizes; equal sizes have the same one."""
-    return functools.partial(_best_derivations, levels, n_entries)
+    return functools.partial(_best_derivations, levels, chained, n_entries)
 
 
 def _best_derivations(
     levels: Levels,
+    chained: tuple[bool, ...],
     n_entries: int,
     eta_u: Any,
     eta_v: Any,
@@ -289,25 +310,35 @@ def _best_derivations(
     zero = xp.zeros((n, 1), dtype=flat.dtype, device=device(flat))
     scores = xp.concat([flat, eta_v, zero], axis=1)
     own = xp.sum(scores[row[:, :, None], entries], axis=-1)
-    sums = _sums(xp, levels, row, own, tails)
+    sums = _sums(xp, levels, chained, row, own, tails)
     chosen = edges[:, 0] + xp.argmax(sums[:, edges], axis=-1)
     is_on = _marked(xp, levels, row, goal, items[of_table, chosen])
     found = xp.where(is_on[:, 1:, None], entries[of_table, chosen], -1)
     return xp.sort(xp.reshape(found, (n, -1)), axis=-1, descending=True)[:, :n_entries]
 
 
-def _sums(xp: Any, levels: Levels, row: Any, own: Any, tails: Any) -> Any:
+def _sums(
+    xp: Any, levels: Levels, chained: tuple[bool, ...], row: Any, own: Any, tails: Any
+) -> Any:
     """Return the scores of the best derivations by each hyperedge; ``-inf`` for padding."""
     n, n_edges = own.shape[0], own.shape[1] - 1
     n_items = sum(size for size, _ in levels)
     impossible = xp.full((n, 1 + n_items), -xp.inf, dtype=own.dtype, device=device(own))
     table = xp.concat([0.0 * own[:, :1], impossible[:, :1], own, impossible[:, 1:]], axis=1)
-    edge, column, found = 0, FIRST + n_edges + 1, []
-    for size, width in levels:
+    if any(chained):
+        own = xp.where(tails[:, :, 2] == IMPOSSIBLE, -xp.inf, own)
+    edge, column, found, best = 0, FIRST + n_edges + 1, [], impossible
+    for level, (size, width) in enumerate(levels):
         end = edge + size * width
-        sums = xp.sum(table[row[:, :, None], tails[:, edge:end]], axis=-1)
-        table[:, column : column + size] = xp.max(xp.reshape(sums, (n, size, width)), axis=-1)
-        found.append(sums)
+        if chained[level]:
+            sums = xp.reshape(own[:, edge:end], (n, size, width)) + best[:, None, :]
+        else:
+            sums = xp.sum(table[row[:, :, None], tails[:, edge:end]], axis=-1)
+            sums = xp.reshape(sums, (n, size, width))
+        best = xp.max(sums, axis=-1)
+        if not all(chained[level + 1 :]):  # a higher level looks it up
+            table[:, column : column + size] = best
+        found.append(xp.reshape(sums, (n, size * width)))
         edge, column = end, column + size
     return xp.concat([*found, impossible[:, :1]], axis=1)
 

@@ -12,9 +12,12 @@ from torch import Tensor
 
 from lpsmap import (
     Alignment,
+    AtMostOne,
     BinaryTree,
     ConvergenceWarning,
     DepTree,
+    ModifierBudget,
+    Pair,
     Sequence,
     SequenceDistance,
     Status,
@@ -22,7 +25,7 @@ from lpsmap import (
     Xor,
 )
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
-from lpsmap_torch.layers import SequenceAttention, SparseMAP
+from lpsmap_torch.layers import LatentTree, SequenceAttention, SparseMAP
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -186,6 +189,43 @@ def test_masks_of_a_negated_slot_that_is_off_in_all_structures(mask: float, stat
         values.append(u.value)
     if status == "SOLVED":
         torch.testing.assert_close(*values, rtol=0, atol=1e-9)
+
+
+def test_budgets_beside_a_tree_are_not_copied_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    layers = [LatentTree(engine=x, budget=2, tol=1e-11) for x in ("tensor", "compiled")]
+    lengths = torch.tensor([6, 5, 2, 0])
+    expected = layers[1](normal(4, 6, 6), lengths=lengths)
+    monkeypatch.setattr("lpsmap_torch.tensor.host_share.numbers_on_host", pytest.fail)
+    found = layers[0](normal(4, 6, 6), lengths=lengths)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
+
+
+def test_what_has_variables_of_its_own_is_solved_on_the_host() -> None:
+    """Constraints on other variables, additionals, or a second factor with an oracle."""
+    graph = TorchFactorGraph()
+    u = graph.variable_from(normal(4, 3, 4))
+    others = graph.variable_from(normal(2))
+    for row in u:
+        graph.add(Sequence(row, normal(4, 4, seed=1)))
+    graph.add(AtMostOne([*u[0, :, 0], others[0]]))
+    graph.add(Pair(u[1, 0, 0], u[1, 1, 1], 0.5))
+    graph.add(Sequence(u[2], normal(4, 4, seed=2)))
+    graph.add(AtMostOne(u[3, :, 0]))
+    solvers = {row.solved_by: row.count for row in graph.plan(engine="tensor").components}
+    assert solvers["tensor"] == 1
+    found = graph.solve(engine="tensor", tol=1e-11)
+    np.testing.assert_allclose(found.values, graph.solve(tol=1e-11).values, rtol=0, atol=1e-9)
+
+
+def test_constraints_that_contradict_a_tree() -> None:
+    graph = TorchFactorGraph()
+    u = graph.variable_from(normal(2, 4, 4))
+    graph.add(DepTree(u, projective=True))
+    graph.add(ModifierBudget(u, [[0], [3]], root_budget=1))
+    with pytest.warns(ConvergenceWarning, match="INFEASIBLE"):
+        solution = graph.solve(engine="tensor")
+    assert list(solution.status) == [Status.INFEASIBLE, Status.SOLVED]
+    assert solution.contradictions.keys() == {0}
 
 
 def test_a_limit_of_iterations_is_not_called_solved() -> None:

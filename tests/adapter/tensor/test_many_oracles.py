@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
-from tensor_oracles import KINDS, check_batch
+from lpsmap_torch.tensor import solution
+from tensor_oracles import KINDS, check_batch, random_batch, result_of
 
 
 @pytest.mark.slow
@@ -19,6 +22,42 @@ def test_random_batches(first: int) -> None:
 def test_some_batches(kind: str) -> None:
     for seed in range(4):
         check_batch(seed, kind=kind)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 2000, 50))
+def test_random_batches_with_constraints(first: int) -> None:
+    for seed in range(first, first + 50):
+        check_batch(seed, constrained=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_some_batches_with_constraints(kind: str) -> None:
+    for seed in range(4):
+        check_batch(seed, kind=kind, constrained=True)
+
+
+def test_constraints_in_float32() -> None:
+    for seed in range(10, 16):
+        check_batch(seed, torch.float32, constrained=True)
+
+
+def test_components_with_constraints_are_not_left_to_the_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left, find = [0, 0], solution._left_by_active_sets
+
+    def counted(*given: Any) -> Any:
+        found = find(*given)
+        left[0] += int(found.sum())
+        left[1] += len(found)
+        return found
+
+    monkeypatch.setattr(solution, "_left_by_active_sets", counted)
+    for seed in range(30):
+        result_of(random_batch(seed, constrained=True), "tensor", torch.float64, False)
+    assert left[1] > 50
+    assert left[0] <= left[1] // 25
 
 
 def test_scores_in_float32() -> None:

@@ -68,6 +68,27 @@ def test_active_sets_wait_once_in_five_iterations() -> None:
     assert 3 <= waits(layer, scores) <= most // 5 + 1 + 4
 
 
+@pytest.mark.parametrize(
+    ("layer", "most"),
+    [
+        (SparseMAP(DepTree, projective=True, engine="tensor"), 5_000),
+        (LatentTree(2, projective=True, engine="tensor"), 12_000),
+    ],
+)
+def test_launches_do_not_depend_on_the_batch(layer: Any, most: int) -> None:
+    """Forward and backward."""
+    from benchmarks.device import Counts
+
+    found = []
+    for n in (2, 5):
+        scores = normal(1, 8, 8).repeat(n, 1, 1).requires_grad_()
+        layer(scores)  # lays out
+        with Counts() as counts:
+            layer(scores).square().sum().backward()
+        found.append(counts.launches)
+    assert found[0] == found[1] <= most
+
+
 def training_step(device: str) -> Callable[[], Any]:
     """Return a training step of decomposable attention with matchings on a device."""
     from experiments.nli.data import Batch

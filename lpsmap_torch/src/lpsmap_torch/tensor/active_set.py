@@ -36,7 +36,7 @@ STEP_ROUNDING = 1e-14
 CLEAR_GAP = 1e-7
 """Gaps above this are no effect of damping."""
 
-STEPS, CONSTRAINED_STEPS = 2, 4
+STEPS, CONSTRAINED_STEPS = 2, 3
 """Steps of the weights for each call of the oracle, without and with constraints."""
 
 ITERATIONS_PER_NUMBER, MIN_LIMIT = 10, 1_000
@@ -44,6 +44,10 @@ ITERATIONS_PER_NUMBER, MIN_LIMIT = 10, 1_000
 
 MAX_STRUCTURES = 512
 """Maximum number of structures of an active set. Problems that need more are left unsolved."""
+
+PROVED = 1e-9
+"""Minimum margin of a proof that constraints cannot hold, relative to the summed magnitudes of
+scores."""
 
 MAX_CONSTRAINED_ITERATIONS = 500
 """Maximum number of iterations if there are constraints."""
@@ -90,11 +94,14 @@ class LocalProblems:
         """Return the (n,) objectives."""
         return (x * (self.linear - 0.5 * self.quadratic * x)).sum(1)
 
-    @functools.cached_property
-    def least_value(self) -> Tensor:
-        """(n,) lower bounds of the objective of all mixtures."""
-        at_one = (self.linear - 0.5 * self.quadratic).clamp(max=0.0)
-        return at_one.sum(1) - 1.0
+    def least_value(self, width: int) -> Tensor:
+        """Return (n,) lower bounds of the objective of all mixtures, despite rounding.
+
+        Structures have `width` entries. Variables are at most 1; additionals may count repeatedly.
+        """
+        is_variable = self.quadratic > 0.0
+        most = torch.where(is_variable, self.linear - 0.5 * self.quadratic, width * self.linear)
+        return most.clamp(max=0.0).sum(1) - 1.0 - PROVED * width * self._magnitudes.sum(1)
 
     def sizes(self, found: Tensor) -> Tensor:
         """Return the (n,) summed magnitudes of the scores of structures."""
@@ -198,8 +205,7 @@ class ActiveSets:
         residual = self.theta - (self.gram @ self.p.unsqueeze(-1)).squeeze(-1)
         if self.beside is None:
             return residual
-        force = self.beside.force(self.beside.of(self.p))
-        return residual + (self.beside.sums @ force.unsqueeze(2)).squeeze(2)
+        return residual + self.beside.pull(self.beside.force(self.beside.of(self.p)))
 
     def join(self, found: Tensor, theta: Tensor, joins: Tensor, problems: LocalProblems) -> None:
         """Add a structure with weight zero to the sets for which `joins` is true."""
@@ -281,8 +287,9 @@ def _iterate(problems: LocalProblems, sets: ActiveSets) -> None:
     improves = gap > sets.rounding
     arrived = sets.settled & ~improves & ~sets.done
     if sets.beside is not None:
+        least = problems.least_value(found.shape[1])
         bound = problems.value(sets.x) + sets.beside.bound(sets.p) + gap
-        sets.infeasible = sets.infeasible | (arrived & (bound < problems.least_value))
+        sets.infeasible = sets.infeasible | (arrived & (bound < least))
         arrived = sets.beside.move(sets.p, arrived) | sets.infeasible
     sets.done = sets.done | arrived
     sets.iterations += ~sets.done
@@ -299,12 +306,12 @@ def _iterate(problems: LocalProblems, sets: ActiveSets) -> None:
 
 def _step(sets: ActiveSets) -> None:
     """Move the weights towards the optimum of their sets, until one of them is zero and leaves."""
-    used, p, residual = sets.used, sets.p, sets.residual()
-    matrix = _matrix_of(sets, DAMPING)
+    used, p, matrix = sets.used, sets.p, _matrix_of(sets, DAMPING)
+    residual = plain = sets.theta - (sets.gram @ p.unsqueeze(-1)).squeeze(-1)
     if sets.beside is not None:
-        active = (sets.beside.force(sets.beside.of(p)) != 0.0).unsqueeze(1) & used.unsqueeze(2)
-        sums = torch.where(active, sets.beside.sums, 0.0)
-        matrix = torch.baddbmm(matrix, sets.beside.penalty.unsqueeze(2) * sums, sums.mT)
+        force = sets.beside.force(sets.beside.of(p))
+        residual = plain + sets.beside.pull(force)
+        matrix = matrix + sets.beside.curvature(force) * (used.unsqueeze(1) & used.unsqueeze(2))
     factor = torch.linalg.cholesky_ex(matrix).L
     right = torch.stack([residual, torch.ones_like(p)], dim=-1) * used.unsqueeze(-1)
     # torch.cholesky_solve would wait for the device
@@ -318,8 +325,7 @@ def _step(sets: ActiveSets) -> None:
     length = until.amin(1, keepdim=True).clamp(max=1.0)
     if sets.beside is not None:
         image = (sets.gram @ step.unsqueeze(2)).squeeze(2)
-        slope = (step * (sets.theta - (sets.gram @ p.unsqueeze(2)).squeeze(2))).sum(1, keepdim=True)
-        best = sets.beside.length(p, step, slope, (step * image).sum(1, keepdim=True))
+        best = sets.beside.length(p, step, (step * plain).sum(1), (step * image).sum(1))
         length = torch.minimum(length, best)
     leaves = until <= length
     sets.used = used & ~leaves

@@ -20,9 +20,9 @@ __all__ = ["AutomaticTensorEngine", "FixedTensorEngine", "TensorEngine"]
 class TensorEngine(Engine):
     """Projects whole batches with operations of PyTorch, on the device of the scores.
 
-    It solves components in which linear constraints describe all factors, and single factors with
-    a `Factor.tensor_oracle`. All computations are in float64. Two runs on one CPU agree to the last
-    bit.
+    It solves components in which linear constraints describe all factors, and those of one factor
+    with a `Factor.tensor_oracle` and linear constraints on its variables. All computations are in
+    float64. Two runs on one CPU agree to the last bit.
     """
 
     name = "tensor"
@@ -32,7 +32,7 @@ class TensorEngine(Engine):
     """Number of iterations between checks of convergence, which wait for the device; None for no
     checks."""
     with_oracles: ClassVar[bool] = True
-    """Whether it solves single factors with an oracle on tensors by the active set."""
+    """Whether it solves factors with an oracle on tensors by the active set."""
 
     def refuses(self, part: Part, options: Options) -> str | None:
         """Refuse LP-MAP and time limits."""
@@ -66,7 +66,7 @@ class TensorEngine(Engine):
 
 
 class AutomaticTensorEngine(TensorEngine):
-    """The engine without what may be faster on the host: single factors with an oracle."""
+    """The engine without what may be faster on the host: factors with an oracle."""
 
     with_oracles = False
 

@@ -24,8 +24,9 @@ FIRST_PENALTY, GROWTH, MAX_PENALTY = 10.0, 10.0, 1e4
 MAX_VIOLATION = 1e-11
 """Maximum violation of constraints that hold."""
 
-LINE_SEARCH = 4
-"""Number of times that a step is cut short where the objective decreases."""
+SHORTER, N_LENGTHS = 0.25, 8
+"""Ratio and number of the lengths that a step of the weights tries. It takes the first at which the
+objective still increases, and a share of the way to the one before."""
 
 ACTIVE = 1e-9
 """Minimum multiplier of a tight constraint, relative to the largest, and to 1."""
@@ -85,6 +86,15 @@ class Multipliers:
         """Return the (n, R) sums of mixtures."""
         return (weights.unsqueeze(1) @ self.sums).squeeze(1)
 
+    def pull(self, force: Tensor) -> Tensor:
+        """Return the (n, capacity) gradient of the augmented Lagrangian in the weights."""
+        return (self.sums @ force.unsqueeze(2)).squeeze(2)
+
+    def curvature(self, force: Tensor) -> Tensor:
+        """Return its (n, capacity, capacity) negative second derivative."""
+        tight = (force != 0.0).to(force.dtype) * self.penalty
+        return (self.sums * tight.unsqueeze(1)) @ self.sums.mT
+
     def length(self, p: Tensor, step: Tensor, slope: Tensor, curvature: Tensor) -> Tensor:
         """Return (n, 1) lengths up to 1 of a step, along which the objective increases.
 
@@ -93,20 +103,19 @@ class Multipliers:
         p, step
             (n, capacity) the weights, and their change.
         slope, curvature
-            (n, 1) first derivative and negative second derivative of the objective along the step,
+            (n,) first derivative and negative second derivative of the objective along the step,
             without the constraints.
         """
-        sums, change = self.of(p), self.of(step)
-
-        def derivative(length: Tensor) -> Tensor:
-            force = self.force(torch.addcmul(sums, length, change))
-            return slope - length * curvature + (force * change).sum(1, keepdim=True)
-
-        length, first = torch.ones_like(slope), derivative(torch.zeros_like(slope))
-        for _ in range(LINE_SEARCH):
-            last = derivative(length)
-            length = torch.where(last < 0.0, length * first / (first - last), length)
-        return torch.where(first > 0.0, length, 1.0)
+        lengths = SHORTER ** torch.arange(N_LENGTHS, dtype=p.dtype, device=p.device)
+        change = self.of(step)
+        force = self.force(torch.addcmul(self.of(p), lengths[:, None, None], change))
+        derivative = slope - lengths.unsqueeze(1) * curvature + (force * change).sum(2)
+        # the first of equal numbers; after rounding errors, none may be positive
+        first = (derivative > 0.0).to(torch.int8).argmax(0, keepdim=True)
+        longer = (first - 1).clamp(min=0)
+        d, below = derivative.gather(0, first), derivative.gather(0, longer)
+        share = torch.where((d > 0.0) & (below < 0.0), d / (d - below), 0.0)
+        return torch.lerp(lengths[first], lengths[longer], share).squeeze(0).unsqueeze(1)
 
     def move(self, p: Tensor, arrived: Tensor) -> Tensor:
         """Update the multipliers of solved active sets; return whether their constraints hold."""

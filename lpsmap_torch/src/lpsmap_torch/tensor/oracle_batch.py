@@ -160,6 +160,9 @@ def _batches(part: Part, b: int, members: list[tuple[int, IntArray]]) -> Iterato
     flags = (_unused(bucket.declarations[d], bucket.row[x]) for d, x in members)
     unused = np.concatenate(list(flags))
     size = 4 * columns.shape[1] + 2 * sum(x[0].size for x in oracles[0].shared) + SPACE_OF_SETS
+    rows, _ = part.derived(constraint_rows_of)
+    n_rows = np.bincount(rows.component, minlength=part.n_components)[bucket.component[factors]]
+    size += int(n_rows.max()) * columns.shape[1]
     for own in np.array_split(np.arange(len(factors)), -(-len(factors) * size // MAX_NUMBERS)):
         yield OracleBatch(
             Members(
@@ -176,9 +179,7 @@ def _batches(part: Part, b: int, members: list[tuple[int, IntArray]]) -> Iterato
         )
 
 
-def _rows(
-    part: Part, components: IntArray, columns: IntArray, negated: BoolArray
-) -> Rows | None:
+def _rows(part: Part, components: IntArray, columns: IntArray, negated: BoolArray) -> Rows | None:
     """Return the constraints of components on the slots of their factors; None without any."""
     rows, _ = part.derived(constraint_rows_of)
     first = np.searchsorted(rows.component, np.arange(part.n_components + 1))

@@ -66,7 +66,7 @@ def problem_of(part: Part, device: torch.device, with_oracles: bool) -> TensorPr
     part, device
         The part, and the device.
     with_oracles
-        Whether the problem has the components of single factors with oracles.
+        Whether the problem has the components of factors with oracles.
     """
     cached, key = part.derived(_cached), (device, with_oracles)
     if key not in cached:

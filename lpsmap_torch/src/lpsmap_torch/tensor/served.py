@@ -64,9 +64,10 @@ def oracle_components(part: Part) -> BoolArray:
         known += np.bincount(own, minlength=n)
         extra = np.diff(bucket.additional_offsets)[factors]
         additionals += np.bincount(own, extra, minlength=n)
-    single = (part.derived(undescribed_factors) == 1) & (known == 1)
+    single: BoolArray = (part.derived(undescribed_factors) == 1) & (known == 1)
     single &= np.bincount(part.component, links != 1.0, minlength=n) == 0
     rows, columns = part.derived(constraint_rows_of)
     n_columns = np.bincount(columns, minlength=n)
     single &= n_columns == np.diff(part.first_variable) + additionals
-    return single & (np.bincount(rows.component, minlength=n) <= MAX_ROWS_BESIDE)
+    single &= np.bincount(rows.component, minlength=n) <= MAX_ROWS_BESIDE
+    return single
