@@ -21,6 +21,7 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 
 __all__ = [
+    "MAX_BLOCK_LINKS",
     "Selection",
     "adopt_local_solutions",
     "bind_products",
@@ -32,7 +33,6 @@ __all__ = [
     "scatter_to_links",
     "select_blocks",
     "solve_locally",
-    "split",
     "subtract_gathered",
 ]
 
@@ -82,12 +82,6 @@ def _select(part: Part, components: IntArray) -> Selection:
     chosen = np.zeros(part.n_components, dtype=np.bool_)
     chosen[components] = True
     return keep_chosen(selection, part, chosen)
-
-
-def split(selection: Selection, part: Part) -> Iterator[Selection]:
-    """Yield selections of each component alone."""
-    for c in selection.components:
-        yield _select(part, np.array([c]))
 
 
 def keep_chosen(selection: Selection, part: Part, chosen: BoolArray) -> Selection:

@@ -60,16 +60,18 @@ def find_counts(
 ) -> Counts:
     """Return the bounds on counts of a part's components, from its buckets and other fields."""
     covered, n = ~direct, len(spans.component)
+    of_bucket = [slice(*spans.first_factor[b : b + 2]) for b in range(len(offsets))]
+    known = list(bounds)
+    for bound, mine in zip(known, of_bucket, strict=True):
+        if bound is None:
+            covered[spans.component[mine]] = False
+    if not covered.any():
+        return no_counts(len(direct))
     of_all, first_link = np.zeros((2, n)), np.empty(n, dtype=np.int64)
-    for b, bound in enumerate(bounds):
-        mine = slice(*spans.first_factor[b : b + 2])
+    for b, (bound, mine) in enumerate(zip(known, of_bucket, strict=True)):
         np.add(offsets[b][:-1], spans.first_link[b], out=first_link[mine])
         if bound is not None:
             of_all[:, mine] = bound
-            continue
-        covered[spans.component[mine]] = False
-        if not covered.any():
-            return no_counts(len(direct))
     first, (begin, end) = np.empty(len(direct) + 1, np.int64), np.empty((2, n), np.int64)
     number, (low, high) = np.empty(len(variable), np.uint32), np.empty((2, n))
     counts = Counts(covered, first, begin, end, low, high, number, variable, negated)
@@ -90,13 +92,16 @@ def count_bounds(
     declarations, declaration, row
         As in `Bucket`.
     """
+    constraints = []
+    for d in declarations:
+        found = None if d.n_additionals else d.linear_constraints()
+        if not isinstance(found, CountBounds):
+            return None
+        constraints.append(found)
     first = [0, *itertools.accumulate(d.n_factors for d in declarations)]
     bounds = np.empty((2, first[-1]))
-    for d, (begin, end) in zip(declarations, itertools.pairwise(first), strict=True):
-        constraints = None if d.n_additionals else d.linear_constraints()
-        if not isinstance(constraints, CountBounds):
-            return None
-        bounds[0, begin:end], bounds[1, begin:end] = constraints.least, constraints.most
+    for found, (begin, end) in zip(constraints, itertools.pairwise(first), strict=True):
+        bounds[0, begin:end], bounds[1, begin:end] = found.least, found.most
     return bounds.take(np.array(first)[declaration] + row, axis=1)
 
 
