@@ -109,6 +109,7 @@ from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_core.solution.targets import Items, Labels, check_root, labels_of, read_labels
 from lpsmap_jit.announcements import is_quiet
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, FloatTable, IndexArray, IntArray
+from lpsmap_jit.by_address import by_address
 from lpsmap_jit.callers import stacklevel
 from lpsmap_jit.compile import interpreted_by, summing_leaf
 from lpsmap_jit.ctrl_c import raised_by_ctrl_c
@@ -170,6 +171,7 @@ __all__ += [
 
 # Kernels: what else there is than `kernel`, `leaf` and `interrupted`.
 __all__ += [
+    "by_address",
     "floats_at_address",
     "interpreted_by",
     "is_quiet",
