@@ -21,7 +21,6 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 
 __all__ = [
-    "MAX_BLOCK_LINKS",
     "Selection",
     "adopt_local_solutions",
     "bind_products",

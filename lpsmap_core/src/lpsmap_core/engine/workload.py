@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lpsmap_core.engine.anderson import MAX_ACCELERATED_LINKS, MAX_MOVES
 from lpsmap_core.engine.polish import MAX_POLISHED_LINKS
-from lpsmap_core.engine.selection import MAX_BLOCK_LINKS
 from lpsmap_core.engine.state import ONE_PASS_CHEAPER
 from lpsmap_core.layout.layout import Part
 from lpsmap_jit.threads import COUPLED_WORK
@@ -17,9 +16,9 @@ PER_ADDITIONAL, PER_ADDITIONAL_POLISHED = 3, 3
 PER_FACTOR = 1
 PER_LINK_ACCELERATED = 2 * MAX_MOVES + 3
 """Numbers that a solve takes beside the layout: always, additionally in a polished graph, and per
-thread for its block of components after many iterations. The test for contradictions, which only
-runs for slow components, temporarily takes about ten more per link. A test compares these numbers
-with the memory of solves."""
+thread for the largest component after many iterations. The test for contradictions, which only runs
+for slow components, temporarily takes about ten more per link. A test compares these numbers with
+the memory of solves."""
 
 
 def numbers_of(part: Part, n_variables: int, threads: int) -> int:
@@ -32,8 +31,7 @@ def numbers_of(part: Part, n_variables: int, threads: int) -> int:
     threads
         The number of threads.
     """
-    sizes = part.sizes[~part.direct & (part.sizes <= MAX_ACCELERATED_LINKS)]
-    accelerated = max(sizes.max(initial=0), min(sizes.sum(), MAX_BLOCK_LINKS))
+    accelerated = part.sizes[~part.direct & (part.sizes <= MAX_ACCELERATED_LINKS)].max(initial=0)
     polished = bool((~part.direct & (part.sizes <= MAX_POLISHED_LINKS)).any())
     numbers = PER_VARIABLE * n_variables
     numbers += (PER_LINK + PER_LINK_POLISHED * polished) * part.n_links
