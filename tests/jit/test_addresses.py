@@ -10,7 +10,7 @@ import pytest
 
 from lpsmap_core import kernel, leaf
 from lpsmap_jit.arrays import FloatArray
-from lpsmap_jit.by_address import record_at
+from lpsmap_jit.by_address import by_address, record_at
 from lpsmap_jit.fields import Field, kinds_of
 
 pytestmark = pytest.mark.compiled
@@ -22,6 +22,36 @@ class Pair(NamedTuple):
 
 
 pair_at = record_at(Pair)
+
+
+@leaf
+def double(pair):
+    pair = by_address(pair)
+    for i in range(len(pair.numbers)):
+        pair.twice[i] = 2.0 * pair.numbers[i]
+    return pair.twice.sum()
+
+
+@kernel
+def held_by_its_caller(n):
+    return double(Pair(np.ones(n), np.empty(n)))
+
+
+@kernel
+def freed_too_early(n):
+    pair = Pair(np.ones(n), np.empty(n))
+    pair = by_address(pair)
+    total = 0.0
+    for i in range(n):  # the arrays' names are not used here, so that both are free
+        pair.twice[i] = 2.0 * pair.numbers[i]
+        total += pair.twice[i]
+    return total
+
+
+@kernel
+def of_an_argument(pair):
+    pair = by_address(pair)
+    return pair.numbers[0]
 
 
 @kernel
@@ -37,12 +67,18 @@ def as_a_number(n):
 
 @kernel
 def in_a_kernel_that_it_calls(n):
-    return as_a_number(n) + 1.0
+    return freed_too_early(n) + 1.0
+
+
+def test_a_leaf_takes_addresses_of_what_its_caller_holds() -> None:
+    assert held_by_its_caller(1000) == 2000.0
 
 
 @pytest.mark.parametrize(
     ("function", "argument"),
     [
+        (freed_too_early, 3),
+        (of_an_argument, Pair(np.ones(3), np.ones(3))),
         (of_a_record, np.zeros(4, dtype=np.int64)),
         (as_a_number, 3),
     ],
@@ -56,35 +92,35 @@ def test_kernels_that_may_free_an_array_take_no_address(function, argument) -> N
 
 
 def test_nor_do_kernels_that_they_call() -> None:
-    with pytest.raises(Exception, match="kernel as_a_number takes an address"):
+    with pytest.raises(Exception, match="kernel freed_too_early takes an address"):
         in_a_kernel_that_it_calls(3)
 
 
 @leaf
-def address_of_its_own(handle):
-    return pair_at(handle)
+def address_of_its_own(pair):
+    return by_address(pair)
 
 
 @leaf
-def address_in_a_tuple(handle):
-    return len(handle), pair_at(handle)
+def address_in_a_tuple(pair):
+    return len(pair.numbers), by_address(pair)
 
 
 @kernel
 def used_later(n):
-    return address_of_its_own(np.zeros(n, dtype=np.int64)).numbers[0]
+    return address_of_its_own(Pair(np.ones(n), np.ones(n))).numbers[0]
 
 
 @pytest.mark.parametrize("function", [address_of_its_own, address_in_a_tuple])
 def test_addresses_are_not_returned(function) -> None:
     with pytest.raises(TypeError, match=f"{function.__name__} returns an address"):
-        function(np.zeros(4, dtype=np.int64))
+        function(Pair(np.ones(3), np.ones(3)))
     assert not function.overloads
 
 
 def test_nor_to_kernels() -> None:
     with pytest.raises(Exception, match="address_of_its_own returns an address"):
-        used_later(4)
+        used_later(3)
 
 
 @leaf

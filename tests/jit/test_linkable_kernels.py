@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lpsmap_core import kernel, leaf
+from lpsmap_jit.by_address import by_address
 
 pytestmark = pytest.mark.compiled
 
@@ -84,12 +85,13 @@ def change(outer, i):
 
 @leaf
 def change_all(outer):
+    outer = by_address(outer)
     for i in range(len(outer.numbers)):
         change(outer, i)
     return outer.cube.size, outer.cube[:, :, -1].sum()
 
 
-def test_nested_tuples_are_the_same_arrays(rng: np.random.Generator) -> None:
+def test_tuples_by_address_are_the_same_arrays(rng: np.random.Generator) -> None:
     for n, m in ((3, 4), (0, 2), (5, 1)):
         numbers, table = rng.standard_normal(n), rng.standard_normal((n, m))
         expected = table + 0.5 * numbers[:, None]
@@ -100,6 +102,14 @@ def test_nested_tuples_are_the_same_arrays(rng: np.random.Generator) -> None:
         assert size == 2 * n * m
         np.testing.assert_allclose(last, outer.cube[:, :, -1].sum())
         np.testing.assert_allclose(outer.cube[:, -1, -1], expected.sum(axis=1))
+
+
+def test_arrays_that_are_not_contiguous_do_not_go_by_address() -> None:
+    import numba
+
+    outer = Outer(np.ones(4)[::2], 0.5, Inner(np.ones((2, 2)), np.ones(2) > 0), np.ones((2, 2, 2)))
+    with pytest.raises(numba.core.errors.TypingError):
+        change_all(outer)
 
 
 def test_every_kernel_has_a_lock_of_its_own() -> None:

@@ -121,6 +121,7 @@ from lpsmap_jit.arrays import FloatArray as FloatArray
 from lpsmap_jit.arrays import FloatTable as FloatTable
 from lpsmap_jit.arrays import IndexArray as IndexArray
 from lpsmap_jit.arrays import IntArray as IntArray
+from lpsmap_jit.by_address import by_address as by_address
 from lpsmap_jit.callers import stacklevel as stacklevel
 from lpsmap_jit.compile import interpreted_by as interpreted_by
 from lpsmap_jit.compile import summing_leaf as summing_leaf

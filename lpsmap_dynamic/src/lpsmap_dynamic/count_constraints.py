@@ -67,17 +67,18 @@ def _find_counts(part: Part) -> Counts:
     if part.all_direct:
         return _no_counts(part.n_components)
     spans, covered, n = part.spans, ~part.direct, len(part.spans.component)
+    of_bucket = [slice(*spans.first_factor[b : b + 2]) for b in range(len(part.buckets))]
+    all_bounds = [count_bounds(bucket) for bucket in part.buckets]
+    for bounds, mine in zip(all_bounds, of_bucket, strict=True):
+        if bounds is None:
+            covered[spans.component[mine]] = False
+    if not covered.any():
+        return _no_counts(part.n_components)
     of_all, first_link = np.zeros((2, n)), np.empty(n, dtype=np.int64)
-    for b, bucket in enumerate(part.buckets):
-        mine = slice(*spans.first_factor[b : b + 2])
-        np.add(bucket.offsets[:-1], spans.first_link[b], out=first_link[mine])
-        bounds = count_bounds(bucket)
+    for b, (bounds, mine) in enumerate(zip(all_bounds, of_bucket, strict=True)):
+        np.add(part.buckets[b].offsets[:-1], spans.first_link[b], out=first_link[mine])
         if bounds is not None:
             of_all[:, mine] = bounds
-            continue
-        covered[spans.component[mine]] = False
-        if not covered.any():
-            return _no_counts(part.n_components)
     first, (begin, end) = np.empty(part.n_components + 1, np.int64), np.empty((2, n), np.int64)
     number, (low, high) = np.empty(part.n_links, np.uint32), np.empty((2, n))
     of_links = number, part.link_variable, part.negated
@@ -92,13 +93,16 @@ def count_bounds(bucket: Bucket) -> FloatTable | None:
 
     It is None unless these bounds are the only linear constraints of the type.
     """
+    constraints = []
+    for d in bucket.declarations:
+        found = None if d.n_additionals else d.linear_constraints()
+        if not isinstance(found, CountBounds):
+            return None
+        constraints.append(found)
     first = [0, *itertools.accumulate(d.n_factors for d in bucket.declarations)]
     bounds = np.empty((2, first[-1]))
-    for d, (begin, end) in zip(bucket.declarations, itertools.pairwise(first), strict=True):
-        constraints = None if d.n_additionals else d.linear_constraints()
-        if not isinstance(constraints, CountBounds):
-            return None
-        bounds[0, begin:end], bounds[1, begin:end] = constraints.least, constraints.most
+    for found, (begin, end) in zip(constraints, itertools.pairwise(first), strict=True):
+        bounds[0, begin:end], bounds[1, begin:end] = found.least, found.most
     return bounds.take(np.array(first)[bucket.declaration] + bucket.row, axis=1)
 
 

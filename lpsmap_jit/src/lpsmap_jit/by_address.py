@@ -2,10 +2,11 @@
 
 A record is a named tuple of arrays, numbers and records. Its annotations define the layout: address
 and shape of each array, and each number, are words of eight bytes. Python writes these words with
-`lpsmap_jit.memory`; in compiled code fields are read by name, and on use.
+`lpsmap_jit.memory`, compiled code with `by_address`; fields are read by name.
 
-A named tuple of fifty arrays would be three hundred and fifty arguments in machine code, and
-microseconds in every call from Python.
+A named tuple of fifty arrays would be three hundred and fifty arguments in machine code, at every
+call in a chain of a hundred kernels, and would dominate compilation time. `by_address` writes the
+addresses and shapes to memory once, and fields are read on use.
 
 An address holds no reference: compiled code frees an array after the last use of its name, even if
 its address is still in use. Therefore only a leaf may take addresses. It allocates no arrays and
@@ -18,7 +19,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lpsmap_jit.compile import COMPILED, TAKES_ADDRESS
@@ -26,6 +27,7 @@ from lpsmap_jit.fields import Field, kinds_of
 
 __all__ = [
     "array_at",
+    "by_address",
     "by_value",
     "forwarded",
     "in_leaf",
@@ -162,6 +164,42 @@ if COMPILED:
             return sum(map(_n_words, kind.types))
         return 1 if kind in _NUMBERS else 1 + int(kind.ndim)
 
+    def _words(context: Any, builder: Any, kind: Any, value: Any) -> Iterator[Any]:
+        """Yield the address and shape of every array of a tuple, and its numbers."""
+        if isinstance(kind, types.BaseTuple):
+            for i, field in enumerate(kind.types):
+                yield from _words(context, builder, field, builder.extract_value(value, i))
+        elif kind in _NUMBERS:
+            yield builder.bitcast(value, _WORD)
+        else:
+            array = context.make_array(kind)(context, builder, value)
+            yield builder.ptrtoint(array.data, _WORD)
+            yield from cgutils.unpack_tuple(builder, array.shape, kind.ndim)
+
+    def _is_plain(kind: Any) -> bool:
+        if isinstance(kind, types.BaseTuple):
+            return all(map(_is_plain, kind.types))
+        return kind in _NUMBERS or (isinstance(kind, types.Array) and kind.layout == "C")
+
+    @forwarded  # type: ignore[untyped-decorator]
+    def by_address(typing_context: Any, value: Any) -> Any:
+        """Return the address of a record, valid until the leaf returns."""
+        named = isinstance(value, (types.NamedTuple, types.NamedUniTuple))
+        if not (named and _is_plain(value)):
+            return None
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            in_leaf("by_address", context)
+            words = list(_words(context, builder, signature.args[0], values[0]))
+            memory = cgutils.alloca_once(builder, _WORD, size=len(words))
+            for i, word in enumerate(words):
+                builder.store(word, builder.gep(memory, [_WORD(i)]))
+            # The optimiser may assume that the memory behind it is constant.
+            kind = ir.FunctionType(memory.type, [memory.type])
+            return builder.asm(kind, "", "=r,0,~{memory}", [memory], side_effect=True)
+
+        return ByAddress(value)(value), generate
+
     @forwarded  # type: ignore[untyped-decorator]
     def by_value(typing_context: Any, record: Any) -> Any:
         """Return the record at an address as a named tuple, for kernels that expect one."""
@@ -216,7 +254,7 @@ if COMPILED:
 else:
     # never called: without compilation there are no types
     array_at = forwarded = in_leaf = read_field = type_of = None
-    by_value = _same
+    by_address = by_value = _same
 
     def record_at(record: type, attribute: str | None = None, precedes: bool = False) -> Any:
         """Return a function that returns a record, given it or an object with this attribute."""

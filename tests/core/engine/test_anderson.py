@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from lpsmap import AtMostOne, FactorGraph, Sequence
-from lpsmap_core.engine.anderson import MAX_MOVES, combination_weights
+from lpsmap_core import Solution
+from lpsmap_core.api import FloatArray
+from lpsmap_core.engine.anderson import FIRST_ACCELERATED, MAX_MOVES, combination_weights
 
 N_LINKS = 30
 
@@ -42,3 +44,23 @@ def test_sharp_sequences(scale: float, seed: int) -> None:
     assert solution.iterations.max() > 25
     np.testing.assert_allclose(u.value.sum(axis=2), 1.0, rtol=0, atol=1e-5)
     assert (u.value.sum(axis=1) <= 1.0 + 1e-5).all()
+
+
+def test_components_are_accelerated_as_if_alone() -> None:
+    """Those of a block are accelerated side by side."""
+    rng = np.random.default_rng(0)
+    scores, transitions = rng.normal(0, 10, (3, 14, 20)), rng.normal(0, 10, (3, 13, 20, 20))
+    together = sequences(scores, transitions)
+    assert together.iterations.min() > FIRST_ACCELERATED
+    for i in range(3):
+        alone = sequences(scores[i : i + 1], transitions[i : i + 1])
+        assert alone.iterations == together.iterations[i]
+        np.testing.assert_array_equal(alone.values, together.values.reshape(3, -1)[i])
+
+
+def sequences(scores: FloatArray, transitions: FloatArray) -> Solution:
+    graph = FactorGraph()
+    u = graph.variable_from(scores)
+    graph.add(Sequence(u, transitions))
+    graph.add(AtMostOne(u, axis=1))
+    return graph.solve()

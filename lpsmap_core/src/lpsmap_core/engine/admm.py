@@ -51,7 +51,6 @@ from lpsmap_core.engine.selection import (
     scatter_direct,
     select_blocks,
     solve_locally,
-    split,
 )
 from lpsmap_core.engine.soundness import check_local_solutions
 from lpsmap_core.engine.starts import centre_duals, checked_flags, starts_of
@@ -188,9 +187,7 @@ def advance_components(
 
     def run(share: IntArray) -> None:
         for selection in select_blocks(state, share):
-            slow = _iterate(state, selection, workspace, limits)
-            for alone in split(slow, state.part):
-                _iterate(state, alone, workspace, limits)
+            _iterate(state, selection, workspace, limits)
 
     sizes = state.part.sizes[components]
     in_shares(run, components, sizes, 1 if state.vectorised else threads, COUPLED_WORK)
@@ -198,11 +195,8 @@ def advance_components(
 
 def _iterate(
     state: PartState, selection: Selection, workspace: LoopWorkspace, limits: Limits
-) -> Selection:
-    """Iterate on a block until every component has finished or `limits` are reached.
-
-    Returns the components that are slow. Each continues alone, where it is accelerated.
-    """
+) -> None:
+    """Iterate on a block until every component has finished or `limits` are reached."""
     problem, words = state.handle, workspace.polish.handle
     progress, polish = state.problem.progress, workspace.polish.record
     iteration = int(progress.iterations[selection.components[0]])
@@ -210,14 +204,15 @@ def _iterate(
     is_warm = covered and bool(progress.warm[selection.components].any())
     if iteration == 0:
         _begin(state, selection, polish.numbers)
-    n_stale, stop, acceleration = len(selection.components), limits.stop, None
-    if covered and not state.vectorised and len(selection.components) > 1:
-        stop = min(stop, FIRST_ACCELERATED - 1)
-    elif covered and len(selection.components) == 1 and polish.allowed[selection.components[0]]:
-        acceleration = Acceleration(int(selection.components[0]), state)
-    while len(selection.components) and iteration < stop:
+    n_stale, accelerations = len(selection.components), list[Acceleration]()
+    first_accelerated = max(iteration + 1, FIRST_ACCELERATED)
+    while len(selection.components) and iteration < limits.stop:
         iteration += 1
-        accelerated = acceleration is not None and acceleration.record(iteration)
+        if iteration == first_accelerated:
+            chosen = selection.components[polish.accelerated[selection.components]]
+            accelerations = [Acceleration(c, state) for c in chosen.tolist()]
+        for acceleration in accelerations:
+            acceleration.record()
         if n_stale:
             _write_local_scores(state, selection)
         solve_locally(state, selection, limits.max_inner_iter)
@@ -229,22 +224,16 @@ def _iterate(
         polish.selected[selection.components] = False
         if covered and probes and find_due(selection.components, problem, words, regular):
             polish_settled(state, selection, workspace)
-        ratio = np.inf
-        if limits.adapt:
-            ratio = balance_ratio(iteration, state.problem.quadratic, accelerated)
-        may_wait = limits.adapt and iteration + POLISH_ITERATIONS <= limits.last
-        n_finished, n_stale = average_and_judge(
-            *selection[:2], problem, words, limits, ratio, may_wait
-        )
+        n_finished, n_stale = average_and_judge(*selection[:2], problem, words, limits, iteration)
         if len(state.trace):
             _write_trace(selection.components, problem, state.trace[iteration - 1])
         if n_finished:
             selection = keep_chosen(selection, state.part, ~progress.converged)
-        elif acceleration is not None and accelerated:
+            accelerations = [one for one in accelerations if not progress.converged[one.component]]
+        for acceleration in accelerations:
             acceleration.finish()
             n_stale = 1
     raise_interrupt()
-    return selection
 
 
 def _begin(state: PartState, selection: Selection, numbers: FloatArray) -> None:
@@ -320,8 +309,7 @@ def average_and_judge(
     problem: Any,
     state: Any,
     limits: Limits,
-    ratio: float,
-    may_wait: bool,
+    iteration: int,
 ) -> tuple[int, int]:
     """Average the copies, update the duals (lines 5 and 6), and judge the components.
 
@@ -339,13 +327,15 @@ def average_and_judge(
         inverse = 1.0 / (record.quadratic + g)
         gap, change = _average_variables(first, last, links, iterate, g, limits.relaxation, inverse)
         progress.primal_residual[c], progress.dual_residual[c] = gap, g * change
-    n_finished = 0
+    n_finished, may_wait = 0, limits.adapt and iteration + POLISH_ITERATIONS <= limits.last
     for c in components:
         if polish.selected[c]:
             continue
         primal, dual = progress.primal_residual[c], progress.dual_residual[c]
         changed_little = dual <= max(limits.dual_tol, progress.rounding[c])
         within = primal <= limits.tol and changed_little and not progress.unsolved[c]
+        accelerated = polish.accelerated[c] and iteration >= FIRST_ACCELERATED
+        ratio = balance_ratio(iteration, record.quadratic, accelerated) if limits.adapt else np.inf
         if within and not (may_wait and waits_for_polish(c, record, polish, limits.tol)):
             progress.converged[c] = True
             n_finished += 1
@@ -432,10 +422,10 @@ def _average_copies(
     """
     order, root_degree, negated = links.order, links.root_degree, links.negated
     u, duals, scores, z = iterate.u, iterate.duals, iterate.a, iterate.z
-    total = 0.0
+    total, one = 0.0, 1.0 / root_degree[v]
     for e in range(lo, hi):
         copy = z[order[e]]
-        total += 1.0 / root_degree[v] - copy if negated[e] else copy
+        total += one - copy if negated[e] else copy
     mean, previous = total / float(hi - lo), u[v]
     relaxed = relax * mean + (1.0 - relax) * previous
     u[v] = relaxed if abs(relaxed) > UNDERFLOW else 0.0
@@ -443,12 +433,12 @@ def _average_copies(
     for e in range(lo, hi):
         link = order[e]
         copy = z[link]
-        gap = mean - (1.0 / root_degree[v] - copy if negated[e] else copy)
+        gap = mean - (one - copy if negated[e] else copy)
         largest = max(largest, abs(gap))
         dual = duals[e] + step * gap
         duals[e] = dual
         a = (base + dual) * inverse
-        scores[link] = 1.0 / root_degree[v] - a if negated[e] else a
+        scores[link] = one - a if negated[e] else a
     if not abs(mean) < np.inf:
         return np.inf, 0.0
     return root_degree[v] * largest, root_degree[v] * abs(mean - previous)

@@ -42,7 +42,7 @@ large weights."""
 
 
 class Acceleration:
-    """The acceleration of one component, from its iteration `FIRST_ACCELERATED` on.
+    """The acceleration of one component.
 
     Parameters
     ----------
@@ -53,24 +53,19 @@ class Acceleration:
     """
 
     def __init__(self, component: int, state: PartState) -> None:
-        self._component, self._state = component, state
+        self.component, self._state = component, state
         self._n_links = int(state.part.sizes[component])
         self._n_recorded = 0
         """Number of consecutive iterations in the history."""
-        self._images: FloatTable | None = None
-        """Differences between the images of consecutive iterations, one per row; then their moves.
-        """
+        self._images, self._moves = np.empty((2, MAX_MOVES, self._n_links))
+        """Differences between the images of consecutive iterations, one per row, and between their
+        moves."""
         self._point = self._image = self._move = np.empty(0)
         """Start of the latest iteration, its image, and the difference of both."""
 
-    def record(self, iteration: int) -> bool:
-        """Record the point at which an iteration starts; return whether it is accelerated."""
-        if iteration < FIRST_ACCELERATED or self._n_links > MAX_ACCELERATED_LINKS:
-            return False
-        if self._images is None:
-            self._images, self._moves = np.empty((2, MAX_MOVES, self._n_links))
+    def record(self) -> None:
+        """Record the point at which an iteration starts."""
         self._point = self._current_point()
-        return True
 
     def finish(self) -> None:
         """Move the component after an accelerated iteration.
@@ -78,23 +73,22 @@ class Acceleration:
         If the polish has moved the component or its step size has changed, which makes its local
         scores stale, the history starts again.
         """
-        is_stale = self._state.problem.progress.stale[self._component]
+        is_stale = self._state.problem.progress.stale[self.component]
         with np.errstate(all="ignore"):  # a faulty type may return infinite local solutions
             point = None if is_stale else self._next_point()
         if point is None:
             self._n_recorded = 0
         elif point is not self._image:
-            _set_point(self._component, self._state.handle, point)
+            _set_point(self.component, self._state.handle, point)
 
     def _current_point(self) -> FloatArray:
         """Return the point ``lambda + gamma u`` of the component."""
         point = np.empty(self._n_links)
-        _write_point(self._component, self._state.handle, point)
+        _write_point(self.component, self._state.handle, point)
         return point
 
     def _next_point(self) -> FloatArray | None:
         """Return the combined point, the image if there is no history, or None to start again."""
-        assert self._images is not None
         image, n = self._current_point(), self._n_recorded
         move = image - self._point
         if n:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lpsmap_core.engine.anderson import MAX_ACCELERATED_LINKS
 from lpsmap_core.engine.faces import (
     FaceProducts,
     FaceWorkspace,
@@ -117,6 +118,8 @@ class Polish(NamedTuple):
 
     allowed: BoolArray
     """Whether the component may be polished."""
+    accelerated: BoolArray
+    """Whether the component may be accelerated."""
     before: FloatArray
     """The larger residual before the polish."""
     tried: BoolArray
@@ -179,13 +182,15 @@ def make_loop_workspace(state: PartState, polished: bool) -> LoopWorkspace:
     after every solve, and fresh pages take up to a third of the time of a solve.
     """
     part, work = state.part, (0, 0, 0, 0)
-    allowed = np.zeros(part.n_components, dtype=np.bool_)
+    allowed = accelerated = np.zeros(part.n_components, dtype=np.bool_)
     if polished:
         small = state.problem.progress.rounding < RESIDUAL_ROUNDING * MAX_SCORE
         allowed = ~part.direct & (part.sizes <= MAX_POLISHED_LINKS) & small
+        accelerated = allowed & (part.sizes <= MAX_ACCELERATED_LINKS)
         work = face_workspace_sizes(part)
     sizes = (part.n_variables, part.n_links) if allowed.any() else (0, 0)
-    memory = _blueprint(*sizes, part.n_components, work).make(allowed, np.empty(work[1]))
+    given = allowed, accelerated, np.empty(work[1])
+    memory = _blueprint(*sizes, part.n_components, work).make(*given)
     return LoopWorkspace(memory.nested("polish"), FaceProducts(state, memory.nested("faces")))
 
 
@@ -196,7 +201,7 @@ def _blueprint(
     """Return the blueprint of workspaces of some sizes."""
     links = dict.fromkeys(("numbers", "offset", "duals"), (on_links,))
     variables = dict.fromkeys(("mu", "t", "u"), (on_variables,))
-    plan = {"allowed": None, "probed": (2, on_links), **links, **variables}
+    plan = {"allowed": None, "accelerated": None, "probed": (2, on_links), **links, **variables}
     polish = [plan.get(name, (on_components,)) for name in Polish._fields]
     return Blueprint(_Workspace, [polish, plan_face_workspace(*work)])
 

@@ -32,7 +32,6 @@ __all__ = [
     "scatter_to_links",
     "select_blocks",
     "solve_locally",
-    "split",
     "subtract_gathered",
 ]
 
@@ -82,12 +81,6 @@ def _select(part: Part, components: IntArray) -> Selection:
     chosen = np.zeros(part.n_components, dtype=np.bool_)
     chosen[components] = True
     return keep_chosen(selection, part, chosen)
-
-
-def split(selection: Selection, part: Part) -> Iterator[Selection]:
-    """Yield selections of each component alone."""
-    for c in selection.components:
-        yield _select(part, np.array([c]))
 
 
 def keep_chosen(selection: Selection, part: Part, chosen: BoolArray) -> Selection:

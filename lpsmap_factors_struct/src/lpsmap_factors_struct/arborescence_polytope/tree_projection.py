@@ -26,7 +26,7 @@ from lpsmap_core import (
     kernel,
     leaf,
 )
-from lpsmap_core.api import ByteArray, FloatArray, IntArray
+from lpsmap_core.api import ByteArray, FloatArray, IntArray, by_address
 from lpsmap_factors_struct.arborescence_polytope.ascent import maximise
 from lpsmap_factors_struct.arborescence_polytope.cuts import (
     FlowWorkspace,
@@ -87,13 +87,13 @@ def _project_trees(
     factors: Factors,
     scores: LocalScores,
     solution: LocalSolution,
-    dual: TreeDual,
+    workspace: TreeDual,
     flows: FlowWorkspace,
     trees: ArborescenceWorkspace,
     capacity: FloatArray,
 ) -> None:
     """Solve the local problem of every factor in `rows`, in workspaces that the caller owns."""
-    offsets, parameters = factors.offsets, factors.parameters
+    offsets, parameters, dual = factors.offsets, factors.parameters, by_address(workspace)
     a, delta, z, face = scores.a, scores.delta, solution.z, solution.face
     for r in rows:
         if interrupted():
@@ -135,10 +135,10 @@ def multiply_jacobians(
 
 @leaf
 def _multiply_jacobians(
-    rows: IntArray, factors: Factors, direction: Direction, product: Product, dual: TreeDual
+    rows: IntArray, factors: Factors, direction: Direction, product: Product, workspace: TreeDual
 ) -> None:
     """Project vectors as `multiply_jacobians` does, in a workspace that the caller owns."""
-    offsets, parameters = factors.offsets, factors.parameters
+    offsets, parameters, dual = factors.offsets, factors.parameters, by_address(workspace)
     delta, face, d_u, out_u = direction.delta, direction.face, direction.d_u, product.out_u
     for r in rows:
         if interrupted():

@@ -11,6 +11,7 @@ from lpsmap_core.api import (
     FloatArray,
     IntArray,
     LocalProblem,
+    by_address,
     problem_of,
     set_of,
     status_of,
@@ -101,12 +102,12 @@ def _project(
     f: int,
     sides: Sides,
     problem: LocalProblem,
-    lines: Lines,
+    workspace: Lines,
     block: FloatArray,
     z: FloatArray,
 ) -> bool:
     """Solve a matching's problem from the multipliers in its block; return whether it is solved."""
-    n_lines = sides.n_long + sides.n_short
+    lines, n_lines = by_address(workspace), sides.n_long + sides.n_short
     _read(f, sides, problem, lines)
     warm = block[SOLVED] == 1.0
     if warm:
@@ -128,12 +129,12 @@ def _multiply(
     f: int,
     sides: Sides,
     problem: LocalProblem,
-    lines: Lines,
+    workspace: Lines,
     block: FloatArray,
     out_u: FloatArray,
 ) -> None:
     """Multiply a matching's Jacobian."""
-    n_lines = sides.n_long + sides.n_short
+    lines, n_lines = by_address(workspace), sides.n_long + sides.n_short
     for k in range(n_lines):
         lines.multiplier[k] = block[1 + k]
     _read(f, sides, problem, lines)

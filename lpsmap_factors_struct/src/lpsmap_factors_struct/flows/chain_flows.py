@@ -141,12 +141,13 @@ class ChainFlows(ActiveSets):
     ) -> None:
         """Multiply the local Jacobians of `rows`; see `LocalSolver`."""
         arrays, methods = (d_u, d_v, out_u, out_v), self.methods[rows]
-        on_flows, on_forests = methods == FLOW, methods == FOREST
-        self._solve_with(multiply_flows, rows[on_flows], *arrays)
-        self._solve_with(multiply_forests, rows[on_forests], *arrays)
-        in_sets = rows[~(on_flows | on_forests)]
-        if len(in_sets):
-            self.multiply_sets(in_sets, *arrays)
+        in_sets = (methods == SMALL) | (methods == NO_CHAIN)
+        if not in_sets.all():
+            self._solve_with(multiply_flows, rows[methods == FLOW], *arrays)
+            self._solve_with(multiply_forests, rows[methods == FOREST], *arrays)
+            rows = rows[in_sets]
+        if len(rows):
+            self.multiply_sets(rows, *arrays)
 
     def _solve_with(self, kernel: Callable[..., None], rows: IntArray, *arrays: FloatArray) -> None:
         """Call a kernel for some rows, if there are any."""

@@ -13,6 +13,7 @@ from lpsmap_core.api import (
     FloatArray,
     IntArray,
     LocalProblem,
+    by_address,
     problem_of,
     set_of,
     status_of,
@@ -132,8 +133,9 @@ def _change_of(flow: Flow, work: ChainWorkspace) -> Flow:
 
 
 @leaf
-def _solve(f: int, chain: Chain, problem: LocalProblem, z: FloatArray, v: FloatArray) -> bool:
+def _solve(f: int, held: Chain, problem: LocalProblem, z: FloatArray, v: FloatArray) -> bool:
     """Solve a chain's problem by its flow; return whether it is solved."""
+    chain = by_address(held)
     read_weights(f, sizes(chain)[1], problem, chain.work.weight)
     _read_scores(f, chain, problem)
     if problem.forbids:
@@ -146,9 +148,10 @@ def _solve(f: int, chain: Chain, problem: LocalProblem, z: FloatArray, v: FloatA
 
 @leaf
 def _multiply(
-    f: int, chain: Chain, problem: LocalProblem, out_u: FloatArray, out_v: FloatArray
+    f: int, held: Chain, problem: LocalProblem, out_u: FloatArray, out_v: FloatArray
 ) -> None:
     """Multiply a chain's Jacobian: solve the problem on the face without constant terms."""
+    chain = by_address(held)
     flow, (_, n_nodes, n_edges) = chain.flow, sizes(chain)
     for k in range(n_nodes):
         flow.out[k], flow.into[k] = 0.0, 0.0

@@ -13,6 +13,7 @@ from lpsmap_core.api import (
     FloatArray,
     IntArray,
     LocalProblem,
+    by_address,
     problem_of,
     status_of,
     stopped,
@@ -120,7 +121,8 @@ def _solve(
         forbid_nodes(f, n, n_nodes, problem, work.score)
         _copy_steps(f, held, problem)
         steps, first = work.step, 0
-    chain = ForestChain(held.length, held.n_states, held.forest, work, steps, first, held.stride)
+    whole = ForestChain(held.length, held.n_states, held.forest, work, steps, first, held.stride)
+    chain = by_address(whole)
     solved = solve_on_forest(chain)
     interrupted = not solved and stopped()
     if interrupted:
@@ -133,18 +135,18 @@ def _solve(
 
 @leaf
 def _multiply(
-    f: int, chain: ForestChain, problem: LocalProblem, out_u: FloatArray, out_v: FloatArray
+    f: int, held: ForestChain, problem: LocalProblem, out_u: FloatArray, out_v: FloatArray
 ) -> None:
     """Multiply a chain's Jacobian."""
-    work, n = chain.work, np.uint64(chain.n_states)
-    n_nodes = np.uint64(chain.length) * n
+    work, n = held.work, np.uint64(held.n_states)
+    n_nodes = np.uint64(held.length) * n
     read_weights(f, n_nodes, problem, work.weight)
     read_node_scores(f, n, n_nodes, problem, work.score)
-    if not multiply_on_forest(chain):
-        for t in range(chain.length - 1):
-            for x in range(t * 2 * chain.n_states, (t + 1) * 2 * chain.n_states):
+    if not multiply_on_forest(by_address(held)):
+        for t in range(held.length - 1):
+            for x in range(t * 2 * held.n_states, (t + 1) * 2 * held.n_states):
                 work.target[x] = 0.0
-    _write_solution(f, chain, work.target, problem, out_u, out_v)
+    _write_solution(f, held, work.target, problem, out_u, out_v)
 
 
 @leaf
