@@ -78,8 +78,8 @@ def solve_laid_out(
     factors
         The declarations of the layout.
     scores
-        (n_variables,) scores; ``-inf`` forbids a variable. NaN and +inf are replaced by zeros where
-        factors do not use them, see `zero_unused_scores`.
+        (n_variables,) scores; ``-inf`` forbids a variable. Those of padding are replaced by -inf,
+        NaN and +inf by zeros where factors do not use them, see `zero_unused_scores`.
     additionals
         For every declaration the (n_factors, n_additionals) scores of its additionals; ``-inf``
         forbids.
@@ -93,7 +93,7 @@ def solve_laid_out(
     Solution
         Components with a score that is NaN or ``+inf`` have NaN values and status ``NON_FINITE``.
     """
-    part = layout.part
+    part, scores = layout.part, _without_padding(layout, scores)
     eta, eta_v = part.of_graph(scores), part.by_bucket(additionals, factors, engine.keeps_scores)
     bad = np.zeros(layout.n_components, dtype=np.bool_)
     finite = are_scores(scores) and all(are_scores(x.reshape(-1)) for x in additionals if x.size)
@@ -148,9 +148,18 @@ def scored_graph(
     additionals: Sequence[FloatArray],
 ) -> ScoredGraph:
     """Return the input of a decoder; the arguments are those of `solve_laid_out`."""
+    scores = _without_padding(layout, scores)
     additionals = zero_unused_scores(factors, scores, additionals)
     bad = _non_finite_components(layout, factors, scores, additionals)
     return ScoredGraph(layout, factors, scores, additionals, bad)
+
+
+def _without_padding(layout: Layout, scores: FloatArray) -> FloatArray:
+    """Return scores that forbid the variables beyond lengths."""
+    if layout.padding.size:
+        scores = scores.copy()
+        scores[layout.padding] = -np.inf
+    return scores
 
 
 def _non_finite_components(
