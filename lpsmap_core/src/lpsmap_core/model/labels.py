@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from string import Formatter
 from typing import Any
 
 import numpy as np
@@ -27,13 +28,13 @@ def set_label(factor: Factor, name: Any) -> None:
         If its fields do not fit the batch axes, or there is not one text for each factor.
     """
     if isinstance(name, str):
-        try:
-            name.format(*factor.batch_shape)
-        except (IndexError, KeyError, ValueError, AttributeError) as error:
+        n_axes = len(factor.batch_shape)
+        if not _has_fields(name, n_axes):
+            fields = " ".join(["{}"] * n_axes) or "none"
             raise ValueError(
-                f"add: name is {name!r}; expected at most {len(factor.batch_shape)} fields {{}}, "
-                f"one for each batch axis of {factor!r}. Double a brace that is meant as text."
-            ) from error
+                f"add: name is {name!r}; expected no fields, or {n_axes}, {fields}: one for each "
+                f"batch axis of {factor!r}. Double a brace that is meant as text."
+            )
     elif not (isinstance(name, Sequence) and all(isinstance(text, str) for text in name)):
         raise TypeError(
             f"add: name: got {kind_of(name)}; expected text such as 'row {{}}, digit {{}}', or a "
@@ -45,6 +46,17 @@ def set_label(factor: Factor, name: Any) -> None:
             f"{factor!r}."
         )
     vars(factor)[LABEL] = name
+
+
+def _has_fields(name: str, n_axes: int) -> bool:
+    """Return whether a text has no fields, or one for each of `n_axes` numbers."""
+    try:
+        name.format(*range(n_axes))
+        fields = [field for _, field, _, _ in Formatter().parse(name) if field is not None]
+    except (IndexError, KeyError, ValueError, AttributeError):
+        return False
+    numbers = {field or str(i) for i, field in enumerate(fields)}
+    return not fields or numbers == set(map(str, range(n_axes)))
 
 
 def label_of(factor: Factor, row: int, factors: Sequence[Factor]) -> str:

@@ -9,6 +9,9 @@ from typing import Any
 
 __all__ = ["check_accepted", "refuse_arguments"]
 
+MIN_SIMILARITY = 0.75
+"""Similarity from which on an argument is a misspelt one of those that are known."""
+
 
 def refuse_arguments(name: str, arguments: Iterable[str], known: Sequence[str]) -> None:
     """Refuse arguments, if there are any, in words that name the ones that are known.
@@ -28,7 +31,7 @@ def refuse_arguments(name: str, arguments: Iterable[str], known: Sequence[str]) 
         If there is an argument.
     """
     for argument in arguments:
-        near = difflib.get_close_matches(argument, known, 1)
+        near = difflib.get_close_matches(argument, known, 1, MIN_SIMILARITY)
         words = near[0] if near else " or ".join(filter(None, [", ".join(known[:-1]), *known[-1:]]))
         raise TypeError(f"{name}: unexpected argument {argument!r}; expected {words or 'none'}.")
 
