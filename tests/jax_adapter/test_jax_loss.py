@@ -247,7 +247,7 @@ def test_a_tree_of_labels() -> None:
 def test_a_partner_in_the_padding_is_refused() -> None:
     loss = sparse_map_loss(lambda u, lengths: Matching(u, "none", lengths=lengths))
     lengths = jnp.array([[2, 2], [2, 3]])
-    with pytest.raises(Exception, match=r"position 2 is on at \[1\].* 2 of 3 positions"):
+    with pytest.raises(Exception, match=r"position 2 is on at \[0, 1\] of instance 0.* 2 of 3 "):
         loss(jnp.zeros((2, 2, 3)), jnp.array([[-1, 2], [0, 2]]), lengths=lengths)
     assert loss(jnp.zeros((2, 2, 3)), jnp.array([[-1, 1], [0, 2]]), lengths=lengths) >= 0.0
 
