@@ -104,3 +104,10 @@ def test_errors_are_in_its_name(crf: CRF) -> None:
         ):
             with pytest.raises((TypeError, ValueError), match=message):
                 call(given, **arguments)
+
+
+def test_a_tag_out_of_range_is_refused(crf: CRF) -> None:
+    scores, tags = scores_and_tags()
+    tags[0, 1] = 3
+    with pytest.raises(ValueError, match=r"holds 3 at \[0, 1\]; expected .*, 0 to 2, .* rows\.$"):
+        crf(scores, tags)

@@ -11,7 +11,7 @@ import pytest
 
 import judges
 from forks import Server
-from lpsmap import AtMostOne, FactorGraph, Pair, Xor
+from lpsmap import AtMostOne, Budget, FactorGraph, Pair, Xor
 from lpsmap_core import stack
 from lpsmap_jit.threads import default_threads
 from matchings import matching
@@ -138,10 +138,10 @@ def test_declarations_of_no_factor_and_factors_of_no_variable() -> None:
     solution = graph.solve()
     assert solution.ok
     assert none.value.shape == (0, 3)
-    np.testing.assert_allclose(u.value, [[0.3, 0.1], [0.0, 1.0]])
+    np.testing.assert_allclose(u.value, [[0.0, 0.0], [0.0, 1.0]])  # padding is off
     assert len(solution.structures(empty)) == 0
     assert [len(found) for found in solution.structures(ragged)] == [0, 1]
-    np.testing.assert_allclose(solution.vjp(np.ones(4))[0], [1, 1, 0, 0], atol=1e-12)
+    np.testing.assert_allclose(solution.vjp(np.ones(4))[0], 0.0, atol=1e-12)
 
 
 def test_a_variable_may_fill_several_slots_of_a_factor() -> None:
@@ -220,3 +220,24 @@ def test_extreme_scores_end(scale: float) -> None:
         assert solution.ok
         if scale >= 1e8:
             np.testing.assert_allclose(views.value, np.round(views.value), atol=1e-6)
+
+
+def test_a_declaration_that_is_not_added_is_reported_once() -> None:
+    graph = FactorGraph()
+    u = graph.variable((2, 3))
+    graph.add(Xor(u))
+    AtMostOne(u, axis=0)
+    with pytest.warns(UserWarning, match=r"not added, .*: AtMostOne over shape \(3, 2\)\."):
+        graph.solve()
+    graph.solve()  # without a second warning
+    graph.add(Budget(u[0], 1))
+    graph.plan()
+
+
+def test_a_declaration_that_fails_may_be_declared_again() -> None:
+    graph = FactorGraph()
+    u = graph.variable((2, 3))
+    with pytest.raises(ValueError, match="budget"):
+        graph.add(Budget(u, -1))
+    graph.add(Budget(u, 1))
+    graph.solve()

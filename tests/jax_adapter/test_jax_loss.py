@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lpsmap import AtMostOne, DepTree, FactorGraph, Pair, Sequence, Xor
+from lpsmap import AtMostOne, DepTree, FactorGraph, Matching, Pair, Sequence, Xor
 from lpsmap_core import ConvergenceWarning
 from lpsmap_jax import sparse_map, sparse_map_loss
 from random_graphs import Declared, RandomGraph, random_structures
@@ -242,3 +242,19 @@ def test_a_tree_of_labels() -> None:
         slopes["a"], marginals["a"] - jax.nn.one_hot(target["a"], 3), **EXACT
     )
     np.testing.assert_allclose(slopes["b"], marginals["b"] - target["b"], **EXACT)
+
+
+def test_a_partner_in_the_padding_is_refused() -> None:
+    loss = sparse_map_loss(lambda u, lengths: Matching(u, "none", lengths=lengths))
+    lengths = jnp.array([[2, 2], [2, 3]])
+    with pytest.raises(Exception, match=r"position 2 is on at \[0, 1\] of instance 0.* 2 of 3 "):
+        loss(jnp.zeros((2, 2, 3)), jnp.array([[-1, 2], [0, 2]]), lengths=lengths)
+    assert loss(jnp.zeros((2, 2, 3)), jnp.array([[-1, 1], [0, 2]]), lengths=lengths) >= 0.0
+
+
+def test_arguments_are_given_by_name() -> None:
+    scores, lengths = jnp.zeros((1, 2, 2)), jnp.array([2])
+    with pytest.raises(TypeError, match="sparse_map: got 1 .* by position; .* by name"):
+        sparse_map(DepTree)(scores, lengths)
+    with pytest.raises(TypeError, match="sparse_map_loss: got 1 .* by position; .* by name"):
+        sparse_map_loss(DepTree)(scores, jnp.array([[-1, 0]]), lengths)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -39,6 +40,7 @@ from lpsmap_core.solution.scored_graph import ScoredGraph, scored_graph
 from lpsmap_core.solution.solution import Solution
 from lpsmap_core.solution.solve import solve_laid_out
 from lpsmap_jit.arrays import BoolArray, FloatArray
+from lpsmap_jit.callers import stacklevel
 from lpsmap_jit.deadlines import Deadline
 from lpsmap_jit.interrupts import Watch
 
@@ -85,6 +87,7 @@ class FactorGraph:
         self._scores: list[Any] = []
         self._additionals: list[Any] = []
         self._ids: set[int] = set()
+        self._not_added: dict[Hashable, str] = {}
         self._first_of: dict[type[Factor], Factor] = {}
         self._n_variables = 0
         self._layout: Layout | None = None
@@ -92,7 +95,8 @@ class FactorGraph:
 
     def __getstate__(self) -> dict[str, Any]:
         # a solution holds addresses of the current process
-        return {**vars(self), "_ids": set(), "_layout": None, "solution": None}
+        fresh: dict[str, Any] = {"_ids": set(), "_not_added": {}, "_layout": None, "solution": None}
+        return {**vars(self), **fresh}
 
     def __copy__(self) -> NoReturn:
         raise TypeError(
@@ -171,6 +175,8 @@ class FactorGraph:
     def add(self, factor: AnyFactor, name: str | Sequence[str] | None = None) -> AnyFactor:
         """Add a declaration of factors to the graph and return it.
 
+        A declaration that is not added has no effect; the next solve warns about it.
+
         Parameters
         ----------
         factor
@@ -204,6 +210,7 @@ class FactorGraph:
         if name is not None:
             set_label(factor, name)
         self._ids.add(id(factor))
+        self._not_added.pop(_key_of(factor), None)
         self._first_of.setdefault(type(factor), factor)
         self._factors.append(factor)
         self._additionals.append(scores)
@@ -689,6 +696,11 @@ class FactorGraph:
         """Return stored scores with the flagged ones set to -inf."""
         return np.where(flags, -np.inf, scores)
 
+    def declared(self, factor: Factor) -> None:
+        """Take note of a declaration over variables of this graph, which should be added."""
+        shape = factor.variables.shape
+        self._not_added[_key_of(factor)] = f"{type(factor).__name__} over shape {shape}"
+
     def flat_scores(self) -> FloatArray:
         """Return a flat copy of the scores of all variables."""
         blocks = [self._numbers(scores).reshape(-1) for scores in self._scores]
@@ -740,8 +752,19 @@ class FactorGraph:
 
     def _laid_out(self) -> Layout:
         if self._layout is None:
+            self._warn_of_not_added()
             self._layout = build_layout(self._n_variables, self.factors)
         return self._layout
+
+    def _warn_of_not_added(self) -> None:
+        """Warn about declarations that were not added, once."""
+        if self._not_added:
+            words, self._not_added = ", ".join(self._not_added.values()), {}
+            warnings.warn(
+                f"declared over variables of this graph, but not added, and without effect: {words}"
+                ". Pass every declaration to graph.add.",
+                stacklevel=stacklevel(),
+            )
 
     def _size(self) -> int:
         """Return the total number of the factors' variables and additionals."""
@@ -773,6 +796,12 @@ class FactorGraph:
             f"rescore: got variables of shape {variables.shape} that are not a block of this "
             "graph; pass the Variables that variable_from returned, not a part of them."
         )
+
+
+def _key_of(factor: Factor) -> Hashable:
+    """Return a key that declarations share if one replaces the other after an error."""
+    index = factor.variables.index
+    return type(factor), index.shape, index.flat[0] if index.size else None
 
 
 def _gibbs_class(factor: Factor) -> Any:

@@ -109,6 +109,22 @@ def check_solver(name: str, factors: Any, options: Mapping[str, Any]) -> None:
     check_options(options)
 
 
+def check_by_name(name: str, factors: Any, others: Sequence[Any]) -> None:
+    """Refuse arguments of a call without names.
+
+    Raises
+    ------
+    TypeError
+        If there are any.
+    """
+    if others:
+        names = list(inspect.signature(factors).parameters)[1:]
+        raise TypeError(
+            f"{name}: got {len(others)} arguments more by position; expected arguments of the "
+            f"factors by name, such as {names[0] if names else 'lengths'}=."
+        )
+
+
 def read_scores(name: str, scores: Any) -> tuple[Arrays, PyTreeDef]:
     """Return the blocks of scores and their structure.
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lpsmap_core.api import FloatArray, check_root, compare_maxima
 from lpsmap_jax.additionals import AdditionalScores
-from lpsmap_jax.call import Call, Factors, check_solver, read_call
+from lpsmap_jax.call import Call, Factors, check_by_name, check_solver, read_call
 from lpsmap_jax.gradients import cotangents, differentiated
 from lpsmap_jax.host import Arrays, ArrayType, call_on_host
 from lpsmap_jax.instances import Instances, leading_axes, rows_of
@@ -56,7 +56,8 @@ def sparse_map_loss(factors: Factors, **options: Any) -> Callable[..., jax.Array
         last axis: the position on it that is on, -1 for a row of which nothing is on, such as one
         without a partner in a matching, and -100 for unlabelled rows. In rows of `DepTree`, heads,
         -1 for the root, or with ``root="self"`` in the call the word itself.
-        Targets of variables in no factor are ignored. The target has no gradient.
+        Targets of variables in no factor are ignored; a row that is on there only is refused. The
+        target has no gradient.
 
     Raises
     ------
@@ -91,11 +92,12 @@ def sparse_map_loss(factors: Factors, **options: Any) -> Callable[..., jax.Array
         scores: Any,
         target: Any,
         /,
-        *,
+        *others: Any,
         target_additionals: Any = None,
         root: int | str = -1,
         **arguments: Any,
     ) -> jax.Array:
+        check_by_name("sparse_map_loss", factors, others)
         check_root(root)
         call, inputs = read_call("sparse_map_loss", factors, options, scores, arguments)
         labels = read_target("sparse_map_loss", call, target)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lpsmap_core.api import FloatArray
 from lpsmap_jax.additionals import AdditionalScores
-from lpsmap_jax.call import Call, Factors, check_solver, read_call
+from lpsmap_jax.call import Call, Factors, check_by_name, check_solver, read_call
 from lpsmap_jax.gradients import Differentiated, cotangents, dense, differentiated, values_of
 from lpsmap_jax.host import Arrays, call_on_host
 from lpsmap_jax.instances import Instances, leading_axes
@@ -86,7 +86,8 @@ def sparse_map(factors: Factors, **options: Any) -> Callable[..., Any]:
     """
     check_solver("sparse_map", factors, options)
 
-    def marginals(scores: Any, /, **arguments: Any) -> Any:
+    def marginals(scores: Any, /, *others: Any, **arguments: Any) -> Any:
+        check_by_name("sparse_map", factors, others)
         call, inputs = read_call("sparse_map", factors, options, scores, arguments)
         return jax.tree.unflatten(call.blocks, _marginals(call, inputs))
 

@@ -32,6 +32,9 @@ class Form(abc.ABC):
     ignores_padding: ClassVar[bool] = True
     """Whether values at padding have no meaning."""
 
+    convention: ClassVar[str] = ""
+    """How values are written, for error messages."""
+
     def __init__(self, sizes: tuple[int, ...]) -> None:
         self.sizes = tuple(sizes)
 
@@ -80,6 +83,8 @@ class Indicators(Form):
 class Tags(Form):
     """The number of the variable that is on in every row."""
 
+    convention = ", counted from 0, without gaps"
+
     @property
     def shape(self) -> tuple[int, ...]:
         """One for every row."""
@@ -97,6 +102,8 @@ class Tags(Form):
 
 class Heads(Form):
     """The head of every word, counted from 0, with -1 for the root."""
+
+    convention = ": heads counted from 0, with -1 for the root, without gaps"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -118,6 +125,8 @@ class Heads(Form):
 
 class LabelledHeads(Form):
     """Pairs of a head and a label."""
+
+    convention = f"{Heads.convention}, and labels counted from 0"
 
     @property
     def shape(self) -> tuple[int, ...]:

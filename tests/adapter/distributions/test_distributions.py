@@ -682,3 +682,17 @@ def test_errors_of_trees_are_in_their_names(kind: Any) -> None:
         kind(torch.zeros(2, 3, 3, *more), mask=torch.ones(2, 3))
     with pytest.raises(ValueError, match=f"^{kind.__name__}: scores has shape .*n, n"):
         kind(torch.zeros(2, 3, 4, *more), lengths=[3, 4])
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "words"),
+    [
+        ([[2, 0, 2]], Tree, "heads counted from 0, with -1 for the root"),
+        ([[-1, 0, -100]], Tree, "without gaps"),
+        ([[[-1, 0], [0, 1], [0, 3]]], LabelledTree, "labels counted from 0"),
+    ],
+)
+def test_errors_say_how_values_are_written(value: Any, kind: Any, words: str) -> None:
+    scores = torch.zeros(1, 3, 3, 3) if kind is LabelledTree else torch.zeros(1, 3, 3)
+    with pytest.raises(ValueError, match=words):
+        kind(scores).log_prob(torch.tensor(value))

@@ -57,3 +57,10 @@ def test_the_budget_may_come_first() -> None:
     assert LatentTree(2).budget == LatentTree(budget=2).budget == 2
     with pytest.raises(ValueError, match="LatentTree: budget"):
         LatentTree(-1)
+
+
+def test_unknown_arguments_are_answered_by_all_or_by_a_like_one() -> None:
+    with pytest.raises(TypeError, match="'max_modifiers'; expected budget, projective"):
+        LatentTree(max_modifiers=2)
+    with pytest.raises(TypeError, match="'single_roots'; expected single_root"):
+        LatentTree(single_roots=True)

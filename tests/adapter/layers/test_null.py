@@ -143,3 +143,15 @@ def test_arguments(kind: Any) -> None:
     with pytest.raises(ValueError, match="rescale is True"):
         LPMatchingAttention(null=0.0, rescale=True)
     assert kind(null=False).full == "shorter"
+
+
+@both
+def test_a_partner_in_the_padding_is_refused(kind: Any) -> None:
+    criterion, scores = SparseMAPLoss(kind(null=0.0)), normal(2, 3, 4)
+    columns = torch.tensor([[0, 1, -1], [0, 3, 2]])  # the third row of item 1 is padding
+    table = torch.nn.functional.one_hot(columns.clamp(min=0), 4).float()
+    for target in (columns, table):
+        with pytest.raises(ValueError, match=r"position 3 is on at \[1, 1\].* 2 of 4 positions"):
+            criterion(scores, target, lengths=LENGTHS)
+    columns[1, 1] = -1
+    assert criterion(scores, columns, lengths=LENGTHS).isfinite()

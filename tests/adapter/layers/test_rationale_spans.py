@@ -100,3 +100,15 @@ def test_layers_keep_the_limits() -> None:
         Rationale(2, min_span=0)
     with pytest.raises(TypeError, match="exactly"):
         Rationale(2, exactly="yes")
+
+
+def test_limits_that_select_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="max_spans: got 0; expected an integer of at least 1"):
+        Rationale(2, max_spans=0)
+    with pytest.raises(ValueError, match="budget is 2, but min_span is 3"):
+        Rationale(2, min_span=3)
+    layer, lengths = Rationale(3, exactly=True), torch.tensor([5, 2])
+    with pytest.raises(ValueError, match="instance 1 of the batch of shape .* has 2 words"):
+        layer(normal(2, 5), lengths=lengths)
+    found = layer(normal(2, 5), lengths=lengths, budget=lengths.clamp(max=3))
+    torch.testing.assert_close(found[1, :2], torch.ones(2).double())

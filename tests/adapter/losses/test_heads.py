@@ -54,3 +54,19 @@ def test_padding_without_lengths_warns_of_phantom_words() -> None:
         criterion(scores(), heads, lengths=[4])
         criterion(scores(), torch.tensor([[-100, 2, -1, 2]]))
         criterion(scores(), torch.full((1, 4), -100))
+
+
+def test_gapped_heads_without_a_root_are_reported() -> None:
+    lengths = torch.tensor([4])
+    from_one = torch.tensor([[2, 0, -100, 2]])
+    with pytest.warns(UserWarning, match="no word has the root, -1.*subtract 1"):
+        CRFLoss(DepTree)(scores(), from_one, lengths=lengths)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        CRFLoss(DepTree)(scores(), torch.tensor([[-1, 0, -100, 2]]), lengths=lengths)
+        CRFLoss(DepTree)(scores(), torch.tensor([[1, -100, 1, 2]]), lengths=lengths)
+
+
+def test_a_head_beyond_the_length_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"position 3 is on at \[0, 1\].* 3 of 4 positions"):
+        CRFLoss(DepTree)(scores(), torch.tensor([[-1, 3, 1, -100]]), lengths=torch.tensor([3]))

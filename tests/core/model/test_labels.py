@@ -35,7 +35,8 @@ def test_names_are_pickled() -> None:
     [
         (3, TypeError, "name: got an? int.*expected text"),
         ([1, 2], TypeError, "sequence with a text for each factor"),
-        ("row {}, digit {}", ValueError, "at most 1 fields"),
+        ("row {}, digit {}", ValueError, r"expected no fields, or 1, \{\}: one for each"),
+        ("row {1}", ValueError, "expected no fields, or 1"),
         ("row {first}", ValueError, "Double a brace"),
         ("row {", ValueError, "Double a brace"),
         (["one"], ValueError, "name has 1 texts; expected 2"),
@@ -47,3 +48,12 @@ def test_bad_names_are_refused(name: Any, error: type[Exception], words: str) ->
     with pytest.raises(error, match=words):
         graph.add(factor, name=name)
     assert not graph.factors
+
+
+def test_a_name_has_a_field_for_every_batch_axis() -> None:
+    graph = FactorGraph()
+    u = graph.variable((2, 3, 4))
+    with pytest.raises(ValueError, match=r"'lesson \{\}'; expected no fields, or 2, \{\} \{\}"):
+        graph.add(Xor(u), name="lesson {}")
+    factor = graph.add(Xor(u), name="{1:02d} of lesson {0}")
+    assert label_of(factor, 4, graph.factors) == "01 of lesson 1"

@@ -296,7 +296,7 @@ def test_a_test_for_every_instance_and_check():
 def test_parametrisation_rejects_other_values_than_instances():
     with pytest.raises(ValueError, match="instances: got none"):
         parametrize_with_checks([])
-    with pytest.raises(TypeError, match="expected a declared factor"):
+    with pytest.raises(TypeError, match="factor: got .*; expected a declaration"):
         parametrize_with_checks([OneOf])
     with pytest.raises(ValueError, match="has no factors"):
         check_factor(OneOf(FactorGraph().variable((0, 3))))
@@ -407,3 +407,8 @@ def test_the_docs_name_every_check():
 
 def test_the_docs_quote_an_expected_failure():
     assert str(Knapsack.expected_failures).replace("'", '"') in PAGE.read_text()
+
+
+def test_a_type_is_no_declaration():
+    with pytest.raises(TypeError, match="factor: got the class Sequence; expected a declaration"):
+        check_factor(Sequence)

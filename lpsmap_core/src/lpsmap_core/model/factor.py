@@ -59,9 +59,11 @@ class Factor(abc.ABC):
     lengths
         Integers of shape ``batch_shape``: factor ``b`` covers the leading block ``[:lengths[b]]``
         of its event axes (all of them, or those named in `length_axes`). With a last axis added,
-        ``batch_shape + (k,)``, one length for each of those `k` axes.
+        ``batch_shape + (k,)``, one length for each of those `k` axes. Variables beyond are padding:
+        if they are in no other factor, they are off in every answer.
     mask
-        Booleans that broadcast to ``variables.shape``: the entries that take part.
+        Booleans that broadcast to ``variables.shape``: the entries that take part. Others are free
+        if they are in no other factor.
 
     Raises
     ------
@@ -135,6 +137,7 @@ class Factor(abc.ABC):
         )
         self.additionals = checked_scores(f"{name}: additionals", additionals)
         self.n_additionals: int = n_additionals(name, self.additionals, self.batch_shape)
+        self.variables.graph.declared(self)
 
     @property
     def additionals_value(self) -> Any:

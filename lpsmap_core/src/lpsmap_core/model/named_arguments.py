@@ -20,6 +20,9 @@ EARLIER_OPTIONS = {
 P = ParamSpec("P")
 T = TypeVar("T")
 
+MIN_SIMILARITY = 0.75
+"""Similarity from which on an argument is a misspelt one of those that are known."""
+
 
 def refuse_arguments(name: str, arguments: Iterable[str], known: Sequence[str]) -> None:
     """Refuse arguments, if there are any, in words that name the ones that are known.
@@ -39,7 +42,7 @@ def refuse_arguments(name: str, arguments: Iterable[str], known: Sequence[str]) 
         If there is an argument.
     """
     for argument in arguments:
-        near = difflib.get_close_matches(argument, known, 1)
+        near = difflib.get_close_matches(argument, known, 1, MIN_SIMILARITY)
         words = near[0] if near else " or ".join(filter(None, [", ".join(known[:-1]), *known[-1:]]))
         raise TypeError(f"{name}: unexpected argument {argument!r}; expected {words or 'none'}.")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from string import Formatter
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ import numpy.typing as npt
 
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import kind_of
+from lpsmap_core.model.lengths import within_lengths
 from lpsmap_core.model.parameters import Parameters
 from lpsmap_core.model.variables import Variables
+from lpsmap_jit.arrays import IntArray
 
 __all__ = [
     "flipped_slots",
@@ -30,6 +33,7 @@ __all__ = [
     "set_label",
     "slot_values",
     "slots_of",
+    "variables_beyond",
 ]
 
 LABEL = "_label"
@@ -47,6 +51,20 @@ def in_factors(graph: Any) -> npt.NDArray[np.bool_]:
     for factor in graph.factors:
         inside[slot_values(factor, factor.variables.index)] = True
     return inside
+
+
+def variables_beyond(declaration: Factor) -> IntArray:
+    """Return the variables of a `declaration` beyond its lengths: padding.
+
+    There are none if it has a variable twice. Then they come from a table of numbers, in which any
+    number may fill a row.
+    """
+    u, lengths = declaration.variables, declaration.lengths
+    index = u.index
+    if lengths is None or (u.span is None and np.unique(index).size < index.size):
+        return np.empty(0, dtype=np.int64)
+    split, axes = len(declaration.batch_shape), declaration._cut_axes()
+    return index[~within_lengths(lengths, index.shape, split, axes)]
 
 
 def slots_of(declaration: Factor, i: int) -> slice:
@@ -139,13 +157,13 @@ def set_label(factor: Factor, name: Any) -> None:
         If its fields do not fit the batch axes, or there is not one text for each factor.
     """
     if isinstance(name, str):
-        try:
-            name.format(*factor.batch_shape)
-        except (IndexError, KeyError, ValueError, AttributeError) as error:
+        n_axes = len(factor.batch_shape)
+        if not _has_fields(name, n_axes):
+            fields = " ".join(["{}"] * n_axes) or "none"
             raise ValueError(
-                f"add: name is {name!r}; expected at most {len(factor.batch_shape)} fields {{}}, "
-                f"one for each batch axis of {factor!r}. Double a brace that is meant as text."
-            ) from error
+                f"add: name is {name!r}; expected no fields, or {n_axes}, {fields}: one for each "
+                f"batch axis of {factor!r}. Double a brace that is meant as text."
+            )
     elif not (isinstance(name, Sequence) and all(isinstance(text, str) for text in name)):
         raise TypeError(
             f"add: name: got {kind_of(name)}; expected text such as 'row {{}}, digit {{}}', or a "
@@ -157,6 +175,17 @@ def set_label(factor: Factor, name: Any) -> None:
             f"{factor!r}."
         )
     vars(factor)[LABEL] = name
+
+
+def _has_fields(name: str, n_axes: int) -> bool:
+    """Return whether a text has no fields, or one for each of `n_axes` numbers."""
+    try:
+        name.format(*range(n_axes))
+        fields = [field for _, field, _, _ in Formatter().parse(name) if field is not None]
+    except (IndexError, KeyError, ValueError, AttributeError):
+        return False
+    numbers = {field or str(i) for i, field in enumerate(fields)}
+    return not fields or numbers == set(map(str, range(n_axes)))
 
 
 def label_of(factor: Factor, row: int, factors: Sequence[Factor]) -> str:

@@ -23,6 +23,9 @@ class Owner(Protocol):
     def n_variables(self) -> int:
         """Number of variables."""
 
+    def declared(self, factor: Any) -> None:
+        """Take note of a declaration, which should be added."""
+
     def flat_scores(self) -> Any:
         """Return the scores of all variables."""
 

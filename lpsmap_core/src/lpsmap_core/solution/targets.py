@@ -348,6 +348,8 @@ def read_labels(
                 f"target holds {known[tuple(wrong[0])]:g} at {_place(wrong[0], kind)}; expected 0, "
                 "1, marginals between them, or NaN for unlabelled variables."
             )
+        if index.ndim > 2:
+            _check_in_factors(target > 0, inside, kind)
         return known
     if target.shape != index.shape[:-1]:
         raise ValueError(
@@ -371,18 +373,49 @@ def read_labels(
             "for unlabelled rows. Give lengths= for padding. Rows without a partner need factors "
             'that allow them, such as AtMostOne, or Matching with full="none".'
         )
-    wrong = np.argwhere(~unknown & ~empty & ~on.any(axis=-1))
+    outside = ~unknown & ~empty & ~on.any(axis=-1)
+    wrong = np.argwhere(outside)
     if len(wrong):
-        convention = HEADS if roots.any() else f"{ROOT} means that the row has no partner."
+        may_be_empty = not _are_needed(graph, index, outside).any()
+        nothing = f" {ROOT} means that the row has no partner." if may_be_empty else ""
+        convention = f" {HEADS}" if roots.any() else nothing
         raise ValueError(
             f"target holds {target[tuple(wrong[0])]} at {_place(wrong[0], kind)}; expected "
             f"positions on the last axis of the scores, 0 to {index.shape[-1] - 1}, or {IGNORED} "
-            f"for unlabelled rows. {convention}"
+            f"for unlabelled rows.{convention}"
         )
+    _check_in_factors(on & ~unknown[..., None], inside, kind)
     _warn_of_padding(graph.factors, target, index, graph.n_variables)
+    _warn_of_missing_roots(target, roots, root)
     known = on.astype(np.float64)
     known[unknown] = np.nan
     return known
+
+
+def _check_in_factors(on: BoolArray, inside: BoolArray, kind: str) -> None:
+    """Require that rows partly in factors are not on in their padding alone, such as a partner.
+
+    The target of other padding is ignored.
+
+    Parameters
+    ----------
+    on, inside
+        (..., k) flags of the variables that are on, and of those in factors.
+    kind
+        As for `read_labels`.
+    """
+    if inside.all():
+        return
+    rows = np.logical_and(inside.any(axis=-1), ~(on & inside).any(axis=-1))
+    wrong = np.argwhere(on & rows[..., None])
+    if len(wrong):
+        *row, column = wrong[0]
+        n, k = int(inside[tuple(row)].sum()), inside.shape[-1]
+        raise ValueError(
+            f"target: position {column} is on at {_place(np.array(row), kind)}, but it is in no "
+            f"factor: of this row, {n} of {k} positions are within lengths and masks; expected "
+            "one of these."
+        )
 
 
 def _are_needed(graph: Any, index: IntArray, empty: BoolArray) -> BoolArray:
@@ -482,6 +515,20 @@ def _warn_of_padding(
             "target: the last rows of an item are all -100, which are unlabelled, and count as "
             "words whose labels are unknown. If they are padding, give lengths=; if they are not, "
             "give the full lengths.",
+            stacklevel=stacklevel(),
+        )
+
+
+def _warn_of_missing_roots(chosen: npt.NDArray[Any], roots: BoolArray, root: int | str) -> None:
+    """Warn if heads with gaps have no root at all: they may count from 1, with 0 for the root.
+
+    Without gaps, such heads have a cycle, and are an error.
+    """
+    rows = roots.any(axis=-1)
+    has_gap = (rows & (chosen == IGNORED)).any()
+    if root == ROOT and has_gap and (rows & (chosen == 0)).any() and not (chosen == ROOT).any():
+        warnings.warn(
+            f"target: no word has the root, {ROOT}, as its head, and some have 0. {HEADS}",
             stacklevel=stacklevel(),
         )
 

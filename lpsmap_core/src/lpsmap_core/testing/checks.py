@@ -6,6 +6,7 @@ from typing import Protocol
 
 from lpsmap_core.local.solvers import own_solver
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.inputs import kind_of
 from lpsmap_core.model.levels import has_array_code, override_level
 from lpsmap_core.testing.best import (
     check_forbidden,
@@ -155,7 +156,9 @@ def checks_of(factor: Factor) -> list[Check]:
         If the declaration has no factors.
     """
     if not isinstance(factor, Factor):
-        raise TypeError(f"factor: got {factor!r}; expected a declared factor such as Xor(u).")
+        raise TypeError(
+            f"factor: got {kind_of(factor)}; expected a declaration over variables, such as Xor(u)."
+        )
     if factor.n_factors == 0:
         raise ValueError(f"factor: {factor!r} has no factors; expected at least one to check.")
     cls = type(factor)

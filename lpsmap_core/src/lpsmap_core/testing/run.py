@@ -181,8 +181,8 @@ def expected_reasons(factor: Factor, more: Mapping[str, str] | None = None) -> d
     ValueError
         If a name is not that of a check of the type, or if a reason is empty.
     """
+    names = {check.__name__ for check in checks_of(factor)}  # refuses what is no declaration
     reasons = {**type(factor).expected_failures, **(more or {})}
-    names = {check.__name__ for check in checks_of(factor)}
     for name, reason in reasons.items():
         if name not in names:
             raise ValueError(

@@ -165,7 +165,8 @@ class StructuredDistribution(Distribution):
             instance = np.argwhere(~allowed)[0, 1]
             raise ValueError(
                 f"log_prob: a value of instance {instance} is no structure of {self}; expected one "
-                "that its factors allow. validate_args=False gives -inf instead."
+                f"that its factors allow{self.form.convention}. validate_args=False gives -inf "
+                "instead."
             )
         there = torch.from_numpy(allowed).to(log_p.device)
         log_p = log_p.where(there, log_p.new_tensor(-torch.inf))

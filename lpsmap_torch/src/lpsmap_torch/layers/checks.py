@@ -70,8 +70,8 @@ def check_scores(name: str, scores: Any, ndim: int) -> None:
         )
     if scores.ndim < ndim:
         raise ValueError(
-            f"{name}: scores has shape {tuple(scores.shape)}; expected {ndim} axes or more, the "
-            "batch first."
+            f"{name}: scores has shape {tuple(scores.shape)}; expected {ndim} "
+            f"{'axes' if ndim > 1 else 'axis'} or more, the batch first."
         )
 
 

@@ -31,15 +31,16 @@ class Rationale(Layer):
     ----------
     budget
         The maximum number of selected words. A call can set it for every instance:
-        ``layer(scores, budget=torch.tensor([2, 5]))``.
+        ``layer(scores, budget=torch.tensor([2, 5]))``. Below `min_span` it selects none.
     transition
         The initial value of the parameter of this name.
     exactly
-        Whether exactly `budget` words are selected. A text without words has none.
+        Whether exactly `budget` words are selected. A text without words has none; a text with
+        fewer words is refused: give ``budget=torch.minimum(budget, lengths)`` to the call.
     min_span
         The minimum number of words of a span, a run of selected neighbours.
     max_spans
-        The maximum number of spans; None for any number.
+        The maximum number of spans, 1 or more; None for any number.
     device, dtype
         Of the parameter, as in the modules of `torch.nn`.
     options
@@ -85,8 +86,13 @@ class Rationale(Layer):
         self.exactly = checked_flag("Rationale: exactly", exactly)
         self.min_span = checked_count("Rationale: min_span", min_span)
         if max_spans is not None:
-            max_spans = checked_count("Rationale: max_spans", max_spans, least=0)
+            max_spans = checked_count("Rationale: max_spans", max_spans)
         self.max_spans = max_spans
+        if 0 < self.budget < self.min_span:
+            raise ValueError(
+                f"Rationale: budget is {self.budget}, but min_span is {self.min_span}, so no word "
+                "can be selected; expected a budget of min_span or more."
+            )
         self.first_transition = float(transition)
         self.transition = nn.Parameter(torch.empty(1, device=device, dtype=dtype))
         self.reset_parameters()
@@ -124,17 +130,16 @@ class Rationale(Layer):
 
     def _exact(self, budget: Any, n_words: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the numbers of words to select, which must be possible."""
-        least = self.min_span if self.max_spans != 0 else np.inf
         numbers = np.where(n_words == 0, 0, budget)
-        wrong = np.argwhere((numbers > n_words) | ((numbers > 0) & (numbers < least)))
+        wrong = np.argwhere((numbers > n_words) | ((numbers > 0) & (numbers < self.min_span)))
         if len(wrong):
             where = tuple(wrong[0].tolist())
             which = f"instance {where[0] if len(where) == 1 else where}" if where else "a text"
             raise ValueError(
-                f"Rationale: budget is {numbers[where]} with exactly=True, but {which} has "
-                f"{n_words[where]} words, min_span is {self.min_span} and max_spans is "
-                f"{self.max_spans}; expected budgets of min_span to the number of words, and a "
-                "span. Set budget for every text in the call, or leave out exactly."
+                f"Rationale: budget is {numbers[where]} with exactly=True, but {which} of the "
+                f"batch of shape {numbers.shape} has {n_words[where]} words, and min_span is "
+                f"{self.min_span}; expected budgets of min_span to the number of words, the last "
+                "axis of the scores. Set budget for every text in the call, or leave out exactly."
             )
         return numbers
 
