@@ -46,13 +46,13 @@ def random_counts(
         slots = u[chosen] ^ negated
         most = int(rng.integers(1, k + 1))
         exact = bool(rng.random() < 0.3)
-        factor, vertices = [
-            (Xor(slots), judges.xor(k)),
-            (AtMostOne(slots), judges.at_most_one(k)),
-            (Or(slots), judges.at_least_one(k)),
-            (Budget(slots, most, exact), judges.budget(k, most, exact=exact)),
+        declare, vertices = [
+            (Xor, judges.xor(k)),
+            (AtMostOne, judges.at_most_one(k)),
+            (Or, judges.at_least_one(k)),
+            (lambda v, m=most, e=exact: Budget(v, m, e), judges.budget(k, most, exact=exact)),
         ][int(rng.integers(4))]
-        graph.add(factor)
+        graph.add(declare(slots))
         enumerated.append(
             judges.EnumeratedFactor(chosen, negated, *vertices, np.zeros(vertices[1].shape[1]))
         )

@@ -92,6 +92,11 @@ def count_bounds(bucket: Bucket) -> FloatTable | None:
     """Return the bounds on the number of slots that are on in each factor, a (2, F) array.
 
     It is None unless these bounds are the only linear constraints of the type.
+
+    Parameters
+    ----------
+    bucket
+        The factors.
     """
     constraints = []
     for d in bucket.declarations:

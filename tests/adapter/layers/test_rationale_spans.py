@@ -72,7 +72,9 @@ def test_texts_of_other_lengths() -> None:
     lengths, budget = torch.tensor([6, 3, 0]), torch.tensor([4, 2, 4])
     chosen = layer(scores, lengths=lengths, budget=budget)
     torch.testing.assert_close(chosen.sum(-1), torch.tensor([4.0, 2.0, 0.0]).double())
-    with pytest.raises(ValueError, match="Rationale: budget is 4 with exactly=.*1 has 3 words"):
+    with pytest.raises(
+        ValueError, match="Rationale: budget is 4 with exactly=.*instance 1 .*has 3 words"
+    ):
         layer(scores, lengths=lengths)
     with pytest.raises(ValueError, match="Rationale: budget is 7 with exactly=True.*a text has 6"):
         Rationale(7, exactly=True)(scores[0])

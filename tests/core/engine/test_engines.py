@@ -122,12 +122,11 @@ def test_core_offers_its_engine_as_plugins_do() -> None:
 
 @pytest.mark.parametrize("name", ["tensors", None, 3])
 def test_no_such_engine(name: object) -> None:
-    names = "auto, compiled, tensor, tensor-fixed, messages, dense"
-    words = f"^engine: got {name!r}; expected one of {names}"
-    with pytest.raises(ValueError, match=words):
-        matching().solve(engine=name)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=words):
-        matching().plan(engine=name)  # type: ignore[arg-type]
+    for verb in (matching().solve, matching().plan):
+        with pytest.raises(ValueError, match=f"^engine: got {name!r}; expected one of ") as raised:
+            verb(engine=name)  # type: ignore[operator]
+        for known in ("auto", "compiled", "tensor", "tensor-fixed", "messages", "dense"):
+            assert known in str(raised.value)
 
 
 def test_two_engines_of_one_name() -> None:

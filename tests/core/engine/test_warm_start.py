@@ -206,6 +206,7 @@ def test_rescoring_is_building_anew() -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore:declared over variables of this graph")
 def test_rescoring_refuses() -> None:
     graph, u = matching(np.zeros((2, 3, 3)))
     with pytest.raises(ValueError, match=r"rescore: got scores of shape \(2, 3\); expected \(2, 3"):

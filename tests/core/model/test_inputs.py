@@ -315,7 +315,7 @@ def test_a_budget_beyond_the_row_is_the_row(budget: Any) -> None:
     factor = graph.add(Budget(u, budget, lengths=[3, 2]))
     assert factor.budget.tolist() == [3, 2]
     graph.solve()
-    np.testing.assert_array_equal(u.value, [[0.9, 0.8, 0.0], [0.1, 0.2, 0.0]])
+    np.testing.assert_array_equal(u.value, [[0.9, 0.8, 0.0], [0.1, 0.2, 0.3]])
     with pytest.raises(ValueError, match=re.escape("with force_budget, but it covers 3 variables")):
         Budget(u, budget, True)
 

@@ -37,6 +37,15 @@ _CORE = EngineChoice(CompiledEngine(), "serves every graph")
 def choose_engine(name: str, part: Part, options: Options) -> EngineChoice:
     """Return the engine for a graph.
 
+    Parameters
+    ----------
+    name
+        Name of the engine, or ``"auto"``.
+    part
+        The part of the graph that has factors.
+    options
+        Options of the solve.
+
     Raises
     ------
     ValueError

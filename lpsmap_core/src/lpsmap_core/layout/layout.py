@@ -21,7 +21,7 @@ from lpsmap_core.layout.kernel_parameters import integers, link_parameter, row_p
 from lpsmap_core.layout.layout_cache import cached_arrangement
 from lpsmap_core.layout.ragged import concatenate_rows, offsets_of, ranges
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.slots import slot_values, variables_beyond
+from lpsmap_core.model.slots import slot_values
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.memory import Memory
 
@@ -319,21 +319,6 @@ class Layout:
     """For each variable of the graph, its component; -1 for a variable in no factor."""
     buckets: list[Bucket]
     part: Part
-
-    @functools.cached_property
-    def padding(self) -> IntArray:
-        """Numbers of the variables in no factor that declarations have beyond their lengths."""
-        declarations = () if self.part.whole else (d for b in self.buckets for d in b.declarations)
-        outside = concatenate_rows(list(map(variables_beyond, declarations)), np.int64)
-        beyond: IntArray = outside[self.component[outside] < 0]
-        return beyond
-
-    def without_padding(self, scores: FloatArray) -> FloatArray:
-        """Return scores that forbid the variables beyond lengths."""
-        if self.padding.size:
-            scores = scores.copy()
-            scores[self.padding] = -np.inf
-        return scores
 
     def like(self, other: Layout) -> bool:
         """Return whether the graph differs from an `other` only in scores and parameters."""

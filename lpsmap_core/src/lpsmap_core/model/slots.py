@@ -15,10 +15,8 @@ import numpy.typing as npt
 
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import kind_of
-from lpsmap_core.model.lengths import within_lengths
 from lpsmap_core.model.parameters import Parameters
 from lpsmap_core.model.variables import Variables
-from lpsmap_jit.arrays import IntArray
 
 __all__ = [
     "flipped_slots",
@@ -33,7 +31,6 @@ __all__ = [
     "set_label",
     "slot_values",
     "slots_of",
-    "variables_beyond",
 ]
 
 LABEL = "_label"
@@ -51,20 +48,6 @@ def in_factors(graph: Any) -> npt.NDArray[np.bool_]:
     for factor in graph.factors:
         inside[slot_values(factor, factor.variables.index)] = True
     return inside
-
-
-def variables_beyond(declaration: Factor) -> IntArray:
-    """Return the variables of a `declaration` beyond its lengths: padding.
-
-    There are none if it has a variable twice. Then they come from a table of numbers, in which any
-    number may fill a row.
-    """
-    u, lengths = declaration.variables, declaration.lengths
-    index = u.index
-    if lengths is None or (u.span is None and np.unique(index).size < index.size):
-        return np.empty(0, dtype=np.int64)
-    split, axes = len(declaration.batch_shape), declaration._cut_axes()
-    return index[~within_lengths(lengths, index.shape, split, axes)]
 
 
 def slots_of(declaration: Factor, i: int) -> slice:

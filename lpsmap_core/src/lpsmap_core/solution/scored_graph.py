@@ -53,7 +53,6 @@ def scored_graph(
     additionals
         As `ScoredGraph.additional_scores`.
     """
-    scores = layout.without_padding(scores)
     additionals = zero_unused_scores(factors, scores, additionals)
     wrong = np.isnan(scores) | (scores == np.inf)
     components = layout.component[wrong]

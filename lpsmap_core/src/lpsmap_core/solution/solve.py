@@ -74,8 +74,8 @@ def solve_laid_out(
     factors
         The declarations of the layout.
     scores
-        (n_variables,) scores; ``-inf`` forbids a variable. Those of padding are replaced by -inf,
-        NaN and +inf by zeros where factors do not use them, see `zero_unused_scores`.
+        (n_variables,) scores; ``-inf`` forbids a variable. NaN and +inf are replaced by zeros where
+        factors do not use them, see `zero_unused_scores`.
     additionals
         For every declaration the (n_factors, n_additionals) scores of its additionals; ``-inf``
         forbids.
@@ -89,7 +89,7 @@ def solve_laid_out(
     Solution
         Components with a score that is NaN or ``+inf`` have NaN values and status ``NON_FINITE``.
     """
-    part, scores = layout.part, layout.without_padding(scores)
+    part = layout.part
     eta, eta_v = part.of_graph(scores), part.by_bucket(additionals, factors, engine.keeps_scores)
     bad = np.zeros(layout.n_components, dtype=np.bool_)
     finite = are_scores(scores) and all(are_scores(x.reshape(-1)) for x in additionals if x.size)

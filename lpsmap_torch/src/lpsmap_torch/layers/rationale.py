@@ -46,6 +46,11 @@ class Rationale(Layer):
     options
         Those of `FactorGraph.solve` that `SparseMAP` takes, and its `temperature` and `estimator`.
 
+    Raises
+    ------
+    ValueError
+        If no word can be selected within the budget, or not ``exactly`` so many.
+
     Attributes
     ----------
     transition

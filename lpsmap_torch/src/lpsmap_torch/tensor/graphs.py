@@ -81,8 +81,6 @@ class _Places(NamedTuple):
     they are in this order."""
     variables: Tensor
     """For each variable of the part, its number in the graph."""
-    padding: Tensor
-    """The padding of the graph, see `Layout.padding`."""
     additionals: list[Tensor | None]
     """For every declaration, (n_factors, n_additionals) places in the part's numbers; their number
     for additionals outside the part."""
@@ -98,7 +96,6 @@ def _places_of(layout: Layout, factors: Sequence[Factor], device: torch.device) 
         cached[device] = _Places(
             None if in_order else torch.from_numpy(inside).to(device),
             torch.from_numpy(layout.part.variables).to(device),
-            torch.from_numpy(layout.padding).to(device),
             [None if x is None else torch.from_numpy(x).to(device) for x in additionals],
         )
     return cached[device]
@@ -129,16 +126,13 @@ def _places_on_host(
 
 
 def _with_free_variables(scores: Tensor, found: Tensor, part: Part, places: _Places) -> Tensor:
-    """Return the marginals of a graph, given those of its part; free variables are clipped.
-
-    Padding has zeros.
-    """
+    """Return the marginals of a graph, given those of its part; free variables are clipped."""
     inside = found if part.n_additionals == 0 else found[: part.n_variables]
     if part.whole:
         return inside
     outside = torch.where((scores > 0.0) & (scores < 1.0), scores, scores.detach().clamp(0.0, 1.0))
     outside = torch.where(scores == torch.inf, torch.nan, outside)
-    return outside.index_fill(0, places.padding, 0.0).index_put((places.variables,), inside)
+    return outside.index_put((places.variables,), inside)
 
 
 class _SolvedEngine(TensorEngine):
