@@ -76,7 +76,9 @@ def test_texts_of_other_lengths() -> None:
         ValueError, match="Rationale: budget is 4 with exactly=.*instance 1 .*has 3 words"
     ):
         layer(scores, lengths=lengths)
-    with pytest.raises(ValueError, match="Rationale: budget is 7 with exactly=True.*a text has 6"):
+    with pytest.raises(
+        ValueError, match="Rationale: budget is 7 with exactly=True.*the text has 6"
+    ):
         Rationale(7, exactly=True)(scores[0])
     with pytest.raises(ValueError, match="Rationale: budget is 2 .*min_span is 3"):
         Rationale(2, exactly=True, min_span=3)(scores)

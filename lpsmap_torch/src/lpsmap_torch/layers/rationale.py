@@ -139,12 +139,13 @@ class Rationale(Layer):
         wrong = np.argwhere((numbers > n_words) | ((numbers > 0) & (numbers < self.min_span)))
         if len(wrong):
             where = tuple(wrong[0].tolist())
-            which = f"instance {where[0] if len(where) == 1 else where}" if where else "a text"
+            which = f"instance {where[0] if len(where) == 1 else where}" if where else "the text"
             raise ValueError(
-                f"Rationale: budget is {numbers[where]} with exactly=True, but {which} of the "
-                f"batch of shape {numbers.shape} has {n_words[where]} words, and min_span is "
-                f"{self.min_span}; expected budgets of min_span to the number of words, the last "
-                "axis of the scores. Set budget for every text in the call, or leave out exactly."
+                f"Rationale: budget is {numbers[where]} with exactly=True, but {which} has "
+                f"{n_words[where]} words, and min_span is {self.min_span}; expected budgets of "
+                f"min_span to the number of words in the last axis of scores, whose batch has the "
+                f"shape {numbers.shape}. Set budget for every text in the call, or leave out "
+                "exactly."
             )
         return numbers
 
