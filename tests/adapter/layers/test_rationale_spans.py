@@ -80,7 +80,7 @@ def test_texts_of_other_lengths() -> None:
         ValueError, match="Rationale: budget is 7 with exactly=True.*the text has 6"
     ):
         Rationale(7, exactly=True)(scores[0])
-    with pytest.raises(ValueError, match="Rationale: budget is 2 .*min_span is 3"):
+    with pytest.raises(ValueError, match="Rationale: budget is 2, .*min_span is 3"):
         Rationale(2, exactly=True, min_span=3)(scores)
 
 
@@ -112,7 +112,7 @@ def test_limits_that_select_nothing_are_refused() -> None:
     with pytest.raises(ValueError, match="budget is 2, but min_span is 3"):
         Rationale(2, min_span=3)
     layer, lengths = Rationale(3, exactly=True), torch.tensor([5, 2])
-    with pytest.raises(ValueError, match="instance 1 of the batch of shape .* has 2 words"):
+    with pytest.raises(ValueError, match="instance 1 has 2 words"):
         layer(normal(2, 5), lengths=lengths)
     found = layer(normal(2, 5), lengths=lengths, budget=lengths.clamp(max=3))
     torch.testing.assert_close(found[1, :2], torch.ones(2).double())
