@@ -62,7 +62,11 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
             "the CRF with "
             f"{interval(trees['en', Loss.CRF]).mean:.1f} and "
             f"{interval(trees['vi', Loss.CRF]).mean:.1f}"
-            + (": it has the most of all four losses." if has_most(trees) else "."),
+            + (
+                ": it has the most of all losses; that its parses are the sparsest is not confirmed."
+                if has_most(trees)
+                else "."
+            ),
         )
     )
     return found
