@@ -63,7 +63,7 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
             f"{interval(trees['en', Loss.CRF]).mean:.1f} and "
             f"{interval(trees['vi', Loss.CRF]).mean:.1f}"
             + (
-                ": it has the most of all losses; that its parses are the sparsest is not confirmed."
+                ": it has the most of all; that its parses are the sparsest is not confirmed."
                 if has_most(trees)
                 else "."
             ),
