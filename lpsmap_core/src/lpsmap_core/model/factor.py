@@ -59,8 +59,8 @@ class Factor(abc.ABC):
     lengths
         Integers of shape ``batch_shape``: factor ``b`` covers the leading block ``[:lengths[b]]``
         of its event axes (all of them, or those named in `length_axes`). With a last axis added,
-        ``batch_shape + (k,)``, one length for each of those `k` axes. Variables beyond are padding:
-        if they are in no other factor, they are off in every answer.
+        ``batch_shape + (k,)``, one length for each of those `k` axes. Variables beyond are
+        free if they are in no other factor.
     mask
         Booleans that broadcast to ``variables.shape``: the entries that take part. Others are free
         if they are in no other factor.
