@@ -138,8 +138,7 @@ class StressGraph:
         u = graph.variable_from(seen.eta)
         for piece in seen.pieces:
             factor = piece.template.declare(u, piece.variables, piece.negated, piece.eta_v)
-            factor.__class__ = subclass_of(type(factor), self.subclass)
-            graph.add(factor)
+            graph.add(factor).__class__ = subclass_of(type(factor), self.subclass)
         return graph
 
     def enumerated(self, eta_v: list[FloatArray] | None = None) -> list[judges.EnumeratedFactor]:
