@@ -1,4 +1,8 @@
-"""Validation of numbers and switches that users pass."""
+"""Validation of numbers and switches that users pass.
+
+Each function takes the `name` of a `value` in errors, such as "Budget: budget" or "solve: tol". It
+raises a TypeError for a value of a wrong kind, and a ValueError for one that is out of range.
+"""
 
 from __future__ import annotations
 
@@ -40,50 +44,46 @@ MAX_COUNT = 2**62
 MAX_INT64 = 2**63 - 1
 """Largest number that kernels can count to."""
 
+UNREADABLE: tuple[tuple[Callable[[Any], Any], str], ...] = (
+    (
+        lambda value: isinstance(value, np.ma.MaskedArray),
+        "{name}: got a masked array; expected an array with a number in every entry. Fill it, such "
+        "as scores.filled(-np.inf), which forbids the masked entries.",
+    ),
+    (
+        lambda value: getattr(value, "is_meta", False),
+        "{name}: got a meta tensor, which has no numbers; expected a tensor with data. First move "
+        "the model to a device with memory, such as 'cpu'.",
+    ),
+    (
+        lambda value: getattr(value, "is_quantized", False),
+        "{name}: got a quantized tensor; expected a plain tensor. Use dequantize().",
+    ),
+    (
+        lambda value: getattr(value, "is_nested", False),
+        "{name}: got a nested tensor; expected a plain tensor. Use to_padded_tensor(), and lengths "
+        "for rows of different lengths.",
+    ),
+    (
+        lambda value: str(getattr(value, "layout", "torch.strided")) != "torch.strided",
+        "{name}: got a tensor of layout {value.layout}; expected a dense tensor. Use to_dense().",
+    ),
+    (
+        lambda value: "complex" in str(getattr(value, "dtype", "")),
+        "{name} has dtype {value.dtype}; expected real numbers. Pass their real part or their "
+        "absolute value.",
+    ),
+)
+"""Arrays, of any library, without plain numbers in every entry, with what the error says."""
+
 
 def check_readable(name: str, value: Any) -> None:
-    """Reject arrays, of any library, without plain numbers in every entry.
-
-    Parameters
-    ----------
-    name
-        Name of the value in errors, after that of the factor type or method.
-    value
-        Any value; values other than arrays pass.
-
-    Raises
-    ------
-    TypeError
-        If it is a masked array, complex, sparse or otherwise not dense, or without data.
-    """
+    """Reject a `value` that is `UNREADABLE`; raises a TypeError. `name` is its name there."""
     if type(value) is np.ndarray and value.dtype.kind in "fiub":
         return
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(
-            f"{name}: got a masked array; expected an array with a number in every entry. Fill it, "
-            "such as scores.filled(-np.inf), which forbids the masked entries."
-        )
-    if getattr(value, "is_meta", False):
-        raise TypeError(
-            f"{name}: got a meta tensor, which has no numbers; expected a tensor with data. First "
-            "move the model to a device with memory, such as 'cpu'."
-        )
-    if getattr(value, "is_quantized", False) or getattr(value, "is_nested", False):
-        kind = "quantized" if value.is_quantized else "nested"
-        raise TypeError(
-            f"{name}: got a {kind} tensor; expected a plain tensor. Use dequantize(), or "
-            "to_padded_tensor() and lengths for rows of different lengths."
-        )
-    layout = getattr(value, "layout", None)
-    if layout is not None and str(layout) != "torch.strided":
-        raise TypeError(
-            f"{name}: got a tensor of layout {layout}; expected a dense tensor. Use to_dense()."
-        )
-    if "complex" in str(getattr(value, "dtype", "")):
-        raise TypeError(
-            f"{name} has dtype {value.dtype}; expected real numbers. Pass their real part or "
-            "their absolute value."
-        )
+    for is_unreadable, words in UNREADABLE:
+        if is_unreadable(value):
+            raise TypeError(words.format(name=name, value=value))
 
 
 def kind_of(value: Any) -> str:
@@ -97,19 +97,12 @@ def kind_of(value: Any) -> str:
 
 
 def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
-    """Return a shape as a tuple; one number is the size of one axis.
-
-    Parameters
-    ----------
-    name
-        Name of the shape in errors.
-    shape
-        Sizes, or one size.
+    """Return a `shape` as a tuple; one number is the size of one axis.
 
     Raises
     ------
     TypeError
-        If it does not consist of integers.
+        If it does not consist of integers; `name` is its name in errors.
     ValueError
         If a size is negative.
     """
@@ -122,21 +115,17 @@ def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
     return sizes
 
 
-def real_numbers(name: str, value: Any) -> npt.NDArray[Any]:
-    """Return numbers as a NumPy array of their own dtype.
+# -------------------------------------------------------------------- arrays
 
-    Parameters
-    ----------
-    name
-        Name of the numbers in errors.
-    value
-        Numbers of any shape.
+
+def real_numbers(name: str, value: Any) -> npt.NDArray[Any]:
+    """Return a `value` of numbers as a NumPy array of their own dtype.
 
     Raises
     ------
     TypeError
-        If `check_readable` rejects them, or if they are words, lists of different lengths, or
-        tensors whose gradients would be lost.
+        If `check_readable` rejects it, or if it holds words, lists of different lengths, or tensors
+        whose gradients would be lost; `name` is its name in errors.
     """
     if type(value) is np.ndarray and value.dtype.kind in "fiub":
         return value
@@ -150,13 +139,7 @@ def real_numbers(name: str, value: Any) -> npt.NDArray[Any]:
 
 
 def checked_scores(name: str, value: Any) -> Any:
-    """Return arrays of scores, of any library, unchanged, and other numbers as an array.
-
-    Raises
-    ------
-    TypeError
-        If they are not real numbers.
-    """
+    """Return arrays of real numbers, of any library, unchanged, and other numbers as an array."""
     if value is None:
         return None
     if hasattr(value, "shape"):
@@ -181,15 +164,7 @@ def n_additionals(name: str, additionals: Any, batch: tuple[int, ...]) -> int:
 def finite_numbers(
     name: str, value: Any, shape: tuple[int, ...], keep: npt.NDArray[np.bool_] | None = None
 ) -> FloatArray:
-    """Return finite numbers broadcast to a shape, and 0 where `keep` is false.
-
-    Raises
-    ------
-    TypeError
-        If they are not real numbers.
-    ValueError
-        If they do not broadcast, or if a number is not finite where `keep` is true.
-    """
+    """Return real numbers broadcast to a shape; finite ones, and 0 where `keep` is false."""
     if isinstance(value, (int, float)) and -MAX_COUNT < value < MAX_COUNT:  # the common case
         return np.full(shape, float(value))
     array = real_numbers(name, value).astype(np.float64)
@@ -202,19 +177,12 @@ def finite_numbers(
 
 
 def broadcast(name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Return an array broadcast to a shape, in C order.
-
-    Parameters
-    ----------
-    name
-        Name of the array in errors.
-    array, shape
-        The array, and the shape of the result.
+    """Return an `array` broadcast to a `shape`, in C order.
 
     Raises
     ------
     ValueError
-        If it does not broadcast.
+        If it does not broadcast; `name` is its name in errors.
     """
     try:
         seen = np.broadcast_to(array, shape)
@@ -228,28 +196,19 @@ def broadcast(name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt
 
 
 def whole_numbers(name: str, value: Any) -> npt.NDArray[Any]:
-    """Return whole numbers for counts; numbers beyond 2^62 become 2^62.
-
-    Parameters
-    ----------
-    name
-        Name of the numbers in errors.
-    value
-        Whole numbers of any shape.
+    """Return a `value` of whole numbers for counts; numbers beyond 2^62 become 2^62.
 
     Raises
     ------
     TypeError
-        If they are not real numbers: words, truth values, complex numbers.
+        If they are words, truth values or complex numbers; `name` is their name in errors.
     ValueError
         If a number is not finite. The caller must reject fractions.
     """
     array = _array(name, value)
     _check_integral(name, value, array)
-    if array.dtype.kind == "O":
-        clipped = [
-            max(-MAX_COUNT, min(number, MAX_COUNT)) for number in array.flat
-        ]  # beyond any dtype
+    if array.dtype.kind == "O":  # beyond any dtype
+        clipped = [max(-MAX_COUNT, min(number, MAX_COUNT)) for number in array.flat]
         return np.array(clipped, dtype=np.int64).reshape(array.shape)
     most = MAX_COUNT if array.dtype.kind == "f" else min(MAX_COUNT, np.iinfo(array.dtype).max)
     counts: npt.NDArray[Any] = np.minimum(array, array.dtype.type(most))
@@ -257,47 +216,23 @@ def whole_numbers(name: str, value: Any) -> npt.NDArray[Any]:
 
 
 def integer_array(name: str, value: npt.ArrayLike) -> IntArray:
-    """Return whole numbers, of either sign, as an array of int64; an empty array becomes flat.
-
-    Raises
-    ------
-    TypeError
-        If they are not real numbers.
-    ValueError
-        If a number is a fraction, not finite, or beyond int64.
-    """
+    """Return exact whole numbers, of either sign, as int64; an empty array becomes flat."""
     array = _array(name, value)
     if not array.size:
         return np.empty(0, dtype=np.int64)
     _check_integral(name, value, array)
-    if array.dtype.kind != "i":
-        exact = np.atleast_1d(array.astype(np.float64) if array.dtype.kind == "f" else array)
-        fits = (exact >= -(2**63)) & (exact < 2**63)
-        if array.dtype.kind == "f":
-            fits &= exact == np.rint(exact)
-        if not fits.all():
-            wrong = exact[~fits][0]
-            raise ValueError(f"{name} holds {wrong}; expected whole numbers that fit in int64.")
+    exact = np.atleast_1d(array.astype(np.float64) if array.dtype.kind == "f" else array)
+    fits = (exact >= -(2**63)) & (exact < 2**63)
+    if array.dtype.kind == "f":
+        fits &= exact == np.rint(exact)
+    if not fits.all():
+        wrong = exact[~fits][0]
+        raise ValueError(f"{name} holds {wrong}; expected whole numbers that fit in int64.")
     return np.array(array, dtype=np.int64, order="C")
 
 
 def booleans(name: str, value: Any, of: str) -> npt.NDArray[np.bool_]:
-    """Return booleans as an array; numbers are not accepted.
-
-    Parameters
-    ----------
-    name
-        Name of the booleans in errors.
-    value
-        Booleans of any shape.
-    of
-        Meaning of true in errors, such as "a variable is negated".
-
-    Raises
-    ------
-    TypeError
-        If they are not booleans.
-    """
+    """Return booleans as an array; numbers are not accepted. `of` says in errors what is true."""
     array = _array(name, value)
     if array.dtype != np.bool_:
         raise TypeError(f"{name} {_seen(value, array)}; expected booleans, true where {of}.")
@@ -305,19 +240,12 @@ def booleans(name: str, value: Any, of: str) -> npt.NDArray[np.bool_]:
 
 
 def truth_values(name: str, value: Any) -> npt.NDArray[np.bool_]:
-    """Return truth values as an array of booleans; zeros and ones are accepted, words are not.
-
-    Parameters
-    ----------
-    name
-        Name of the truth values in errors.
-    value
-        Truth values of any shape.
+    """Return a `value` of truth values as booleans; zeros and ones are accepted, words are not.
 
     Raises
     ------
     TypeError
-        If they are not truth values.
+        If they are not truth values; `name` is their name in errors.
     """
     if isinstance(value, bool):
         return np.array(value)
@@ -327,20 +255,16 @@ def truth_values(name: str, value: Any) -> npt.NDArray[np.bool_]:
     return array.astype(np.bool_)
 
 
-def checked_flag(name: str, value: Any) -> bool:
-    """Return one truth value.
+# -------------------------------------------------------------------- single numbers
 
-    Parameters
-    ----------
-    name
-        Name of the truth value in errors.
-    value
-        Any value; True, False, 0 and 1 pass, and arrays with one of these as their only entry.
+
+def checked_flag(name: str, value: Any) -> bool:
+    """Return a `value` that is True, False, 0 or 1, or an array without axes of one of these.
 
     Raises
     ------
     TypeError
-        If it is not a truth value, or is an array with axes.
+        If it is not a truth value, or is an array with axes; `name` is its name in errors.
     """
     if isinstance(value, bool):
         return value
@@ -351,14 +275,12 @@ def checked_flag(name: str, value: Any) -> bool:
 
 
 def checked_count(name: str, value: Any, otherwise: str = "", least: int = 1) -> int:
-    """Return one integer of at least `least`, as a Python integer.
+    """Return a `value` that is an integer of at least `least`, or an array of one, as an integer.
 
     Parameters
     ----------
-    name
-        Name of the integer in errors.
-    value
-        Any value; integers pass, and arrays with an integer as their only entry.
+    name, value
+        The value, and its name in errors.
     otherwise
         Other values that the caller accepts, for errors, such as ``", or None"``.
     least
@@ -392,14 +314,12 @@ def count_or_flag(name: str, value: Any) -> int:
 
 
 def checked_number(name: str, value: Any, expected: str, accepts: Callable[[float], bool]) -> float:
-    """Return one real number that is accepted, as a Python float.
+    """Return a `value` that is an accepted real number, or an array of one, as a float.
 
     Parameters
     ----------
-    name
-        Name of the number in errors.
-    value
-        Any value; real numbers pass, and arrays with a real number as their only entry.
+    name, value
+        The value, and its name in errors.
     expected
         Description of the accepted numbers for errors, such as ``"a positive number"``.
     accepts
