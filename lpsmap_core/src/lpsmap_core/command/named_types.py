@@ -10,7 +10,12 @@ import click
 
 from lpsmap_core.plugins.disabled_plugins import normalised
 from lpsmap_core.plugins.hookspecs import PROJECT
-from lpsmap_core.plugins.registry import DuplicateNameError, Registration, Registry, installed
+from lpsmap_core.plugins.registry import (
+    Contributions,
+    DuplicateNameError,
+    Registration,
+    installed,
+)
 
 __all__ = ["chosen_types", "complete_types", "misspelt_groups"]
 
@@ -24,49 +29,40 @@ def complete_types(_: click.Context, __: click.Parameter, typed: str) -> list[st
 
 
 def chosen_types(names: Sequence[str]) -> list[Registration]:
-    """Return the factor types for names of types or distributions.
+    """Return the factor types for `names` of types or distributions.
 
     Raises
     ------
     click.ClickException
-        If there is none, or two plugins register one of them.
+        If there is none, or two plugins register one of them. The message suggests similar names,
+        or says what a distribution of that name lacks.
     """
-    registry = installed()
+    factors = installed().factors
     try:
-        return [r for name in names for r in _registrations_of(registry, name)]
+        return [r for name in names for r in _registrations_of(factors, name)]
     except DuplicateNameError as error:
         raise click.ClickException(str(error)) from error
 
 
-def _registrations_of(registry: Registry, name: str) -> list[Registration]:
-    """Return the factor type called `name`, or all types of the distribution called `name`.
-
-    Raises
-    ------
-    DuplicateNameError
-        If two plugins register the name, or a name of the distribution.
-    click.BadParameter
-        If there is neither. The message suggests similar names, or says what a distribution of
-        that name lacks.
-    """
-    if name in registry.factors:
-        return [registry.factors[name]]
-    packs: dict[str, list[Registration]] = {}
-    for registration in registry.factors.values():
-        packs.setdefault(registration.plugin.distribution, []).append(registration)
-    for conflicts, claims in registry.factors.conflicts.items():
-        if normalised(name) in {normalised(claim.plugin.distribution) for claim in claims}:
-            raise DuplicateNameError(registry.factors.conflict_message(conflicts))
-    for pack, registrations in packs.items():
-        if normalised(pack) == normalised(name):
-            return registrations
-    by_plain = {normalised(other): other for other in (*registry.factors, *packs)}
-    near = [by_plain[x] for x in difflib.get_close_matches(normalised(name), by_plain, 3)]
+def _registrations_of(factors: Contributions, name: str) -> list[Registration]:
+    """Return the factor type called `name`, or all types of the distribution called `name`."""
+    if name in factors:
+        return [factors[name]]
+    plain = normalised(name)
+    for contested, claims in factors.conflicts.items():
+        if plain in {normalised(claim.plugin.distribution) for claim in claims}:
+            raise DuplicateNameError(factors.conflict_message(contested))
+    pack = [r for r in factors.values() if normalised(r.plugin.distribution) == plain]
+    if pack:
+        return pack
+    others = (*factors, *(r.plugin.distribution for r in factors.values()))
+    by_plain = {normalised(other): other for other in others}
+    near = [by_plain[x] for x in difflib.get_close_matches(plain, by_plain, 3)]
     advice = f" Did you mean {' or '.join(near)}?" if near else ""
-    reason = _missing_reason(name) + advice
     script = " For a class of a script, call lpsmap_core.testing.check_factor(instance)."
     raise click.BadParameter(
-        f"{name!r} {reason} `lpsmap factors` lists them.{script if ':' in name else ''}"
+        f"{name!r} {_missing_reason(name)}{advice} `lpsmap factors` lists them."
+        f"{script if ':' in name else ''}"
     )
 
 

@@ -81,10 +81,8 @@ def write(name: str, into: Path, factor: str | None = None, kind: str = "factor"
     ModuleNotFoundError
         If copier, which renders the template, is not installed.
     """
-    name = _hyphenated(name)
-    module = _module(name)
-    cls = _class(name, factor, kind)
-    folder = into / name
+    name = re.sub(r"[\s_]+|(?<=[a-z0-9])(?=[A-Z])", "-", name.strip()).lower()
+    module, cls, folder = _module(name), _class(name, factor, kind), into / name
     if folder.exists():
         raise FileExistsError(
             f"{folder} exists; nothing was written. Choose another name, or move it away."
@@ -113,11 +111,6 @@ def write(name: str, into: Path, factor: str | None = None, kind: str = "factor"
     return folder
 
 
-def _hyphenated(name: str) -> str:
-    """Return a name with its words joined by hyphens, as usual for distributions."""
-    return re.sub(r"[\s_]+|(?<=[a-z0-9])(?=[A-Z])", "-", name.strip()).lower()
-
-
 def _module(name: str) -> str:
     """Return the validated name of the module."""
     module = name.replace("-", "_")
@@ -126,7 +119,9 @@ def _module(name: str) -> str:
             f"name: got {name!r}; expected lower-case letters, digits and single hyphens, a letter "
             "first, and not a Python keyword, such as lpsmap-shortest-path."
         )
-    if module in TAKEN or _is_importable(module):
+    is_taken = module in TAKEN or module in sys.modules
+    spec = None if is_taken else importlib.util.find_spec(module)
+    if is_taken or (spec is not None and spec.origin is not None):  # not a plain folder
         raise ValueError(
             f"name: got {name!r}, whose module {module} exists; expected a new name. Choose "
             f"another, such as lpsmap-{name.removeprefix('lpsmap-')}-factors."
@@ -134,26 +129,20 @@ def _module(name: str) -> str:
     return module
 
 
-def _is_importable(module: str) -> bool:
-    """Return whether a module of this name can be imported; a plain folder does not count."""
-    if module in sys.modules:
-        return True
-    spec = importlib.util.find_spec(module)
-    return spec is not None and spec.origin is not None
-
-
 def _class(name: str, factor: str | None, kind: str) -> str:
     """Return the name of the class; raise ValueError if it is invalid."""
     if kind not in KINDS:
         raise ValueError(f"kind: got {kind!r}; expected one of {', '.join(KINDS)}.")
+    words = name.removeprefix("lpsmap-").split("-")
+    camel_case = "".join(word.capitalize() for word in words)
     if kind == "factor":
-        factor = _factor(name) if factor is None else factor
+        factor = camel_case if factor is None else factor
         _validate_factor(factor)
         return factor
     if factor is not None:
         raise ValueError(f"factor: got {factor!r}; expected None for a new {kind}.")
     end = kind.capitalize()
-    return _factor(name).removesuffix(end) + end
+    return camel_case.removesuffix(end) + end
 
 
 def _validate_factor(factor: str) -> None:
@@ -175,10 +164,6 @@ def _validate_factor(factor: str) -> None:
             "found by name. Choose another with --factor.",
             stacklevel=stacklevel(),
         )
-
-
-def _factor(name: str) -> str:
-    return "".join(part.capitalize() for part in name.removeprefix("lpsmap-").split("-"))
 
 
 def _compatible(version: str) -> str:

@@ -21,22 +21,16 @@ class DuplicateNameError(RuntimeError):
 
 @dataclass(frozen=True)
 class Plugin:
-    """A plugin and its distribution.
-
-    Attributes
-    ----------
-    name
-        Name of the entry point.
-    distribution, version
-        The distribution that has the entry point.
-    seconds
-        Time that the import took.
-    """
+    """A plugin and its distribution."""
 
     name: str
+    """Name of the entry point."""
     distribution: str
+    """The distribution that has the entry point."""
     version: str
+    """The version of the distribution."""
     seconds: float = 0.0
+    """Time that the import took."""
 
     @classmethod
     def of_entry_point(cls, entry_point: EntryPoint) -> Plugin:
@@ -133,23 +127,17 @@ class Contributions(Mapping[str, Registration]):
 
     def conflict_message(self, name: str) -> str:
         """Return the plugins that register a name with a conflict, and how to resolve it."""
-        first, second = self.conflicts[name]
-        modules = _module_of(first.value), _module_of(second.value)
-        if first.plugin.key == second.plugin.key:
-            return (
-                f"{name} is registered twice by {first.plugin.distribution} {first.plugin.version} "
-                f"({' and '.join(modules)}). Ask its author to rename one, or disable it: "
-                f"{DISABLE}={first.plugin.distribution}"
-            )
-        plugins = first.plugin, second.plugin
-        claims = [
-            f"{plugin.distribution} {plugin.version} ({module})"
-            for plugin, module in zip(plugins, modules, strict=True)
-        ]
-        removable = dict.fromkeys(p.distribution for p in plugins if p.distribution != OWN)
+        both = self.conflicts[name]
+        distributions = dict.fromkeys(r.plugin.distribution for r in both)
+        claims = " and ".join(
+            f"{r.plugin.distribution} {r.plugin.version} ({_module_of(r.value)})" for r in both
+        )
+        removable = [distribution for distribution in distributions if distribution != OWN]
+        is_one = both[0].plugin.key == both[1].plugin.key
+        claimants = "an installed plugin, twice" if is_one else "two installed plugins"
         return (
-            f"{name} is claimed by two installed plugins, {' and '.join(claims)}. Uninstall "
-            f"{' or '.join(removable)}, ask its author to rename it, or disable the whole plugin: "
+            f"{name} is claimed by {claimants}, {claims}. Uninstall {' or '.join(removable)}, ask "
+            "its author to rename it, or disable the whole plugin: "
             f"{' or '.join(f'{DISABLE}={distribution}' for distribution in removable)}"
         )
 
