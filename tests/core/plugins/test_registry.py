@@ -168,7 +168,7 @@ def test_one_name_claimed_twice_names_both_and_no_other_name_suffers() -> None:
 def test_one_plugin_that_offers_a_name_twice() -> None:
     found = Registry()
     found.register(plugin([A, factor_type("A")]), Plugin("a", "pack-a", "1.2"))
-    words = r"A is claimed by an installed plugin, twice, .*pack-a 1\.2 .* rename it, .*_PLUGINS=pack-a$"
+    words = r"A is claimed by an installed plugin, twice, pack-a 1\.2 .*rename it, .*=pack-a$"
     with pytest.raises(DuplicateNameError, match=words):
         found.factors["A"]
 

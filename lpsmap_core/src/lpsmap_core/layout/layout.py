@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Arrangement, FactorTable, Links, Spans, arrange
@@ -114,12 +113,8 @@ class Bucket:
             return _NO_FLOATS
         if self.is_declaration:
             return np.array(additionals[0], dtype=np.float64, order="C").reshape(-1)
-        scores = np.empty(self.n_additionals)
-        for d, values in enumerate(additionals):
-            if values.size:
-                windows, starts, rows = self._windows(scores, d)
-                windows[starts] = values[rows]
-        return scores
+        flat = np.concatenate([values.reshape(-1) for values in additionals])
+        return flat[self._declared].astype(np.float64, copy=False)
 
     def split(self, values: FloatArray) -> list[FloatArray]:
         """Split flat numbers on the bucket's additionals by declaration.
@@ -127,20 +122,24 @@ class Bucket:
         Each array is (n_factors, n_additionals), zero for factors that are not in the bucket; it
         can be a view of `values`.
         """
+        shapes = [(d.n_factors, d.n_additionals) for d in self.declarations]
         if self.n_additionals and self.is_declaration:
-            return [values.reshape(self.n_factors, self.declarations[0].n_additionals)]
-        arrays = [np.zeros((d.n_factors, d.n_additionals)) for d in self.declarations]
-        for d, target in enumerate(arrays):
-            if target.size:
-                windows, starts, rows = self._windows(values, d)
-                target[rows] = windows[starts]
-        return arrays
+            return [values.reshape(shapes[0])]
+        ends = np.cumsum([rows * width for rows, width in shapes])
+        flat = np.zeros(ends[-1])
+        flat[self._declared] = values
+        arrays = np.split(flat, ends[:-1])
+        return [array.reshape(shape) for array, shape in zip(arrays, shapes, strict=True)]
 
-    def _windows(self, values: FloatArray, d: int) -> tuple[FloatArray, IntArray, IntArray]:
-        """Return windows of a factor's size, those of a declaration's factors, and their rows."""
-        chosen, width = self.declaration == d, self.declarations[d].n_additionals
-        windows = sliding_window_view(values, width, writeable=values.flags.writeable)
-        return windows, self.additional_offsets[:-1][chosen], self.row[chosen]
+    @functools.cached_property
+    def _declared(self) -> IntArray:
+        """For each additional, its position in the flat additionals of all `declarations`."""
+        width = np.array([d.n_additionals for d in self.declarations])
+        first = np.cumsum([0, *(d.n_factors * d.n_additionals for d in self.declarations)])
+        begin = first[self.declaration] + self.row * width[self.declaration]
+        counts = np.diff(self.additional_offsets)
+        within = np.arange(self.n_additionals) - np.repeat(self.additional_offsets[:-1], counts)
+        return np.repeat(begin, counts) + within
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -13,30 +13,10 @@ from lpsmap_core.model.inputs import booleans, kind_of
 from lpsmap_core.model.memory_limit import VIEW_BYTES, reserve_memory
 from lpsmap_jit.arrays import BoolArray, IntArray
 
-__all__ = ["Owner", "Variables", "as_variables", "stack"]
+if TYPE_CHECKING:  # a graph owns its variables
+    from lpsmap_core.graph import FactorGraph
 
-
-class Owner(Protocol):
-    """Interface of a graph to its variables and factors."""
-
-    @property
-    def n_variables(self) -> int:
-        """Number of variables."""
-
-    def declared(self, factor: Any) -> None:
-        """Take note of a declaration, which should be added."""
-
-    def flat_scores(self) -> Any:
-        """Return the scores of all variables."""
-
-    def additional_scores(self, factor: Any) -> Any:
-        """Return the scores of a declaration's additionals."""
-
-    def value_of(self, variables: Variables) -> Any:
-        """Return the marginals of a view in the latest solution."""
-
-    def additionals_of(self, factor: Any) -> Any:
-        """Return the marginals of a declaration's additionals in the latest solution."""
+__all__ = ["Variables", "as_variables", "stack"]
 
 
 class Variables:
@@ -66,7 +46,7 @@ class Variables:
 
     def __init__(
         self,
-        graph: Owner | weakref.ref[Owner],
+        graph: FactorGraph | weakref.ref[FactorGraph],
         index: IntArray,
         negated: BoolArray,
         span: slice | None = None,
@@ -77,7 +57,7 @@ class Variables:
         self.span = span
 
     @property
-    def graph(self) -> Owner:
+    def graph(self) -> FactorGraph:
         """The graph that owns the variables."""
         if not isinstance(self._graph, weakref.ref):
             return self._graph
@@ -95,11 +75,13 @@ class Variables:
         return Variables(weakref.ref(self.graph), self.index, self.negated, self.span)
 
     # Pickled as state, since a graph's factors refer to their variables. Weak stays weak.
-    def __getstate__(self) -> tuple[Owner, bool, IntArray, BoolArray, slice | None]:
+    def __getstate__(self) -> tuple[FactorGraph, bool, IntArray, BoolArray, slice | None]:
         weak = isinstance(self._graph, weakref.ref)
         return self.graph, weak, self.index, self.negated, self.span
 
-    def __setstate__(self, state: tuple[Owner, bool, IntArray, BoolArray, slice | None]) -> None:
+    def __setstate__(
+        self, state: tuple[FactorGraph, bool, IntArray, BoolArray, slice | None]
+    ) -> None:
         graph, weak, index, negated, span = state
         self.__init__(weakref.ref(graph) if weak else graph, index, negated, span)  # type: ignore[misc]
 

@@ -58,13 +58,6 @@ def scored_graph(
     components = layout.component[wrong]
     bad = np.zeros(layout.n_components, dtype=np.bool_)
     bad[components[components >= 0]] = True
-    position = {id(factor): i for i, factor in enumerate(factors)}
-    for bucket in layout.buckets:
-        for d, factor in enumerate(bucket.declarations):
-            values = additionals[position[id(factor)]]
-            wrong_rows = ~(values.max(axis=1, initial=-np.inf) < np.inf)
-            of_row = np.empty(factor.n_factors, dtype=np.int64)
-            mine = bucket.declaration == d
-            of_row[bucket.row[mine]] = bucket.component[mine]
-            bad[of_row[wrong_rows]] = True
+    eta_v = layout.part.by_bucket(additionals, factors, copy=False)
+    bad[layout.part.additional_component[~(eta_v < np.inf)]] = True
     return ScoredGraph(layout, factors, scores, additionals, bad)

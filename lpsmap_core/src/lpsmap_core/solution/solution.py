@@ -115,27 +115,16 @@ class Solution:
 
         (n_components,) ``<eta, mu> + <eta_N, nu> - T/2 ||mu||^2`` at temperature T, 1 by default.
         """
-        n = self.layout.n_components
-        inside = self.layout.component >= 0
-        mu, component = self.values[inside], self.layout.component[inside]
-        scores = self.scores.copy()
-        forbidden, barred_v = self.solved.forbidden()
-        scores[self.layout.part.variables[forbidden]] = -np.inf
-        penalty = 0.5 * self.solved.quadratic * mu * mu
-        total = np.zeros(n)
-        total += np.bincount(component, _products(scores[inside], mu) - penalty, n)
-        position = {id(factor): i for i, factor in enumerate(self.factors)}
-        barred = self.layout.part.by_declaration(barred_v.astype(np.float64), self.factors)
-        for bucket in self.layout.buckets:
-            if bucket.n_additionals:
-                declared = [position[id(f)] for f in bucket.declarations]
-                scores = bucket.scores([self.additional_scores[i] for i in declared])
-                scores[bucket.scores([barred[i] for i in declared]) > 0.0] = -np.inf
-                nu = bucket.scores([self.additionals[i] for i in declared])
-                owner = np.repeat(bucket.component, np.diff(bucket.additional_offsets))
-                with np.errstate(over="ignore"):
-                    total += np.bincount(owner[owner >= 0], _products(scores, nu)[owner >= 0], n)
-        return total
+        part, (eta, eta_v), (mu, nu) = self.layout.part, self._scores_of_part, self._of_part
+        forbidden, forbidden_v = self.solved.forbidden()
+        with np.errstate(over="ignore"):
+            # 0 where a score is -inf, whatever the marginal
+            gains = mu * np.where(forbidden | np.isneginf(eta), 0.0, eta)
+            gains_v = nu * np.where(forbidden_v | np.isneginf(eta_v), 0.0, eta_v)
+            gains -= 0.5 * self.solved.quadratic * mu * mu
+            terms = np.concatenate([gains, gains_v])
+            total = np.bincount(part.component_of_numbers, terms, part.n_components)
+        return total.astype(np.float64)
 
     @functools.cached_property
     def gap(self) -> FloatArray:
@@ -159,11 +148,8 @@ class Solution:
         Negative scores of variables that are off do not matter: their reduction raises them, so
         that bounds remain valid.
         """
-        part = self.layout.part
-        eta = self.scores[part.variables]
-        eta_v = part.by_bucket(self.additional_scores, self.factors)
+        part, (eta, eta_v), (mu, nu) = self.layout.part, self._scores_of_part, self._of_part
         near, near_v, _ = reduce_dominant_scores(part, eta, eta_v)
-        mu, nu = self.values[part.variables], part.by_bucket(self.additionals, self.factors)
         is_far = np.zeros(part.n_components, dtype=bool)
         is_far[part.component[(near != eta) & ((mu != 0.0) | (eta > 0.0))]] = True
         counts = (near_v != eta_v) & ((nu != 0.0) | (eta_v > 0.0))
@@ -560,6 +546,19 @@ class Solution:
             "added before this solve."
         )
 
+    @property
+    def _scores_of_part(self) -> tuple[FloatArray, FloatArray]:
+        """Return the scores of the part's variables and additionals."""
+        part = self.layout.part
+        eta_v = part.by_bucket(self.additional_scores, self.factors)
+        return self.scores[part.variables], eta_v
+
+    @property
+    def _of_part(self) -> tuple[FloatArray, FloatArray]:
+        """Return the marginals of the part's variables and additionals."""
+        part = self.layout.part
+        return self.values[part.variables], part.by_bucket(self.additionals, self.factors)
+
     def _has(self, *statuses: Status) -> BoolArray:
         """Return for each component whether it has one of the statuses."""
         return np.array([status in statuses for status in self.status.tolist()], dtype=bool)
@@ -579,9 +578,3 @@ class Solution:
 
     def __repr__(self) -> str:
         return f"Solution({len(self.values)} variables; components: {str(self.status) or 'none'})"
-
-
-def _products(scores: FloatArray, marginals: FloatArray) -> FloatArray:
-    """Return the products, with 0 where a score is ``-inf``, whatever the marginal."""
-    with np.errstate(over="ignore"):
-        return marginals * np.where(np.isneginf(scores), 0.0, scores)

@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -564,7 +564,7 @@ def labels_of(
     """
     if not u.ndim:
         raise ValueError("scores have no axis; expected the batch as their first, scores[None].")
-    graph = cast(Any, u.graph)
+    graph = u.graph
     known, item = np.full(graph.n_variables, np.nan), np.full(graph.n_variables, -1)
     values = np.where(u.negated, 1.0 - target, target)
     there = ~np.isnan(values)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from lpsmap_core import FactorGraph, Variables
+from lpsmap_core import Variables
 from lpsmap_core.api import FloatArray, in_factors, kind_of
 
 __all__ = ["check_weight", "checked_reduction", "n_labelled_rows", "reduced", "weighted"]
@@ -89,7 +89,7 @@ def n_labelled_rows(u: Variables, known: FloatArray) -> int:
     known
         Their labels, NaN for unlabelled variables.
     """
-    labelled = (known == known) & in_factors(cast(FactorGraph, u.graph))[u.index]
+    labelled = (known == known) & in_factors(u.graph)[u.index]
     return int((labelled.any(axis=-1) if u.ndim > 1 else labelled).sum())
 
 
