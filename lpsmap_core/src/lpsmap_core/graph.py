@@ -86,7 +86,7 @@ class FactorGraph:
         self._factors: list[Factor] = []
         self._scores: list[Any] = []
         self._additionals: list[Any] = []
-        self._ids: set[int] = set()
+        self._position: dict[int, int] = {}
         self._not_added: dict[Hashable, str] = {}
         self._first_of: dict[type[Factor], Factor] = {}
         self._n_variables = 0
@@ -95,8 +95,11 @@ class FactorGraph:
 
     def __getstate__(self) -> dict[str, Any]:
         # a solution holds addresses of the current process
-        fresh: dict[str, Any] = {"_ids": set(), "_not_added": {}, "_layout": None, "solution": None}
-        return {**vars(self), **fresh}
+        return {**vars(self), "_not_added": {}, "_layout": None, "solution": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._position = {id(factor): i for i, factor in enumerate(self._factors)}
 
     def __copy__(self) -> NoReturn:
         raise TypeError(
@@ -196,9 +199,7 @@ class FactorGraph:
             fit its factors.
         """
         check_declaration(factor, self)
-        if len(self._ids) != len(self._factors):  # this graph comes from a pickle
-            self._ids = {id(other) for other in self._factors}
-        if id(factor) in self._ids:
+        if id(factor) in self._position:
             raise ValueError(f"add: {factor!r} was added before; declare it once.")
         check_parameters(factor, self._first_of.get(type(factor), factor))
         n_numbers = factor.n_factors * factor.n_additionals
@@ -209,7 +210,7 @@ class FactorGraph:
             scores = self._as_scores(f"add: additionals of {factor!r}", scores)
         if name is not None:
             set_label(factor, name)
-        self._ids.add(id(factor))
+        self._position[id(factor)] = len(self._factors)
         self._not_added.pop(_key_of(factor), None)
         self._first_of.setdefault(type(factor), factor)
         self._factors.append(factor)
@@ -711,8 +712,9 @@ class FactorGraph:
 
         Scores of `rescore` replace those of the declaration. The declaration need not be added.
         """
-        stored = {id(f): scores for f, scores in zip(self.factors, self._additionals, strict=True)}
-        return self._flat_additionals(factor, stored.get(id(factor), factor.additionals))
+        i = self._position.get(id(factor))
+        scores = factor.additionals if i is None else self._additionals[i]
+        return self._flat_additionals(factor, scores)
 
     def _flat_additionals(self, factor: Factor, scores: Any) -> FloatArray:
         shape = factor.n_factors, factor.n_additionals
@@ -771,10 +773,12 @@ class FactorGraph:
         return sum(int(f.offsets[-1]) + f.n_factors * f.n_additionals for f in self._factors)
 
     def _number(self, factor: Factor, verb: str) -> int:
-        for number, other in enumerate(self.factors):
-            if factor is other:
-                return number
-        raise ValueError(f"{verb}: {factor!r} is not in this graph; expected one of its factors.")
+        number = self._position.get(id(factor))
+        if number is None:
+            raise ValueError(
+                f"{verb}: {factor!r} is not in this graph; expected one of its factors."
+            )
+        return number
 
     def _check_own(self, variables: Variables) -> None:
         if not isinstance(variables, Variables):

@@ -41,24 +41,16 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """A maximum compared with the maximum given labels.
-
-    Attributes
-    ----------
-    values
-        (n_items,) the difference of the objectives.
-    items
-        The items of the batch.
-    given
-        The maximum given the labels.
-    conditioned
-        The solved graph given the labels; None if the labels are complete.
-    """
+    """A maximum compared with the maximum given labels."""
 
     values: FloatArray
+    """(n_items,) the difference of the objectives."""
     items: Items
+    """The items of the batch."""
     given: Point
+    """The maximum given the labels."""
     conditioned: Any = None
+    """The solved graph given the labels; None if the labels are complete."""
 
 
 def compare_maxima(

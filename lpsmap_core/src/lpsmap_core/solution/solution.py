@@ -46,24 +46,7 @@ __all__ = ["Solution"]
 class Solution:
     """The solution of a factor graph, with the data for derivatives.
 
-    Attributes
-    ----------
-    values
-        (n_variables,) marginals in [0, 1], in the graph's flat order of variables.
-    additionals
-        For every declaration, in the order of addition, the (n_factors, n_additionals) marginals of
-        its additionals.
-    status
-        (n_components,) array of `Status`; its text has their counts. Components are numbered by
-        their first variable.
-    iterations
-        (n_components,) outer iterations; 1 for a component of a single factor.
-    primal_residual, dual_residual
-        (n_components,) largest disagreement of a variable's copies, and largest last change of a
-        marginal times the step size; both in units of marginals.
-    trace
-        (n_iterations, 2, n_components) the two residuals after every outer iteration, if requested.
-        A finished component keeps its last ones, and a component of a single factor has zeros.
+    Components are numbered by their first variable, and declarations in the order of addition.
     """
 
     layout: Layout
@@ -71,15 +54,23 @@ class Solution:
     solved: SolvedGraph
     scores: FloatArray
     values: FloatArray
+    """(n_variables,) marginals in [0, 1], in the graph's flat order of variables."""
     additionals: list[FloatArray]
+    """For every declaration, the (n_factors, n_additionals) marginals of its additionals."""
     status: npt.NDArray[np.object_]
+    """(n_components,) array of `Status`; its text has their counts."""
     iterations: IntArray
+    """(n_components,) outer iterations; 1 for a component of a single factor."""
     primal_residual: FloatArray
+    """(n_components,) largest disagreement of a variable's copies, in units of marginals."""
     dual_residual: FloatArray
+    """(n_components,) largest last change of a marginal times the step size, likewise."""
     additional_scores: Sequence[FloatArray]
     threads: int = 1
     max_time: float | None = None
     trace: FloatArray | None = None
+    """(n_iterations, 2, n_components) the two residuals after every outer iteration, if requested.
+    A finished component keeps its last ones, and a component of a single factor has zeros."""
 
     @property
     def ok(self) -> bool:

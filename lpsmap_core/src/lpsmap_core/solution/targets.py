@@ -43,31 +43,21 @@ ANY_STRUCTURE = "expected zeros and ones that all factors allow together, or NaN
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The labels of the variables of a graph.
-
-    Attributes
-    ----------
-    known
-        (n_variables,) 0 to 1, or NaN.
-    item
-        (n_variables,) the item of the batch that each variable of the target belongs to; -1 for
-        others.
-    n_items
-        The number of items.
-    axes
-        The number of axes of the target that are the items'.
-    additionals
-        For every declaration, the (n_factors, n_additionals) additionals; None if not given.
-    kind
-        What an item is called in messages.
-    """
+    """The labels of the variables of a graph."""
 
     known: FloatArray
+    """(n_variables,) 0 to 1, or NaN."""
     item: IntArray
+    """(n_variables,) the item of the batch that each variable of the target belongs to; -1 for
+    others."""
     n_items: int
+    """The number of items."""
     axes: int = 1
+    """The number of axes of the target that are the items'."""
     additionals: list[FloatArray] | None = None
+    """For every declaration, the (n_factors, n_additionals) additionals; None if not given."""
     kind: str = "item"
+    """What an item is called in messages."""
 
     @property
     def are_marginals(self) -> bool:
