@@ -92,6 +92,11 @@ class Bucket:
             component=self.component[rows],
         )
 
+    def rows_of(self, declaration: Factor) -> IntArray:
+        """Return the factors of a `declaration`."""
+        is_it = np.array([other is declaration for other in self.declarations])
+        return np.flatnonzero(is_it[self.declaration])
+
     @functools.cached_property
     def is_declaration(self) -> bool:
         """Whether the bucket is one declaration with its factors in order."""

@@ -300,23 +300,17 @@ class Solution:
         index = variables.index.reshape(-1)
         sense = np.where(variables.negated.reshape(-1), -1.0, 1.0)
         component = np.where(component < 0, -1 - index, component)  # free ones are on their own
-        names, of = np.unique(component, return_inverse=True)
-        order = np.argsort(of, kind="stable")
-        first = np.searchsorted(of[order], np.arange(len(names)))
-        rank = np.empty(len(of), dtype=np.int64)
-        rank[order] = np.arange(len(of)) - first[of[order]]
-        matrix = np.zeros((len(index), len(index)))
+        matrix, left = np.zeros((len(index), len(index))), np.arange(len(index))
         deadline, late = Deadline(self.max_time), False
-        for turn in range(rank.max(initial=-1) + 1):
-            column = np.flatnonzero(rank == turn)
+        while left.size:  # one column of each component at a time
+            names, first = np.unique(component[left], return_index=True)
+            column, left = left[first], np.delete(left, first)
             unit = np.zeros(len(self.values))
             unit[index[column]] = 1.0
             late = deadline.passed
             product = np.full(len(unit), np.nan) if late else self.vjp(unit)[0]
-            of_component = np.full(len(names), -1)
-            of_component[of[column]] = column
-            row = np.flatnonzero(of_component[of] >= 0)
-            matrix[row, of_component[of[row]]] = product[index[row]]
+            row = np.flatnonzero(np.isin(component, names))
+            matrix[row, column[np.searchsorted(names, component[row])]] = product[index[row]]
         if late:
             warnings.warn(
                 f"jacobian: some columns are NaN, because the time limit of {self.max_time:g} "
@@ -356,8 +350,8 @@ class Solution:
         of_link[unknown] = np.nan
         multipliers = np.empty(int(factor.offsets[-1]))
         for b, bucket in enumerate(part.buckets):
-            mine = np.array([d is factor for d in bucket.declarations])[bucket.declaration]
-            links = part.first_link[b] + ranges(bucket.offsets, np.flatnonzero(mine))
+            mine = bucket.rows_of(factor)
+            links = part.first_link[b] + ranges(bucket.offsets, mine)
             multipliers[ranges(factor.offsets, bucket.row[mine])] = of_link[links]
         if factor.keep is None:
             return multipliers.reshape(factor.variables.shape)
@@ -448,13 +442,11 @@ class Solution:
             structures would take gigabytes.
         """
         position = self._position(factor, "structures")
-        finite = ~self._has(*without)
-        groups = []
+        finite, groups = ~self._has(*without), []
         for b, bucket in enumerate(self.layout.part.buckets):
             if type(factor) is bucket.type:
-                mine = np.array([d is factor for d in bucket.declarations])[bucket.declaration]
-                mine &= finite[bucket.component]
-                group = self.solved.structures(b, np.flatnonzero(mine))
+                mine = bucket.rows_of(factor)
+                group = self.solved.structures(b, mine[finite[bucket.component[mine]]])
                 groups.append(group._replace(owner=bucket.row[group.owner]))
         vertices = join_vertices(groups)
         scores = structure_scores(
