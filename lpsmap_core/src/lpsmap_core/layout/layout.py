@@ -98,12 +98,12 @@ class Bucket:
         return np.flatnonzero(is_it[self.declaration])
 
     @functools.cached_property
-    def is_declaration(self) -> bool:
-        """Whether the bucket is one declaration with its factors in order."""
-        return (
-            len(self.declarations) == 1
-            and self.n_factors == self.declarations[0].n_factors
-            and bool((self.row[1:] > self.row[:-1]).all())
+    def is_whole(self) -> bool:
+        """Whether the bucket has all factors of its declarations, in their order."""
+        rows = [np.arange(d.n_factors) for d in self.declarations]
+        declaration = np.repeat(np.arange(len(rows)), list(map(len, rows)))
+        return np.array_equal(self.declaration, declaration) and np.array_equal(
+            self.row, np.concatenate(rows)
         )
 
     def scores(self, additionals: Sequence[FloatArray]) -> FloatArray:
@@ -116,10 +116,8 @@ class Bucket:
         """
         if not self.n_additionals:
             return _NO_FLOATS
-        if self.is_declaration:
-            return np.array(additionals[0], dtype=np.float64, order="C").reshape(-1)
-        flat = np.concatenate([values.reshape(-1) for values in additionals])
-        return flat[self._declared].astype(np.float64, copy=False)
+        flat = np.concatenate([values.reshape(-1) for values in additionals], dtype=np.float64)
+        return flat if self.is_whole else flat[self._declared]
 
     def split(self, values: FloatArray) -> list[FloatArray]:
         """Split flat numbers on the bucket's additionals by declaration.
@@ -128,11 +126,11 @@ class Bucket:
         can be a view of `values`.
         """
         shapes = [(d.n_factors, d.n_additionals) for d in self.declarations]
-        if self.n_additionals and self.is_declaration:
-            return [values.reshape(shapes[0])]
         ends = np.cumsum([rows * width for rows, width in shapes])
-        flat = np.zeros(ends[-1])
-        flat[self._declared] = values
+        flat = values
+        if not self.is_whole:
+            flat = np.zeros(ends[-1])
+            flat[self._declared] = values
         arrays = np.split(flat, ends[:-1])
         return [array.reshape(shape) for array, shape in zip(arrays, shapes, strict=True)]
 
@@ -256,9 +254,9 @@ class Part:
         if not self.spans.first_additional[-1]:
             return _NO_FLOATS
         position = {id(factor): i for i, factor in enumerate(factors)}
-        if not copy and len(self.buckets) == 1 and self.buckets[0].is_declaration:
-            (declaration,) = self.buckets[0].declarations
-            values = arrays[position[id(declaration)]]
+        declarations = [d for bucket in self.buckets for d in bucket.declarations]
+        if not copy and len(declarations) == 1 and self.buckets[0].is_whole:
+            values = arrays[position[id(declarations[0])]]
             return np.ascontiguousarray(values, dtype=np.float64).reshape(-1)
         of_buckets = [
             bucket.scores([arrays[position[id(f)]] for f in bucket.declarations])
