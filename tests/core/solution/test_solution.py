@@ -10,7 +10,7 @@ import pytest
 
 import judges
 from lpsmap import DepTree, FactorGraph, Or, OrOut, Pair, Status, Xor
-from lpsmap_core import ConvergenceWarning
+from lpsmap_core import ConvergenceWarning, Factor
 from matchings import matching
 from random_graphs import Polytope, random_graph
 
@@ -29,6 +29,27 @@ def test_the_objective_is_its_formula() -> None:
             if factor.n_additionals:
                 expected += eta_v @ graph.additionals_of(factor).reshape(-1)
         np.testing.assert_allclose(solution.objective.sum(), expected, atol=1e-12)
+
+
+class Counted(Factor):
+    """One of the variables is on, if there are any; an additional is always on."""
+
+    def solve_map(self, eta_u, eta_v):
+        return int(eta_u.argmax()) if eta_u.size else -1
+
+    def vertex(self, y):
+        return np.arange(self.event_shape[0]) == y, np.ones(1)
+
+
+def test_additionals_of_a_factor_without_variables_affect_no_component() -> None:
+    graph = FactorGraph()
+    u = graph.variable_from(np.array([[0.0, 0.0], [0.5, 0.0]]))
+    graph.add(Counted(u, np.array([[np.nan], [1.0]]), lengths=[0, 2]))
+    solution = graph.solve()
+    assert solution.status.tolist() == [Status.SOLVED]
+    np.testing.assert_allclose(u.value[1], [0.75, 0.25], atol=1e-12)
+    # 1/2 * 3/4 + 1 - 1/2 (9/16 + 1/16)
+    np.testing.assert_allclose(solution.objective, [1.0625], atol=1e-12)
 
 
 def test_structures_reproduce_the_marginals() -> None:
