@@ -65,7 +65,7 @@ UNREADABLE: tuple[tuple[Callable[[Any], Any], str], ...] = (
         "for rows of different lengths.",
     ),
     (
-        lambda value: str(getattr(value, "layout", "torch.strided")) != "torch.strided",
+        lambda value: str(getattr(value, "layout", None) or "torch.strided") != "torch.strided",
         "{name}: got a tensor of layout {value.layout}; expected a dense tensor. Use to_dense().",
     ),
     (
