@@ -315,7 +315,7 @@ def test_full_disks_and_closed_streams(corpus: Path, warm_server: Server) -> Non
 
 
 def test_a_terminal_is_told_of_the_progress(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command_module, "_is_terminal", lambda stream: True)
+    monkeypatch.setattr(command_module, "is_terminal", lambda stream: True)
     monkeypatch.setattr(command_module, "PAUSE", 0.0)
     result = induce(corpus)
     assert "3 sentences, 3 of them different; 45 parameters" in result.stderr

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -20,10 +18,6 @@ optimize = pytest.importorskip("scipy.optimize")
 
 TAGS = DependencyModelWithValence("VNA")
 SENTENCES = ["V", "NA", "VNA", "NVAV", "ANVNA", "VNNVAN"]
-STRONGER = [
-    dict(zip(("tight_valence", "tight_projectivity", "multi_commodity"), flags, strict=True))
-    for flags in itertools.product((False, True), repeat=3)
-]
 
 
 class Pairs(CountModel):
@@ -106,34 +100,22 @@ def test_items_that_structures_use_twice() -> None:
 def test_integral_flows_are_trees(sentence: str) -> None:
     """With integral columns the flow programs have the optimum of the dynamic program."""
     rng, corpus = np.random.default_rng(len(sentence)), Corpus(TAGS, [sentence])
-    for options in STRONGER[:: 1 if len(sentence) < 4 else 7]:
-        polytope = flow_polytope(corpus, **options)
-        for _ in range(4):
-            scores = drawn_scores(TAGS, rng)
-            assert integral_maximum(polytope, scores) == pytest.approx(
-                viterbi(corpus, scores)[0], abs=1e-7
-            )
-
-
-def test_flows_bound_the_optimum_and_stronger_rows_bound_it_better() -> None:
-    rng, corpus = np.random.default_rng(2), Corpus(TAGS, SENTENCES[1:5])
-    polytopes = [flow_polytope(corpus, **options) for options in STRONGER]
-    gaps = []
+    polytope = flow_polytope(corpus)
     for _ in range(8):
         scores = drawn_scores(TAGS, rng)
-        best = viterbi(corpus, scores)[0]
-        gaps.append([maximum(polytope, scores) - best for polytope in polytopes])
-    least = np.array(gaps)
-    assert (least >= -1e-9).all()
-    for i, j in itertools.permutations(range(len(STRONGER)), 2):
-        if all(STRONGER[i][name] <= STRONGER[j][name] for name in STRONGER[i]):
-            assert (least[:, i] >= least[:, j] - 1e-9).all()
-    means = dict(zip(map(tuple, (x.values() for x in STRONGER)), least.mean(axis=0), strict=True))
-    plain, all_three = means[False, False, False], means[True, True, True]
-    assert plain > 1.0
-    assert all_three < 0.5 * plain
-    for one in np.eye(3, dtype=bool):
-        assert means[tuple(one.tolist())] < plain
+        assert integral_maximum(polytope, scores) == pytest.approx(
+            viterbi(corpus, scores)[0], abs=1e-7
+        )
+
+
+def test_flows_bound_the_optimum_loosely() -> None:
+    rng, corpus = np.random.default_rng(2), Corpus(TAGS, SENTENCES[1:5])
+    polytope, gaps = flow_polytope(corpus), []
+    for _ in range(8):
+        scores = drawn_scores(TAGS, rng)
+        gaps.append(maximum(polytope, scores) - viterbi(corpus, scores)[0])
+    assert min(gaps) >= -1e-9
+    assert np.mean(gaps) > 1.0
 
 
 def test_every_tree_counts_what_it_has() -> None:

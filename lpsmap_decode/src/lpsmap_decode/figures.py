@@ -6,6 +6,7 @@ or into a new figure, and returns the axes.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ from lpsmap_core import Solution
 
 try:
     import matplotlib.pyplot as plt
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
 except ImportError as error:
     raise ImportError(
         'lpsmap_decode.figures needs matplotlib; install it with: pip install "lpsmap-decode[plot]"'
@@ -23,10 +25,31 @@ except ImportError as error:
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["convergence", "search"]
+__all__ = ["check_picture", "convergence", "search"]
 
 COLOURS = ("#0072b2", "#d55e00")
 """Colours that most colour-blind readers can distinguish (Okabe & Ito 2008)."""
+
+
+def check_picture(path: Path) -> None:
+    """Validate that the format of a plot file is supported.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Raises
+    ------
+    ValueError
+        If matplotlib does not support its suffix.
+    """
+    known = sorted(FigureCanvasAgg.get_supported_filetypes())
+    if path.suffix[1:].lower() not in known:
+        raise ValueError(
+            f"{path}: got the suffix {path.suffix!r}; expected one of "
+            f"{', '.join(f'.{name}' for name in known)}."
+        )
 
 
 def convergence(solution: Solution, ax: Axes | None = None, most: int = 50) -> Axes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +12,12 @@ import numpy.typing as npt
 from lpsmap_core.api import FloatArray
 from lpsmap_decode import Space
 
-__all__ = ["Arrays", "BoxSpace", "stacked", "unstacked"]
+__all__ = ["Arrays", "BoxSpace"]
 
 Node = TypeVar("Node")
-Record = TypeVar("Record", bound=NamedTuple)
 
 Arrays = dict[str, npt.NDArray[Any]]
-"""Nodes as arrays of numbers or booleans, by names that are identifiers."""
+"""Arrays of numbers or booleans, by names that are identifiers."""
 
 
 class BoxSpace(Space[Node, FloatArray]):
@@ -34,10 +33,27 @@ class BoxSpace(Space[Node, FloatArray]):
         """Return the box of all parameters."""
 
     @abc.abstractmethod
-    def pack(self, nodes: Sequence[Node]) -> Arrays:
-        """Return at least one node as arrays, for files and other processes."""
+    def record(self, node: Node) -> Arrays:
+        """Return a node as arrays.
+
+        An array that is not empty at the root has the same shape at every node; others may have any
+        length.
+        """
 
     @abc.abstractmethod
+    def node(self, record: Arrays) -> Node:
+        """Return the node of a record."""
+
+    def pack(self, nodes: Sequence[Node]) -> Arrays:
+        """Return at least one node as arrays, for files."""
+        records, packed = [self.record(node) for node in nodes], {}
+        for name, like in self.record(self.root()).items():
+            rows = [record[name] for record in records]
+            packed[name] = np.stack(rows) if len(like) else np.concatenate(rows)
+            if not len(like):
+                packed[f"{name}_sizes"] = np.array([len(row) for row in rows], dtype=np.int64)
+        return packed
+
     def unpack(self, arrays: Mapping[str, npt.NDArray[Any]]) -> list[Node]:
         """Return the nodes that `pack` packed.
 
@@ -48,35 +64,20 @@ class BoxSpace(Space[Node, FloatArray]):
         ValueError
             If the shape or type of an array does not fit this space.
         """
+        columns = {}
+        for name, like in self.record(self.root()).items():
+            array, shape = arrays[name], like.shape if len(like) else like.shape[1:]
+            if array.shape[1:] != shape or array.dtype != like.dtype:
+                raise ValueError(f"{name}: got rows {array.shape[1:]}; expected {shape}.")
+            columns[name] = list(array) if len(like) else _split(array, arrays[f"{name}_sizes"])
+        # copies, since a view would keep all rows alive
+        return [
+            self.node({name: row.copy() for name, row in zip(columns, rows, strict=True)})
+            for rows in zip(*columns.values(), strict=True)
+        ]
 
 
-def stacked(nodes: Sequence[Record]) -> Arrays:
-    """Return at least one record of equally shaped arrays as one array for each field."""
-    return {name: np.array([getattr(node, name) for node in nodes]) for name in nodes[0]._fields}
-
-
-def unstacked(like: Record, arrays: Mapping[str, npt.NDArray[Any]]) -> list[Record]:
-    """Return the records that `stacked` stacked.
-
-    Parameters
-    ----------
-    like
-        A record of the same shapes and types.
-    arrays
-        An array for each field.
-
-    Raises
-    ------
-    KeyError
-        If a field is missing.
-    ValueError
-        If an array has another shape or type.
-    """
-    fields = like._asdict()
-    for name, one in fields.items():
-        rows = arrays[name]
-        if rows.shape[1:] != one.shape or rows.dtype != one.dtype:
-            raise ValueError(f"{name}: got rows {rows.shape[1:]}; expected {one.shape}.")
-    # copies, since a view would keep all rows alive
-    columns = ([row.copy() for row in arrays[name]] for name in fields)
-    return [type(like)(*record) for record in zip(*columns, strict=True)]
+def _split(array: npt.NDArray[Any], sizes: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+    if (sizes < 0).any() or sizes.sum() != len(array):
+        raise ValueError(f"got {len(array)} rows; expected {sizes.sum()}, the sum of their sizes.")
+    return np.split(array, np.cumsum(sizes)[:-1])

@@ -7,14 +7,13 @@ boxes, their bounds, the best counts, and a JSON header.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import math
 import os
 import time
 import warnings
-import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -23,7 +22,7 @@ import numpy.typing as npt
 
 from lpsmap_core.api import FloatArray
 from lpsmap_decode import SearchResult, SearchState
-from lpsmap_search.box_space import Arrays, BoxSpace
+from lpsmap_search.box_space import BoxSpace
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
 
@@ -111,13 +110,16 @@ class Checkpoint:
         OSError
             If the file cannot be written; the old file is unchanged.
         """
-        arrays = _arrays(space, state) | {"header": self._header(state)}
+        boxes = space.pack(state.nodes) if state.nodes else {}
+        arrays: Any = {
+            "bounds": np.array(state.bounds, dtype=np.float64),
+            "answer": np.asarray(state.found.answer),
+            **{f"box_{name}": array for name, array in boxes.items()},
+            "header": self._header(state),
+        }
         try:
             with self._beside.open("wb") as file:
-                with zipfile.ZipFile(file, "w") as archive:
-                    for name, array in arrays.items():
-                        with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                            np.lib.format.write_array(member, array, allow_pickle=False)
+                np.savez(file, **arrays)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(self._beside, self.path)
@@ -145,31 +147,28 @@ class Checkpoint:
         """
         if not self.path.exists():
             return None
-        with self.path.open("rb") as file:
-            try:
-                arrays = _read_arrays(file)
-            except Exception as error:  # zipfile and NumPy raise various errors for damaged files
-                raise self._damaged(error) from error
-        try:
+        with self.path.open("rb") as file, self._damage():
+            arrays = _read_arrays(file)
             header = json.loads(arrays.pop("header").tobytes())
             if header["format"] != FORMAT:
                 raise ValueError(header["format"])
             version = int(header["version"])
-        except Exception as error:
-            raise self._damaged(error) from error
         self._check_subject(version, header)
-        try:
+        with self._damage():
             state = _state(space, header, arrays)
-        except Exception as error:
-            raise self._damaged(error) from error
         self._check_gap(header["gap"], state)
         return state
 
-    def _damaged(self, error: Exception) -> ValueError:
-        return ValueError(
-            f"checkpoint: {self.path} is damaged, or not a checkpoint ({error}). Delete it to "
-            "start again, or choose another path."
-        )
+    @contextmanager
+    def _damage(self) -> Iterator[None]:
+        """Name the file in errors; zipfile and NumPy raise various ones for damaged files."""
+        try:
+            yield
+        except Exception as error:
+            raise ValueError(
+                f"checkpoint: {self.path} is damaged, or not a checkpoint ({error}). Delete it to "
+                "start again, or choose another path."
+            ) from error
 
     def _check_subject(self, version: int, header: Mapping[str, Any]) -> None:
         if version > VERSION:
@@ -198,32 +197,18 @@ class Checkpoint:
             )
 
 
-def _arrays(space: BoxSpace[Any], state: State) -> Arrays:
-    """Return a state as arrays."""
-    boxes = space.pack(state.nodes) if state.nodes else {}
-    return {
-        "bounds": np.array(state.bounds, dtype=np.float64),
-        "answer": np.asarray(state.found.answer),
-        **{f"box_{name}": array for name, array in boxes.items()},
-    }
-
-
-def _read_arrays(content: BinaryIO) -> Arrays:
+def _read_arrays(content: BinaryIO) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of an archive, verifying its checksums."""
-    arrays = {}
-    with zipfile.ZipFile(content) as archive:
-        members = archive.infolist()
-        stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
-        size = os.fstat(content.fileno()).st_size
-        if not stored or sum(member.file_size for member in members) > size:
-            raise ValueError("it is compressed, which no checkpoint is")
-        for member in members:
-            file, name = io.BytesIO(archive.read(member)), member.filename.removesuffix(".npy")
-            arrays[name] = np.lib.format.read_array(file, allow_pickle=False)
-    return arrays
+    with np.load(content, allow_pickle=False) as archive:
+        damaged = archive.zip.testzip()
+        if damaged is not None:
+            raise ValueError(f"{damaged} has another checksum")
+        return dict(archive)
 
 
-def _state(space: BoxSpace[Any], header: Mapping[str, Any], arrays: Arrays) -> State:
+def _state(
+    space: BoxSpace[Any], header: Mapping[str, Any], arrays: dict[str, npt.NDArray[Any]]
+) -> State:
     bounds, answer = arrays.pop("bounds"), arrays.pop("answer")
     boxes = {name.removeprefix("box_"): array for name, array in arrays.items()}
     nodes = space.unpack(boxes) if len(bounds) else []

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.api import FloatArray
 from lpsmap_decode import Evaluation
@@ -39,7 +38,7 @@ class ChordBox(NamedTuple):
 
     bounds: FloatArray
     """(2 M,) lower, then upper bounds."""
-    basis: Basis | None
+    basis: Basis
     """The basis of the solution of the parent."""
 
 
@@ -75,33 +74,16 @@ class ChordSpace(BoxSpace[ChordBox]):
         self.batch = min(max(MAX_ENTRIES // self._program.n_entries, 2), MAX_BOXES)
 
     def root(self) -> ChordBox:
-        """Return the box of all parameters."""
-        return ChordBox(self._first_box, None)
+        """Return the box of all parameters, with the basis of slacks."""
+        return ChordBox(self._first_box, self._program.slack_basis)
 
-    def pack(self, nodes: Sequence[ChordBox]) -> Arrays:
-        """Return boxes as arrays; a box without a basis gets the slack basis."""
-        slack = self._program.slack_basis
-        statuses = [(node.basis or slack).statuses() for node in nodes]
-        return {
-            "bounds": np.array([node.bounds for node in nodes]),
-            "columns": np.array([np.frombuffer(columns, np.uint8) for columns, _ in statuses]),
-            "rows": np.array([np.frombuffer(rows, np.uint8) for _, rows in statuses]),
-        }
+    def record(self, node: ChordBox) -> Arrays:
+        """Return a box as arrays."""
+        return {"bounds": node.bounds, **node.basis.arrays()}
 
-    def unpack(self, arrays: Mapping[str, npt.NDArray[Any]]) -> list[ChordBox]:
-        """Return the boxes that `pack` packed."""
-        root = self.pack([self.root()])
-        for name, expected in root.items():
-            rows = arrays[name]
-            if rows.shape[1:] != expected.shape[1:] or rows.dtype != expected.dtype:
-                raise ValueError(
-                    f"{name}: got rows {rows.shape[1:]}; expected {expected.shape[1:]}."
-                )
-        boxes = zip(*(arrays[name] for name in root), strict=True)
-        return [
-            ChordBox(bounds.copy(), Basis(columns.tobytes(), rows.tobytes()))
-            for bounds, columns, rows in boxes
-        ]
+    def node(self, record: Arrays) -> ChordBox:
+        """Return the box of a record."""
+        return ChordBox(record["bounds"], Basis.from_arrays(record))
 
     def evaluate(
         self, nodes: Sequence[ChordBox], score: float
@@ -126,7 +108,8 @@ class ChordSpace(BoxSpace[ChordBox]):
         f, sums = self._program.counts(solution.x)
         means = Means(sums, f, chords.slope * f + chords.intercept * sums[model.block])
         branch = choose_branch(model.first, self._totals, low, high, means)
-        children = [ChordBox(half, solution.basis) for half in halves(box, branch)]
+        basis = solution.basis or node.basis
+        children = [ChordBox(half, basis) for half in halves(box, branch)]
         counts = self._structures(f, solution)
         value = model.log_likelihood(counts)
         if value > score and (self._constraint is None or self._constraint.holds(counts)):

@@ -5,19 +5,23 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 import click
-from click.core import ParameterSource
 
-from lpsmap_core.api import MAX_MEMORY, memory_limit
+from lpsmap_core.api import memory_limit
+from lpsmap_decode.command.limits import (
+    NumberRange,
+    check_options,
+    is_terminal,
+    memory_option,
+)
+from lpsmap_decode.command.models import errors_as_messages
+from lpsmap_decode.command.pictures import check_writable, plotting_module, save_picture
 from lpsmap_search.conllu import read_conllu
 from lpsmap_search.constraints import UNIVERSAL_TAGS, CountConstraint, universal_rules
 from lpsmap_search.corpus import Corpus
@@ -48,18 +52,6 @@ FIRST_PARSES = 6
 
 PAUSE = 1.0
 """Minimum seconds between two progress messages."""
-
-
-class _Number(click.FloatRange):
-    """A range of finite numbers."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        number = float(super().convert(value, param, ctx))
-        if not math.isfinite(number):
-            self.fail(f"{value} is not a finite number.", param, ctx)
-        return number
 
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -104,19 +96,19 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option(
     "--share",
-    type=_Number(0.0, 1.0),
+    type=NumberRange(0.0, 1.0),
     default=0.75,
     show_default=True,
     help="With --constraints universal: the share of arcs.",
 )
 @click.option(
     "--max-time",
-    type=_Number(0.0, min_open=True),
+    type=NumberRange(0.0, min_open=True),
     help="Seconds of training.  [default: no limit]",
 )
 @click.option(
     "--gap",
-    type=_Number(0.0),
+    type=NumberRange(0.0),
     default=0.01,
     show_default=True,
     help="With --method search: relative gap between objective and bound at which the search "
@@ -137,13 +129,13 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option(
     "--smoothing",
-    type=_Number(0.0),
+    type=NumberRange(0.0),
     help="Constant added to all counts in expectation maximisation.  [default: 0.1 with --method "
     "soft-em, otherwise 1]",
 )
 @click.option(
     "--temperature",
-    type=_Number(0.0, min_open=True),
+    type=NumberRange(0.0, min_open=True),
     default=1.0,
     show_default=True,
     help="With --method sparsemap-em: temperature of the distribution over trees.",
@@ -181,14 +173,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     type=FILE,
     help="File for a plot of the objective over time, and of the bound if there is one.",
 )
-@click.option(
-    "--max-memory",
-    metavar="GB",
-    type=_Number(0.0, min_open=True),
-    default=MAX_MEMORY / 1e9,
-    show_default=f"{MAX_MEMORY / 1e9:.2g}",
-    help="Gigabytes that reading CORPUS may take; larger ones are refused.",
-)
+@memory_option
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress messages.")
 def induce(corpus: Path, **options: Any) -> None:
     """Induce a dependency grammar from the tags in CORPUS.
@@ -210,24 +195,24 @@ def induce(corpus: Path, **options: Any) -> None:
     """
     arguments = _Arguments(**options)
     _check(arguments)
-    figures = _figures(arguments)
-    with _errors_as_messages():
+    pictures = {"--draw": arguments.draw, "--trace": arguments.trace}
+    figures = plotting_module("lpsmap_search.figures", pictures)
+    with errors_as_messages():
         sentences = _read(corpus, arguments)
         tagged = tag_corpus(sentences)
-        narration = _ProgressPrinter(not arguments.quiet and _is_terminal(sys.stderr))
+        narration = _ProgressPrinter(not arguments.quiet and is_terminal(sys.stderr))
         narration.begin(corpus, tagged)
         induced = induce_by(tagged, arguments.method, _options(arguments, tagged), narration.hear)
     narration.end(induced)
     answer = Report(sentences, tagged, induced)
     kept = _write_grammar(arguments.out, answer)
-    form = arguments.form or (TABLE if _is_terminal(sys.stdout) else JSON)
+    form = arguments.form or (TABLE if is_terminal(sys.stdout) else JSON)
     n_parses, encoding = arguments.parses or 0, getattr(sys.stdout, "encoding", None)
     click.echo(answer.text(n_parses, encoding) if form == TABLE else answer.json(n_parses))
     if kept is not None:
         raise click.ClickException(f"--out {arguments.out}: {kept}")
     if figures is not None:
-        with _errors_as_messages():
-            _draw(figures, arguments, answer)
+        _draw(figures, arguments, answer)
     if induced.certified is not None and not induced.is_proved:
         raise SystemExit(NOT_PROVED)
 
@@ -272,73 +257,23 @@ ONLY_WITH = {
 """Options that apply only with certain values of another option."""
 
 
-@contextmanager
-def _errors_as_messages() -> Iterator[None]:
-    """Print errors as messages without a traceback, and exit with code 1."""
-    try:
-        yield
-    except (OSError, ValueError, ModuleNotFoundError) as error:
-        raise click.ClickException(str(error)) from error
-
-
-def _is_terminal(stream: TextIO | None) -> bool:
-    return stream is not None and stream.isatty()
-
-
 def _check(arguments: _Arguments) -> None:
     """Validate options and output files before the training."""
-    context = click.get_current_context()
-    for name, (other, values) in ONLY_WITH.items():
-        is_set = context.get_parameter_source(name) is not ParameterSource.DEFAULT
-        if is_set and getattr(arguments, other) not in values:
-            raise click.UsageError(
-                f"--{name} requires --{other} {' or '.join(values)}; got --{other} "
-                f"{getattr(arguments, other)}."
-            )
+    check_options(ONLY_WITH)
     if arguments.min_words > arguments.max_words:
         raise click.UsageError(
             f"--min-words: got {arguments.min_words}; expected at most --max-words, "
             f"{arguments.max_words}."
         )
-    for name in ("out", "draw", "trace", "checkpoint"):
-        path: Path | None = getattr(arguments, name)
-        if path is None:
-            continue
-        if not path.parent.is_dir():
-            raise click.BadParameter(
-                f"{path}: the folder does not exist. Create it first.", param_hint=f"--{name}"
-            )
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise click.BadParameter(
-                f"{path}: no permission to write. Choose another file.", param_hint=f"--{name}"
-            )
-
-
-def _figures(arguments: _Arguments) -> ModuleType | None:
-    """Return the plotting module, without a display, after checking that it can write the files."""
-    pictures = {"--draw": arguments.draw, "--trace": arguments.trace}
-    if not any(pictures.values()):
-        return None
-    try:
-        from lpsmap_search import figures
-    except ImportError as error:
-        raise click.ClickException(str(error)) from error
-    import matplotlib
-
-    matplotlib.use("Agg")
-    for name, path in pictures.items():
-        try:
-            if path is not None:
-                figures.check_picture(path)
-        except ValueError as error:
-            raise click.BadParameter(str(error), param_hint=name) from error
-    return figures
+    for option, path in (("--out", arguments.out), ("--checkpoint", arguments.checkpoint)):
+        if path is not None:
+            check_writable(option, path)
 
 
 def _read(path: Path, arguments: _Arguments) -> list[TaggedSentence]:
     corpus = read_conllu(path, max_words=arguments.max_words, punctuation=arguments.punctuation)
     long_enough = (sentence for sentence in corpus if len(sentence) >= arguments.min_words)
-    with memory_limit(1e9 * arguments.max_memory):
+    with memory_limit(arguments.max_memory):
         sentences = list(itertools.islice(long_enough, arguments.sentences))
     if not sentences:
         raise ValueError(
@@ -410,17 +345,11 @@ def _write_grammar(out: Path | None, answer: Report) -> OSError | None:
 def _draw(figures: ModuleType, arguments: _Arguments, answer: Report) -> None:
     if arguments.trace is not None:
         rows = [moment[:3] for moment in answer.induced.history]
-        _save(figures.bounds(rows).figure, arguments.trace)
+        save_picture("--trace", figures.bounds(rows).figure, arguments.trace)
     if arguments.draw is not None:
         n = arguments.parses or FIRST_PARSES
-        _save(figures.trees(answer.sentences[:n], answer.trees[:n]), arguments.draw)
-
-
-def _save(figure: Any, path: Path) -> None:
-    try:
-        figure.savefig(path, dpi=130)
-    except OSError as error:
-        raise OSError(f"{path}: {error}") from error
+        drawing = figures.trees(answer.sentences[:n], answer.trees[:n])
+        save_picture("--draw", drawing, arguments.draw)
 
 
 class _ProgressPrinter:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +16,6 @@ from lpsmap_search.tagged_sentence import GAP, ROOT, TaggedSentence
 
 try:
     import matplotlib.pyplot as plt
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path as Curve
     from matplotlib.ticker import LogLocator, NullFormatter
@@ -25,6 +23,8 @@ except ImportError as error:
     raise ImportError(
         'lpsmap_search.figures needs matplotlib; install it with: pip install "lpsmap-search[plot]"'
     ) from error
+
+from lpsmap_decode.figures import check_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,27 +46,6 @@ ROOT_HEIGHT = 0.8
 
 ROW = 0.42
 """Inches per unit of height."""
-
-
-def check_picture(path: Path) -> None:
-    """Validate that the format of a plot file is supported.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Raises
-    ------
-    ValueError
-        If matplotlib does not support its suffix.
-    """
-    known = sorted(FigureCanvasAgg.get_supported_filetypes())
-    if path.suffix[1:].lower() not in known:
-        raise ValueError(
-            f"{path}: got the suffix {path.suffix!r}; expected one of "
-            f"{', '.join(f'.{name}' for name in known)}."
-        )
 
 
 def bounds(history: npt.ArrayLike, ax: Axes | None = None) -> Axes:

@@ -14,13 +14,7 @@ from lpsmap_search.sparse_matrix import Entries, SparseMatrix
 __all__ = ["flow_polytope"]
 
 
-def flow_polytope(
-    corpus: Corpus,
-    *,
-    tight_valence: bool = False,
-    tight_projectivity: bool = False,
-    multi_commodity: bool = False,
-) -> Polytope:
+def flow_polytope(corpus: Corpus) -> Polytope:
     """Return the polytope of dependency trees of Gormley & Eisner (2013, Eqs. 5 to 16).
 
     For every sentence of N words: a column for each arc (N^2), for the flow along it (N^2, 5 to 7),
@@ -38,13 +32,6 @@ def flow_polytope(
     ----------
     corpus
         Sentences under a `DependencyModelWithValence`.
-    tight_valence
-        Replace ``n / N <= continue`` by rows that bound every arc on that side by ``continue``.
-    tight_projectivity
-        Replace Eq. 9 by rows that bound the sum of an arc and all crossing arcs to a word by one.
-    multi_commodity
-        Replace one flow of N units by a separate unit flow for each word, bounded by the arc
-        (Magnanti & Wolsey 1994).
 
     Raises
     ------
@@ -60,9 +47,9 @@ def flow_polytope(
     sentences = []
     for sentence, times in zip(corpus.sentences, corpus.multiplicity, strict=True):
         trees = _Trees(model, sentence, float(times))
-        trees.add_flows() if multi_commodity else trees.add_flow()
-        trees.add_projectivity(tight_projectivity)
-        trees.add_decisions(tight_valence)
+        trees.add_flow()
+        trees.add_projectivity()
+        trees.add_decisions()
         sentences.append(trees)
     return _joined(sentences, model.n_parameters)
 
@@ -92,9 +79,18 @@ class _Trees:
         self._count(arcs[0, self.child - 1, words].astype(np.int64), self.arcs, 1.0)
 
     def add_flow(self) -> None:
-        """Connect the arcs by a single flow with one unit for each word (Eqs. 5 to 7)."""
+        """Connect the arcs by a flow with one unit for each word (Eqs. 5 to 7).
+
+        Every word also has one head, and the root one child.
+        """
+        from_root, from_word = self.head == 0, self.head > 0
         flow = self._columns(self.n * self.n, self.n)
-        self._conserve(flow, self.n, np.ones(self.n))
+        # the root sends a unit for each word, and each word takes one
+        row = np.concatenate([self.head[from_root], self.child, self.head[from_word]])
+        column = np.concatenate([flow[from_root], flow, flow[from_word]])
+        sizes = [self.n, len(flow), int(from_word.sum())]
+        right = np.concatenate([[self.n], np.ones(self.n)])
+        self._rows(row, column, np.repeat([1.0, 1.0, -1.0], sizes), (right, right))
         rows = np.arange(len(flow))
         self._rows(
             np.tile(rows, 2),
@@ -102,42 +98,27 @@ class _Trees:
             np.repeat([1.0, -float(self.n)], len(flow)),
             (-np.inf, np.zeros(len(flow))),
         )
-        self._one_head()
+        row = np.concatenate([self.child, self.head[from_root]])
+        column = np.concatenate([self.arcs, self.arcs[from_root]])
+        one = np.ones(self.n + 1)
+        self._rows(row, column, np.ones(len(row)), (one, one))
 
-    def add_flows(self) -> None:
-        """Connect the arcs by a separate flow for each word."""
-        rows = np.arange(self.n * self.n)
-        for word in range(self.n):
-            flow = self._columns(self.n * self.n, 1.0)
-            self._conserve(flow, 1.0, np.eye(self.n)[word])
-            self._rows(
-                np.tile(rows, 2),
-                np.concatenate([flow, self.arcs]),
-                np.repeat([1.0, -1.0], len(rows)),
-                (-np.inf, np.zeros(len(rows))),
-            )
-        self._one_head()
-
-    def add_projectivity(self, by_words: bool) -> None:
-        """Exclude crossing arcs (Eq. 9), for each arc or for each word."""
+    def add_projectivity(self) -> None:
+        """Exclude the arcs that cross an arc (Eq. 9)."""
         low, high = np.minimum(self.head, self.child), np.maximum(self.head, self.child)
-
         a, b = low[:, None], high[:, None]
         crosses = ((a < low) & (low < b) & (b < high)) | ((low < a) & (a < high) & (high < b))
         arc, other = np.nonzero(crosses)
-        key = arc * (self.n + 1) + self.child[other] if by_words else arc
-        keys, row = np.unique(key, return_inverse=True)
-        most = 1.0 if by_words else float(self.n)
+        crossed, row = np.unique(arc, return_inverse=True)
+        most = np.full(len(crossed), float(self.n))
         self._rows(
-            np.concatenate([row, np.arange(len(keys))]),
-            np.concatenate(
-                [self.arcs[other], self.arcs[keys // (self.n + 1) if by_words else keys]]
-            ),
-            np.concatenate([np.ones(len(row)), np.full(len(keys), most)]),
-            (-np.inf, np.full(len(keys), most)),
+            np.concatenate([row, np.arange(len(crossed))]),
+            np.concatenate([self.arcs[other], self.arcs[crossed]]),
+            np.concatenate([np.ones(len(row)), most]),
+            (-np.inf, most),
         )
 
-    def add_decisions(self, by_arcs: bool) -> None:
+    def add_decisions(self) -> None:
         """Relate decisions to the arcs of each head on each side (Eqs. 12 to 16)."""
         goes_on, stops = self._columns(2 * self.n, 1.0), self._columns(2 * self.n, 1.0)
         of_word = self.head > 0
@@ -145,21 +126,10 @@ class _Trees:
         head = self.head[of_word] - 1
         side = np.where(self.child[of_word] - 1 < head, LEFT, RIGHT)
         place, places = 2 * head + side, np.arange(2 * self.n)
-        none = np.zeros(len(places))
-        if by_arcs:
-            rows = np.arange(len(arcs))
-            self._rows(
-                np.tile(rows, 2),
-                np.concatenate([arcs, goes_on[place]]),
-                np.repeat([1.0, -1.0], len(arcs)),
-                (-np.inf, np.zeros(len(arcs))),
-            )
+        none, sizes = np.zeros(len(places)), [len(arcs), len(places)]
         row, column = np.concatenate([place, places]), np.concatenate([arcs, goes_on])
-        many = np.repeat([1.0, -float(self.n)], [len(arcs), len(places)])
-        if not by_arcs:
-            self._rows(row, column, many, (-np.inf, none))
-        once = np.repeat([-1.0, 1.0], [len(arcs), len(places)])
-        self._rows(row, column, once, (-np.inf, none))
+        self._rows(row, column, np.repeat([1.0, -float(self.n)], sizes), (-np.inf, none))
+        self._rows(row, column, np.repeat([-1.0, 1.0], sizes), (-np.inf, none))
         both = np.concatenate([goes_on, stops])
         self._rows(np.tile(places, 2), both, np.ones(len(both)), (none + 1.0, none + 1.0))
         at = self._decisions.reshape(-1, 2, 2)  # [head and side, valence, whether it stops]
@@ -190,23 +160,6 @@ class _Trees:
 
     def _count(self, parameter: IntArray, column: IntArray, value: float) -> None:
         self.counts.append((parameter, column, np.full(len(column), value)))
-
-    def _conserve(self, flow: IntArray, total: float, taken: FloatArray) -> None:
-        """Conserve flow: a total starts at the root, and each word takes some."""
-        from_root, from_word = self.head == 0, self.head > 0
-        row = np.concatenate([self.head[from_root], self.child, self.head[from_word]])
-        column = np.concatenate([flow[from_root], flow, flow[from_word]])
-        sizes = [int(from_root.sum()), len(flow), int(from_word.sum())]
-        right = np.concatenate([[total], taken])
-        self._rows(row, column, np.repeat([1.0, 1.0, -1.0], sizes), (right, right))
-
-    def _one_head(self) -> None:
-        """Require one head for every word, and one child of the root."""
-        from_root = self.head == 0
-        row = np.concatenate([self.child, self.head[from_root]])
-        column = np.concatenate([self.arcs, self.arcs[from_root]])
-        one = np.ones(self.n + 1)
-        self._rows(row, column, np.ones(len(row)), (one, one))
 
 
 def _joined(sentences: list[_Trees], n_parameters: int) -> Polytope:

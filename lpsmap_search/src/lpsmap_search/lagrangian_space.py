@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.api import FloatArray
 from lpsmap_decode import Evaluation
-from lpsmap_search.box_space import Arrays, BoxSpace, stacked, unstacked
+from lpsmap_search.box_space import Arrays, BoxSpace
 from lpsmap_search.branching import Branch, halves
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
@@ -83,13 +82,13 @@ class LagrangianSpace(BoxSpace[Box]):
         """Return the box of all parameters."""
         return Box(self._first_box, np.zeros(len(self._first_box) // 2 + 1))
 
-    def pack(self, nodes: Sequence[Box]) -> Arrays:
-        """Return boxes as arrays."""
-        return stacked(nodes)
+    def record(self, node: Box) -> Arrays:
+        """Return a box as arrays."""
+        return node._asdict()
 
-    def unpack(self, arrays: Mapping[str, npt.NDArray[Any]]) -> list[Box]:
-        """Return the boxes that `pack` packed."""
-        return unstacked(self.root(), arrays)
+    def node(self, record: Arrays) -> Box:
+        """Return the box of a record."""
+        return Box(**record)
 
     def evaluate(self, nodes: Sequence[Box], score: float) -> list[Evaluation[Box, FloatArray]]:
         """Bound boxes, and divide those that are not pruned."""

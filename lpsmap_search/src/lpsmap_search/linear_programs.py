@@ -121,6 +121,16 @@ class Basis:
     def __reduce__(self) -> tuple[Any, ...]:
         return Basis, self.statuses()
 
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the statuses as arrays, for files."""
+        columns, rows = (np.frombuffer(x, dtype=np.uint8) for x in self.statuses())
+        return {"columns": columns, "rows": rows}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Basis:
+        """Return the basis of statuses as arrays."""
+        return cls(arrays["columns"].tobytes(), arrays["rows"].tobytes())
+
     def for_highs(self, n_rows: int) -> Any:
         """Return the basis for a program that may now have another number of rows.
 

@@ -122,7 +122,7 @@ class SearchLoop:
     def _take_in(self, future: Future[BatchResult]) -> None:
         batch, result = self._out[future], future.result()
         del self._out[future]
-        evaluations = self._workers.evaluations(result)
+        evaluations = result.evaluations
         if evaluations is None:
             self._submit(batch, again=True)
             return

@@ -14,13 +14,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, NamedTuple, Union
 
-import numpy as np
-
-from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_core.api import FloatArray
 from lpsmap_decode import BatchExecutor, Evaluation, Unfinished
-from lpsmap_search.box_space import Arrays, BoxSpace
+from lpsmap_search.box_space import BoxSpace
 
-__all__ = ["AnyExecutor", "Evaluations", "Workers"]
+__all__ = ["AnyExecutor", "Workers"]
 
 AnyExecutor = Union[Executor, Callable[[], Executor], int, None]  # noqa: UP007
 """An executor, a function that returns one, a number of processes, or None for this process."""
@@ -108,13 +106,8 @@ class Workers:
         submit = self._executor.executor.submit
         if not self._executor.needs_pickling:
             return submit(evaluate, self._space, nodes, score)
-        arrays, (key, pickled) = self._space.pack(nodes), self._sent
-        return submit(_evaluate_packed, key, pickled if again else None, arrays, score)
-
-    def evaluations(self, result: BatchResult) -> Evaluations | None:
-        """Return the evaluations; None if the nodes must be submitted again."""
-        packed = result.evaluations
-        return _unpacked(self._space, packed) if isinstance(packed, _PackedEvaluations) else packed
+        key, pickled = self._sent
+        return submit(_evaluate_by_key, key, pickled if again else None, nodes, score)
 
     def renew(self, possible: bool) -> bool:
         """Replace a broken executor by another one, or by this process.
@@ -141,51 +134,36 @@ class Workers:
         self._executor.close(finished=False)
 
 
-class _PackedEvaluations(NamedTuple):
-    """Evaluations as arrays, which are faster to send."""
-
-    bounds: FloatArray
-    n_children: IntArray
-    children: Arrays
-    answer: FloatArray | None
-    """The best answer found."""
-    score: float
-
-
 class BatchResult(NamedTuple):
     """The result of a worker."""
 
-    evaluations: Evaluations | _PackedEvaluations | None
+    evaluations: Evaluations | None
     """None if the worker does not have the space."""
     seconds: float
     """Processor time, so that batches have the same size on a busy machine."""
 
 
 def evaluate(space: BoxSpace[Any], nodes: Sequence[Any], score: float) -> BatchResult:
-    """Evaluate nodes, and measure the time."""
+    """Evaluate nodes in batches of the size that the space prefers, and measure the time."""
     begin = time.thread_time()
-    evaluations = _evaluate(space, nodes, score)
-    return BatchResult(evaluations, time.thread_time() - begin)
-
-
-def _evaluate(space: BoxSpace[Any], nodes: Sequence[Any], score: float) -> Evaluations:
-    """Evaluate nodes in batches of the size that the space prefers."""
-    evaluations_of_nodes: list[Evaluation[Any, FloatArray]] = []
+    evaluations: list[Evaluation[Any, FloatArray]] = []
     for first in range(0, len(nodes), space.batch):
-        evaluations = space.evaluate(nodes[first : first + space.batch], score)
-        if isinstance(evaluations, Unfinished):
-            return evaluations
-        evaluations_of_nodes += evaluations
-        score = max([score, *(one.score for one in evaluations if one.answer is not None)])
-    return evaluations_of_nodes
+        batch = space.evaluate(nodes[first : first + space.batch], score)
+        if isinstance(batch, Unfinished):
+            return BatchResult(batch, time.thread_time() - begin)
+        evaluations += batch
+        score = max([score, *(one.score for one in batch if one.answer is not None)])
+    return BatchResult(evaluations, time.thread_time() - begin)
 
 
 _spaces: dict[str, BoxSpace[Any]] = {}
 """The spaces of a worker process by digest, the most recently used last."""
 
 
-def _evaluate_packed(key: str, pickled: bytes | None, nodes: Arrays, score: float) -> BatchResult:
-    """Evaluate packed nodes in a worker process."""
+def _evaluate_by_key(
+    key: str, pickled: bytes | None, nodes: Sequence[Any], score: float
+) -> BatchResult:
+    """Evaluate nodes of a space in a worker process."""
     space = _spaces.pop(key, None)
     if space is None:
         if pickled is None:
@@ -194,34 +172,4 @@ def _evaluate_packed(key: str, pickled: bytes | None, nodes: Arrays, score: floa
     _spaces[key] = space
     for old in list(_spaces)[:-MAX_SPACES]:
         _spaces.pop(old, None)
-    begin = time.thread_time()
-    evaluations = _evaluate(space, space.unpack(nodes), score)
-    packed = evaluations if isinstance(evaluations, Unfinished) else _packed(space, evaluations)
-    return BatchResult(packed, time.thread_time() - begin)
-
-
-def _packed(
-    space: BoxSpace[Any], evaluations: Sequence[Evaluation[Any, FloatArray]]
-) -> _PackedEvaluations:
-    children = [child for one in evaluations for child in one.children]
-    best = max(evaluations, key=lambda one: one.score if one.answer is not None else -np.inf)
-    return _PackedEvaluations(
-        np.array([one.bound for one in evaluations]),
-        np.array([len(one.children) for one in evaluations], dtype=np.int64),
-        space.pack(children) if children else {},
-        best.answer,
-        best.score,
-    )
-
-
-def _unpacked(space: BoxSpace[Any], packed: _PackedEvaluations) -> Evaluations:
-    children = space.unpack(packed.children) if packed.children else []
-    ends = np.cumsum(packed.n_children).tolist()
-    bounds = packed.bounds.tolist()
-    begins = [0, *ends[:-1]]
-    evaluations: list[Evaluation[Any, FloatArray]] = [
-        Evaluation(bound, children[begin:end])
-        for bound, begin, end in zip(bounds, begins, ends, strict=True)
-    ]
-    evaluations[0] = Evaluation(bounds[0], evaluations[0].children, packed.answer, packed.score)
-    return evaluations
+    return evaluate(space, nodes, score)

@@ -18,10 +18,11 @@ from typing import Any
 import click
 
 from lpsmap_decode.command.limits import (
+    SEARCH_OPTIONS,
+    check_options,
     is_terminal,
     limit_options,
     memory_option,
-    refuse_search_options,
 )
 from lpsmap_decode.command.models import errors_as_messages
 from lpsmap_decode.command.output import cost_of, numbers
@@ -85,7 +86,7 @@ def decode(
     """
     if workers is not None and scheduler is not None:
         raise click.UsageError("--workers and --scheduler exclude each other.")
-    refuse_search_options(task)
+    check_options(SEARCH_OPTIONS)
     names = _matching_files(patterns)
     options: dict[str, Any] = {"max_time": max_time}
     options["build"] = functools.partial(read_graph, max_memory=max_memory)

@@ -1,9 +1,9 @@
-"""Options shared by `lpsmap solve` and `lpsmap decode`: limits and the solver."""
+"""Options shared by several commands: their types and checks, limits and the solver."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 import click
@@ -12,16 +12,11 @@ from click.core import ParameterSource
 from lpsmap_core.api import AUTO, DEFAULT_GAP, MAX_MEMORY
 from lpsmap_decode.corpus.jobs import MAP
 
-__all__ = [
-    "NumberRange",
-    "is_terminal",
-    "limit_options",
-    "memory_option",
-    "refuse_search_options",
-]
+__all__ = ["SEARCH_OPTIONS", "NumberRange", "check_options", "is_terminal", "limit_options"]
+__all__ += ["memory_option"]
 
-SEARCH_OPTIONS = "gap", "solver"
-"""Options that apply only to an exact search."""
+SEARCH_OPTIONS = {"gap": ("task", (MAP,)), "solver": ("task", (MAP,))}
+"""Options that apply only to an exact search, for `check_options`."""
 
 
 class NumberRange(click.FloatRange):
@@ -42,19 +37,28 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
-def refuse_search_options(task: str) -> None:
-    """Raise an error if options of the exact search are given for another task.
+def check_options(only_with: Mapping[str, tuple[str, Sequence[str]]]) -> None:
+    """Validate that the options of this call apply.
+
+    Parameters
+    ----------
+    only_with
+        For each parameter that applies only with some values of another one: the other, and these
+        values.
 
     Raises
     ------
     click.UsageError
-        If the task is not an exact search.
+        If one is set that does not apply.
     """
     context = click.get_current_context()
-    for name in SEARCH_OPTIONS:
-        given = context.get_parameter_source(name) is not ParameterSource.DEFAULT
-        if given and task != MAP:
-            raise click.UsageError(f"--{name} requires --task {MAP}; got --task {task}.")
+    for name, (other, values) in only_with.items():
+        is_set = context.get_parameter_source(name) is not ParameterSource.DEFAULT
+        if is_set and context.params[other] not in values:
+            raise click.UsageError(
+                f"--{name.replace('_', '-')} requires --{other} {' or '.join(values)}; got "
+                f"--{other} {context.params[other]}."
+            )
 
 
 def memory_option(command: Callable[..., None]) -> Callable[..., None]:
@@ -66,7 +70,7 @@ def memory_option(command: Callable[..., None]) -> Callable[..., None]:
         default=MAX_MEMORY / 1e9,
         show_default=f"{MAX_MEMORY / 1e9:.2g}",
         callback=lambda context, parameter, value: 1e9 * value,
-        help="Gigabytes that reading a model may take; larger ones are refused.",
+        help="Gigabytes that reading the file may take; larger ones are refused.",
     )(command)
 
 

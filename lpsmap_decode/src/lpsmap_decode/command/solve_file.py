@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import click
 import numpy as np
 
-from lpsmap_core import Deadline, Solution
+from lpsmap_core import Deadline
 from lpsmap_core.api import FloatArray, error_with_origin, raised_by_core
 from lpsmap_decode.command.limits import (
+    SEARCH_OPTIONS,
     NumberRange,
+    check_options,
     is_terminal,
     limit_options,
     memory_option,
-    refuse_search_options,
 )
 from lpsmap_decode.command.models import MODEL, errors_as_messages
 from lpsmap_decode.command.output import JSON, TABLE, UAI, answer_text, check_form
+from lpsmap_decode.command.pictures import plotting_module, save_picture
 from lpsmap_decode.command.progress_log import ProgressLog
-from lpsmap_decode.command.sums import SUMS, refuse_solve_options, summed
+from lpsmap_decode.command.sums import ITERATION_OPTIONS, SUMS, summed
 from lpsmap_decode.corpus.jobs import MAP, SPARSEMAP, TASKS, solve_as
 from lpsmap_decode.formats.file_format import Evidence, NamedGraph
 from lpsmap_decode.formats.files import read_evidence, read_graph
@@ -123,9 +123,8 @@ def solve(
     printed.
     """
     deadline = Deadline(max_time)
-    refuse_search_options(task)
-    refuse_solve_options(task)
-    plot = _plots(trace) if trace else None
+    check_options({**SEARCH_OPTIONS, **ITERATION_OPTIONS})
+    plot = plotting_module("lpsmap_decode.figures", {"--trace": trace})
     form = form or (TABLE if is_terminal(sys.stdout) else JSON)
     log = ProgressLog(aloud=not quiet and is_terminal(sys.stderr))
     options: dict[str, Any] = {"max_iter": max_iter, "tol": tol}
@@ -162,53 +161,13 @@ def solve(
     if found.contradictions and not quiet:
         click.echo(f"{file}: {found.explanation}", err=True)
     if plot and trace:
-        _draw(plot, trace, log, found)
+        if isinstance(found, Assignment):
+            axes = plot.search(log.history(found))
+        else:
+            axes = plot.convergence(found)
+        save_picture("--trace", axes.figure, trace)
     if not parts.ok:
         raise SystemExit(UNSOLVED)
-
-
-def _plots(path: Path) -> ModuleType:
-    """Return the plotting module, without a display, after checking that it can write a file.
-
-    Checked before the solve, which may take long.
-    """
-    try:
-        from lpsmap_decode import figures
-    except ImportError as error:
-        raise click.ClickException(str(error)) from error
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    matplotlib.use("Agg")
-    known = set(FigureCanvasAgg.get_supported_filetypes())
-    suffix = path.suffix[1:].lower()
-    if suffix not in known:
-        raise click.BadParameter(
-            f"{path}: got the suffix {path.suffix!r}; expected one of "
-            f"{', '.join(f'.{name}' for name in sorted(known))}.",
-            param_hint="--trace",
-        )
-    if not path.parent.is_dir():
-        raise click.BadParameter(
-            f"{path}: the folder does not exist. Create it first.", param_hint="--trace"
-        )
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise click.BadParameter(
-            f"{path}: no permission to write. Choose another file.", param_hint="--trace"
-        )
-    return figures
-
-
-def _draw(plot: ModuleType, path: Path, log: ProgressLog, found: Solution | Assignment) -> None:
-    """Plot the convergence into a file."""
-    if isinstance(found, Assignment):
-        axes = plot.search(log.history(found))
-    else:
-        axes = plot.convergence(found)
-    try:
-        axes.figure.savefig(path, dpi=130)
-    except (OSError, ValueError) as error:
-        raise click.ClickException(f"--trace {path}: {error}") from error
 
 
 def _conditioned(named: NamedGraph, evidence: Evidence) -> tuple[NamedGraph, FloatArray]:

@@ -6,36 +6,23 @@ import json
 
 import click
 import numpy as np
-from click.core import ParameterSource
 
 from lpsmap_core.api import FloatArray, slot_values, text_table
 from lpsmap_decode.command.output import JSON, UAI, check_states, numbers, value_rows
+from lpsmap_decode.corpus.jobs import TASKS
 from lpsmap_decode.formats.file_format import NamedGraph
 from lpsmap_decode.formats.uai import marginals_text, partition_text
 
-__all__ = ["MARGINALS", "PARTITION", "SUMS", "refuse_solve_options", "summed"]
+__all__ = ["ITERATION_OPTIONS", "MARGINALS", "PARTITION", "SUMS", "summed"]
 
 MARGINALS, PARTITION = "marginals", "partition"
 
 SUMS = MARGINALS, PARTITION
 
-SOLVE_OPTIONS = "max_iter", "tol", "max_time", "trace"
-"""Options that apply only to tasks that iterate."""
-
-
-def refuse_solve_options(task: str) -> None:
-    """Raise an error if options of iterations are given for a sum.
-
-    Raises
-    ------
-    click.UsageError
-        If one is given.
-    """
-    context = click.get_current_context()
-    for name in SOLVE_OPTIONS if task in SUMS else ():
-        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            option = name.replace("_", "-")
-            raise click.UsageError(f"--{option} does not apply to --task {task}, which is exact.")
+ITERATION_OPTIONS = {
+    name: ("task", tuple(TASKS)) for name in ("max_iter", "tol", "max_time", "trace")
+}
+"""Options that do not apply to sums, which are exact, for `check_options`."""
 
 
 def summed(

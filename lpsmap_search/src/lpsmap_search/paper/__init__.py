@@ -1,6 +1,9 @@
 """The search of Gormley & Eisner (2013), with their errata: relaxations by linear programs."""
 
-from lpsmap_search.paper.mccormick_space import McCormickOptions, McCormickSpace
-from lpsmap_search.paper.nodes import McCormickNode
+from lpsmap_search.paper.mccormick_space import (
+    McCormickNode,
+    McCormickOptions,
+    McCormickSpace,
+)
 
 __all__ = ["McCormickNode", "McCormickOptions", "McCormickSpace"]

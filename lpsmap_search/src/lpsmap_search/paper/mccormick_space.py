@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.api import FloatArray, checked_count
 from lpsmap_decode import Evaluation
@@ -25,7 +24,6 @@ from lpsmap_search.linear_programs import (
 )
 from lpsmap_search.paper.branching_variables import Split, most_fractional, most_regretted
 from lpsmap_search.paper.linear_rows import LinearRows, Ranges
-from lpsmap_search.paper.nodes import McCormickNode, packed, unpacked
 from lpsmap_search.paper.parse_rows import parse_rows
 from lpsmap_search.paper.projections import Projection, completed, parsed_counts, projected
 from lpsmap_search.paper.relaxation import McCormickRelaxation
@@ -34,7 +32,7 @@ from lpsmap_search.paper.tangents import Tangents, joined_tangents, separated, s
 from lpsmap_search.polytopes import hypergraph_polytope
 from lpsmap_search.shares import count_ranges, shrink
 
-__all__ = ["McCormickOptions", "McCormickSpace"]
+__all__ = ["McCormickNode", "McCormickOptions", "McCormickSpace"]
 
 PolytopeName = Literal["hypergraph", "flow"]
 
@@ -101,6 +99,19 @@ class McCormickOptions(NamedTuple):
     """Seed of the random tangents and products."""
 
 
+class McCormickNode(NamedTuple):
+    """A box of parameters, and bounds on the variables of the parses."""
+
+    bounds: FloatArray
+    """(2 M,) lower, then upper bounds of the probabilities."""
+    parse_bounds: FloatArray
+    """(2 P,) lower, then upper bounds of the variables of the parses."""
+    cuts: Tangents
+    """Tangents separated at ancestors."""
+    basis: Basis | None
+    """The initial basis of the simplex algorithm."""
+
+
 class McCormickSpace(BoxSpace[McCormickNode]):
     """The search space of Gormley & Eisner (2013); answers are counts.
 
@@ -162,13 +173,27 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         """Return the node of all parameters and parses."""
         return self._root
 
-    def pack(self, nodes: Sequence[McCormickNode]) -> Arrays:
-        """Return nodes as arrays."""
-        return packed(nodes)
+    def record(self, node: McCormickNode) -> Arrays:
+        """Return a node as arrays."""
+        nothing = np.zeros(0, dtype=np.uint8)
+        return {
+            "bounds": node.bounds,
+            "parse_bounds": node.parse_bounds,
+            "cut_block": node.cuts.block,
+            "cut_point": node.cuts.point,
+            **(
+                {"columns": nothing, "rows": nothing} if node.basis is None else node.basis.arrays()
+            ),
+        }
 
-    def unpack(self, arrays: Mapping[str, npt.NDArray[Any]]) -> list[McCormickNode]:
-        """Return the nodes that `pack` packed."""
-        return unpacked(self._root, arrays)
+    def node(self, record: Arrays) -> McCormickNode:
+        """Return the node of a record."""
+        return McCormickNode(
+            record["bounds"],
+            record["parse_bounds"],
+            Tangents(record["cut_block"], record["cut_point"]),
+            Basis.from_arrays(record) if len(record["columns"]) else None,
+        )
 
     def evaluate(
         self, nodes: Sequence[McCormickNode], score: float
