@@ -1,8 +1,12 @@
 """Measure the cost of training steps with structured alignments and with softmax.
 
-The networks and pairs of sentences are those of ``experiments/nli``, in batches of 128. ``python
-benchmarks/attention.py`` trains them in turns, with one thread, and prints processor times. The
-data folder is that of the experiments.
+The networks and pairs of sentences are those of ``experiments/nli``, in batches of 128. They are
+trained in turns, with one thread, and times are the processor's. The data folder is that of the
+experiments. ::
+
+    python benchmarks/attention.py --corpus snli --only decomposable --save
+
+writes the table that the README of ``experiments/nli`` is from.
 """
 
 from __future__ import annotations
@@ -19,7 +23,6 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -29,6 +32,7 @@ from experiments.nli.data import CORPORA, Batch, Corpus, Vocabulary, batches
 from experiments.nli.model import Alignment, Architecture, Regime, Sizes, make_classifier
 from experiments.nli.rows import VARIANTS
 from lpsmap import ConvergenceWarning
+from measured import DOCS, markdown, origin
 
 SIZE = 128
 
@@ -95,7 +99,8 @@ def median(times: list[float]) -> float:
     "--only", type=click.Choice([n.value for n in Architecture]), help="Of these networks."
 )
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path), default=DATA)
-def main(steps: int, corpus: str, only: str | None, data: Path) -> None:
+@click.option("--save", is_flag=True, help="Write the table.")
+def main(steps: int, corpus: str, only: str | None, data: Path, save: bool) -> None:
     """Train with every alignment in turns, and print the cost of a step."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", ConvergenceWarning)
@@ -112,16 +117,23 @@ def main(steps: int, corpus: str, only: str | None, data: Path) -> None:
         for run in runs.values():
             run.step(batch)
             run.take_apart()
-    table = Table(title=f"milliseconds of processor time, medians of {steps - steps // 2} steps")
-    for heading in ("network", "alignment", "inference", "step", "of softmax's", *PARTS):
-        table.add_column(heading, justify="right")
+    rows = []
     for variant, run in runs.items():
         plain = next(other for key, other in runs.items() if key[0] is variant[0])
-        ratio = f"{median(run.times) / median(plain.times):.2f}"
-        parts = [f"{median(run.parts[part]):.1f}" for part in PARTS]
-        names = [name.value for name in variant]
-        table.add_row(*names, f"{median(run.times):.1f}", ratio, *parts)
-    Console().print(table)
+        names = dict(zip(("network", "alignment", "inference"), variant, strict=True))
+        rows.append(
+            {heading: name.value for heading, name in names.items()}
+            | {"step": f"{median(run.times):.1f}"}
+            | {"of softmax's": f"{median(run.times) / median(plain.times):.2f}"}
+            | {part: f"{median(run.parts[part]):.1f}" for part in PARTS}
+        )
+    text = (
+        f"A training step on {corpus}, and the parts of its alignment: milliseconds of processor "
+        f"time, medians of {steps - steps // 2} steps.\n\n{markdown(rows)}"
+    )
+    click.echo(text)
+    if save:
+        (DOCS / "attention.md").write_text(f"{text}\n{origin('torch')}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import platform
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from lpsmap_search.box_space import BoxSpace
 from lpsmap_search.chord_space import ChordSpace
 from lpsmap_search.lagrangian_space import LagrangianSpace
 from lpsmap_search.paper import McCormickOptions, McCormickSpace
+from measured import origin
 
 FIVE = ["VA", "AANVV", "NV", "ANVN", "NVV"]
 """Five sentences of the small language of verbs, nouns and adjectives."""
@@ -78,15 +80,15 @@ def incumbent(corpus: Corpus, n_restarts: int) -> tuple[float, np.ndarray]:
 
 
 def described(corpus: Corpus) -> dict[str, Any]:
-    """Return the description of a corpus and of the machine for a record."""
+    """Return the description of a corpus, of the run and of the machine for a record."""
     return {
         "sentences": corpus.n_sentences,
         "words": sum(
             int(times) * len(sentence)
             for times, sentence in zip(corpus.multiplicity, corpus.sentences, strict=True)
         ),
-        "machine": platform.machine(),
-        "python": platform.python_version(),
+        "origin": origin("highspy"),
+        "command": " ".join(["python", *sys.argv]),
     }
 
 
@@ -95,6 +97,12 @@ def save(record: dict[str, Any], out: Path, name: str) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
     return out / f"{name}.png"
+
+
+def _count_processor_time(context: click.Context, option: click.Parameter, asked: bool) -> None:
+    """Count processor time in place of the wall's, if asked."""
+    if asked:
+        time.monotonic = time.process_time
 
 
 def options(command: Callable[..., None]) -> Callable[..., None]:
@@ -109,6 +117,13 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
             help="Polytope of the relaxations of the paper.",
         ),
         click.option("--sentences", default="five", help="five, eight, or how many to draw."),
+        click.option(
+            "--processor-time",
+            is_flag=True,
+            expose_value=False,
+            callback=_count_processor_time,
+            help="Limits and seconds are processor time, for a machine that is shared.",
+        ),
     ):
         command = option(command)
     return command

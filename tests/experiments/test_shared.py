@@ -313,8 +313,8 @@ def test_pages_begin_with_what_is_reproduced(name: str, tmp_path: Path) -> None:
     shown = readme[: readme.index("\n## ")]
     assert found
     for one in found:
-        assert f"| {one.item} | **{one.outcome.value}** | {one.why} |" in head
-        assert f"| {one.item} | **{one.outcome.value}** |" in shown
+        line = f"| {one.item} | **{one.outcome.value}** | {one.why} |"
+        assert line in head and line in shown
 
 
 def test_replaced_records_do_not_make_a_commit_dirty(
