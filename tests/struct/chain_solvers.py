@@ -1,4 +1,4 @@
-"""Solvers of a chain that begin with its flows, or with a forest, however small it is."""
+"""Solvers of a chain that begin with a forest, however small it is."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from lpsmap import FactorGraph, Sequence
 from lpsmap_core.api import Bucket, build_layout
-from lpsmap_factors_struct.flows.chain_flows import ChainFlows
-from lpsmap_factors_struct.flows.flow_records import FLOW, FOREST
+from lpsmap_factors_struct.chains.chain_forests import ChainForests
+from lpsmap_factors_struct.chains.chain_records import FOREST
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -21,18 +21,10 @@ def make_bucket(length: int, n_states: int) -> Bucket:
     return build_layout(length * n_states, [factor]).buckets[0]
 
 
-def flows_of(bucket: Bucket, delta: FloatArray, barred: npt.ArrayLike | None = None) -> ChainFlows:
-    """A solver that has given its active sets up."""
-    solver = forests_of(bucket, delta, barred)
-    solver._begin_flows(np.arange(bucket.n_factors))
-    solver.methods[:] = FLOW
-    return solver
-
-
 def forests_of(
     bucket: Bucket, delta: FloatArray, barred: npt.ArrayLike | None = None
-) -> ChainFlows:
+) -> ChainForests:
     """A solver that begins with a forest."""
-    solver = ChainFlows(bucket, delta, None if barred is None else np.asarray(barred, np.int8))
+    solver = ChainForests(bucket, delta, None if barred is None else np.asarray(barred, np.int8))
     solver.methods[:] = FOREST
     return solver

@@ -24,7 +24,7 @@ from lpsmap_core import (
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, one_of_each_group
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Inference, Row
 from lpsmap_factors_struct.chain_inference import ChainInference
-from lpsmap_factors_struct.flows.chain_flows import ChainFlows
+from lpsmap_factors_struct.chains.chain_forests import ChainForests
 from lpsmap_factors_struct.transitions import flat_transitions
 from lpsmap_factors_struct.viterbi import step_stride, viterbi, write_path
 
@@ -243,7 +243,7 @@ class Sequence(DynamicProgram):
     @classmethod
     def local_solver(cls) -> type[LocalSolver]:
         """Return the solver of chains by forests, active sets and flows."""
-        return ChainFlows
+        return ChainForests
 
     def inference(self) -> Inference:
         """Return the inference, by forward-backward sums if all steps share transitions."""

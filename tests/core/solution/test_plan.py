@@ -68,7 +68,7 @@ def test_sizes_and_components() -> None:
     assert [(c.kind, c.solved_by, c.count, c.variables, c.links) for c in plan.components] == [
         ("free variable", "clipped to [0, 1]", 9, 9, 0),  # 6 of them beyond the shorter sequence
         ("one factor", f"closed form, {KERNEL}", 4, 20, 20),
-        ("one factor", f"forests, or active set, {KERNEL} oracle, then flows", 2, 30, 30),
+        ("one factor", f"forests, or active set, {KERNEL} oracle", 2, 30, 30),
         ("several factors", "ADMM", 2, 8, 12),
     ]
 

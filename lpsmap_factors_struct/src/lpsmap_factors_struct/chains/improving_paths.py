@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import leaf
-from lpsmap_factors_struct.flows.forest import (
+from lpsmap_factors_struct.chains.forest import (
     NEW,
     UNUSED,
     USED,

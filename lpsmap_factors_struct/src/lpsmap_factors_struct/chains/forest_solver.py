@@ -12,27 +12,32 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import interrupted, leaf
-from lpsmap_factors_struct.flows.chain import BARRED, NO_FLOW, SLACK_ROUNDING
-from lpsmap_factors_struct.flows.forest import (
+from lpsmap_factors_struct.chains.forest import (
     FOREST_SOLVED,
     LEAVING,
+    NO_FLOW,
     ForestChain,
     find_trees,
     prune_to_paths,
 )
-from lpsmap_factors_struct.flows.improving_paths import add_improving_paths, add_tied_edges
-from lpsmap_factors_struct.flows.initial_forest import initialise_forest
-from lpsmap_factors_struct.flows.levels import (
+from lpsmap_factors_struct.chains.improving_paths import add_improving_paths, add_tied_edges
+from lpsmap_factors_struct.chains.initial_forest import initialise_forest
+from lpsmap_factors_struct.chains.levels import (
     centre_potentials,
     refine_flows,
     solve_levels,
     write_flows,
 )
+from lpsmap_factors_struct.chains.problem_reader import BARRED
 
 __all__ = ["multiply_on_forest", "solve_on_forest"]
 
-MAX_ROUNDS = 400
-"""Maximum number of faces. Chains of 50 words and 20 states take 1 to 100."""
+SLACK_ROUNDING = 2.0**-46
+"""Slacks up to this, relative to the largest potential, are zero."""
+
+MAX_ROUNDS = 4_000
+"""Maximum number of faces. Chains of 50 words and 20 states take 1 to 100; those of 20 words and 60
+states take up to 900 for score scales of 1e-8."""
 
 MAX_IMBALANCE = 1e-11
 """Largest imbalance of a tree's inflow and outflow that is refined away."""

@@ -1,23 +1,19 @@
-"""Flows and forests of tiny chains, which are quick where kernels are interpreted, too.
+"""Forests of tiny chains, which are quick where kernels are interpreted, too.
 
 What is larger is in ``test_chain_projection.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from chain_solvers import flows_of, forests_of, make_bucket
+from chain_solvers import forests_of, make_bucket
 from lpsmap import Budget, FactorGraph, Sequence
 from lpsmap_core.api import UNTIL_SOLVED, ActiveSets
-from lpsmap_factors_struct.flows.chain_flows import ChainFlows
 
 FloatArray = npt.NDArray[np.float64]
-Way = Callable[..., ActiveSets]
 
 
 def solved(solver: ActiveSets, a: FloatArray, eta_v: FloatArray) -> FloatArray:
@@ -32,18 +28,17 @@ def solved(solver: ActiveSets, a: FloatArray, eta_v: FloatArray) -> FloatArray:
     return np.stack([z, product])
 
 
-@pytest.mark.parametrize("way", [flows_of, forests_of])
 @pytest.mark.parametrize("scale", [1e-3, 1e-2, 0.1, 1.0])
 @pytest.mark.parametrize(("length", "n_states"), [(2, 3), (3, 2), (4, 3), (6, 5), (8, 4)])
-def test_flows_and_forests_agree_with_active_sets(
-    length: int, n_states: int, scale: float, way: Way, rng: np.random.Generator
+def test_forests_agree_with_active_sets(
+    length: int, n_states: int, scale: float, rng: np.random.Generator
 ) -> None:
     """Also from the face of the scores before."""
     bucket, delta = (
         make_bucket(length, n_states),
         np.sqrt(rng.integers(1, 4, size=length * n_states)),
     )
-    solver = way(bucket, delta)
+    solver = forests_of(bucket, delta)
     a, eta_v = (scale * rng.standard_normal(n) for n in (bucket.n_links, bucket.n_additionals))
     for moved in (0.0, 1e-3, 1.0):
         a += moved * scale * rng.standard_normal(len(a))
@@ -76,17 +71,3 @@ def test_solutions_after_a_time_limit(budget: bool) -> None:
         for b in done:
             mixed = np.tensordot(found[b].probabilities, found[b].variables, 1)
             np.testing.assert_allclose(mixed, u.value[b], rtol=0, atol=off[b])
-
-
-def test_active_sets_last_until_a_flow_succeeds() -> None:
-    bucket, rng = make_bucket(9, 5), np.random.default_rng(0)
-    solver = ChainFlows(bucket, np.ones(45))
-    a, z, rows = 0.01 * rng.standard_normal(45), np.empty(45), np.arange(1)
-    n = int(bucket.additional_offsets[-1])
-    solver.solve(rows, a, np.zeros(n), z, np.empty(n), 3)
-    assert len(solver.unsolved()) == 1
-    solver._begin_flows(rows)  # and then the time is up
-    found = solver.structures(rows)
-    structure, slot, value = found.of_variables(np.array([45]))
-    mixed = np.bincount(slot, found.probability[structure] * value, 45)
-    np.testing.assert_allclose(mixed, z, rtol=0, atol=1e-12)

@@ -1,4 +1,4 @@
-"""Chains by forests, and by flows where active sets grow large: against judge and active set."""
+"""Chains by forests: against judge and active set."""
 
 from __future__ import annotations
 
@@ -11,31 +11,27 @@ import numpy.typing as npt
 import pytest
 
 import judges
-from chain_solvers import flows_of, forests_of, make_bucket
+from chain_solvers import forests_of, make_bucket
 from checks import SLOW
 from lpsmap_core import FactorGraph, Status
 from lpsmap_core.api import UNTIL_SOLVED, ActiveSets, Bucket, build_layout
 from lpsmap_core.local.solvers import choose_solver
 from lpsmap_factors_logic import AtMostOne
 from lpsmap_factors_struct import Sequence, SequenceBudget
-from lpsmap_factors_struct.flows.flow_records import FLOW, FOREST, NO_CHAIN, SMALL
-from lpsmap_factors_struct.flows.forest import (
+from lpsmap_factors_struct.chains.chain_records import FOREST, NO_FOREST, SMALL
+from lpsmap_factors_struct.chains.forest import (
     ForestChain,
     forest_size,
     forest_workspace,
     unpack_forest,
 )
-from lpsmap_factors_struct.flows.initial_forest import initialise_forest
+from lpsmap_factors_struct.chains.initial_forest import initialise_forest
 
 FloatArray = npt.NDArray[np.float64]
 
 pytestmark = pytest.mark.compiled
 
 KINDS = ("plain", "ties", "no transitions", "nothing", "barred", "degrees", "shifted", "tiny")
-
-
-WAYS = {FLOW: flows_of, FOREST: forests_of}
-ways = pytest.mark.parametrize("way", [FLOW, FOREST], ids=["flow", "forest"])
 
 
 def solved(solver: ActiveSets, a: FloatArray, eta_v: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -88,19 +84,19 @@ def excess(bucket: Bucket, delta: FloatArray, a: FloatArray, eta_v: FloatArray, 
     return float(scores[on].sum() - scores @ np.concatenate([z * delta, v]))
 
 
-def check_draws(draws: int, seed: int, way: int) -> None:
-    """Flows, or forests, and active sets agree, and both are optimal and feasible."""
+def check_draws(draws: int, seed: int) -> None:
+    """Forests and active sets agree, and both are optimal and feasible."""
     for i in range(draws):
         rng, kind = np.random.default_rng([seed, i]), KINDS[i % len(KINDS)]
         length, n_states, a, eta_v, delta, barred = draw_problem(rng, kind)
         bucket = make_bucket(length, n_states)
         flag = barred if kind == "barred" else None
-        flows = WAYS[way](bucket, delta, flag)
+        forest = forests_of(bucket, delta, flag)
         finite = np.isfinite(a)
         scale = 1.0 + np.abs(a[finite]).max() + np.abs(eta_v).max()
         given = np.where(barred, -1e6 * scale, eta_v)
-        z, v = solved(flows, a, given)
-        assert flows.methods[0] == way, (i, kind)
+        z, v = solved(forest, a, given)
+        assert forest.methods[0] == FOREST, (i, kind)
         shut = np.where(finite, a, -1e6 * scale)
         gap = excess(bucket, delta, shut, given, z, v)
         assert gap <= 1e-12 * length * scale * (1e6 if kind == "barred" else 1.0), (i, kind, gap)
@@ -110,7 +106,7 @@ def check_draws(draws: int, seed: int, way: int) -> None:
         check_flow(length, n_states, z * delta, v)
         rows, d_u, d_v = np.arange(1), rng.standard_normal(len(a)), rng.standard_normal(len(v))
         products = []
-        for solver in (flows, sets):
+        for solver in (forest, sets):
             solver.complete_faces(rows, a.copy(), given, z)
             out_u, out_v = np.full(len(a), np.nan), np.full(len(v), np.nan)
             solver.jvp(rows, d_u, d_v, out_u, out_v)
@@ -130,22 +126,19 @@ def check_flow(length: int, n_states: int, m: FloatArray, v: FloatArray) -> None
     np.testing.assert_allclose(np.stack([v[:n_states], v[-n_states:]]), m[[0, -1]], atol=1e-12)
 
 
-@ways
-def test_flows_agree_with_active_sets(way: int) -> None:
+def test_forests_agree_with_active_sets() -> None:
     """On problems of all kinds."""
-    check_draws(48, 0, way)
+    check_draws(48, 0)
 
 
 @pytest.mark.slow
-@ways
-def test_flows_agree_with_active_sets_often(way: int) -> None:
+def test_forests_agree_with_active_sets_often() -> None:
     """As above, many times."""
-    check_draws(SLOW, 1, way)
+    check_draws(SLOW, 1)
 
 
-@ways
 @pytest.mark.parametrize("scale", [1e-3, 1e-2, 0.1, 1.0, 10.0])
-def test_judge(scale: float, way: int) -> None:
+def test_judge(scale: float) -> None:
     """Small chains agree with an enumeration and an interior point method."""
     rng, (length, n_states) = np.random.default_rng(3), (4, 3)
     bucket = make_bucket(length, n_states)
@@ -157,7 +150,7 @@ def test_judge(scale: float, way: int) -> None:
     steps = np.einsum("pti,ptj->ptij", m[:, :-1], m[:, 1:]).reshape(len(paths), -1)
     n = np.concatenate([m[:, 0], steps, m[:, -1]], axis=1)
     expected, _ = judges.project_polytope(m.reshape(len(paths), -1), n, a, eta_v, delta)
-    z, _ = solved(WAYS[way](bucket, delta), a, eta_v)
+    z, _ = solved(forests_of(bucket, delta), a, eta_v)
     np.testing.assert_allclose(z, expected, rtol=0, atol=1e-12)
 
 
@@ -179,24 +172,22 @@ def test_all_scales_are_solved(scale: float) -> None:
     assert np.isfinite(found.pull_back(rng.standard_normal(found.probabilities.shape))).all()
 
 
-@ways
-def test_warm_starts_follow_moving_scores(way: int) -> None:
-    """A flow that has been found helps with the next problem, far or near."""
+def test_warm_starts_follow_moving_scores() -> None:
+    """A forest that has been found helps with the next problem, far or near."""
     rng, (length, n_states) = np.random.default_rng(1), (10, 6)
     bucket, delta = make_bucket(length, n_states), np.ones(length * n_states)
-    flows = WAYS[way](bucket, delta)
+    forest = forests_of(bucket, delta)
     for scale, move in itertools.product((1e-3, 0.1, 3.0), (1e-3, 0.1, 1.0)):
         a = scale * rng.standard_normal(len(delta))
         eta_v = scale * rng.standard_normal(bucket.n_additionals)
         for _ in range(4):
             a = a + move * scale * rng.standard_normal(len(a))
-            z, v = solved(flows, a, eta_v)
+            z, v = solved(forest, a, eta_v)
             assert excess(bucket, delta, a, eta_v, z, v) < 1e-11
             check_flow(length, n_states, z, v)
 
 
-@ways
-def test_gradients_against_differences(way: int) -> None:
+def test_gradients_against_differences() -> None:
     """In scores of all kinds, away from kinks."""
     rng, scale, (length, n_states) = np.random.default_rng(5), 0.05, (9, 6)
     bucket = make_bucket(length, n_states)
@@ -204,24 +195,24 @@ def test_gradients_against_differences(way: int) -> None:
     a = scale * rng.standard_normal(len(delta))
     eta_v = scale * rng.standard_normal(bucket.n_additionals)
     d_u, d_v = rng.standard_normal(len(a)), rng.standard_normal(len(eta_v))
-    flows, out_u, out_v = WAYS[way](bucket, delta), np.empty(len(a)), np.empty(len(eta_v))
-    z, _ = solved(flows, a, eta_v)
-    flows.jvp(np.arange(1), d_u, d_v, out_u, out_v)
+    forest, out_u, out_v = forests_of(bucket, delta), np.empty(len(a)), np.empty(len(eta_v))
+    z, _ = solved(forest, a, eta_v)
+    forest.jvp(np.arange(1), d_u, d_v, out_u, out_v)
     h = 1e-8
-    ahead = solved(WAYS[way](bucket, delta), a + h * d_u, eta_v + h * d_v)
-    behind = solved(WAYS[way](bucket, delta), a - h * d_u, eta_v - h * d_v)
+    ahead = solved(forests_of(bucket, delta), a + h * d_u, eta_v + h * d_v)
+    behind = solved(forests_of(bucket, delta), a - h * d_u, eta_v - h * d_v)
     for product, more, less in zip((out_u, out_v), ahead, behind, strict=True):
         np.testing.assert_allclose(product, (more - less) / (2 * h), atol=2e-5)
     alone = np.empty(len(a))
-    flows.jvp(np.arange(1), d_u, np.empty(0), alone, np.empty(0))
-    flows.jvp(np.arange(1), d_u, 0.0 * d_v, out_u, out_v)
+    forest.jvp(np.arange(1), d_u, np.empty(0), alone, np.empty(0))
+    forest.jvp(np.arange(1), d_u, 0.0 * d_v, out_u, out_v)
     np.testing.assert_allclose(alone, out_u, atol=1e-12)
 
 
 @pytest.mark.parametrize("length", [0, 1, 2])
 @pytest.mark.parametrize("n_states", [1, 40])
 def test_short_chains(length: int, n_states: int) -> None:
-    """Without a step there is no flow: the active set solves these as before."""
+    """Without a step there is no forest: the active set solves these."""
     rng, graph = np.random.default_rng(2), FactorGraph()
     u = graph.variable_from(1e-3 * rng.standard_normal((3, 2, n_states)))
     graph.add(Sequence(u, 1e-3 * rng.standard_normal((n_states, n_states)), lengths=[2, length, 2]))
@@ -229,7 +220,7 @@ def test_short_chains(length: int, n_states: int) -> None:
     assert (solution.status == Status.SOLVED).all()
     np.testing.assert_allclose(u.value[[0, 2]].sum(axis=-1), 1.0)
     solver = solution.solved.state.solvers[0]
-    assert set(solver.methods) <= {SMALL, FOREST, NO_CHAIN}
+    assert set(solver.methods) <= {SMALL, FOREST, NO_FOREST}
 
 
 def test_among_other_factors() -> None:
@@ -250,20 +241,6 @@ def test_among_other_factors() -> None:
         assert again.iterations.max() < solution.iterations.max()
         values.append(u.value if sign > 0.0 else 1.0 - u.value)
     np.testing.assert_allclose(*values, rtol=0, atol=1e-8)
-
-
-def test_peaked_scores_go_back_to_active_sets() -> None:
-    """A flow that has come to be that of few structures is given up at the next warm start."""
-    bucket, rng = make_bucket(20, 8), np.random.default_rng(7)
-    a, eta_v = rng.standard_normal(160), np.zeros(bucket.n_additionals)
-    flows = flows_of(bucket, np.ones(160))
-    for scale, method in ((1e-3, FLOW), (10.0, SMALL)):
-        z, _ = solved(flows, scale * a, eta_v)
-        np.testing.assert_allclose(z.reshape(20, 8).sum(axis=1), 1.0)
-        again = forests_of(bucket, np.ones(160))
-        again.copy_from(flows)
-        assert again.methods[0] == method
-        flows = again
 
 
 def test_ties_can_move() -> None:
@@ -287,11 +264,11 @@ def test_what_forests_do_not_solve_is_left_to_active_sets() -> None:
     a, eta_v = 1e8 * rng.standard_normal(60), 1e8 * rng.standard_normal(bucket.n_additionals)
     forest = forests_of(bucket, np.ones(60))
     z, _ = solved(forest, a, eta_v)
-    assert forest.methods[0] == SMALL
+    assert forest.methods[0] == NO_FOREST
     again = ActiveSets(bucket, np.ones(60))
     np.testing.assert_allclose(z, solved(again, a, eta_v)[0], atol=1e-6)
     z, _ = solved(forest, 1e-8 * a, 1e-8 * eta_v)
-    assert forest.methods[0] == SMALL
+    assert forest.methods[0] == NO_FOREST
     np.testing.assert_allclose(z, solved(again, 1e-8 * a, 1e-8 * eta_v)[0], atol=1e-9)
 
 
@@ -400,3 +377,16 @@ def test_threads_and_order_do_not_matter() -> None:
         values.append(u.value[order])
     np.testing.assert_array_equal(values[0], values[1])
     np.testing.assert_array_equal(values[0], values[2])
+
+
+def test_many_states_with_nearly_uniform_scores() -> None:
+    """All states are used, so that a forest takes more than 400 rounds."""
+    rng, (length, n_states) = np.random.default_rng(0), (20, 60)
+    bucket = make_bucket(length, n_states)
+    a, eta_v = (1e-8 * rng.standard_normal(n) for n in (bucket.n_links, bucket.n_additionals))
+    delta = np.sqrt(rng.integers(1, 4, size=len(a)))
+    forest = forests_of(bucket, delta)
+    z, v = solved(forest, a, eta_v)
+    assert forest.methods[0] == FOREST
+    assert excess(bucket, delta, a, eta_v, z, v) < 1e-14
+    check_flow(length, n_states, z * delta, v)

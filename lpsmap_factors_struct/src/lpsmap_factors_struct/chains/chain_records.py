@@ -5,56 +5,39 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from lpsmap_core import kernel
-from lpsmap_core.api import (
-    FloatArray,
-    IntArray,
-    LocalProblem,
-    floats_at_address,
-    interpreted_by,
-    reader_of,
-)
+from lpsmap_core.api import FloatArray, IntArray, LocalProblem, reader_of
 from lpsmap_factors_struct.viterbi import n_step_scores
 
 __all__ = [
-    "FLOW",
     "FOREST",
-    "NO_CHAIN",
+    "NO_FOREST",
     "SMALL",
     "ChainsRecord",
-    "block_of",
     "chains_at",
     "largest_chain",
     "most_step_scores",
 ]
 
-SMALL, FLOW, NO_CHAIN, FOREST = 0, 1, 2, 3
-"""Methods for a factor: an active set while it is small; a flow; an active set because a flow has
-no solution; a forest."""
+SMALL, FOREST, NO_FOREST = 0, 1, 2
+"""Methods for a factor: an active set while it is small; a forest; an active set because a forest
+has no solution."""
 
 
 class ChainsRecord(NamedTuple):
-    """Arrays with an entry for every chain."""
+    """Arrays with an entry for every chain, and their forests."""
 
     states: IntArray
     """Number of states."""
     methods: IntArray
-    """The method, such as `FLOW`."""
-    address: IntArray
-    """Address of the block of the flow, or forest."""
-    length: IntArray
-    """Length of that block."""
+    """The method, such as `FOREST`."""
+    forests: FloatArray
+    """The blocks of the forests."""
+    first_words: IntArray
+    """Where each chain's block begins, and the end of all."""
 
 
 chains_at = reader_of(ChainsRecord)
 """Returns, in a kernel, the record of the chains that it was called with."""
-
-
-@interpreted_by(lambda chains, f: chains.block_of(f))
-@kernel
-def block_of(chains: Any, f: int) -> FloatArray:
-    """Return the block of a chain's flow, or forest."""
-    own = chains_at(chains)
-    return floats_at_address(own.address[f], own.length[f])  # type: ignore[no-any-return]
 
 
 @kernel

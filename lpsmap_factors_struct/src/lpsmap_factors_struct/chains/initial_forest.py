@@ -11,7 +11,7 @@ import numpy as np
 
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray
-from lpsmap_factors_struct.flows.forest import UNUSED, USED, ForestChain, append_edge, unite_trees
+from lpsmap_factors_struct.chains.forest import UNUSED, USED, ForestChain, append_edge, unite_trees
 from lpsmap_factors_struct.viterbi import best_arrivals
 
 __all__ = ["initialise_forest"]

@@ -15,27 +15,32 @@ from lpsmap_core.api import (
     LocalProblem,
     by_address,
     problem_of,
+    set_of,
     status_of,
     stopped,
 )
-from lpsmap_factors_struct.flows.chain import BARRED
-from lpsmap_factors_struct.flows.flow_records import (
+from lpsmap_factors_struct.chains.chain_records import (
     FOREST,
-    SMALL,
-    block_of,
+    NO_FOREST,
     chains_at,
     largest_chain,
     most_step_scores,
 )
-from lpsmap_factors_struct.flows.forest import (
+from lpsmap_factors_struct.chains.forest import (
+    FOREST_SOLVED,
     ForestChain,
     ForestWorkspace,
     forest_workspace,
     unpack_forest,
 )
-from lpsmap_factors_struct.flows.forest_solver import multiply_on_forest, solve_on_forest
-from lpsmap_factors_struct.flows.initial_forest import initialise_forest
-from lpsmap_factors_struct.flows.problem_reader import forbid_nodes, read_node_scores, read_weights
+from lpsmap_factors_struct.chains.forest_solver import multiply_on_forest, solve_on_forest
+from lpsmap_factors_struct.chains.initial_forest import initialise_forest
+from lpsmap_factors_struct.chains.problem_reader import (
+    BARRED,
+    forbid_nodes,
+    read_node_scores,
+    read_weights,
+)
 from lpsmap_factors_struct.viterbi import n_step_scores, step_stride
 
 __all__ = ["multiply_forests", "solve_forests"]
@@ -52,10 +57,11 @@ def solve_forests(
 ) -> None:
     """Solve the local problems of chains on forests, exactly and without a limit of iterations.
 
-    Chains for which this fails fall back on active sets. An interrupted chain gets the best path.
+    Chains for which this fails fall back on active sets. An interrupted chain keeps its last
+    solution; without one, it gets the best path.
     """
-    problem = problem_of(chains, a, eta_v)
-    status, methods = status_of(chains), chains_at(chains).methods
+    problem, own = problem_of(chains, a, eta_v), chains_at(chains)
+    status = status_of(chains)
     longest, n_states = largest_chain(chains, rows, problem)
     n_steps = most_step_scores(chains, rows, problem) if problem.forbids else 0
     work = forest_workspace(longest, n_states, n_steps)
@@ -63,11 +69,18 @@ def solve_forests(
         status[f] = RUNNING
         if stopped():
             return
-        chain = _chain_of(chains, f, problem, work)
-        written, solved = _solve(f, chain, problem, z, v)
-        methods[f] = FOREST if written else SMALL
-        if solved:
-            status[f] = OPTIMAL
+        block, active = _block_of(chains, f), set_of(chains, f).active
+        before, chain = block.copy(), _chain_of(chains, f, problem, work)
+        if _solve(f, chain, problem, z, v):
+            status[f], own.methods[f] = OPTIMAL, FOREST
+        elif not stopped():
+            own.methods[f], active[0] = NO_FOREST, 0
+        elif before[FOREST_SOLVED] == 1.0:
+            block[:] = before
+            _write_solution(f, chain, chain.forest.flow, problem, z, v)
+        elif active[0] == 0:
+            own.methods[f] = FOREST
+            _write_best_path(f, chain, problem, z, v)
 
 
 @kernel
@@ -97,40 +110,52 @@ def _chain_of(chains: Any, f: int, problem: LocalProblem, work: ForestWorkspace)
     length = (problem.offsets[f + 1] - problem.offsets[f]) // n
     begin = problem.additional_offsets[f]
     stride = step_stride(problem.additional_offsets[f + 1] - begin, n)
-    forest = unpack_forest(block_of(chains, f), length, n)
+    forest = unpack_forest(_block_of(chains, f), length, n)
     return ForestChain(length, n, forest, work, problem.eta_v, begin + n, stride)
+
+
+@kernel
+def _block_of(chains: Any, f: int) -> FloatArray:
+    """Return the block of a chain's forest."""
+    own = chains_at(chains)
+    return own.forests[own.first_words[f] : own.first_words[f + 1]]  # type: ignore[no-any-return]
 
 
 # -------------------------------------------------------------------- one chain
 
 
 @leaf
-def _solve(
-    f: int, held: ForestChain, problem: LocalProblem, z: FloatArray, v: FloatArray
-) -> tuple[bool, bool]:
-    """Solve a chain's problem, and write the solution, or the best path if it is interrupted.
+def _solve(f: int, held: ForestChain, problem: LocalProblem, z: FloatArray, v: FloatArray) -> bool:
+    """Solve a chain's problem, and write the solution; return whether it is solved."""
+    chain = _read_problem(f, held, problem)
+    if not solve_on_forest(by_address(chain)):
+        return False
+    _write_solution(f, held, held.forest.flow, problem, z, v)
+    return True
 
-    Returns whether either was written, and whether the problem is solved.
-    """
-    work, n = held.work, np.uint64(held.n_states)
-    n_nodes = np.uint64(held.length) * n
+
+@leaf
+def _write_best_path(
+    f: int, held: ForestChain, problem: LocalProblem, z: FloatArray, v: FloatArray
+) -> None:
+    """Write the best path as the solution."""
+    chain = _read_problem(f, held, problem)
+    initialise_forest(by_address(chain))
+    _write_solution(f, held, held.forest.flow, problem, z, v)
+
+
+@leaf
+def _read_problem(f: int, chain: ForestChain, problem: LocalProblem) -> ForestChain:
+    """Read weights and scores into a chain's workspace; return the chain with its own steps."""
+    work, n = chain.work, np.uint64(chain.n_states)
+    n_nodes = np.uint64(chain.length) * n
     read_weights(f, n_nodes, problem, work.weight)
     read_node_scores(f, n, n_nodes, problem, work.score)
-    steps, first = held.steps, held.first
-    if problem.forbids:
-        forbid_nodes(f, n, n_nodes, problem, work.score)
-        _copy_steps(f, held, problem)
-        steps, first = work.step, 0
-    whole = ForestChain(held.length, held.n_states, held.forest, work, steps, first, held.stride)
-    chain = by_address(whole)
-    solved = solve_on_forest(chain)
-    interrupted = not solved and stopped()
-    if interrupted:
-        initialise_forest(chain)
-    written: bool = solved or interrupted
-    if written:
-        _write_solution(f, held, held.forest.flow, problem, z, v)
-    return written, solved
+    if not problem.forbids:
+        return chain
+    forbid_nodes(f, n, n_nodes, problem, work.score)
+    _copy_steps(f, chain, problem)
+    return ForestChain(chain.length, chain.n_states, chain.forest, work, work.step, 0, chain.stride)
 
 
 @leaf

@@ -1,9 +1,21 @@
 """Forests: faces of a chain's flows whose edges form no cycle between two layers.
 
+A chain has L layers of S nodes, with a slot for each node, and edges between the nodes of adjacent
+layers. A structure is a path. Let the nodes have marginals ``m = delta z``, weights ``w = delta^2``
+and scores c, and the edges flows e and scores t. The local problem is
+
+    minimise  sum m^2 / (2 w) - <c, m> - <t, e>
+    such that the inflow and the outflow of a node equal its m, sum m = 1 in the first layer,
+              e >= 0
+
+Let *in* and *out* be the multipliers of a node. Then ``m = w (c + out - in)``, and the slack of an
+edge is ``out - in - t >= 0``, with the *out* of its first and the *in* of its second node. All *in*
+of the first layer are equal, and all *out* of the last layer are zero.
+
 Between two layers, the best flow with given marginals is a basic solution of a transportation
 problem, whose edges form a forest on the nodes of both layers. On a forest, marginals determine the
 flows, starting at the leaves. Edges without slack determine the potentials of a tree up to one
-number, its *level*. Few equations remain, see `lpsmap_factors_struct.flows.levels`.
+number, its *level*. Few equations remain, see `lpsmap_factors_struct.chains.levels`.
 
 Between two layers of S nodes, the nodes of the first layer are the vertices 0 to S - 1, and those
 of the second layer are the vertices S to 2 S - 1.
@@ -22,6 +34,7 @@ __all__ = [
     "FOREST_SOLVED",
     "LEAVING",
     "NEW",
+    "NO_FLOW",
     "UNUSED",
     "USED",
     "Forest",
@@ -49,6 +62,9 @@ ONE = np.uint64(1)
 
 LEAVING = -1.0
 """Marks, as its flow, an edge that the next call of `prune_to_paths` removes."""
+
+NO_FLOW = 1e-13
+"""Flows up to this are rounding errors. Flows sum to 1."""
 
 
 class Forest(NamedTuple):
@@ -79,7 +95,7 @@ class ForestWorkspace(NamedTuple):
     Attributes
     ----------
     score, weight
-        (L, S) the nodes' c and w, as in `lpsmap_factors_struct.flows.chain`.
+        (L, S) the nodes' c and w.
     step
         (L - 1, S, S) the edges' t if some are forbidden, by their first nodes; or (S, S) if all
         steps share them.
@@ -102,7 +118,7 @@ class ForestWorkspace(NamedTuple):
     worst
         (L - 1,) the smallest flow, or the largest gain of a path, between two layers.
     equations, level
-        The equations of the levels, and the levels; see `lpsmap_factors_struct.flows.levels`.
+        The equations of the levels, and the levels; see `lpsmap_factors_struct.chains.levels`.
     mark
         (L, S) see `USED`.
     n_used, used

@@ -8,11 +8,10 @@ import numpy as np
 
 from lpsmap_core import kernel, leaf
 from lpsmap_core.api import FloatArray, IndexArray, IntArray, Vertices
-from lpsmap_factors_struct.flows.chain import NO_FLOW, chain_workspace, unpack_flow
-from lpsmap_factors_struct.flows.forest import unpack_forest
+from lpsmap_factors_struct.chains.forest import NO_FLOW, unpack_forest
 from lpsmap_factors_struct.viterbi import write_path
 
-__all__ = ["MAX_POSITIONS", "FlowEdges", "flow_edges", "forest_edges", "n_paths", "read_paths"]
+__all__ = ["MAX_POSITIONS", "FlowEdges", "forest_edges", "n_paths", "read_paths"]
 
 INITIAL_PATHS = 64
 """Initial capacity for paths."""
@@ -32,20 +31,6 @@ class FlowEdges(NamedTuple):
     begin: IntArray
     end: IntArray
     flow: FloatArray
-
-
-@kernel
-def flow_edges(block: FloatArray, length: int, n_states: int) -> FlowEdges:
-    """Return the edges of a chain's flow that have a flow."""
-    flow = unpack_flow(block, length, n_states, chain_workspace(1, n_states)).e
-    edges, n = _empty_edges(length, len(flow)), 0
-    for k in range(len(flow)):
-        step, end, begin = k // (n_states * n_states), (k // n_states) % n_states, k % n_states
-        if flow[k] > 0.0:
-            edges.begin[n], edges.end[n], edges.flow[n] = begin, end, flow[k]
-            n += 1
-        edges.first[step + 1] = n
-    return edges
 
 
 @kernel

@@ -4,8 +4,7 @@ The potentials at both ends of an edge without slack differ by its score, so tha
 a tree are its level plus known offsets. A node is a resistor between two trees: that of the edges
 before it, or the source, and that of the edges after it, or the ground. The inflow of a tree equals
 its outflow. There are few trees between two layers: about five for twenty states at most score
-scales. Resistances are degrees of variables, so that, unlike in
-`lpsmap_factors_struct.flows.electric_network`, plain elimination is accurate.
+scales. Resistances are degrees of variables, so that plain elimination is accurate.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray
-from lpsmap_factors_struct.flows.forest import ForestChain
+from lpsmap_factors_struct.chains.forest import ForestChain
 
 __all__ = ["centre_potentials", "refine_flows", "solve_levels", "write_flows"]
 

@@ -6,9 +6,11 @@ import numpy as np
 
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray, LocalProblem
-from lpsmap_factors_struct.flows.chain import BARRED
 
-__all__ = ["forbid_nodes", "read_node_scores", "read_weights"]
+__all__ = ["BARRED", "forbid_nodes", "read_node_scores", "read_weights"]
+
+BARRED = 1e200
+"""Minus the score of forbidden nodes and edges."""
 
 
 @leaf

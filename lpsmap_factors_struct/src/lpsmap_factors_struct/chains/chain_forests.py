@@ -1,0 +1,167 @@
+"""The local solver of chains: active sets while these are small, and forests."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core import Factor, LocalSolver
+from lpsmap_core.api import (
+    RUNNING,
+    UNTIL_SOLVED,
+    ActiveSets,
+    Bucket,
+    ByteArray,
+    FloatArray,
+    IntArray,
+    SolverDescription,
+    Vertices,
+    join_vertices,
+    raise_interrupt,
+    stopped,
+)
+from lpsmap_factors_struct.chains.chain_records import FOREST, NO_FOREST, SMALL, ChainsRecord
+from lpsmap_factors_struct.chains.forest import forest_size
+from lpsmap_factors_struct.chains.forest_kernels import multiply_forests, solve_forests
+from lpsmap_factors_struct.chains.paths import MAX_POSITIONS, forest_edges, n_paths, read_paths
+
+__all__ = ["ChainForests"]
+
+STRUCTURES_PER_LAYER, BASE_STRUCTURES = 2, 32
+"""Maximum number of structures of an active set: so many per layer, plus a constant. Larger ones
+are replaced by forests."""
+
+MAX_SET_POSITIONS = 2**22
+"""Maximum number of layers of all structures of an active set. The time and the memory of a set
+grow with both the number of its structures and their length."""
+
+
+class ChainForests(ActiveSets):
+    """The chains of a bucket: each with an active set or a forest.
+
+    A chain that is alone in its component is solved on a forest. A chain among other factors has an
+    active set, which can be stopped early. For nearly uniform scores, a solution has about as many
+    structures as the chain's polytope has dimensions. A chain that exceeds the limit of its active
+    set is solved on a forest, too.
+
+    Parameters
+    ----------
+    bucket
+        Chains laid out like those of ``Sequence``. Their first parameter is the number of states.
+    delta, barred
+        As for `ActiveSets`.
+    """
+
+    def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
+        self.states = bucket.factors.parameters[:, 0].astype(np.int64)
+        self.lengths = np.diff(bucket.offsets) // self.states
+        has_steps = self.lengths > 1
+        self.methods = np.where(has_steps, SMALL, NO_FOREST)
+        self.max_structures = max_structures(self.lengths)
+        sizes = np.where(has_steps, forest_size(self.lengths, self.states), 0)
+        self.first_words = np.concatenate([[0], np.cumsum(sizes)])
+        self.forests = np.zeros(self.first_words[-1])
+        super().__init__(bucket, delta, barred)
+
+    @classmethod
+    def describe(cls, factor_type: type[Factor]) -> SolverDescription:
+        """Return the description that `FactorGraph.plan` shows."""
+        name, function, _ = super().describe(factor_type)
+        return SolverDescription(f"forests, or {name}", function, "a chain")
+
+    def solve(
+        self,
+        rows: IntArray,
+        a: FloatArray,
+        eta_v: FloatArray,
+        z: FloatArray,
+        v: FloatArray,
+        max_iterations: int,
+    ) -> None:
+        """Solve the local problems of `rows`; the limit of iterations only applies to active sets.
+
+        See `LocalSolver`.
+        """
+        arrays, methods = (a, eta_v, z, v), self.methods[rows]
+        on_forests = methods == FOREST
+        if max_iterations == UNTIL_SOLVED:  # alone in their components
+            on_forests |= (methods == SMALL) & (self.active[rows] == 0)
+        self._solve_on_forests(rows[on_forests], *arrays)
+        small = rows[self.methods[rows] == SMALL]
+        if len(small) and not stopped():
+            self.solve_sets(small, *arrays, max_iterations, self.max_structures[small])
+            self._solve_on_forests(self._beyond_limit(small, max_iterations), *arrays)
+        others = rows[self.methods[rows] == NO_FOREST]
+        if len(others) and not stopped():
+            self.solve_sets(others, *arrays, max_iterations)
+        raise_interrupt()
+
+    def jvp(
+        self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
+    ) -> None:
+        """Multiply the local Jacobians of `rows`; see `LocalSolver`."""
+        on_forests = self.methods[rows] == FOREST
+        if on_forests.any():
+            multiply_forests(self.handle, rows[on_forests], d_u, d_v, out_u, out_v)
+            rows = rows[~on_forests]
+        if len(rows):
+            self.multiply_sets(rows, d_u, d_v, out_u, out_v)
+
+    def _solve_on_forests(self, rows: IntArray, *arrays: FloatArray) -> None:
+        """Solve the local problems of some rows on forests, if there are any."""
+        if len(rows) and not stopped():
+            solve_forests(self.handle, rows, *arrays)
+
+    def _beyond_limit(self, rows: IntArray, limit: int) -> IntArray:
+        """Return the rows that are not solved and have reached the limit of their active set."""
+        most = self.max_structures[rows]
+        had_all = limit == UNTIL_SOLVED or (limit > 0) & (limit >= most)
+        reached = (self.active[rows] >= most) | had_all
+        grown: IntArray = rows[(self.status[rows] == RUNNING) & reached]
+        return grown
+
+    def incomplete(self, rows: IntArray) -> IntArray:
+        """Return the factors of `rows` with incomplete active sets; forests are complete."""
+        return super().incomplete(rows[self.methods[rows] != FOREST])
+
+    def structures(self, rows: IntArray) -> Vertices:
+        """Return the structures of positive weight of the factors in `rows`."""
+        on_forests = self.methods[rows] == FOREST
+        found = [super().structures(rows[~on_forests])]
+        for f in rows[on_forests].tolist():
+            length, n_states = int(self.lengths[f]), int(self.states[f])
+            n_additionals = int(np.diff(self.bucket.additional_offsets[f : f + 2])[0])
+            block = self.forests[self.first_words[f] : self.first_words[f + 1]]
+            edges = forest_edges(block, length, n_states)
+            self._check_listing(n_paths(edges, length, n_states), length)
+            found.append(read_paths(edges, f, length, n_states, n_additionals))
+        return join_vertices(found)
+
+    def _check_listing(self, n: int, length: int) -> None:
+        """Raise ValueError if the paths are too many to list."""
+        if n * length > MAX_POSITIONS:
+            name = self.bucket.type.__name__
+            raise ValueError(
+                f"structures: the solution of a {name} of {length} positions is a mixture of about "
+                f"{n} structures; expected at most {MAX_POSITIONS // length} of this length. Read "
+                "its marginals (Variables.value, graph.additionals_of), or its best structure "
+                "(solution.decode())."
+            )
+
+    def copy_from(self, other: LocalSolver) -> None:
+        """Start from the final state of another solve of the same factors."""
+        super().copy_from(other)
+        if isinstance(other, ChainForests):
+            self.methods[:] = other.methods
+            if (other.methods == FOREST).any():
+                self.forests[:] = other.forests
+
+    def own_record(self) -> ChainsRecord:
+        """Return the record of the chains that kernels use beside their active sets."""
+        return ChainsRecord(self.states, self.methods, self.forests, self.first_words)
+
+
+def max_structures(lengths: IntArray) -> IntArray:
+    """Return the maximum number of structures of the active sets of chains of some lengths."""
+    few = BASE_STRUCTURES + STRUCTURES_PER_LAYER * lengths
+    most: IntArray = np.minimum(few, MAX_SET_POSITIONS // np.maximum(lengths, 1) + 1)
+    return most
