@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import gc
+import math
+import warnings
 import weakref
 from typing import Any
 
@@ -450,3 +452,15 @@ def test_arguments_that_a_factor_type_does_not_take() -> None:
     for criterion in (CRFLoss(Sequence), CRFLoss(functools.partial(Sequence, final=None))):
         with pytest.raises(TypeError, match="Sequence: .* 'transition'; expected transitions[.]"):
             criterion(SCORES, tags, transition=SCORES[0])
+
+
+def test_nan_rows_at_the_end_without_lengths() -> None:
+    """Rows of NaN in a target like the scores are unlabelled, as rows of -100 are."""
+    scores, target = torch.zeros(1, 3, 2), torch.tensor([[[1.0, 0.0], [0.0, 1.0], [math.nan] * 2]])
+    call = {"transitions": torch.zeros(2, 2)}
+    with pytest.warns(UserWarning, match="give lengths="):
+        SparseMAPLoss(Sequence)(scores, target, **call)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SparseMAPLoss(Sequence)(scores, target, lengths=torch.tensor([2]), **call)
+        SparseMAPLoss(Sequence)(scores, target, lengths=torch.tensor([3]), **call)

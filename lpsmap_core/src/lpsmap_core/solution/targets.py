@@ -340,6 +340,7 @@ def read_labels(
             )
         if index.ndim > 2:
             _check_in_factors(target > 0, inside, kind)
+            _warn_of_padding(graph.factors, np.isnan(known).all(axis=-1), index, graph.n_variables)
         return known
     if target.shape != index.shape[:-1]:
         raise ValueError(
@@ -375,7 +376,7 @@ def read_labels(
             f"for unlabelled rows.{convention}"
         )
     _check_in_factors(on & ~unknown[..., None], inside, kind)
-    _warn_of_padding(graph.factors, target, index, graph.n_variables)
+    _warn_of_padding(graph.factors, target == IGNORED, index, graph.n_variables)
     _warn_of_missing_roots(target, roots, root)
     known = on.astype(np.float64)
     known[unknown] = np.nan
@@ -480,16 +481,15 @@ def _one_of_each_row(chosen: npt.NDArray[Any], roots: BoolArray, root: int | str
 
 
 def _warn_of_padding(
-    factors: Iterable[Factor], chosen: npt.NDArray[Any], index: IntArray, n_variables: int
+    factors: Iterable[Factor], ignored: BoolArray, index: IntArray, n_variables: int
 ) -> None:
     """Warn if the last rows of an item are unlabelled, and `lengths` were possible, but not given.
 
     Such rows are usually padding, over which a loss should not sum. Items without any label are
     left out.
     """
-    if not chosen.size:
+    if not ignored.size:
         return
-    ignored = chosen == IGNORED
     suspect = (ignored[..., -1] & ~ignored.all(axis=-1))[..., None] & ignored
     suspect &= np.logical_and.accumulate(ignored[..., ::-1], axis=-1)[..., ::-1]
     if not suspect.any():
@@ -502,9 +502,9 @@ def _warn_of_padding(
             open_ended[factor.variables.index] = True
     if open_ended[index[suspect]].any():
         warnings.warn(
-            "target: the last rows of an item are all -100, which are unlabelled, and count as "
-            "words whose labels are unknown. If they are padding, give lengths=; if they are not, "
-            "give the full lengths.",
+            "target: the last rows of an item are all -100 or NaN, which are unlabelled, and count "
+            "as words whose labels are unknown. If they are padding, give lengths=; if they are "
+            "not, give the full lengths.",
             stacklevel=stacklevel(),
         )
 
