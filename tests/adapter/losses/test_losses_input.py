@@ -18,6 +18,7 @@ from layer_cases import normal
 from loss_cases import ALL, FIELDS, PROBLEMS, TREES, held, limited, losses, matching
 from lpsmap import ConvergenceWarning, DepTree, Matching, Sequence, TorchFactorGraph, Xor
 from lpsmap_torch import built_graph
+from lpsmap_torch.layers import MatchingAttention, SequenceAttention
 from lpsmap_torch.losses import (
     CRFLoss,
     MarginSparseMAPLoss,
@@ -464,3 +465,31 @@ def test_nan_rows_at_the_end_without_lengths() -> None:
         warnings.simplefilter("error")
         SparseMAPLoss(Sequence)(scores, target, lengths=torch.tensor([2]), **call)
         SparseMAPLoss(Sequence)(scores, target, lengths=torch.tensor([3]), **call)
+
+
+@pytest.mark.parametrize("layer", [MatchingAttention, SequenceAttention])
+def test_padding_without_lengths_in_losses_of_layers(layer: type) -> None:
+    scores, partners, criterion = torch.zeros(1, 3, 3), [[0, 1, -100]], SparseMAPLoss(layer())
+    rows = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [math.nan] * 3]
+    for target in (torch.tensor(partners), torch.tensor([rows])):
+        with pytest.warns(UserWarning, match="give lengths="):
+            criterion(scores, target)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            criterion(scores, target, lengths=torch.tensor([[3, 3]]))
+            criterion(scores, target, lengths=torch.tensor([[2, 3]]))
+
+
+def test_padding_of_labelled_trees_without_lengths() -> None:
+    """Rows are words: unknown words warn, and the last heads of a word may be unknown."""
+    scores, target = torch.zeros(1, 3, 3, 2), torch.zeros(1, 3, 3, 2)
+    target[0, 0, 0, 1] = target[0, 1, 0, 0] = target[0, 2, 0, 0] = 1.0
+    criterion = CRFLoss(functools.partial(DepTree, labelled=True))
+    some_heads = target.clone()
+    some_heads[0, 1, 2] = math.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        criterion(scores, some_heads)
+    target[0, 2] = math.nan
+    with pytest.warns(UserWarning, match="give lengths="):
+        criterion(scores, target)
