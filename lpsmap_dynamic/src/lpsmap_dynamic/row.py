@@ -24,7 +24,7 @@ class Row:
     n_additionals: int = 0
     """The number of its additionals, including unused ones."""
     parameters: tuple[tuple[str, Any], ...] = ()
-    """Parameters of ``self.per_factor`` and ``self.counts`` by name: numbers, or tuples."""
+    """Parameters of ``self.per_factor`` and ``self.counts`` by name, which are numbers or tuples."""
     integer_bytes: bytes = b""
     """Integers of ``self.integers`` as bytes; see `integers`."""
 
