@@ -39,7 +39,7 @@ class Structure:
     additionals: FloatArray
     """Its additionals, in the shape of one factor's scores."""
     decoded: dict[str, Any]
-    """The structure in domain terms, such as ``{"heads": [1, -1, 1]}``; see `Factor.decode`."""
+    """The structure in domain terms by `Factor.decode`, such as ``{"heads": [1, -1, 1]}``."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return probability, score and decoded form as plain Python objects."""
