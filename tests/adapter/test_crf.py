@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 
 import pytest
 import torch
@@ -56,9 +57,42 @@ def test_tags_are_lists(crf: CRF) -> None:
     tags = crf.decode(scores, MASK)
     assert [len(x) for x in tags] == [3, 2]
     assert tags[1] == crf.decode(scores[1, :2])
-    assert crf.decode(scores, torch.zeros(2, 5, dtype=torch.bool)) == [[], []]
+    assert crf.decode(scores, lengths=[0, 0]) == [[], []]
     assert crf.decode(scores[:0]) == []
     assert [len(x) for x in crf.decode(scores[:, None])] == [1, 1]
+
+
+INVERTED = {
+    "padded": [[False, False, False, False, False], [False, False, True, True, True]],
+    "to a fixed length": [[False, False, False, False, True], [False, False, True, True, True]],
+    "a word": [[False, False, False, False, False], [False, True, True, True, True]],
+    "without padding": [[False] * 5] * 2,
+}
+RIGHT = {
+    "padding": [[True, True, True, True, True], [True, True, False, False, False]],
+    "padding at the beginning": [[True, True, True, True, True], [False, False, True, True, True]],
+    "first token": [[False, True, True, True, True]] * 2,
+    "first and last token": [[False, True, True, True, False], [False, True, True, False, False]],
+    "an item without words": [[True, True, True, False, False], [False] * 5],
+}
+
+
+@pytest.mark.parametrize("mask", INVERTED.values(), ids=INVERTED)
+def test_inverted_masks_are_reported(crf: CRF, mask: list[list[bool]]) -> None:
+    scores, tags = scores_and_tags()
+    for call in (lambda m: crf(scores, tags, m), lambda m: crf.decode(scores, m)):
+        with pytest.warns(UserWarning, match="mask is false .* give ~mask") as caught:
+            call(torch.tensor(mask))
+        assert len(caught) == 1 and caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("mask", RIGHT.values(), ids=RIGHT)
+def test_other_masks_are_not_reported(crf: CRF, mask: list[list[bool]]) -> None:
+    scores, tags = scores_and_tags()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        crf(scores, tags, torch.tensor(mask))
+        crf.decode(scores[:0], torch.zeros(0, 5, dtype=torch.bool))
 
 
 def test_unknown_tags_are_summed_over(crf: CRF) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import gc
+import math
+import warnings
 import weakref
 from typing import Any
 
@@ -16,6 +18,7 @@ from layer_cases import normal
 from loss_cases import ALL, FIELDS, PROBLEMS, TREES, held, limited, losses, matching
 from lpsmap import ConvergenceWarning, DepTree, Matching, Sequence, TorchFactorGraph, Xor
 from lpsmap_torch import built_graph
+from lpsmap_torch.layers import MatchingAttention, SequenceAttention
 from lpsmap_torch.losses import (
     CRFLoss,
     MarginSparseMAPLoss,
@@ -450,3 +453,43 @@ def test_arguments_that_a_factor_type_does_not_take() -> None:
     for criterion in (CRFLoss(Sequence), CRFLoss(functools.partial(Sequence, final=None))):
         with pytest.raises(TypeError, match="Sequence: .* 'transition'; expected transitions[.]"):
             criterion(SCORES, tags, transition=SCORES[0])
+
+
+def test_nan_rows_at_the_end_without_lengths() -> None:
+    """Rows of NaN in a target like the scores are unlabelled, as rows of -100 are."""
+    scores, target = torch.zeros(1, 3, 2), torch.tensor([[[1.0, 0.0], [0.0, 1.0], [math.nan] * 2]])
+    call = {"transitions": torch.zeros(2, 2)}
+    with pytest.warns(UserWarning, match="give lengths="):
+        SparseMAPLoss(Sequence)(scores, target, **call)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SparseMAPLoss(Sequence)(scores, target, lengths=torch.tensor([2]), **call)
+        SparseMAPLoss(Sequence)(scores, target, lengths=torch.tensor([3]), **call)
+
+
+@pytest.mark.parametrize("layer", [MatchingAttention, SequenceAttention])
+def test_padding_without_lengths_in_losses_of_layers(layer: type) -> None:
+    scores, partners, criterion = torch.zeros(1, 3, 3), [[0, 1, -100]], SparseMAPLoss(layer())
+    rows = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [math.nan] * 3]
+    for target in (torch.tensor(partners), torch.tensor([rows])):
+        with pytest.warns(UserWarning, match="give lengths="):
+            criterion(scores, target)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            criterion(scores, target, lengths=torch.tensor([[3, 3]]))
+            criterion(scores, target, lengths=torch.tensor([[2, 3]]))
+
+
+def test_padding_of_labelled_trees_without_lengths() -> None:
+    """Rows are words: unknown words warn, and the last heads of a word may be unknown."""
+    scores, target = torch.zeros(1, 3, 3, 2), torch.zeros(1, 3, 3, 2)
+    target[0, 0, 0, 1] = target[0, 1, 0, 0] = target[0, 2, 0, 0] = 1.0
+    criterion = CRFLoss(functools.partial(DepTree, labelled=True))
+    some_heads = target.clone()
+    some_heads[0, 1, 2] = math.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        criterion(scores, some_heads)
+    target[0, 2] = math.nan
+    with pytest.warns(UserWarning, match="give lengths="):
+        criterion(scores, target)

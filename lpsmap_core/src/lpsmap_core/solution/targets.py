@@ -340,6 +340,7 @@ def read_labels(
             )
         if index.ndim > 2:
             _check_in_factors(target > 0, inside, kind)
+            _warn_of_padding(graph.factors, np.isnan(known), index)
         return known
     if target.shape != index.shape[:-1]:
         raise ValueError(
@@ -375,10 +376,10 @@ def read_labels(
             f"for unlabelled rows.{convention}"
         )
     _check_in_factors(on & ~unknown[..., None], inside, kind)
-    _warn_of_padding(graph.factors, target, index, graph.n_variables)
     _warn_of_missing_roots(target, roots, root)
     known = on.astype(np.float64)
     known[unknown] = np.nan
+    _warn_of_padding(graph.factors, np.isnan(known), index)
     return known
 
 
@@ -479,34 +480,27 @@ def _one_of_each_row(chosen: npt.NDArray[Any], roots: BoolArray, root: int | str
     return on
 
 
-def _warn_of_padding(
-    factors: Iterable[Factor], chosen: npt.NDArray[Any], index: IntArray, n_variables: int
-) -> None:
+def _warn_of_padding(factors: Iterable[Factor], unlabelled: BoolArray, index: IntArray) -> None:
     """Warn if the last rows of an item are unlabelled, and `lengths` were possible, but not given.
 
     Such rows are usually padding, over which a loss should not sum. Items without any label are
-    left out.
+    left out. The rows are those of a factor: of labelled trees, the words, not their heads.
     """
-    if not chosen.size:
-        return
-    ignored = chosen == IGNORED
-    suspect = (ignored[..., -1] & ~ignored.all(axis=-1))[..., None] & ignored
-    suspect &= np.logical_and.accumulate(ignored[..., ::-1], axis=-1)[..., ::-1]
-    if not suspect.any():
-        return
-    open_ended = np.zeros(n_variables, dtype=np.bool_)
     for factor in factors:
-        cut = factor.length_axes
-        over_rows = factor.variables_ndim >= 2 and (cut is None or 0 in cut)
-        if over_rows and factor.keep is None:
-            open_ended[factor.variables.index] = True
-    if open_ended[index[suspect]].any():
-        warnings.warn(
-            "target: the last rows of an item are all -100, which are unlabelled, and count as "
-            "words whose labels are unknown. If they are padding, give lengths=; if they are not, "
-            "give the full lengths.",
-            stacklevel=stacklevel(),
-        )
+        n_axes, cut = factor.variables_ndim, factor.length_axes
+        over_rows = 2 <= n_axes <= index.ndim and (cut is None or 0 in cut)
+        if not over_rows or factor.keep is not None or not index.size:
+            continue
+        rows: BoolArray = np.asarray(unlabelled.all(axis=tuple(range(1 - n_axes, 0))))
+        padded = rows[..., -1] & ~rows.all(axis=-1)
+        if np.isin(index[padded][:, -1], factor.variables.index).any():
+            warnings.warn(
+                "target: the last rows of an item are all -100 or NaN, which are unlabelled, and "
+                "count as words whose labels are unknown. If they are padding, give lengths=; if "
+                "they are not, give the full lengths.",
+                stacklevel=stacklevel(),
+            )
+            return
 
 
 def _warn_of_missing_roots(chosen: npt.NDArray[Any], roots: BoolArray, root: int | str) -> None:

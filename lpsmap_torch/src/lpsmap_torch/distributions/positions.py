@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Variables
-from lpsmap_core.api import kind_of
+from lpsmap_core.api import kind_of, stacklevel
 
 __all__ = ["Present", "lengths_of", "mask_of", "present"]
 
@@ -96,12 +97,30 @@ def present(
     if ends is not None:
         there = there & (np.arange(n) < ends[..., None])
     ends = np.asarray(there.sum(axis=-1))
+    _warn_of_inversion(name, there, ends)
     if (there == (np.arange(n) < ends[..., None])).all():
         return Present(u, ends, False)
     order = np.argsort(~there, axis=-1, kind="stable")
     places = [order] if n_axes == 1 else [order[..., :, None], order[..., None, :]]
     instance = [x.reshape(*x.shape, *(1,) * n_axes) for x in np.indices(batch, sparse=True)]
     return Present(u[(*instance, *places)], ends, True)
+
+
+def _warn_of_inversion(name: str, there: NDArray[np.bool_], ends: NDArray[np.int64]) -> None:
+    """Warn if a mask looks as if true meant padding: all items are at the end, or have nothing.
+
+    A mask may leave out the first token of all items, and no other.
+    """
+    n = there.shape[-1]
+    if not there.size or (ends == n).any() or (n > 1 and (ends == n - 1).all()):
+        return
+    if (there == (np.arange(n) >= n - ends[..., None])).all():
+        warnings.warn(
+            f"{name}: mask is false at the first positions of all items, and true only at the "
+            "last, if anywhere; positions take part where it is true. If it is true for padding, "
+            "give ~mask.",
+            stacklevel=stacklevel(),
+        )
 
 
 def _broadcast(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:

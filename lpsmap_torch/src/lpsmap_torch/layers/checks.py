@@ -41,6 +41,11 @@ class Instances(NamedTuple):
         return Instances(*[None if x is None else x.detach().cpu().numpy() for x in self])
 
     @property
+    def are_whole(self) -> bool:
+        """Whether neither lengths nor a mask leave out any entry, since none are given."""
+        return self.lengths is None and self.mask is None
+
+    @property
     def key(self) -> tuple[Any, ...]:
         """The contents of arrays, as a key of dictionaries."""
         return tuple(None if x is None else (x.shape, x.tobytes()) for x in self)

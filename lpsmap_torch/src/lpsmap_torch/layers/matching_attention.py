@@ -46,5 +46,6 @@ class MatchingAttention(MatchingLayer):
     def declare(self, u: Variables, instances: Instances, n_parameters: int) -> Declarations:
         """Return one matching per instance."""
         rectangles, forbidden = self._rectangles(self._allowed(u.shape, instances))
-        matching = factor_type("Matching")(u, self.full, lengths=rectangles)
+        lengths = None if instances.are_whole else rectangles  # losses tell them from full ones
+        matching = factor_type("Matching")(u, self.full, lengths=lengths)
         return Declarations([matching], forbidden)

@@ -81,8 +81,9 @@ class SequenceAttention(PairLayer):
         if not allowed.any():
             return Declarations([])
         rectangles, forbidden = self._rectangles(allowed)
+        lengths = None if instances.are_whole else rectangles  # losses tell them from full ones
         distances = np.zeros((*u.shape[:-2], 2 * self.reach + 1))
-        sequence = factor_type("SequenceDistance")(u, distances, lengths=rectangles)
+        sequence = factor_type("SequenceDistance")(u, distances, lengths=lengths)
         shared = SharedScores(sequence, np.arange(n_parameters))
         return Declarations([sequence], forbidden, (shared,))
 
