@@ -12,7 +12,7 @@ import pytest
 from lpsmap import Dense, DepTree, FactorGraph, Imply, Knapsack, Matching, Or, Sequence, Xor
 from lpsmap_core import Deadline
 from lpsmap_decode.exact.component_copies import copies_of
-from lpsmap_decode.heuristics.blocks import search_blocks
+from lpsmap_decode.heuristics.block_search import search_blocks
 from lpsmap_decode.heuristics.completion import complete_columns
 from lpsmap_decode.heuristics.component import Component
 from lpsmap_decode.heuristics.lagrangian import price_rows

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from lpsmap_core import interrupted, kernel
+from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_decode.networks.best_states import assignment_score
 from lpsmap_decode.networks.elimination import MOST_STATES, eliminate
@@ -103,49 +103,8 @@ def improve_block(
         first = network.first_state[order[a]]
         for x in range(n_states[a]):
             states[first_state[a] + x] = given.states[first + x] + given.closed[first + x]
-    n_tables, n_places, n_entries = 0, 0, 0
-    for f in range(len(network.scope_offsets) - 1):
-        size, m = 1, 0
-        for p in range(network.scope_offsets[f], network.scope_offsets[f + 1]):
-            if place_of[network.scope[p]] >= 0:
-                size *= network.n_states[network.scope[p]]
-                m += 1
-        if m > 1:
-            n_tables, n_places, n_entries = n_tables + 1, n_places + m, n_entries + size
-    scope, entries = np.empty(n_places, dtype=np.int64), np.empty(n_entries)
-    scope_offsets = np.zeros(n_tables + 1, dtype=np.int64)
-    table_offsets = np.zeros(n_tables + 1, dtype=np.int64)
-    most = 0
-    for f in range(len(network.scope_offsets) - 1):
-        most = max(most, network.scope_offsets[f + 1] - network.scope_offsets[f])
-    own, stride_of, t = np.empty(most, np.int64), np.empty(most, np.int64), 0
-    for f in range(len(network.scope_offsets) - 1):
-        m, entry, stride, size = 0, given.tables[f], 1, 1
-        for p in range(network.scope_offsets[f + 1] - 1, network.scope_offsets[f] - 1, -1):
-            i = network.scope[p]
-            if place_of[i] >= 0:
-                own[m], stride_of[m] = place_of[i], stride
-                size *= network.n_states[i]
-                m += 1
-            else:
-                entry += stride * chosen[i]
-            stride *= network.n_states[i]
-        if m == 1:
-            for x in range(size):
-                states[first_state[own[0]] + x] += given.entries[entry + x * stride_of[0]]
-        if m <= 1:
-            continue
-        begin, at = table_offsets[t], scope_offsets[t]
-        table_offsets[t + 1], scope_offsets[t + 1] = begin + size, at + m
-        for d in range(m):
-            scope[at + m - 1 - d] = own[d]
-        for e in range(size):
-            place, left = entry, e
-            for d in range(m):
-                place += left % n_states[own[d]] * stride_of[d]
-                left //= n_states[own[d]]
-            entries[begin + e] = given.entries[place]
-        t += 1
+    tables = _restricted_tables(network, given, place_of, chosen, first_state, states)
+    scope_offsets, scope, table_offsets, entries = tables
     best = np.empty(n, dtype=np.int64)
     score = eliminate(
         n_states,
@@ -163,3 +122,91 @@ def improve_block(
         for a in range(n):
             chosen[order[a]] = best[a]
     return assignment_score(0, len(chosen), network, given, chosen)
+
+
+@kernel
+def _restricted_tables(
+    network: TableNetwork,
+    given: Potentials,
+    place_of: IntArray,
+    chosen: IntArray,
+    first_state: IntArray,
+    states: FloatArray,
+) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+    """Return the tables of several nodes of a block, given the states of all others.
+
+    Those of one node are added to its `states`. The result has the offsets of the scopes, the
+    scopes, the offsets of the tables, and their entries.
+    """
+    n_tables, n_places, n_entries, most = _sizes_of_tables(network, place_of)
+    scope, entries = np.empty(n_places, dtype=np.int64), np.empty(n_entries)
+    scope_offsets = np.zeros(n_tables + 1, dtype=np.int64)
+    table_offsets = np.zeros(n_tables + 1, dtype=np.int64)
+    own, strides, t = np.empty(most, np.int64), np.empty(most, np.int64), 0
+    for f in range(len(network.scope_offsets) - 1):
+        m, first, size = _section_of_table(f, network, given, place_of, chosen, own, strides)
+        if m == 1:
+            for x in range(size):
+                states[first_state[own[0]] + x] += given.entries[first + x * strides[0]]
+        if m <= 1:
+            continue
+        begin, at = table_offsets[t], scope_offsets[t]
+        table_offsets[t + 1], scope_offsets[t + 1] = begin + size, at + m
+        for d in range(m):
+            scope[at + m - 1 - d] = own[d]
+        for e in range(size):
+            place, left = first, e
+            for d in range(m):
+                n_states = first_state[own[d] + 1] - first_state[own[d]]
+                place += left % n_states * strides[d]
+                left //= n_states
+            entries[begin + e] = given.entries[place]
+        t += 1
+    return scope_offsets, scope, table_offsets, entries
+
+
+@leaf
+def _sizes_of_tables(network: TableNetwork, place_of: IntArray) -> tuple[int, int, int, int]:
+    """Return the numbers of a block's tables of several nodes, of their places and entries.
+
+    The last number is that of the nodes of the table with the most of them.
+    """
+    n_tables, n_places, n_entries, most = 0, 0, 0, 0
+    for f in range(len(network.scope_offsets) - 1):
+        size, m = 1, 0
+        most = max(most, network.scope_offsets[f + 1] - network.scope_offsets[f])
+        for p in range(network.scope_offsets[f], network.scope_offsets[f + 1]):
+            if place_of[network.scope[p]] >= 0:
+                size *= network.n_states[network.scope[p]]
+                m += 1
+        if m > 1:
+            n_tables, n_places, n_entries = n_tables + 1, n_places + m, n_entries + size
+    return n_tables, n_places, n_entries, most
+
+
+@leaf
+def _section_of_table(
+    f: int,
+    network: TableNetwork,
+    given: Potentials,
+    place_of: IntArray,
+    chosen: IntArray,
+    own: IntArray,
+    strides: IntArray,
+) -> tuple[int, int, int]:
+    """Write the nodes of a table within a block, the last one first, and their strides.
+
+    Returns their number, the first entry of the section at the states of the other nodes, and the
+    section's size.
+    """
+    m, first, stride, size = 0, given.tables[f], 1, 1
+    for p in range(network.scope_offsets[f + 1] - 1, network.scope_offsets[f] - 1, -1):
+        i = network.scope[p]
+        if place_of[i] >= 0:
+            own[m], strides[m] = place_of[i], stride
+            size *= network.n_states[i]
+            m += 1
+        else:
+            first += stride * chosen[i]
+        stride *= network.n_states[i]
+    return m, first, size
