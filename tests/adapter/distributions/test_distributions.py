@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from lpsmap import AtMostOne, ConvergenceWarning, Xor
+from lpsmap import AtMostOne, ConvergenceWarning, Sequence, Xor
 from lpsmap_torch.distributions import (
     Alignment,
     BinaryTree,
@@ -129,6 +131,31 @@ def subsets(n: int, k: int) -> Iterator[Value]:
         yield from itertools.combinations(range(n), size)
 
 
+def single_root(n: int) -> Iterator[Value]:
+    return (y for y in trees(n) if y.count(-1) == 1)
+
+
+def tables(positions: Iterable[Value], n_rows: int, n_columns: int) -> Iterator[Value]:
+    """Yield zeros and ones with a position that is on in each of the first rows."""
+    for columns in positions:
+        on = set(enumerate(columns))
+        yield tuple(tuple(int((i, j) in on) for j in range(n_columns)) for i in range(n_rows))
+
+
+def score_of_table(table: Value, scores: Tensor, transitions: Tensor | None = None) -> Tensor:
+    on = torch.tensor(table).double()
+    steps = [] if transitions is None else [a @ transitions @ b for a, b in itertools.pairwise(on)]
+    return sum(steps, (on * scores).sum())
+
+
+def matchings(u: Any, lengths: Any = None) -> list[Any]:
+    """Matchings of all rows to the first columns."""
+    m, n = u.shape[1:]
+    widths = np.full(len(u), n) if lengths is None else np.asarray(lengths)
+    heights = np.where(np.arange(n) < widths[:, None], m, 0)
+    return [Xor(u, lengths=np.tile(widths[:, None], m)), AtMostOne(u, axis=1, lengths=heights)]
+
+
 # -------------------------------------------------------------------- cases
 
 
@@ -159,9 +186,9 @@ CASES = {
         score_of_tree,
     ),
     "single root": Case(
-        lambda x: Tree(x, single_root=True),
+        lambda x: Tree(x, single_root=True, lengths=[4, 3]),
         TREES,
-        [lambda: (y for y in trees(4) if y.count(-1) == 1)] * 2,
+        [lambda: single_root(4), lambda: single_root(3)],
         score_of_tree,
     ),
     "projective": Case(
@@ -177,9 +204,12 @@ CASES = {
         score_of_labelled,
     ),
     "labelled projective": Case(
-        lambda x: LabelledTree(x, projective=True),
+        lambda x: LabelledTree(x, projective=True, lengths=[3, 2]),
         [(2, 3, 3, 2)],
-        [lambda: (y for y in labelled_trees(3, 2) if not crosses([h for h, _ in y]))] * 2,
+        [
+            lambda: (y for y in labelled_trees(3, 2) if not crosses([h for h, _ in y])),
+            lambda: labelled_trees(2, 2),
+        ],
         score_of_labelled,
     ),
     "segments": Case(
@@ -213,14 +243,31 @@ CASES = {
         score_of_cells,
     ),
     "exact subset": Case(
-        lambda x: Subset(x, 2),
+        lambda x: Subset(x, 2, lengths=[5, 3]),
         [(2, 5)],
-        [lambda: itertools.combinations(range(5), 2)] * 2,
+        [lambda: itertools.combinations(range(5), 2), lambda: itertools.combinations(range(3), 2)],
         score_of_cells,
     ),
+    "any factor": Case(
+        lambda x, w: StructuredDistribution(Sequence, x, transitions=w, lengths=[3, 2]),
+        [(2, 3, 2), (2, 2)],
+        [lambda: tables(chains(3, 2), 3, 2), lambda: tables(chains(2, 2), 3, 2)],
+        score_of_table,
+    ),
 }
+INTERACTING = Case(
+    lambda x: StructuredDistribution(matchings, x, lengths=[3, 2]),
+    [(2, 2, 3)],
+    [
+        lambda: tables(itertools.permutations(range(3), 2), 2, 3),
+        lambda: tables(itertools.permutations(range(2), 2), 2, 3),
+    ],
+    score_of_table,
+)
 
-each = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+each_of_one_factor = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+ALL = {**CASES, "factors that interact": INTERACTING}
+each = pytest.mark.parametrize("case", ALL.values(), ids=ALL)
 close = {"rtol": 0.0, "atol": 1e-9}
 
 
@@ -319,11 +366,9 @@ def test_best_structures_in_order(case: Case) -> None:
         structures, scores = enumerated(case, tensors, b)
         order = scores.argsort(descending=True)
         expected = torch.stack([padded(structures[i], d.event_shape) for i in order])
-        assert torch.equal(ranked.values[: len(order), b], expected)
-        assert torch.equal(d.argmax[b], expected[0])
-        torch.testing.assert_close(
-            ranked.log_probs[: len(order), b], scores[order].log_softmax(0), **close
-        )
+        assert torch.equal(ranked.values[: len(order), b].long(), expected)
+        assert torch.equal(d.argmax[b].long(), expected[0])
+        checked(ranked.log_probs[: len(order), b], scores[order].log_softmax(0), tensors)
         assert (ranked.log_probs[len(order) :, b] == -torch.inf).all()
 
 
@@ -345,7 +390,7 @@ def test_samples_have_their_probabilities(case: Case) -> None:
         assert ((shares - p).abs() < 5 * (p * (1 - p) / n).sqrt() + 1 / n).all()
 
 
-@each
+@each_of_one_factor
 def test_sparse_distribution_is_optimal(case: Case) -> None:
     """Structures of the support attain the maximum for the gradient, others do not exceed it."""
     tensors = tensors_of(case)
@@ -369,7 +414,7 @@ def test_sparse_distribution_is_optimal(case: Case) -> None:
         assert (values[found] > values.max() - 1e-5).all()
 
 
-@each
+@each_of_one_factor
 def test_gradients_of_sparse_distributions(case: Case) -> None:
     """Central differences of an expectation over the structures, within a face."""
     tensors, directions = tensors_of(case), tensors_of(case, 1)
@@ -412,13 +457,45 @@ def test_shapes(case: Case) -> None:
     samples = d.sample((3, 1))
     assert samples.shape == (3, 1, 2, *d.event_shape)
     assert d.log_prob(samples).shape == (3, 1, 2)
-    wide = d.expand((3, 2))
-    assert wide.batch_shape == (3, 2) and wide.event_shape == d.event_shape
-    torch.testing.assert_close(wide.log_prob(samples[:, 0]), d.log_prob(samples[:, 0]), **close)
-    torch.testing.assert_close(wide.entropy(), d.entropy().expand(3, 2), **close)
-    assert torch.equal(wide.argmax, d.argmax.expand(3, *d.argmax.shape))
     of_both = torch.distributions.Independent(d, 1)
     torch.testing.assert_close(of_both.log_prob(samples), d.log_prob(samples).sum(-1))
+
+
+@each
+def test_expanded_distributions(case: Case) -> None:
+    tensors, others = tensors_of(case), [x.detach() for x in tensors_of(case, 1)]
+    d, other = case.build(*tensors), case.build(*others)
+    wide = d.expand((3, 2))
+    assert wide.batch_shape == (3, 2) and wide.event_shape == d.event_shape
+    value, ranked, best = d.sample(), wide.k_best(2), d.k_best(2)
+    assert torch.equal(wide.argmax, d.argmax.expand(3, *d.argmax.shape))
+    assert torch.equal(ranked.values, best.values[:, None].expand_as(ranked.values))
+    checked(wide.kl(other), d.kl(other).expand(3, 2), tensors)
+    for ours, theirs in (
+        (wide.log_partition, d.log_partition),
+        (wide.entropy(), d.entropy()),
+        (wide.log_prob(value), d.log_prob(value)),
+        (wide.marginals, d.marginals),
+        (wide.sparse_marginals, d.sparse_marginals),
+    ):
+        checked(ours, theirs.expand_as(ours), tensors)
+    assert wide.log_prob(wide.sample((5,))).isfinite().all()
+
+
+def test_copies_of_a_batch_have_the_factors_of_the_batch() -> None:
+    """A function of one batch axis is called for every copy, also after `to` and twice."""
+
+    def different_rows(u: Any) -> list[Any]:
+        return [Xor(u[:, 0]), AtMostOne(u[:, 1])]
+
+    scores = torch.randn(2, 2, 2, generator=torch.Generator().manual_seed(0))
+    d = StructuredDistribution(different_rows, scores)
+    for wide in (d.expand((2, 2)), d.to(torch.float64).expand((2,)).expand((2, 2))):
+        assert torch.equal(wide.argmax, d.argmax.expand(2, 2, 2, 2).to(wide.scores.dtype))
+        expected = d.entropy().expand(2, 2).to(wide.scores.dtype)
+        torch.testing.assert_close(wide.entropy(), expected, rtol=0.0, atol=1e-6)
+    one = StructuredDistribution(different_rows, scores[:1])
+    torch.testing.assert_close(one.expand((3,)).entropy(), one.entropy().expand(3))
 
 
 EMPTY = {
@@ -429,7 +506,9 @@ EMPTY = {
     "segments": lambda: SemiMarkov(torch.zeros(0, 3, 2, 2), torch.zeros(2, 2)),
     "binary": lambda: BinaryTree(torch.zeros(0, 3, 3)),
     "alignment": lambda: Alignment(torch.zeros(0, 3, 4)),
+    "labelled binary": lambda: BinaryTree(torch.zeros(0, 3, 3, 2), labelled=True),
     "subset": lambda: Subset(torch.zeros(0, 4), 2),
+    "any factor": lambda: StructuredDistribution(Xor, torch.zeros(0, 3)),
     "no words": lambda: Chain(torch.zeros(0, 0, 3), torch.zeros(3, 3)),
 }
 
@@ -445,6 +524,16 @@ def test_empty_batches(make: Callable[[], StructuredDistribution]) -> None:
     assert d.sample((3,)).shape == (3, 0, *d.event_shape)
     assert d.k_best(2).values.shape == (2, 0, *d.event_shape)
     assert d.sparse().probs.shape[1:] == (0,)
+
+
+def test_gradients_of_an_empty_batch() -> None:
+    scores, transitions = torch.zeros(0, 4, 3).requires_grad_(), torch.eye(3).requires_grad_()
+    d = Chain(scores, transitions)
+    total = d.entropy().sum() + d.log_prob(d.argmax).sum() + d.sparse_marginals.sum()
+    gradients = torch.autograd.grad(
+        total + d.marginals.sum() + d.kl(d).sum(), [scores, transitions]
+    )
+    assert gradients[0].shape == scores.shape and not gradients[1].any()
 
 
 def test_one_instance_without_a_batch() -> None:
@@ -509,6 +598,54 @@ def test_skipped_words_of_trees() -> None:
         assert skipped.log_prob(skipped.argmax)[1] == 0.0
 
 
+MASK = torch.tensor([[True, False, True, True], [False, True, False, True]])
+MASKED = {
+    "chain": (lambda x, **k: Chain(x, torch.eye(3).double(), **k), (2, 4, 3)),
+    "tree": (Tree, (2, 4, 4)),
+    "single root": (functools.partial(Tree, single_root=True), (2, 4, 4)),
+    "projective": (ProjectiveTree, (2, 4, 4)),
+    "labelled": (LabelledTree, (2, 4, 4, 2)),
+    "labelled projective": (functools.partial(LabelledTree, projective=True), (2, 4, 4, 2)),
+    "binary": (BinaryTree, (2, 4, 4)),
+    "labelled binary": (functools.partial(BinaryTree, labelled=True), (2, 4, 4, 2)),
+    "subset": (lambda x, **k: Subset(x, 2, **k), (2, 4)),
+}
+
+
+@pytest.mark.parametrize(("build", "shape"), MASKED.values(), ids=MASKED)
+def test_masks_leave_out_what_is_not_there(build: Any, shape: tuple[int, ...]) -> None:
+    """All queries are those of the distribution over the positions that take part."""
+    generator = torch.Generator().manual_seed(0)
+    scores, others = torch.randn(2, *shape, dtype=torch.float64, generator=generator)
+    scores.requires_grad_()
+    d, other = build(scores, mask=MASK, validate_args=False), build(others, mask=MASK)
+    n_axes = 1 if shape in [(2, 4, 3), (2, 4)] else 2
+    ranked, samples = d.k_best(3), d.sample((20,))
+    assert torch.equal(d.argmax, ranked.values[0])
+    assert (d.log_prob(samples) <= ranked.log_probs[0] + 1e-9).all()
+    for b in range(2):
+        at = torch.meshgrid(*[MASK[b].nonzero()[:, 0]] * n_axes, indexing="ij")
+        alone = build(scores[b][at][None])
+        best = alone.k_best(3)
+        for ours, theirs in (
+            (d.log_partition[b], alone.log_partition[0]),
+            (d.entropy()[b], alone.entropy()[0]),
+            (d.kl(other)[b], alone.kl(build(others[b][at][None]))[0]),
+            (ranked.log_probs[:, b], best.log_probs[:, 0]),
+            (d.log_prob(ranked.values)[:, b], best.log_probs[:, 0]),
+            (d.marginals[b][at], alone.marginals[0]),
+            (d.sparse_marginals[b][at], alone.sparse_marginals[0]),
+        ):
+            checked(ours, theirs, [scores])
+        on, expected = d.form.write(ranked.values)[:, b], alone.form.write(best.values)[:, 0]
+        there = torch.zeros(shape[1:], dtype=torch.bool)
+        there[at] = True
+        for k in range(3):
+            assert torch.equal(on[k][at], expected[k])
+        for values in (on, d.form.write(samples)[:, b], d.marginals[b], d.sparse_marginals[b]):
+            assert not values.masked_select(~there).any()
+
+
 @pytest.mark.parametrize("low", [-1e9, -torch.inf])
 def test_forbidden_tags(low: float) -> None:
     scores, transitions, initial, final = tensors_of(CASES["chain"])
@@ -537,10 +674,6 @@ def test_forbidden_transitions() -> None:
 
 
 # -------------------------------------------------------------------- any factors
-
-
-def matchings(u: Any) -> list[Any]:
-    return [Xor(u), AtMostOne(u, axis=1)]
 
 
 def test_factors_that_interact() -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, register_kl
 
+from lpsmap_core import Factor, Variables
 from lpsmap_core.api import BoolArray, FloatArray, checked_count, complete_assignment, slot_values
 from lpsmap_torch.built_graph import Factors, built_by
 from lpsmap_torch.estimators import GibbsMarginals, SparseMarginals
@@ -62,7 +63,8 @@ class StructuredDistribution(Distribution):
     scores
         Scores of the variables, the batch first.
     event_ndim
-        The number of axes of the scores of an instance; None for all but the first.
+        The number of axes of the scores of an instance; None for all but the first. If given,
+        `build` takes any number of batch axes.
     form
         Makes the form of values from the event shape of the scores. The values of this class are
         zeros and ones like the scores.
@@ -107,6 +109,7 @@ class StructuredDistribution(Distribution):
         n_batch = 1 if event_ndim is None else scores.ndim - event_ndim
         batch, event = scores.shape[:n_batch], scores.shape[n_batch:]
         self.build, self.scores, self.arguments = build, scores, arguments
+        self._event_ndim = event_ndim
         self._form_of, self.form = form, form(event)
         # sums may overflow half precision
         in_full = scores.to(torch.promote_types(scores.dtype, torch.float32))
@@ -296,7 +299,11 @@ class StructuredDistribution(Distribution):
             As in `torch.distributions`, which passes None.
         """
         event = self.scores.shape[len(self.batch_shape) :]
-        return self._with(self.scores.expand(*batch_shape, *event), self.arguments)
+        build = self.build
+        if self._event_ndim is None:  # it takes the batch as one axis
+            build = functools.partial(_each_copy, build, self.scores.shape)
+        scores = self.scores.expand(*batch_shape, *event)
+        return self._with(scores, self.arguments, build, len(event))
 
     def to(self, *args: Any, **kwargs: Any) -> StructuredDistribution:
         """Return the distribution with floating-point tensors of another dtype or device.
@@ -311,7 +318,8 @@ class StructuredDistribution(Distribution):
             floating = isinstance(x, Tensor) and x.is_floating_point()
             return x.to(*args, **kwargs) if floating else x
 
-        return self._with(moved(self.scores), {k: moved(x) for k, x in self.arguments.items()})
+        arguments = {k: moved(x) for k, x in self.arguments.items()}
+        return self._with(moved(self.scores), arguments, self.build, self._event_ndim)
 
     def __repr__(self) -> str:
         shapes = f"batch_shape={tuple(self.batch_shape)}, event_shape={tuple(self.event_shape)}"
@@ -361,19 +369,46 @@ class StructuredDistribution(Distribution):
         log_p = self._by_item(self._gibbs.log_probability(values, completed.additionals))
         return log_p.reshape(n, self._built.n_items), allowed
 
-    def _with(self, scores: Tensor, arguments: dict[str, Any]) -> StructuredDistribution:
+    def _with(
+        self,
+        scores: Tensor,
+        arguments: dict[str, Any],
+        build: Factors,
+        event_ndim: int | None,
+    ) -> StructuredDistribution:
         """Return a distribution of the same type and form with other scores."""
         new: StructuredDistribution = object.__new__(type(self))
         StructuredDistribution.__init__(
             new,
-            self.build,
+            build,
             scores,
-            event_ndim=self.scores.ndim - len(self.batch_shape),
+            event_ndim=event_ndim,
             form=self._form_of,
             validate_args=self._validate_args,
             **arguments,
         )
         return new
+
+
+def _each_copy(
+    build: Factors, shape: tuple[int, ...], u: Variables, /, **arguments: Any
+) -> list[Factor]:
+    """Return the factors of each copy of a batch in an expanded one.
+
+    Parameters
+    ----------
+    build
+        Returns the factors of the batch.
+    shape
+        The shape of its variables.
+    u
+        The variables of all copies.
+    arguments
+        Arguments of `build`.
+    """
+    copies = u.reshape(-1, *shape)
+    found = [build(copies[i], **arguments) for i in range(len(copies))]
+    return [f for x in found for f in ([x] if isinstance(x, Factor) else x)]
 
 
 def _same_structures(p: StructuredDistribution, q: StructuredDistribution) -> bool:
