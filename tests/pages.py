@@ -105,13 +105,21 @@ def _console(block: Block, page: Path, module: types.ModuleType) -> None:
             case "make", [target]:
                 assert f"\n{target}:" in (ROOT / "Makefile").read_text(encoding="utf-8"), command
             case ("python", [script, *options]) | ("torchrun", [_, script, *options]):
-                text = (ROOT / script).read_text(encoding="utf-8")
+                text = _with_siblings(ROOT / script)
                 for option in (word for word in options if word.startswith("--")):
                     assert _takes(text, option), f"{command}: no option {option}"
             case "pip" | "git" | "cd", _:
                 pass  # changes what is installed, or where one is
             case _:
                 raise AssertionError(f"{page}: nobody tests the command {command!r}")
+
+
+def _with_siblings(script: Path) -> str:
+    """Return the text of a script and of the modules beside it that it imports."""
+    text = script.read_text(encoding="utf-8")
+    names = re.findall(r"^from (\w+) import", text, re.MULTILINE)
+    siblings = filter(Path.exists, (script.with_name(f"{name}.py") for name in names))
+    return "\n".join([text, *(path.read_text(encoding="utf-8") for path in siblings)])
 
 
 def _takes(script: str, option: str) -> bool:

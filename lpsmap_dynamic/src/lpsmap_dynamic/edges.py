@@ -35,18 +35,26 @@ POLL_PERIOD = 10_000
 
 
 class Edges(NamedTuple):
-    """The hyperedges of one factor, sorted by their heads; items are in topological order."""
+    """The hyperedges of one factor, sorted by their heads; items are in topological order.
+
+    Attributes
+    ----------
+    first_edge
+        (I + 1,) item i, counted from 1, is the head of the hyperedges ``first_edge[i - 1]`` to
+        ``first_edge[i] - 1``. The last item is the goal.
+    tails
+        (2 E,) two items for every hyperedge, 0 for a missing tail; arrays over items have a neutral
+        value at 0.
+    first_entry
+        (E + 1,) hyperedge e switches on ``entries[first_entry[e] : first_entry[e + 1]]``.
+    entries
+        k for a slot, arity + j for an additional.
+    """
 
     first_edge: IntArray
-    """(I + 1,) item i, counted from 1, is the head of the hyperedges ``first_edge[i - 1]`` to
-    ``first_edge[i] - 1``. The last item is the goal."""
     tails: IntArray
-    """(2 E,) two items for every hyperedge, 0 for a missing tail; arrays over items have a neutral
-    value at 0."""
     first_entry: IntArray
-    """(E + 1,) hyperedge e switches on ``entries[first_entry[e] : first_entry[e + 1]]``."""
     entries: IntArray
-    """k for a slot, arity + j for an additional."""
 
 
 def encoded(edges: Edges, most_nonzeros: int, most_edges: int) -> IntArray:

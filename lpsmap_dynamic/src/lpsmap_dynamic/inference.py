@@ -37,12 +37,18 @@ class Beliefs(NamedTuple):
 
 
 class Found(NamedTuple):
-    """k structures of each of F factors, as sparse vectors."""
+    """k structures of each of F factors, as sparse vectors.
+
+    Attributes
+    ----------
+    score
+        (F * k,) their scores; those of factor r start at ``r * k``.
+    structures
+        The output of a MAP oracle, with F * k rows. The size is -1 if there is no structure.
+    """
 
     score: FloatArray
-    """(F * k,) their scores; those of factor r start at ``r * k``."""
     structures: Structures
-    """The output of a MAP oracle, with F * k rows. The size is -1 if there is no structure."""
 
 
 class LogPartition(Protocol):

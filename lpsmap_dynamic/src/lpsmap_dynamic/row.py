@@ -17,16 +17,24 @@ __all__ = ["Row", "different_rows"]
 
 @dataclass(frozen=True)
 class Row:
-    """All that a factor's structures can depend on, hashable; ``row["budget"]`` is a parameter."""
+    """All that a factor's structures can depend on, hashable; ``row["budget"]`` is a parameter.
+
+    Attributes
+    ----------
+    event_shape
+        The shape of the factor's slots, regardless of `lengths` and `mask`.
+    n_additionals
+        The number of its additionals, including unused ones.
+    parameters
+        Parameters of ``self.per_factor`` and ``self.counts`` by name: numbers, or tuples.
+    integer_bytes
+        Integers of ``self.integers`` as bytes; see `integers`.
+    """
 
     event_shape: tuple[int, ...]
-    """The shape of the factor's slots, regardless of `lengths` and `mask`."""
     n_additionals: int = 0
-    """The number of its additionals, including unused ones."""
     parameters: tuple[tuple[str, Any], ...] = ()
-    """Parameters of ``self.per_factor`` and ``self.counts`` by name: numbers, or tuples."""
     integer_bytes: bytes = b""
-    """Integers of ``self.integers`` as bytes; see `integers`."""
 
     @classmethod
     def of_view(cls, view: Any) -> Row:

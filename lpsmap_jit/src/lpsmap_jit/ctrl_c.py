@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from types import FrameType, TracebackType
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from types import FrameType
 from typing import Any
 
 from lpsmap_jit.deadlines import Deadline
@@ -13,7 +15,7 @@ from lpsmap_jit.interrupts import renew_deadline
 __all__ = ["ended_by_ctrl_c", "raised_by_ctrl_c"]
 
 
-def ended_by_ctrl_c(deadline: Deadline) -> _Handled:
+def ended_by_ctrl_c(deadline: Deadline) -> AbstractContextManager[None]:
     """Let the first Ctrl-C in a block end a deadline and running kernels; a second one raises.
 
     User-installed handlers are left alone, and so are threads other than the main one.
@@ -23,13 +25,13 @@ def ended_by_ctrl_c(deadline: Deadline) -> _Handled:
     deadline
         The deadline; afterwards ``deadline.cut`` tells whether Ctrl-C was pressed.
     """
-    return _Handled(_CtrlC(deadline), signals.default_int_handler)
+    return _handled(_CtrlC(deadline), signals.default_int_handler)
 
 
-def raised_by_ctrl_c() -> _Handled:
+def raised_by_ctrl_c() -> AbstractContextManager[None]:
     """Let Ctrl-C raise within `ended_by_ctrl_c`, for third-party code without deadlines."""
     before = signals.getsignal(signals.SIGINT)
-    return _Handled(signals.default_int_handler, before if isinstance(before, _CtrlC) else None)
+    return _handled(signals.default_int_handler, before if isinstance(before, _CtrlC) else None)
 
 
 class _CtrlC:
@@ -45,32 +47,18 @@ class _CtrlC:
         renew_deadline()
 
 
-class _Handled:
-    """A block with a handler of Ctrl-C, in the main thread, if the current handler is as expected.
+@contextmanager
+def _handled(handler: Any, instead_of: Any) -> Iterator[None]:
+    """Handle Ctrl-C by another handler in a block, in the main thread.
 
-    Parameters
-    ----------
-    handler
-        The handler.
-    instead_of
-        The handler that it replaces; None to do nothing.
+    Nothing changes if the current handler is not the one to replace, or that is None.
     """
-
-    def __init__(self, handler: Any, instead_of: Any) -> None:
-        self._handler, self._before = handler, instead_of
-
-    def __enter__(self) -> None:
-        in_main = threading.get_ident() == threading.main_thread().ident
-        if not in_main or signals.getsignal(signals.SIGINT) is not self._before:
-            self._before = None
-        if self._before is not None:
-            signals.signal(signals.SIGINT, self._handler)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._before is not None:
-            signals.signal(signals.SIGINT, self._before)
+    in_main = threading.get_ident() == threading.main_thread().ident
+    if not in_main or instead_of is None or signals.getsignal(signals.SIGINT) is not instead_of:
+        yield
+        return
+    try:
+        signals.signal(signals.SIGINT, handler)
+        yield
+    finally:
+        signals.signal(signals.SIGINT, instead_of)

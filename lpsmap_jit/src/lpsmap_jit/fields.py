@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 
 import numpy as np
 
-__all__ = ["Field", "kinds_of"]
+__all__ = ["Field", "kinds_of", "n_words"]
 
 
 class Field(NamedTuple):
@@ -22,6 +22,14 @@ def kinds_of(record: type) -> dict[str, Field | type]:
     """Return the fields of a record by name, in order: arrays, numbers, and other records."""
     hints = get_type_hints(record, include_extras=True)
     return {name: _kind(hint) for name, hint in hints.items()}
+
+
+@functools.cache
+def n_words(kind: Field | type) -> int:
+    """Return the number of words of a field: an array has an address and a shape."""
+    if isinstance(kind, Field):
+        return 1 + kind.ndim
+    return 1 if kind in (int, float) else sum(map(n_words, kinds_of(kind).values()))
 
 
 def _kind(hint: Any) -> Field | type:

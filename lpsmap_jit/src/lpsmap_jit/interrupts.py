@@ -146,6 +146,13 @@ def out_of_time() -> bool:
     return _state().value == _TIMED_OUT
 
 
+def halt() -> None:
+    """Make the kernels of this thread and its helpers return early."""
+    state = _state()
+    if state.value == _RUNNING:
+        state.value = _HALTED
+
+
 def deadline_passed() -> bool:
     """Return whether the time limit of this thread has passed, noticed by kernels or not."""
     deadline = thread_record().deadline
@@ -284,12 +291,6 @@ def _interrupted() -> bool:
     return state.value > _RUNNING
 
 
-def _halt() -> None:
-    state = _state()
-    if state.value == _RUNNING:
-        state.value = _HALTED
-
-
 @interpreted_by(_stopped)
 @leaf
 def stopped() -> bool:
@@ -323,15 +324,3 @@ def interrupted() -> bool:
             if not _run_handlers(address + 8 * _KEPT):
                 state[0] = _HALTED
     return state[0] > _RUNNING  # type: ignore[no-any-return]
-
-
-@interpreted_by(_halt)
-@leaf
-def halt() -> None:
-    """Make the kernels of this thread and its helpers return early."""
-    address = _record_address()
-    if address == 0:
-        return
-    state = integers(integers(address, _SIZE)[_LEADER], 1)
-    if state[0] == _RUNNING:
-        state[0] = _HALTED

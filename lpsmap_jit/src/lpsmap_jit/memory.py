@@ -8,7 +8,6 @@ allocates one block, and a kernel receives the words of its record (`lpsmap_jit.
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 import operator
 import struct
@@ -19,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_jit.arrays import FloatArray, IntArray
-from lpsmap_jit.fields import Field, kinds_of
+from lpsmap_jit.fields import Field, kinds_of, n_words
 from lpsmap_jit.tiers import interprets
 
-__all__ = ["Blueprint", "Memory", "Nested", "hold", "n_words", "words_of"]
+__all__ = ["Blueprint", "Memory", "Nested", "hold", "words_of"]
 
 Record = TypeVar("Record")
 
@@ -53,7 +52,7 @@ class Memory(Generic[Record]):
         """Return the record of a field, which lies in this memory."""
         begin, record, whole = 0, getattr(self.record, name), cast(Any, type(self.record))
         for field, kind in kinds_of(whole).items():
-            end = begin + (1 + kind.ndim if isinstance(kind, Field) else n_words(kind))
+            end = begin + n_words(kind)
             if field == name:
                 return Nested(record, record if interprets() else self.words[begin:end])
             begin = end
@@ -109,7 +108,7 @@ class Blueprint(Generic[Record]):
         for field, part in zip(kinds_of(kind).values(), plan, strict=True):
             if part is None:
                 begin = len(words)
-                words += [0] * (1 + field.ndim if isinstance(field, Field) else n_words(field))
+                words += [0] * n_words(field)
                 self._given.append(slice(begin, len(words)))
                 parts.append(_GIVEN)
             elif isinstance(field, Field) and isinstance(part, tuple):
@@ -187,18 +186,6 @@ def words_of(record: Any) -> list[int]:
         else:
             words += words_of(value)
     return words
-
-
-@functools.cache
-def n_words(kind: type) -> int:
-    """Return the number of words of a record."""
-    n = 0
-    for field in kinds_of(kind).values():
-        if isinstance(field, Field):
-            n += 1 + field.ndim
-        else:
-            n += 1 if field in (int, float) else n_words(field)
-    return n
 
 
 def _word(number: Any, kind: Any) -> int:

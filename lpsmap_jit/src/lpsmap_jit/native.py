@@ -81,25 +81,20 @@ if COMPILED:
             with later:
                 api.err_clear()
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def floats(typing_context: Any, address: Any, size: Any) -> Any:
-        """Return the float64 array of a size at an address."""
-        kind = types.Array(types.float64, 1, "C")
+    def _array_of(number: Any) -> Any:
+        kind = types.Array(number, 1, "C")
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             return array_at(context, builder, kind, values[0], [values[1]])
 
-        return kind(types.int64, types.int64), generate
+        @intrinsic  # type: ignore[untyped-decorator]
+        def array(typing_context: Any, address: Any, size: Any) -> Any:
+            """Return the array of a size at an address."""
+            return kind(types.int64, types.int64), generate
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def integers(typing_context: Any, address: Any, size: Any) -> Any:
-        """Return the int64 array of a size at an address."""
-        kind = types.Array(types.int64, 1, "C")
+        return array
 
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            return array_at(context, builder, kind, values[0], [values[1]])
-
-        return kind(types.int64, types.int64), generate
+    floats, integers = _array_of(types.float64), _array_of(types.int64)
 
 else:
     # never called: without compilation, Python objects are called

@@ -121,13 +121,16 @@ def test_threads_take_shares_in_turn() -> None:
     graph.add(Xor(u))
     graph.add(AtMostOne(u))
     plan = graph.plan(threads=4)
-    assert [share.components for share in plan.shares] == [133, 111, 93, 80, 80, 80, 80, 80, 63]
+    sizes = [share.components for share in plan.shares]
+    assert sizes == [100, 87, 77, 67, 58, 51, 45, *[40] * 7, 35]
     assert sum(share.links for share in plan.shares) == plan.links == 80_000
-    assert (plan.threads, plan.available_threads) == (3, 4)
-    assert "threads: 3 of 4, for 9 shares of 6,300 to 13,300 links; a thread is" in repr(plan)
-    assert "; a thread is worth its start from 24,000 links on" in repr(plan)
+    assert (plan.threads, plan.available_threads) == (4, 4)
+    assert "threads: 4 of 4, for 15 shares of 3,500 to 10,000 links\n" in repr(plan)
+    eight = repr(graph.plan(threads=8))
+    assert "threads: 6 of 8, for" in eight
+    assert "; a thread is worth its start from 12,000 links on" in eight
     two = repr(graph.plan(threads=2))
-    assert "threads: 2 of 2, for 8 shares of 1,400 to 20,000 links\n" in two
+    assert "threads: 2 of 2, for 10 shares of 2,300 to 20,000 links\n" in two
     assert "threads: 1 of 1, for a share of 80,000 links\n" in repr(graph.plan(threads=1))
     with pytest.raises(ValueError, match="threads: got 0; expected an integer of at least 1"):
         graph.plan(threads=0)

@@ -19,6 +19,7 @@ from lpsmap import (
     Sequence,
     Variables,
     Xor,
+    XorOut,
 )
 from lpsmap_core import Factor
 from lpsmap_decode import Assignment
@@ -73,11 +74,14 @@ def test_no_value_is_nan_in_tied_rows_and_beside_bad_ones() -> None:
     assert values[3, 4] == 1.0
 
 
-def test_coupled_components_start_from_the_solution(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("scale", [1.0, 1e-100])
+def test_coupled_components_start_from_the_solution(scale: float, rng: np.random.Generator) -> None:
+    """Unless their scores are so small that its duals are useless."""
     graph = FactorGraph()
-    u = graph.variable_from(rng.normal(size=(16, 10, 10)))
+    u = graph.variable_from(scale * rng.normal(size=(16, 10, 10)))
     graph.add(DepTree(u))
     graph.add(ModifierBudget(u, 2))
+    graph.add(XorOut(u[:, 0, :4]))
     decoded, best = decoded_both_ways(graph)
     assert decoded.proved.all()
     np.testing.assert_allclose(decoded.score, best.score, rtol=1e-8)

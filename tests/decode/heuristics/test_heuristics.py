@@ -12,6 +12,7 @@ import pytest
 from lpsmap import Dense, DepTree, FactorGraph, Imply, Knapsack, Matching, Or, Sequence, Xor
 from lpsmap_core import Deadline
 from lpsmap_decode.exact.component_copies import copies_of
+from lpsmap_decode.heuristics.block_search import search_blocks
 from lpsmap_decode.heuristics.completion import complete_columns
 from lpsmap_decode.heuristics.component import Component
 from lpsmap_decode.heuristics.lagrangian import price_rows
@@ -281,14 +282,15 @@ def test_probing_proves_that_nothing_is_allowed() -> None:
     assert component.highest == -np.inf
 
 
-def test_searches_of_states_reach_the_best_of_a_network_of_many_valleys() -> None:
+@pytest.mark.parametrize("search", [search_states, search_blocks])
+def test_searches_of_states_reach_the_best_of_a_network_of_many_valleys(search) -> None:
     rng = np.random.default_rng(0)
     graph = FactorGraph()
     u = graph.variable_from(rng.normal(size=(7, 3)))
     for i, j in itertools.combinations(range(7), 2):
         graph.add(Dense([u[i], u[j]], np.where(rng.random((3, 3)) < 0.3, -10.0, 0.0)))
     ((component, _),) = components_of(graph)
-    searches = search_states(component)
+    searches = search(component)
     for _ in range(50):
         next(searches)
     best = max(

@@ -15,9 +15,15 @@ from lpsmap_core.layout.layout import Part
 from lpsmap_decode import score_assignment
 from lpsmap_decode.exact import network_search as of_states
 from lpsmap_decode.exact.network_search import NetworkSpace
+from lpsmap_decode.networks.blocks import block_order, improve_block
 from lpsmap_decode.networks.bounds import tighten
 from lpsmap_decode.networks.cycles import no_triplets, triplets_of
-from lpsmap_decode.networks.elimination import MOST_NODES, eliminate, elimination_order
+from lpsmap_decode.networks.elimination import (
+    MOST_NODES,
+    eliminate,
+    elimination_order,
+    neighbours_of,
+)
 from lpsmap_decode.networks.messages import Potentials, finite_scores, new_shares
 from lpsmap_decode.networks.moves import tabu_search
 from lpsmap_decode.networks.network import TableScores, expand, networks_of
@@ -230,6 +236,46 @@ def test_a_search_without_elimination(
     assert found.bound >= best - 1e-9
     if found.answer is not None:
         assert score_of(part, eta, eta_v, found.answer) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("draw", [of_tables, lambda seed: grid(3, 3, seed, 0.1)])
+def test_a_block_gets_its_best_states(draw, seed: int) -> None:
+    part, eta, eta_v = scores_of(draw(seed))
+    network, rng = networks_of(part).network, np.random.default_rng(seed)
+    given, _ = finite_scores(network, networks_of(part).scores(eta, eta_v))
+    given.closed[rng.random(len(given.closed)) < 0.1] = -np.inf
+    given.closed[network.first_state[:-1]] = 0.0
+    for limit in (1.0, 30.0, 1e9):
+        chosen = np.zeros(len(network.n_states), dtype=np.int64)
+        weight = rng.uniform(0.5, 1.5, len(chosen))
+        order = block_order(network.n_states, neighbours_of(network), weight, limit)
+        open_states = [
+            [x for x in range(k) if given.closed[first + x] == 0.0] if i in order else [0]
+            for i, (k, first) in enumerate(
+                zip(network.n_states, network.first_state[:-1], strict=True)
+            )
+        ]
+        best = max(_total(network, given, states) for states in itertools.product(*open_states))
+        assert improve_block(network, given, order, chosen) == pytest.approx(best)
+        assert _total(network, given, tuple(chosen)) == pytest.approx(best)
+        assert all(x in states for x, states in zip(chosen, open_states, strict=True))
+    assert len(order) == len(network.n_states)
+
+
+def test_a_block_has_small_tables_only() -> None:
+    """A torus of 6 x 6 has none of width 2 but for some nodes that keep their states."""
+    part, _, _ = scores_of(grid(6, 3, 0))
+    network, _, _ = networks_of(part).of(0)
+    neighbours = neighbours_of(network)
+    order = block_order(network.n_states, neighbours.copy(), np.ones(36), 27.0)
+    assert 18 <= len(order) < 36
+    assert len(set(order)) == len(order)
+    inside = neighbours[np.ix_(order, order)]
+    for t in range(len(order)):
+        near = t + 1 + np.flatnonzero(inside[t, t + 1 :])
+        assert len(near) <= 2
+        inside[np.ix_(near, near)] = True
 
 
 def test_blocks_that_overlap_are_no_network() -> None:

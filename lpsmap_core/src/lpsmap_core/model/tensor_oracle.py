@@ -17,17 +17,23 @@ class TensorOracle:
     """A MAP oracle that finds the best structures of a batch of factors in one call.
 
     Engines move the tables to the device of the scores once, and call `best` many times.
+
+    Attributes
+    ----------
+    best
+        ``best(eta_u, eta_v, *tables, *shared)`` gets ``(B, *event_shape)`` finite scores of the
+        variables, (B, n_additionals) finite scores of the additionals, and the tables of these
+        factors. It returns (B, W) integers, the entries of the best structure of each factor: k for
+        slot k, counted in the flat event shape, K + j for additional j after all K slots, and -1
+        for padding. An additional that counts twice is listed twice. The code uses the functions of
+        ``array_namespace(eta_u)``; W must not depend on the scores, so that nothing waits for a
+        device. Factors of several declarations share a call if `best` is the same object.
+    tables
+        NumPy arrays with a row for each factor of the declaration, such as lengths.
+    shared
+        NumPy arrays for all factors. Declarations share calls if they have the same ones.
     """
 
     best: Callable[..., Any]
-    """``best(eta_u, eta_v, *tables, *shared)`` gets ``(B, *event_shape)`` finite scores of the
-    variables, (B, n_additionals) finite scores of the additionals, and the tables of these
-    factors. It returns (B, W) integers, the entries of the best structure of each factor: k for
-    slot k, counted in the flat event shape, K + j for additional j after all K slots, and -1
-    for padding. An additional that counts twice is listed twice. The code uses the functions of
-    ``array_namespace(eta_u)``; W must not depend on the scores, so that nothing waits for a
-    device. Factors of several declarations share a call if `best` is the same object."""
     tables: tuple[npt.NDArray[np.generic], ...] = ()
-    """NumPy arrays with a row for each factor of the declaration, such as lengths."""
     shared: tuple[npt.NDArray[np.generic], ...] = ()
-    """NumPy arrays for all factors. Declarations share calls if they have the same ones."""

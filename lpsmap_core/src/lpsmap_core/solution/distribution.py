@@ -26,20 +26,29 @@ MAX_LINES = 20
 
 @dataclass(frozen=True)
 class Structure:
-    """One structure of a factor's sparse distribution."""
+    """One structure of a factor's sparse distribution.
+
+    Attributes
+    ----------
+    probability
+        Its weight, in (0, 1].
+    score
+        The sum of the scores of its variables and additionals; ``-inf`` if one is forbidden.
+    variables
+        Its 0/1 variables in the factor's event shape, within the factor's `lengths`. They refer to
+        the view that was passed to the factor: for ``Xor(~u)``, a 1 means that ``~u`` is on. (A
+        knapsack's structures can have one fractional variable.)
+    additionals
+        Its additionals, in the shape of one factor's scores.
+    decoded
+        The structure in domain terms, see `Factor.decode`: ``{"heads": [1, -1, 1]}``.
+    """
 
     probability: float
-    """Its weight, in (0, 1]."""
     score: float
-    """The sum of the scores of its variables and additionals; ``-inf`` if one is forbidden."""
     variables: FloatArray
-    """Its 0/1 variables in the factor's event shape, within the factor's `lengths`. They refer to
-    the view that was passed to the factor: for ``Xor(~u)``, a 1 means that ``~u`` is on. (A
-    knapsack's structures can have one fractional variable.)"""
     additionals: FloatArray
-    """Its additionals, in the shape of one factor's scores."""
     decoded: dict[str, Any]
-    """The structure in domain terms, see `Factor.decode`: ``{"heads": [1, -1, 1]}``."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return probability, score and decoded form as plain Python objects."""
@@ -209,9 +218,11 @@ class Distributions:
     def __getitem__(self, key: int | tuple[int, ...]) -> Distribution:
         # indexing an array provides NumPy's semantics, including negative indices and errors
         numbers = np.arange(len(self))
-        if isinstance(key, tuple):
-            numbers = numbers.reshape(self.factor.batch_shape)
-        index = numbers[key]
+        index = (
+            numbers.reshape(self.factor.batch_shape)[key]
+            if isinstance(key, tuple)
+            else (numbers[key])
+        )
         if index.ndim:
             raise TypeError(
                 f"index {key!r} selects {index.size} factors; expected the index of one. Iterate "
@@ -365,8 +376,8 @@ class Distributions:
 
     def to_dict(self) -> dict[str, Any]:
         """Return every factor's structures as plain Python objects, for JSON."""
-        distributions = [entry.to_dict()["structures"] for entry in self]
-        return {"factor": type(self.factor).__name__, "distributions": distributions}
+        name, factors = type(self.factor).__name__, [entry.to_dict() for entry in self]
+        return {"factor": name, "distributions": [entry["structures"] for entry in factors]}
 
     def _repr_html_(self) -> str:
         shown = self._shown()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,65 +30,60 @@ FLOAT = 8
 
 @dataclass(frozen=True)
 class ComponentPlan:
-    """Connected components of one kind."""
+    """Connected components of one kind.
+
+    Attributes
+    ----------
+    kind
+        ``"free variable"``, ``"one factor"`` or ``"several factors"``. (A factor that has a
+        variable in several of its slots counts as several.)
+    solved_by
+        Name of the solver or engine.
+    count, variables, links
+        Number of components, and their total numbers of variables and links.
+    """
 
     kind: str
-    """``"free variable"``, ``"one factor"`` or ``"several factors"``. A factor that has a variable
-    in several of its slots counts as several."""
     solved_by: str
-    """Name of the solver or engine."""
     count: int
-    """Number of components; then their total numbers of variables and links."""
     variables: int
     links: int
-
-    def cells(self) -> dict[str, str]:
-        """Return the row of a table."""
-        return {
-            "components": f"{self.count:,}",
-            "kind": self.kind,
-            "variables": f"{self.variables:,}",
-            "links": f"{self.links:,}",
-            "solved by": self.solved_by,
-        }
 
 
 @dataclass(frozen=True)
 class FactorPlan:
-    """The factors of one type with one solver."""
+    """The factors of one type with one solver.
+
+    Attributes
+    ----------
+    factor
+        Name of the type.
+    count
+        Number of factors.
+    smallest_arity, largest_arity
+        Range of their numbers of variables.
+    links, additionals
+        Total numbers of slots and of additionals.
+    level
+        The type's level of override: 1 a MAP oracle in Python, 2 compiled, 3 a closed form.
+    solver
+        The solver of their local problems.
+    function
+        The kernel or method of the type that the solver calls.
+    reason
+        The reason for this solver.
+    """
 
     factor: str
-    """Name of the type."""
     count: int
-    """Number of factors."""
     smallest_arity: int
-    """Range of their numbers of variables, with the next one."""
     largest_arity: int
     links: int
-    """Total number of slots; then of additionals."""
     additionals: int
     level: int
-    """The type's level of override: 1 a MAP oracle in Python, 2 compiled, 3 a closed form."""
     solver: str
-    """The solver of their local problems."""
     function: str
-    """The kernel or method of the type that the solver calls."""
     reason: str
-    """The reason for this solver."""
-
-    def cells(self) -> dict[str, str]:
-        """Return the row of a table."""
-        return {
-            "factors": f"{self.count:,}",
-            "type": self.factor,
-            "arity": _range(self.smallest_arity, self.largest_arity),
-            "links": f"{self.links:,}",
-            "additionals": f"{self.additionals:,}",
-            "level": str(self.level),
-            "solver": self.solver,
-            "calls": ".".join(self.function.split(".")[-2:]),
-            "because": self.reason,
-        }
 
 
 @dataclass(frozen=True)
@@ -101,16 +96,23 @@ class SharePlan:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Peak memory of a solve in bytes, beside that of the declarations."""
+    """Peak memory of a solve in bytes, beside that of the declarations.
+
+    Attributes
+    ----------
+    layout
+        The graph's links and buckets, which are reused by later solves.
+    solve
+        Scores, iterates, duals and marginals, and the polish. The solution keeps all but the
+        polish, for gradients.
+    active_sets
+        The initial active sets, with capacity for a few structures of each factor. They grow with
+        the number of structures.
+    """
 
     layout: int
-    """The graph's links and buckets, which are reused by later solves."""
     solve: int
-    """Scores, iterates, duals and marginals, and the polish. The solution keeps all but the polish,
-    for gradients."""
     active_sets: int
-    """The initial active sets, with capacity for a few structures of each factor. They grow with
-    the number of structures."""
 
     @property
     def total(self) -> int:
@@ -122,34 +124,41 @@ class MemoryPlan:
 class Plan:
     """How a graph will be solved; prints as tables. See `FactorGraph.plan`.
 
-    Factors, shares and memory are only known for core's own engine, except for the memory of the
-    layout.
+    Attributes
+    ----------
+    variables, links, additionals
+        Sizes of the graph.
+    engine, reason
+        Name of the engine, and the reason for it. Factors, shares and memory are only known for
+        core's own engine, except for the memory of the layout.
+    components
+        The connected components by kind.
+    factors
+        The factors by type and solver.
+    shares
+        The shares of the work that threads take in turn.
+    threads
+        Number of threads used, at most the number of shares.
+    available_threads
+        Number of available threads.
+    links_per_thread
+        Number of links from which on a thread is worth its start.
+    memory
+        The memory of a solve.
     """
 
     variables: int
-    """Number of variables."""
     links: int
-    """Number of links."""
     additionals: int
-    """Number of additionals."""
     engine: str
-    """Name of the engine."""
     reason: str
-    """The reason for this engine."""
     components: tuple[ComponentPlan, ...]
-    """The connected components by kind."""
     factors: tuple[FactorPlan, ...]
-    """The factors by type and solver."""
     shares: tuple[SharePlan, ...]
-    """The shares of the work that threads take in turn."""
     threads: int
-    """Number of threads used, at most the number of shares."""
     available_threads: int
-    """Number of available threads."""
     links_per_thread: int
-    """Number of links from which on a thread is worth its start."""
     memory: MemoryPlan
-    """The memory of a solve."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain Python objects, for JSON."""
@@ -160,8 +169,8 @@ class Plan:
             f"Plan: {self.variables:,} variables, {self.links:,} links, "
             f"{self.additionals:,} additionals"
         )
-        plans = [plan for plan in (self.components, self.factors) if plan]
-        tables = [text_table([row.cells() for row in plan], NUMBERS) for plan in plans]
+        rows = [*map(_component_cells, self.components)], [*map(_factor_cells, self.factors)]
+        tables = [text_table(table, NUMBERS) for table in rows if table]
         engine = f"engine: {self.engine}, which {self.reason}"
         last = f"{self._thread_line}\n{engine}\n{self._memory_line}"
         return "\n\n".join([size, *tables, last])
@@ -270,9 +279,13 @@ def _factors(solvers: list[BucketSolver]) -> Iterator[FactorPlan]:
             additionals=sum(bucket.n_additionals for bucket, _ in group),
             level=override_level(first.type),
             solver=choice.name,
-            function=f"{choice.function.__module__}.{choice.function.__qualname__}",
+            function=_name(choice.function),
             reason=choice.reason,
         )
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
 
 
 # -------------------------------------------------------------------- memory
@@ -311,13 +324,38 @@ def _array_bytes(layout: Layout) -> int:
 NUMBERS = ("components", "count", "variables", "links", "factors", "arity", "additionals", "level")
 
 
+def _component_cells(plan: ComponentPlan) -> dict[str, str]:
+    return {
+        "components": f"{plan.count:,}",
+        "kind": plan.kind,
+        "variables": f"{plan.variables:,}",
+        "links": f"{plan.links:,}",
+        "solved by": plan.solved_by,
+    }
+
+
+def _factor_cells(plan: FactorPlan) -> dict[str, str]:
+    return {
+        "factors": f"{plan.count:,}",
+        "type": plan.factor,
+        "arity": _range(plan.smallest_arity, plan.largest_arity),
+        "links": f"{plan.links:,}",
+        "additionals": f"{plan.additionals:,}",
+        "level": str(plan.level),
+        "solver": plan.solver,
+        "calls": ".".join(plan.function.split(".")[-2:]),
+        "because": plan.reason,
+    }
+
+
 def _range(least: int, most: int) -> str:
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def _bytes(n: int) -> str:
     """Return a number of bytes in a readable unit."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if n >= size:
-            return f"{n / size:.3g} {unit}"
-    return f"{n} bytes"
+    size, units = float(n), iter(("bytes", "kB", "MB", "GB"))
+    unit = next(units)
+    while size >= 1000 and unit != "GB":
+        size, unit = size / 1000, next(units)
+    return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.3g} {unit}"

@@ -33,16 +33,23 @@ CLOSE = 1e-7
 
 
 class Declared(NamedTuple):
-    """Copies of a declaration in one graph, each over separate variables."""
+    """Copies of a declaration in one graph, each over separate variables.
+
+    Attributes
+    ----------
+    scores
+        (draws, slots) scores of the slots.
+    negated
+        (draws, slots) flags of the slots over negated variables.
+    eta_v
+        (draws, factors, additionals) scores.
+    """
 
     graph: FactorGraph
     factors: Sequence[Factor]
     scores: FloatArray
-    """(draws, slots) scores of the slots."""
     negated: BoolArray
-    """(draws, slots) flags of the slots over negated variables."""
     eta_v: FloatArray
-    """(draws, factors, additionals) scores."""
 
     def solve(self) -> tuple[Solution, FloatArray, FloatArray]:
         """Return the solution, and the (draws, ...) marginals of slots and of additionals."""

@@ -27,16 +27,24 @@ OF_EXAMPLES = ("check_row_alone", "check_lengths", "check_lists", "check_larger"
 
 
 class Result(NamedTuple):
-    """The result of one check."""
+    """The result of one check.
+
+    Attributes
+    ----------
+    check
+        Name of the check.
+    error
+        The error that it raised, or None.
+    expected
+        The reason of an expected failure, or None.
+    skipped
+        The reason why the check did not run, or None.
+    """
 
     check: str
-    """Name of the check."""
     error: Exception | None
-    """The error that it raised, or None."""
     expected: str | None
-    """The reason of an expected failure, or None."""
     skipped: str | None = None
-    """The reason why the check did not run, or None."""
 
     @property
     def ok(self) -> bool:

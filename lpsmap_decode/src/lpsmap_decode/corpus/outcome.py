@@ -17,28 +17,41 @@ Values = Mapping[int | str, FloatArray]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one problem."""
+    """The outcome of one problem.
+
+    Attributes
+    ----------
+    index
+        The problem's position among all.
+    status
+        A word for every part of its graph, which are its components and, last, its variables in no
+        factor, if any. For a relaxation, the name of its `Status`; for an exact search,
+        ``"PROVED"``, ``"FOUND"``, ``"NOT_FOUND"`` or ``"INFEASIBLE"``.
+    score
+        (n_parts,) objectives, or scores of the assignment. Their sum is the score of all values.
+    bound
+        (n_parts,) upper bounds on the score of any assignment after an exact search; else None.
+    ok
+        Whether every part is solved, or proved optimal by an exact search.
+    seconds
+        Duration of building and solving.
+    extracted
+        The result of `extract`, if given.
+    error
+        The exception that the problem raised, or None.
+    traceback
+        The traceback of the exception, as text.
+    """
 
     index: int
-    """The problem's position among all."""
     status: tuple[str, ...] = ()
-    """A word for every part of its graph, which are its components and, last, its variables in no
-    factor, if any. For a relaxation, the name of its `Status`; for an exact search,
-    ``"PROVED"``, ``"FOUND"``, ``"NOT_FOUND"`` or ``"INFEASIBLE"``."""
     score: FloatArray = field(default_factory=lambda: np.empty(0))
-    """(n_parts,) objectives, or scores of the assignment. Their sum is the score of all values."""
     bound: FloatArray | None = None
-    """(n_parts,) upper bounds on the score of any assignment after an exact search; else None."""
     ok: bool = False
-    """Whether every part is solved, or proved optimal by an exact search."""
     seconds: float = 0.0
-    """Duration of building and solving."""
     extracted: Any = None
-    """The result of `extract`, if given."""
     error: BaseException | None = None
-    """The exception that the problem raised, or None."""
     traceback: str = ""
-    """The traceback of the exception, as text."""
     solved_values: Values | None = field(default=None, repr=False)
 
     @property

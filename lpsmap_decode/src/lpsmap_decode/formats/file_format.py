@@ -21,12 +21,18 @@ class FileFormatError(ValueError):
 
 
 class NamedGraph(NamedTuple):
-    """A factor graph with names for its blocks of variables."""
+    """A factor graph with names for its blocks of variables.
+
+    Attributes
+    ----------
+    graph
+        The unsolved graph.
+    variables
+        Its blocks of variables, by their names in the file.
+    """
 
     graph: FactorGraph
-    """The unsolved graph."""
     variables: dict[str, Variables]
-    """Its blocks of variables, by their names in the file."""
 
 
 class FileFormat(abc.ABC):

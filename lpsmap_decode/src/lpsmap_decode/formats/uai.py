@@ -31,16 +31,24 @@ MOST_CONSTANTS = 1000
 
 
 class MarkovNetwork(NamedTuple):
-    """Variables of several states, and factors over them."""
+    """Variables of several states, and factors over them.
+
+    Attributes
+    ----------
+    n_states
+        For every variable, its number of states.
+    scopes
+        For every factor, its variables.
+    scores
+        For every factor, the logarithms of its table, with one axis per variable.
+    lines
+        For every factor, the line of its scope.
+    """
 
     n_states: list[int]
-    """For every variable, its number of states."""
     scopes: list[list[int]]
-    """For every factor, its variables."""
     scores: list[FloatArray]
-    """For every factor, the logarithms of its table, with one axis per variable."""
     lines: list[int]
-    """For every factor, the line of its scope."""
 
 
 class UaiFormat(FileFormat):

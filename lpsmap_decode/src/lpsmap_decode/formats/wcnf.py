@@ -22,15 +22,22 @@ LARGEST_WEIGHT = 2**64 - 1
 
 
 class _Clauses(NamedTuple):
-    """Clauses of distinct literals."""
+    """Clauses of distinct literals.
+
+    Attributes
+    ----------
+    literals
+        Positive for a variable (from 1), negative for its negation.
+    weights
+        The cost of violating each clause; None for a hard clause.
+    lines
+        The line on which each clause begins.
+    """
 
     n_variables: int
     literals: list[list[int]]
-    """Positive for a variable (from 1), negative for its negation."""
     weights: list[int | None]
-    """The cost of violating each clause; None for a hard clause."""
     lines: list[int]
-    """The line on which each clause begins."""
 
 
 class WcnfFormat(FileFormat):

@@ -12,6 +12,7 @@ import numpy as np
 
 from lpsmap_core import Deadline
 from lpsmap_core.api import Watch
+from lpsmap_decode.heuristics.block_search import search_blocks
 from lpsmap_decode.heuristics.completion import complete_columns
 from lpsmap_decode.heuristics.component import Component
 from lpsmap_decode.heuristics.lagrangian import price_rows
@@ -28,10 +29,10 @@ ALL: tuple[Heuristic, ...] = (price_rows, complete_columns)
 LINEAR: tuple[Heuristic, ...] = (*ALL, search_neighbourhoods)
 """Heuristics for components that rows describe."""
 
-TABLES: tuple[Heuristic, ...] = (search_states,)
+TABLES: tuple[Heuristic, ...] = (search_states, search_blocks)
 """Heuristics for networks of tables."""
 
-STRICT_TABLES: tuple[Heuristic, ...] = (search_states, complete_columns)
+STRICT_TABLES: tuple[Heuristic, ...] = (search_states, search_blocks, complete_columns)
 """Heuristics for networks of tables that forbid entries."""
 
 REWARD = 0.5

@@ -17,7 +17,7 @@ from lpsmap_decode.networks.messages import finite_scores
 from lpsmap_decode.networks.moves import tabu_search
 from lpsmap_decode.networks.network import TableNetwork, networks_of
 
-__all__ = ["search_states"]
+__all__ = ["highest_states", "search_states"]
 
 MOVES = 5
 """Moves of a search, per node."""
@@ -40,7 +40,8 @@ def search_states(component: Component) -> Iterator[None]:
     potentials, decisive = finite_scores(network, scores)
     potentials.closed[np.isneginf(scores.states)] = -np.inf
     shares = networks.scores(component.means, np.zeros(len(component.eta_v))).states
-    starts, best = [_highest(network, shares), _highest(network, potentials.states)], -np.inf
+    starts = [highest_states(network, numbers) for numbers in (shares, potentials.states)]
+    best = -np.inf
     kept = _Kept()
     while True:
         current = starts.pop() if starts else kept.start(network, rng)
@@ -82,7 +83,7 @@ class _Kept:
         return states
 
 
-def _highest(network: TableNetwork, numbers: FloatArray) -> IntArray:
+def highest_states(network: TableNetwork, numbers: FloatArray) -> IntArray:
     """Return the state of every node with the highest number."""
     first = network.first_state
     found = [int(np.argmax(numbers[a:b])) for a, b in zip(first[:-1], first[1:], strict=True)]

@@ -16,7 +16,7 @@ from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_decode.networks.network import TableNetwork
 from lpsmap_dynamic import EliminationOrder, cheapest_order
 
-__all__ = ["MOST_NODES", "MOST_STATES", "eliminate", "elimination_order"]
+__all__ = ["MOST_NODES", "MOST_STATES", "eliminate", "elimination_order", "neighbours_of"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -37,10 +37,10 @@ def elimination_order(network: TableNetwork, limit: float) -> EliminationOrder:
     """
     if len(network.n_states) > MOST_NODES:
         return EliminationOrder(np.arange(len(network.n_states)), np.inf)
-    return cheapest_order(network.n_states, _neighbours(network), limit)
+    return cheapest_order(network.n_states, neighbours_of(network), limit)
 
 
-def _neighbours(network: TableNetwork) -> BoolArray:
+def neighbours_of(network: TableNetwork) -> BoolArray:
     """Return the adjacency matrix: which nodes share a table."""
     n = len(network.n_states)
     found = np.zeros((n, n), dtype=bool)

@@ -42,9 +42,7 @@ class PairLayer(Layer):
         if lengths is None:
             return np.asarray(allowed)
         check_ends(type(self).__name__, lengths, shape[-2:])
-        rows, columns = lengths[..., 0, None, None], lengths[..., 1, None, None]
-        inside = (np.arange(shape[-2])[:, None] < rows) & (np.arange(shape[-1]) < columns)
-        return np.asarray(allowed & inside)
+        return np.asarray(allowed & _inside(shape, lengths))
 
     def _rectangles(
         self, allowed: NDArray[np.bool_]
@@ -59,11 +57,9 @@ class PairLayer(Layer):
         name = type(self).__name__
         rows = prefix_lengths(name, np.any(allowed, axis=-1), "rows")
         columns = prefix_lengths(name, np.any(allowed, axis=-2), "columns")
-        inside = (np.arange(allowed.shape[-2])[:, None] < rows[..., None, None]) & (
-            np.arange(allowed.shape[-1]) < columns[..., None, None]
-        )
-        forbidden = inside & ~allowed
-        return np.stack([rows, columns], axis=-1), forbidden if forbidden.any() else None
+        lengths = np.stack([rows, columns], axis=-1)
+        forbidden = _inside(allowed.shape, lengths) & ~allowed
+        return lengths, forbidden if forbidden.any() else None
 
 
 class RelaxedPairLayer(PairLayer):
@@ -91,6 +87,13 @@ class RelaxedPairLayer(PairLayer):
 
     def _repr_arguments(self) -> dict[str, Any]:
         return {"rescale": self.rescale} if self.rescale else {}
+
+
+def _inside(shape: tuple[int, ...], lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which pairs are within (..., 2) numbers of rows and columns."""
+    rows, columns = lengths[..., 0, None, None], lengths[..., 1, None, None]
+    inside = (np.arange(shape[-2])[:, None] < rows) & (np.arange(shape[-1]) < columns)
+    return np.asarray(inside)
 
 
 def _pairs(table: Tensor) -> list[Any]:

@@ -121,9 +121,7 @@ def _is_independent(
     problems: LocalProblems, sets: ActiveSets, inverse: Tensor, found: Tensor
 ) -> Tensor:
     """Return whether structures are outside the affine hulls of the sets."""
-    quadratic = problems.quadratic.expand_as(sets.x)
-    own = torch.zeros_like(sets.x).scatter(1, found, quadratic.gather(1, found))
-    products = torch.where(sets.used, sets.sums(own) + 1.0, 0.0)
-    norm = quadratic.gather(1, found).sum(1) + 1.0
+    products = torch.where(sets.used, sets.products(found, problems), 0.0)
+    norm = problems.quadratic.expand_as(sets.x).gather(1, found).sum(1) + 1.0
     within = (products * (inverse @ products.unsqueeze(-1)).squeeze(-1)).sum(1)
     return norm - within > INDEPENDENT * norm

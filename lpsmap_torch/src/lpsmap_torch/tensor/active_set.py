@@ -200,6 +200,12 @@ class ActiveSets:
         spread = weights.unsqueeze(-1).expand(self.entries.shape).flatten(1)
         return torch.zeros_like(self.x).scatter_add(1, self.entries.flatten(1), spread)
 
+    def products(self, found: Tensor, problems: LocalProblems) -> Tensor:
+        """Return the (n, capacity) inner products with other structures plus 1; see `gram`."""
+        quadratic = problems.quadratic.expand_as(self.x)
+        other = torch.zeros_like(self.x).scatter(1, found, quadratic.gather(1, found))
+        return self.sums(other) + 1.0
+
     def residual(self) -> Tensor:
         """Return the (n, capacity) gradient of the objective in the weights, plus a constant."""
         residual = self.theta - (self.gram @ self.p.unsqueeze(-1)).squeeze(-1)
@@ -213,9 +219,7 @@ class ActiveSets:
         place = self.used.to(torch.int8).argmin(1)  # a place that is not used
         self.entries[row, place] = found
         self.theta[row, place] = theta
-        quadratic = problems.quadratic.expand_as(self.x)
-        own = torch.zeros_like(self.x).scatter(1, found, quadratic.gather(1, found))
-        products = self.sums(own) + 1.0
+        products = self.products(found, problems)
         self.gram[row, place] = products
         self.gram[row, :, place] = products
         self.used[row, place] = joins

@@ -5,8 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -15,9 +14,22 @@ from lpsmap_core.api import IntArray
 from lpsmap_torch.tensor.equations import ConjugateGradients, Dense, Equations
 from lpsmap_torch.tensor.forced import forced_numbers
 
-__all__ = ["Batch", "DenseBatch", "Members", "SparseBatch"]
+__all__ = ["Batch", "DenseBatch", "Members", "SparseBatch", "moved"]
 
-Moved = TypeVar("Moved", bound="Batch")
+Moved = TypeVar("Moved")
+
+
+def moved(value: Moved, device: torch.device) -> Moved:
+    """Return a tensor, a tuple or a dataclass with all its tensors on a device."""
+    found: Any = value
+    if isinstance(value, Tensor):
+        found = value.to(device)
+    elif isinstance(value, tuple):
+        found = tuple(moved(x, device) for x in value)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value)]
+        found = dataclasses.replace(value, **{x: moved(getattr(value, x), device) for x in names})
+    return cast(Moved, found)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +41,7 @@ class Members:
     columns: Tensor
     """(n, n_columns) numbers of their columns among the part's numbers; see `TensorProblem`."""
     rows: IntArray
-    """(n, n_rows) numbers of their rows in `ConstraintRows`; -1 for padding and chains."""
+    """(n, n_rows) numbers of their rows in `ConstraintRows`; -1 for padding."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +80,9 @@ class Batch(abc.ABC):
         """
 
     @abc.abstractmethod
+    def halves(self) -> tuple[Batch, Batch]:
+        """Return the constraints with the positive, and with the negative entries of A alone."""
+
     def presolved(self, open_: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return ``low, high, open, fixed`` after forced numbers are fixed.
 
@@ -76,17 +91,9 @@ class Batch(abc.ABC):
         open_
             (n, n_x) flags of the numbers that are not fixed to zero.
         """
-
-    def to(self: Moved, device: torch.device) -> Moved:
-        """Return the batch on a device."""
-        columns = self.members.columns.to(device)
-        moved: dict[str, Any] = {
-            field.name: value.to(device)
-            for field in dataclasses.fields(self)
-            if isinstance(value := getattr(self, field.name), Tensor)
-        }
-        members = dataclasses.replace(self.members, columns=columns)
-        return dataclasses.replace(self, members=members, **moved)
+        positive, negative = self.halves()
+        sums, pulls = (positive.sums, negative.sums), (positive.pull, negative.pull)
+        return forced_numbers(sums, pulls, (self.low, self.high), open_)
 
 
 # -------------------------------------------------------------------- dense matrices
@@ -156,14 +163,12 @@ class DenseBatch(Batch):
             matrix = torch.where(both, matrix, 0.0)
         return Dense(matrix + torch.diag_embed(diagonal))
 
-    def presolved(self, open_: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return ``low, high, open, fixed`` after forced numbers are fixed."""
-        raises, lowers = self.matrix.clamp(min=0.0), self.matrix.clamp(max=0.0)
-        return forced_numbers(
-            (lambda x: _times(raises.mT, x), lambda x: _times(lowers.mT, x)),
-            (lambda y: _times(raises, y), lambda y: _times(lowers, y)),
-            (self.low, self.high),
-            open_,
+    def halves(self) -> tuple[DenseBatch, DenseBatch]:
+        """Return the constraints with the positive, and with the negative entries of A alone."""
+        positive, negative = self.matrix.clamp(min=0.0), self.matrix.clamp(max=0.0)
+        return (
+            dataclasses.replace(self, matrix=positive),
+            dataclasses.replace(self, matrix=negative),
         )
 
 
@@ -212,23 +217,13 @@ class SparseBatch(Batch):
         own = taken * _gathered(d, self.column, self.of_row.square()) + diagonal
         return ConjugateGradients(times, own)
 
-    def presolved(self, open_: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return ``low, high, open, fixed`` after forced numbers are fixed."""
-
-        def part(index: Tensor, numbers: Tensor) -> Callable[[Tensor], Tensor]:
-            return lambda x: _gathered(x, index, numbers)
-
-        return forced_numbers(
-            (
-                part(self.column, self.of_row.clamp(min=0.0)),
-                part(self.column, self.of_row.clamp(max=0.0)),
-            ),
-            (
-                part(self.row, self.of_column.clamp(min=0.0)),
-                part(self.row, self.of_column.clamp(max=0.0)),
-            ),
-            (self.low, self.high),
-            open_,
+    def halves(self) -> tuple[SparseBatch, SparseBatch]:
+        """Return the constraints with the positive, and with the negative entries of A alone."""
+        by_row = self.of_row.clamp(min=0.0), self.of_row.clamp(max=0.0)
+        by_column = self.of_column.clamp(min=0.0), self.of_column.clamp(max=0.0)
+        return (
+            dataclasses.replace(self, of_row=by_row[0], of_column=by_column[0]),
+            dataclasses.replace(self, of_row=by_row[1], of_column=by_column[1]),
         )
 
 

@@ -15,7 +15,6 @@ from lpsmap_core.api import BoolArray, Bucket, FloatArray, IntArray, Part, offse
 __all__ = [
     "ConstraintRows",
     "constraint_rows_of",
-    "described_components",
     "undescribed_factors",
 ]
 
@@ -47,12 +46,6 @@ def undescribed_factors(part: Part) -> IntArray:
         factors = unknown[bucket.declaration] & (bucket.component >= 0)
         np.add.at(count, bucket.component[factors], 1)
     return count
-
-
-def described_components(part: Part) -> BoolArray:
-    """Return for each component whether linear constraints describe all its factors."""
-    described: BoolArray = part.derived(undescribed_factors) == 0
-    return described
 
 
 def constraint_rows_of(part: Part) -> tuple[ConstraintRows, IntArray]:

@@ -42,10 +42,6 @@ class Rows:
     """(n, R)"""
     high: Tensor
 
-    def to(self, device: torch.device) -> Rows:
-        """Return the constraints on a device."""
-        return Rows(self.matrix.to(device), self.low.to(device), self.high.to(device))
-
     def of_structures(self, found: Tensor) -> Tensor:
         """Return the (n, R) sums of structures with given (n, W) entries."""
         entries = found.clamp(max=self.matrix.shape[2] - 1).unsqueeze(1)

@@ -52,18 +52,6 @@ class OracleBatch:
     rows: Rows | None
     """The constraints of the other factors of the components."""
 
-    def to(self, device: torch.device) -> OracleBatch:
-        """Return the batch on a device."""
-        columns = self.members.columns.to(device)
-        return dataclasses.replace(
-            self,
-            members=dataclasses.replace(self.members, columns=columns),
-            sign=self.sign.to(device),
-            unused=self.unused.to(device),
-            tables=tuple(table.to(device) for table in self.tables),
-            rows=None if self.rows is None else self.rows.to(device),
-        )
-
     @property
     def n_slots(self) -> int:
         """Number of slots of the event shape."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_core.api import Part
-from lpsmap_torch.tensor.batch import Batch
+from lpsmap_torch.tensor.batch import Batch, moved
 from lpsmap_torch.tensor.batches import batches_of
 from lpsmap_torch.tensor.oracle_batch import OracleBatch, oracle_batches
 from lpsmap_torch.tensor.served import constrained_components, oracle_components
@@ -34,12 +34,6 @@ class TensorProblem:
 
     def __init__(self, batches: Sequence[Batch | OracleBatch], position: Tensor | None) -> None:
         self.batches, self._position = batches, position
-
-    def to(self, device: torch.device) -> TensorProblem:
-        """Return the problem on a device."""
-        batches = [batch.to(device) for batch in self.batches]
-        position = None if self._position is None else self._position.to(device)
-        return TensorProblem(batches, position)
 
     def split(self, numbers: Tensor, padding: float) -> list[Tensor]:
         """Return the part's numbers by batches, with a value for padding."""
@@ -70,7 +64,7 @@ def problem_of(part: Part, device: torch.device, with_oracles: bool) -> TensorPr
     """
     cached, key = part.derived(_cached), (device, with_oracles)
     if key not in cached:
-        cached[key] = _on_host(part, with_oracles).to(device)
+        cached[key] = TensorProblem(*moved(_on_host(part, with_oracles), device))
     return cached[key]
 
 
@@ -78,7 +72,10 @@ def _cached(part: Part) -> dict[tuple[torch.device, bool], TensorProblem]:
     return {}
 
 
-def _on_host(part: Part, with_oracles: bool) -> TensorProblem:
+def _on_host(
+    part: Part, with_oracles: bool
+) -> tuple[tuple[Batch | OracleBatch, ...], Tensor | None]:
+    """Return the batches and the positions of a problem."""
     batches: list[Batch | OracleBatch] = [*batches_of(part, part.derived(constrained_components))]
     if with_oracles:
         batches += oracle_batches(part, part.derived(oracle_components))
@@ -89,4 +86,4 @@ def _on_host(part: Part, with_oracles: bool) -> TensorProblem:
         positions[flat] = np.arange(position, position + len(flat))
         position += len(flat)
     in_order = len(batches) == 1 and position == n and np.array_equal(positions[:n], np.arange(n))
-    return TensorProblem(batches, None if in_order else torch.from_numpy(positions[:n]))
+    return tuple(batches), None if in_order else torch.from_numpy(positions[:n])

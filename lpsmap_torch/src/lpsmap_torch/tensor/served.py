@@ -6,11 +6,7 @@ import numpy as np
 
 from lpsmap_core import TensorOracle
 from lpsmap_core.api import BoolArray, Part, ranges
-from lpsmap_torch.tensor.constraint_rows import (
-    constraint_rows_of,
-    described_components,
-    undescribed_factors,
-)
+from lpsmap_torch.tensor.constraint_rows import constraint_rows_of, undescribed_factors
 
 __all__ = ["constrained_components", "oracle_components", "oracles_of", "served_components"]
 
@@ -29,10 +25,9 @@ def served_components(part: Part, with_oracles: bool) -> BoolArray:
 
 def constrained_components(part: Part) -> BoolArray:
     """Return for each component whether the engine solves it by its linear constraints."""
-    described = part.derived(described_components)
     rows, _ = part.derived(constraint_rows_of)
     n_rows = np.bincount(rows.component, minlength=part.n_components)
-    served: BoolArray = described & (n_rows <= MAX_ROWS)
+    served: BoolArray = (part.derived(undescribed_factors) == 0) & (n_rows <= MAX_ROWS)
     return served
 
 
