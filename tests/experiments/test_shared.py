@@ -285,6 +285,13 @@ def test_command_runs_rows_and_reports(data: Path, tmp_path: Path) -> None:
     assert "Rows that have not ended: `emotions-unstructured-0 (at epoch 0)`." in page
 
 
+def test_committed_commands_name_no_folder_of_a_machine() -> None:
+    found = list(read_records(ROOT / "experiments" / "records"))
+    assert len(found) > 100
+    absolute = re.compile(r"(?:^|[\s=:'\"])[/~]")
+    assert not [r.row for r in found if absolute.search(str(r.origin["command"]))]
+
+
 def test_committed_records_make_the_pages_of_the_documentation(tmp_path: Path) -> None:
     """Every page names the origin of its records, and has its figures beside it."""
     folder = ROOT / "experiments" / "records"
