@@ -130,6 +130,16 @@ def test_lists_of_pairs() -> None:
     assert MatchingAttention().pairs(scores[:0]) == []
 
 
+@pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "kind", [MatchingAttention, LPMatchingAttention, SequenceAttention, LPSequenceAttention]
+)
+def test_items_without_a_structure_have_no_pairs(kind: Any) -> None:
+    scores = normal(2, 3, 4).detach()
+    scores[1, 0, 0] = torch.nan
+    assert kind().pairs(scores) == [kind().pairs(scores[:1])[0], []]
+
+
 @both
 def test_arguments(kind: Any) -> None:
     with pytest.raises(ValueError, match="full is 'rows' and null is 0.5"):

@@ -67,6 +67,25 @@ def test_gapped_heads_without_a_root_are_reported() -> None:
         CRFLoss(DepTree)(scores(), torch.tensor([[1, -100, 1, 2]]), lengths=lengths)
 
 
+@pytest.mark.parametrize(
+    "heads",
+    [
+        [[1, -100, 1, 2], [3, 3, 1, -100]],  # the roots are in the gaps: no head is 0
+        [[2, 0, -1, -1], [1, 2, -1, -1]],  # -1 is padding
+    ],
+)
+def test_heads_from_1_without_a_zero_or_with_other_padding(heads: list[list[int]]) -> None:
+    scores_of_two, criterion = torch.zeros(2, 4, 4), CRFLoss(DepTree)
+    with pytest.warns(UserWarning, match="no word has the root, -1.*subtract 1"):
+        criterion(scores_of_two, torch.tensor(heads), lengths=torch.tensor([4, 4]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        several_roots = torch.tensor([[1, -1, -1, -1], [-1, 2, 0, 2]])
+        criterion(scores_of_two, several_roots)
+        criterion(scores_of_two[:, :1, :1], torch.tensor([[-1], [-1]]))
+        criterion(scores_of_two, several_roots, lengths=torch.tensor([2, 4]))
+
+
 def test_a_head_beyond_the_length_is_refused() -> None:
     with pytest.raises(ValueError, match=r"position 3 is on at \[0, 1\].* 3 of 4 positions"):
         CRFLoss(DepTree)(scores(), torch.tensor([[-1, 3, 1, -100]]), lengths=torch.tensor([3]))

@@ -28,6 +28,9 @@ class PairLayer(Layer):
     ) -> list[Any]:
         """Return the pairs of the best structures, a list of tuples (row, column) for each item.
 
+        Items without a structure have an empty list: those with scores that are NaN, for which
+        the solve warns, and those whose constraints contradict each other.
+
         Parameters
         ----------
         scores, options, arguments
@@ -99,7 +102,7 @@ def _inside(shape: tuple[int, ...], lengths: NDArray[np.int64]) -> NDArray[np.bo
 def _pairs(table: Tensor) -> list[Any]:
     if table.ndim > 2:
         return [_pairs(x) for x in table]
-    return [tuple(pair) for pair in table.nonzero().tolist()]
+    return [tuple(pair) for pair in (table > 0.0).nonzero().tolist()]
 
 
 def rescaled(weights: Tensor, lengths: Tensor | None, mask: Tensor | None) -> Tensor:
