@@ -13,8 +13,8 @@ from torch import Tensor
 from layer_cases import normal
 from loss_cases import ALL
 from lpsmap import DepTree, TorchFactorGraph, Xor
+from lpsmap_torch.estimators import BY_NAME
 from lpsmap_torch.layers import SparseMAP
-from lpsmap_torch.layers.estimates import BY_NAME
 
 STEPS = 10
 

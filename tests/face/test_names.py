@@ -12,11 +12,12 @@ import pytest
 
 import lpsmap
 from environments import ROOT
-from lpsmap.advice import ELSEWHERE, MOVED, SYNONYMS
+from lpsmap.advice import MOVED, SYNONYMS
 from lpsmap_core import installed
 
 SCRIPT = ROOT / "lpsmap_face" / "write_stub.py"
 STUB = ROOT / "lpsmap_face" / "src" / "lpsmap" / "__init__.pyi"
+KNOWN_NAMES = STUB.parent / "known_names.py"
 OPTIONAL = ("lpsmap_jax", "lpsmap_torch")
 
 
@@ -56,15 +57,11 @@ def test_the_stub_imports_what_the_face_has() -> None:
             assert getattr(importlib.import_module(module), name) is getattr(lpsmap, name)
 
 
-@pytest.mark.parametrize("module", ELSEWHERE)
-def test_names_of_other_modules_are_there(module: str) -> None:
-    if not can_be_imported(module):
-        pytest.skip(f"needs {module}")
-    public = importlib.import_module(module)
-    missing = {"TorchFactorGraph"} if not can_be_imported("lpsmap_torch") else set()
-    assert all(hasattr(public, name) for name in set(ELSEWHERE[module].split()) - missing)
-    if module.startswith("lpsmap_torch."):
-        assert set(ELSEWHERE[module].split()) == set(public.__all__) - {"TopK"}  # a factor type
+@pytest.mark.skipif(
+    not all(map(can_be_imported, OPTIONAL)), reason="needs torch and JAX, whose names it lists"
+)
+def test_the_known_names_are_up_to_date() -> None:
+    assert runpy.run_path(str(SCRIPT))["known_names"]() == KNOWN_NAMES.read_text(encoding="utf-8")
 
 
 def test_synonyms_are_no_names_and_lead_to_types() -> None:

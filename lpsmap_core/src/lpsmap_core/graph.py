@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.engine.choice import AUTO, beside_core, choose_engine, run_with
-from lpsmap_core.engine.options import RELAXATION, Options, checked_options, threads_or_default
+from lpsmap_core.engine.options import DEFAULTS, Options, checked_options, threads_or_default
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.factor import Factor
@@ -262,23 +262,23 @@ class FactorGraph:
     @replaced_options(**EARLIER_OPTIONS)
     def solve(
         self,
-        max_iter: int = 1000,
+        max_iter: int = DEFAULTS.max_iter,
         max_inner_iter: int | None = None,
-        tol: float = 1e-6,
+        tol: float = DEFAULTS.tol,
         step_size: float | None = None,
         adapt: bool = True,
         verbose: int = 0,
         *,
         dual_tol: float | None = None,
         threads: int | None = None,
-        relaxation: float = RELAXATION,
+        relaxation: float = DEFAULTS.relaxation,
         trace: bool = False,
         max_time: float | None = None,
         warm_start: Solution | None = None,
         engine: str = AUTO,
         temperature: float = 1.0,
-        backward_tol: float = 1e-13,
-        backward_max_iter: int = 2000,
+        backward_tol: float = DEFAULTS.backward_tol,
+        backward_max_iter: int = DEFAULTS.backward_max_iter,
     ) -> Solution:
         """Solve the graph; afterwards ``u.value`` holds the marginals of its variables.
 
@@ -366,13 +366,13 @@ class FactorGraph:
 
     def solve_map(
         self,
-        max_iter: int = 1000,
+        max_iter: int = DEFAULTS.max_iter,
         *,
-        tol: float = 1e-6,
+        tol: float = DEFAULTS.tol,
         dual_tol: float | None = None,
         step_size: float | None = None,
         adapt: bool = True,
-        relaxation: float = RELAXATION,
+        relaxation: float = DEFAULTS.relaxation,
         autodetect_acyclic: bool = True,
         exact: bool = False,
         gap: float = DEFAULT_GAP,

@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Collection
 from importlib.util import find_spec
 
-from lpsmap.packs import missing_name_advice
-from lpsmap_core.api import install_advice
+from lpsmap.known_names import MODULES, PACKS
+from lpsmap_core.api import install_advice, missing_type_advice
 
-__all__ = ["ELSEWHERE", "SYNONYMS", "advice_on"]
+__all__ = ["SYNONYMS", "advice_on"]
 
 SYNONYMS = {
     "AndOut": "And Conjunction",
@@ -27,34 +27,6 @@ SYNONYMS = {
     "Xor": "ExactlyOne OneHot OneOf",
 }
 """Factor types, with other words for them."""
-
-ELSEWHERE = {
-    "lpsmap": (
-        "FactorGraph PFactorGraph Solution Status TorchFactorGraph Variables plot solve_many"
-    ),
-    "lpsmap_torch.layers": (
-        "LPMatchingAttention LPSequenceAttention LatentTree LayerSolution MatchingAttention "
-        "Rationale Samples SequenceAttention SparseMAP"
-    ),
-    "lpsmap_torch.losses": (
-        "CRFLoss MarginCRFLoss MarginSparseMAPLoss PerceptronLoss SparseMAPLoss "
-        "StructuredHingeLoss sparsemap_loss"
-    ),
-    "lpsmap_torch.estimators": (
-        "MAP Estimate Estimator GibbsMarginals PerturbAndMAP Sample SparseMarginals "
-        "score_function_loss"
-    ),
-    "lpsmap_jax": "sparse_map sparse_map_loss",
-    "lpsmap_dynamic": "DynamicProgram Gibbs Hypergraph HypergraphBuilder Row",
-    "lpsmap_decode": (
-        "Assignment BatchExecutor FileFormat MapSolver Outcome Search count_redundant"
-    ),
-    "lpsmap_search": (
-        "BinaryGrammar DependencyModelWithValence HiddenMarkovModel global_search read_conllu"
-    ),
-    "lpsmap_core": "Engine Structure hookimpl installed kernel",
-}
-"""Modules, with public names of theirs that users look for, or misspell, in ``lpsmap``."""
 
 SIMILARITY = 0.85
 """Similarity above which a name of another module is meant; 1 is equality."""
@@ -79,10 +51,10 @@ def advice_on(name: str, factors: Collection[str]) -> str:
     if name in MOVED:
         return MOVED[name]
     words = {word.lower(): kind for kind, others in SYNONYMS.items() for word in others.split()}
-    modules = {other: module for module, names in ELSEWHERE.items() for other in names.split()}
+    modules = {other: module for module, names in MODULES.items() for other in names.split()}
     if name.lower() in words and name not in modules:
         meant = words[name.lower()]
-        install = "" if meant in factors else f" {missing_name_advice(meant, factors)}"
+        install = "" if meant in factors else f" {_missing_name_advice(meant, factors)}"
         return f"did you mean {meant}?{install}"
     if name in modules and modules[name] != "lpsmap":
         return _import_of(name, modules[name])
@@ -90,7 +62,14 @@ def advice_on(name: str, factors: Collection[str]) -> str:
     for near in difflib.get_close_matches(name.lower(), plain, 1, SIMILARITY):
         meant = plain[near]
         return f"did you mean {meant}? {_import_of(meant, modules[meant])}"
-    return missing_name_advice(name, factors)
+    return _missing_name_advice(name, factors)
+
+
+def _missing_name_advice(name: str, installed: Collection[str]) -> str:
+    for distribution, names in PACKS.items():
+        if name in names.split():
+            return install_advice(distribution)
+    return missing_type_advice(name, installed)
 
 
 def _import_of(name: str, module: str) -> str:

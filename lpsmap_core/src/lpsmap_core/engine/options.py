@@ -19,15 +19,12 @@ from lpsmap_jit.threads import default_threads
 
 __all__ = [
     "ALGORITHM_1",
-    "RELAXATION",
+    "DEFAULTS",
     "Options",
     "checked_options",
     "options_of_engine",
     "threads_or_default",
 ]
-
-RELAXATION = 1.6
-"""Default over-relaxation: of 1, 1.6 and 1.8 it takes the fewest iterations on most workloads."""
 
 ALGORITHM_1: Mapping[str, Any] = MappingProxyType(
     {"max_iter": 10, "max_inner_iter": 10, "step_size": 0.5, "adapt": False, "relaxation": 1.0}
@@ -56,11 +53,16 @@ class Options(NamedTuple):
     """Deadline of the task that this solve belongs to."""
     exact: bool = False
     """Whether a search follows; components that it bounds better need not be solved."""
-    relaxation: float = RELAXATION
-    """Over-relaxation of the copies before they are averaged."""
+    relaxation: float = 1.6
+    """Over-relaxation of the copies before they are averaged. Of 1, 1.6 and 1.8, the default takes
+    the fewest iterations on most workloads."""
     dual_tol: float | None = None
     backward_tol: float = 1e-13
     backward_max_iter: int = 2000
+
+
+DEFAULTS = Options()
+"""The defaults of `FactorGraph.solve`, and of layers."""
 
 
 def checked_options(**options: Any) -> Options:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from lpsmap_core import installed
-from lpsmap_core.api import MAX_MEMORY, MemoryLimitError, install_advice, kind_of, memory_limit
+from lpsmap_core.api import MAX_MEMORY, MemoryLimitError, kind_of, memory_limit
 from lpsmap_decode.formats.error_text import error_text
 from lpsmap_decode.formats.file_format import Evidence, FileFormat, FileFormatError, NamedGraph
 from lpsmap_decode.formats.json_format import read_views
 
 __all__ = ["read_evidence", "read_graph", "write_graph"]
-
-OWN = (".fg", ".json", ".uai", ".wcnf")
-"""Suffixes of the formats of this distribution, whose plugin may be disabled."""
 
 
 def read_graph(path: str | Path, max_memory: float = MAX_MEMORY) -> NamedGraph:
@@ -120,11 +117,9 @@ def _format_of(path: Path) -> tuple[FileFormat, str]:
     """Return the format for a file's suffix, and its distribution."""
     suffix, formats = _suffix(path), installed().of_kind("formats")
     if suffix not in formats:
-        advice = "rename the file, or install a plugin that reads it"
-        if suffix in OWN:
-            advice = install_advice("lpsmap-decode")
         raise FileFormatError(
             f"{path}: no installed file format has the suffix {suffix!r}; expected one of "
-            f"{', '.join(sorted(formats)) or 'none'}; {advice}."
+            f"{', '.join(sorted(formats)) or 'none'}; rename the file, or install or enable a "
+            "plugin that reads it."
         )
     return formats[suffix].value(), formats[suffix].plugin.distribution

@@ -3,6 +3,8 @@
 Layers take one by their option ``estimator``, by name or as an object of these classes.
 """
 
+from collections.abc import Callable
+
 from lpsmap_torch.estimators.estimator import Estimate, Estimator
 from lpsmap_torch.estimators.gibbs_marginals import GibbsMarginals
 from lpsmap_torch.estimators.map_vertex import MAP
@@ -20,3 +22,12 @@ __all__ = [
     "SparseMarginals",
     "score_function_loss",
 ]
+
+BY_NAME: dict[str, Callable[[], Estimator]] = {
+    "sparsemap": SparseMarginals,
+    "marginals": GibbsMarginals,
+    "map": MAP,
+    "sample": Sample,
+    "perturb": PerturbAndMAP,
+}
+"""The estimators that layers take by name."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,29 +14,13 @@ from lpsmap_core import Distributions, Solution, Status
 from lpsmap_core.api import FloatArray, Items, kind_of
 from lpsmap_torch.built_graph import BuiltGraph
 from lpsmap_torch.envelope import with_slopes
-from lpsmap_torch.estimators import (
-    MAP,
-    Estimator,
-    GibbsMarginals,
-    PerturbAndMAP,
-    Sample,
-    SparseMarginals,
-)
+from lpsmap_torch.estimators import BY_NAME, Estimator
 from lpsmap_torch.estimators.estimator import Estimate, SolvedEstimate
 from lpsmap_torch.estimators.samples import samples_of
 from lpsmap_torch.function import attach_probabilities
 from lpsmap_torch.temperature import Temperature
 
 __all__ = ["Estimated", "LayerSolution", "Problem", "Samples", "checked_estimator"]
-
-BY_NAME: dict[str, Callable[[], Estimator]] = {
-    "sparsemap": SparseMarginals,
-    "marginals": GibbsMarginals,
-    "map": MAP,
-    "sample": Sample,
-    "perturb": PerturbAndMAP,
-}
-"""The estimators that can be named."""
 
 
 def checked_estimator(name: str, estimator: Any) -> Estimator:

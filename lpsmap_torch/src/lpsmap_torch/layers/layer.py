@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from lpsmap_core import Distributions, FactorGraph, Variables
+from lpsmap_core import Distributions, FactorGraph, Options, Variables
 from lpsmap_core.api import (
     AUTO,
     check_readable,
@@ -39,6 +39,8 @@ from lpsmap_torch.tensors import is_compiled, is_eager
 from lpsmap_torch.traced_calls import traced_call
 
 __all__ = ["Layer"]
+
+DEFAULTS = Options()
 
 _is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 
@@ -89,16 +91,16 @@ class Layer(TemperatureMixin):
     def __init__(
         self,
         *,
-        max_iter: int = 1000,
+        max_iter: int = DEFAULTS.max_iter,
         max_inner_iter: int | None = None,
-        tol: float = 1e-6,
+        tol: float = DEFAULTS.tol,
         dual_tol: float | None = None,
         step_size: float | None = None,
         adapt: bool = True,
-        relaxation: float = 1.6,
+        relaxation: float = DEFAULTS.relaxation,
         threads: int | None = None,
-        backward_tol: float = 1e-13,
-        backward_max_iter: int = 2000,
+        backward_tol: float = DEFAULTS.backward_tol,
+        backward_max_iter: int = DEFAULTS.backward_max_iter,
         engine: str = AUTO,
         temperature: Temperature = 1.0,
         estimator: str | Estimator = "sparsemap",
