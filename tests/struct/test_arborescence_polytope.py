@@ -7,10 +7,12 @@ import pytest
 
 import judges
 from checks import SLOW
-from lpsmap_core import FactorGraph
+from lpsmap_core import ConvergenceWarning, FactorGraph, Status
 from lpsmap_core.api import build_layout, row_values, row_view, slot_values, slots_of
 from lpsmap_core.local.solvers import local_solver
 from lpsmap_factors_struct import DepTree
+from lpsmap_factors_struct.arborescence_polytope import ascent
+from lpsmap_jit import tiers
 
 NOTHING = np.empty(0)
 
@@ -44,7 +46,10 @@ class Problem:
         return out
 
     def gap(self, z):
-        """How far the best tree beats the solution in its gradient: zero at the optimum."""
+        """How far the best tree beats the solution in its gradient: zero at the optimum.
+
+        A point outside of the polytope can beat all trees, so the difference counts in both ways.
+        """
         gradient = (self.links(self.a) - z) / self.links(self.delta)
         x = z * self.links(self.delta)
         worst = 0.0
@@ -53,7 +58,7 @@ class Problem:
             view = row_view(self.factor, int(row))
             scores = row_values(self.factor, int(row), gradient[slots])
             m, _ = view.vertex(view.solve_map(scores, NOTHING))
-            worst = max(worst, gradient[slots] @ (np.ravel(m) - x[slots]))
+            worst = max(worst, abs(gradient[slots] @ (np.ravel(m) - x[slots])))
         return worst
 
 
@@ -213,7 +218,8 @@ def test_non_finite_scores_end_in_some_answer(rng):
         a[1, 4] = bad
         a[2] = bad
         for single_root in (False, True):
-            Problem(a, 1.0, single_root=single_root).solve()
+            problem, z = Problem(a, 1.0, single_root=single_root), np.empty(a.size)
+            problem.solver().solve(problem.rows, problem.links(a), NOTHING, z, NOTHING, 100_000)
 
 
 # -------------------------------------------------------------------- derivatives
@@ -266,3 +272,39 @@ def test_jacobian_is_the_derivative(rng, single_root):
                 assert np.abs(product - derivative).max() <= 1e-6
                 checked += 1
     assert checked >= 15
+
+
+def test_kinks_that_make_newton_steps_short() -> None:
+    """Many words score each other as head alike: 145 cuts, and 190 steps in one of 182 rounds."""
+    rng = np.random.default_rng(416)
+    n, rank = int(rng.integers(60, 160)), int(rng.integers(3, 40))
+    scale = 10.0 ** rng.uniform(0.0, 1.0)
+    words = rng.normal(size=(n, rank))
+    noise = 10.0 ** rng.uniform(-2.0, 0.0)
+    scores = scale * (words @ words.T / np.sqrt(rank) + noise * rng.normal(size=(n, n)))
+    rng.uniform()
+    scores[np.arange(n), np.arange(n)] -= scale * rng.uniform(0.0, 6.0)
+    problem = Problem(scores[None], 1.0)
+    z, _ = problem.solve()
+    assert problem.gap(z) < 1e-10
+
+
+@pytest.mark.skipif(not tiers.CAN_INTERPRET, reason="interpreted kernels need NumPy 2")
+def test_a_projection_that_ends_early_is_not_called_solved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scores = np.random.default_rng(0).normal(size=(2, 6, 6))
+    scores[0, :, 0] += 20.0  # the other tree needs no cut
+    scores[1, :3, :3] += 3.0
+
+    def statuses() -> list[Status]:
+        graph = FactorGraph()
+        u = graph.variable_from(scores)
+        graph.add(DepTree(u))
+        with tiers.interpreted():
+            return list(graph.solve().status)
+
+    assert statuses() == [Status.SOLVED] * 2
+    monkeypatch.setattr(ascent, "MAX_STEPS", 1)
+    with pytest.warns(ConvergenceWarning, match="INNER_ITERATION_LIMIT"):
+        assert statuses() == [Status.SOLVED, Status.INNER_ITERATION_LIMIT]

@@ -23,8 +23,8 @@ MODULES = {
         "Backend CompilationNotice CompiledEngine Deadline Direction Distribution "
         "Distributions Engine FREE Factors LOWER LinearConstraints LocalScores LocalSolution "
         "LocalSolver Options Plan Product Scores SolvedGraph Start Structure Structures TIED "
-        "TIGHT TensorOracle UPPER as_variables bounded_sums boxed_solution ended_by_ctrl_c "
-        "hookimpl installed interrupted kernel largest_arity leaf registered"
+        "TIGHT TensorOracle UNSOLVED UPPER as_variables bounded_sums boxed_solution "
+        "ended_by_ctrl_c hookimpl installed interrupted kernel largest_arity leaf registered"
     ),
     "lpsmap_decode": (
         "Answer Assignment BatchExecutor Conditioned Decoder Evaluation FgFormat FileFormat "

@@ -57,7 +57,7 @@ class SolvedPart(SolvedGraph):
         """Return the status of every component."""
         state, progress = self.state, self.state.problem.progress
         status: npt.NDArray[np.object_] = np.empty(self.part.n_components, dtype=object)
-        if state.imprecise is None and state.all_exact():
+        if state.imprecise is None and state.all_exact() and not state.without_form().size:
             status.fill(Status.SOLVED)
             return status
         exact = state.exact()

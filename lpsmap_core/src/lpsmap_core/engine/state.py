@@ -140,13 +140,24 @@ class PartState:
         self.faces_complete = not out_of_time()
 
     def unsolved(self) -> BoolArray:
-        """Return which components end at the limit of an active set's iterations.
+        """Return which components end with a factor whose local problem is unsolved.
 
-        In coupled components the limit applies to each iteration of the loop.
+        In coupled components the limit of active sets applies to each iteration of the loop.
         """
         progress = self.problem.progress
         started = progress.iterations > 0  # 0 if the time ran out
-        return progress.unsolved & self.problem.direct & started
+        unsolved = progress.unsolved & self.problem.direct & started
+        unsolved[self.without_form()] = True
+        return unsolved
+
+    def without_form(self) -> IntArray:
+        """Return the components with a factor whose closed form ended without the solution."""
+        found = [
+            bucket.component[solver.unsolved()]
+            for bucket, solver in zip(self.part.buckets, self.solvers, strict=True)
+            if bucket.type._iterates and not solver.iterates
+        ]
+        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
     @property
     def forbidden(self) -> BoolArray:

@@ -28,7 +28,7 @@ class Status(enum.Enum):
     INNER_ITERATION_LIMIT = (
         "The active set of a factor ran out of iterations, and the values are the best over the "
         "structures found: raise max_inner_iter, or accept them. Gradients are approximate too, as "
-        "other structures belong to the solution."
+        "other structures belong to the solution. The same holds if a type's own solver gave up."
     )
     PRECISION_LIMIT = (
         "The scores of this component span more orders of magnitude than float64 can hold, and the "

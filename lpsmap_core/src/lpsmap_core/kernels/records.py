@@ -31,6 +31,7 @@ __all__ = [
     "LOWER",
     "TIED",
     "TIGHT",
+    "UNSOLVED",
     "UPPER",
     "Direction",
     "Factors",
@@ -51,6 +52,10 @@ groups with codes from 4 on. A type with its own Jacobian may define all codes b
 TIGHT = 1
 """The branch of a factor whose free slots satisfy a constraint on a weighted sum of marginals with
 equality; 0 without. A type with its own Jacobian may define other branches."""
+
+UNSOLVED = -1
+"""The branch of a factor whose projection kernel ended without the solution. Its component has the
+status `INNER_ITERATION_LIMIT`."""
 
 
 class Factors(NamedTuple):
@@ -153,8 +158,8 @@ class LocalSolution(NamedTuple):
     face
         One per slot: `LOWER` at 0, `UPPER` at ``1 / delta``, else `FREE`, `TIED` or a type's own.
     branch
-        (F,) `TIGHT` or 0, or the type's own: further state that its Jacobian needs, such as the
-        case that holds.
+        (F,) `TIGHT` or 0, `UNSOLVED`, or the type's own: further state that its Jacobian needs,
+        such as the case that holds.
     """
 
     z: FloatArray

@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lpsmap_core.kernels.entries import address_of, reader_of, write_address
-from lpsmap_core.kernels.records import Direction, Factors, LocalScores, LocalSolution, Product
+from lpsmap_core.kernels.records import (
+    UNSOLVED,
+    Direction,
+    Factors,
+    LocalScores,
+    LocalSolution,
+    Product,
+)
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.finite_scores import make_rows_finite
@@ -50,6 +57,10 @@ class _ClosedForm(LocalSolver):
         self.face = np.zeros(bucket.n_links, dtype=np.int8)
         self.branch = np.zeros(bucket.n_factors, dtype=np.int8)
         super().__init__(bucket, delta, barred)
+
+    def unsolved(self) -> IntArray:
+        """Return the factors whose kernel ended without the solution."""
+        return np.flatnonzero(self.branch == UNSOLVED)
 
 
 class CompiledForm(_ClosedForm):

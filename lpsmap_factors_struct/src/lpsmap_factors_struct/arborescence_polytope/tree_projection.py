@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import (
+    UNSOLVED,
     Direction,
     Factors,
     LocalScores,
@@ -95,6 +96,7 @@ def _project_trees(
     """Solve the local problem of every factor in `rows`, in workspaces that the caller owns."""
     offsets, parameters, dual = factors.offsets, factors.parameters, by_address(workspace)
     a, delta, z, face = scores.a, scores.delta, solution.z, solution.face
+    branch = solution.branch
     for r in rows:
         if interrupted():
             break
@@ -112,7 +114,7 @@ def _project_trees(
             _project_words(dual, n, width, count)
         elif _project_words(dual, n, width, 0) < SHARP_ARCS_PER_WORD * n:
             count = _edmonds_cuts(dual, n, width, free, capacity, trees)
-        count = _add_cuts(dual, n, width, count, free, capacity, flows)
+        count, solved = _add_cuts(dual, n, width, count, free, capacity, flows)
         if interrupted():
             break  # the last solution and its face stay
         _clear_rounding(dual, n, width)
@@ -121,6 +123,7 @@ def _project_trees(
         project_on_face(dual, n, width, count, rank, 1.0)
         write_z(dual, n, n_labels, packed, delta[lo:hi], z[lo:hi], face[lo:hi])
         write_cuts(dual, n, width, min(rank, n), face[lo:hi])
+        branch[r] = 0 if solved else UNSOLVED
 
 
 @kernel
@@ -368,15 +371,15 @@ def _add_cuts(
     free: int,
     capacity: FloatArray,
     flows: FlowWorkspace,
-) -> int:
+) -> tuple[int, bool]:
     """Solve the problem with the first `count` cuts, and add violated cuts until none are left.
 
     Each new cut raises the maximum of the dual, so that this terminates. Returns the number of cuts
-    that hold with equality.
+    that hold with equality, and whether the problem is solved.
     """
     sigma, member, x = dual.sigma, dual.member, dual.x
     for attempt in range(MAX_ROUNDS_PER_WORD * n):
-        excess = maximise(dual, n, width, count, free, TOLERANCE, attempt > 0)
+        excess, solved = maximise(dual, n, width, count, free, TOLERANCE, attempt > 0)
         kept = free
         for k in range(free, count):
             if sigma[k] > 0.0:
@@ -391,11 +394,11 @@ def _add_cuts(
                 capacity[word * n + dual.head[i - begin]] += x[i]
         count = violated_sets(capacity, n, 10 * excess, member, kept, flows)
         if count == kept:
-            break
+            return count, solved
         if interrupted():
-            return kept
+            return kept, False
         sigma[kept:count] = 0.0
-    return count
+    return count, n == 0
 
 
 @leaf
