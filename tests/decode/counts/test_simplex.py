@@ -153,6 +153,41 @@ def test_the_search_finds_the_best_or_proves_that_there_is_none(seed: int) -> No
         assert found.bound >= best - 1e-9
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_probing_leaves_out_no_variable_that_an_assignment_has_on(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = of_counts(seed)
+    part = graph._laid_out().part
+    eta = graph.flat_scores()[part.variables]
+    for c in range(part.n_components):
+        if not CountSpace.serves(part, c):
+            continue
+        variables = slice(*part.first_variable[c : c + 2].tolist())
+        whole = CountSpace(part, c, eta[variables])
+        with monkeypatch.context() as patched:
+            patched.setattr(count_search, "MIN_PROBED", 0)
+            probed = CountSpace(part, c, eta[variables])
+        for x in judges.binary_vectors(variables.stop - variables.start):
+            if fits(whole._program, x.astype(float)):
+                assert not (x.astype(bool) & ~probed._open).any()
+        best, found = (Search(s.root(), 1e-8).run(s) for s in (whole, probed))
+        assert found.finished
+        assert found.score == pytest.approx(best.score)
+
+
+def test_probing_leaves_out_variables_that_rows_switch_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rows that share two variables: one of these is on, so the third one is off."""
+    monkeypatch.setattr(count_search, "MIN_PROBED", 0)
+    graph = FactorGraph()
+    u = graph.variable_from(np.array([1.0, 2.0, 9.0]))
+    graph.add(Xor(u))
+    graph.add(Xor(u[:2]))
+    space = CountSpace(graph._laid_out().part, 0, np.array([1.0, 2.0, 9.0]))
+    assert space._open.tolist() == [True, True, False]
+    assert Search(space.root(), 1e-8).run(space).score == 2.0
+
+
 def test_limits_leave_a_bound() -> None:
     """Twelve that repel each other: the first node bounds what the others have to prove."""
     graph = FactorGraph()

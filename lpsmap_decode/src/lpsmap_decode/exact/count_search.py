@@ -29,6 +29,8 @@ from lpsmap_decode.counts.simplex import (
     next_vertex,
     vertex_bound,
 )
+from lpsmap_decode.exact.component_copies import copies_of
+from lpsmap_decode.heuristics.component import Component
 from lpsmap_decode.search import Evaluation, Space, Unfinished
 from lpsmap_decode.tolerances import BOUND_ROUNDING, INTEGRAL
 from lpsmap_dynamic import counts_of
@@ -37,6 +39,9 @@ __all__ = ["CountSpace"]
 
 MOST_VARIABLES = 2000
 """Maximum number of variables of a component."""
+
+MIN_PROBED = 100
+"""Minimum number of variables that are probed before a search; fewer make a small tableau."""
 
 LEAST_VIOLATION = 1e-6
 """Minimum violation that proves infeasibility."""
@@ -60,15 +65,18 @@ class CountSpace(Space[FloatArray, BoolArray]):
         Scores of the component's variables; ``-inf`` forbids.
     """
 
-    patience = 1.0
+    patience = 2.0
 
     def __init__(self, part: Part, component: int, eta: FloatArray) -> None:
+        if len(eta) >= MIN_PROBED:
+            eta = np.where(_implied_off(part, component, eta), -np.inf, eta)
         self._open: BoolArray = eta > -np.inf
         self._program = _program_of(part, component, eta)
         self._eta = self._program.eta
         self._y, self._reduced = np.zeros(len(self._program.low)), np.empty(len(self._eta))
         self._tableau = new_tableau(self._program)
         self._size = 1.0 + float(np.abs(self._eta).sum())
+        self._rounding = BOUND_ROUNDING * self._size
 
     @staticmethod
     def serves(part: Part, component: int) -> bool:
@@ -98,7 +106,7 @@ class CountSpace(Space[FloatArray, BoolArray]):
             return Unfinished(chosen, found)
         if bound == -np.inf:
             return [Evaluation(-np.inf)]
-        if bound <= max(score, found):
+        if bound <= max(score, found + 2.0 * self._rounding):  # the vertex is an assignment
             return [Evaluation(bound, (), chosen, found)]
         decided = np.where(self._reduced > 0.0, np.inf, -np.inf)
         settled = (np.abs(self._reduced) > bound - score) & np.isfinite(eta)
@@ -124,8 +132,9 @@ class CountSpace(Space[FloatArray, BoolArray]):
     def _bound(self, program: CountProgram) -> tuple[float, FloatArray]:
         """Return a bound and a vertex, and write the reduced scores."""
         eta, y, reduced = program.eta, self._y, self._reduced
-        on = float(self._eta[eta == np.inf].sum()) + BOUND_ROUNDING * self._size
-        for last in (False, True):
+        on = float(self._eta[eta == np.inf].sum()) + self._rounding
+        is_new = self._tableau.n_lines[0] == 0
+        for last in (True,) if is_new else (False, True):
             outcome, x = next_vertex(program, self._tableau, y), self._tableau.x.copy()
             if out_of_time():
                 return np.inf, x
@@ -141,6 +150,13 @@ class CountSpace(Space[FloatArray, BoolArray]):
         y[:] = 0.0
         bound = vertex_bound(program, y, reduced) + on
         return bound, np.where(np.isinf(eta), eta > 0.0, 0.5)
+
+
+def _implied_off(part: Part, component: int, eta: FloatArray) -> BoolArray:
+    """Return which variables are off in all assignments, as far as probing shows."""
+    alone = Component(copies_of(part, component, 1), eta, np.empty(0), np.zeros(len(eta)))
+    off: BoolArray = alone.implied == 0
+    return off & ~alone.exhausted
 
 
 def _program_of(part: Part, component: int, eta: FloatArray) -> CountProgram:
