@@ -183,7 +183,7 @@ class _ComponentSearch:
         missing = self._found.score[c] == -np.inf and not is_network
         if missing and not (self.finished or found.interrupted):
             self._find_first(deadline)
-        elif not self.finished and not found.interrupted:
+        elif not (self.finished or found.interrupted or self._ends_soon):
             stuck = bound - self._found.bound[c] < STUCK * (bound - before)
             share = SHARE_IF_STUCK if stuck else self._share
             seconds = share * (time.perf_counter() - begin)
@@ -191,6 +191,11 @@ class _ComponentSearch:
             better = self._found.score[c] > before
             self._share = SHARE_OF_HEURISTICS if better else 0.5 * self._share
         return found.interrupted or self._interrupted
+
+    @property
+    def _ends_soon(self) -> bool:
+        """Whether the search needs only a few nodes more."""
+        return isinstance(self._kept, NetworkSpace) and self._kept.ends_soon
 
     def _component(self) -> Component:
         """Return the component by itself, for heuristics."""
