@@ -40,9 +40,6 @@ __all__ = ["CountSpace"]
 MOST_VARIABLES = 2000
 """Maximum number of variables of a component."""
 
-MIN_PROBED = 100
-"""Minimum number of variables that are probed before a search; fewer make a small tableau."""
-
 LEAST_VIOLATION = 1e-6
 """Minimum violation that proves infeasibility."""
 
@@ -68,8 +65,6 @@ class CountSpace(Space[FloatArray, BoolArray]):
     patience = 2.0
 
     def __init__(self, part: Part, component: int, eta: FloatArray) -> None:
-        if len(eta) >= MIN_PROBED:
-            eta = np.where(_implied_off(part, component, eta), -np.inf, eta)
         self._open: BoolArray = eta > -np.inf
         self._program = _program_of(part, component, eta)
         self._eta = self._program.eta
@@ -77,6 +72,16 @@ class CountSpace(Space[FloatArray, BoolArray]):
         self._tableau = new_tableau(self._program)
         self._size = 1.0 + float(np.abs(self._eta).sum())
         self._rounding = BOUND_ROUNDING * self._size
+
+    @classmethod
+    def probed(cls, part: Part, component: int, eta: FloatArray) -> CountSpace:
+        """Return the space without the variables that probing finds off in all assignments.
+
+        Probing takes as long as some nodes; a smaller tableau saves time at all nodes.
+        """
+        alone = Component(copies_of(part, component, 1), eta, np.empty(0), np.zeros(len(eta)))
+        off = (alone.implied == 0) & ~alone.exhausted
+        return cls(part, component, np.where(off, -np.inf, eta))
 
     @staticmethod
     def serves(part: Part, component: int) -> bool:
@@ -137,6 +142,7 @@ class CountSpace(Space[FloatArray, BoolArray]):
         for last in (True,) if is_new else (False, True):
             outcome, x = next_vertex(program, self._tableau, y), self._tableau.x.copy()
             if out_of_time():
+                self._tableau = new_tableau(self._program)
                 return np.inf, x
             if outcome == FOUND:
                 bound = vertex_bound(program, y, reduced) + on
@@ -150,13 +156,6 @@ class CountSpace(Space[FloatArray, BoolArray]):
         y[:] = 0.0
         bound = vertex_bound(program, y, reduced) + on
         return bound, np.where(np.isinf(eta), eta > 0.0, 0.5)
-
-
-def _implied_off(part: Part, component: int, eta: FloatArray) -> BoolArray:
-    """Return which variables are off in all assignments, as far as probing shows."""
-    alone = Component(copies_of(part, component, 1), eta, np.empty(0), np.zeros(len(eta)))
-    off: BoolArray = alone.implied == 0
-    return off & ~alone.exhausted
 
 
 def _program_of(part: Part, component: int, eta: FloatArray) -> CountProgram:
