@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ from scipy import optimize
 
 import judges
 from lpsmap import AtMostOne, Budget, FactorGraph, Or, Xor
+from lpsmap_core import Deadline
 from lpsmap_decode.counts.simplex import (
     FOUND,
     GIVEN_UP,
@@ -23,8 +25,9 @@ from lpsmap_decode.counts.simplex import (
     next_vertex,
     vertex_bound,
 )
-from lpsmap_decode.exact import count_search
+from lpsmap_decode.exact import component_search, count_search
 from lpsmap_decode.exact.count_search import CountSpace
+from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.search import Search
 
 FloatArray = npt.NDArray[np.float64]
@@ -151,6 +154,61 @@ def test_the_search_finds_the_best_or_proves_that_there_is_none(seed: int) -> No
         assert found.finished
         assert found.score == pytest.approx(best)
         assert found.bound >= best - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_probing_leaves_out_no_variable_that_an_assignment_has_on(seed: int) -> None:
+    graph = of_counts(seed)
+    part = graph._laid_out().part
+    eta = graph.flat_scores()[part.variables]
+    for c in range(part.n_components):
+        if not CountSpace.serves(part, c):
+            continue
+        variables = slice(*part.first_variable[c : c + 2].tolist())
+        whole = CountSpace(part, c, eta[variables])
+        probed = CountSpace.probed(part, c, eta[variables])
+        for x in judges.binary_vectors(variables.stop - variables.start):
+            if fits(whole._program, x.astype(float)):
+                assert not (x.astype(bool) & ~probed._open).any()
+        best, found = (Search(s.root(), 1e-8).run(s) for s in (whole, probed))
+        assert found.finished
+        assert found.score == pytest.approx(best.score)
+
+
+def test_probing_leaves_out_variables_that_rows_switch_off() -> None:
+    """Two rows that share two variables: one of these is on, so the third one is off."""
+    graph = FactorGraph()
+    u = graph.variable_from(np.array([1.0, 2.0, 9.0]))
+    graph.add(Xor(u))
+    graph.add(Xor(u[:2]))
+    space = CountSpace.probed(graph._laid_out().part, 0, np.array([1.0, 2.0, 9.0]))
+    assert space._open.tolist() == [True, True, False]
+    assert Search(space.root(), 1e-8).run(space).score == 2.0
+
+
+def test_a_few_nodes_come_before_the_heuristics_of_a_large_component(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first vertex of an assignment problem is its solution."""
+
+    def no_heuristics(*_: Any, **__: Any) -> None:
+        raise AssertionError("a node suffices")
+
+    monkeypatch.setattr(component_search, "LARGE", 0)
+    monkeypatch.setattr(component_search, "SECONDS_OF_FEW", 60.0)
+    monkeypatch.setattr(component_search.Portfolio, "run", no_heuristics)
+    scores = np.random.default_rng(0).normal(size=(4, 4))
+    graph = FactorGraph()
+    u = graph.variable_from(scores)
+    graph.add(Xor(u))
+    graph.add(Xor(u.T))
+    part, unknown = graph._laid_out().part, np.full(1, np.inf)
+    limits = SearchLimits(1e-8, None, Deadline(), 1)
+    of_variables = scores.reshape(-1), np.empty(0), np.zeros(16), np.zeros(16, dtype=bool)
+    found = component_search.decode_part(part, *of_variables, -unknown, unknown, limits)
+    row, column = optimize.linear_sum_assignment(scores, maximize=True)
+    assert found.score[0] == pytest.approx(scores[row, column].sum())
+    assert found.bound[0] == pytest.approx(found.score[0])
 
 
 def test_limits_leave_a_bound() -> None:

@@ -10,9 +10,10 @@ import pytest
 
 import judges
 from lpsmap import AtMostOne, Dense, FactorGraph, Imply, Nand, Or, Pair, Potts, Xor
-from lpsmap_core import ConvergenceWarning
+from lpsmap_core import ConvergenceWarning, Deadline
 from lpsmap_core.layout.layout import Part
 from lpsmap_decode import score_assignment
+from lpsmap_decode.exact import component_search
 from lpsmap_decode.exact import network_search as of_states
 from lpsmap_decode.exact.network_search import NetworkSpace
 from lpsmap_decode.networks.blocks import block_order, improve_block
@@ -27,6 +28,7 @@ from lpsmap_decode.networks.elimination import (
 from lpsmap_decode.networks.messages import Potentials, finite_scores, new_shares
 from lpsmap_decode.networks.moves import tabu_search
 from lpsmap_decode.networks.network import TableScores, expand, networks_of
+from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.search import Search
 
 FloatArray = npt.NDArray[np.float64]
@@ -236,6 +238,35 @@ def test_a_search_without_elimination(
     assert found.bound >= best - 1e-9
     if found.answer is not None:
         assert score_of(part, eta, eta_v, found.answer) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("by_elimination", [True, False])
+def test_heuristics_do_not_delay_elimination(
+    by_elimination: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rounds of the search are short, and elimination follows after a few nodes."""
+    rounds = []
+
+    class NoHeuristics(component_search.Portfolio):
+        def run(self, deadline: Deadline, until_found: bool = False) -> None:
+            rounds.append(until_found)
+
+    monkeypatch.setattr(component_search, "Portfolio", NoHeuristics)
+    monkeypatch.setattr(component_search, "FIRST_NODES", 1)
+    monkeypatch.setattr(of_states, "SMALL_COST", -1.0)
+    monkeypatch.setattr(of_states, "FIRST_NODES", 2)
+    monkeypatch.setattr(of_states, "ROOT_ROUNDS", 1)
+    if not by_elimination:
+        monkeypatch.setattr(of_states, "LARGE_COST", -1.0)
+    part, eta, eta_v = scores_of(grid(3, 3, 0))
+    n, unknown = part.n_variables, np.full(1, np.inf)
+    limits = SearchLimits(1e-8, None, Deadline(), 1)
+    given = part, eta, eta_v, np.zeros(n), np.zeros(n, dtype=bool), -unknown, unknown, limits
+    found = component_search.decode_part(*given)
+    assert found.score[0] == pytest.approx(best_of(part, eta, eta_v))
+    assert found.bound[0] == pytest.approx(found.score[0])
+    assert found.n_nodes[0] > 1
+    assert bool(rounds) != by_elimination
 
 
 @pytest.mark.parametrize("seed", range(8))

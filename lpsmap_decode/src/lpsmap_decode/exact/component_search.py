@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lpsmap_core import Deadline
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, WarmStart
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, WarmStart, Watch
 from lpsmap_decode.exact.component_copies import copies_of
 from lpsmap_decode.exact.count_search import CountSpace
 from lpsmap_decode.exact.network_search import NetworkSpace
@@ -27,6 +27,9 @@ __all__ = ["FIRST_NODES", "Decoded", "decode_part"]
 
 LARGE = 2000
 """Links of a large component, whose first nodes take long."""
+
+FEW_NODES, SECONDS_OF_FEW = 8, 0.02
+"""The nodes of a large component before its heuristics, if nodes are fast, and their seconds."""
 
 SHARE_OF_FIRST, LONGEST_FIRST = 0.7, 10.0
 """The share of the time that is left for heuristics until the first assignment, and the seconds."""
@@ -158,39 +161,60 @@ class _ComponentSearch:
         begin = time.perf_counter()
         if self._heuristics is None:
             self._heuristics = Portfolio(self._component())
-            # small components soon find an assignment by a few nodes
-            if self._part.sizes[c] >= LARGE or limit == 0 or limits.deadline.passed:
-                self._find_first(deadline)
+            self._begin(deadline)
         late = limits.deadline.passed and not networks_of(self._part).covered[c]
         if self.finished or self._interrupted or late or limit == 0:
             self.finished |= limit == 0
             return self._interrupted
-        eta, eta_v, _ = self._scores
-        search = self._search = self._search or self._begin_search()
-        space = self._kept or RelaxationSpace(
-            self._part, c, eta[self._variables], eta_v, limits.threads
-        )
-        report = None if limits.report is None else functools.partial(limits.report, c)
         # slow nodes leave time for heuristics
-        until = Deadline(SECONDS * most / FIRST_NODES, within=limits.deadline)
-        found = search.run(space, max_nodes=int(min(most, limit)), deadline=until, report=report)
-        self._found.n_nodes[c] = found.n_nodes
-        self._found.bound[c] = min(self._found.bound[c], found.bound)
-        if found.answer is not None:
-            self._take(found.score, found.answer)
-        self.finished = found.finished or found.n_nodes >= limit
+        self._evaluate_to(most, Deadline(SECONDS * most / FIRST_NODES, within=limits.deadline))
         is_network = networks_of(self._part).covered[c]
         missing = self._found.score[c] == -np.inf and not is_network
-        if missing and not (self.finished or found.interrupted):
+        if missing and not (self.finished or self._interrupted):
             self._find_first(deadline)
-        elif not self.finished and not found.interrupted:
+        elif not (self.finished or self._interrupted or self._ends_soon):
             stuck = bound - self._found.bound[c] < STUCK * (bound - before)
             share = SHARE_IF_STUCK if stuck else self._share
             seconds = share * (time.perf_counter() - begin)
             self._run_heuristics(Deadline(seconds, within=limits.deadline))
             better = self._found.score[c] > before
             self._share = SHARE_OF_HEURISTICS if better else 0.5 * self._share
-        return found.interrupted or self._interrupted
+        return self._interrupted
+
+    def _begin(self, deadline: Deadline) -> None:
+        """Begin with heuristics, unless a few nodes probably suffice."""
+        part, c, limits = self._part, self._c, self._limits
+        stopped = limits.max_nodes == 0 or limits.deadline.passed
+        if part.sizes[c] < LARGE and not stopped:
+            return
+        if CountSpace.serves(part, c) and not stopped:
+            soon = Deadline(SECONDS_OF_FEW, within=deadline)
+            with Watch(within=soon):
+                self._evaluate_to(FEW_NODES, soon)
+        if not (self.finished or self._interrupted):
+            self._find_first(deadline)
+
+    def _evaluate_to(self, most: int, until: Deadline) -> None:
+        """Evaluate nodes, up to a number in total."""
+        c, limits, (eta, eta_v, _) = self._c, self._limits, self._scores
+        limit = most if limits.max_nodes is None else min(most, limits.max_nodes)
+        search = self._search = self._search or self._begin_search()
+        space = self._kept or RelaxationSpace(
+            self._part, c, eta[self._variables], eta_v, limits.threads
+        )
+        report = None if limits.report is None else functools.partial(limits.report, c)
+        found = search.run(space, max_nodes=limit, deadline=until, report=report)
+        self._found.n_nodes[c] = found.n_nodes
+        self._found.bound[c] = min(self._found.bound[c], found.bound)
+        if found.answer is not None:
+            self._take(found.score, found.answer)
+        self.finished = found.finished or found.n_nodes == limits.max_nodes
+        self._interrupted |= found.interrupted
+
+    @property
+    def _ends_soon(self) -> bool:
+        """Whether the search needs only a few nodes more."""
+        return isinstance(self._kept, NetworkSpace) and self._kept.ends_soon
 
     def _component(self) -> Component:
         """Return the component by itself, for heuristics."""

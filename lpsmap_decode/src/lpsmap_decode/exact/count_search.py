@@ -29,6 +29,8 @@ from lpsmap_decode.counts.simplex import (
     next_vertex,
     vertex_bound,
 )
+from lpsmap_decode.exact.component_copies import copies_of
+from lpsmap_decode.heuristics.component import Component
 from lpsmap_decode.search import Evaluation, Space, Unfinished
 from lpsmap_decode.tolerances import BOUND_ROUNDING, INTEGRAL
 from lpsmap_dynamic import counts_of
@@ -60,7 +62,7 @@ class CountSpace(Space[FloatArray, BoolArray]):
         Scores of the component's variables; ``-inf`` forbids.
     """
 
-    patience = 1.0
+    patience = 2.0
 
     def __init__(self, part: Part, component: int, eta: FloatArray) -> None:
         self._open: BoolArray = eta > -np.inf
@@ -69,6 +71,17 @@ class CountSpace(Space[FloatArray, BoolArray]):
         self._y, self._reduced = np.zeros(len(self._program.low)), np.empty(len(self._eta))
         self._tableau = new_tableau(self._program)
         self._size = 1.0 + float(np.abs(self._eta).sum())
+        self._rounding = BOUND_ROUNDING * self._size
+
+    @classmethod
+    def probed(cls, part: Part, component: int, eta: FloatArray) -> CountSpace:
+        """Return the space without the variables that probing finds off in all assignments.
+
+        Probing takes as long as some nodes; a smaller tableau saves time at all nodes.
+        """
+        alone = Component(copies_of(part, component, 1), eta, np.empty(0), np.zeros(len(eta)))
+        off = (alone.implied == 0) & ~alone.exhausted
+        return cls(part, component, np.where(off, -np.inf, eta))
 
     @staticmethod
     def serves(part: Part, component: int) -> bool:
@@ -98,7 +111,7 @@ class CountSpace(Space[FloatArray, BoolArray]):
             return Unfinished(chosen, found)
         if bound == -np.inf:
             return [Evaluation(-np.inf)]
-        if bound <= max(score, found):
+        if bound <= max(score, found + 2.0 * self._rounding):  # the vertex is an assignment
             return [Evaluation(bound, (), chosen, found)]
         decided = np.where(self._reduced > 0.0, np.inf, -np.inf)
         settled = (np.abs(self._reduced) > bound - score) & np.isfinite(eta)
@@ -124,10 +137,12 @@ class CountSpace(Space[FloatArray, BoolArray]):
     def _bound(self, program: CountProgram) -> tuple[float, FloatArray]:
         """Return a bound and a vertex, and write the reduced scores."""
         eta, y, reduced = program.eta, self._y, self._reduced
-        on = float(self._eta[eta == np.inf].sum()) + BOUND_ROUNDING * self._size
-        for last in (False, True):
+        on = float(self._eta[eta == np.inf].sum()) + self._rounding
+        is_new = self._tableau.n_lines[0] == 0
+        for last in (True,) if is_new else (False, True):
             outcome, x = next_vertex(program, self._tableau, y), self._tableau.x.copy()
             if out_of_time():
+                self._tableau = new_tableau(self._program)
                 return np.inf, x
             if outcome == FOUND:
                 bound = vertex_bound(program, y, reduced) + on

@@ -78,7 +78,7 @@ class Ranking:
         self.scores: list[float] = [score for score, _ in known or ()]
         self.answers: list[BoolArray] = [answer for _, answer in known or ()]
         self.n_nodes, self._patience = 0, Deadline(None)
-        self._numbers = itertools.count()
+        self._numbers = itertools.count(0, -1)  # of equal bounds or scores, the newest comes first
         self._nodes: list[tuple[float, int, Any]] | None = None
         self._found: list[tuple[float, int, BoolArray]] = []  # not ranked yet, as a heap
         self._met = {answer.tobytes() for answer in self.answers}
@@ -177,7 +177,7 @@ class Ranking:
             self._meet(evaluation.answer, evaluation.score)
             if bound > -math.inf:
                 children = [(bound, child) for child in evaluation.children]
-                for least, child in children or space.excluding(node, evaluation):
+                for least, child in reversed(children or [*space.excluding(node, evaluation)]):
                     entry = -min(least, bound), next(self._numbers), child
                     heapq.heappush(self._nodes, entry)
         return True

@@ -74,6 +74,8 @@ class NetworkSpace(Space[BoolArray, BoolArray]):
         of_pairs = bool(networks.of_pairs[component])
         self.serves = (of_pairs or self._order.cost <= LARGE_COST) and self._decisive <= LARGEST_SUM
         """Whether the component can be searched in this way."""
+        self.ends_soon = self._order.cost <= LARGE_COST
+        """Whether elimination solves the component after a few nodes."""
 
     def _prepare(self) -> None:
         """Allocate the state of the bounds."""
@@ -100,7 +102,7 @@ class NetworkSpace(Space[BoolArray, BoolArray]):
             return [Evaluation(score)]
         n_before, self._n_looks = self._n_looks, self._n_looks + 1
         wait = 0 if self._order.cost <= SMALL_COST else FIRST_NODES
-        if n_before >= wait and self._order.cost <= LARGE_COST:
+        if n_before >= wait and self.ends_soon:
             evaluation = self._eliminated()
             if evaluation is not None:
                 return [evaluation]

@@ -118,7 +118,7 @@ class _RankedGraph:
         def space(c: int) -> CountSpace | RelaxationSpace:
             scores = eta[slice(*part.first_variable[c : c + 2].tolist())]
             if CountSpace.serves(part, c):
-                return CountSpace(part, c, scores)
+                return CountSpace.probed(part, c, scores)
             return RelaxationSpace(part, c, scores, eta_v, limits.threads)
 
         def root(c: int) -> Any:

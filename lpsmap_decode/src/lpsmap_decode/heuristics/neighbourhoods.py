@@ -27,31 +27,30 @@ MOST = 300
 
 
 def search_neighbourhoods(component: Component) -> Iterator[None]:
-    """Improve the best assignment; yield after every neighbourhood."""
+    """Improve the best assignment, which is known; yield after every neighbourhood."""
     rows, rng, size = component.rows, np.random.default_rng(0), FIRST
     n, row = component.part.n_variables, np.repeat(np.arange(len(rows.low)), np.diff(rows.first))
     score = np.nan
     while not component.exhausted:
-        if component.found:
-            if component.score != score:
-                score, values = component.score, component.values
-                terms = rows.coefficient * values[rows.column]
-                sums = np.bincount(row, terms, len(rows.low)).astype(np.float64)
-                rows.low[-1] = sums[-1] + least_gain(component)
-            free = _neighbourhood(component, int(size), rng)
-            part = restricted(rows, values, sums, free)
-            domain, weight = new_domain(part), np.ones(len(part.low))
-            barred = np.where(component.forbidden[free], 0, OPEN).astype(np.int8)
-            fix_all(part, domain, barred)
-            guide = component.gains[free] * rng.uniform(0.5, 1.5, len(free))
-            by_need = bool(rng.random() < 0.5)
-            given = guide, weight, by_need, MOST
-            outcome, best, _ = search_columns(component, part, domain, *given)
-            size = min(float(n), size * GROWTH) if outcome == EXHAUSTED else max(2.0, size / GROWTH)
-            if best is not None:
-                values = values.copy()
-                values[free] = best
-                component.offer(values[:n] > 0.5)
+        if component.score != score:
+            score, values = component.score, component.values
+            terms = rows.coefficient * values[rows.column]
+            sums = np.bincount(row, terms, len(rows.low)).astype(np.float64)
+            rows.low[-1] = sums[-1] + least_gain(component)
+        free = _neighbourhood(component, int(size), rng)
+        part = restricted(rows, values, sums, free)
+        domain, weight = new_domain(part), np.ones(len(part.low))
+        barred = np.where(component.forbidden[free], 0, OPEN).astype(np.int8)
+        fix_all(part, domain, barred)
+        guide = component.gains[free] * rng.uniform(0.5, 1.5, len(free))
+        by_need = bool(rng.random() < 0.5)
+        given = guide, weight, by_need, MOST
+        outcome, best, _ = search_columns(component, part, domain, *given)
+        size = min(float(n), size * GROWTH) if outcome == EXHAUSTED else max(2.0, size / GROWTH)
+        if best is not None:
+            values = values.copy()
+            values[free] = best
+            component.offer(values[:n] > 0.5)
         yield
 
 

@@ -26,8 +26,8 @@ Heuristic = Callable[[Component], Iterator[None]]
 
 ALL: tuple[Heuristic, ...] = (price_rows, complete_columns)
 
-LINEAR: tuple[Heuristic, ...] = (*ALL, search_neighbourhoods)
-"""Heuristics for components that rows describe."""
+LINEAR_IMPROVING: tuple[Heuristic, ...] = (search_neighbourhoods,)
+"""Heuristics that improve an assignment of components that rows describe."""
 
 TABLES: tuple[Heuristic, ...] = (search_states, search_blocks)
 """Heuristics for networks of tables."""
@@ -50,7 +50,8 @@ class Portfolio:
 
     def __init__(self, component: Component) -> None:
         self.component = component
-        self._running: list[Iterator[None]] | None = None
+        self._waiting: tuple[Heuristic, ...] | None = None
+        self._running: list[Iterator[None]] = []
         self._seconds: list[float] = []
 
     def run(self, deadline: Deadline, until_found: bool = False) -> None:
@@ -66,16 +67,22 @@ class Portfolio:
         component = self.component
         with Watch(within=deadline):
             while not (deadline.passed or component.exhausted or (until_found and component.found)):
-                if self._running is None:
-                    chosen = _heuristics_of(component)
-                    self._running = [heuristic(component) for heuristic in chosen]
-                    self._seconds = [0.0] * len(chosen)
+                if self._waiting is None:
+                    first, self._waiting = _heuristics_of(component)
+                    self._start(first)
+                if component.found:
+                    self._start(self._waiting)
+                    self._waiting = ()
                 if not self._running:
                     return
                 self._step()
 
+    def _start(self, heuristics: tuple[Heuristic, ...]) -> None:
+        """Start heuristics, whose turns begin beside those that have taken the least time."""
+        self._seconds += [min(self._seconds, default=0.0)] * len(heuristics)
+        self._running += [heuristic(self.component) for heuristic in heuristics]
+
     def _step(self) -> None:
-        assert self._running is not None
         i = min(range(len(self._running)), key=self._seconds.__getitem__)
         before, begin = self.component.score, time.perf_counter()
         try:
@@ -88,8 +95,8 @@ class Portfolio:
             self._seconds[i] *= REWARD
 
 
-def _heuristics_of(component: Component) -> tuple[Heuristic, ...]:
-    """Return the heuristics that suit a component."""
+def _heuristics_of(component: Component) -> tuple[tuple[Heuristic, ...], tuple[Heuristic, ...]]:
+    """Return the heuristics that suit a component: at once, and once there is an assignment."""
     if networks_of(component.part).covered[0]:
-        return STRICT_TABLES if np.isneginf(component.eta_v).any() else TABLES
-    return LINEAR if component.is_linear else ALL
+        return STRICT_TABLES if np.isneginf(component.eta_v).any() else TABLES, ()
+    return ALL, LINEAR_IMPROVING if component.is_linear else ()
