@@ -7,7 +7,7 @@ import pytest
 
 from lpsmap import AtMostOne, FactorGraph, Sequence
 from lpsmap_core import Solution
-from lpsmap_core.api import FloatArray
+from lpsmap_core.api import FloatArray, FloatTable
 from lpsmap_core.engine.anderson import FIRST_ACCELERATED, MAX_MOVES, combination_weights
 
 N_LINKS = 30
@@ -19,14 +19,18 @@ def test_weights_make_the_move_as_short_as_can_be(rng: np.random.Generator, n: i
     moves *= 10.0 ** rng.uniform(-6, 0, size=(n, 1))
     moves *= np.abs(moves @ move)[:, None] / np.square(moves).sum(axis=1)[:, None]  # weights near 1
     expected = np.linalg.lstsq(moves.T, move, rcond=None)[0]
-    np.testing.assert_allclose(combination_weights(moves, move), expected, rtol=1e-7)
+    np.testing.assert_allclose(weights_of(moves, move), expected, rtol=1e-7)
 
 
 def test_far_jumps_are_not_taken(rng: np.random.Generator) -> None:
     """A move that hardly changes says nothing about where it ends."""
     move = rng.normal(size=N_LINKS)
-    assert combination_weights(1e-3 * move[None], move) is None
-    assert combination_weights(np.zeros((1, N_LINKS)), move) is None
+    assert weights_of(1e-3 * move[None], move) is None
+    assert weights_of(np.zeros((1, N_LINKS)), move) is None
+
+
+def weights_of(moves: FloatTable, move: FloatArray) -> FloatArray | None:
+    return combination_weights(moves @ moves.T, moves @ move)
 
 
 @pytest.mark.parametrize(("scale", "seed"), [(10.0, 0), (100.0, 16), (100.0, 20)])

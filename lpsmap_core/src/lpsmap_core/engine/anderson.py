@@ -60,6 +60,8 @@ class Acceleration:
         self._images, self._moves = np.empty((2, MAX_MOVES, self._n_links))
         """Differences between the images of consecutive iterations, one per row, and between their
         moves."""
+        self._products = np.empty((MAX_MOVES, MAX_MOVES))
+        """Inner products of the differences of moves."""
         self._point = self._image = self._move = np.empty(0)
         """Start of the latest iteration, its image, and the difference of both."""
 
@@ -94,22 +96,33 @@ class Acceleration:
         if n:
             latest = (n - 1) % MAX_MOVES
             self._images[latest], self._moves[latest] = image - self._image, move - self._move
+            products = _inner_products(self._moves[:n], self._moves[latest])
+            self._products[latest, :n] = self._products[:n, latest] = products
         self._image, self._move, self._n_recorded = image, move, n + 1
         if not n:
             return image
-        weights = combination_weights(self._moves[:n], move)
-        return None if weights is None else image - weights @ self._images[:n]
+        products = self._products[:n, :n]
+        weights = combination_weights(products, _inner_products(self._moves[:n], move))
+        return None if weights is None else image - np.einsum("i,ij", weights, self._images[:n])
 
 
-def combination_weights(moves: FloatTable, move: FloatArray) -> FloatArray | None:
-    """Return the theta that minimise ``||move - theta moves||``; None if they are too large."""
-    products = moves @ moves.T
+def combination_weights(products: FloatTable, with_move: FloatArray) -> FloatArray | None:
+    """Return the theta that minimise ``||move - theta moves||``; None if they are too large.
+
+    The arguments are the inner products of the moves with each other, and with the latest move.
+    """
     scale = np.sqrt(products.diagonal())
     if not scale.all():
         return None
     products = products / np.outer(scale, scale) + RIDGE * np.eye(len(scale))
-    weights: FloatArray = np.linalg.solve(products, (moves @ move) / scale) / scale
+    weights: FloatArray = np.linalg.solve(products, with_move / scale) / scale
     return weights if np.abs(weights).max() <= MAX_WEIGHT else None
+
+
+def _inner_products(rows: FloatTable, x: FloatArray) -> FloatArray:
+    """Return the products with every row by einsum, which starts no threads, unlike BLAS."""
+    products: FloatArray = np.einsum("ij,j", rows, x)
+    return products
 
 
 @leaf
