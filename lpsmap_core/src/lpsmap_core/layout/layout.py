@@ -166,8 +166,6 @@ class Part:
     negated: BoolArray
     spans: Spans
     links: Links
-    delta: FloatArray
-    """For each link in the order of the slots, the square root of its variable's degree."""
     sizes: IntArray
     """For each component, its number of links."""
     direct: BoolArray
@@ -299,6 +297,11 @@ class Part:
     def variable_offsets(self) -> IntArray:
         """For each variable, its first link in `Links.order`; then the number of links."""
         return self.links.offsets.view(np.int64)
+
+    @property
+    def delta(self) -> FloatArray:
+        """For each link in the order of the slots, the square root of its variable's degree."""
+        return self.root_degree[self.link_variable]
 
     @property
     def sign(self) -> FloatArray:

@@ -234,8 +234,10 @@ class Networks:
     places: Places
     own_link: IntArray
     """For each state in `Places.own_state`, the link of the slot that is on, -1 for none."""
-    link: IntArray
-    """For each message, the corresponding link of the part, -1 for none."""
+    first_link: IntArray
+    """For each place, the link of the first state of its node; those of the other states follow."""
+    n_slots: IntArray
+    """For each place, the number of states that have a link: all, or all but the last."""
     known: dict[Any, Any] = field(default_factory=dict)
     """Cached results that depend only on the structure, by function or component."""
 
@@ -428,8 +430,6 @@ def _arrange(
     places = ranges(offsets_of(lengths), order)
     first = np.cumsum([0, *(len(p.fixed) for p in pieces)])
     first_entry = _concat([p.first_entry + n for p, n in zip(pieces, first, strict=False)])
-    messages = _concat([p.n_messages for p in pieces])
-    by_place = ranges(offsets_of(messages), places)
     n = part.n_components
     return Networks(
         covered=covered,
@@ -450,7 +450,8 @@ def _arrange(
             own_additional=_concat([p.own_additional for p in pieces]),
         ),
         own_link=_concat([p.own_link for p in pieces]),
-        link=_concat([p.link for p in pieces])[by_place],
+        first_link=_concat([p.first_link for p in pieces])[places],
+        n_slots=_concat([p.n_slots for p in pieces])[places],
     )
 
 
@@ -474,12 +475,12 @@ class _BucketTables(NamedTuple):
     component: IntArray
     n_places: IntArray
     nodes: IntArray
-    n_messages: IntArray
+    first_link: IntArray
+    n_slots: IntArray
     first_entry: IntArray
     fixed: FloatArray
     additional: IntArray
     first_additional: IntArray
-    link: IntArray
     own_state: IntArray
     own_fixed: FloatArray
     own_additional: IntArray
@@ -506,11 +507,6 @@ def _of_bucket(
     chosen = ranges(first_block, several)
     first_entry, fixed, additional = _unflipped(blocks, k, first_block, several, n_entries)
     first_additional = blocks.first_additional + bucket.additional_offsets[:-1]
-    # messages: a slot for each state, except the state in which all are off
-    of_block = np.repeat(chosen, k[chosen])
-    state = _counting(k[chosen])
-    slot = blocks.first_slot[of_block] + state
-    off = state >= tables.block_sizes[of_block]
     block = np.repeat(first_block[alone], n_entries[alone])
     own_place = _counting(n_entries[alone])
     place, mine = own_place, node[blocks.head[block]]
@@ -530,12 +526,12 @@ def _of_bucket(
         component=bucket.component[several],
         n_places=tables.n_blocks[several],
         nodes=node[blocks.head[chosen]],
-        n_messages=k[chosen],
+        first_link=blocks.first_link + blocks.first_slot[chosen],
+        n_slots=tables.block_sizes[chosen],
         first_entry=first_entry,
         fixed=fixed,
         additional=additional,
         first_additional=first_additional[several],
-        link=np.where(off, -1, blocks.first_link + np.minimum(slot, bucket.n_links - 1)),
         own_state=(first_state[mine] + place)[fits],
         own_fixed=tables.fixed[own],
         own_additional=own_additional,
