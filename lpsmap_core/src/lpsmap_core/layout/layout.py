@@ -214,9 +214,14 @@ class Part:
         """Number of connected components."""
         return len(self.direct)
 
-    def of_graph(self, numbers: FloatArray) -> FloatArray:
-        """Return a copy of the numbers of the part's variables, from those of the graph."""
-        return numbers.copy() if self.whole else numbers[self.variables]
+    def of_graph(self, numbers: FloatArray, copy: bool = True) -> FloatArray:
+        """Return the numbers of the part's variables, from those of the graph.
+
+        The result is a copy unless `copy` is false.
+        """
+        if self.whole:
+            return numbers.copy() if copy else numbers
+        return numbers[self.variables]
 
     def links_of(self, b: int) -> slice:
         """Return the slice of bucket `b` in arrays of links."""
