@@ -263,7 +263,8 @@ def test_a_block_is_as_large_as_what_is_carved_from_it(
     sizes = [len(x) for x in arrays]
     entries = 2 * ((width * capacity + 1) // 2)  # whole words
     numbers = triangle * capacity * (capacity + 1) // 2
-    assert sizes == [entries, width * capacity, *[capacity] * 6, numbers]
+    with_it = triangle * capacity
+    assert sizes == [entries, width * capacity, *[capacity] * 4, with_it, with_it, numbers]
 
 
 # -------------------------------------------------------------------- oracles that break promises

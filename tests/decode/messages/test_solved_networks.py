@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from lpsmap import AtMostOne, Budget, Dense, FactorGraph, Xor
+from lpsmap import AtMostOne, Budget, Dense, FactorGraph, Potts, Xor
 from lpsmap_core import ConvergenceWarning, Status
 from lpsmap_core.engine import compiled
 from lpsmap_core.engine.linear import solve_linear
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.layout.layout import Part
+from lpsmap_decode.messages import message_engine
+from lpsmap_decode.messages.message_passing import ascend_networks
 from lpsmap_decode.messages.solved_networks import SolvedNetworks
+from lpsmap_decode.networks.network import networks_of
 from lpsmap_decode.networks.ordering import breadth_first, fewest_first
 
 FloatArray = npt.NDArray[np.float64]
@@ -32,6 +36,44 @@ def ring(seed: int, n: int = 5, k: int = 2, scale: float = 1.0) -> tuple[FactorG
     total = eta[np.arange(n), chosen].sum(axis=1)
     total += tables[np.arange(n), chosen, np.roll(chosen, -1, axis=1)].sum(axis=1)
     return graph, total
+
+
+def grid(n: int = 12, k: int = 20) -> FactorGraph:
+    """Return a grid of nodes, with one table for all edges, that messages do not solve."""
+    graph = FactorGraph()
+    x = graph.variable_from(np.random.default_rng(0).normal(size=(n, n, k)))
+    graph.add(Potts(x[:, :-1], x[:, 1:], 1.0))
+    graph.add(Potts(x[:-1], x[1:], 1.0))
+    return graph
+
+
+def test_a_network_has_no_array_with_a_number_for_every_message() -> None:
+    graph = grid()
+    networks = networks_of(graph._laid_out().part)
+    assert networks.covered.all()
+    held = {k: v for k, v in vars(networks).items() if isinstance(v, np.ndarray)}
+    held |= networks.network._asdict() | networks.places._asdict()
+    n_messages = int(networks.network.message_offsets[-1])
+    assert {name for name, array in held.items() if len(array) >= n_messages} == set()
+
+
+def test_messages_are_freed_before_cores_engine_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive, seen = [], []
+
+    def passed(*arguments: Any) -> Any:
+        result = ascend_networks(*arguments)
+        alive.append(weakref.ref(result))
+        return result
+
+    def solve(*arguments: Any) -> PartState:
+        seen.extend(one() is None for one in alive)
+        return solve_linear(*arguments)
+
+    monkeypatch.setattr(message_engine, "ascend_networks", passed)
+    monkeypatch.setattr(compiled, "solve_linear", solve)
+    with pytest.warns(ConvergenceWarning):
+        grid().solve_map(max_iter=3)
+    assert seen == [True]
 
 
 @pytest.mark.parametrize("seed", range(30))

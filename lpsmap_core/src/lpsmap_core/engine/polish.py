@@ -181,14 +181,14 @@ def make_loop_workspace(state: PartState, polished: bool) -> LoopWorkspace:
     It is one block of memory. The C library would return several blocks of this size to the system
     after every solve, and fresh pages take up to a third of the time of a solve.
     """
-    part, work = state.part, (0, 0, 0, 0)
+    part, sizes, work = state.part, (0, 0), (0, 0, 0, 0)
     allowed = accelerated = np.zeros(part.n_components, dtype=np.bool_)
     if polished:
         small = state.problem.progress.rounding < RESIDUAL_ROUNDING * MAX_SCORE
         allowed = ~part.direct & (part.sizes <= MAX_POLISHED_LINKS) & small
         accelerated = allowed & (part.sizes <= MAX_ACCELERATED_LINKS)
-        work = face_workspace_sizes(part)
-    sizes = (part.n_variables, part.n_links) if allowed.any() else (0, 0)
+    if allowed.any():
+        sizes, work = (part.n_variables, part.n_links), face_workspace_sizes(part)
     given = allowed, accelerated, np.empty(work[1])
     memory = _blueprint(*sizes, part.n_components, work).make(*given)
     return LoopWorkspace(memory.nested("polish"), FaceProducts(state, memory.nested("faces")))

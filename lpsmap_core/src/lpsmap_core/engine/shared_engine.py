@@ -150,16 +150,21 @@ def merge_ends(part: Part, shares: Sequence[Share]) -> WarmStart | None:
     shares
         The result of each engine and the components taken from it.
     """
-    n_variables, n_links, n = part.n_variables, part.n_links, part.n_components
-    start = WarmStart(np.zeros(n_variables), np.zeros(n_links), np.zeros(n), np.zeros(n, bool))
-    of_link = np.repeat(part.component, np.diff(part.variable_offsets))
+    start: WarmStart | None = None
     for solved, taken in shares:
         end = solved.end()
-        if end is not None:
-            chosen = taken[part.component], taken[of_link], taken, taken
-            for merged, final, entries in zip(start[:4], end[:4], chosen, strict=True):
-                merged[entries] = final[entries]
-    return start if start.known.any() else None
+        if end is None:
+            continue
+        known = end.known & taken
+        if start is None:  # often the only one: nothing is copied
+            start = WarmStart(*end[:3], known)
+            continue
+        of_variables = known[part.component]
+        of_links = np.repeat(of_variables, np.diff(part.variable_offsets))
+        chosen = of_variables, of_links, known, known
+        both = zip(chosen, end[:4], start[:4], strict=True)
+        start = WarmStart(*(np.where(one, final, merged) for one, final, merged in both))
+    return start if start is not None and start.known.any() else None
 
 
 class SharedEngine(Engine):
@@ -194,6 +199,30 @@ class SharedEngine(Engine):
 
         With a warm start, only engines with `needs_no_start` get their preferred components.
         """
+        shares, start = self._solve_preferred(part, eta, eta_v, skip, options, warm)
+        finished = np.zeros(part.n_components, dtype=bool)
+        for _, taken in shares:
+            finished |= taken
+        if not finished.any() or not (finished | skip).all():
+            rest = self.core.solve(part, eta, eta_v, skip | finished, options, start)
+            if not finished.any():
+                return rest
+            shares.insert(0, (rest, ~finished))
+        return shares[0][0] if len(shares) == 1 else MergedGraph(shares)
+
+    def _solve_preferred(
+        self,
+        part: Part,
+        eta: FloatArray,
+        eta_v: FloatArray,
+        skip: BoolArray,
+        options: Options,
+        warm: WarmStart | None,
+    ) -> tuple[list[Share], WarmStart | None]:
+        """Return what the preferring engines finished, and the start of core's engine for the rest.
+
+        A result of which nothing is finished ends here, since its arrays may be large.
+        """
         remaining = ~skip
         shares: list[Share] = []
         ends: list[Share] = []
@@ -203,18 +232,13 @@ class SharedEngine(Engine):
                 continue
             solved = solve_validated(engine, part, eta, eta_v, ~assigned, options)
             unfinished = assigned & solved.unfinished()
-            shares.append((solved, assigned & ~unfinished))
+            finished = assigned & ~unfinished
+            if finished.any():
+                shares.append((solved, finished))
             if unfinished.any():
                 ends.append((solved, unfinished))
-            remaining &= ~assigned | unfinished
-        finished = ~skip & ~remaining
-        if not finished.any() or remaining.any():
-            start = merge_ends(part, ends) if warm is None else warm
-            rest = self.core.solve(part, eta, eta_v, ~remaining, options, start)
-            if not finished.any():
-                return rest
-            shares.insert(0, (rest, ~finished))
-        return shares[0][0] if len(shares) == 1 else MergedGraph(shares)
+            remaining &= ~finished
+        return shares, merge_ends(part, ends) if warm is None else warm
 
 
 def solve_validated(

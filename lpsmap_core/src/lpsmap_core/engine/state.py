@@ -234,10 +234,11 @@ def _solvers(part: Part, barred: ByteArray | None, options: Options) -> list[Loc
     form that iterates.
     """
     limited = options.max_inner_iter is not None or options.quadratic == 0.0
+    delta = part.delta
     return [
         local_solver(
             bucket,
-            part.delta[part.links_of(b)],
+            delta[part.links_of(b)],
             options.generic,
             limited,
             None if barred is None else barred[part.additionals_of(b)],
@@ -258,9 +259,9 @@ def _apply_warm_start(warm: WarmStart, part: Part, problem: LoopProblem) -> None
         known &= (now <= MAX_RESCALING * before) & (before <= MAX_RESCALING * now)
     of_variable = known[part.component]
     of_link = np.repeat(of_variable, np.diff(part.variable_offsets))
-    problem.iterate.u[of_variable] = warm.u[of_variable]
-    problem.iterate.duals[of_link] = warm.duals[of_link]
-    problem.progress.step_size[known] = warm.step_size[known]
+    np.copyto(problem.iterate.u, warm.u, where=of_variable)
+    np.copyto(problem.iterate.duals, warm.duals, where=of_link)
+    np.copyto(problem.progress.step_size, warm.step_size, where=known)
     problem.progress.warm[:] = known
 
 

@@ -212,7 +212,6 @@ class Arrangement(NamedTuple):
 
     spans: Spans
     links: Links
-    delta: FloatArray
     sizes: IntArray
     direct: BoolArray
     records: tuple[Memory[Links], Memory[Spans]]
@@ -253,27 +252,18 @@ def arrange(
         np.empty(n_variables),
         np.empty(n_links, dtype=np.bool_),
     )
-    delta, sizes = np.empty(n_links), np.empty(n_components, dtype=np.int64)
-    direct = np.empty(n_components, dtype=np.bool_)
+    sizes, direct = np.empty(n_components, np.int64), np.empty(n_components, np.bool_)
     _fill_spans(starts, component, of_factor, bucket_offsets, spans)
     _fill_links(link_variable, component, negated, links.offsets.view(np.int64), links)
-    _fill_sizes(starts, link_variable, spans, links, delta, sizes, direct)
-    return Arrangement(spans, links, delta, sizes, direct, (hold(links), hold(spans)))
+    _fill_sizes(starts, spans, links, sizes, direct)
+    return Arrangement(spans, links, sizes, direct, (hold(links), hold(spans)))
 
 
 @leaf
 def _fill_sizes(
-    starts: IntArray,
-    link_variable: IntArray,
-    spans: Spans,
-    links: Links,
-    delta: FloatArray,
-    sizes: IntArray,
-    direct: BoolArray,
+    starts: IntArray, spans: Spans, links: Links, sizes: IntArray, direct: BoolArray
 ) -> None:
-    """Write the root degrees by link, the sizes of components, and which of them are direct."""
-    for link in range(len(link_variable)):
-        delta[link] = links.root_degree[link_variable[link]]
+    """Write the sizes of components, and which of them are direct."""
     for c in range(len(sizes)):
         first, last = spans.first_variable[c], spans.first_variable[c + 1]
         sizes[c] = links.offsets[last] - links.offsets[first]

@@ -166,8 +166,6 @@ class Part:
     negated: BoolArray
     spans: Spans
     links: Links
-    delta: FloatArray
-    """For each link in the order of the slots, the square root of its variable's degree."""
     sizes: IntArray
     """For each component, its number of links."""
     direct: BoolArray
@@ -216,9 +214,14 @@ class Part:
         """Number of connected components."""
         return len(self.direct)
 
-    def of_graph(self, numbers: FloatArray) -> FloatArray:
-        """Return a copy of the numbers of the part's variables, from those of the graph."""
-        return numbers.copy() if self.whole else numbers[self.variables]
+    def of_graph(self, numbers: FloatArray, copy: bool = True) -> FloatArray:
+        """Return the numbers of the part's variables, from those of the graph.
+
+        The result is a copy unless `copy` is false.
+        """
+        if self.whole:
+            return numbers.copy() if copy else numbers
+        return numbers[self.variables]
 
     def links_of(self, b: int) -> slice:
         """Return the slice of bucket `b` in arrays of links."""
@@ -299,6 +302,11 @@ class Part:
     def variable_offsets(self) -> IntArray:
         """For each variable, its first link in `Links.order`; then the number of links."""
         return self.links.offsets.view(np.int64)
+
+    @property
+    def delta(self) -> FloatArray:
+        """For each link in the order of the slots, the square root of its variable's degree."""
+        return self.root_degree[self.link_variable]
 
     @property
     def sign(self) -> FloatArray:

@@ -90,7 +90,8 @@ def solve_laid_out(
         Components with a score that is NaN or ``+inf`` have NaN values and status ``NON_FINITE``.
     """
     part = layout.part
-    eta, eta_v = part.of_graph(scores), part.by_bucket(additionals, factors, engine.keeps_scores)
+    copy = engine.keeps_scores
+    eta, eta_v = part.of_graph(scores, copy), part.by_bucket(additionals, factors, copy)
     bad = np.zeros(layout.n_components, dtype=np.bool_)
     finite = are_scores(scores) and all(are_scores(x.reshape(-1)) for x in additionals if x.size)
     if not finite:

@@ -188,15 +188,18 @@ def _duals(part: Part, eta: FloatArray, eta_v: FloatArray, shares: Shares) -> Fl
     networks = networks_of(part)
     of_links, duals = np.zeros(part.n_links), np.empty(part.n_links)
     places, links = networks.places, (part.links, part.link_variable, part.negated)
-    where = networks.network.message_offsets, networks.link, networks.own_link
-    _write_duals(*where, places, *links, eta, eta_v, shares.messages, of_links, duals)
+    where = networks.network.message_offsets, networks.first_link, networks.n_slots
+    _write_duals(
+        *where, networks.own_link, places, *links, eta, eta_v, shares.messages, of_links, duals
+    )
     return duals
 
 
 @leaf
 def _write_duals(
     message_offsets: IntArray,
-    link: IntArray,
+    first_link: IntArray,
+    n_slots: IntArray,
     own_link: IntArray,
     places: Places,
     links: Links,
@@ -211,12 +214,13 @@ def _write_duals(
     """Write the result of `_duals`; `of_links` is workspace of zeros."""
     for place in range(len(message_offsets) - 1):
         begin, end = message_offsets[place], message_offsets[place + 1]
-        off = messages[end - 1] if link[end - 1] < 0 else 0.0  # of the state without a slot
-        for m in range(begin, end):
-            if link[m] >= 0:
-                # the two states of a single slot are those of its variable, even if negated
-                flips = negated[link[m]] and not places.turned[link_variable[link[m]]]
-                of_links[link[m]] = off - messages[m] if flips else messages[m] - off
+        # the state without a slot, in which all are off, comes last
+        off = messages[end - 1] if n_slots[place] < end - begin else 0.0
+        for i in range(n_slots[place]):
+            link, message = first_link[place] + i, messages[begin + i]
+            # the two states of a single slot are those of its variable, even if negated
+            flips = negated[link] and not places.turned[link_variable[link]]
+            of_links[link] = off - message if flips else message - off
     for i in range(len(own_link)):  # scores of single nodes stay with their factors
         v = places.own_additional[i]
         if own_link[i] >= 0 and v >= 0 and eta_v[v] > -np.inf:

@@ -234,8 +234,10 @@ class Networks:
     places: Places
     own_link: IntArray
     """For each state in `Places.own_state`, the link of the slot that is on, -1 for none."""
-    link: IntArray
-    """For each message, the corresponding link of the part, -1 for none."""
+    first_link: IntArray
+    """For each place, the link of the first state of its node; those of the other states follow."""
+    n_slots: IntArray
+    """For each place, the number of states that have a link: all, or all but the last."""
     known: dict[Any, Any] = field(default_factory=dict)
     """Cached results that depend only on the structure, by function or component."""
 
@@ -334,16 +336,16 @@ def _build_networks(part: Part) -> Networks:
         first_link, first = int(part.links_of(b).start), int(part.additionals_of(b).start)
         head = bucket.variable[first_slot[:-1]]
         found.append(_Blocks(tables, bucket, first_link, first, first_slot, factor, head))
-    size, always, turned = _agree_on_blocks(part, found, covered)
-    heads = np.flatnonzero((size > 0) & covered[part.component])
+    claims = _agree_on_blocks(part, found, covered)
+    heads = np.flatnonzero((claims.size > 0) & covered[part.component])
     node = np.full(part.n_variables, -1)
     node[heads] = np.arange(len(heads))
     when = fewest_first(len(heads), *_scopes(found, covered, node))
     heads = heads[np.lexsort((when, part.component[heads]))]
     node[heads] = np.arange(len(heads))
-    n_states = size[heads] + ~always[heads]
-    turned &= covered[part.component]
-    return _arrange(part, found, covered, heads, node, n_states, size, turned)
+    n_states = claims.size[heads] + ~claims.always[heads]
+    claims.turned[~covered[part.component]] = False
+    return _arrange(part, found, covered, heads, node, n_states, claims)
 
 
 def _scopes(found: list[_Blocks], covered: BoolArray, node: IntArray) -> tuple[IntArray, IntArray]:
@@ -357,44 +359,91 @@ def _scopes(found: list[_Blocks], covered: BoolArray, node: IntArray) -> tuple[I
     return offsets_of(_concat(lengths)), _concat(nodes)
 
 
-def _agree_on_blocks(
-    part: Part, found: list[_Blocks], covered: BoolArray
-) -> tuple[IntArray, BoolArray, BoolArray]:
-    """Return for each head the size of its block and whether a slot is always on, and negations.
+class _Claims(NamedTuple):
+    """What blocks say about the variables of a part; the last block that has one decides."""
+
+    head: IntArray
+    """For each variable, the head of its block; -1 for none."""
+    place: IntArray
+    """For each variable, its place in the block."""
+    turned: BoolArray
+    """For each variable, whether its slot is negated."""
+    size: IntArray
+    """For each head, the number of slots of its block; 0 for other variables."""
+    always: BoolArray
+    """For each head, whether a slot of its block is always on."""
+
+
+def _agree_on_blocks(part: Part, found: list[_Blocks], covered: BoolArray) -> _Claims:
+    """Return the blocks of all variables.
 
     Clears `covered` for components whose factors do not agree on the blocks.
     """
     n = part.n_variables
-    head, place = np.full((2, n), -1)
-    size, (always, turned) = np.zeros(n, dtype=np.int64), np.zeros((2, n), dtype=bool)
-    claims = []
+    head, place, flags = np.full(n, -1), np.empty(n, dtype=np.int64), np.zeros((2, n), dtype=bool)
+    claims = _Claims(head, place, flags[0], np.zeros(n, dtype=np.int64), flags[1])
     for blocks in found:
-        sizes = blocks.tables.block_sizes
-        mine = np.repeat(blocks.head, sizes)
-        places = np.arange(len(mine)) - np.repeat(blocks.first_slot[:-1], sizes)
-        variable, n_slots = blocks.bucket.variable, np.repeat(sizes, sizes)
-        head[variable], place[variable] = mine, places
-        size[blocks.head] = sizes
-        always[blocks.head] |= blocks.tables.always
-        chosen = (n_slots > 1) | blocks.tables.always
-        turned[variable[chosen]] = blocks.bucket.negated[chosen]
-        claims.append((variable, mine, places, n_slots))
-    for blocks, (variable, mine, places, n_slots) in zip(found, claims, strict=True):
-        odd = (head[variable] != mine) | (place[variable] != places) | (size[mine] != n_slots)
-        odd |= (blocks.bucket.negated != turned[variable]) & ((n_slots > 1) | always[mine])
-        covered[part.component[variable[odd]]] = False
+        slots = blocks.first_slot, blocks.head, blocks.bucket.variable, blocks.bucket.negated
+        _claim(*slots, blocks.tables.always, claims)
+    for blocks in found:
+        slots = blocks.first_slot, blocks.head, blocks.bucket.variable, blocks.bucket.negated
+        _refute(*slots, claims, part.component, covered)
         # a table over a node twice, or with more states than the node has
         several = np.repeat(blocks.tables.n_blocks, blocks.tables.n_blocks) > 1
-        wider = several & (always[blocks.head] != blocks.tables.always)
+        wider = several & (claims.always[blocks.head] != blocks.tables.always)
         covered[part.component[blocks.head[wider]]] = False
         order = np.lexsort((blocks.head, blocks.factor))
         f, h = blocks.factor[order], blocks.head[order]
         twice = (f[1:] == f[:-1]) & (h[1:] == h[:-1])
         covered[part.component[h[1:][twice]]] = False
     # two different blocks with the same first variable
-    more = np.flatnonzero(np.bincount(head[head >= 0], minlength=n) != size)
+    more = np.flatnonzero(np.bincount(head[head >= 0], minlength=n) != claims.size)
     covered[part.component[more]] = False
-    return size, always, turned
+    return claims
+
+
+@leaf
+def _claim(
+    first_slot: IntArray,
+    heads: IntArray,
+    variable: IntArray,
+    negated: BoolArray,
+    always: bool,
+    claims: _Claims,
+) -> None:
+    """Write the claims of a bucket's blocks."""
+    for i in range(len(heads)):
+        h, n = heads[i], first_slot[i + 1] - first_slot[i]
+        claims.size[h] = n
+        claims.always[h] |= always
+        for k in range(n):
+            slot = first_slot[i] + k
+            v = variable[slot]
+            claims.head[v], claims.place[v] = h, k
+            if n > 1 or always:
+                claims.turned[v] = negated[slot]
+
+
+@leaf
+def _refute(
+    first_slot: IntArray,
+    heads: IntArray,
+    variable: IntArray,
+    negated: BoolArray,
+    claims: _Claims,
+    component: IntArray,
+    covered: BoolArray,
+) -> None:
+    """Clear `covered` for components where a bucket's blocks contradict the claims."""
+    for i in range(len(heads)):
+        h, n = heads[i], first_slot[i + 1] - first_slot[i]
+        for k in range(n):
+            slot = first_slot[i] + k
+            v = variable[slot]
+            odd = claims.head[v] != h or claims.place[v] != k or claims.size[h] != n
+            turns = negated[slot] != claims.turned[v] and (n > 1 or claims.always[h])
+            if odd or turns:
+                covered[component[v]] = False
 
 
 def _arrange(
@@ -404,15 +453,15 @@ def _arrange(
     heads: IntArray,
     node: IntArray,
     n_states: IntArray,
-    size: IntArray,
-    turned: BoolArray,
+    claims: _Claims,
 ) -> Networks:
     """Return the networks, with tables in the order of the components."""
+    size, turned = claims.size, claims.turned
     first_state = offsets_of(n_states)
     variable = np.full(first_state[-1], -1)
     of_head = np.repeat(np.arange(len(heads)), size[heads])
     place = np.arange(len(of_head)) - np.repeat(offsets_of(size[heads])[:-1], size[heads])
-    slots = _slots_of(part, found, covered, node)
+    slots = _slots_of(part, claims, covered, node)
     variable[first_state[of_head] + place] = slots
     away = np.flatnonzero(turned[slots])
     others = ranges(first_state, of_head[away])
@@ -428,8 +477,6 @@ def _arrange(
     places = ranges(offsets_of(lengths), order)
     first = np.cumsum([0, *(len(p.fixed) for p in pieces)])
     first_entry = _concat([p.first_entry + n for p, n in zip(pieces, first, strict=False)])
-    messages = _concat([p.n_messages for p in pieces])
-    by_place = ranges(offsets_of(messages), places)
     n = part.n_components
     return Networks(
         covered=covered,
@@ -450,22 +497,16 @@ def _arrange(
             own_additional=_concat([p.own_additional for p in pieces]),
         ),
         own_link=_concat([p.own_link for p in pieces]),
-        link=_concat([p.link for p in pieces])[by_place],
+        first_link=_concat([p.first_link for p in pieces])[places],
+        n_slots=_concat([p.n_slots for p in pieces])[places],
     )
 
 
-def _slots_of(part: Part, found: list[_Blocks], covered: BoolArray, node: IntArray) -> IntArray:
+def _slots_of(part: Part, claims: _Claims, covered: BoolArray, node: IntArray) -> IntArray:
     """Return the variables of the blocks of nodes, one node after the other."""
-    owner = np.full(part.n_variables, -1)
-    place = np.zeros(part.n_variables, dtype=np.int64)
-    for blocks in found:
-        sizes = blocks.tables.block_sizes
-        owner[blocks.bucket.variable] = node[np.repeat(blocks.head, sizes)]
-        place[blocks.bucket.variable] = np.arange(len(blocks.bucket.variable)) - np.repeat(
-            blocks.first_slot[:-1], sizes
-        )
-    mine = np.flatnonzero((owner >= 0) & covered[part.component])
-    return mine[np.lexsort((place[mine], owner[mine]))]
+    mine = np.flatnonzero((claims.head >= 0) & covered[part.component])
+    mine = mine[node[claims.head[mine]] >= 0]
+    return mine[np.lexsort((claims.place[mine], node[claims.head[mine]]))]
 
 
 class _BucketTables(NamedTuple):
@@ -474,12 +515,12 @@ class _BucketTables(NamedTuple):
     component: IntArray
     n_places: IntArray
     nodes: IntArray
-    n_messages: IntArray
+    first_link: IntArray
+    n_slots: IntArray
     first_entry: IntArray
     fixed: FloatArray
     additional: IntArray
     first_additional: IntArray
-    link: IntArray
     own_state: IntArray
     own_fixed: FloatArray
     own_additional: IntArray
@@ -506,11 +547,6 @@ def _of_bucket(
     chosen = ranges(first_block, several)
     first_entry, fixed, additional = _unflipped(blocks, k, first_block, several, n_entries)
     first_additional = blocks.first_additional + bucket.additional_offsets[:-1]
-    # messages: a slot for each state, except the state in which all are off
-    of_block = np.repeat(chosen, k[chosen])
-    state = _counting(k[chosen])
-    slot = blocks.first_slot[of_block] + state
-    off = state >= tables.block_sizes[of_block]
     block = np.repeat(first_block[alone], n_entries[alone])
     own_place = _counting(n_entries[alone])
     place, mine = own_place, node[blocks.head[block]]
@@ -530,12 +566,12 @@ def _of_bucket(
         component=bucket.component[several],
         n_places=tables.n_blocks[several],
         nodes=node[blocks.head[chosen]],
-        n_messages=k[chosen],
+        first_link=blocks.first_link + blocks.first_slot[chosen],
+        n_slots=tables.block_sizes[chosen],
         first_entry=first_entry,
         fixed=fixed,
         additional=additional,
         first_additional=first_additional[several],
-        link=np.where(off, -1, blocks.first_link + np.minimum(slot, bucket.n_links - 1)),
         own_state=(first_state[mine] + place)[fits],
         own_fixed=tables.fixed[own],
         own_additional=own_additional,

@@ -2,7 +2,7 @@
 
 A block is an array of 64-bit words. Compiled loops refer to it by address only, so the block of one
 factor can move while other threads work on other factors. The triangle of the Gram matrix comes
-last, and a block may omit it.
+last, after the two arrays that belong to it, and a block may omit all three.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class ActiveSet(NamedTuple):
     ``order[:active[0]]`` holds the places of the active structures, and the next ``waiting[0]``
     entries those of structures that wait to join. Sorted by this order are the weights ``p``, the
     packed rows of ``chol``, which is the Cholesky factor of G + 1 1^T, and ``ones``, the solution
-    of ``chol ones = 1``. Without a triangle, ``chol`` is empty or begins with zero.
+    of ``chol ones = 1``. ``theta`` has the linear terms by place, in a solve. Without a triangle,
+    ``chol`` begins with zero, or all three are empty.
     """
 
     width: int
@@ -84,8 +85,8 @@ def has_triangle(own: ActiveSet) -> bool:
 
 
 @kernel
-def with_triangle(own: ActiveSet, triangle: FloatArray) -> ActiveSet:
-    """Return a set that rests, with other memory for its triangle."""
+def with_triangle(own: ActiveSet, memory: FloatArray) -> ActiveSet:
+    """Return a set that rests, with other memory for `ones` and for its triangle."""
     return ActiveSet(
         own.width,
         own.active,
@@ -98,8 +99,8 @@ def with_triangle(own: ActiveSet, triangle: FloatArray) -> ActiveSet:
         own.order,
         own.p,
         own.theta,
-        own.ones,
-        triangle,
+        memory[: own.active[0]],
+        memory[own.active[0] :],
     )
 
 
@@ -121,7 +122,8 @@ def block_size(width: Any, capacity: Any, triangle: bool = True) -> Any:
         Whether the blocks include the triangle.
     """
     entries = width * capacity
-    return (entries + 1) // 2 + entries + 6 * capacity + triangle * (capacity * (capacity + 1) // 2)
+    of_triangle = 2 * capacity + capacity * (capacity + 1) // 2
+    return (entries + 1) // 2 + entries + 4 * capacity + triangle * of_triangle
 
 
 @kernel
@@ -181,14 +183,17 @@ def copy_set(old: ActiveSet, new: ActiveSet) -> None:
         new.order[place] = place
     for k in range(count + old.waiting[0]):
         place = old.order[k]
-        new.p[k], new.ones[k], new.theta[k] = old.p[k], old.ones[k], old.theta[place]
+        new.p[k] = old.p[k]
         new.size[k], new.of_variables[k] = old.size[place], old.of_variables[place]
         for e in range(old.size[place]):
             new.entry[k * width + e] = old.entry[place * width + e]
             new.value[k * width + e] = old.value[place * width + e]
     if len(new.chol) == 0:
         return
-    kept = min(len(old.chol), count * (count + 1) // 2)
     new.chol[0] = 0.0
-    for at in range(kept):
+    if len(old.chol) == 0:
+        return
+    for k in range(count + old.waiting[0]):
+        new.theta[k], new.ones[k] = old.theta[old.order[k]], old.ones[k]
+    for at in range(count * (count + 1) // 2):
         new.chol[at] = old.chol[at]

@@ -108,7 +108,6 @@ class ActiveSets(LocalSolver):
     starts_warm = True
 
     def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
-        self.inverse_delta = 1.0 / delta
         self.width = np.maximum(vertex_sizes(bucket), 1)
         n = len(self.width)
         self._first_capacity = first_capacity(bucket)
@@ -282,6 +281,15 @@ class ActiveSets(LocalSolver):
         return view_set(self._block(f), self.width[f], self.capacity[f], *self._counts(f))
 
     @property
+    def delta(self) -> FloatArray:
+        """The square roots of the degrees, of which only the inverses are stored."""
+        return 1.0 / self.inverse_delta
+
+    @delta.setter
+    def delta(self, delta: FloatArray) -> None:
+        self.inverse_delta = 1.0 / delta
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         arrays = (*vars(self).values(), *self.candidates, *self._grown.values())
@@ -347,6 +355,7 @@ class ActiveSets(LocalSolver):
             self._move_all(rows[some], address, length[some], capacity[some])
             yield some
             self.release(rows[some])
+            del block  # before the next one is allocated
 
     def _lay_to_rest(self, rows: IntArray) -> None:
         """Move sets to blocks that hold their structures; most fit into their last one."""

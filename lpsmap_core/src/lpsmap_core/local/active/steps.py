@@ -338,16 +338,17 @@ def multiply_faces(
     problem = problem_of(sets, d_u, d_v)
     arity = largest_arity(rows, problem.offsets)
     work, n_entries = make_gram_workspace(largest_capacity(sets, rows), arity), 0
-    triangle = np.empty(0)
+    memory = np.empty(0)
     for f in rows:
         own, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
+        count = own.active[0]
         if len(own.chol) == 0:
-            size = 1 + own.active[0] * (own.active[0] + 1) // 2
-            if len(triangle) < size:
-                triangle = np.empty(size)
-            triangle[0] = 0.0
-            own = with_triangle(own, triangle)
-        if own.active[0] > 0 and not has_triangle(own):
+            size = 1 + count + count * (count + 1) // 2
+            if len(memory) < size:
+                memory = np.empty(size)
+            memory[count] = 0.0
+            own = with_triangle(own, memory)
+        if count > 0 and not has_triangle(own):
             refactorise(own, problem.inverse_delta[lo:hi], work)
         _differentiate(f, problem, own, work, out_u, out_v)
         n_entries += own.active[0] * own.active[0]
