@@ -293,25 +293,28 @@ def _iterate(problems: LocalProblems, sets: ActiveSets) -> None:
     scores = problems.linear.gather(1, found)
     sets.size = torch.maximum(sets.size, scores.abs().sum(1))
     improves = gap > sets.rounding
-    arrived = sets.settled & ~improves & ~sets.done
+    arrived = sets.settled & ~improves
     if sets.beside is not None:
+        arrived = arrived & ~sets.done
         least = problems.least_value(found.shape[1])
         bound = problems.value(sets.x) + sets.beside.bound(sets.p) + gap
         sets.infeasible = sets.infeasible | (arrived & (bound < least))
         arrived = sets.beside.move(sets.p, arrived) | sets.infeasible
     sets.done = sets.done | arrived
-    sets.iterations += ~sets.done
+    unsolved = ~sets.done
+    sets.iterations += unsolved
     # of a set that is not at its optimum, active structures have gaps, too
     may_join = sets.settled
     if sets.beside is None:
         may_join = may_join | (~sets.blocked & (gap > CLEAR_GAP))
-    joins = improves & ~sets.done & may_join
+    joins = improves & unsolved & may_join
     sets.join(found, scores.sum(1), joins, problems)
     for _ in range(STEPS if sets.beside is None else CONSTRAINED_STEPS):
         step, sets.blocked = _step(sets)
     sets.p = sets.p / sets.p.sum(1, keepdim=True)  # steps keep the sum, to rounding
     largest = torch.linalg.vector_norm(step, torch.inf, dim=1)
-    sets.settled = ~sets.blocked & (largest <= SMALL_STEP + STEP_ROUNDING * sets.size)
+    beyond = torch.sub(largest, sets.size, alpha=STEP_ROUNDING)
+    sets.settled = ~sets.blocked & (beyond <= SMALL_STEP)
     sets.x = sets.mixture(sets.p)
 
 
