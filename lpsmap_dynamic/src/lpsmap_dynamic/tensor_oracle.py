@@ -29,7 +29,7 @@ ZERO, IMPOSSIBLE, FIRST = 0, 1, 2
 MOST_PADDED_EDGES = 2**22
 """Maximum number of hyperedges of all hypergraphs of a declaration, with padding."""
 
-DEPTH_OF_CHAINS, DEPTH_OF_TREES = 8, 3
+DEPTH_OF_CHAINS, DEPTH_OF_TREES = 8, 4
 """Number of levels that a step back crosses, if hyperedges have at most one tail, or two."""
 
 

@@ -28,7 +28,11 @@ DAMPING = 1e-10
 weights then take a huge step that a weight of zero blocks. Other steps are repeated."""
 
 NEGLIGIBLE, SMALL_STEP = 1e-14, 1e-9
-"""Weights up to the first are zero. A set is at its optimum after a step of the second or less."""
+"""A weight leaves that a step moves this far below zero. A set is at its optimum after a step of
+the second or less."""
+
+TINY = 1e-300
+"""Minimum divisor in place of zero."""
 
 STEP_ROUNDING = 1e-14
 """Steps below this multiple of the summed magnitudes of a structure's scores are rounding."""
@@ -101,20 +105,13 @@ class LocalProblems:
         """
         is_variable = self.quadratic > 0.0
         most = torch.where(is_variable, self.linear - 0.5 * self.quadratic, width * self.linear)
-        return most.clamp(max=0.0).sum(1) - 1.0 - PROVED * width * self._magnitudes.sum(1)
-
-    def sizes(self, found: Tensor) -> Tensor:
-        """Return the (n,) summed magnitudes of the scores of structures."""
-        return self._magnitudes.gather(1, found).sum(1)
+        magnitudes = self.linear.abs().sum(1)
+        return most.clamp(max=0.0).sum(1) - 1.0 - PROVED * width * magnitudes
 
     @functools.cached_property
     def _free_and_forced(self) -> tuple[Tensor, Tensor]:
         """Flags of the numbers that are not forced, and the scores of those that are."""
         return self.forced == 0.0, self.huge * self.forced
-
-    @functools.cached_property
-    def _magnitudes(self) -> Tensor:
-        return self.linear.abs()
 
 
 @dataclass
@@ -208,10 +205,15 @@ class ActiveSets:
 
     def residual(self) -> Tensor:
         """Return the (n, capacity) gradient of the objective in the weights, plus a constant."""
-        residual = self.theta - (self.gram @ self.p.unsqueeze(-1)).squeeze(-1)
+        residual = self.plain_residual()
         if self.beside is None:
             return residual
         return residual + self.beside.pull(self.beside.force(self.beside.of(self.p)))
+
+    def plain_residual(self) -> Tensor:
+        """Return the same without the constraints."""
+        theta, p = self.theta.unsqueeze(-1), self.p.unsqueeze(-1)
+        return torch.baddbmm(theta, self.gram, p, alpha=-1.0).squeeze(-1)
 
     def join(self, found: Tensor, theta: Tensor, joins: Tensor, problems: LocalProblems) -> None:
         """Add a structure with weight zero to the sets for which `joins` is true."""
@@ -252,6 +254,7 @@ def solve_active_sets(problems: LocalProblems, max_iterations: int | None = None
 def _first_sets(problems: LocalProblems) -> ActiveSets:
     """Return sets of one structure each."""
     found = problems.best(problems.linear)
+    scores = problems.linear.gather(1, found)
     n = len(found)
     x = torch.zeros_like(problems.linear)
     empty, flags = x.new_zeros((n, FIRST_CAPACITY)), torch.zeros_like(x[:, 0], dtype=torch.bool)
@@ -263,7 +266,7 @@ def _first_sets(problems: LocalProblems) -> ActiveSets:
         gram=x.new_zeros((n, FIRST_CAPACITY, FIRST_CAPACITY)),
         identity=torch.eye(FIRST_CAPACITY, dtype=x.dtype, device=x.device),
         x=x,
-        size=problems.sizes(found),
+        size=scores.abs().sum(1),
         gap=torch.full_like(x[:, 0], torch.inf),
         settled=~flags,
         blocked=flags,
@@ -273,7 +276,7 @@ def _first_sets(problems: LocalProblems) -> ActiveSets:
     )
     if problems.rows is not None:
         sets.beside = Multipliers.first(problems.rows, FIRST_CAPACITY)
-    sets.join(found, problems.linear.gather(1, found).sum(1), ~flags, problems)
+    sets.join(found, scores.sum(1), ~flags, problems)
     sets.p[:, 0] = 1.0
     sets.x = sets.mixture(sets.p)
     wrong = (sets.x * problems.forced < 0.0) | ((problems.forced > 0.0) & (sets.x == 0.0))
@@ -287,31 +290,41 @@ def _iterate(problems: LocalProblems, sets: ActiveSets) -> None:
     found = problems.best(gradient)
     gap = gradient.gather(1, found).sum(1) - (gradient * sets.x).sum(1)
     sets.gap = torch.where(sets.done, sets.gap, gap)
-    sets.size = torch.maximum(sets.size, problems.sizes(found))
+    scores = problems.linear.gather(1, found)
+    sets.size = torch.maximum(sets.size, scores.abs().sum(1))
     improves = gap > sets.rounding
-    arrived = sets.settled & ~improves & ~sets.done
+    arrived = sets.settled & ~improves
     if sets.beside is not None:
+        arrived = arrived & ~sets.done
         least = problems.least_value(found.shape[1])
         bound = problems.value(sets.x) + sets.beside.bound(sets.p) + gap
         sets.infeasible = sets.infeasible | (arrived & (bound < least))
         arrived = sets.beside.move(sets.p, arrived) | sets.infeasible
     sets.done = sets.done | arrived
-    sets.iterations += ~sets.done
+    unsolved = ~sets.done
+    sets.iterations += unsolved
     # of a set that is not at its optimum, active structures have gaps, too
     may_join = sets.settled
     if sets.beside is None:
         may_join = may_join | (~sets.blocked & (gap > CLEAR_GAP))
-    joins = improves & ~sets.done & may_join
-    sets.join(found, problems.linear.gather(1, found).sum(1), joins, problems)
+    joins = improves & unsolved & may_join
+    sets.join(found, scores.sum(1), joins, problems)
     for _ in range(STEPS if sets.beside is None else CONSTRAINED_STEPS):
-        _step(sets)
+        step, sets.blocked = _step(sets)
+    sets.p = sets.p / sets.p.sum(1, keepdim=True)  # steps keep the sum, to rounding
+    largest = torch.linalg.vector_norm(step, torch.inf, dim=1)
+    beyond = torch.sub(largest, sets.size, alpha=STEP_ROUNDING)
+    sets.settled = ~sets.blocked & (beyond <= SMALL_STEP)
     sets.x = sets.mixture(sets.p)
 
 
-def _step(sets: ActiveSets) -> None:
-    """Move the weights towards the optimum of their sets, until one of them is zero and leaves."""
+def _step(sets: ActiveSets) -> tuple[Tensor, Tensor]:
+    """Move the weights towards the optimum of their sets, until one of them is zero and leaves.
+
+    Returns the full step, and whether a weight cut it short.
+    """
     used, p, matrix = sets.used, sets.p, _matrix_of(sets, DAMPING)
-    residual = plain = sets.theta - (sets.gram @ p.unsqueeze(-1)).squeeze(-1)
+    residual = plain = sets.plain_residual()
     if sets.beside is not None:
         force = sets.beside.force(sets.beside.of(p))
         residual = plain + sets.beside.pull(force)
@@ -322,21 +335,18 @@ def _step(sets: ActiveSets) -> None:
     half = torch.linalg.solve_triangular(factor, right, upper=False)
     both = torch.linalg.solve_triangular(factor.mT, half, upper=True)
     (free, ones), total = both.unbind(-1), both.sum(1)
-    shift = (1.0 - p.sum(1) - total[:, 0]) / total[:, 1]
-    step = torch.where(sets.done.unsqueeze(1), 0.0, torch.addcmul(free, shift.unsqueeze(1), ones))
-    blocks = (step < 0.0) & (p + step <= NEGLIGIBLE)
-    until = torch.where(blocks, p / -step, torch.inf)
-    length = until.amin(1, keepdim=True).clamp(max=1.0)
+    shift = (total[:, 0] / total[:, 1]).unsqueeze(1)
+    step = torch.where(sets.done.unsqueeze(1), 0.0, torch.addcmul(free, shift, ones, value=-1.0))
+    until = (-NEGLIGIBLE - p) / step.clamp(max=-TINY)  # huge for weights that do not decrease
+    reach = until.amin(1, keepdim=True)
+    length = reach.clamp(max=1.0)
     if sets.beside is not None:
         image = (sets.gram @ step.unsqueeze(2)).squeeze(2)
         best = sets.beside.length(p, step, (step * plain).sum(1), (step * image).sum(1))
         length = torch.minimum(length, best)
-    leaves = until <= length
-    sets.used = used & ~leaves
-    sets.p = torch.where(sets.used, torch.addcmul(p, length, step).clamp(min=0.0), 0.0)
-    sets.blocked = leaves.any(1)
-    largest = torch.linalg.vector_norm(step, torch.inf, dim=1)
-    sets.settled = ~sets.blocked & (largest <= SMALL_STEP + STEP_ROUNDING * sets.size)
+    sets.used = used & (until > length)
+    sets.p = torch.addcmul(p, length, step).clamp(min=0.0)
+    return step, (reach <= length).squeeze(1)
 
 
 def _matrix_of(sets: ActiveSets, damping: float) -> Tensor:
