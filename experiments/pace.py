@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from experiments.pages import table
+from experiments.pages import commits, table
 from experiments.records import Record
 
 __all__ = ["table_of_pace"]
@@ -25,7 +25,7 @@ def table_of_pace(records: Sequence[Record], label: Callable[[Record], str]) -> 
     label
         Returns the first cell of a row.
     """
-    lines = []
+    lines, shown = [], []
     for record in records:
         curve = record.result.get("curve", [])
         if record.clock != "processor" or len(curve) < 2:
@@ -33,6 +33,7 @@ def table_of_pace(records: Sequence[Record], label: Callable[[Record], str]) -> 
         epochs = [1 + round(share * (len(curve) - 2)) for share in SHARES]
         cells = [f"{milliseconds(curve[epoch - 1], curve[epoch]):.1f}" for epoch in epochs]
         lines.append([label(record), f"{len(curve) - 1}", *cells])
+        shown.append(record)
     if not lines:
         return []
     headings = ["first seed", "epochs", "first epoch", "after a quarter", "half", "last epoch"]
@@ -40,6 +41,7 @@ def table_of_pace(records: Sequence[Record], label: Callable[[Record], str]) -> 
         "Does a step become faster as the model grows certain? Milliseconds of processor time of a "
         "training step:",
         table(headings, lines),
+        commits(shown),
     ]
 
 

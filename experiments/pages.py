@@ -93,9 +93,9 @@ def table_of_runs(records: Sequence[Record]) -> str:
     return "\n\n".join(
         [
             "## Runs",
-            "`python -m experiments run` made the records, with `--row` as below; hours are of the "
-            "training, evaluation aside. Clock: *processor* time, or the *wall's* on a machine "
-            "shared with other work.",
+            "`python -m experiments run` made the records, with `--row` as below; it skips rows "
+            "with a record in its folder. Hours are of the training, evaluation aside. Clock: "
+            "*processor* time, or the *wall's* on a machine shared with other work.",
             table(["rows", "commit", "clock", "records", "hours"], lines),
         ]
     )
@@ -170,6 +170,7 @@ class Page:
                     f"- runs: {len(records)} of size {sizes}, {missing} of them not complete",
                     f"- training, evaluation aside: {hours['processor']:.1f} hours of processor "
                     f"time, and earlier {hours['wall']:.1f} hours of a core shared with other work",
+                    "- steps/s and minutes of a row: means over its records, of either clock",
                     f"- dates: {dates[0]} to {dates[-1]}",
                     *lines,
                 ]

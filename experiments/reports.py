@@ -16,6 +16,9 @@ __all__ = ["write_pages"]
 REPEATED = ("Differences", "Findings")
 """Sections of the README of an experiment that its page repeats."""
 
+MORE_SEEDS = 9
+"""Number of seeds among which rows beyond the default are looked for."""
+
 
 def write_pages(folder: Path, out: Path) -> list[Path]:
     """Write the pages of all experiments with records, and their figures.
@@ -59,10 +62,16 @@ def write_pages(folder: Path, out: Path) -> list[Path]:
 
 
 def without_record(experiment: Experiment, records: Sequence[Record]) -> list[str]:
-    """Return a section about the rows of an experiment that have no complete record of theirs."""
+    """Return a section about rows without a complete record of theirs, or beyond the default."""
     of_row = {record.row: record for record in records}
     found: dict[str, list[str]] = {}
-    for row in experiment.rows("full", None):
+    rows = experiment.rows("full", None)
+    own = {row.name for row in rows}
+    for row in experiment.rows("full", MORE_SEEDS):
+        if row.name in of_row and row.name not in own:
+            title = "Rows with records that only `--seeds` runs again"
+            found.setdefault(title, []).append(row.name)
+    for row in rows:
         record = of_row.get(row.name)
         if record is None:
             found.setdefault("Rows that have not been run", []).append(row.name)

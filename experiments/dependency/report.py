@@ -33,7 +33,8 @@ LANGUAGES = {"en": "English", "vi": "Vietnamese"}
 
 def report(records: Sequence[Record], folder: Path) -> str:
     """Return the section of the page; figures are written to the folder."""
-    own = [record for record in records if record.settings["trial_rate"] is None]
+    trials = [record for record in records if record.settings["trial_rate"] is not None]
+    own = [record for record in records if record not in trials]
     ablated = {name: [r for r in own if f"-{name}-" in r.row] for name in ABLATIONS}
     own = [record for record in own if not any(record in some for some in ablated.values())]
     first_order = [record for record in own if record.settings["structure"] == "arcs"]
@@ -44,9 +45,12 @@ def report(records: Sequence[Record], folder: Path) -> str:
         table_of_losses(first_order),
         commits(first_order),
         orders(first_order),
-        table_of_trials([r for r in records if r.settings["trial_rate"] is not None]),
+        table_of_trials(trials),
+        commits(trials),
         table_of_ablations(first_order, ablated),
+        commits([record for some in ablated.values() for record in some]),
         table_of_further(own),
+        commits([record for record in own if record not in first_order]),
         *table_of_pace(
             [r for r in first_order if r.settings["seed"] == 0],
             lambda r: f"{LANGUAGES[r.settings['language']]}, {r.settings['loss']}",

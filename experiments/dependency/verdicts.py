@@ -47,7 +47,7 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
             Outcome.REPRODUCED,
             "A program finds such sentences: "
             + " and ".join(f"{one[number]} of {one['sentences']}" for one in ambiguous)
-            + " have weight on the gold tree while another tree is the best.",
+            + " have weight on the gold tree while another tree is the best, with the first seed.",
         )
     )
     trees = {key: [r.result["curve"][-1]["trees"][5] for r in some] for key, some in plain.items()}

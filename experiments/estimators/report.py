@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from experiments.estimators.settings import TASKS
 from experiments.estimators.variants import VARIANTS
-from experiments.pages import PALETTE, Page, by, picture, styled, table
+from experiments.pages import PALETTE, Page, by, commits, picture, styled, table
 from experiments.records import Record
 from experiments.statistics import interval
 
@@ -52,6 +52,7 @@ def report(records: Sequence[Record], folder: Path) -> str:
         "## All estimators",
         LEGEND,
         table_of(groups, milliseconds),
+        commits(records),
         structures(groups),
         settings_of(runs),
         curves(groups, folder),

@@ -57,9 +57,10 @@ def report(records: Sequence[Record], folder: Path) -> str:
         ]
     if Study.ESCAPE in studies:
         parts += [
-            f"Seeds that leave the chain from left to right (test accuracy above {ESCAPED:.0f}), "
-            "after the same number of steps:",
+            f"Seeds with a test accuracy above {ESCAPED:.0f}, where labels that do not use the "
+            "tree have 25, after the same number of steps:",
             table_of_escapes(studies[Study.ESCAPE]),
+            commits(studies[Study.ESCAPE]),
         ]
     return "\n\n".join(part for part in parts if part)
 

@@ -27,7 +27,7 @@ __all__ = ["ESCAPED", "NAME", "Regime", "Settings", "Study", "rows"]
 NAME = "listops"
 
 ESCAPED = 33.0
-"""Test accuracy above which a run has left the chain from left to right, which reaches 25."""
+"""Test accuracy above which a run uses the tree; labels that do not depend on it have 25."""
 
 
 class Study(str, Enum):

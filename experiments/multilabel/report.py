@@ -128,7 +128,11 @@ def statistics_of_data(records: Sequence[Record]) -> list[str]:
                 lines.append([f"{data}, printed", *map(number, PRINTED_STATISTICS[data])])
     if not lines:
         return []
-    return ["Data sets (LP-SparseMAP, Table 6):", table(["data", *STATISTICS], lines)]
+    return [
+        "Data sets (LP-SparseMAP, Table 6):",
+        table(["data", *STATISTICS], lines),
+        commits(records),
+    ]
 
 
 def number(value: float) -> str:
@@ -163,6 +167,7 @@ def decodings(records: Sequence[Record]) -> list[str]:
         "labels with a fractional marginal. *Regularised* is the best label set if the score of a "
         "set includes LP-SparseMAP's regulariser, which is one half less for every label.",
         table([*headings, "fractional"], lines),
+        commits(some),
     ]
 
 

@@ -163,6 +163,7 @@ def until_it_falls(records: Sequence[Record]) -> list[str]:
         f"{records[0].settings['patience']} epochs, where the other rows end after "
         f"20.{last}",
         table_of_alignments(records),
+        commits(records),
         table_of_differences(records),
     ]
 

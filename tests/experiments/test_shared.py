@@ -96,10 +96,11 @@ def test_a_row_is_run_once(tmp_path: Path) -> None:
 def test_pace_is_of_the_processor() -> None:
     points = [(0, 0.0), (10, 2.0), (20, 3.0), (30, 3.5)]
     curve = [{"steps": steps, "seconds": seconds, "dev": 1.0} for steps, seconds in points]
-    origin = {"clock": "processor"}
+    origin = {"clock": "processor", "commit": "abc"}
     one = Record("none", "row", "toy", {"seed": 0}, True, {"curve": curve}, origin)
-    [_, text] = table_of_pace([one], lambda record: record.row)
+    [_, text, commits] = table_of_pace([one], lambda record: record.row)
     assert "| row | 3 | 200.0 | 200.0 | 100.0 | 50.0 |" in text
+    assert commits == "Commits of these rows: `abc` (1)."
     assert table_of_pace([replace(one, origin={})], lambda record: record.row) == []
 
 
@@ -293,14 +294,15 @@ def test_committed_commands_name_no_folder_of_a_machine() -> None:
 
 
 def test_committed_records_make_the_pages_of_the_documentation(tmp_path: Path) -> None:
-    """Every page names the origin of its records, and has its figures beside it."""
+    """Every page names the origin of its records beside their tables, and has its figures."""
     folder = ROOT / "experiments" / "records"
     pages = {path.stem: path.read_text() for path in write_pages(folder, tmp_path)}
     records = list(read_records(folder))
     assert pages.keys() == {EXPERIMENTS[record.experiment].page.name for record in records}
     for record in records:
         text = pages[EXPERIMENTS[record.experiment].page.name]
-        assert f"`{record.origin['commit']}`" in text
+        tables = text[text.index("\n## ") : text.index("\n## Runs")]
+        assert f"`{record.origin['commit']}` (" in tables
         assert f"`{record.origin['machine']}`" in text
     for text in pages.values():
         for name in re.findall(r"^!\[.*\]\((.*)\)$", text, flags=re.MULTILINE):
