@@ -161,5 +161,41 @@ class Block(Factor):
         return m, []
 
 
+class Spaced(Factor):
+    """Positions at least `gap` apart; the additional counts neighbours of exactly this distance."""
+
+    def __init__(self, variables, bonus, gap, *, lengths=None):
+        super().__init__(variables, bonus, lengths=lengths)
+        self.gap = self.counts("gap", gap)
+        if self.n_additionals != 1:
+            raise ValueError(f"Spaced: bonus has {self.n_additionals} scores; expected 1.")
+
+    @classmethod
+    def examples(cls):
+        u = FactorGraph().variable
+        return [
+            cls(u(7), np.zeros(1), 2),
+            cls(u((3, 8)), np.zeros((3, 1)), [1, 2, 3], lengths=[8, 3, 6]),
+        ]
+
+    def solve_map(self, eta_u, eta_v):
+        best, ends = (0.0, ()), []
+        for i, score in enumerate(eta_u):
+            end = (score, (i,))
+            for j in range(max(0, i - self.gap + 1)):
+                total = ends[j][0] + score + (eta_v[0] if i - j == self.gap else 0.0)
+                if total > end[0]:
+                    end = (total, (*ends[j][1], i))
+            ends.append(end)
+            if end[0] > best[0]:
+                best = end
+        return best[1]
+
+    def vertex(self, y):
+        on = np.zeros(self.event_shape)
+        on[list(y)] = 1.0
+        return on, np.array([float((np.diff(y) == self.gap).sum())])
+
+
 LEVELS = (OneOf, OnTensors, Compiled, Allowed, Closed, ClosedKernel)
-SOUND = [factor for cls in LEVELS for factor in cls.examples()]
+SOUND = [factor for cls in (*LEVELS, Spaced) for factor in cls.examples()]

@@ -80,6 +80,8 @@ def test_the_first_dependent_takes_the_place_of_a_removed_root(path: Path) -> No
 def test_a_sentence_without_heads_has_none(path: Path) -> None:
     (sentence,) = read(path, row(1, "a", "X", "_") + row(2, "b", "X", "_"))
     assert (sentence.heads, sentence.tags) == (None, ("X", "X"))
+    assert sentence.relations == ("_", "_")
+    assert padded_heads([sentence])[0].tolist() == [[GAP, GAP]]
 
 
 def test_a_gap_is_neither_a_root_nor_the_end_of_a_cycle(path: Path) -> None:

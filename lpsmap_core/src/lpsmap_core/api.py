@@ -97,6 +97,7 @@ from lpsmap_core.solution.comparison import objective_difference as objective_di
 from lpsmap_core.solution.complete_assignment import best_additionals as best_additionals
 from lpsmap_core.solution.complete_assignment import complete_assignment as complete_assignment
 from lpsmap_core.solution.contradictions import Contradictions as Contradictions
+from lpsmap_core.solution.contradictions import ReducedContradictions as ReducedContradictions
 from lpsmap_core.solution.contradictions import explain_contradictions as explain_contradictions
 from lpsmap_core.solution.contradictions import reduced_contradictions as reduced_contradictions
 from lpsmap_core.solution.decoder import DEFAULT_GAP as DEFAULT_GAP

@@ -282,6 +282,9 @@ class FactorGraph:
     ) -> Solution:
         """Solve the graph; afterwards ``u.value`` holds the marginals of its variables.
 
+        Variables in no factor, such as those beyond a factor's `lengths`, follow their own scores:
+        give them ``-inf``, or multiply their values by a mask.
+
         Parameters
         ----------
         max_iter

@@ -119,7 +119,9 @@ class Decoder(abc.ABC):
             Options of the search.
         """
 
-    def contradictions(self, graph: ScoredGraph, known: Places) -> Places:
+    def contradictions(
+        self, graph: ScoredGraph, known: Places, max_time: float
+    ) -> tuple[Places, frozenset[int]]:
         """Return few factors of each infeasible component that contradict each other.
 
         Parameters
@@ -128,9 +130,17 @@ class Decoder(abc.ABC):
             The graph.
         known
             For each infeasible component (bucket, row) of factors that contradict each other; none
-            if no such factors are known. This is the result by default.
+            if no such factors are known.
+        max_time
+            When to stop, in seconds.
+
+        Returns
+        -------
+        found, ended
+            The factors, and the components whose search the time ended: more of their factors than
+            necessary may be named. By default, these are `known` and all of its components.
         """
-        return known
+        return known, frozenset(known)
 
     @abc.abstractmethod
     def condition(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from lpsmap_core import Deadline, FactorGraph, Options, Solution, Variables, ended_by_ctrl_c
 from lpsmap_core.api import AUTO, BoolArray, ScoredGraph, checked_count, checked_flag
-from lpsmap_decode.decoder import Decoder
+from lpsmap_decode.decoder import Decoder, Places
 from lpsmap_decode.evidence import Conditioned, condition
 from lpsmap_decode.exact.component_search import FIRST_NODES
 from lpsmap_decode.exact.contradictions import contradicting_factors
@@ -31,9 +31,6 @@ __all__ = ["ExactDecoder"]
 
 MAX_RANK = 1_000_000
 """Largest number of best assignments. All of them are stored."""
-
-EXPLANATION_TIME = 3.0
-"""Seconds in which the contradictions of a graph are reduced."""
 
 SHARE = 0.75
 """The share of the time that is left for an external solver. The rest is for this package: the
@@ -131,15 +128,17 @@ class ExactDecoder(Decoder):
             return ranked_assignments(relax(options), k, limits, by_component, choice.solver)
 
     def contradictions(
-        self, graph: ScoredGraph, known: Mapping[int, Sequence[tuple[int, int]]]
-    ) -> dict[int, list[tuple[int, int]]]:
+        self, graph: ScoredGraph, known: Places, max_time: float
+    ) -> tuple[Places, frozenset[int]]:
         """Return an irreducible set of contradicting factors of each infeasible component."""
-        part, deadline = graph.layout.part, Deadline(EXPLANATION_TIME)
+        part, deadline = graph.layout.part, Deadline(max_time)
         scores = graph.of_part()
-        return {
+        found = {
             component: contradicting_factors(part, *scores, component, which, deadline)
             for component, which in known.items()
         }
+        ended = frozenset(c for c, (_, irreducible) in found.items() if not irreducible)
+        return {component: places for component, (places, _) in found.items()}, ended
 
     def condition(
         self,

@@ -33,7 +33,8 @@ def read_conllu(
     """Yield the sentences of a CoNLL-U file, plain or compressed with gzip (``.gz``).
 
     The file is read line by line. Tags are those of the universal column, and heads count from 0,
-    with -1 for the root and -100 for ``_``. Relations are as in the file, ``_`` if unknown.
+    with -1 for the root and -100 for ``_``; `heads` is None for a sentence in which all are ``_``.
+    Relations are as in the file, ``_`` if unknown, and there is one for each word.
     Multiword tokens (``3-4``) and empty nodes (``3.1``) are skipped.
 
     Parameters

@@ -25,8 +25,9 @@ class TaggedSentence:
     tags: tuple[str, ...]
     heads: tuple[int, ...] | None
     """Indices of words from 0, -1 for the root, and -100 for a gap, a word without an annotated
-    head; None if no word has one."""
+    head; None if no word has one. `padded_heads` has a row of gaps then."""
     relations: tuple[str, ...] = ()
+    """A label for each word, ``_`` if unknown; empty if the source has no labels."""
 
     def __len__(self) -> int:
         return len(self.tags)

@@ -19,6 +19,8 @@ from lpsmap_core.testing import (
     parametrize_with_checks,
     run_checks,
 )
+from lpsmap_core.testing.compiled_oracle import require_equal_score
+from lpsmap_core.testing.oracle import Oracle
 from lpsmap_dynamic import DynamicProgram
 from lpsmap_factors_logic import Knapsack
 from lpsmap_jit.tiers import CAN_INTERPRET
@@ -50,7 +52,7 @@ from planted_faults import (
     TableOfAllRows,
     TwiceTheJacobian,
 )
-from sound_types import SOUND, Block, OneOf
+from sound_types import SOUND, Block, OneOf, Spaced
 
 
 @parametrize_with_checks(SOUND)
@@ -262,6 +264,28 @@ def test_expected_failures_of_the_caller_and_of_the_type():
     ):
         assert failing(factor, expected_failures=more) == set()
         check_factor(factor, expected_failures=more)
+
+
+def test_checks_that_pass_have_no_message():
+    factor = Spaced.examples()[0]
+    assert {(result.ok, result.message) for result in run_checks(factor)} == {(True, "")}
+
+
+def test_a_mixture_of_a_type_that_counts_is_found():
+    factor = Spaced(FactorGraph().variable(5), np.zeros(1), gap=2)
+    oracle = Oracle(factor, 0)
+    assert oracle.beaten_by(np.array([1.0, 1.0, 0.0, 0.0, 1.0, 0.0])) is not None
+    assert oracle.beaten_by(np.array([1.0, 1.0, 0.0, 0.0, 1.0, 3.0])) is not None
+    for y in ((), (0, 2), (0, 2, 4), (0, 3), (1, 3)):
+        assert oracle.beaten_by(np.concatenate(factor.vertex(y))) is None
+
+
+def test_a_kernel_that_returns_structures_with_counts_is_right():
+    factor = Spaced.examples()[0]
+    oracle = Oracle(factor, 0)
+    seen = np.array([np.concatenate(factor.vertex(y)) for y in ((), (0, 2), (0, 2, 4), (1, 4))])
+    for vertex in seen:
+        require_equal_score(oracle, vertex, seen[:1], np.zeros(oracle.size))
 
 
 def test_an_expected_failure_that_passes_is_an_error():

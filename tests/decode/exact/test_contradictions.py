@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pytest
+from scipy.optimize import Bounds, LinearConstraint, milp
 
 from lpsmap import AtMostOne, Budget, DepTree, FactorGraph, Or, Solution, Xor
 from lpsmap_core import Factor
+from lpsmap_core.api import FloatArray
 from lpsmap_decode import Assignment
 
 PUZZLE = "530070000600195000098000060800060003400803001700020006060000280000419005000080079"
 
 
 @pytest.fixture(autouse=True)
-def _no_warnings() -> Iterator[None]:
+def _enough_time_without_warnings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr("lpsmap_core.solution.contradictions.MAX_TIME", 100.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -153,6 +156,90 @@ def test_random_contradictions_are_irreducible_by_enumeration(seed: int) -> None
                     assert feasible(factors[:i] + factors[i + 1 :], n)
                 n_checked += 1
     assert n_checked
+
+
+def timetable(scores: FloatArray, exclusions: Iterable[tuple[int, int]]) -> FactorGraph:
+    """Return a graph of (talk, slot, room), with a factor for each exclusion and slot."""
+    n_talks, n_slots, n_rooms = scores.shape
+    graph = FactorGraph()
+    u = graph.variable_from(scores)
+    graph.add(Xor(u.reshape(n_talks, n_slots * n_rooms)), name="talk {}")
+    graph.add(AtMostOne(u.transpose(1, 2, 0)), name="slot {}, room {}")
+    for a, b in exclusions:
+        both = u[[a, b]].transpose(1, 0, 2).reshape(n_slots, 2 * n_rooms)
+        graph.add(AtMostOne(both), name=f"talks {a} and {b} in slot {{}}")
+    return graph
+
+
+def allows_a_timetable(scores: FloatArray, named: Sequence[tuple[Factor, int]]) -> bool:
+    """Return whether zeros and ones satisfy rows of Xor and AtMostOne, by scipy."""
+    rows = np.zeros((len(named), scores.size))
+    for row, (factor, i) in zip(rows, named, strict=True):
+        row[factor.variables.index.reshape(factor.n_factors, -1)[i]] = 1.0
+    least = [float(isinstance(factor, Xor)) for factor, _ in named]
+    solved = milp(
+        np.zeros(scores.size),
+        constraints=LinearConstraint(rows, least, 1.0) if named else (),
+        integrality=np.ones(scores.size),
+        bounds=Bounds(0.0, np.isfinite(scores).reshape(-1).astype(float)),
+    )
+    assert solved.status in {0, 2}
+    return bool(solved.status == 0)
+
+
+def require_irreducible(found: Assignment, scores: FloatArray) -> int:
+    """Judge named factors by scipy, and return their number."""
+    ((_, named),) = found.contradictions.items()
+    assert "time limit" not in found.explanation
+    assert not allows_a_timetable(scores, named)
+    for i in range(len(named)):
+        assert allows_a_timetable(scores, named[:i] + named[i + 1 :])
+    return len(named)
+
+
+def test_pairs_that_exclude_each_other_beside_talks_and_rooms_that_do_not_matter() -> None:
+    for n_talks in (5, 6):
+        scores = np.random.default_rng(0).normal(size=(n_talks, 3, 2))
+        found = exactly(timetable(scores, itertools.combinations(range(4), 2)))
+        assert require_irreducible(found, scores) == 4 + 3 * 6
+
+
+def test_an_odd_cycle_of_exclusions_beside_others() -> None:
+    scores = np.random.default_rng(0).normal(size=(6, 3, 2))
+    scores[:3, 2] = -np.inf
+    found = exactly(timetable(scores, [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5)]))
+    assert require_irreducible(found, scores) == 3 + 2 * 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_timetables_have_irreducible_contradictions(seed: int) -> None:
+    rng, n_checked = np.random.default_rng(seed), 0
+    while n_checked < 3:
+        n_talks, n_slots = int(rng.integers(4, 9)), int(rng.integers(2, 4))
+        scores = rng.normal(size=(n_talks, n_slots, 2))
+        scores[rng.random(scores.shape[:2]) < 0.15] = -np.inf
+        pairs = itertools.combinations(range(n_talks), 2)
+        graph = timetable(scores, [pair for pair in pairs if rng.random() < 0.3])
+        found = exactly(graph)
+        everything = [(factor, i) for factor in graph.factors for i in range(factor.n_factors)]
+        assert found.proved.all()
+        assert found.found.all() == allows_a_timetable(scores, everything)
+        for component, named in found.contradictions.items():
+            n_checked += 1
+            assert not allows_a_timetable(scores, named), component
+            for i in range(len(named)):
+                assert allows_a_timetable(scores, named[:i] + named[i + 1 :])
+
+
+def test_an_explanation_tells_that_time_ended_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = FactorGraph()
+    x = graph.variable(3)
+    graph.add(Xor([x, x[[1, 2, 0]]]))
+    assert exactly(graph).explanation.endswith("Xor 2 of factors[0].")
+    monkeypatch.setattr("lpsmap_core.solution.contradictions.MAX_TIME", 0.0)
+    assert exactly(graph).explanation.endswith(
+        "; more than necessary may be named: the time limit of 0 s ended the search."
+    )
 
 
 def test_the_printed_result_begins_with_infeasible_components() -> None:

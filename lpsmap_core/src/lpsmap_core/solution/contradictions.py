@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
 
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
@@ -10,7 +12,11 @@ from lpsmap_core.model.slots import label_of
 from lpsmap_core.solution.decoder import installed_decoder
 from lpsmap_core.solution.scored_graph import ScoredGraph
 
-__all__ = ["Contradictions", "declared", "explain_contradictions", "reduced_contradictions"]
+__all__ = ["Contradictions", "ReducedContradictions", "declared", "explain_contradictions"]
+__all__ += ["reduced_contradictions"]
+
+MAX_TIME = 3.0
+"""Seconds in which the contradictions of a graph are reduced."""
 
 MAX_NAMED = 12
 """Factors of a component that a sentence names."""
@@ -22,7 +28,14 @@ Contradictions = dict[int, list[tuple[Factor, int]]]
 """For components, lists of (declaration, number of the factor within it)."""
 
 
-def reduced_contradictions(graph: ScoredGraph, known: Places) -> Contradictions:
+class ReducedContradictions(NamedTuple):
+    """Contradicting factors, and components where the time limit ended their reduction."""
+
+    factors: Contradictions
+    ended: frozenset[int]
+
+
+def reduced_contradictions(graph: ScoredGraph, known: Places) -> ReducedContradictions:
     """Return the contradictions that the installed decoder finds, or the known ones without it.
 
     Parameters
@@ -32,13 +45,12 @@ def reduced_contradictions(graph: ScoredGraph, known: Places) -> Contradictions:
     known
         For each infeasible component factors that contradict each other, if any are known.
     """
-    if not known:
-        return {}
-    try:
-        decoder = installed_decoder("contradictions")
-    except ImportError:
-        return declared(graph.layout, known)
-    return declared(graph.layout, decoder.contradictions(graph, known))
+    ended = frozenset[int]()
+    if known:
+        with suppress(ImportError):
+            decoder = installed_decoder("contradictions")
+            known, ended = decoder.contradictions(graph, known, MAX_TIME)
+    return ReducedContradictions(declared(graph.layout, known), ended)
 
 
 def declared(layout: Layout, known: Places) -> Contradictions:
@@ -53,7 +65,9 @@ def declared(layout: Layout, known: Places) -> Contradictions:
     }
 
 
-def explain_contradictions(found: Contradictions, factors: Sequence[Factor]) -> str:
+def explain_contradictions(
+    found: Contradictions, factors: Sequence[Factor], ended: Container[int] = ()
+) -> str:
     """Return a sentence for each component, which names its contradicting factors.
 
     Parameters
@@ -62,9 +76,13 @@ def explain_contradictions(found: Contradictions, factors: Sequence[Factor]) -> 
         The contradictions.
     factors
         The declarations of the graph.
+    ended
+        Components where the time limit ended the search for unnecessary factors.
     """
+    limit = f"; more than necessary may be named: the time limit of {MAX_TIME:g} s ended the search"
     return " ".join(
-        f"Component {component} has no solution because of {_listed(named, factors)}."
+        f"Component {component} has no solution because of {_listed(named, factors)}"
+        f"{limit if component in ended else ''}."
         for component, named in found.items()
     )
 

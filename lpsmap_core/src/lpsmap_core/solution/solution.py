@@ -23,6 +23,7 @@ from lpsmap_core.model.slots import slot_values
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.contradictions import (
     Contradictions,
+    ReducedContradictions,
     explain_contradictions,
     reduced_contradictions,
 )
@@ -162,19 +163,24 @@ class Solution:
         return bound
 
     @functools.cached_property
+    def _reduced_contradictions(self) -> ReducedContradictions:
+        return reduced_contradictions(self.graph, self.solved.contradictions())
+
+    @property
     def contradictions(self) -> Contradictions:
         """For each component of status ``INFEASIBLE``, factors that contradict each other.
 
-        Lists of (declaration, number of the factor within it). No marginals satisfy all of them, at
-        least not without a variable or an additional that a score of ``-inf`` forbids. With
-        ``lpsmap-decode``, none can be left out, unless that takes longer than a few seconds.
+        Lists of (declaration, number of the factor within it). No assignment satisfies all of them,
+        at least not without a variable or an additional that a score of ``-inf`` forbids. With
+        ``lpsmap-decode``, none can be left out, unless `explanation` says that time ran out.
         """
-        return reduced_contradictions(self.graph, self.solved.contradictions())
+        return self._reduced_contradictions.factors
 
     @property
     def explanation(self) -> str:
         """Sentences with the names of `contradictions`, see `FactorGraph.add`."""
-        return explain_contradictions(self.contradictions, self.factors)
+        found, ended = self._reduced_contradictions
+        return explain_contradictions(found, self.factors, ended)
 
     def start_for(self, layout: Layout) -> WarmStart | None:
         """Return the final state, for ``solve(warm_start=...)`` of a graph with this `layout`.

@@ -236,14 +236,14 @@ def require_equal_score(
             f"{plain.vertex.tolist()} of score {best:.10g}",
             oracle.where(scores),
         )
-    if np.isin(vertex, (0.0, 1.0)).all():
-        again = oracle.of(2.0 * vertex - 1.0)
-        if (again.vertex != vertex).any():
+    if np.isin(vertex[: oracle.arity], (0.0, 1.0)).all():
+        structure = oracle.beaten_by(vertex)
+        if structure is not None:
             raise broken(
                 "map_kernel's vertex is a structure of the factor, which solve_map returns for the "
-                "scores that select it (1 where it is on, -1 elsewhere), because map_kernel "
-                "replaces solve_map",
+                "scores that select it (1 where it is on, -1 elsewhere, and less for additionals), "
+                "because map_kernel replaces solve_map",
                 vertex.tolist(),
-                f"a structure, such as {again.vertex.tolist()}",
+                f"a structure, such as {structure.tolist()}",
                 oracle.where(scores),
             )

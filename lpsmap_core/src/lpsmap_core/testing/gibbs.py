@@ -72,16 +72,14 @@ def check_structures_once(factor: Factor, *, seed: int = 0, draws: int = DRAWS) 
                 "one",
                 oracle.name,
             )
-        counted = vertices[:, oracle.arity :].sum(axis=1).max(initial=1.0)
         for vertex in vertices:
-            selecting = 2.0 * vertex - 1.0
-            selecting[oracle.arity :] /= 4.0 * counted  # additionals only decide among equal slots
-            if (vertex <= 1.0).all() and (oracle.of(selecting).vertex != vertex).any():
+            best = oracle.beaten_by(vertex)
+            if best is not None:
                 raise broken(
                     "every derivation is a structure, which solve_map returns for the scores that "
                     "select it (1 where a slot is on, -1 elsewhere, and less for additionals), "
                     "because sums and solves are over the same structures",
-                    f"{oracle.of(selecting).vertex.tolist()}",
+                    f"{best.tolist()}",
                     f"{vertex.tolist()}",
                     oracle.name,
                 )

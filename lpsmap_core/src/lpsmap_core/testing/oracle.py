@@ -14,7 +14,11 @@ from lpsmap_core.model.slots import row_values, row_view
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import FloatArray
 
-__all__ = ["BestStructure", "Oracle", "oracles_of", "shared_arrays", "vertices_seen"]
+__all__ = ["ORACLE_ROUNDING", "BestStructure", "Oracle", "oracles_of", "shared_arrays"]
+__all__ += ["vertices_seen"]
+
+ORACLE_ROUNDING = 1e-10
+"""Allowed distance from the best score, as a multiple of the summed magnitudes of scores."""
 
 OWN_ARRAYS = {"additionals", "keep", "lengths", "offsets"}
 """Arrays of `Factor` itself."""
@@ -95,6 +99,18 @@ class Oracle:
     def of(self, scores: FloatArray) -> BestStructure:
         """Return the best structure for all scores in one array."""
         return self(scores[: self.arity], scores[self.arity :])
+
+    def beaten_by(self, vertex: FloatArray) -> FloatArray | None:
+        """Return the best vertex for scores that select a vertex, if that scores less.
+
+        The scores are 1 where a variable is on and -1 elsewhere, and less for additionals, which
+        can be counts. No structure scores more than the best one.
+        """
+        scores = np.where(vertex > 0.0, 1.0, -1.0)
+        scores[self.arity :] /= 4.0 * max(1.0, self.n_additionals, vertex[self.arity :].sum())
+        best = self.of(scores).vertex
+        allowed = ORACLE_ROUNDING * np.abs(scores).sum()
+        return best if scores @ best < scores @ vertex - allowed else None
 
     def where(self, scores: FloatArray) -> str:
         """Describe the factor and the scores for a message."""

@@ -53,9 +53,11 @@ class Result(NamedTuple):
 
     @property
     def message(self) -> str:
-        """Description of the failure, or of why the check was skipped."""
+        """Description of the failure, or of why the check was skipped; empty if it passed."""
         if self.skipped is not None:
             return f"skipped: {self.skipped}"
+        if self.error is None and self.expected is None:
+            return ""
         if self.error is None:
             return (
                 "passes, though it was expected to fail: "

@@ -1,17 +1,20 @@
 """Few factors of a component that contradict each other: an irreducible infeasible set.
 
 A deletion filter (Chinneck & Dravnieks 1991) leaves out factors as long as the others are proved
-infeasible. Three proofs are tried in turn, and each names the factors that it uses: propagation,
-which asks the factors' oracles for every open variable whether a structure has the value 0, or 1
-(generalised arc consistency); LP-MAP without scores; and branching on variables with propagation,
-where the factors of both branches join. A proof that takes too long counts as none: the result then
-contradicts itself, but may not be irreducible.
+infeasible, and keeps those without which an assignment is found. Three proofs are tried in turn,
+and each names the factors that it uses: propagation, which asks the factors' oracles for every open
+variable whether a structure has the value 0, or 1 (generalised arc consistency); LP-MAP without
+scores; and branching with propagation and conflict-directed backjumping (Prosser 1993), which
+prefers factors that took part in conflicts (Boussemart et al. 2004). What a few branches do not
+decide is tried again with more as long as time is left.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -32,14 +35,17 @@ from lpsmap_core.api import (
 
 __all__ = ["contradicting_factors"]
 
-MOST_NODES = 200
-"""Branches that a proof may take."""
+FIRST_NODES = 200
+"""Branches of a first attempt to decide whether factors contradict each other."""
+
+MORE_NODES = 8
+"""Factor by which the next attempt has more branches."""
 
 LP_ITERATIONS = 480
 """Iterations of LP-MAP in a proof: four tests of infeasibility."""
 
 MOST_QUERIED = 2_000_000
-"""Slots in the calls of a bucket's oracles up to which every open variable is asked for."""
+"""Slots in a call of a bucket's oracles, which asks for each slot of its rows."""
 
 HELD = 1e-9
 """Difference of a value from 0 or 1 that is rounding."""
@@ -47,8 +53,9 @@ HELD = 1e-9
 OPEN = -1
 """The value of a variable that is not decided."""
 
-BACKGROUND, DECISION = -1, -2
-"""Reasons for values that no factor implies: a score of ``-inf``, and branching."""
+BACKGROUND, DECISION, REFUTED = -1, -2, -3
+"""Reasons for values that no factor implies: a score of ``-inf``, branching, and the refutation of
+the other value."""
 
 Core = frozenset[int]
 
@@ -64,18 +71,29 @@ class _Undecided(Exception):
     """Neither a proof nor an assignment was found within the limits."""
 
 
+@dataclass
 class _Values:
     """The values of a component's variables, with the order and the reasons of their decisions."""
 
-    def __init__(self, value: ByteArray, order: IntArray, reason: IntArray) -> None:
-        self.value, self.order, self.reason = value, order, reason
+    value: ByteArray
+    order: IntArray
+    reason: IntArray
+    trail: list[int] = field(default_factory=list)
+    refuted: dict[int, _Refuted] = field(default_factory=dict)
 
     def copy(self) -> _Values:
         return _Values(self.value.copy(), self.order.copy(), self.reason.copy())
 
     def decide(self, variable: int, value: int, reason: int) -> None:
+        self.trail.append(variable)
         self.value[variable], self.reason[variable] = value, reason
-        self.order[variable] = self.order.max() + 1
+        self.order[variable] = len(self.trail)
+
+    def undo(self, n_kept: int) -> None:
+        """Open the variables again that were decided after the first `n_kept`."""
+        undone = self.trail[n_kept:]
+        self.value[undone] = self.order[undone] = OPEN
+        del self.trail[n_kept:]
 
 
 def contradicting_factors(
@@ -85,8 +103,8 @@ def contradicting_factors(
     component: int,
     known: Sequence[tuple[int, int]],
     deadline: Deadline,
-) -> list[tuple[int, int]]:
-    """Return (bucket, row) of few factors of a component that no assignment satisfies together.
+) -> tuple[list[tuple[int, int]], bool]:
+    """Return (bucket, row) of factors of a component that no assignment satisfies together.
 
     Parameters
     ----------
@@ -101,23 +119,35 @@ def contradicting_factors(
     deadline
         When to stop; the factors found by then are returned: at first `known`, or all factors of
         the component.
+
+    Returns
+    -------
+    places, irreducible
+        The factors, and whether each of them was found to be necessary.
     """
     problem = _Component(part, eta, eta_v, component, deadline)
     numbers = {place: i for i, place in enumerate(problem.places)}
-    everything = frozenset(range(len(numbers)))
-    given = frozenset(numbers[place] for place in known)
-    core = (problem.refute(given) if given else None) or problem.refute(everything)
+    core = problem.first_core(frozenset(numbers[place] for place in known))
     if core is None:
-        return sorted(known) or problem.places
-    size = len(core) // 2
-    while size and not deadline.passed:
-        left = sorted(core)
+        return sorted(known) or problem.places, False
+    necessary, n_nodes, size = frozenset[int](), FIRST_NODES, max(1, len(core) // 2)
+    while not core <= necessary and not deadline.passed:
+        left = sorted(core - necessary)
         for begin in range(0, len(left), size):
             chunk = core.intersection(left[begin : begin + size])
-            smaller = problem.refute(core - chunk) if chunk and not deadline.passed else None
-            core = core if smaller is None else smaller
-        size = min(size, len(core)) // 2
-    return [problem.places[i] for i in sorted(core)]
+            if not chunk:
+                continue
+            try:
+                smaller = problem.refute(core - chunk, n_nodes)
+            except _Undecided:
+                continue
+            if smaller is not None:
+                core = smaller
+            elif len(chunk) == 1:
+                necessary |= chunk
+        n_nodes *= 1 if size > 1 else MORE_NODES
+        size = max(1, min(size, len(core)) // 2)
+    return [problem.places[i] for i in sorted(core)], core <= necessary
 
 
 class _Component:
@@ -154,28 +184,51 @@ class _Component:
         for i, variables in enumerate(self._variables):
             for v in dict.fromkeys(variables.tolist()):
                 self._factors[v].append(i)
+        self._slots = np.concatenate(self._variables)
+        self._owner = np.repeat(np.arange(len(self.places)), [len(v) for v in self._variables])
+        self._weight = np.ones(len(self.places))
+        self._relaxable: list[Core] = []
+        self._known_answers: dict[tuple[int, bytes], list[tuple[int, int]] | None] = {}
 
-    def refute(self, chosen: Core) -> Core | None:
-        """Return factors among the chosen ones that contradict each other; None without a proof."""
-        found = (self._refute_connected(part) for part in self._connected(chosen))
-        return next((core for core in found if core is not None), None)
+    def first_core(self, known: Core) -> Core | None:
+        """Return contradicting factors, if possible known ones; None without a proof."""
+        everything = frozenset(range(len(self.places)))
+        for chosen, n_nodes in ((known, FIRST_NODES), (everything, sys.maxsize)):
+            with suppress(_Undecided):
+                core = self.refute(chosen, n_nodes)
+                if core is not None:
+                    return core
+        return None
 
-    def _refute_connected(self, chosen: Core) -> Core | None:
+    def refute(self, chosen: Core, n_nodes: int) -> Core | None:
+        """Return factors among the chosen ones that contradict each other; None if none do.
+
+        Raises
+        ------
+        _Undecided
+            If `n_nodes` branches, or the time, do not suffice.
+        """
+        undecided = None
+        for connected in self._connected(chosen):
+            try:
+                core = self._refute_connected(connected, n_nodes)
+                if core is not None:
+                    return core
+            except _Undecided as error:
+                undecided = error
+        if undecided is not None:
+            raise undecided
+        return None
+
+    def _refute_connected(self, chosen: Core, n_nodes: int) -> Core | None:
         """Return the same for factors that share variables with each other."""
-        try:
-            values = self._start.copy()
-            conflict = self._propagate(values, chosen, chosen)
-            if conflict is not None:
-                return self._cause(values, conflict).factors
-            if len(chosen) == 1 and self._has_distinct_variables(*chosen):
-                return None  # its oracle gave a structure
-            found = self._refute_relaxed(chosen)
-            if found is None:
-                refuted = self._branch(values, chosen, [MOST_NODES])
-                found = None if refuted is None else refuted.factors
-            return found
-        except _Undecided:
-            return None
+        values = self._start.copy()
+        conflict = self._propagate(values, chosen, chosen)
+        if conflict is not None:
+            return self._cause(values, conflict).factors
+        if len(chosen) == 1 and self._has_distinct_variables(*chosen):
+            return None  # its oracle gave a structure
+        return self._refute_relaxed(chosen) or self._branch(values, chosen, n_nodes)
 
     def _has_distinct_variables(self, factor: int) -> bool:
         variables = self._variables[factor]
@@ -201,59 +254,66 @@ class _Component:
         """Decide the variables that factors imply; return a factor without structures, or None."""
         dirty = sorted(changed)
         while dirty:
-            if self._deadline.passed:
-                raise _Undecided
             later: set[int] = set()
-            for b in range(len(self._buckets)):
-                lo, hi = self._begin[b : b + 2]
-                rows = np.array([i - lo for i in dirty if lo <= i < hi], dtype=np.int64)
-                if not rows.size:
-                    continue
-                conflict, implied = self._ask(b, rows, values.value)
-                if conflict is not None:
-                    return int(lo) + conflict
-                for row, variable, value in implied:
+            for i, answer in zip(dirty, self._answers(dirty, values.value), strict=True):
+                if answer is None:
+                    return i
+                for variable, value in answer:
                     if values.value[variable] == OPEN:
-                        values.decide(variable, value, int(lo) + row)
+                        values.decide(variable, value, i)
                         later.update(self._factors[variable])
             dirty = sorted(later & chosen)
         return None
 
-    def _ask(
-        self, b: int, rows: IntArray, value: ByteArray
-    ) -> tuple[int | None, list[tuple[int, int, int]]]:
-        """Return a row without structures, or the values that rows imply: row, variable, value."""
+    def _answers(self, factors: list[int], value: ByteArray) -> list[list[tuple[int, int]] | None]:
+        """Return the (variable, value) that each factor implies; None for one without structures.
+
+        The search comes to the same values of a factor's variables again and again.
+        """
+        keys = [(i, value[self._variables[i]].tobytes()) for i in factors]
+        new = np.array([i for i, _ in (key for key in keys if key not in self._known_answers)])
+        for b in np.unique(np.searchsorted(self._begin, new, side="right") - 1) if new.size else ():
+            lo, hi = self._begin[b : b + 2]
+            rows = new[(lo <= new) & (new < hi)] - lo
+            arity = self._buckets[b].offsets[rows + 1] - self._buckets[b].offsets[rows]
+            piece = np.cumsum(arity**2) // MOST_QUERIED
+            for chosen in np.split(rows, np.flatnonzero(np.diff(piece)) + 1):
+                if self._deadline.passed:
+                    raise _Undecided
+                for row, answer in zip(chosen, self._ask(b, chosen, value), strict=True):
+                    i = int(lo + row)
+                    key = i, value[self._variables[i]].tobytes()
+                    self._known_answers[key] = answer
+        return [self._known_answers[key] for key in keys]
+
+    def _ask(self, b: int, rows: IntArray, value: ByteArray) -> list[list[tuple[int, int]] | None]:
+        """Return the answers of rows of a bucket by their oracles."""
         bucket = self._buckets[b].select(rows)
         barred = self._barred[b][ranges(self._buckets[b].additional_offsets, rows)]
         variable = bucket.variable - self._first
         known = value[variable]
-        open_slots = known == OPEN
         on = (known == 1) != bucket.negated
-        forced = np.where(open_slots, 0.0, np.where(on, np.inf, -np.inf))
+        forced = np.where(known == OPEN, 0.0, np.where(on, np.inf, -np.inf))
         w, possible = _structures(bucket, forced, barred)
-        if not possible.all():
-            return int(rows[np.flatnonzero(~possible)[0]]), []
-        (slots,) = open_slots.nonzero()
-        owner = np.repeat(np.arange(len(rows)), np.diff(bucket.offsets))[slots]
-        arity = np.diff(bucket.offsets)[owner]
-        if not slots.size or int(arity.sum()) > MOST_QUERIED:
-            return None, []
+        answers: list[list[tuple[int, int]] | None] = [[] if each else None for each in possible]
+        arity = np.diff(bucket.offsets)
+        owner = np.repeat(np.arange(len(rows)), arity)
+        (slots,) = np.nonzero((known == OPEN) & (possible & (arity**2 <= MOST_QUERIED))[owner])
+        if not slots.size:
+            return answers
         # one copy of the factor for every open slot, which gets the other value
-        copies, links = bucket.select(owner), ranges(bucket.offsets, owner)
-        asked = forced[links]
+        owner = owner[slots]
+        copies = bucket.select(owner)
+        asked = forced[ranges(bucket.offsets, owner)]
         at = copies.offsets[:-1] + slots - bucket.offsets[owner]
         asked[at] = np.where(w[slots] > 0.5, -np.inf, np.inf)
         own = barred[ranges(bucket.additional_offsets, owner)]
         _, possible = _structures(copies, asked, own)
-        fixed = slots[~possible]
-        implied = (w[fixed] > 0.5) != bucket.negated[fixed]
-        found = zip(
-            rows[owner[~possible]].tolist(),
-            variable[fixed].tolist(),
-            implied.astype(int).tolist(),
-            strict=True,
-        )
-        return None, list(found)
+        for slot, row in zip(slots[~possible].tolist(), owner[~possible].tolist(), strict=True):
+            answer = answers[row]
+            assert answer is not None
+            answer.append((int(variable[slot]), int((w[slot] > 0.5) != bucket.negated[slot])))
+        return answers
 
     def _cause(self, values: _Values, conflict: int) -> _Refuted:
         """Return the factors and the decisions from which a conflict follows."""
@@ -262,59 +322,59 @@ class _Component:
         seen = set(queue)
         while queue:
             v = queue.pop()
-            reason = int(values.reason[v])
+            reason, earlier = int(values.reason[v]), list[int]()
             if reason == DECISION:
                 decisions.add(v)
-            if reason < 0:
-                continue
-            factors.add(reason)
-            for other in self._variables[reason].tolist():
-                earlier = values.value[other] != OPEN and values.order[other] < values.order[v]
-                if earlier and other not in seen:
-                    seen.add(other)
-                    queue.append(other)
+            elif reason == REFUTED:
+                factors |= values.refuted[v].factors
+                earlier = list(values.refuted[v].decisions)
+            elif reason != BACKGROUND:
+                factors.add(reason)
+                others = self._variables[reason]
+                known = (values.value[others] != OPEN) & (values.order[others] < values.order[v])
+                earlier = others[known].tolist()
+            queue += set(earlier) - seen
+            seen.update(earlier)
         return _Refuted(frozenset(factors), frozenset(decisions))
 
     # ---------------------------------------------------------------- branching
 
-    def _branch(self, values: _Values, chosen: Core, left: list[int]) -> _Refuted | None:
-        """Refute values by both values of a variable; return None if an assignment fits.
+    def _branch(self, values: _Values, chosen: Core, n_nodes: int) -> Core | None:
+        """Return factors that a search proves to contradict; None if it finds an assignment.
 
-        `left` counts the branches that may still be taken.
+        After a conflict, the latest decision from which it follows is replaced by the other value,
+        and later ones are undone.
         """
-        variable = self._narrowest(values, chosen)
-        if variable is None:
-            return None
-        factors, decisions = frozenset[int](), frozenset[int]()
-        for value in (1, 0):
-            left[0] -= 1
-            if left[0] < 0 or self._deadline.passed:
-                raise _Undecided
-            below = values.copy()
-            below.decide(variable, value, DECISION)
-            conflict = self._propagate(below, chosen, chosen.intersection(self._factors[variable]))
-            if conflict is not None:
-                refuted = self._cause(below, conflict)
-            else:
-                found = self._branch(below, chosen, left)
-                if found is None:
-                    return None
-                refuted = found
-            if variable not in refuted.decisions:
-                return refuted
-            factors |= refuted.factors
-            decisions |= refuted.decisions - {variable}
-        return _Refuted(factors, decisions)
+        slots = np.isin(self._owner, list(chosen))
+        for _ in range(n_nodes):
+            if self._deadline.passed:
+                break
+            variable = self._preferred(values, slots)
+            if variable is None:
+                return None
+            values.decide(variable, 1, DECISION)
+            conflict = self._propagate(values, chosen, chosen.intersection(self._factors[variable]))
+            while conflict is not None:
+                refuted = self._cause(values, conflict)
+                self._weight[list(refuted.factors)] += 1.0
+                if not refuted.decisions:
+                    return refuted.factors
+                *earlier, last = sorted(refuted.decisions, key=values.order.__getitem__)
+                value = 1 - int(values.value[last])
+                values.undo(int(values.order[last]) - 1)
+                values.refuted[last] = _Refuted(refuted.factors, frozenset(earlier))
+                values.decide(last, value, REFUTED)
+                conflict = self._propagate(values, chosen, chosen.intersection(self._factors[last]))
+        raise _Undecided
 
-    def _narrowest(self, values: _Values, chosen: Core) -> int | None:
-        """Return an open variable of the factor with the fewest; None if all are decided."""
-        best, fewest = None, len(values.value) + 1
-        for i in sorted(chosen):
-            variables = self._variables[i]
-            still = variables[values.value[variables] == OPEN]
-            if 0 < len(still) < fewest:
-                best, fewest = int(still[0]), len(still)
-        return best
+    def _preferred(self, values: _Values, slots: BoolArray) -> int | None:
+        """Return an open variable of a factor with few, and many conflicts; None without any."""
+        still = slots & (values.value[self._slots] == OPEN)
+        n_open = np.bincount(self._owner[still], minlength=len(self.places))
+        if not n_open.any():
+            return None
+        width = np.where(n_open > 0, n_open / self._weight, np.inf)
+        return int(self._slots[still & (self._owner == np.argmin(width))][0])
 
     # ---------------------------------------------------------------- LP-MAP
 
@@ -323,6 +383,8 @@ class _Component:
 
         The factors that the engine names are solved again, since they need not suffice.
         """
+        if any(chosen <= relaxable for relaxable in self._relaxable):
+            return None
         named = self._relaxed(chosen)
         if named is None or named == chosen:
             return named
@@ -357,7 +419,10 @@ class _Component:
         options = Options(max_iter=LP_ITERATIONS, quadratic=0.0, threads=1)
         with Watch(within=self._deadline):
             solved = CompiledEngine().solve(part, eta, eta_v, np.zeros(1, dtype=bool), options)
-        if solved.status()[0] is not Status.INFEASIBLE:
+        status = solved.status()[0]
+        if status.ok:
+            self._relaxable.append(chosen)
+        if status is not Status.INFEASIBLE:
             return None
         return frozenset(int(numbers[b][row]) for b, row in solved.contradictions()[0])
 

@@ -17,6 +17,7 @@ from lpsmap_core.api import (
     FloatArray,
     IntArray,
     Layout,
+    ReducedContradictions,
     ScoredGraph,
     Vertices,
     explain_contradictions,
@@ -98,11 +99,7 @@ class Assignment:
         return is_proved(self.score, self.bound, self.gap)
 
     @functools.cached_property
-    def contradictions(self) -> Contradictions:
-        """For each component without an assignment, factors that contradict each other.
-
-        As `Solution.contradictions`, but no zeros and ones satisfy all of them.
-        """
+    def _reduced_contradictions(self) -> ReducedContradictions:
         none: dict[int, list[tuple[int, int]]] = {
             c: [] for c in np.flatnonzero(np.isneginf(self.bound)).tolist()
         }
@@ -110,9 +107,18 @@ class Assignment:
         return reduced_contradictions(ScoredGraph(self.layout, self.factors, *scores), none)
 
     @property
+    def contradictions(self) -> Contradictions:
+        """For each component without an assignment, factors that contradict each other.
+
+        As `Solution.contradictions`, but no zeros and ones satisfy all of them.
+        """
+        return self._reduced_contradictions.factors
+
+    @property
     def explanation(self) -> str:
         """Sentences with the names of `contradictions`, see `FactorGraph.add`."""
-        return explain_contradictions(self.contradictions, self.factors)
+        found, ended = self._reduced_contradictions
+        return explain_contradictions(found, self.factors, ended)
 
     @property
     def ok(self) -> bool:
