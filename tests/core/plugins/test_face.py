@@ -156,7 +156,7 @@ def test_what_lpsmap_decode_has_says_so_where_it_is_not_installed(alone: Path) -
     with pytest.raises(AttributeError, match=f"'solve_many'; {advice}$"):
         _ = lpsmap.solve_many
     assert "solve_many" not in lpsmap.__all__
-    with pytest.raises(FileFormatError, match=f"'.uai'; expected one of none; {advice}"):
+    with pytest.raises(FileFormatError, match="'.uai'; expected one of none; .* enable a plugin"):
         read_graph(alone / "model.uai.gz")
     result = CliRunner().invoke(cli.main, ["solve", "model.json"])
     assert result.exit_code == 2

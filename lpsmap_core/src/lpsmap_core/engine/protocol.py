@@ -180,8 +180,8 @@ class Engine(abc.ABC):
     graphs in NumPy they are converted; an adapter of the same library passes its arrays unchanged.
     """
     keeps_scores: ClassVar[bool] = True
-    """Whether `solve` may change `eta`, or a solved graph read `eta` or `eta_v` later: then `solve`
-    gets copies of them."""
+    """Whether `solve` gets copies of `eta` and `eta_v`. It needs them if it changes `eta`, or if a
+    solved graph reads one of them later."""
     needs_no_start: ClassVar[bool] = False
     """Whether the engine gets its components even if there is a warm start. Otherwise core's engine
     continues from the warm start, unless this engine solves the whole part."""

@@ -507,14 +507,15 @@ def _warn_of_missing_roots(chosen: npt.NDArray[Any], roots: BoolArray, root: int
     """Warn if heads with gaps have no root at all: they may count from 1, with 0 for the root.
 
     Without gaps, such heads have a cycle, and are an error. Two or more last words with the root as
-    head are taken for padding. The root of a single tree may be in its gap.
+    head, but not all words, are taken for padding. The root of a single tree may be in its gap.
     """
     rows = roots.any(axis=-1)
     if root != ROOT or not rows.any():
         return
     is_root = rows & (chosen == ROOT)
     from_last = np.logical_and.accumulate(is_root[..., ::-1], axis=-1)[..., ::-1]
-    padded = from_last & from_last[..., -2:].all(axis=-1, keepdims=True) & (rows.shape[-1] > 1)
+    several = from_last[..., -2:].all(axis=-1, keepdims=True)
+    padded = from_last & several & ~from_last.all(axis=-1, keepdims=True)
     has_gap = (rows & ((chosen == IGNORED) | padded)).any()
     is_suspicious = (rows & (chosen == 0)).any() or len(chosen) > 1
     if has_gap and is_suspicious and not (is_root & ~padded).any():
