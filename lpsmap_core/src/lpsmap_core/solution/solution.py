@@ -178,7 +178,7 @@ class Solution:
 
     @property
     def explanation(self) -> str:
-        """Sentences with the names of `contradictions`, see `FactorGraph.add`."""
+        """Sentences with the names of up to twelve of `contradictions`, see `FactorGraph.add`."""
         found, ended = self._reduced_contradictions
         return explain_contradictions(found, self.factors, ended)
 

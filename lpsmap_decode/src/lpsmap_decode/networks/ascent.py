@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import interrupted, kernel, leaf
-from lpsmap_core.api import BoolArray, FloatArray, IntArray
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, by_address
 from lpsmap_decode.networks.best_states import (
     assignment_score,
     round_beliefs,
@@ -167,6 +167,8 @@ def _ascend(
     found: AscentResult,
 ) -> None:
     """Pass messages, as `ascend` does, in a given workspace."""
+    # leaves that get many arrays for every message take twice as long by value
+    network, given, shares = by_address(network), by_address(given), by_address(shares)
     state, scores, rounded, spread = work
     most_passes, tol, still = limits
     for c in range(len(chosen)):
