@@ -136,9 +136,11 @@ class Decoder(abc.ABC):
 
         Returns
         -------
-        found, ended
-            The factors, and the components whose search the time ended: more of their factors than
-            necessary may be named. By default, these are `known` and all of its components.
+        dict
+            The factors; by default `known`.
+        frozenset
+            The components whose search the time ended: more of their factors than necessary may be
+            named. By default all of `known`.
         """
         return known, frozenset(known)
 
