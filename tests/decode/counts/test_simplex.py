@@ -104,6 +104,21 @@ def test_other_fixed_variables_continue_from_the_tableau(seed: int) -> None:
         check_vertex(some, matrix, outcome, tableau.x, y)
 
 
+def test_equal_scores_do_not_let_the_method_cycle() -> None:
+    """All scores of a sudoku without clues are zero, so that all ratios are equal."""
+    cell = np.arange(729).reshape(9, 9, 9)
+    boxes = cell.reshape(3, 3, 3, 3, 9).transpose(0, 2, 4, 1, 3)
+    rows = [cell, cell.transpose(0, 2, 1), cell.transpose(1, 2, 0), boxes]
+    variable = np.concatenate([view.reshape(-1) for view in rows])
+    begin, one = np.arange(0, len(variable), 9), np.ones(len(variable) // 9)
+    negated = np.zeros(len(variable), dtype=bool)
+    program = CountProgram(np.zeros(729), 0, variable, negated, begin, begin + 9, one, one)
+    x, y = np.empty(729), np.empty(len(one))
+    assert best_vertex(program, x, y) == FOUND
+    np.testing.assert_allclose(x[variable].reshape(-1, 9).sum(axis=1), 1.0, rtol=0, atol=1e-9)
+    assert vertex_bound(program, y, np.empty(729)) == 0.0
+
+
 def test_columns_that_just_suffice_are_no_contradiction(monkeypatch: pytest.MonkeyPatch) -> None:
     """A false contradiction has no proof, and the node is solved again from a new tableau."""
     made = []

@@ -9,10 +9,11 @@ on.
 All variables are bounded, so the method starts without rows: with each variable at the better of
 its bounds, the vertex is optimal. In each pivot, a row or variable that violates a bound leaves the
 basis at that bound, and a nonbasic one enters (Lemke 1954). Candidates whose ratio is too small
-flip to their other bound, as long as that does not suffice (Fourer 1994). The tableau stores only
-the lines of variables between their bounds; a row of S is computed when it is needed, which is
-rare. A program that fixes other variables continues from the same tableau, whose reduced scores
-remain optimal.
+flip to their other bound, as long as that does not suffice (Fourer 1994). The method could cycle
+among equal ratios, so that those of an infinitesimal perturbation decide (Charnes 1952). The
+tableau stores only the lines of variables between their bounds; a row of S is computed when it is
+needed, which is rare. A program that fixes other variables continues from the same tableau, whose
+reduced scores remain optimal.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ LEAST_PIVOT = 1e-7
 
 ZERO = 1e-12
 """Smaller entries are rounding errors."""
+
+GOLDEN = 0.6180339887498949
+"""Multiples by squares are spread evenly modulo 1, without the symmetries of a graph."""
 
 
 class CountProgram(NamedTuple):
@@ -79,6 +83,8 @@ class Tableau(NamedTuple):
     """For each column, whether it is on its upper bound."""
     gain: FloatArray
     """For each column, its reduced score."""
+    bias: FloatArray
+    """For each column, the perturbation of its reduced score, which decides between equal ones."""
     column: IntArray
     """For each variable and row, its column, -1 for none."""
     between: IntArray
@@ -107,6 +113,7 @@ def new_tableau(program: CountProgram) -> Tableau:
         np.arange(n),
         np.zeros(n, dtype=np.bool_),
         np.zeros(n),
+        np.zeros(n),
         np.full(n + k, -1),
         np.empty(most, dtype=np.int64),
         np.full(n, -1),
@@ -121,12 +128,17 @@ def new_tableau(program: CountProgram) -> Tableau:
 
 @leaf
 def _write_scores(program: CountProgram, of: Tableau) -> None:
-    """Write the reduced scores of variables that are all columns, and the bounds of rows."""
+    """Write the reduced scores of variables that are all columns, and the bounds of rows.
+
+    The perturbation takes each score farther from zero, by a different amount.
+    """
     n = len(of.x)
     for v in range(n):
         of.column[v] = v
         if abs(program.eta[v]) < np.inf:
             of.gain[v] = program.eta[v]
+        size = 1.0 + GOLDEN * v * v % 1.0
+        of.bias[v] = size if of.gain[v] > 0.0 else -size
     for i in range(len(program.low)):
         of.low[n + i], of.high[n + i] = _bounds(i, program)
 
@@ -198,8 +210,9 @@ def _begin(program: CountProgram, of: Tableau) -> None:
         of.high[v] = 0.0 if score == -np.inf else 1.0
     for j in range(n):
         q = of.on[j]
-        if of.gain[j] != 0.0:
-            of.upper[j] = of.gain[j] > 0.0
+        sign = of.gain[j] if of.gain[j] != 0.0 else of.bias[j]
+        if sign != 0.0:
+            of.upper[j] = sign > 0.0
         values[j] = of.high[q] if of.upper[j] else of.low[q]
         if q < n:
             of.x[q] = values[j]
@@ -290,11 +303,11 @@ def _choose(leaving: int, was: float, program: CountProgram, of: Tableau) -> int
                 of.places[n_able] = j
                 n_able += 1
     while n_able > 0:
-        best, least = 0, np.inf
+        best, least = 0, (np.inf, np.inf)
         for k in range(n_able):
             j = of.places[k]
-            ratio = abs(of.gain[j] / row[j])
-            if ratio < least or (ratio == least and abs(row[j]) > abs(row[of.places[best]])):
+            ratio = abs(of.gain[j] / row[j]), abs(of.bias[j] / row[j])
+            if ratio < least:
                 best, least = k, ratio
         j = of.places[best]
         q = of.on[j]
@@ -348,7 +361,9 @@ def _exchange(leaving: int, was: float, j: int, program: CountProgram, of: Table
     row[j] = 1.0 / pivot
     for k in of.places[:n_places]:
         of.gain[k] += of.gain[j] * row[k]
+        of.bias[k] += of.bias[j] * row[k]
     of.gain[j] /= pivot
+    of.bias[j] /= pivot
     for other in range(n_lines):
         slope = of.lines[other, j]
         if slope != 0.0 and other != at:
