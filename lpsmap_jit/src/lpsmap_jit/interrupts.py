@@ -22,8 +22,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from lpsmap_jit.compile import COMPILED, interpreted_by, leaf
-from lpsmap_jit.deadlines import Deadline, when_compiled
+from lpsmap_jit.by_address import forwarded
+from lpsmap_jit.compile import COMPILED, leaf
+from lpsmap_jit.deadlines import Deadline, seconds_in_compilation, when_compiled
 from lpsmap_jit.native import integers, keep_error, raise_kept
 
 __all__ = [
@@ -208,8 +209,22 @@ if sys.platform == "win32":
     _ticks = ctypes.WINFUNCTYPE(ctypes.c_uint64)(("GetTickCount64", ctypes.windll.kernel32))
 
 
+def _address_in_python() -> int:
+    return ctypes.addressof(thread_record())
+
+
+def _time_in_python(which: int) -> int:
+    """Return the time at which the interpreted kernel was called: time limits exclude its own."""
+    return _now() - int(1e9 * seconds_in_compilation())
+
+
+def _nothing_pending(kept: int) -> bool:
+    """Return True: Python runs its handlers itself, between two instructions."""
+    return True
+
+
 if COMPILED:
-    from lpsmap_jit.numba_names import add_symbol, cgutils, intrinsic, ir, types
+    from lpsmap_jit.numba_names import add_symbol, cgutils, ir, types
 
     _api, _pointer = ctypes.pythonapi, ctypes.c_void_p
     _key = ctypes.PYFUNCTYPE(_pointer)(("PyThread_tss_alloc", _api))()
@@ -221,8 +236,7 @@ if COMPILED:
         """Register the record of this thread for kernels."""
         _set_key(_key, address)
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def _record_address(typing_context: Any) -> Any:
+    def _find_record(typing_context: Any) -> Any:
         """Return the address of the record of this thread; 0 if it has none."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -237,8 +251,7 @@ if COMPILED:
 
         return types.int64(), generate
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def _clock(typing_context: Any, which: Any) -> Any:
+    def _read_clock(typing_context: Any, which: Any) -> Any:
         """Return the time of a clock in nanoseconds, like `_now`."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -257,8 +270,7 @@ if COMPILED:
 
         return types.int64(types.int64), generate
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def _run_handlers(typing_context: Any, kept: Any) -> Any:
+    def _check_signals(typing_context: Any, kept: Any) -> Any:
         """Run pending signal handlers; if one raises, store the exception and return false."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -274,24 +286,19 @@ if COMPILED:
 
         return types.boolean(types.int64), generate
 
+    _record_address = forwarded(_find_record, _address_in_python)
+    _clock = forwarded(_read_clock, _time_in_python)
+    _run_handlers = forwarded(_check_signals, _nothing_pending)
+
 else:
 
     def _announce(address: int) -> None:
-        """Do nothing: without kernels, Python runs its handlers itself."""
+        """Do nothing: no compiled code looks for the record."""
+
+    _record_address, _clock = _address_in_python, _time_in_python
+    _run_handlers = _nothing_pending
 
 
-def _stopped() -> bool:
-    return _state().value > _RUNNING
-
-
-def _interrupted() -> bool:
-    state = _state()
-    if state.value == _RUNNING and _now() >= thread_record()[_DEADLINE]:
-        state.value = _TIMED_OUT
-    return state.value > _RUNNING
-
-
-@interpreted_by(_stopped)
 @leaf
 def stopped() -> bool:
     """Return whether `interrupted` has returned true; cheaper than another call."""
@@ -302,7 +309,6 @@ def stopped() -> bool:
     return state[0] > _RUNNING  # type: ignore[no-any-return]
 
 
-@interpreted_by(_interrupted)
 @leaf
 def interrupted() -> bool:
     """Return whether kernels must return early; to be called in every long loop of a kernel.
