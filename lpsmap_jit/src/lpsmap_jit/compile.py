@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar
 
-from lpsmap_jit.announcements import announced
 from lpsmap_jit.cache import CompilationNotice, KernelCache, PartCache, locked
 from lpsmap_jit.deadlines import compiling
 from lpsmap_jit.deferral import deferred
@@ -164,7 +163,7 @@ def _watch(dispatcher: Any, counts: bool) -> None:
     compile_or_load, name = dispatcher.compile, dispatcher.py_func.__qualname__
 
     def locked_compile(signature: Any) -> Any:
-        with compiling(), announced(dispatcher.py_func), locked(dispatcher):
+        with compiling(), locked(dispatcher):
             try:
                 with deferred():
                     return compile_or_load(signature)

@@ -8,7 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["Deadline", "compiling", "seconds_in_compilation", "when_compiled"]
+__all__ = [
+    "Deadline",
+    "compiling",
+    "seconds_in_compilation",
+    "seconds_of_compilation",
+    "when_compiled",
+]
 
 
 class Deadline:
@@ -98,6 +104,11 @@ def compiling() -> Iterator[None]:
 def seconds_in_compilation() -> float:
     """Return the seconds since the start of the block of `compiling` in progress, 0 without one."""
     return _compilation.running
+
+
+def seconds_of_compilation() -> float:
+    """Return the seconds of all blocks of `compiling` so far."""
+    return _compilation.seconds + _compilation.running
 
 
 def when_compiled(listener: Callable[[], None]) -> None:

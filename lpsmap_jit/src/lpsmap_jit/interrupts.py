@@ -25,7 +25,7 @@ from typing import Any, ParamSpec, TypeVar
 from lpsmap_jit.by_address import forwarded
 from lpsmap_jit.compile import COMPILED, leaf
 from lpsmap_jit.deadlines import Deadline, seconds_in_compilation, when_compiled
-from lpsmap_jit.native import integers, keep_error, raise_kept
+from lpsmap_jit.native import integers, raise_kept
 
 __all__ = [
     "Watch",
@@ -42,9 +42,10 @@ __all__ = [
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-_STATE, _LEADER, _DEADLINE, _NEXT_LOOK, _KEPT, _SIZE = 0, 1, 2, 3, 4, 7
+_STATE, _LEADER, _DEADLINE, _NEXT_LOOK, _KEPT, _TIME, _SIZE = 0, 1, 2, 3, 4, 7, 9
 """Words of a record: the state; the address of the record with the state of the group, that of
-another thread for a helper thread; two times in nanoseconds; the exception of a handler.
+another thread for a helper thread; two times in nanoseconds; the exception of a handler; memory for
+the clock.
 """
 
 
@@ -107,7 +108,7 @@ class Watch:
         else:
             state_at, record.deadline, record.group = leader[_LEADER], leader.deadline, leader.group
             record.group.append(record)
-        record[:] = [_RUNNING, state_at, _time_of(record.deadline), next_look, 0, 0, 0]
+        record[:] = [_RUNNING, state_at, _time_of(record.deadline), next_look, *[0] * 5]
         return self
 
     def __exit__(
@@ -213,7 +214,7 @@ def _address_in_python() -> int:
     return ctypes.addressof(thread_record())
 
 
-def _time_in_python(which: int) -> int:
+def _time_in_python(which: int, time: int) -> int:
     """Return the time at which the interpreted kernel was called: time limits exclude its own."""
     return _now() - int(1e9 * seconds_in_compilation())
 
@@ -251,44 +252,42 @@ if COMPILED:
 
         return types.int64(), generate
 
-    def _read_clock(typing_context: Any, which: Any) -> Any:
-        """Return the time of a clock in nanoseconds, like `_now`."""
+    _external = types.ExternalFunction
+    _ensure_lock = _external("PyGILState_Ensure", types.int32())
+    _release_lock = _external("PyGILState_Release", types.void(types.int32))
+    _check_signals = _external("PyErr_CheckSignals", types.int32())
+    _fetch_error = _external("PyErr_Fetch", types.void(*[types.int64] * 3))
 
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            word, number = ir.IntType(64), ir.IntType(32)
-            if sys.platform == "win32":
-                kind = ir.FunctionType(word, [])
-                read = cgutils.get_or_insert_function(builder.module, kind, "GetTickCount64")
-                return builder.mul(builder.call(read, []), word(1_000_000))
-            pair = cgutils.alloca_once(builder, ir.LiteralStructType([word, word]))
-            kind = ir.FunctionType(number, [number, pair.type])
-            read = cgutils.get_or_insert_function(builder.module, kind, "clock_gettime")
-            builder.call(read, [builder.trunc(values[0], number), pair])
-            seconds = builder.load(cgutils.gep_inbounds(builder, pair, 0, 0))
-            rest = builder.load(cgutils.gep_inbounds(builder, pair, 0, 1))
-            return builder.add(builder.mul(seconds, word(1_000_000_000)), rest)
-
-        return types.int64(types.int64), generate
-
-    def _check_signals(typing_context: Any, kept: Any) -> Any:
+    @leaf
+    def _run_handlers(kept: int) -> bool:
         """Run pending signal handlers; if one raises, store the exception and return false."""
+        lock = _ensure_lock()
+        fine: bool = _check_signals() == 0
+        if not fine:
+            _fetch_error(kept, kept + 8, kept + 16)
+        _release_lock(lock)
+        return fine
 
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            api, number = context.get_python_api(builder), ir.IntType(32)
-            lock = api.gil_ensure()
-            kind = ir.FunctionType(number, [])
-            check = cgutils.get_or_insert_function(builder.module, kind, "PyErr_CheckSignals")
-            fine = builder.icmp_signed("==", builder.call(check, []), number(0))
-            with builder.if_then(builder.not_(fine)):
-                keep_error(builder, api, values[0])
-            api.gil_release(lock)
-            return fine
+    if sys.platform == "win32":
+        _count_milliseconds = _external("GetTickCount64", types.int64())
 
-        return types.boolean(types.int64), generate
+        @leaf
+        def _clock(which: int, time: int) -> int:
+            """Return the time in nanoseconds, like `_now`."""
+            return 1_000_000 * _count_milliseconds()  # type: ignore[no-any-return]
+
+    else:
+        _read_clock = _external("clock_gettime", types.int32(types.int32, types.int64))
+
+        @leaf
+        def _clock(which: int, time: int) -> int:
+            """Return the time of a clock in nanoseconds, read at the address of two words."""
+            _read_clock(which, time)
+            seconds, rest = integers(time, 2)
+            return 1_000_000_000 * seconds + rest  # type: ignore[no-any-return]
 
     _record_address = forwarded(_find_record, _address_in_python)
-    _clock = forwarded(_read_clock, _time_in_python)
-    _run_handlers = forwarded(_check_signals, _nothing_pending)
+    _clock.interpreted, _run_handlers.interpreted = _time_in_python, _nothing_pending
 
 else:
 
@@ -322,8 +321,9 @@ def interrupted() -> bool:
     record = integers(address, _SIZE)
     state = integers(record[_LEADER], 1)
     if state[0] == _RUNNING:
-        now = _clock(_COARSE)
-        if record[_DEADLINE] != _NEVER and _clock(_EXACT) >= record[_DEADLINE]:
+        time = address + 8 * _TIME
+        now = _clock(_COARSE, time)
+        if record[_DEADLINE] != _NEVER and _clock(_EXACT, time) >= record[_DEADLINE]:
             state[0] = _TIMED_OUT
         elif now >= record[_NEXT_LOOK]:
             record[_NEXT_LOOK] = now + _PERIOD

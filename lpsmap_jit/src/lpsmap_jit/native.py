@@ -17,7 +17,6 @@ __all__ = [
     "floats",
     "integers",
     "invoke",
-    "keep_error",
     "raise_kept",
 ]
 
@@ -52,10 +51,9 @@ def _invoke(address: int, arguments: tuple[Any, ...]) -> None:
 floats: Any
 integers: Any
 invoke: Any
-keep_error: Any
 
 if COMPILED:
-    from lpsmap_jit.numba_names import NumbaError, cgutils, ir, types
+    from lpsmap_jit.numba_names import NumbaError, cgutils, types
 
     def _call(typing_context: Any, address: Any, arguments: Any) -> Any:
         """Call the compiled kernel at an address with a tuple of arguments, without a result.
@@ -90,17 +88,6 @@ if COMPILED:
                 "array. Pass np.ascontiguousarray of it, in a kernel."
             )
 
-    def keep_error(builder: Any, api: Any, address: Any) -> None:
-        """Store the current exception in three words at an address, unless they hold one."""
-        word, kind = ir.IntType(64), api.pyobj.as_pointer()
-        places = [builder.inttoptr(builder.add(address, word(8 * i)), kind) for i in range(3)]
-        free = cgutils.is_null(builder, builder.load(places[0]))
-        with builder.if_else(free) as (first, later):
-            with first:
-                api.err_fetch(*places)
-            with later:
-                api.err_clear()
-
     def _array_of(number: Any, interpreted: Any) -> Any:
         kind = types.Array(number, 1, "C")
 
@@ -116,7 +103,7 @@ if COMPILED:
     floats, integers = _array_of(types.float64, _floats), _array_of(types.int64, _integers)
 
 else:
-    floats, integers, invoke, keep_error = _floats, _integers, _invoke, None
+    floats, integers, invoke = _floats, _integers, _invoke
 
 
 def entry_of(function: Any, signature: Any) -> int:

@@ -60,6 +60,8 @@ def start_with(kernels: Any) -> None:
 
 def interprets() -> bool:
     """Return whether calls of kernels are interpreted, unless they are large."""
+    if _tier.interprets and _tier.kernels is not None and _seconds_left() <= 0.0:
+        compile_now()
     return _tier.interprets
 
 
@@ -103,7 +105,7 @@ def _interpret(kernel: Any, args: tuple[Any, ...]) -> Any:
             return kernel.interpreted(*args)
     finally:
         _tier.thread = None
-        _tier.left = (_tier.left or 0.0) - (time.perf_counter() - begin)
+        _tier.left = _seconds_left() - (time.perf_counter() - begin)
 
 
 def _may_interpret(kernel: Any, args: tuple[Any, ...]) -> bool:
@@ -111,11 +113,9 @@ def _may_interpret(kernel: Any, args: tuple[Any, ...]) -> bool:
 
     If a kernel is compiled or cached on disk, so are the others that an earlier process used.
     """
-    if _tier.left is None:
-        _tier.left = _seconds()
-    if _tier.left < math.inf and (
-        _tier.left <= 0.0 or kernel.is_compiled() or _n_numbers(args) > MAX_NUMBERS
-    ):
+    if not interprets() or _seconds_left() == math.inf:
+        return _tier.interprets
+    if kernel.is_compiled() or _n_numbers(args) > MAX_NUMBERS:
         compile_now()
     return _tier.interprets
 
@@ -127,6 +127,13 @@ def _n_numbers(value: Any) -> int:
     if not isinstance(value, np.ndarray):
         return 1
     return value.size + _n_numbers(getattr(value.base, "records", ()))
+
+
+def _seconds_left() -> float:
+    """Return the remaining seconds, at first those of the environment variable."""
+    if _tier.left is None:
+        _tier.left = _seconds()
+    return _tier.left
 
 
 def _seconds() -> float:
