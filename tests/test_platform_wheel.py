@@ -1,6 +1,6 @@
 """With the wheel of compiled kernels, an empty environment compiles nothing.
 
-Without it, every compilation that takes seconds is announced.
+Without it, the first compilation that takes seconds is announced.
 """
 
 from __future__ import annotations
@@ -113,13 +113,12 @@ def test_the_command_solves_a_file(python: Path, tmp_path: Path) -> None:
     assert ended.stderr == ""  # or it would warn that it cannot cache what it compiles
 
 
-def test_without_the_wheel_whatever_takes_seconds_is_announced(tmp_path: Path) -> None:
+def test_without_the_wheel_what_takes_seconds_is_announced_once(tmp_path: Path) -> None:
     """Over all types and verbs, of which only the first ones of each kernel compile it."""
     command = [sys.executable, ROOT / "tests" / "type_kernels.py"]
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "LPSMAP_NATIVE": "1"}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     lines = [json.loads(line) for line in ended.stdout.splitlines()]
     assert sum(line["compiled"] for line in lines) > 500
-    assert any(line["stalls"] for line in lines)
-    missed = [line for line in lines if set(line["stalls"]) - set(line["announced"])]
-    assert not missed
+    (announced,) = (i for i, line in enumerate(lines) if line["announced"])
+    assert announced <= next(i for i, line in enumerate(lines) if line["stalls"])

@@ -1,18 +1,17 @@
-"""Compilation that takes seconds is announced; tests set the clock, and take no time."""
+"""Compilation that takes seconds is announced, once in a process."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from forks import Server
 from lpsmap_jit import announcements, kernel
-from lpsmap_jit.announcements import QUIET, WAITING, announced, watch
+from lpsmap_jit.announcements import PATIENCE, QUIET, WAITING, announce
+from lpsmap_jit.deadlines import compiling, seconds_of_compilation
 
 pytestmark = pytest.mark.compiled
 
@@ -31,86 +30,55 @@ OUTER, INNER = outer.py_func, inner.py_func
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Announce as in a process that has compiled nothing."""
+def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Announce as in a process that has compiled for as many seconds as the list says."""
+    taken = [PATIENCE]
     monkeypatch.delenv(QUIET, raising=False)
-    monkeypatch.setattr(announcements, "_announcement", announcements._Announcement())
+    monkeypatch.setattr(announcements, "_announced", [])
+    monkeypatch.setattr(announcements, "seconds_of_compilation", lambda: taken[0])
+    return taken
 
 
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announcements, "PATIENCE", 0.0)
-
-
-@contextmanager
-def compiled(function: object) -> Iterator[None]:
-    """A block that compiles a function."""
-    with announced(function):
-        watch()
-        yield
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    """Wait for the thread that announces."""
-    until = time.perf_counter() + 60.0
-    while not condition():
-        assert time.perf_counter() < until
-        time.sleep(0.001)
-
-
-def test_a_first_use_names_the_function_and_what_to_do(at_once, caplog) -> None:
-    with compiled(OUTER):
-        wait_for(lambda: caplog.messages)
+def test_a_first_use_names_the_function_and_what_to_do(caplog) -> None:
+    announce(OUTER)
     (message,) = caplog.messages
     assert message.startswith(f"First use: compiling {__name__}.outer, once, ")
     assert "lpsmap compile;" in message
     assert f"{QUIET}=1" in message
 
 
-def test_a_process_announces_once(at_once, caplog) -> None:
-    with compiled(OUTER):
-        wait_for(lambda: caplog.messages)
-    with compiled(INNER):
-        assert announcements._announcement._timer is None
+def test_a_process_announces_once(caplog) -> None:
+    announce(OUTER)
+    announce(INNER)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-def test_another_process_is_waited_for(at_once, caplog) -> None:
-    with announced(OUTER):
-        watch(WAITING)
-        wait_for(lambda: caplog.messages)
+def test_another_process_is_waited_for(caplog) -> None:
+    announce(OUTER, WAITING)
     assert f"waiting for another process that compiles {__name__}.outer." in caplog.messages[0]
 
 
-def test_short_compilations_count_as_one(monkeypatch, caplog) -> None:
-    """Each takes a second by the clock of the test, and no time."""
-    now = [100.0]
-    monkeypatch.setattr(announcements.time, "monotonic", lambda: now[0])
-    for _ in range(2):
-        with compiled(INNER):
-            now[0] += 1.0
-    with compiled(OUTER):
-        wait_for(lambda: caplog.messages)
-    (message,) = caplog.messages
-    assert f"{__name__}.outer" in message
+def test_short_compilations_are_not_announced(seconds, caplog) -> None:
+    seconds[0] = 0.9 * PATIENCE
+    announce(INNER)
+    assert not caplog.messages
+    seconds[0] = PATIENCE
+    announce(OUTER)
+    assert f"{__name__}.outer" in caplog.messages[0]
 
 
-def test_quiet_processes_are_not_watched(monkeypatch) -> None:
+def test_quiet_processes_announce_nothing(monkeypatch, caplog) -> None:
     monkeypatch.setenv(QUIET, "1")
-    with compiled(OUTER):
-        assert announcements._announcement._timer is None
+    announce(OUTER)
+    assert not caplog.messages
 
 
-def test_a_function_that_is_loaded_is_not_watched() -> None:
-    with announced(OUTER):
-        assert announcements._announcement._timer is None
-
-
-def test_an_error_ends_the_watch() -> None:
-    with pytest.raises(KeyboardInterrupt), compiled(OUTER), compiled(INNER):
-        raise KeyboardInterrupt
-    assert announcements._announcement.function is None
-    assert announcements._announcement._timer is None
+def test_seconds_of_nested_compilations_count_once() -> None:
+    before = seconds_of_compilation()
+    with compiling(), compiling():
+        time.sleep(0.1)
+        assert 0.1 <= seconds_of_compilation() - before < 60.0
+    assert seconds_of_compilation() - before >= 0.1
 
 
 MODULE = """

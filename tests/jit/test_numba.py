@@ -208,12 +208,12 @@ def _() -> None:
 
 @assumed("by_address.py: an intrinsic function may be given a class of ours")
 def _() -> None:
-    from lpsmap_jit.numba_names import Intrinsic, intrinsic
+    from lpsmap_jit.numba_names import Intrinsic, extending
 
     def same(typing_context: Any, value: Any) -> Any:
         return value(value), lambda context, builder, signature, values: values[0]
 
-    found = intrinsic(same)
+    found = extending.intrinsic(same)
     assert type(found) is Intrinsic
 
 

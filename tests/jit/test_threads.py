@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lpsmap_jit.arrays import IntArray
-from lpsmap_jit.threads import SMALLEST_SHARE, SMALLEST_WORK, cut, in_shares
+from lpsmap_jit.threads import COUPLED_WORK, SMALLEST_SHARE, SMALLEST_WORK, cut, in_shares
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -42,6 +42,21 @@ def test_shares_become_smaller_and_end_small(rng):
     for n, threads in [(0, 4), (1, 4), (7, 1), (7, 4)]:  # nothing to share
         bounds, used = cut(np.full(n, 400), threads)
         assert (bounds.tolist(), used) == ([0, n], 1)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "threads", "works"),
+    [
+        ([25_000] * 4, 2, [50_000] * 2),  # side by side, in place of four shares
+        ([8_000] * 40, 2, [80_000, 64_000, 64_000, 64_000, 48_000]),
+        ([12_000] * 4, 4, [12_000] * 4),
+        ([3_000] * 7, 2, [21_000]),
+    ],
+)
+def test_cheap_work_comes_in_blocks(sizes: list[int], threads: int, works: list[int]) -> None:
+    bounds, used = cut(np.array(sizes), threads, COUPLED_WORK)
+    assert np.diff(np.append(0, np.cumsum(sizes))[bounds]).tolist() == works
+    assert used == min(threads, len(works))
 
 
 @pytest.mark.compiled

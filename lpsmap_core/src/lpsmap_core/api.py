@@ -8,7 +8,6 @@ distributions of this project do. Other modules of core may change at any time.
 
 from lpsmap_core.engine.choice import AUTO as AUTO
 from lpsmap_core.engine.choice import choose_engine as choose_engine
-from lpsmap_core.engine.choice import run_with as run_with
 from lpsmap_core.engine.direct import DirectSolution as DirectSolution
 from lpsmap_core.engine.direct import solve_directly as solve_directly
 from lpsmap_core.engine.options import checked_options as checked_options
@@ -124,7 +123,6 @@ from lpsmap_jit.arrays import IndexArray as IndexArray
 from lpsmap_jit.arrays import IntArray as IntArray
 from lpsmap_jit.by_address import by_address as by_address
 from lpsmap_jit.callers import stacklevel as stacklevel
-from lpsmap_jit.compile import interpreted_by as interpreted_by
 from lpsmap_jit.compile import summing_leaf as summing_leaf
 from lpsmap_jit.ctrl_c import raised_by_ctrl_c as raised_by_ctrl_c
 from lpsmap_jit.interrupts import Watch as Watch

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.choice import AUTO, beside_core, choose_engine, run_with
+from lpsmap_core.engine.choice import AUTO, beside_core, choose_engine
 from lpsmap_core.engine.options import DEFAULTS, Options, checked_options, threads_or_default
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.layout.layout import Layout, build_layout
@@ -598,15 +598,12 @@ class FactorGraph:
         if warm_start is not None and not isinstance(warm_start, Solution):
             raise TypeError(f"warm_start: got {kind_of(warm_start)}; expected a Solution.")
 
-        def by_engine() -> Solution:
-            deadline = Deadline(options.max_time, options.within)
-            layout = self._laid_out()
-            chosen = choose_engine(engine, layout.part, options).engine
-            warm = None if warm_start is None else warm_start.start_for(layout)
-            with Watch(within=deadline):
-                return solve_laid_out(chosen, layout, self.factors, *self._flat(), options, warm)
-
-        solution = by_engine() if to_decode else run_with(engine, by_engine, self._size)
+        deadline = Deadline(options.max_time, options.within)
+        layout = self._laid_out()
+        chosen = choose_engine(engine, layout.part, options).engine
+        warm = None if warm_start is None else warm_start.start_for(layout)
+        with Watch(within=deadline):
+            solution = solve_laid_out(chosen, layout, self.factors, *self._flat(), options, warm)
         self.solution = solution
         if not to_decode:
             report_unsolved(solution, self._shapes, self.refuses_non_finite)
@@ -770,10 +767,6 @@ class FactorGraph:
                 ". Pass every declaration to graph.add.",
                 stacklevel=stacklevel(),
             )
-
-    def _size(self) -> int:
-        """Return the total number of the factors' variables and additionals."""
-        return sum(int(f.offsets[-1]) + f.n_factors * f.n_additionals for f in self._factors)
 
     def _number(self, factor: Factor, verb: str) -> int:
         number = self._position.get(id(factor))

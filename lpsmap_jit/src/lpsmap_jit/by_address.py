@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -47,8 +46,9 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _reader(attribute: str | None) -> Callable[[Any], Any]:
-    return _same if attribute is None else operator.attrgetter(attribute)
+def _reader(precedes: bool) -> Callable[[Any], Any]:
+    """Return the interpreted function of `record_at`; see `lpsmap_jit.memory.Words`."""
+    return lambda words: words.base.records[-2 if precedes else -1]
 
 
 if COMPILED:
@@ -67,10 +67,10 @@ if COMPILED:
     class _HandedOn(Intrinsic):  # type: ignore[misc]
         """An intrinsic in compiled code, and a Python function when interpreted."""
 
-        def __call__(self, value: Any) -> Any:
-            return self.interpreted(value)
+        def __call__(self, *args: Any) -> Any:
+            return self.interpreted(*args)
 
-    def forwarded(definition: Any, interpreted: Callable[[Any], Any] = _same) -> Any:
+    def forwarded(definition: Any, interpreted: Callable[..., Any] = _same) -> Any:
         """Return an intrinsic, by default the identity when interpreted."""
         found = extending.intrinsic(definition)
         found.__class__, found.interpreted = _HandedOn, interpreted
@@ -223,17 +223,16 @@ if COMPILED:
 
     _NUMBER_OF = {float: types.float64, int: types.int64}
 
-    def record_at(record: type, attribute: str | None = None, precedes: bool = False) -> Any:
+    def record_at(record: type, owned: bool = False, precedes: bool = False) -> Any:
         """Return a function of kernels that returns a record by address, given its words.
 
         Parameters
         ----------
         record
             The type of the record.
-        attribute
-            Interpreted code gets an object with the record as this attribute; None for the record
-            itself. The owner of the words holds the record, so all kernels may read it; without an
-            owner, only leaves may.
+        owned
+            Whether the owner of the words holds the record, so that all kernels may read it;
+            otherwise only leaves may.
         precedes
             Whether the record ends where the words begin, rather than begins there.
         """
@@ -241,7 +240,7 @@ if COMPILED:
         place = -_n_words(found.fields) if precedes else 0
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            if attribute is None:
+            if not owned:
                 in_leaf("record_at", context)
             words = context.make_array(_WORDS)(context, builder, values[0]).data
             return builder.gep(words, [_WORD(place)])
@@ -249,13 +248,13 @@ if COMPILED:
         def read(typing_context: Any, words: Any) -> Any:
             return found(_WORDS), generate
 
-        return forwarded(read, _reader(attribute))
+        return forwarded(read, _reader(precedes))
 
 else:
     # never called: without compilation there are no types
     array_at = forwarded = in_leaf = read_field = type_of = None
     by_address = by_value = _same
 
-    def record_at(record: type, attribute: str | None = None, precedes: bool = False) -> Any:
-        """Return a function that returns a record, given it or an object with this attribute."""
-        return _reader(attribute)
+    def record_at(record: type, owned: bool = False, precedes: bool = False) -> Any:
+        """Return a function that returns a record, given its words."""
+        return _reader(precedes)

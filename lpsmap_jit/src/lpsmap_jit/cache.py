@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 from filelock import FileLock, Timeout
 
 from lpsmap_jit import sources
-from lpsmap_jit.announcements import WAITING, watch
+from lpsmap_jit.announcements import WAITING, announce
 from lpsmap_jit.baselines import Processor, files_of_wheel
 from lpsmap_jit.callers import stacklevel
 from lpsmap_jit.checked_files import (
@@ -103,7 +103,7 @@ class KernelCache:
                 kept, compiled = pickle.loads(_read(path))
                 if kept == signature:  # different types may have the same name
                     return self._rebuilt(target, compiled)
-        watch()
+        announce(self._function)
         return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
@@ -253,7 +253,7 @@ def locked(dispatcher: Any) -> Iterator[None]:
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             lock = _locks.setdefault(path, FileLock(path))
-            _acquire(lock)
+            _acquire(lock, dispatcher.py_func)
             held = lock
     try:
         yield
@@ -262,9 +262,9 @@ def locked(dispatcher: Any) -> Iterator[None]:
             held.release()
 
 
-def _acquire(lock: FileLock) -> None:
+def _acquire(lock: FileLock, function: FunctionType) -> None:
     try:
         lock.acquire(timeout=0.0)
     except Timeout:
-        watch(WAITING)
+        announce(function, WAITING)
         lock.acquire(timeout=LONGEST_WAIT)

@@ -2,7 +2,7 @@
 
 Kernels are plain Python functions on flat arrays. With numba they are compiled on first use,
 release the interpreter lock and are cached on disk; without it, or with ``LPSMAP_DISABLE_JIT=1`` or
-numba's own ``NUMBA_DISABLE_JIT=1``, the same source runs undecorated. The first small solves run it
+numba's own ``NUMBA_DISABLE_JIT=1``, the same source runs undecorated. The first small calls run it
 in this way, too, see `lpsmap_jit.tiers`.
 """
 
@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar
 
-from lpsmap_jit.announcements import announced
 from lpsmap_jit.cache import CompilationNotice, KernelCache, PartCache, locked
 from lpsmap_jit.deadlines import compiling
 from lpsmap_jit.deferral import deferred
-from lpsmap_jit.tiers import of_thread
+from lpsmap_jit.tiers import start_with
 
 numba: Any
 try:
@@ -32,7 +30,6 @@ __all__ = [
     "COMPILED",
     "CompilationNotice",
     "general_position",
-    "interpreted_by",
     "kernel",
     "leaf",
     "summing_leaf",
@@ -44,9 +41,6 @@ COMPILED: bool = (
     and os.environ.get("LPSMAP_DISABLE_JIT", "0") in ("", "0")
 )
 """Whether kernels can be compiled in this process."""
-
-if not COMPILED:
-    type(of_thread).interprets = True
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -118,30 +112,6 @@ def summing_leaf(function: Function) -> Function:
     return _compiled(function, counts=False, fastmath={"reassoc", "contract"})
 
 
-def interpreted_by(python: Callable[..., Any]) -> Callable[[Function], Function]:
-    """Replace a kernel that works on addresses by another function when interpreted.
-
-    Parameters
-    ----------
-    python
-        A function with the same arguments. When interpreted, solvers and records are passed as
-        objects instead of addresses.
-
-    Returns
-    -------
-    callable
-        A decorator, to be placed above `kernel` or `leaf`.
-    """
-
-    def choose(compiled: Any) -> Any:
-        if not COMPILED:
-            return functools.update_wrapper(python, compiled)
-        compiled.interpreted = python
-        return compiled
-
-    return choose
-
-
 def _compiled(
     function: Function, counts: bool, fastmath: set[str] | Literal[False] = False
 ) -> Function:
@@ -169,22 +139,23 @@ def _compiled(
 if COMPILED:
     from lpsmap_jit.numba_names import CPUDispatcher, NumbaError
 
-    _call: Any = CPUDispatcher.__call__
-
     class Kernel(CPUDispatcher):  # type: ignore[misc]
-        """A compiled function; Python calls run interpreted in threads that interpret kernels."""
+        """A function that is compiled for each type of its arguments."""
 
         interpreted: Callable[..., Any]
+        """The function in Python."""
 
-        def __call__(self, *args: Any) -> Any:
-            if of_thread.interprets:
-                of_thread.go_on()
-                return self.interpreted(*args)
-            return _call(self, *args)
+        @functools.cached_property
+        def _was_cached(self) -> bool:
+            return bool(self._cache.has_some(self.targetctx))
 
         def is_compiled(self) -> bool:
-            """Return whether it is compiled in this process or cached on disk."""
-            return bool(self.overloads) or self._cache.has_some(self.targetctx)
+            """Return whether it is compiled in this process, or was cached on disk."""
+            return bool(self.overloads) or self._was_cached
+
+    start_with(Kernel)
+else:
+    start_with(None)
 
 
 def _watch(dispatcher: Any, counts: bool) -> None:
@@ -192,7 +163,7 @@ def _watch(dispatcher: Any, counts: bool) -> None:
     compile_or_load, name = dispatcher.compile, dispatcher.py_func.__qualname__
 
     def locked_compile(signature: Any) -> Any:
-        with _one_thread, compiling(), announced(dispatcher.py_func), locked(dispatcher):
+        with compiling(), locked(dispatcher):
             try:
                 with deferred():
                     return compile_or_load(signature)
@@ -219,7 +190,6 @@ def _watch(dispatcher: Any, counts: bool) -> None:
     dispatcher.compile, dispatcher.add_overload = locked_compile, add_checked
 
 
-_one_thread = threading.RLock()  # acquired first, so that threads cannot deadlock with numba's lock
 _MADE_AN_ARRAY = ("NRT required", "Only accept returning of array passed into the function")
 """Messages of numba about allocation."""
 

@@ -1,13 +1,20 @@
-"""Deadlines: time limits that exclude compilation, and that Ctrl-C can bring forward."""
+"""Deadlines: time limits for compiled kernels, which Ctrl-C can bring forward."""
 
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["Deadline", "compiling", "when_compiled"]
+__all__ = [
+    "Deadline",
+    "compiling",
+    "seconds_in_compilation",
+    "seconds_of_compilation",
+    "when_compiled",
+]
 
 
 class Deadline:
@@ -53,6 +60,8 @@ class Deadline:
 class _Stopwatch:
     """A stopwatch for all compilation in this process, which may be nested."""
 
+    lock = threading.RLock()
+
     def __init__(self) -> None:
         self.seconds, self._depth, self._begin = 0.0, 0, 0.0
 
@@ -66,6 +75,11 @@ class _Stopwatch:
         if self._depth == 0:
             self.seconds += time.monotonic() - self._begin
 
+    @property
+    def running(self) -> float:
+        """Seconds since the start of the compilation in progress; 0 without one."""
+        return time.monotonic() - self._begin if self._depth else 0.0
+
 
 _compilation = _Stopwatch()
 _listeners: list[Callable[[], None]] = []
@@ -73,17 +87,28 @@ _listeners: list[Callable[[], None]] = []
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Count the time of a block as compilation.
+    """Count the time of a block as compilation, or as that of kernels that are not compiled yet.
 
-    Blocks may be nested, but only one thread at a time may be in one.
+    Blocks may be nested. One thread at a time is in one; others wait.
     """
-    _compilation.start()
-    try:
-        yield
-    finally:
-        _compilation.stop()
-        for listener in _listeners:
-            listener()
+    with _compilation.lock:
+        _compilation.start()
+        try:
+            yield
+        finally:
+            _compilation.stop()
+            for listener in _listeners:
+                listener()
+
+
+def seconds_in_compilation() -> float:
+    """Return the seconds since the start of the block of `compiling` in progress, 0 without one."""
+    return _compilation.running
+
+
+def seconds_of_compilation() -> float:
+    """Return the seconds of all blocks of `compiling` so far."""
+    return _compilation.seconds + _compilation.running
 
 
 def when_compiled(listener: Callable[[], None]) -> None:

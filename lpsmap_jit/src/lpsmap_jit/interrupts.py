@@ -22,9 +22,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from lpsmap_jit.compile import COMPILED, interpreted_by, leaf
-from lpsmap_jit.deadlines import Deadline, when_compiled
-from lpsmap_jit.native import integers, keep_error, raise_kept
+from lpsmap_jit.by_address import forwarded
+from lpsmap_jit.compile import COMPILED, leaf
+from lpsmap_jit.deadlines import Deadline, seconds_in_compilation, when_compiled
+from lpsmap_jit.native import integers, raise_kept
 
 __all__ = [
     "Watch",
@@ -41,9 +42,10 @@ __all__ = [
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-_STATE, _LEADER, _DEADLINE, _NEXT_LOOK, _KEPT, _SIZE = 0, 1, 2, 3, 4, 7
+_STATE, _LEADER, _DEADLINE, _NEXT_LOOK, _KEPT, _TIME, _SIZE = 0, 1, 2, 3, 4, 7, 9
 """Words of a record: the state; the address of the record with the state of the group, that of
-another thread for a helper thread; two times in nanoseconds; the exception of a handler.
+another thread for a helper thread; two times in nanoseconds; the exception of a handler; memory for
+the clock.
 """
 
 
@@ -106,7 +108,7 @@ class Watch:
         else:
             state_at, record.deadline, record.group = leader[_LEADER], leader.deadline, leader.group
             record.group.append(record)
-        record[:] = [_RUNNING, state_at, _time_of(record.deadline), next_look, 0, 0, 0]
+        record[:] = [_RUNNING, state_at, _time_of(record.deadline), next_look, *[0] * 5]
         return self
 
     def __exit__(
@@ -208,8 +210,22 @@ if sys.platform == "win32":
     _ticks = ctypes.WINFUNCTYPE(ctypes.c_uint64)(("GetTickCount64", ctypes.windll.kernel32))
 
 
+def _address_in_python() -> int:
+    return ctypes.addressof(thread_record())
+
+
+def _time_in_python(which: int, time: int) -> int:
+    """Return the time at which the interpreted kernel was called: time limits exclude its own."""
+    return _now() - int(1e9 * seconds_in_compilation())
+
+
+def _nothing_pending(kept: int) -> bool:
+    """Return True: Python runs its handlers itself, between two instructions."""
+    return True
+
+
 if COMPILED:
-    from lpsmap_jit.numba_names import add_symbol, cgutils, intrinsic, ir, types
+    from lpsmap_jit.numba_names import add_symbol, cgutils, ir, types
 
     _api, _pointer = ctypes.pythonapi, ctypes.c_void_p
     _key = ctypes.PYFUNCTYPE(_pointer)(("PyThread_tss_alloc", _api))()
@@ -221,8 +237,7 @@ if COMPILED:
         """Register the record of this thread for kernels."""
         _set_key(_key, address)
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def _record_address(typing_context: Any) -> Any:
+    def _find_record(typing_context: Any) -> Any:
         """Return the address of the record of this thread; 0 if it has none."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -237,61 +252,52 @@ if COMPILED:
 
         return types.int64(), generate
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def _clock(typing_context: Any, which: Any) -> Any:
-        """Return the time of a clock in nanoseconds, like `_now`."""
+    _external = types.ExternalFunction
+    _ensure_lock = _external("PyGILState_Ensure", types.int32())
+    _release_lock = _external("PyGILState_Release", types.void(types.int32))
+    _check_signals = _external("PyErr_CheckSignals", types.int32())
+    _fetch_error = _external("PyErr_Fetch", types.void(*[types.int64] * 3))
 
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            word, number = ir.IntType(64), ir.IntType(32)
-            if sys.platform == "win32":
-                kind = ir.FunctionType(word, [])
-                read = cgutils.get_or_insert_function(builder.module, kind, "GetTickCount64")
-                return builder.mul(builder.call(read, []), word(1_000_000))
-            pair = cgutils.alloca_once(builder, ir.LiteralStructType([word, word]))
-            kind = ir.FunctionType(number, [number, pair.type])
-            read = cgutils.get_or_insert_function(builder.module, kind, "clock_gettime")
-            builder.call(read, [builder.trunc(values[0], number), pair])
-            seconds = builder.load(cgutils.gep_inbounds(builder, pair, 0, 0))
-            rest = builder.load(cgutils.gep_inbounds(builder, pair, 0, 1))
-            return builder.add(builder.mul(seconds, word(1_000_000_000)), rest)
-
-        return types.int64(types.int64), generate
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def _run_handlers(typing_context: Any, kept: Any) -> Any:
+    @leaf
+    def _run_handlers(kept: int) -> bool:
         """Run pending signal handlers; if one raises, store the exception and return false."""
+        lock = _ensure_lock()
+        fine: bool = _check_signals() == 0
+        if not fine:
+            _fetch_error(kept, kept + 8, kept + 16)
+        _release_lock(lock)
+        return fine
 
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            api, number = context.get_python_api(builder), ir.IntType(32)
-            lock = api.gil_ensure()
-            kind = ir.FunctionType(number, [])
-            check = cgutils.get_or_insert_function(builder.module, kind, "PyErr_CheckSignals")
-            fine = builder.icmp_signed("==", builder.call(check, []), number(0))
-            with builder.if_then(builder.not_(fine)):
-                keep_error(builder, api, values[0])
-            api.gil_release(lock)
-            return fine
+    if sys.platform == "win32":
+        _count_milliseconds = _external("GetTickCount64", types.int64())
 
-        return types.boolean(types.int64), generate
+        @leaf
+        def _clock(which: int, time: int) -> int:
+            """Return the time in nanoseconds, like `_now`."""
+            return 1_000_000 * _count_milliseconds()  # type: ignore[no-any-return]
+
+    else:
+        _read_clock = _external("clock_gettime", types.int32(types.int32, types.int64))
+
+        @leaf
+        def _clock(which: int, time: int) -> int:
+            """Return the time of a clock in nanoseconds, read at the address of two words."""
+            _read_clock(which, time)
+            seconds, rest = integers(time, 2)
+            return 1_000_000_000 * seconds + rest  # type: ignore[no-any-return]
+
+    _record_address = forwarded(_find_record, _address_in_python)
+    _clock.interpreted, _run_handlers.interpreted = _time_in_python, _nothing_pending
 
 else:
 
     def _announce(address: int) -> None:
-        """Do nothing: without kernels, Python runs its handlers itself."""
+        """Do nothing: no compiled code looks for the record."""
+
+    _record_address, _clock = _address_in_python, _time_in_python
+    _run_handlers = _nothing_pending
 
 
-def _stopped() -> bool:
-    return _state().value > _RUNNING
-
-
-def _interrupted() -> bool:
-    state = _state()
-    if state.value == _RUNNING and _now() >= thread_record()[_DEADLINE]:
-        state.value = _TIMED_OUT
-    return state.value > _RUNNING
-
-
-@interpreted_by(_stopped)
 @leaf
 def stopped() -> bool:
     """Return whether `interrupted` has returned true; cheaper than another call."""
@@ -302,7 +308,6 @@ def stopped() -> bool:
     return state[0] > _RUNNING  # type: ignore[no-any-return]
 
 
-@interpreted_by(_interrupted)
 @leaf
 def interrupted() -> bool:
     """Return whether kernels must return early; to be called in every long loop of a kernel.
@@ -316,8 +321,9 @@ def interrupted() -> bool:
     record = integers(address, _SIZE)
     state = integers(record[_LEADER], 1)
     if state[0] == _RUNNING:
-        now = _clock(_COARSE)
-        if record[_DEADLINE] != _NEVER and _clock(_EXACT) >= record[_DEADLINE]:
+        time = address + 8 * _TIME
+        now = _clock(_COARSE, time)
+        if record[_DEADLINE] != _NEVER and _clock(_EXACT, time) >= record[_DEADLINE]:
             state[0] = _TIMED_OUT
         elif now >= record[_NEXT_LOOK]:
             record[_NEXT_LOOK] = now + _PERIOD

@@ -19,9 +19,8 @@ import numpy.typing as npt
 
 from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.fields import Field, kinds_of, n_words
-from lpsmap_jit.tiers import interprets
 
-__all__ = ["Blueprint", "Memory", "Nested", "hold", "words_of"]
+__all__ = ["Blueprint", "Memory", "Nested", "Words", "hold", "words_of"]
 
 Record = TypeVar("Record")
 
@@ -29,19 +28,48 @@ WORD = 8
 """Bytes of a word. Arrays are aligned to multiples of it."""
 
 
+class Words(np.ndarray[Any, np.dtype[np.int64]]):
+    """The words of records, with the records for interpreted kernels.
+
+    Kernels get a plain array with these words as its ``base``: numba takes longer to recognise a
+    subclass.
+    """
+
+    records: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, numbers: list[int]) -> Words:
+        """Return words from their values."""
+        words = cls(len(numbers), np.int64)
+        words[:] = numbers
+        return words
+
+    def handle(self, *records: Any, begin: int = 0) -> IntArray:
+        """Return the argument by which kernels read the record whose words begin at a place.
+
+        It is the last of `records`; the one before it, if any, ends at that place.
+        """
+        words: Any = self[begin:]
+        words.records = records
+        return words.view(np.ndarray)  # type: ignore[no-any-return]
+
+
 class Nested(NamedTuple):
     """A record inside another one."""
 
     record: Any
-    handle: Any
+    handle: IntArray
     """The argument for kernels, which is valid as long as the memory."""
 
 
 class Memory(Generic[Record]):
     """A record and its memory."""
 
-    def __init__(self, record: Record, words: IntArray) -> None:
+    def __init__(self, record: Record, words: Words) -> None:
         self.record, self.words = record, words
+        self.handle = words.handle(record)
+        """The argument for kernels, which read the record with `record_at`; it is valid as long as
+        this object exists."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -52,19 +80,10 @@ class Memory(Generic[Record]):
         """Return the record of a field, which lies in this memory."""
         begin, record, whole = 0, getattr(self.record, name), cast(Any, type(self.record))
         for field, kind in kinds_of(whole).items():
-            end = begin + n_words(kind)
             if field == name:
-                return Nested(record, record if interprets() else self.words[begin:end])
-            begin = end
+                return Nested(record, self.words.handle(record, begin=begin))
+            begin += n_words(kind)
         raise AttributeError(name)
-
-    @property
-    def handle(self) -> Any:
-        """The argument for kernels, which read the record with `record_at`.
-
-        It is valid as long as this object exists.
-        """
-        return self.record if interprets() else self.words
 
 
 class Blueprint(Generic[Record]):
@@ -91,7 +110,8 @@ class Blueprint(Generic[Record]):
     def make(self, *given: Memory[Any] | npt.NDArray[Any]) -> Memory[Record]:
         """Return a copy, with the given arrays and records in order."""
         block = np.zeros(self._n_words)  # untouched pages take no memory
-        words = self._own * _address(block)
+        words = Words(len(self._words), np.int64)
+        np.multiply(self._own, _address(block), out=words)
         words += self._words
         records = []
         for where, one in zip(self._given, given, strict=True):
@@ -160,7 +180,7 @@ def _cut(kind: type, parts: list[Any], block: FloatArray, given: Iterator[Any]) 
 
 def hold(record: Record) -> Memory[Record]:
     """Return the memory of a record of contiguous arrays and numbers, without copying."""
-    return Memory(record, np.array(words_of(record), np.int64))
+    return Memory(record, Words.of(words_of(record)))
 
 
 def words_of(record: Any) -> list[int]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import Any
 
-from lpsmap_jit.by_address import array_at
+import numpy as np
+import numpy.typing as npt
+
+from lpsmap_jit.by_address import array_at, forwarded
 from lpsmap_jit.compile import COMPILED
 
 __all__ = [
@@ -13,7 +17,6 @@ __all__ = [
     "floats",
     "integers",
     "invoke",
-    "keep_error",
     "raise_kept",
 ]
 
@@ -30,16 +33,29 @@ _raise: Any = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 3)(("PyErr_Restore", 
 """Called from Python, it raises the restored exception."""
 
 
+def _view(dtype: type, address: int, size: int) -> npt.NDArray[Any]:
+    """Return the array of a size at an address, which does not hold its memory."""
+    memory: Any = (ctypes.c_char * (8 * int(size))).from_address(int(address))
+    return np.ndarray(int(size), dtype, memory)
+
+
+_floats, _integers = functools.partial(_view, np.float64), functools.partial(_view, np.int64)
+_by_address: dict[int, Any] = {}
+"""The kernels whose addresses were taken, for interpreted ones."""
+
+
+def _invoke(address: int, arguments: tuple[Any, ...]) -> None:
+    _by_address[int(address)](*arguments)
+
+
 floats: Any
 integers: Any
 invoke: Any
-keep_error: Any
 
 if COMPILED:
-    from lpsmap_jit.numba_names import NumbaError, cgutils, intrinsic, ir, types
+    from lpsmap_jit.numba_names import NumbaError, cgutils, types
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def invoke(typing_context: Any, address: Any, arguments: Any) -> Any:
+    def _call(typing_context: Any, address: Any, arguments: Any) -> Any:
         """Call the compiled kernel at an address with a tuple of arguments, without a result.
 
         Its exceptions propagate, such as an index error with bounds checks. A call with a strided
@@ -60,6 +76,8 @@ if COMPILED:
 
         return types.none(types.int64, arguments), generate
 
+    invoke = forwarded(_call, _invoke)
+
     def _check_contiguous(kind: Any) -> None:
         if isinstance(kind, types.BaseTuple):
             for field in kind.types:
@@ -70,35 +88,22 @@ if COMPILED:
                 "array. Pass np.ascontiguousarray of it, in a kernel."
             )
 
-    def keep_error(builder: Any, api: Any, address: Any) -> None:
-        """Store the current exception in three words at an address, unless they hold one."""
-        word, kind = ir.IntType(64), api.pyobj.as_pointer()
-        places = [builder.inttoptr(builder.add(address, word(8 * i)), kind) for i in range(3)]
-        free = cgutils.is_null(builder, builder.load(places[0]))
-        with builder.if_else(free) as (first, later):
-            with first:
-                api.err_fetch(*places)
-            with later:
-                api.err_clear()
-
-    def _array_of(number: Any) -> Any:
+    def _array_of(number: Any, interpreted: Any) -> Any:
         kind = types.Array(number, 1, "C")
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             return array_at(context, builder, kind, values[0], [values[1]])
 
-        @intrinsic  # type: ignore[untyped-decorator]
         def array(typing_context: Any, address: Any, size: Any) -> Any:
             """Return the array of a size at an address."""
             return kind(types.int64, types.int64), generate
 
-        return array
+        return forwarded(array, interpreted)
 
-    floats, integers = _array_of(types.float64), _array_of(types.int64)
+    floats, integers = _array_of(types.float64, _floats), _array_of(types.int64, _integers)
 
 else:
-    # never called: without compilation, Python objects are called
-    invoke = keep_error = floats = integers = None
+    floats, integers, invoke = _floats, _integers, _invoke
 
 
 def entry_of(function: Any, signature: Any) -> int:
@@ -107,4 +112,5 @@ def entry_of(function: Any, signature: Any) -> int:
         function.compile(signature)
     compiled = function.overloads[signature]
     address: int = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+    _by_address[address] = function
     return address

@@ -27,7 +27,6 @@ __all__ = [
     "extending",
     "from_dtype",
     "imputils",
-    "intrinsic",
     "ir",
     "llvm",
     "templates",
@@ -73,7 +72,6 @@ dumps = _find("numba.core.serialize", "dumps")
 types = _find("numba.core.types")
 cgutils = _find("numba.core.cgutils")
 extending = _find("numba.extending")
-intrinsic = _find("numba.extending", "intrinsic")
 Intrinsic = _find("numba.core.extending", "_Intrinsic")
 templates = _find("numba.core.typing.templates")
 imputils = _find("numba.core.imputils")

@@ -14,7 +14,7 @@ from lpsmap_jit.arrays import IntArray
 from lpsmap_jit.interrupts import Watch, halt, raise_interrupt, thread_record
 from lpsmap_jit.tiers import interprets
 
-__all__ = ["COUPLED_WORK", "SMALLEST_WORK", "cut", "default_threads", "in_shares"]
+__all__ = ["BLOCK_LINKS", "COUPLED_WORK", "SMALLEST_WORK", "cut", "default_threads", "in_shares"]
 
 Result = TypeVar("Result")
 
@@ -28,6 +28,11 @@ took 1.9 times as long as one for sequences of 9,000 links, and 0.9 for matching
 
 SMALLEST_SHARE = 500
 """Smallest share, in links: it takes longer to solve than to fetch."""
+
+BLOCK_LINKS = 64_000
+"""Links of components that are solved side by side, whose data stay in the cache. This is also the
+smallest share of cheaper work, unless a thread's part is less: the longer its kernels, the less
+often a thread waits for the lock of others."""
 
 
 def default_threads() -> int:
@@ -148,17 +153,19 @@ def _run_in_threads(work: Callable[[], None], threads: int) -> None:
 def cut(sizes: IntArray, threads: int, cheaper: int = 1) -> tuple[IntArray, int]:
     """Return the bounds of shares of decreasing size, and the number of threads to use.
 
-    Each share is a thread's part of half the remaining work, but at least `SMALLEST_SHARE`, so that
-    the threads end at about the same time (Polychronopoulos & Kuck 1987). A single thread gets one
-    share. Both limits are `cheaper` times as large as their constants.
+    Each share is a thread's part of half the remaining work, so that the threads end at about the
+    same time (Polychronopoulos & Kuck 1987), but at least `SMALLEST_SHARE`. If a unit is `cheaper`
+    than a link of separate factors, a thread is worth so many times more of them, and the smallest
+    share is `BLOCK_LINKS`. A single thread gets one share.
     """
     n, total = len(sizes), int(sizes.sum()) if threads > 1 else 0
     threads = min(threads, n, total // (SMALLEST_WORK * cheaper))
     if threads < 2:
         return np.array([0, n]), 1
+    smallest = SMALLEST_SHARE if cheaper == 1 else min(BLOCK_LINKS, total // threads)
     wanted, done = [], 0
     while done < total:
-        done += max((total - done) // (2 * threads), SMALLEST_SHARE * cheaper)
+        done += max((total - done) // (2 * threads), smallest)
         wanted.append(done)
     ends = sizes.cumsum().searchsorted(wanted, side="right").tolist()
     bounds = sorted({0, *ends, n})

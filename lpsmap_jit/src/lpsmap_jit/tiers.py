@@ -1,9 +1,9 @@
-"""Two tiers of kernels: interpreted at first, compiled later.
+"""Two tiers of kernels: at first they run in Python, later they are compiled.
 
-Compiling the kernels of one small solve takes half a minute on a new machine; interpreting them in
-Python takes a tenth of a second. In a process without cached kernels, the first small solves are
-therefore interpreted, until they have taken some seconds in total. A solution keeps the mode that
-produced it: it holds either Python objects or addresses for compiled kernels.
+Compiling the kernels of one small solve takes half a minute on a new machine; running them in
+Python takes a tenth of a second. In a process without cached kernels, small calls therefore run in
+Python until these have taken some seconds in all. A kernel gets the same arguments in both tiers,
+so a solve may begin in one and end in the other.
 """
 
 from __future__ import annotations
@@ -12,133 +12,128 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "CAN_INTERPRET",
-    "PATIENCE",
-    "TooSlow",
-    "compile_now",
-    "give_up",
-    "interpreted",
-    "interprets",
-    "of_thread",
-    "unless_slow",
-]
+from lpsmap_jit.deadlines import compiling
+
+__all__ = ["CAN_INTERPRET", "PATIENCE", "compile_now", "interpreted", "interprets", "start_with"]
 
 PATIENCE = "LPSMAP_COMPILE_AFTER"
-"""The environment variable with the seconds of interpreted work before kernels are compiled."""
+"""The environment variable with the seconds of interpreted calls before kernels are compiled."""
 
 SECONDS = 2.0
 """Its default: a tenth of the compilation time of the solver."""
 
-LARGEST_INTERPRETED = 2_000
-"""Number of links and additionals of a graph beyond which an interpreted solve would take longer
-than that."""
+MAX_NUMBERS = 50_000
+"""Numbers in the arguments of a call above which an interpreted one would take too long: those of
+graphs of about 2,000 links."""
 
 CAN_INTERPRET = int(np.__version__.partition(".")[0]) >= 2
 """Before NumPy 2, an unsigned index plus 1 is a float, which is not a valid index."""
 
-Result = TypeVar("Result")
 
-
-class TooSlow(Exception):
-    """Interpreted kernels have exceeded their time limit."""
-
-
-class _Tier(threading.local):
-    """Whether a thread interprets kernels, and its time limit."""
+class _Tier:
+    """The tier of this process; `compiling` lets one thread at a time change it."""
 
     interprets = False
-    until = math.inf
-
-    def go_on(self) -> None:
-        """Raise `TooSlow` after the time limit."""
-        if time.perf_counter() > self.until:
-            raise TooSlow
-
-
-of_thread = _Tier()
-
-
-class _Patience:
-    """Remaining seconds of interpreted kernels in this process."""
-
     left: float | None = None
+    """Remaining seconds of interpreted calls."""
+    thread: int | None = None
+    """The thread that runs an interpreted kernel, which calls others."""
+    kernels: Any = None
+    """The class of kernels, whose calls go through `_call` as long as they may be interpreted."""
+
+
+_tier = _Tier()
+
+
+def start_with(kernels: Any) -> None:
+    """Interpret kernels from now on; None if they are Python functions, which are not compiled."""
+    _tier.kernels, _tier.interprets = kernels, CAN_INTERPRET or kernels is None
+    if kernels is not None and CAN_INTERPRET:
+        kernels.__call__ = _call
 
 
 def interprets() -> bool:
-    """Return whether this thread interprets kernels."""
-    return of_thread.interprets
-
-
-@contextmanager
-def interpreted(until: float = math.inf) -> Iterator[None]:
-    """Interpret kernels in this thread, until a time of ``time.perf_counter``.
-
-    NumPy does not warn about overflow, as in compiled kernels.
-    """
-    before = of_thread.interprets, of_thread.until
-    of_thread.interprets, of_thread.until = True, until
-    try:
-        with np.errstate(all="ignore"):
-            yield
-    finally:
-        of_thread.interprets, of_thread.until = before
-
-
-def unless_slow(function: Callable[[], Result], main: Any, size: Callable[[], int]) -> Result:
-    """Call a function, with its kernels interpreted if that may be faster than compiling them.
-
-    It is called again with compiled kernels if that took too long: it must have no side effects
-    before it returns. Errors of interpreted kernels arrive like any other.
-
-    Parameters
-    ----------
-    function
-        The function.
-    main
-        A kernel that it calls: if it is compiled or cached on disk, so are the others.
-    size
-        Returns the number of links and additionals.
-    """
-    if not _may_interpret(main, size):
-        return function()
-    begin = time.perf_counter()
-    try:
-        with interpreted(begin + (_Patience.left or 0.0)):
-            return function()
-    except TooSlow:
-        pass
-    finally:
-        _Patience.left = (_Patience.left or 0.0) - (time.perf_counter() - begin)
-    return function()
-
-
-def give_up() -> None:
-    """Make `unless_slow` call its function again with compiled kernels, if they are interpreted."""
-    if of_thread.until < math.inf:
-        raise TooSlow
+    """Return whether calls of kernels are interpreted, unless they are large."""
+    if _tier.interprets and _tier.kernels is not None and _seconds_left() <= 0.0:
+        compile_now()
+    return _tier.interprets
 
 
 def compile_now() -> None:
-    """Disable interpretation in this process."""
-    _Patience.left = 0.0
+    """Compile kernels from now on."""
+    with compiling():
+        if _tier.interprets and _tier.kernels is not None:
+            _tier.interprets = False
+            del _tier.kernels.__call__  # without it, a call is that of numba
 
 
-def _may_interpret(main: Any, size: Callable[[], int]) -> bool:
-    if _Patience.left is None:
-        _Patience.left = _seconds()
-    if _Patience.left <= 0.0 or of_thread.interprets or not CAN_INTERPRET:
-        return False
-    if main.is_compiled():
+@contextmanager
+def interpreted() -> Iterator[None]:
+    """Interpret all kernels in a block, in all threads of the process."""
+    before = _tier.interprets, _tier.left
+    start_with(_tier.kernels)
+    _tier.left = math.inf
+    try:
+        yield
+    finally:
+        was_interpreted, _tier.left = before
+        if not was_interpreted:
+            compile_now()
+
+
+def _call(kernel: Any, *args: Any) -> Any:
+    """Call a kernel, interpreted if that may be faster than compiling it."""
+    if _tier.thread == threading.get_ident():
+        return kernel.interpreted(*args)
+    with compiling():
+        if _may_interpret(kernel, args):
+            return _interpret(kernel, args)
+    return kernel(*args)
+
+
+def _interpret(kernel: Any, args: tuple[Any, ...]) -> Any:
+    """Run a kernel in Python. NumPy does not warn about overflow, as in compiled kernels."""
+    begin, _tier.thread = time.perf_counter(), threading.get_ident()
+    try:
+        with np.errstate(all="ignore"):
+            return kernel.interpreted(*args)
+    finally:
+        _tier.thread = None
+        _tier.left = _seconds_left() - (time.perf_counter() - begin)
+
+
+def _may_interpret(kernel: Any, args: tuple[Any, ...]) -> bool:
+    """Return whether to interpret a call; if not, no later one is interpreted either.
+
+    If a kernel is compiled or cached on disk, so are the others that an earlier process used.
+    """
+    if not interprets() or _seconds_left() == math.inf:
+        return _tier.interprets
+    if kernel.is_compiled() or _n_numbers(args) > MAX_NUMBERS:
         compile_now()
-        return False
-    return size() <= LARGEST_INTERPRETED
+    return _tier.interprets
+
+
+def _n_numbers(value: Any) -> int:
+    """Return how many numbers a kernel can read from an argument."""
+    if isinstance(value, tuple):
+        return sum(map(_n_numbers, value))
+    if not isinstance(value, np.ndarray):
+        return 1
+    return value.size + _n_numbers(getattr(value.base, "records", ()))
+
+
+def _seconds_left() -> float:
+    """Return the remaining seconds, at first those of the environment variable."""
+    if _tier.left is None:
+        _tier.left = _seconds()
+    return _tier.left
 
 
 def _seconds() -> float:

@@ -16,7 +16,6 @@ from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import Options
 from lpsmap_core.plugins.contributions import DuplicateNameError
 from lpsmap_core.plugins.registry import installed, registered
-from lpsmap_jit import tiers
 from random_graphs import RandomGraph, random_graph
 
 
@@ -204,8 +203,7 @@ def test_an_engine_that_returns_something_else_is_named(
         matching().solve(engine="faulty")
 
 
-def test_an_engine_that_raises_is_called_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Core's engine is tried with interpreted kernels first, and again; others are not."""
+def test_an_engine_that_raises_is_called_once() -> None:
     calls: list[None] = []
 
     class Raises(dense_engine.DenseEngine):
@@ -218,7 +216,6 @@ def test_an_engine_that_raises_is_called_once(monkeypatch: pytest.MonkeyPatch) -
     plugin = types.ModuleType("raises")
     plugin.lpsmap_engines = hookimpl(lambda: [Raises])  # type: ignore[attr-defined]
     plugin.lpsmap_api_version = 3  # type: ignore[attr-defined]
-    monkeypatch.setattr(tiers, "_may_interpret", lambda main, size: True)
     with registered(plugin), pytest.raises(TypeError, match="a fault of the engine"):
         matching().solve(engine="raises")
     assert len(calls) == 1

@@ -1,4 +1,4 @@
-"""Kernels are interpreted while that is sooner than to compile them: the answers are the same."""
+"""Kernels are interpreted while that is faster than compiling them: the answers are the same."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from lpsmap_core import ConvergenceWarning, Factor, FactorGraph, kernel
-from lpsmap_core.engine.compiled import InterpretedPart, SolvedPart
 from lpsmap_core.engine.status import Status
 from lpsmap_core.plugins.registry import installed
 from lpsmap_core.testing.graphs import declared_again
 from lpsmap_jit import tiers
-from lpsmap_jit.tiers import interpreted, interprets, unless_slow
+from lpsmap_jit.arrays import FloatArray
+from lpsmap_jit.by_address import record_at
+from lpsmap_jit.interrupts import Watch, interrupted
+from lpsmap_jit.memory import hold
+from lpsmap_jit.tiers import interpreted, interprets
 from sound_types import OneOf
 
 pytestmark = [
@@ -52,6 +58,18 @@ def _python_oracle(graph: FactorGraph, seed: int) -> None:
     graph.add(OneOf(u[:, ::2]))
 
 
+class Switching(OneOf):
+    """Ends the interpretation of kernels at a call of its oracle."""
+
+    compile_at = calls = 0
+
+    def solve_map(self, eta_u: FloatArray, eta_v: FloatArray) -> Any:
+        type(self).calls += 1
+        if self.calls == self.compile_at:
+            tiers.compile_now()
+        return super().solve_map(eta_u, eta_v)
+
+
 GRAPHS = {f.__name__.strip("_"): f for f in (_matching, _tree, _chain, _python_oracle)}
 
 
@@ -68,8 +86,6 @@ class TestSameAnswers:
         with interpreted():
             found = graph.solve(trace=True)
         wanted = _graph(name).solve()
-        assert type(found.solved) is InterpretedPart
-        assert type(wanted.solved) is SolvedPart
         assert found.ok
         np.testing.assert_array_equal(found.status, wanted.status)
         np.testing.assert_allclose(found.values, wanted.values, atol=1e-9)
@@ -85,8 +101,23 @@ class TestSameAnswers:
         with interpreted():
             found = graph.solve()
         again = graph.solve(warm_start=found)
-        assert type(again.solved) is SolvedPart
         np.testing.assert_allclose(again.values, found.values, atol=1e-9)
+
+    def test_a_solve_begins_interpreted_and_ends_compiled(self, name: str) -> None:
+        def built(compile_at: int) -> FactorGraph:
+            graph, oracle = _graph(name), type("Oracle", (Switching,), {"compile_at": compile_at})
+            graph.add(oracle(graph.blocks[0].reshape(-1)[:2]))
+            return graph
+
+        wanted = built(0).solve()
+        for compile_at in (1, 4):
+            with interpreted():
+                found = built(compile_at).solve()
+                assert not interprets()
+            np.testing.assert_array_equal(found.status, wanted.status)
+            np.testing.assert_allclose(found.values, wanted.values, atol=1e-9)
+            d = np.random.default_rng(1).standard_normal(found.values.shape)
+            np.testing.assert_allclose(found.vjp(d)[0], wanted.vjp(d)[0], atol=1e-7)
 
     def test_lp_map(self, name: str) -> None:
         graph = _graph(name)
@@ -126,94 +157,109 @@ def _first(solution, factor: Factor):
     return solution.structures(factor)[(0,) * len(factor.batch_shape)]
 
 
-@kernel
-def failing(kind):
-    raise kind
+def _never_cached(function):
+    """Return a kernel that no process has compiled."""
+    made = kernel(function)
+    made._was_cached = False
+    return made
+
+
+class Numbers(NamedTuple):
+    values: FloatArray
+
+
+numbers_at = record_at(Numbers, owned=True)
 
 
 class TestPatience:
     @pytest.fixture(autouse=True)
-    def patience(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tiers._Patience, "left", 60.0)
+    def patience(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        with interpreted():
+            monkeypatch.setattr(tiers._tier, "left", 60.0)
+            yield
 
-    class Nothing:
-        """A kernel that was never compiled."""
+    @pytest.fixture
+    def total(self):
+        @_never_cached
+        def total(x):
+            return x.sum()
 
-        compiled = False
+        return total
 
-        def is_compiled(self) -> bool:
-            return self.compiled
+    def test_what_is_small_and_not_compiled_is_interpreted(self, total) -> None:
+        for _ in range(3):
+            assert total(np.ones(3)) == 3.0
+        assert interprets()
+        assert not total.overloads
 
-    def test_interprets_what_is_small_and_not_compiled(self) -> None:
-        kernel = self.Nothing()
-        assert unless_slow(interprets, kernel, lambda: tiers.LARGEST_INTERPRETED)
-        assert not unless_slow(interprets, kernel, lambda: tiers.LARGEST_INTERPRETED + 1)
+    def test_what_is_large_is_compiled_and_all_that_follows(self, total) -> None:
+        assert total(np.ones(tiers.MAX_NUMBERS + 1)) == tiers.MAX_NUMBERS + 1
         assert not interprets()
-        kernel.compiled = True
-        assert not unless_slow(interprets, kernel, lambda: 0)
-        kernel.compiled = False
-        assert not unless_slow(interprets, kernel, lambda: 0), "once compiled, always compiled"
+        assert total.overloads
 
-    def test_time_counts_together(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        now = 0.0
-        monkeypatch.setattr(time, "perf_counter", lambda: now)
+    def test_records_count_as_arguments(self) -> None:
+        @_never_cached
+        def total(handle):
+            return numbers_at(handle).values.sum()
 
-        def work() -> bool:
-            nonlocal now
-            now += 25.0
-            return interprets()
-
-        found = [unless_slow(work, self.Nothing(), lambda: 0) for _ in range(5)]
-        assert found == [True, True, True, False, False]
-
-    def test_what_takes_too_long_is_called_again_with_compiled_kernels(self) -> None:
-        tried = []
-
-        def work() -> str:
-            tried.append(interprets())
-            if interprets():
-                raise tiers.TooSlow
-            return "compiled"
-
-        assert unless_slow(work, self.Nothing(), lambda: 0) == "compiled"
-        assert tried == [True, False]
-
-    def test_errors_of_kernels_come_out_at_once(self) -> None:
-        tried = []
-
-        def work() -> None:
-            tried.append(interprets())
-            failing(IndexError)
-
-        with pytest.raises(IndexError):
-            unless_slow(work, self.Nothing(), lambda: 0)
-        assert tried == [True]
-
-    @pytest.mark.parametrize("kind", [KeyError, IndexError])
-    def test_other_errors_come_out_at_once(self, kind: type[Exception]) -> None:
-        tried = []
-
-        def work() -> None:
-            tried.append(interprets())
-            raise kind("of a factor type")
-
-        with pytest.raises(kind, match="of a factor type"):
-            unless_slow(work, self.Nothing(), lambda: 0)
-        assert tried == [True]
+        assert total(hold(Numbers(np.ones(3))).handle) == 3.0
+        assert interprets()
+        large = hold(Numbers(np.ones(tiers.MAX_NUMBERS)))
+        assert total(large.handle) == tiers.MAX_NUMBERS
         assert not interprets()
+
+    @pytest.mark.parametrize("where", ["overloads", "_was_cached"])
+    def test_what_is_compiled_is_not_interpreted(self, total, where: str) -> None:
+        if where == "overloads":
+            total.compile("(float64[::1],)")
+        else:
+            total._was_cached = True
+        assert total(np.ones(3)) == 3.0
+        assert not interprets(), "nor are the others"
+
+    def test_time_counts_together(self, total, monkeypatch: pytest.MonkeyPatch) -> None:
+        times = iter(range(0, 1000, 25))
+        monkeypatch.setattr(time, "perf_counter", lambda: next(times))
+        seen = []
+        for _ in range(5):
+            total(np.ones(3))
+            seen.append(interprets())
+        assert seen == [True, True, True, False, False]
+
+    def test_kernels_that_an_interpreted_one_calls_are_interpreted(self, total) -> None:
+        @_never_cached
+        def twice(x):
+            return 2.0 * total(x)
+
+        assert twice(np.ones(3)) == 6.0
+        assert not total.overloads
+
+    def test_threads_take_turns(self, total) -> None:
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(total, [np.ones(3)] * 100)) == [3.0] * 100
+        assert not total.overloads
+
+    @pytest.mark.parametrize("kind", [KeyError, IndexError, KeyboardInterrupt])
+    def test_errors_come_out_at_once(self, kind: type[BaseException]) -> None:
+        tried = []
+
+        @_never_cached
+        def failing():
+            tried.append(interprets())
+            raise kind
+
+        with pytest.raises(kind):
+            failing()
+        assert tried == [True]
+        assert interprets()
 
     @pytest.mark.parametrize("method", ["solve_map", "vertex"])
     @pytest.mark.parametrize("kind", [IndexError, TypeError])
-    def test_errors_of_oracles_come_out_at_once(
-        self, kind: type[Exception], method: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        from lpsmap_core.engine import compiled
-
-        monkeypatch.setattr(compiled, "average_and_judge", self.Nothing())
+    def test_errors_of_oracles_come_out_at_once(self, kind: type[Exception], method: str) -> None:
         calls = []
 
         def raise_it(*arguments: object) -> None:
-            calls.append(interprets())
+            calls.append(None)
             raise kind("of an oracle")
 
         wrong = type("Wrong", (OneOf,), {method: raise_it})
@@ -223,32 +269,34 @@ class TestPatience:
         graph.add(installed().factors["Xor"].value(u[:2]))
         with pytest.raises(kind, match="of an oracle"):
             graph.solve()
-        assert calls == [True]
+        assert len(calls) == 1
 
-    def test_a_solve_that_takes_too_long_is_compiled(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from lpsmap_core.engine import compiled
+    def test_interpreted_kernels_take_no_time(self) -> None:
+        """As compilation, in whose place they are."""
+        seen = []
 
-        monkeypatch.setattr(compiled, "average_and_judge", self.Nothing())
-        monkeypatch.setattr(tiers._Patience, "left", 1e-9)
-        built = _graph("matching")
-        found = built.solve()
-        assert type(found.solved) is SolvedPart
-        np.testing.assert_array_equal(found.values, _graph("matching").solve().values)
+        @_never_cached
+        def slow():
+            time.sleep(0.3)
+            seen.append(interrupted())
 
-    def test_a_limit_of_time_is_for_compiled_kernels(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from lpsmap_core.engine import compiled
+        with Watch(0.2):
+            slow()
+            assert seen == [False]
+            assert not interrupted()
+            time.sleep(0.25)
+            assert interrupted()
 
-        monkeypatch.setattr(compiled, "average_and_judge", self.Nothing())
+    def test_what_lies_between_kernels_takes_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tiers._tier, "left", math.inf)
         with pytest.warns(ConvergenceWarning, match="time ran out"):
-            found = _graph("chain").solve(max_time=1e-9)
-        assert type(found.solved) is SolvedPart
-        assert found.status[0] is Status.TIME_LIMIT
+            assert _graph("chain").solve(max_time=1e-9).status[0] is Status.TIME_LIMIT
 
     @pytest.mark.parametrize("words", ["soon", "-1", "nan"])
     def test_the_environment_has_to_say_seconds(
         self, words: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(tiers._Patience, "left", None)
+        monkeypatch.setattr(tiers._tier, "left", None)
         monkeypatch.setenv(tiers.PATIENCE, words)
         with pytest.raises(ValueError, match=f"LPSMAP_COMPILE_AFTER: got '{words}'; expected sec"):
             _graph("matching").solve()

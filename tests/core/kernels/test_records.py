@@ -141,7 +141,7 @@ def test_a_record_comes_back_from_its_addresses() -> None:
         np.array([[0, 1], [1, 3]]),
     )
     copies = Factors(*map(np.zeros_like, factors))
-    _copy(hold(factors).words, copies)
+    _copy(hold(factors).handle, copies)
     for array, copied in zip(factors, copies, strict=True):
         assert array.shape == copied.shape
         np.testing.assert_array_equal(array, copied)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.engine.compiled import CompiledEngine, run_in_tiers
+from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import Options, options_of_engine
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.engine.shared_engine import Preference, SharedEngine
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.plugins.registry import installed
 
-__all__ = ["AUTO", "EngineChoice", "beside_core", "choose_engine", "run_with"]
-
-Result = TypeVar("Result")
+__all__ = ["AUTO", "EngineChoice", "beside_core", "choose_engine"]
 
 AUTO = "auto"
 """The name by which the library chooses."""
@@ -99,21 +97,6 @@ def beside_core(engine: Engine, reason: str, part: Part, options: Options) -> En
         f"serve, of {', '.join(sorted(others))}",
         shared,
     )
-
-
-def run_with(name: str, work: Callable[[], Result], size: Callable[[], int]) -> Result:
-    """Run a solve as its engine requires.
-
-    Core's engine may run it in tiers; engines of plugins are called exactly once.
-
-    Parameters
-    ----------
-    name
-        Name of the engine, as for `choose_engine`.
-    work, size
-        As for `run_in_tiers`.
-    """
-    return run_in_tiers(work, size) if name in (AUTO, CompiledEngine.name) else work()
 
 
 def _automatic(part: Part, options: Options) -> EngineChoice:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.admm import average_and_judge
 from lpsmap_core.engine.backward import multiply_jacobian
 from lpsmap_core.engine.best_structures import solve_by_oracles
 from lpsmap_core.engine.certificate import Optimality, check_optimality, error_bounds
@@ -27,12 +24,9 @@ from lpsmap_core.local.active.limits import UNTIL_SOLVED
 from lpsmap_core.local.solvers import local_solver
 from lpsmap_core.local.vertices import Vertices, join_vertices
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_jit.interrupts import interruptible, out_of_time
-from lpsmap_jit.tiers import give_up, interpreted, interprets, unless_slow
+from lpsmap_jit.interrupts import interruptible
 
-__all__ = ["CompiledEngine", "SolvedPart", "run_in_tiers"]
-
-Result = TypeVar("Result")
+__all__ = ["CompiledEngine", "SolvedPart"]
 
 
 class SolvedPart(SolvedGraph):
@@ -165,31 +159,6 @@ class SolvedPart(SolvedGraph):
         return WarmStart(u, duals, step_size, known, first_step_size, self.state)
 
 
-def _interpreted(method: Callable[..., Result]) -> Callable[..., Result]:
-    """Wrap a method so that it interprets the kernels that it calls."""
-
-    @functools.wraps(method)
-    def in_python(*arguments: Any) -> Result:
-        with interpreted():
-            return method(*arguments)
-
-    return in_python
-
-
-class InterpretedPart(SolvedPart):
-    """A part that interpreted kernels solved; only they can read its state."""
-
-    __init__ = _interpreted(SolvedPart.__init__)
-    status = _interpreted(SolvedPart.status)
-    marginals = _interpreted(SolvedPart.marginals)
-    multiply = _interpreted(SolvedPart.multiply)
-    takes = _interpreted(SolvedPart.takes)
-    structures = _interpreted(SolvedPart.structures)
-    gap = _interpreted(SolvedPart.gap)
-    error_bound = _interpreted(SolvedPart.error_bound)
-    assignment_bound = _interpreted(SolvedPart.assignment_bound)
-
-
 class CompiledEngine(Engine):
     """ADMM with a polish and acceleration, compiled, on the processor."""
 
@@ -221,26 +190,6 @@ class CompiledEngine(Engine):
             if best is not None:
                 return best
         run = solve_quadratic if options.quadratic else solve_linear
-        solved = _finish(run(part, eta, eta_v, skip, options, warm))
-        if out_of_time():
-            give_up()  # compiled kernels may finish in time
-        return solved
-
-
-def _finish(state: PartState) -> SolvedPart:
-    """Return a solved part with its contradictions identified."""
-    find_violations(state)
-    return (InterpretedPart if interprets() else SolvedPart)(state)
-
-
-def run_in_tiers(work: Callable[[], Result], size: Callable[[], int]) -> Result:
-    """Run a solve, interpreted as long as that is faster than compiling the loop.
-
-    Parameters
-    ----------
-    work
-        Lays out a graph, solves it by this engine and reads the solution. It may be called twice.
-    size
-        Returns the number of links and additionals.
-    """
-    return unless_slow(work, average_and_judge, size)
+        state = run(part, eta, eta_v, skip, options, warm)
+        find_violations(state)
+        return SolvedPart(state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_jit.arrays import FloatArray
-from lpsmap_jit.compile import interpreted_by, leaf
+from lpsmap_jit.compile import leaf
 
 __all__ = ["MAX_UNSCALED", "MIN_UNSCALED", "need_no_scaling", "need_no_scaling_compiled"]
 
@@ -19,7 +19,6 @@ def need_no_scaling(d: FloatArray) -> bool:
     return bool((((size >= MIN_UNSCALED) & (size <= MAX_UNSCALED)) | (size == 0.0)).all())
 
 
-@interpreted_by(need_no_scaling)
 @leaf
 def need_no_scaling_compiled(d: FloatArray) -> bool:
     """Compute `need_no_scaling` in one pass without temporary arrays, in a sixth of the time."""

@@ -14,7 +14,7 @@ import numpy as np
 from lpsmap_core.engine.cotangents import need_no_scaling_compiled
 from lpsmap_core.engine.magnitudes import HUGE_RATIO
 from lpsmap_core.engine.soundness import MARGINAL_TOLERANCE
-from lpsmap_core.kernels.entries import address_of, write_address
+from lpsmap_core.kernels.entries import Entry, address_of
 from lpsmap_core.kernels.records import Direction, Factors, LocalScores, LocalSolution, Product
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.finite_scores import NOTHING_BARRED, make_rows_finite
@@ -25,7 +25,7 @@ from lpsmap_jit.by_address import by_value, record_at
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.memory import Memory, hold
 from lpsmap_jit.native import invoke
-from lpsmap_jit.tiers import interprets, unless_slow
+from lpsmap_jit.tiers import interprets
 
 __all__ = ["DirectSolution", "solve_directly"]
 
@@ -52,16 +52,15 @@ class DirectSolution(NamedTuple):
     """The marginals of a part, and the faces of its factors."""
 
     form: Memory[_Form]
-    jvp_kernel: Any
+    multiplier: Entry
     marginals: FloatArray
     face: ByteArray
     branch: ByteArray
 
     def multiply(self, d: FloatArray) -> FloatArray | None:
         """Return the product of the Jacobian with a vector `d`; None if that needs scaling."""
-        product = np.empty(len(d))
-        write_address(self.form.record.multiply, self.jvp_kernel, "jvp_kernel")
-        exact = _multiply(self.form.handle, self.face, self.branch, d, product)
+        product, faces = np.empty(len(d)), (self.face, self.branch)
+        exact = self.multiplier.ready() and _multiply(self.form.handle, *faces, d, product)
         return product if exact else None
 
 
@@ -79,16 +78,12 @@ def solve_directly(
     otherwise
         Solves factors that share, negate or permute variables, have additionals or no compiled
         closed form; scores that are large, NaN or ``inf``; infeasible factors; and with interpreted
-        kernels. It may be called twice.
+        kernels.
     """
-    if not part.derived(_has_form):
+    if interprets() or not part.derived(_has_form):
         return otherwise()
-
-    def work() -> DirectSolution | Result:
-        found = None if interprets() else _solved(part, part.of_graph(scores))
-        return otherwise() if found is None else found
-
-    return unless_slow(work, _solve, lambda: part.n_links)
+    found = _solved(part, part.of_graph(scores))
+    return otherwise() if found is None else found
 
 
 def _has_form(part: Part) -> bool:
@@ -102,22 +97,23 @@ def _has_form(part: Part) -> bool:
     return not part.negated.any() and bool((order[1:] > order[:-1]).all())
 
 
-def _form(part: Part) -> Memory[_Form]:
-    """Return the closed form of a part."""
+def _form(part: Part) -> tuple[Memory[_Form], Entry]:
+    """Return the closed form of a part, and the kernel of its Jacobian."""
     (bucket,) = part.buckets
     project = address_of(bucket.type.projection_kernel, "projection_kernel")
-    multiply = np.zeros(1, dtype=np.int64)
+    multiplier = Entry(bucket.type.jvp_kernel, "jvp_kernel")
     rows = part.spans.counting[: bucket.n_factors]
-    return hold(_Form(project, multiply, rows, bucket.factors, part.delta, np.empty(0)))
+    form = _Form(project, multiplier.place, rows, bucket.factors, part.delta, np.empty(0))
+    return hold(form), multiplier
 
 
 def _solved(part: Part, a: FloatArray) -> DirectSolution | None:
     """Return the solution for moderate scores of feasible factors, or None; overwrites scores."""
-    form, marginals = part.derived(_form), np.empty(len(a))
+    (form, multiplier), marginals = part.derived(_form), np.empty(len(a))
     face, branch = np.zeros(len(a), np.int8), np.zeros(part.n_components, np.int8)
     if not _solve(form.handle, a, marginals, face, branch):
         return None
-    return DirectSolution(form, part.buckets[0].type.jvp_kernel, marginals, face, branch)
+    return DirectSolution(form, multiplier, marginals, face, branch)
 
 
 @leaf

@@ -19,6 +19,7 @@ from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.local_solver import RUNNING
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
+from lpsmap_jit.threads import BLOCK_LINKS
 
 __all__ = [
     "Selection",
@@ -36,9 +37,6 @@ __all__ = [
 ]
 
 Variables = npt.NDArray[np.uint64]
-
-MAX_BLOCK_LINKS = 32_000
-"""Maximum number of links of a block of several components, whose data stay in the cache."""
 
 
 class Selection(NamedTuple):
@@ -58,8 +56,8 @@ def select_blocks(state: PartState, components: IntArray) -> Iterator[Selection]
         bounds = [0, len(components)]
     else:
         ends = state.part.sizes[components].cumsum()
-        n_blocks = -(-int(ends[-1]) // MAX_BLOCK_LINKS)
-        cuts = ends.searchsorted(np.arange(1, n_blocks) * MAX_BLOCK_LINKS, side="right")
+        n_blocks = -(-int(ends[-1]) // BLOCK_LINKS)
+        cuts = ends.searchsorted(np.arange(1, n_blocks) * BLOCK_LINKS, side="right")
         bounds = sorted({0, *cuts.tolist(), len(components)})
     for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
         if begin < end:

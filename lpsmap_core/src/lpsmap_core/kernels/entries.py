@@ -10,24 +10,25 @@ import functools
 import inspect
 from typing import Any
 
+import numpy as np
+
 from lpsmap_core.kernels.records import KERNELS
 from lpsmap_jit.arrays import IntArray
 from lpsmap_jit.by_address import record_at, type_of
 from lpsmap_jit.compile import COMPILED
 from lpsmap_jit.native import entry_of
+from lpsmap_jit.tiers import interprets
 
-__all__ = ["address_of", "reader_of", "signature_of", "write_address"]
+__all__ = ["Entry", "address_of", "reader_of", "signature_of"]
 
 
-def reader_of(record: type, attribute: str = "_own", precedes: bool = False) -> Any:
+def reader_of(record: type, precedes: bool = False) -> Any:
     """Return a function by which kernels read a solver's own record.
 
     Parameters
     ----------
     record
         The type that `LocalSolver.own_record` returns.
-    attribute
-        The attribute of the solver with the record, which interpreted kernels read.
     precedes
         Whether the record lies before the solver's own, as that of active sets does.
 
@@ -36,7 +37,7 @@ def reader_of(record: type, attribute: str = "_own", precedes: bool = False) -> 
     callable
         Takes the first argument of a solver's kernels and returns the record.
     """
-    return record_at(record, attribute, precedes)
+    return record_at(record, owned=True, precedes=precedes)
 
 
 SIGNATURES: dict[str, Any] = {}
@@ -64,13 +65,29 @@ def address_of(function: Any, kind: str) -> int:
     return entry_of(function, signature_of(function, kind))
 
 
-def write_address(place: IntArray, function: Any, kind: str) -> None:
-    """Write the address of a kernel in an array of one element, which is 0 until then.
+class Entry:
+    """A kernel that other kernels call by its address, which is known once it is compiled.
 
-    A record that refers to the array needs the kernel only when it is called, not at once.
+    Parameters
+    ----------
+    function
+        The kernel. It has no address if it is not compiled by numba, or None.
+    kind
+        Its kind, such as ``"map_kernel"``.
     """
-    if place[0] == 0:
-        place[0] = address_of(function, kind)
+
+    def __init__(self, function: Any, kind: str) -> None:
+        self.place: IntArray = np.zeros(1, dtype=np.int64)
+        """The address, 0 until `ready`, for a record that refers to the array."""
+        self._function, self._kind = function, kind
+        self._has_address = hasattr(function, "overloads")
+        self._ready = False
+
+    def ready(self) -> bool:
+        """Compile the kernel, unless kernels are interpreted; return whether it has an address."""
+        if not self._ready and self._has_address and not interprets():
+            self.place[0], self._ready = address_of(self._function, self._kind), True
+        return self._ready
 
 
 def signature_of(function: Any, kind: str) -> Any:

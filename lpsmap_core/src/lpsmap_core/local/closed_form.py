@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.entries import address_of, reader_of, write_address
+from lpsmap_core.kernels.entries import Entry, reader_of
 from lpsmap_core.kernels.records import (
     UNSOLVED,
     Direction,
@@ -25,7 +25,6 @@ from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.by_address import by_value
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.native import invoke
-from lpsmap_jit.tiers import interprets
 
 __all__ = ["ArrayForm", "CompiledForm"]
 
@@ -35,8 +34,8 @@ _NOTHING = np.empty(0)
 class _FormRecord(NamedTuple):
     """The record of a closed form for kernels."""
 
-    project: int
-    """Address of the projection kernel."""
+    project: IntArray
+    """Address of the projection kernel; 0 until it is compiled."""
     multiply: IntArray
     """Address of the kernel of its Jacobian; 0 until it is compiled."""
     factors: Factors
@@ -73,6 +72,8 @@ class CompiledForm(_ClosedForm):
         assert bucket.type.jvp_kernel is not None
         self._project: Callable[..., None] = bucket.type.projection_kernel
         self._multiply: Callable[..., None] = bucket.type.jvp_kernel
+        self._projector = Entry(self._project, "projection_kernel")
+        self._multiplier = Entry(self._multiply, "jvp_kernel")
         super().__init__(bucket, delta, barred)
 
     @classmethod
@@ -85,16 +86,16 @@ class CompiledForm(_ClosedForm):
 
     def own_record(self) -> _FormRecord | None:
         """Return the record for kernels; None if the type's kernels are not compiled."""
-        if interprets():
-            return None
-        project = address_of(self._project, "projection_kernel")
-        if not (project and hasattr(self._multiply, "overloads")):
+        if not all(hasattr(kernel, "overloads") for kernel in (self._project, self._multiply)):
             return None
         self.vectorised = False
-        factors, faces = self.bucket.factors, (self.delta, self.face, self.branch)
-        self._multiplier = np.zeros(1, dtype=np.int64)
         return _FormRecord(
-            project, self._multiplier, factors, *faces, int(self.forbids), self.barred
+            self._projector.place,
+            self._multiplier.place,
+            self.bucket.factors,
+            *(self.delta, self.face, self.branch),
+            int(self.forbids),
+            self.barred,
         )
 
     def solve(
@@ -107,7 +108,7 @@ class CompiledForm(_ClosedForm):
         max_iterations: int,
     ) -> None:
         """Solve the local problems of `rows`; see `LocalSolver`."""
-        if self._own is not None:
+        if self._own is not None and self._projector.ready():
             _solve_closed_form(self.handle, np.ascontiguousarray(rows), a, eta_v, z, v)
             return
         self.make_finite(rows, a, eta_v)
@@ -119,8 +120,9 @@ class CompiledForm(_ClosedForm):
         self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
     ) -> None:
         """Multiply the local Jacobians of `rows`; see `LocalSolver`."""
-        if self._own is not None:
-            self.bind(d_u, d_v, out_u, out_v)(np.ascontiguousarray(rows))
+        if self._own is not None and self._multiplier.ready():
+            rows = np.ascontiguousarray(rows)
+            _multiply_closed_form(self.handle, rows, d_u, d_v, out_u, out_v)
             return
         direction = Direction(self.delta, self.face, self.branch, d_u, d_v)
         self._multiply(rows, self.bucket.factors, direction, Product(out_u, out_v))
@@ -129,9 +131,8 @@ class CompiledForm(_ClosedForm):
         self, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
     ) -> Callable[[IntArray], None]:
         """Return `jvp` as a function of the rows alone; see `LocalSolver`."""
-        if self._own is None:
+        if self._own is None or not self._multiplier.ready():
             return super().bind(d_u, d_v, out_u, out_v)
-        write_address(self._multiplier, self._multiply, "jvp_kernel")
         handle = self.handle
         return lambda rows: _multiply_closed_form(handle, rows, d_u, d_v, out_u, out_v)
 
@@ -238,7 +239,7 @@ def _solve_closed_form(
         make_rows_finite(rows, factors, a, eta_v, form.barred)
     scores = LocalScores(a, form.delta, eta_v)
     solution = LocalSolution(z, v, form.face, form.branch)
-    invoke(form.project, (rows, factors, scores, solution))
+    invoke(form.project[0], (rows, factors, scores, solution))
 
 
 @leaf

@@ -15,8 +15,7 @@ from lpsmap_core.local.finite_scores import NOTHING_BARRED, make_rows_finite
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.factor import Factor
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_jit.memory import words_of
-from lpsmap_jit.tiers import interprets
+from lpsmap_jit.memory import Words, words_of
 
 __all__ = ["OPTIMAL", "RUNNING", "STALLED", "LocalSolver", "SolverDescription"]
 
@@ -83,8 +82,9 @@ class LocalSolver:
         self.forbids = barred is not None
         self.barred = NOTHING_BARRED if barred is None else barred
         self.status = np.zeros(bucket.n_factors if self.iterates else 0, dtype=np.int64)
-        self._own, self._sets = self.own_record(), self._sets_record()
-        self._words = None if interprets() else self._write_records()
+        self._own = self.own_record()
+        self.handle = self._write_records(self._sets_record(), self._own)
+        """The first argument of its kernels."""
 
     @classmethod
     def describe(cls, factor_type: type[Factor]) -> SolverDescription:
@@ -185,11 +185,10 @@ class LocalSolver:
         """Return the additional record of active sets, or None."""
         return None
 
-    def _write_records(self) -> IntArray:
-        """Return the words of its own record; those of its active sets lie before them."""
-        sets, own = ([] if r is None else words_of(r) for r in (self._sets, self._own))
-        words: IntArray = np.array([*sets, *own, 0], dtype=np.int64)
-        return words[len(sets) :]
+    def _write_records(self, *records: Any) -> IntArray:
+        """Return a handle of its own record; the words of its active sets lie before it."""
+        sets, own = ([] if record is None else words_of(record) for record in records)
+        return Words.of([*sets, *own, 0]).handle(*records, begin=len(sets))
 
     def make_finite(self, rows: IntArray, a: FloatArray, eta_v: FloatArray) -> None:
         """Replace the infinite scores of forced slots in `a` by finite ones that decide.
@@ -202,8 +201,3 @@ class LocalSolver:
     def unsolved(self) -> IntArray:
         """Return the factors whose latest local problem reached the iteration limit."""
         return np.flatnonzero(self.status == RUNNING)
-
-    @property
-    def handle(self) -> Any:
-        """The first argument of its kernels."""
-        return self if self._words is None else self._words

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from lpsmap_core import kernel
-from lpsmap_core.api import FloatArray, IntArray, floats_at_address, interpreted_by, reader_of
+from lpsmap_core.api import FloatArray, IntArray, floats_at_address, reader_of
 
 __all__ = [
     "DENSE",
@@ -53,7 +53,6 @@ def block_size(m: int, n: int) -> int:
     return 1 + m + n + m * n
 
 
-@interpreted_by(lambda matchings, f: matchings.blocks[f])
 @kernel
 def block_of(matchings: Any, f: int) -> FloatArray:
     """Return the block of a matching's projection."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import CompiledEngine, Options, SolvedGraph, Status
-from lpsmap_core.api import AUTO, BoolArray, FloatArray, Part, run_with
+from lpsmap_core.api import BoolArray, FloatArray, Part
 from lpsmap_torch.tensor.equations import symmetric
 from lpsmap_torch.tensors import numbers_on_host, tensor_of
 
@@ -43,11 +43,7 @@ class HostShare:
         self._is_bad = self.bad[of_numbers]
         eta, eta_v = self._split(np.where(self._is_bad, 0.0, scores))
         skip = ~components | self.bad
-
-        def solve() -> SolvedGraph:
-            return CompiledEngine().solve(part, eta.copy(), eta_v.copy(), skip, options)
-
-        self.solved: SolvedGraph = run_with(AUTO, solve, lambda: part.n_links + part.n_additionals)
+        self.solved: SolvedGraph = CompiledEngine().solve(part, eta, eta_v, skip, options)
 
     def values_into(self, numbers: Tensor) -> Tensor:
         """Return numbers of the part with the marginals of these components."""

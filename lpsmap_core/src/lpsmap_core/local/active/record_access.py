@@ -12,7 +12,7 @@ from lpsmap_core.local.active.memory import ActiveSet, copy_set, view_set
 from lpsmap_core.local.active.oracle_results import clear_sizes, first_invalid_structure
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.by_address import by_value
-from lpsmap_jit.compile import interpreted_by, kernel, leaf
+from lpsmap_jit.compile import kernel, leaf
 from lpsmap_jit.interrupts import interrupted
 from lpsmap_jit.native import floats, invoke
 
@@ -35,8 +35,8 @@ CALL_LINKS = 100_000
 class SetsRecord(NamedTuple):
     """The record of the active sets of a bucket for kernels."""
 
-    map_kernel: int
-    """Address of the oracle; 0 if it is in Python."""
+    map_kernel: IntArray
+    """Address of the oracle; 0 until it is compiled."""
     factors: Factors
     inverse_delta: FloatArray
     scores: FloatArray
@@ -59,7 +59,7 @@ class SetsRecord(NamedTuple):
     barred: ByteArray
 
 
-sets_at = reader_of(SetsRecord, "_sets", precedes=True)
+sets_at = reader_of(SetsRecord, precedes=True)
 """Returns, in kernels, the record of the sets from their first argument."""
 
 
@@ -79,7 +79,6 @@ class LocalProblem(NamedTuple):
     barred: ByteArray
 
 
-@interpreted_by(lambda sets, f: sets.set_of(f))
 @kernel
 def set_of(sets: Any, f: int) -> ActiveSet:
     """Return the active set of a factor."""
@@ -153,7 +152,7 @@ def ask_oracle(sets: Any, rows: IntArray, eta_v: FloatArray) -> int:
         end = _end_of_call(rows, begin, factors.offsets)
         called = np.ascontiguousarray(rows[begin:end])
         clear_sizes(called, candidates)
-        invoke(own.map_kernel, (called, factors, scores, candidates))
+        invoke(own.map_kernel[0], (called, factors, scores, candidates))
         if interrupted():
             return -1
         wrong = first_invalid_structure(called, factors, candidates)

@@ -10,12 +10,11 @@ the optimum of the set, and structures whose weight falls to zero on the way lea
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 
 import numpy as np
 
-from lpsmap_core.kernels.entries import address_of
+from lpsmap_core.kernels.entries import Entry
 from lpsmap_core.kernels.records import Scores
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.memory import (
@@ -48,7 +47,7 @@ from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.factor import Factor
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.interrupts import interrupted, raise_interrupt
-from lpsmap_jit.tiers import interprets
+from lpsmap_jit.native import floats
 
 __all__ = ["ActiveSets", "first_capacity"]
 
@@ -118,7 +117,7 @@ class ActiveSets(LocalSolver):
         self._is_large = self._released = False
         """Whether any set may be large, and whether any triangle was released."""
         self._first_length = block_size(self.width, self.capacity)
-        self._rests = not interprets() and self._first_length.sum() > MAX_FIRST_WORDS
+        self._rests = bool(self._first_length.sum() > MAX_FIRST_WORDS)
         if self._rests:
             self._first_length[:] = self.capacity[:] = 0
         self._resting = np.zeros((3, n), dtype=np.int64)
@@ -130,6 +129,7 @@ class ActiveSets(LocalSolver):
         self.length = np.empty(n, dtype=np.int64)
         self.candidates = allocate_structures(self.width)
         self.scores = np.empty(bucket.n_links)
+        self._oracle = Entry(bucket.type.map_kernel, "map_kernel")
         self._oracles: PythonOracles | None = None
         self._write_addresses()
         super().__init__(bucket, delta, barred)
@@ -301,22 +301,15 @@ class ActiveSets(LocalSolver):
         return self.active[one], self.waiting[one], self.status[one]
 
     def _block(self, f: int) -> FloatArray:
-        if self._rests:  # or is at work
-            words = (ctypes.c_double * int(self.length[f])).from_address(int(self.address[f]))
-            return np.ctypeslib.as_array(words)
-        if f in self._grown:
-            return self._grown[f]
-        end = self._first_ends[f]
-        return self._first[end - self._first_length[f] : end]
+        block: FloatArray = floats(self.address[f], self.length[f])
+        return block
 
     # ---------------------------------------------------------------- memory
 
     def _sets_record(self) -> SetsRecord:
         """Return the record of the sets for kernels."""
-        oracle = self.bucket.type.map_kernel
-        self._oracle = 0 if oracle is None or interprets() else address_of(oracle, "map_kernel")
         return SetsRecord(
-            self._oracle,
+            self._oracle.place,
             self.bucket.factors,
             self.inverse_delta,
             self.scores,
@@ -447,7 +440,7 @@ class ActiveSets(LocalSolver):
 
     def find_candidates(self, rows: IntArray, eta_v: FloatArray) -> None:
         """Write the best structures of `rows` for the current scores of slots and `eta_v`."""
-        if self._oracle:
+        if self._oracle.ready():
             wrong = ask_oracle(self.handle, rows, eta_v)
             if wrong >= 0:
                 raise_invalid_structure(self.bucket, int(rows[wrong]), self.candidates)
