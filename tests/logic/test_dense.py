@@ -152,6 +152,32 @@ def test_potts_stores_no_tables():
     assert factor.strength.strides == (0, 0)
 
 
+@pytest.mark.parametrize("forbids", [False, True])
+@pytest.mark.parametrize("linear", [False, True])
+def test_a_table_of_all_edges_is_stored_once(rng, linear, forbids):
+    """It is solved like as many copies of it, and belongs to the solution."""
+    scores, table = rng.normal(size=(3, 4, 3)), rng.normal(size=(3, 3))
+    direction = rng.normal(size=scores.size)
+    table[0, 2] = -np.inf if forbids else table[0, 2]
+    found = []
+    for given in (table.copy(), np.tile(table, (3, 3, 1, 1))):
+        graph = FactorGraph()
+        x = graph.variable_from(scores)
+        edges = graph.add(Dense([x[:, :-1], x[:, 1:]], given))
+        graph.add(Pair(x[:-1], x[1:], 0.3))
+        solution = graph.solve_map() if linear else graph.solve()
+        given[...] = 7.0
+        kept = solution.additional_scores[0]
+        numbers = [solution.values, solution.additionals[0], solution.objective, solution.gap]
+        decoded = solution.decode()
+        numbers += [*solution.vjp(direction)[1], decoded.score, decoded.bound, kept]
+        found.append(numbers)
+        assert edges.additionals_value.shape == (3, 3, 3, 3)
+    for mine, theirs in zip(*found, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert [numbers[-1].strides[0] for numbers in found] == [0, 72]
+
+
 def test_forbidden_choices():
     graph = FactorGraph()
     x = graph.variable_from([[1.0, 0.9, 0.0]] * 2)

@@ -19,6 +19,7 @@ from lpsmap_core.model.factor_checks import check_declaration, check_parameters
 from lpsmap_core.model.inputs import (
     checked_flag,
     checked_shape,
+    copied,
     count_or_flag,
     kind_of,
     real_numbers,
@@ -714,11 +715,12 @@ class FactorGraph:
         """
         i = self._position.get(id(factor))
         scores = factor.additionals if i is None else self._additionals[i]
-        return self._flat_additionals(factor, scores)
+        return self._flat_additionals(factor, scores).copy()
 
     def _flat_additionals(self, factor: Factor, scores: Any) -> FloatArray:
+        """Return scores of a declaration's additionals; those that factors share are read-only."""
         shape = factor.n_factors, factor.n_additionals
-        return np.empty(shape) if scores is None else self._numbers(scores).reshape(shape).copy()
+        return np.empty(shape) if scores is None else copied(self._numbers(scores)).reshape(shape)
 
     def scored_graph(self) -> ScoredGraph:
         """Return the layout with the scores, for decoders."""

@@ -173,6 +173,15 @@ def test_what_is_no_markov_random_field_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("last", [2.0, 3.0])
+def test_a_table_of_all_factors_is_stored_once(tmp_path, last):
+    scopes, tables = [[0, 1], [2, 1]], [[1.0, 2.0, 3.0, 2.0], [1.0, 2.0, 3.0, last]]
+    graph = read_graph(written(tmp_path, text_of([2, 2, 2], scopes, tables))).graph
+    (factor,) = graph.factors
+    np.testing.assert_allclose(factor.table, np.log(tables).reshape(2, 2, 2))
+    assert (factor.table.strides[0] == 0) == (last == 2.0)
+
+
 def test_it_solves(tmp_path):
     named = read_graph(written(tmp_path, GOOD))
     assert named.graph.solve().ok

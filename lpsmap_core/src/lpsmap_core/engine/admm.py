@@ -140,7 +140,7 @@ def _forget_unsolved(state: PartState) -> None:
     """Write zeros for the additionals of components that were skipped or that ran out of time."""
     v = state.problem.extras.v
     if len(v) and not state.problem.progress.iterations.all():
-        v[(state.problem.progress.iterations == 0)[state.part.additional_component]] = 0.0
+        v[state.part.on_additionals(state.problem.progress.iterations == 0)] = 0.0
 
 
 # -------------------------------------------------------------------- components of one factor

@@ -97,7 +97,7 @@ def multiply_jacobian(
     if chosen is not None:
         kinds = kinds[0][chosen[kinds[0]]], kinds[1][chosen[kinds[1]]]
         product[~chosen[state.part.component]] = 0.0
-        product_v[~chosen[state.part.additional_component]] = 0.0
+        product_v[state.part.on_additionals(~chosen)] = 0.0
     options, n_unfinished = state.options, 0
 
     def run(share: IntArray) -> int:

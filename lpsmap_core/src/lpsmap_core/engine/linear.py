@@ -59,7 +59,7 @@ def solve_linear(
     needing = state.problem.progress.infeasible | _could_gain(state, withheld)
     if needing.any():
         off[needing[part.component]] = False
-        off_v[needing[part.additional_component]] = False
+        off_v[part.on_additionals(needing)] = False
         reduced = np.where(off, -np.inf, eta), np.where(off_v, -np.inf, eta_v)
         set_scores(state.handle, needing, *reduced, options)
         state.contradicting.clear()

@@ -88,11 +88,14 @@ problem_at = record_at(LoopProblem)
 """Returns, in kernels, the problem of a handle."""
 
 
-def new_problem(part: Part, quadratic: float) -> Memory[LoopProblem]:
-    """Return the problem of a part before its scores are written."""
+def new_problem(part: Part, quadratic: float, eta_v: FloatArray) -> Memory[LoopProblem]:
+    """Return the problem of a part before its scores are written; `eta_v` becomes ``extras.eta``.
+
+    There may be far more additionals than links, so that a copy would take much memory.
+    """
     sizes = part.n_variables, part.n_links, part.n_additionals, part.n_components
     direct = part.direct if quadratic else np.zeros_like(part.direct)
-    return _blueprint(*sizes, quadratic).make(*part.records, direct)
+    return _blueprint(*sizes, quadratic).make(*part.records, eta_v, direct)
 
 
 @functools.lru_cache(maxsize=32)
@@ -101,5 +104,5 @@ def _blueprint(
 ) -> Blueprint[LoopProblem]:
     """Return the blueprint of problems of some sizes."""
     iterate = [(on_variables,)] * 3 + [(on_links,)] * 3
-    extras, progress = [(on_additionals,)] * 4, [(on_components,)] * len(Progress._fields)
+    extras, progress = [None, *[(on_additionals,)] * 3], [(on_components,)] * len(Progress._fields)
     return Blueprint(LoopProblem, [None, None, iterate, extras, progress, None, quadratic])

@@ -48,15 +48,21 @@ class MergedGraph(SolvedGraph):
         self.dual_residual: FloatArray = self._merged(lambda solved: solved.dual_residual)
 
     def _merged(
-        self, numbers: Callable[[SolvedGraph], Array], component: IntArray | None = None
+        self,
+        numbers: Callable[[SolvedGraph], Array],
+        spread: Callable[[BoolArray], BoolArray] | None = None,
     ) -> Array:
-        """Merge the numbers of components, or of entries whose components are given."""
+        """Merge the numbers of components, or of entries to which `spread` maps components."""
         (first, _), *others = self._shares
         merged = numbers(first).copy()
         for solved, taken in others:
-            chosen = taken if component is None else taken[component]
+            chosen = taken if spread is None else spread(taken)
             merged[chosen] = numbers(solved)[chosen]
         return merged
+
+    def _on_variables(self, values: BoolArray) -> BoolArray:
+        """Return for each variable the value of its component."""
+        return values[self.part.component]
 
     def status(self) -> npt.NDArray[np.object_]:
         """Return the status of every component."""
@@ -64,11 +70,11 @@ class MergedGraph(SolvedGraph):
 
     def marginals(self) -> FloatArray:
         """Return one number in [0, 1] per variable."""
-        return self._merged(lambda solved: solved.marginals(), self.part.component)
+        return self._merged(lambda solved: solved.marginals(), self._on_variables)
 
     def additionals(self) -> FloatArray:
         """Return the marginals of the additionals of all buckets."""
-        return self._merged(lambda solved: solved.additionals(), self.part.additional_component)
+        return self._merged(lambda solved: solved.additionals(), self.part.on_additionals)
 
     def multiply(
         self, d: FloatArray, d_v: FloatArray, chosen: BoolArray | None, threads: int
@@ -94,8 +100,8 @@ class MergedGraph(SolvedGraph):
     def forbidden(self) -> tuple[BoolArray, BoolArray]:
         """Return which variables and additionals were forbidden."""
         return (
-            self._merged(lambda solved: solved.forbidden()[0], self.part.component),
-            self._merged(lambda solved: solved.forbidden()[1], self.part.additional_component),
+            self._merged(lambda solved: solved.forbidden()[0], self._on_variables),
+            self._merged(lambda solved: solved.forbidden()[1], self.part.on_additionals),
         )
 
     def gap(self) -> FloatArray:

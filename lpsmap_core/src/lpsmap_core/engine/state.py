@@ -212,8 +212,12 @@ class PartState:
 def initial_state(
     part: Part, eta: FloatArray, eta_v: FloatArray, options: Options, warm: WarmStart | None = None
 ) -> PartState:
-    """Return the state before the first iteration; see `Engine.solve`."""
-    memory = new_problem(part, options.quadratic)
+    """Return the state before the first iteration; see `Engine.solve`.
+
+    It refers to `eta_v`, unless there are forbidden additionals, whose scores the loop replaces.
+    """
+    eta_v = eta_v.copy() if np.isneginf(eta_v).any() else eta_v
+    memory = new_problem(part, options.quadratic, eta_v)
     largest = set_scores(memory.handle, EVERYWHERE, eta, eta_v, options)
     barred = memory.record.extras.barred if largest == np.inf else None
     n = options.max_iter if options.trace else 0

@@ -50,22 +50,22 @@ def validate_solved(engine: Engine, part: Part, solved: object, bad: BoolArray) 
             raise _wrong_solution(engine, f"{name} of shape {shape}", f"shape {(n_components,)}")
     trusted = ((status == Status.SOLVED) | (status == Status.CONVERGED)) & ~bad
     arrays = (
-        ("marginals", solved.marginals(), part.component, 1.0),
-        ("additionals", solved.additionals(), part.additional_component, np.inf),
+        ("marginals", solved.marginals(), trusted[part.component], 1.0),
+        ("additionals", solved.additionals(), part.on_additionals(trusted), np.inf),
     )
-    for name, found, component, most in arrays:
+    for name, found, mine, most in arrays:
         values = np.asarray(found)
-        if getattr(found, "shape", None) != component.shape or values.dtype.kind != "f":
+        if getattr(found, "shape", None) != mine.shape or values.dtype.kind != "f":
             got = f"{name} of shape {values.shape} and {values.dtype}, in a {type(found).__name__}"
-            raise _wrong_solution(engine, got, f"an array of floats of shape {component.shape}")
-        mine = trusted[component]
+            raise _wrong_solution(engine, got, f"an array of floats of shape {mine.shape}")
         wrong = np.flatnonzero(
             mine & ~((values >= -ENGINE_TOLERANCE) & (values <= most + ENGINE_TOLERANCE))
         )
         if wrong.size:
             e = wrong[0]
-            got = f"{name} with {values[e]:g} in component {component[e]}, "
-            got += f"whose status is {status[component[e]].name}"
+            of = part.component if name == "marginals" else part.additional_component
+            got = f"{name} with {values[e]:g} in component {of[e]}, "
+            got += f"whose status is {status[of[e]].name}"
             expected = "numbers of 0 to 1" if most == 1.0 else "numbers of 0 or more"
             raise _wrong_solution(engine, got, f"{expected}, or another status")
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import Arrangement, FactorTable, Links, Spans, arrange
@@ -26,6 +27,7 @@ from lpsmap_jit.memory import Memory
 
 __all__ = ["Bucket", "Layout", "Part", "build_layout", "part_of_buckets"]
 Derived = TypeVar("Derived")
+Number = TypeVar("Number", bound=np.generic)
 
 _NO_FLOATS = np.empty(0)
 
@@ -283,12 +285,22 @@ class Part:
         """For each variable, its component."""
         return self.links.component
 
-    @functools.cached_property
+    def on_additionals(self, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
+        """Return for each additional the value of its component, from one for each component."""
+        spans = self.spans
+        return np.repeat(values[spans.component], np.diff(spans.additional_offsets))
+
+    def components_of_additionals(self, numbers: IntArray) -> IntArray:
+        """Return the components of some additionals, by their numbers."""
+        factor = np.searchsorted(self.spans.additional_offsets, numbers, side="right") - 1
+        return self.spans.component[factor]
+
+    @property
     def additional_component(self) -> IntArray:
-        """For each additional, its component."""
+        """For each additional, its component; a new array, since there may be many."""
         return np.repeat(self.spans.component, np.diff(self.spans.additional_offsets))
 
-    @functools.cached_property
+    @property
     def component_of_numbers(self) -> IntArray:
         """For each variable, and then for each additional, its component."""
         return np.concatenate([self.component, self.additional_component])

@@ -41,11 +41,7 @@ def best_structures(
     scores, eta_v
         Scores of their slots and of their additionals, which `clip_scores` makes finite.
     """
-    if bucket.type.map_kernel is None or not largest_magnitude(scores) <= SCORE_LIMIT:
-        scores = scores.copy()  # a Python oracle might change it
-        clip_scores(scores)
-    eta_v = eta_v.copy()
-    clip_scores(eta_v)
+    scores, eta_v = _clipped(bucket, scores), _clipped(bucket, eta_v)
     found = allocate_structures(np.maximum(vertex_sizes(bucket), 1))
     rows = np.arange(bucket.n_factors)
     if bucket.type.map_kernel is None:
@@ -56,6 +52,15 @@ def best_structures(
     w, n = np.zeros(bucket.n_links), np.zeros(bucket.n_additionals)
     _spread(found, bucket.offsets, bucket.additional_offsets, w, n)
     return w, n
+
+
+def _clipped(bucket: Bucket, scores: FloatArray) -> FloatArray:
+    """Return scores for the oracles of a bucket; a copy if these might change them."""
+    if bucket.type.map_kernel is not None and largest_magnitude(scores) <= SCORE_LIMIT:
+        return scores
+    scores = scores.copy()
+    clip_scores(scores)
+    return scores
 
 
 def best_feasible(
@@ -96,6 +101,8 @@ def with_finite_scores(
     Each is a `multiple` of the sum of all other magnitudes in its factor, and of the slots'
     `exchange_rate`. Larger scores would leave only rounding of the others.
     """
+    if not np.isinf(scores).any() and not barred.any():
+        return scores, eta_v
     finite, finite_v = np.empty(len(scores)), np.empty(len(eta_v))
     offsets, per_link = (bucket.offsets, bucket.additional_offsets), bucket.factors.link_parameter
     _decide(*offsets, per_link, scores, eta_v, barred, multiple, finite, finite_v)

@@ -27,6 +27,7 @@ __all__ = [
     "checked_flag",
     "checked_number",
     "checked_shape",
+    "copied",
     "count_or_flag",
     "finite_numbers",
     "checked_scores",
@@ -34,6 +35,7 @@ __all__ = [
     "kind_of",
     "n_additionals",
     "real_numbers",
+    "stored",
     "truth_values",
     "whole_numbers",
 ]
@@ -193,6 +195,22 @@ def broadcast(name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt
     if seen.size > array.size:
         reserve_memory(seen.nbytes, name)
     return np.ascontiguousarray(seen).reshape(shape)
+
+
+def copied(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a copy of an array.
+
+    Entries that the array repeats, because it was broadcast, are stored once; the copy is then
+    read-only.
+    """
+    once = stored(array).copy()
+    return once if once.shape == array.shape else np.broadcast_to(once, array.shape)
+
+
+def stored(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a view of the entries of an array without those that it repeats by broadcasting."""
+    axes = zip(array.strides, array.shape, strict=True)
+    return array[tuple(slice(1 if stride == 0 and n > 1 else None) for stride, n in axes)]
 
 
 def whole_numbers(name: str, value: Any) -> npt.NDArray[Any]:

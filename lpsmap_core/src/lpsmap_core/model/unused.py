@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.inputs import kind_of
+from lpsmap_core.model.inputs import kind_of, stored
 from lpsmap_core.model.slots import slot_values
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.compile import leaf
@@ -38,7 +38,7 @@ def zero_unused_scores(
         The additionals; changed arrays are copies.
     """
     clean, fixed = are_scores(scores), list(additionals)
-    wrong = [i for i, x in enumerate(fixed) if x.size and not are_scores(x.reshape(-1))]
+    wrong = [i for i, x in enumerate(fixed) if x.size and not are_scores(_plain(stored(x)))]
     for i in wrong if clean else range(len(fixed)):
         slots, unused = unused_of(factors[i])
         if slots is not None and not clean:
@@ -49,6 +49,11 @@ def zero_unused_scores(
         if unused is not None and i in wrong:
             fixed[i] = np.where(unused & ~(fixed[i] < np.inf), 0.0, fixed[i])
     return fixed
+
+
+def _plain(scores: FloatArray) -> FloatArray:
+    """Return scores as the flat, writable array that kernels take."""
+    return np.require(scores, requirements=["C", "W"]).reshape(-1)
 
 
 def unused_of(factor: Factor) -> tuple[BoolArray | None, BoolArray | None]:

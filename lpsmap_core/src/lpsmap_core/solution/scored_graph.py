@@ -32,8 +32,10 @@ class ScoredGraph(NamedTuple):
         part, bad = self.layout.part, self.non_finite
         eta = part.of_graph(self.scores)
         eta_v = part.by_bucket(self.additional_scores, self.factors)
-        eta = np.where(bad[part.component], 0.0, eta)
-        return eta, np.where(bad[part.additional_component], 0.0, eta_v)
+        if bad.any():
+            eta[bad[part.component]] = 0.0
+            eta_v[part.on_additionals(bad)] = 0.0
+        return eta, eta_v
 
 
 def scored_graph(
@@ -59,5 +61,5 @@ def scored_graph(
     bad = np.zeros(layout.n_components, dtype=np.bool_)
     bad[components[components >= 0]] = True
     eta_v = layout.part.by_bucket(additionals, factors, copy=False)
-    bad[layout.part.additional_component[~(eta_v < np.inf)]] = True
+    bad[layout.part.components_of_additionals(np.flatnonzero(~(eta_v < np.inf)))] = True
     return ScoredGraph(layout, factors, scores, additionals, bad)

@@ -145,7 +145,7 @@ class Solution:
         is_far = np.zeros(part.n_components, dtype=bool)
         is_far[part.component[(near != eta) & ((mu != 0.0) | (eta > 0.0))]] = True
         counts = (near_v != eta_v) & ((nu != 0.0) | (eta_v > 0.0))
-        is_far[part.additional_component[counts]] = True
+        is_far[part.components_of_additionals(np.flatnonzero(counts))] = True
         return is_far
 
     @functools.cached_property

@@ -93,7 +93,7 @@ def solve_laid_out(
     copy = engine.keeps_scores
     eta, eta_v = part.of_graph(scores, copy), part.by_bucket(additionals, factors, copy)
     bad = np.zeros(layout.n_components, dtype=np.bool_)
-    finite = are_scores(scores) and all(are_scores(x.reshape(-1)) for x in additionals if x.size)
+    finite = are_scores(scores) and are_scores(eta_v)
     if not finite:
         graph = scored_graph(layout, factors, scores, additionals)
         additionals, bad = graph.additional_scores, graph.non_finite
@@ -105,7 +105,7 @@ def solve_laid_out(
     if not finite:
         solution.status[bad] = Status.NON_FINITE
         solution.values[np.isin(layout.component, np.flatnonzero(bad))] = np.nan
-        nu = np.where(bad[part.additional_component], np.nan, solved.additionals())
+        nu = np.where(part.on_additionals(bad), np.nan, solved.additionals())
         solution.additionals = part.by_declaration(nu, factors)
     if options.trace:
         solution.trace = solved.trace()

@@ -57,7 +57,7 @@ class _Rounded(NamedTuple):
         return _Rounded(
             np.where(other_is[part.component], other.chosen, self.chosen),
             np.where(other_is, other.score, self.score),
-            np.where(other_is[part.additional_component], other.v, self.v),
+            np.where(part.on_additionals(other_is), other.v, self.v),
             np.fmin(self.bound, other.bound),
         )
 

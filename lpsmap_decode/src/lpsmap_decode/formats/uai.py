@@ -104,7 +104,7 @@ class UaiFormat(FileFormat):
             blocks = [
                 x[first[scopes[:, d], None] + np.arange(size)] for d, size in enumerate(shape)
             ]
-            table = np.stack([network.scores[i] for i in members])
+            table = _joined([network.scores[i] for i in members])
             names = [f"factor {i}, line {network.lines[i]}" for i in members]
             graph.add(factor_named("Dense")(blocks, table), name=names)
         sizes = np.array(network.n_states, dtype=np.int64)
@@ -199,6 +199,13 @@ def read_network(path: Path) -> MarkovNetwork:
     scores = [_logarithms(tokens, i, [n_states[v] for v in s]) for i, s in enumerate(scopes)]
     tokens.end()
     return MarkovNetwork(n_states, scopes, scores, lines)
+
+
+def _joined(tables: list[FloatArray]) -> FloatArray:
+    """Return tables of one shape as an array: one table for all factors if they are equal."""
+    if all(np.array_equal(table, tables[0]) for table in tables):
+        return tables[0]
+    return np.stack(tables)
 
 
 def _logarithms(tokens: Tokens, i: int, shape: list[int]) -> FloatArray:
