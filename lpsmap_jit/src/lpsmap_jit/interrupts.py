@@ -287,7 +287,8 @@ if COMPILED:
             return 1_000_000_000 * seconds + rest  # type: ignore[no-any-return]
 
     _record_address = forwarded(_find_record, _address_in_python)
-    _clock.interpreted, _run_handlers.interpreted = _time_in_python, _nothing_pending
+    _clock.interpreted = _time_in_python  # type: ignore[attr-defined]
+    _run_handlers.interpreted = _nothing_pending  # type: ignore[attr-defined]
 
 else:
 

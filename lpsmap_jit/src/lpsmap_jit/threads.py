@@ -162,7 +162,7 @@ def cut(sizes: IntArray, threads: int, cheaper: int = 1) -> tuple[IntArray, int]
     threads = min(threads, n, total // (SMALLEST_WORK * cheaper))
     if threads < 2:
         return np.array([0, n]), 1
-    smallest = SMALLEST_SHARE if cheaper == 1 else min(BLOCK_LINKS, total // threads)
+    smallest = SMALLEST_SHARE if cheaper == 1 else min(BLOCK_LINKS, -(-total // threads))
     wanted, done = [], 0
     while done < total:
         done += max((total - done) // (2 * threads), smallest)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from environments import ROOT
-from lpsmap import AtMostOne, Budget, DepTree, Pair, Sequence, Xor
+from lpsmap import AtMostOne, Budget, DepTree, Matching, Pair, Sequence, Xor
 from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.api import ActiveSets
 from lpsmap_core.layout import layout_cache
@@ -117,20 +117,28 @@ def test_generic_is_asked_for() -> None:
 @pytest.mark.compiled
 def test_threads_take_shares_in_turn() -> None:
     graph = FactorGraph()
+    graph.add(Matching(graph.variable((800, 10, 10))))
+    plan = graph.plan(threads=4)
+    sizes = [share.components for share in plan.shares]
+    assert sizes[:10] == [100, 87, 77, 67, 58, 51, 45, 40, 34, 30]
+    assert sizes[-8:] == [5, 5, 5, 5, 5, 5, 5, 3]
+    assert sum(share.links for share in plan.shares) == plan.links == 80_000
+    assert (plan.threads, plan.available_threads) == (4, 4)
+    assert "threads: 4 of 4, for 31 shares of 300 to 10,000 links\n" in repr(plan)
+
+
+@pytest.mark.compiled
+def test_threads_take_blocks_of_coupled_components() -> None:
+    graph = FactorGraph()
     u = graph.variable((800, 50))
     graph.add(Xor(u))
     graph.add(AtMostOne(u))
     plan = graph.plan(threads=4)
-    sizes = [share.components for share in plan.shares]
-    assert sizes == [100, 87, 77, 67, 58, 51, 45, *[40] * 7, 35]
-    assert sum(share.links for share in plan.shares) == plan.links == 80_000
-    assert (plan.threads, plan.available_threads) == (4, 4)
-    assert "threads: 4 of 4, for 15 shares of 3,500 to 10,000 links\n" in repr(plan)
+    assert [share.components for share in plan.shares] == [200] * 4
+    assert "threads: 4 of 4, for 4 shares of 20,000 links\n" in repr(plan)
     eight = repr(graph.plan(threads=8))
-    assert "threads: 6 of 8, for" in eight
+    assert "threads: 6 of 8, for 6 shares of 13,300 to 13,400 links" in eight
     assert "; a thread is worth its start from 12,000 links on" in eight
-    two = repr(graph.plan(threads=2))
-    assert "threads: 2 of 2, for 10 shares of 2,300 to 20,000 links\n" in two
     assert "threads: 1 of 1, for a share of 80,000 links\n" in repr(graph.plan(threads=1))
     with pytest.raises(ValueError, match="threads: got 0; expected an integer of at least 1"):
         graph.plan(threads=0)
