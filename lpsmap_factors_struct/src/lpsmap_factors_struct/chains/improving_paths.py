@@ -17,9 +17,13 @@ from lpsmap_factors_struct.viterbi import best_arrivals, best_source
 
 __all__ = ["add_improving_paths", "add_tied_edges"]
 
-GAIN_WINDOW, NEARBY_SHARE, LAYER_SHARE = 1, 0.7, 0.8
+GAIN_WINDOW, NEARBY_SHARE, LAYER_SHARE = 1, 0.5, 0.98
 """Paths are added in the same round if their gain is at least `NEARBY_SHARE` of the largest gain of
-paths that end within `GAIN_WINDOW` layers, and `LAYER_SHARE` of the largest in the same layer."""
+paths that end within `GAIN_WINDOW` layers, and `LAYER_SHARE` of the largest in the same layer.
+
+Nearly all layers get a path, but few get two. With 0.7 and 0.8, chains of 200 x 100 took 1.7 times
+as long, those of 50 x 20 up to 1.1 times, for score scales of 0.003 to 3.
+"""
 
 
 @leaf
