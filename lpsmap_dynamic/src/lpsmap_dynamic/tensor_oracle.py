@@ -318,9 +318,9 @@ def _chained(levels: Levels, tails: IntArray) -> Chains:
         k = int(n_items[level - 1] // width[level])
         numbers.append(0)
         if k * width[level] == n_items[level - 1] and n_items[level] % k == 0:
-            item = np.arange(n_items[level - 1]).reshape(k, 1, -1)
-            item = np.broadcast_to(item, (k, n_items[level] // k, width[level])).reshape(-1)
-            fits = (below[:, edges] == first_item[level - 1] + item) & is_single[:, edges]
+            groups = np.arange(n_items[level - 1]).reshape(k, -1)
+            item = first_item[level - 1] + np.repeat(groups, n_items[level] // k, axis=0)
+            fits = (below[:, edges] == item.reshape(-1)) & is_single[:, edges]
             numbers[-1] = k * bool((fits | is_padding[:, edges]).all())
         if not numbers[-1]:
             items = both[:, edges][both[:, edges] >= 0]
@@ -381,7 +381,7 @@ def _sums(xp: Any, levels: Levels, chained: Chains, row: Any, own: Any, tails: A
         end = edge + size * width
         n_chains, is_looked_up = chained[level]
         if n_chains:
-            sums = xp.reshape(own[:, edge:end], (n, n_chains, -1, width))
+            sums = xp.reshape(own[:, edge:end], (n, n_chains, size // n_chains, width))
             sums = sums + xp.reshape(best, (n, n_chains, 1, width))
         else:
             sums = xp.sum(table[row[:, :, None], tails[:, edge:end]], axis=-1)
