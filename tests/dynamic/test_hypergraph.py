@@ -12,6 +12,7 @@ import pytest
 
 from lpsmap_core import FactorGraph, Scores
 from lpsmap_core.api import row_view
+from lpsmap_core.testing.tensor_oracles import check_tensor_oracle
 from lpsmap_dynamic import (
     Beliefs,
     DynamicProgram,
@@ -24,6 +25,7 @@ from lpsmap_dynamic.derivations import _room
 from lpsmap_dynamic.inside_outside import beliefs_of
 from lpsmap_dynamic.k_best import k_best_of
 from lpsmap_dynamic.max_plus import best_derivations
+from lpsmap_factors_struct import Sequence
 from lpsmap_jit.interrupts import Watch
 
 
@@ -493,3 +495,23 @@ def test_the_generic_oracle_serves_types_with_an_oracle_of_their_own() -> None:
         assert graph.solve().ok
         values.append(u.value)
     np.testing.assert_allclose(*values, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_tensor_oracles_grow_paths_from_both_ends(seed: int) -> None:
+    """Hyperedges skip levels, begin anywhere, and some items have no use."""
+    rng = np.random.default_rng(seed)
+    edges = [[h, rng.integers(-1, h), -1, rng.integers(6)] for h in range(9) for _ in range(2)]
+    edges += [[9, 8, -1, 0], [9, rng.integers(8), -1, 1]]
+    graph = FactorGraph()
+    listed = Listed(graph.variable((3, 1)), np.zeros((3, 6)), np.array(edges))
+    check_tensor_oracle(listed, seed=seed)
+
+
+def test_both_ends_halve_the_levels_of_a_chain() -> None:
+    graph = FactorGraph()
+    oracle = Sequence(graph.variable((2, 20, 3)), np.zeros((3, 3))).tensor_oracle()
+    assert oracle is not None
+    levels, chains, _ = oracle.best.args  # type: ignore[attr-defined]
+    assert len(levels) <= 20 // 2 + 2
+    assert sum(n_chains == 2 for n_chains, _ in chains) >= 20 // 2 - 2

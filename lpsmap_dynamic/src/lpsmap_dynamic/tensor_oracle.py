@@ -29,12 +29,18 @@ ZERO, IMPOSSIBLE, FIRST = 0, 1, 2
 MOST_PADDED_EDGES = 2**22
 """Maximum number of hyperedges of all hypergraphs of a declaration, with padding."""
 
-DEPTH_OF_CHAINS, DEPTH_OF_TREES = 8, 4
-"""Number of levels that a step back crosses, if hyperedges have at most one tail, or two."""
+DEPTH = 4
+"""Number of levels that a step back crosses."""
+
+MIN_LEVELS = 4
+"""Minimum number of levels of a hypergraph whose upper half is turned around."""
 
 
 Levels = tuple[tuple[int, int], ...]
 """For each level, its number of items, and the maximum number of hyperedges of an item."""
+
+Chains = tuple[tuple[int, bool], ...]
+"""For each level, its number of chains, and whether a higher level looks it up; see `_chained`."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +130,8 @@ def _leveled(hypergraph: Hypergraph, position: IntArray, n_slots: int) -> _Level
     tails, entries, kept = _inlined(edges.first_edge, edges.tails.reshape(-1, 2), entries)
     chosen = kept[heads]
     heads, tails, entries = _unfolded(n_items, heads[chosen], tails[chosen], entries[chosen])
+    if not tails.min(axis=1).any():
+        n_items, heads, tails, entries = _from_both_ends(n_items, heads, tails, entries)
     first, level = np.flatnonzero(np.diff(heads, prepend=0)), _levels_of(n_items, heads, tails)
     items = heads[first]
     order = np.argsort(level[items], kind="stable")
@@ -215,6 +223,40 @@ def _unfolded(
     return heads[order], tails[order], np.concatenate(both)[order]
 
 
+def _from_both_ends(
+    n_items: int, heads: IntArray, tails: IntArray, entries: IntArray
+) -> tuple[int, IntArray, IntArray, IntArray]:
+    """Turn the upper half of a hypergraph around, whose hyperedges have at most one tail.
+
+    Its derivations are paths to the goal. Those of the lower half and of the reversed upper half
+    grow side by side and meet in a new goal, which halves the levels. Returns the number of items,
+    and the heads, tails and entries of the hyperedges.
+    """
+    while True:  # a path back must not end in an item without use
+        is_used = np.isin(np.arange(n_items + 1), tails)
+        is_used[n_items] = True
+        if is_used[heads].all():
+            break
+        kept = is_used[heads]
+        heads, tails, entries = heads[kept], tails[kept], entries[kept]
+    level, tail = _levels_of(n_items, heads, tails), tails.max(axis=1)
+    if level[n_items] < MIN_LEVELS:
+        return n_items, heads, tails, entries
+    is_upper = level > level[n_items] // 2
+    turns = is_upper[tail]
+    back = n_items + np.arange(n_items + 1)  # the numbers of reversed items
+    back[n_items] = 0  # their paths begin there
+    middle = np.unique(heads[~turns & is_upper[heads]])
+    goal = np.full(len(middle), 2 * n_items)
+    first = np.concatenate([tail[~turns], back[heads[turns]], middle])
+    second = np.concatenate([np.zeros(len(heads), dtype=np.int64), back[middle]])
+    heads = np.concatenate([heads[~turns], back[tail[turns]], goal])
+    none = np.full((len(middle), entries.shape[1]), -1)
+    entries = np.concatenate([entries[~turns], entries[turns], none])
+    order = np.argsort(heads, kind="stable")
+    return 2 * n_items, heads[order], np.stack([first, second], axis=1)[order], entries[order]
+
+
 def _without_padding(entries: IntArray) -> IntArray:
     """Return rows of entries without the columns that have only padding."""
     entries = -np.sort(-entries, axis=1)
@@ -258,37 +300,46 @@ def _padded(
     return 1 + item[graph.goal], tails, items, entries
 
 
-def _chained(levels: Levels, tails: IntArray) -> tuple[bool, ...]:
-    """Return for each level whether hyperedge k of each item has item k of the level before it.
+def _chained(levels: Levels, tails: IntArray) -> Chains:
+    """Return for each level the number of its chains, and whether a higher level looks it up.
 
-    The levels of a chain are a product of a matrix and a vector in max-plus algebra.
+    The items of a level of k chains, and those of the level before, are k groups of equal size.
+    Hyperedge i of each item has item i of the same group before. Such a level is k products of a
+    matrix and a vector in max-plus algebra. Other levels, of 0 chains, look up their tails.
     """
     n_items, width = np.array(levels).T
     first_item, first_edge = offsets_of(n_items), offsets_of(n_items * width)
-    below, own = tails[:, :, :2].max(axis=2), tails[:, :, 2]  # an item has a larger column
-    is_single = (tails[:, :, :2].min(axis=2) == ZERO) | (own == IMPOSSIBLE)
-    found = [False]
+    both, own = tails[:, :, :2] - (FIRST + first_edge[-1] + 1), tails[:, :, 2]
+    below = both.max(axis=2)  # negative for none
+    is_single, is_padding = both.min(axis=2) < 0, own == IMPOSSIBLE
+    numbers, is_looked_up = [0], np.zeros(len(levels), dtype=bool)
     for level in range(1, len(levels)):
         edges = slice(first_edge[level], first_edge[level + 1])
-        item = np.tile(np.arange(width[level]), n_items[level]) + first_item[level - 1]
-        expected = below[:, edges] == FIRST + first_edge[-1] + 1 + item
-        fits = (expected & is_single[:, edges]) | (own[:, edges] == IMPOSSIBLE)
-        found.append(bool(width[level] == n_items[level - 1] and fits.all()))
-    return tuple(found)
+        k = int(n_items[level - 1] // width[level])
+        numbers.append(0)
+        if k * width[level] == n_items[level - 1] and n_items[level] % k == 0:
+            groups = np.arange(n_items[level - 1]).reshape(k, -1)
+            item = first_item[level - 1] + np.repeat(groups, n_items[level] // k, axis=0)
+            fits = (below[:, edges] == item.reshape(-1)) & is_single[:, edges]
+            numbers[-1] = k * bool((fits | is_padding[:, edges]).all())
+        if not numbers[-1]:
+            items = both[:, edges][both[:, edges] >= 0]
+            is_looked_up[np.searchsorted(first_item, items, side="right") - 1] = True
+    return tuple(zip(numbers, is_looked_up.tolist(), strict=True))
 
 
 # -------------------------------------------------------------------- the passes, on any device
 
 
 @functools.lru_cache(maxsize=64)
-def _oracle_of(levels: Levels, chained: tuple[bool, ...], n_entries: int) -> Callable[..., Any]:
+def _oracle_of(levels: Levels, chained: Chains, n_entries: int) -> Callable[..., Any]:
     """Return the oracle for levels of some sizes; equal sizes have the same one."""
     return functools.partial(_best_derivations, levels, chained, n_entries)
 
 
 def _best_derivations(
     levels: Levels,
-    chained: tuple[bool, ...],
+    chained: Chains,
     n_entries: int,
     eta_u: Any,
     eta_v: Any,
@@ -317,26 +368,26 @@ def _best_derivations(
     return xp.sort(xp.reshape(found, (n, -1)), axis=-1, descending=True)[:, :n_entries]
 
 
-def _sums(
-    xp: Any, levels: Levels, chained: tuple[bool, ...], row: Any, own: Any, tails: Any
-) -> Any:
+def _sums(xp: Any, levels: Levels, chained: Chains, row: Any, own: Any, tails: Any) -> Any:
     """Return the scores of the best derivations by each hyperedge; ``-inf`` for padding."""
     n, n_edges = own.shape[0], own.shape[1] - 1
     n_items = sum(size for size, _ in levels)
     impossible = xp.full((n, 1 + n_items), -xp.inf, dtype=own.dtype, device=device(own))
     table = xp.concat([0.0 * own[:, :1], impossible[:, :1], own, impossible[:, 1:]], axis=1)
-    if any(chained):
+    if any(n_chains for n_chains, _ in chained):
         own = xp.where(tails[:, :, 2] == IMPOSSIBLE, -xp.inf, own)
     edge, column, found, best = 0, FIRST + n_edges + 1, [], impossible
     for level, (size, width) in enumerate(levels):
         end = edge + size * width
-        if chained[level]:
-            sums = xp.reshape(own[:, edge:end], (n, size, width)) + best[:, None, :]
+        n_chains, is_looked_up = chained[level]
+        if n_chains:
+            sums = xp.reshape(own[:, edge:end], (n, n_chains, size // n_chains, width))
+            sums = sums + xp.reshape(best, (n, n_chains, 1, width))
         else:
             sums = xp.sum(table[row[:, :, None], tails[:, edge:end]], axis=-1)
-            sums = xp.reshape(sums, (n, size, width))
+        sums = xp.reshape(sums, (n, size, width))
         best = xp.max(sums, axis=-1)
-        if not all(chained[level + 1 :]):  # a higher level looks it up
+        if is_looked_up:
             table[:, column : column + size] = best
         found.append(xp.reshape(sums, (n, size * width)))
         edge, column = end, column + size
@@ -355,9 +406,8 @@ def _marked(xp: Any, levels: Levels, row: Any, goal: Any, below: Any) -> Any:
     none = xp.zeros((len(below), 1, below.shape[2]), dtype=below.dtype, device=device(below))
     below = xp.concat([none, below], axis=1)
     shape = *below.shape[:2], -1
-    depth = DEPTH_OF_CHAINS if below.shape[2] == 1 else DEPTH_OF_TREES
     reached = [below]
-    for _ in range(min(depth, len(levels)) - 1):
+    for _ in range(min(DEPTH, len(levels)) - 1):
         deeper = xp.reshape(reached[-1], (len(below), -1))
         reached.append(xp.reshape(below[row, deeper], shape))
     descendants = xp.concat(reached, axis=-1)
@@ -365,8 +415,8 @@ def _marked(xp: Any, levels: Levels, row: Any, goal: Any, below: Any) -> Any:
     true = xp.ones((), dtype=xp.bool, device=device(below))  # on the device already
     is_on[row, goal[:, None]] = true
     end = shape[1]
-    for highest in range(len(levels), 0, -depth):
-        begin = end - sum(size for size, _ in levels[max(highest - depth, 0) : highest])
+    for highest in range(len(levels), 0, -DEPTH):
+        begin = end - sum(size for size, _ in levels[max(highest - DEPTH, 0) : highest])
         on = xp.where(is_on[:, begin:end, None], descendants[:, begin:end], 0)
         is_on[rows, on] = true
         end = begin
