@@ -163,7 +163,6 @@ class CompiledEngine(Engine):
     """ADMM with a polish and acceleration, compiled, on the processor."""
 
     name = "compiled"
-    keeps_scores = False
 
     def refuses(self, part: Part, options: Options) -> str | None:
         """Return the reason why the engine cannot solve a part with these options, or None."""
