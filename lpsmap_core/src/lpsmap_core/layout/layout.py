@@ -286,7 +286,13 @@ class Part:
         return self.links.component
 
     def on_additionals(self, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """Return for each additional the value of its component, from one for each component."""
+        """Return for each additional the value of its component.
+
+        Parameters
+        ----------
+        values
+            (n_components,) a value for each component.
+        """
         spans = self.spans
         return np.repeat(values[spans.component], np.diff(spans.additional_offsets))
 
