@@ -324,18 +324,12 @@ def networks_of(part: Part) -> Networks:
 
 def _build_networks(part: Part) -> Networks:
     """Find the components of a part that are networks."""
-    covered = np.ones(part.n_components, dtype=bool)
-    found = []
-    for b, bucket in enumerate(part.buckets):
-        tables = tables_of(bucket)
-        if tables is None:
+    covered, tables = np.ones(part.n_components, dtype=bool), list(map(tables_of, part.buckets))
+    for bucket, one in zip(part.buckets, tables, strict=True):
+        if one is None:
             covered[bucket.component] = False
-            continue
-        first_slot = offsets_of(tables.block_sizes)
-        factor = np.repeat(np.arange(bucket.n_factors), tables.n_blocks)
-        first_link, first = int(part.links_of(b).start), int(part.additionals_of(b).start)
-        head = bucket.variable[first_slot[:-1]]
-        found.append(_Blocks(tables, bucket, first_link, first, first_slot, factor, head))
+    some = covered.any()  # without a network, the blocks do not matter
+    found = [_blocks_of(part, b, one) for b, one in enumerate(tables) if some and one is not None]
     claims = _agree_on_blocks(part, found, covered)
     heads = np.flatnonzero((claims.size > 0) & covered[part.component])
     node = np.full(part.n_variables, -1)
@@ -346,6 +340,15 @@ def _build_networks(part: Part) -> Networks:
     n_states = claims.size[heads] + ~claims.always[heads]
     claims.turned[~covered[part.component]] = False
     return _arrange(part, found, covered, heads, node, n_states, claims)
+
+
+def _blocks_of(part: Part, b: int, tables: Tables) -> _Blocks:
+    """Return the blocks of a bucket."""
+    bucket, first_slot = part.buckets[b], offsets_of(tables.block_sizes)
+    factor = np.repeat(np.arange(bucket.n_factors), tables.n_blocks)
+    first_link, first = int(part.links_of(b).start), int(part.additionals_of(b).start)
+    head = bucket.variable[first_slot[:-1]]
+    return _Blocks(tables, bucket, first_link, first, first_slot, factor, head)
 
 
 def _scopes(found: list[_Blocks], covered: BoolArray, node: IntArray) -> tuple[IntArray, IntArray]:
