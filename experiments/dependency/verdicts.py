@@ -100,7 +100,7 @@ def table_1(plain: dict[tuple[str, Loss], list[Record]], language: str) -> Verdi
         f"SparseMAP, Table 1: {LANGUAGES[language]}",
         outcome,
         f"{first.value} is first with {means[first]:.1f} and {last.value} last with "
-        f"{means[last]:.1f}, in {seeds(n)}{order} (printed: m-sparsemap "
+        f"{means[last]:.1f}, in {'the mean of ' * (n > 1)}{seeds(n)}{order} (printed: m-sparsemap "
         f"{printed['m-sparsemap']:.1f}, crf {printed['crf']:.1f}); scores are up to {off:.1f} "
         "from the printed ones, on another release of the treebank.",
     )
