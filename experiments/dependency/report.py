@@ -52,7 +52,7 @@ def report(records: Sequence[Record], folder: Path) -> str:
         table_of_further(own),
         commits([record for record in own if record not in first_order]),
         *table_of_pace(
-            [r for r in first_order if r.settings["seed"] == 0],
+            first_order,
             lambda r: f"{LANGUAGES[r.settings['language']]}, {r.settings['loss']}",
         ),
         *sparsity_figures(first_order, folder),

@@ -83,8 +83,10 @@ def report(records: Sequence[Record], folder: Path) -> str:
         table_of_differences(short),
         *until_it_falls(long),
         *table_of_pace(
-            [r for r in records if r.settings["seed"] == 0],
-            lambda r: ", ".join([CORPUS_NAMES[r.settings["corpus"]], r.row.split("-", 1)[1]]),
+            records,
+            lambda r: ", ".join(
+                [CORPUS_NAMES[r.settings["corpus"]], r.row.split("-", 1)[1].rsplit("-", 1)[0]]
+            ),
         ),
         *figures(short, folder),
     ]

@@ -98,9 +98,13 @@ def test_pace_is_of_the_processor() -> None:
     curve = [{"steps": steps, "seconds": seconds, "dev": 1.0} for steps, seconds in points]
     origin = {"clock": "processor", "commit": "abc"}
     one = Record("none", "row", "toy", {"seed": 0}, True, {"curve": curve}, origin)
-    [_, text, commits] = table_of_pace([one], lambda record: record.row)
-    assert "| row | 3 | 200.0 | 200.0 | 100.0 | 50.0 |" in text
-    assert commits == "Commits of these rows: `abc` (1)."
+    others = [replace(one, settings={"seed": 2}), replace(one, settings={"seed": 1}, origin={})]
+    for records in ([one, *others], [*others, one]):
+        [_, text, commits] = table_of_pace(records, lambda record: record.row)
+        assert "| row | 0 | 3 | 200.0 | 200.0 | 100.0 | 50.0 |" in text
+        assert text.count("| row |") == 2  # the heading, and one row
+        assert commits == "Commits of these rows: `abc` (1)."
+    assert "| row | 2 |" in table_of_pace(others, lambda record: record.row)[1]
     assert table_of_pace([replace(one, origin={})], lambda record: record.row) == []
 
 
