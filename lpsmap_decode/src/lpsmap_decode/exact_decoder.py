@@ -183,7 +183,9 @@ def _own_first(relaxation: Solution, choice: MapSolverChoice, limits: SearchLimi
         return decode(relaxation, limits)
     first = Deadline(FIRST_SHARE * deadline.left, within=deadline)
     found = decode(relaxation, limits._replace(max_nodes=FIRST_NODES, deadline=first))
-    if choice.clauses is not None and not _is_over(found, limits):
+    if _is_over(found, limits):
+        return found
+    if choice.clauses is not None:
         found = _first_by_clauses(found, choice.clauses, limits)
     if choice.solver is not None and not _is_over(found, limits):
         found = improve_with_solver(found, choice.solver, limits, unproved_programs(found), SHARE)

@@ -221,7 +221,6 @@ def _iterate(
         progress.iterations[selection.components] = iteration
         regular = iteration % PERIOD == 0
         probes = regular or (iteration <= WARM_PROBES and is_warm)
-        polish.selected[selection.components] = False
         if covered and probes and find_due(selection.components, problem, words, regular):
             polish_settled(state, selection, workspace)
         n_finished, n_stale = average_and_judge(*selection[:2], problem, words, limits, iteration)
@@ -350,6 +349,7 @@ def average_and_judge(
     n_stale = 0
     for c in components:
         n_stale += progress.stale[c]
+        polish.selected[c] = False  # for the next iteration
     return n_finished, n_stale
 
 

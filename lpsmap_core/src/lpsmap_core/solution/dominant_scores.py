@@ -14,6 +14,7 @@ import numpy as np
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.compile import leaf
 
 __all__ = ["reduce_dominant_scores"]
 
@@ -65,15 +66,15 @@ def reduce_dominant_scores(
     return scores[: len(eta)], scores[len(eta) :], changed
 
 
+@leaf
 def _extent(scores: FloatArray) -> tuple[float, float]:
     """Return the smallest and the largest finite magnitude of scores that are not 0."""
-    magnitude = np.abs(scores)
-    if not magnitude.max(initial=0.0) < np.inf:
-        np.copyto(magnitude, 0.0, where=magnitude == np.inf)
-    most = float(magnitude.max(initial=0.0))
-    if magnitude.min(initial=np.inf) == 0.0:
-        np.copyto(magnitude, np.inf, where=magnitude == 0.0)
-    return float(magnitude.min(initial=np.inf)), most
+    least, most = np.inf, 0.0
+    for score in scores:
+        magnitude = abs(score)
+        if 0.0 < magnitude < np.inf:
+            least, most = min(least, magnitude), max(most, magnitude)
+    return least, most
 
 
 def _reduce(magnitude: FloatArray, begin: IntArray) -> FloatArray:
