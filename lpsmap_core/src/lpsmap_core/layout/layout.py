@@ -99,53 +99,6 @@ class Bucket:
         is_it = np.array([other is declaration for other in self.declarations])
         return np.flatnonzero(is_it[self.declaration])
 
-    @functools.cached_property
-    def is_whole(self) -> bool:
-        """Whether the bucket has all factors of its declarations, in their order."""
-        rows = [np.arange(d.n_factors) for d in self.declarations]
-        declaration = np.repeat(np.arange(len(rows)), list(map(len, rows)))
-        return np.array_equal(self.declaration, declaration) and np.array_equal(
-            self.row, np.concatenate(rows)
-        )
-
-    def scores(self, additionals: Sequence[FloatArray]) -> FloatArray:
-        """Return the scores of the bucket's additionals as a new flat array.
-
-        Parameters
-        ----------
-        additionals
-            For each of `declarations`, its scores as an (n_factors, n_additionals) array.
-        """
-        if not self.n_additionals:
-            return _NO_FLOATS
-        flat = np.concatenate([values.reshape(-1) for values in additionals], dtype=np.float64)
-        return flat if self.is_whole else flat[self._declared]
-
-    def split(self, values: FloatArray) -> list[FloatArray]:
-        """Split flat numbers on the bucket's additionals by declaration.
-
-        Each array is (n_factors, n_additionals), zero for factors that are not in the bucket; it
-        can be a view of `values`.
-        """
-        shapes = [(d.n_factors, d.n_additionals) for d in self.declarations]
-        ends = np.cumsum([rows * width for rows, width in shapes])
-        flat = values
-        if not self.is_whole:
-            flat = np.zeros(ends[-1])
-            flat[self._declared] = values
-        arrays = np.split(flat, ends[:-1])
-        return [array.reshape(shape) for array, shape in zip(arrays, shapes, strict=True)]
-
-    @functools.cached_property
-    def _declared(self) -> IntArray:
-        """For each additional, its position in the flat additionals of all `declarations`."""
-        width = np.array([d.n_additionals for d in self.declarations])
-        first = np.cumsum([0, *(d.n_factors * d.n_additionals for d in self.declarations)])
-        begin = first[self.declaration] + self.row * width[self.declaration]
-        counts = np.diff(self.additional_offsets)
-        within = np.arange(self.n_additionals) - np.repeat(self.additional_offsets[:-1], counts)
-        return np.repeat(begin, counts) + within
-
 
 @dataclass(frozen=True)
 class Part:
@@ -236,18 +189,21 @@ class Part:
     def by_declaration(self, values: FloatArray, factors: Sequence[Factor]) -> list[FloatArray]:
         """Split numbers on all additionals into (n_factors, n_additionals) arrays by declaration.
 
-        The arrays can be views of `values`.
+        The arrays are zero for factors that are not in the part, and can be views of `values`.
         """
-        if not values.size:
-            return [np.zeros((factor.n_factors, factor.n_additionals)) for factor in factors]
         by_id: dict[int, FloatArray] = {}
-        for b, bucket in enumerate(self.buckets):
-            arrays = bucket.split(values[self.additionals_of(b)])
-            by_id.update(zip(map(id, bucket.declarations), arrays, strict=True))
-        for factor in factors:
-            if id(factor) not in by_id:
-                by_id[id(factor)] = np.zeros((factor.n_factors, factor.n_additionals))
-        return [by_id[id(factor)] for factor in factors]
+        if values.size:
+            ends = np.cumsum([d.n_factors * d.n_additionals for d in self._declarations])
+            flat = values
+            if self._places is not None:
+                flat = np.zeros(ends[-1])
+                flat[self._places] = values
+            by_id.update(zip(map(id, self._declarations), np.split(flat, ends[:-1]), strict=True))
+        shapes = [(factor.n_factors, factor.n_additionals) for factor in factors]
+        return [
+            by_id[id(factor)].reshape(shape) if id(factor) in by_id else np.zeros(shape)
+            for factor, shape in zip(factors, shapes, strict=True)
+        ]
 
     def by_bucket(
         self, arrays: Sequence[FloatArray], factors: Sequence[Factor], copy: bool = True
@@ -256,19 +212,33 @@ class Part:
 
         There is one array per declaration. The result is a copy unless `copy` is false.
         """
-        if not self.spans.first_additional[-1]:
+        if not self.n_additionals:
             return _NO_FLOATS
         position = {id(factor): i for i, factor in enumerate(factors)}
-        declarations = [d for bucket in self.buckets for d in bucket.declarations]
-        if not copy and len(declarations) == 1 and self.buckets[0].is_whole:
-            values = arrays[position[id(declarations[0])]]
-            return np.ascontiguousarray(values, dtype=np.float64).reshape(-1)
-        of_buckets = [
-            bucket.scores([arrays[position[id(f)]] for f in bucket.declarations])
-            for bucket in self.buckets
-            if bucket.n_additionals
-        ]
-        return of_buckets[0] if len(of_buckets) == 1 else np.concatenate([np.empty(0), *of_buckets])
+        declared = [arrays[position[id(d)]].reshape(-1) for d in self._declarations]
+        if not copy and len(declared) == 1 and self._places is None:
+            return np.ascontiguousarray(declared[0], dtype=np.float64)
+        flat = np.concatenate(declared, dtype=np.float64)
+        return flat if self._places is None else flat[self._places]
+
+    @functools.cached_property
+    def _declarations(self) -> list[Factor]:
+        return [declaration for bucket in self.buckets for declaration in bucket.declarations]
+
+    @functools.cached_property
+    def _places(self) -> IntArray | None:
+        """For each additional, its place among those of all declarations; None if in order."""
+        width = np.array([d.n_additionals for d in self._declarations])
+        first = offsets_of(width * [d.n_factors for d in self._declarations])
+        n_before = np.cumsum([0, *(len(bucket.declarations) for bucket in self.buckets)])
+        before = zip(self.buckets, n_before, strict=False)
+        declaration = np.concatenate([bucket.declaration + n for bucket, n in before])
+        row = np.concatenate([bucket.row for bucket in self.buckets])
+        begin, end = first[declaration] + row * width[declaration], self.n_additionals
+        offsets = self.spans.additional_offsets
+        if first[-1] == end and np.array_equal(begin, offsets[:-1]):
+            return None
+        return np.repeat(begin - offsets[:-1], np.diff(offsets)) + np.arange(end)
 
     @property
     def first_link(self) -> IntArray:
