@@ -83,8 +83,6 @@ from lpsmap_core.projections.face_codes import exact_at_bounds as exact_at_bound
 from lpsmap_core.projections.face_codes import face_codes as face_codes
 from lpsmap_core.projections.face_jacobian import free_jvp as free_jvp
 from lpsmap_core.projections.face_jacobian import sum_constrained_jvp as sum_constrained_jvp
-from lpsmap_core.projections.sum_constrained import clip_row as clip_row
-from lpsmap_core.projections.sum_constrained import project_budget_rows as project_budget_rows
 from lpsmap_core.projections.tolerance import BOUND_LEVEL as BOUND_LEVEL
 from lpsmap_core.projections.tolerance import bound_slack as bound_slack
 from lpsmap_core.projections.tolerance import bound_slack_array as bound_slack_array

@@ -1,5 +1,6 @@
 """Dynamic programs as hypergraphs, and sums over all structures of factors."""
 
+from lpsmap_dynamic.budget_projection import clip_row, project_budget_rows
 from lpsmap_dynamic.builder import HypergraphBuilder
 from lpsmap_dynamic.count_constraints import Counts, count_bounds, counts_of, write_point
 from lpsmap_dynamic.declaration import Hypergraph
@@ -38,10 +39,12 @@ __all__ = [
     "add_exactly",
     "cheapest_order",
     "check_fits_memory",
+    "clip_row",
     "count_bounds",
     "counts_of",
     "distinct_rows",
     "minimum_fill",
+    "project_budget_rows",
     "subset_hypergraph",
     "sum_exactly",
     "two_sum",
