@@ -72,7 +72,6 @@ from lpsmap_core.model.slots import slot_values as slot_values
 from lpsmap_core.model.slots import slots_of as slots_of
 from lpsmap_core.model.unused import zero_unused_scores as zero_unused_scores
 from lpsmap_core.plugins.error_origin import error_with_origin as error_with_origin
-from lpsmap_core.plugins.error_origin import raised_by_core as raised_by_core
 from lpsmap_core.plugins.hookspecs import hookspec as hookspec
 from lpsmap_core.plugins.hookspecs import subclasses as subclasses
 from lpsmap_core.plugins.install_advice import install_advice as install_advice
@@ -98,7 +97,7 @@ from lpsmap_core.solution.contradictions import ReducedContradictions as Reduced
 from lpsmap_core.solution.contradictions import explain_contradictions as explain_contradictions
 from lpsmap_core.solution.contradictions import reduced_contradictions as reduced_contradictions
 from lpsmap_core.solution.decoder import DEFAULT_GAP as DEFAULT_GAP
-from lpsmap_core.solution.decoder import check_search_options as check_search_options
+from lpsmap_core.solution.decoder import installed_decoder as installed_decoder
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores as reduce_dominant_scores
 from lpsmap_core.solution.report import report_unsolved as report_unsolved
 from lpsmap_core.solution.report import warn_unsolved as warn_unsolved
