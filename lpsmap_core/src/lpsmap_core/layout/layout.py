@@ -187,7 +187,7 @@ class Part:
         return slice(*self.spans.first_additional[b : b + 2])
 
     def by_declaration(self, values: FloatArray, factors: Sequence[Factor]) -> list[FloatArray]:
-        """Split numbers on all additionals into (n_factors, n_additionals) arrays by declaration.
+        """Split (..., all additionals) numbers into (..., n_factors, n_additionals) by declaration.
 
         The arrays are zero for factors that are not in the part, and can be views of `values`.
         """
@@ -196,10 +196,11 @@ class Part:
             ends = np.cumsum([d.n_factors * d.n_additionals for d in self._declarations])
             flat = values
             if self._places is not None:
-                flat = np.zeros(ends[-1])
-                flat[self._places] = values
-            by_id.update(zip(map(id, self._declarations), np.split(flat, ends[:-1]), strict=True))
-        shapes = [(factor.n_factors, factor.n_additionals) for factor in factors]
+                flat = np.zeros((*values.shape[:-1], ends[-1]))
+                flat[..., self._places] = values
+            arrays = np.split(flat, ends[:-1], axis=-1)
+            by_id.update(zip(map(id, self._declarations), arrays, strict=True))
+        shapes = [(*values.shape[:-1], f.n_factors, f.n_additionals) for f in factors]
         return [
             by_id[id(factor)].reshape(shape) if id(factor) in by_id else np.zeros(shape)
             for factor, shape in zip(factors, shapes, strict=True)

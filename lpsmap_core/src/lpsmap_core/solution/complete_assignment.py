@@ -58,13 +58,8 @@ def complete_assignment(
         for d, declaration in enumerate(bucket.declarations):
             own = bucket.declaration == d
             by_declaration[id(declaration)][..., bucket.row[own]] = of_bucket[..., own]
-    # factors without variables are outside the part, and have zeros
-    place = part.by_declaration(np.arange(1.0, part.n_additionals + 1.0), factors)
-    padded = np.concatenate([np.zeros((*several, 1)), v], axis=-1)
-    return CompletedAssignment(
-        [by_declaration[id(factor)] for factor in factors],
-        [padded[..., x.astype(np.int64)] for x in place],
-    )
+    in_order = [by_declaration[id(factor)] for factor in factors]
+    return CompletedAssignment(in_order, part.by_declaration(v, factors))
 
 
 def best_additionals(
