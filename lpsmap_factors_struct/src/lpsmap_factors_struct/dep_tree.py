@@ -132,7 +132,7 @@ class DepTree(HypergraphFactor):
     map_kernel = staticmethod(_best_trees)
     projection_kernel = staticmethod(project_trees)
     jvp_kernel = staticmethod(multiply_jacobians)
-    _iterates = True
+    projection_iterates = True
 
     def __init__(
         self,
