@@ -417,12 +417,12 @@ def _part(
     if arrangement is not None:
         variables = arrangement.spans.counting[: len(component)]
         return Part(buckets, variables, table.in_order, variable, negated, **arrangement._asdict())
-    variables = np.flatnonzero(component >= 0)
-    variables = variables[_stable_order(component[variables])]
+    variables = _ordered(component)
     position = np.empty(len(component), dtype=np.int64)
     position[variables] = np.arange(len(variables))
-    buckets = [_in_order_of_components(b) for b in map(_covering, buckets) if b.n_factors]
-    buckets = [replace(b, variable=position[b.variable]) for b in buckets]
+    buckets = [
+        replace(b, variable=position[b.variable]) for b in map(_in_order, buckets) if b.n_factors
+    ]
     numbers = component[variables], table.n_components, variables, table.in_order
     return part_of_buckets(buckets, *numbers)
 
@@ -463,20 +463,13 @@ def part_of_buckets(
     return Part(buckets, variables, whole, variable, negated, **arrangement._asdict())
 
 
-def _covering(bucket: Bucket) -> Bucket:
-    """Return a bucket without the factors of no variables."""
-    chosen = bucket.component >= 0
-    return bucket if chosen.all() else bucket.select(np.flatnonzero(chosen))
+def _in_order(bucket: Bucket) -> Bucket:
+    """Return a bucket without factors of no variables, in the order of the components."""
+    rows = _ordered(bucket.component)
+    return bucket if np.array_equal(rows, np.arange(bucket.n_factors)) else bucket.select(rows)
 
 
-def _in_order_of_components(bucket: Bucket) -> Bucket:
-    """Return a bucket whose factors are in the order of their components."""
-    order = _stable_order(bucket.component)
-    return bucket if isinstance(order, slice) else bucket.select(order)
-
-
-def _stable_order(numbers: IntArray) -> IntArray | slice:
-    """Return the stable order of some numbers; a full slice if they are sorted."""
-    if (numbers[1:] >= numbers[:-1]).all():
-        return slice(None)
-    return np.argsort(numbers, kind="stable")
+def _ordered(component: IntArray) -> IntArray:
+    """Return what has a component, in the stable order of the components."""
+    covered = np.flatnonzero(component >= 0)
+    return covered[np.argsort(component[covered], kind="stable")]

@@ -35,14 +35,14 @@ def installed_decoder(verb: str) -> Any:
     RuntimeError
         If several decoders are installed.
     """
-    found = list(installed().of_kind("decoders").values())
-    if not found:
+    decoders = list(installed().of_kind("decoders").values())
+    if not decoders:
         advice = install_advice("lpsmap-decode")
         raise ImportError(f"{verb}: no decoder of best assignments is installed; {advice}")
-    if len(found) > 1:
-        names = " and ".join(f"{each.name!r} of {each.plugin.distribution}" for each in found)
-        ways = " or ".join(f"{DISABLE}={each.plugin.distribution}" for each in found)
+    if len(decoders) > 1:
+        names = " and ".join(f"{each.name!r} of {each.plugin.distribution}" for each in decoders)
+        ways = " or ".join(f"{DISABLE}={each.plugin.distribution}" for each in decoders)
         raise RuntimeError(
             f"{verb}: several decoders are installed, {names}; disable all but one: {ways}"
         )
-    return found[0].value()
+    return decoders[0].value()

@@ -380,14 +380,8 @@ class Solution:
 
         Parameters
         ----------
-        gap
-            A bound within ``gap * max(1, abs(score))`` of the score is a proof.
-        max_time
-            Time limit in seconds, without compilation; None for no limit.
-        max_nodes
-            Maximum number of nodes of each component's search; None for no limit.
-        threads
-            As for `FactorGraph.solve`.
+        gap, max_time, max_nodes, threads
+            As for `FactorGraph.solve_map`.
         progress
             Called after every batch of nodes with the number of the component and the progress of
             its search: ``score``, ``bound``, ``n_nodes`` and ``seconds``.
