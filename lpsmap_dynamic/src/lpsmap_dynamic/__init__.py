@@ -12,6 +12,7 @@ from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly, two_sum
 from lpsmap_dynamic.gibbs import Gibbs
 from lpsmap_dynamic.graph_gibbs import GraphGibbs
 from lpsmap_dynamic.graph_samples import GraphSamples
+from lpsmap_dynamic.group_constraints import one_of_each_group
 from lpsmap_dynamic.hypergraph_factor import HypergraphFactor
 from lpsmap_dynamic.inference import Beliefs, Found, Inference, LogPartition
 from lpsmap_dynamic.machine_memory import check_fits_memory
@@ -44,6 +45,7 @@ __all__ = [
     "counts_of",
     "distinct_rows",
     "minimum_fill",
+    "one_of_each_group",
     "project_budget_rows",
     "subset_hypergraph",
     "sum_exactly",
