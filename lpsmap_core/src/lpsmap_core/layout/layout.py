@@ -472,4 +472,7 @@ def _in_order(bucket: Bucket) -> Bucket:
 def _ordered(component: IntArray) -> IntArray:
     """Return what has a component, in the stable order of the components."""
     covered = np.flatnonzero(component >= 0)
-    return covered[np.argsort(component[covered], kind="stable")]
+    component = component[covered]
+    if (component[1:] >= component[:-1]).all():
+        return covered
+    return covered[np.argsort(component, kind="stable")]
