@@ -115,12 +115,9 @@ class Loop:
 
     def __init__(self, graph: FactorGraph, method: Method, tol: float) -> None:
         self.part = part = build_layout(graph.n_variables, graph.factors).part
-        eta_v = [
-            bucket.scores([graph.additional_scores(f) for f in bucket.declarations])
-            for bucket in part.buckets
-        ]
+        eta_v = part.by_bucket([graph.additional_scores(f) for f in graph.factors], graph.factors)
         scores = graph.flat_scores()[part.variables]
-        state = initial_state(part, scores, np.concatenate([np.empty(0), *eta_v]), Options())
+        state = initial_state(part, scores, eta_v, Options())
         self.progress, self.iterate = state.problem.progress, state.problem.iterate
         self._degree = np.diff(part.variable_offsets)
         self._owner = np.repeat(np.arange(part.n_variables), self._degree)

@@ -89,15 +89,16 @@ def microseconds(make: Make, n: int, batch: int, rng: np.random.Generator) -> fl
     """Return the time per best structure: the minimum of a few calls on a batch."""
     graph = FactorGraph()
     factor = make(graph, batch, n)
-    bucket = build_layout(graph.n_variables, [factor]).buckets[0]
+    part = build_layout(graph.n_variables, [factor]).part
+    (bucket,) = part.buckets
     width = factor.vertex_sizes(bucket.factors)
     start = np.append(0, np.cumsum(width))[:-1]
     entry, value = np.empty(width.sum(), dtype=np.int32), np.empty(width.sum())
     structures = Structures(start, entry, value, np.empty_like(start))
     scores = Scores(rng.standard_normal(bucket.n_links), np.zeros(0))
     if bucket.n_additionals:
-        extra = bucket.scores([np.asarray(factor.additionals).reshape(batch, -1)])
-        scores = scores._replace(eta_v=extra)
+        extra = [np.asarray(factor.additionals).reshape(batch, -1)]
+        scores = scores._replace(eta_v=part.by_bucket(extra, [factor]))
     assert factor.map_kernel is not None
     taken = []
     for _ in range(4):

@@ -89,11 +89,7 @@ class DenseJacobian:
     ) -> tuple[FloatArray, list[FloatArray]]:
         """Multiply with a vector, as `Solution.vjp` and `Solution.jvp` do."""
         solution, part = self._solution, self._solution.layout.part
-        position = {id(factor): i for i, factor in enumerate(solution.factors)}
-        d_v = np.zeros(self.local.mixed.shape[1])
-        for b, bucket in enumerate(part.buckets):
-            mine = [d_additionals[position[id(f)]] for f in bucket.declarations]
-            d_v[part.additionals_of(b)] = bucket.scores(mine)
+        d_v = part.by_bucket(d_additionals, solution.factors)
         copies, mixed, variables = self.local.copies, self.local.mixed, part.variables
         moved = self.projection @ (d[variables] + copies.T @ (mixed @ d_v))
         inside = (solution.scores > 0.0) & (solution.scores < 1.0)

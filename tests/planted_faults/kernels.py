@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import FactorGraph
-from lpsmap_core.model.linear_constraints import bounded_sums, one_of_each_group
+from lpsmap_core.model.linear_constraints import bounded_sums
+from lpsmap_dynamic import one_of_each_group
 from lpsmap_factors_logic import AtMostOne
 from planted_faults.registry import caught_by
 from sound_types import Allowed, ClosedKernel, Compiled, OneOf

@@ -24,6 +24,7 @@ from lpsmap_core import (
     Variables,
 )
 from lpsmap_core.api import build_layout, row_view
+from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.solvers import local_solver
 
 __all__ = [
@@ -258,7 +259,8 @@ def _local_solutions(
     graph, _, factor = case.graph(a, eta_v)
     bucket = build_layout(graph.n_variables, [factor]).buckets[0]
     z, v = np.full(a.size, np.nan), np.full(eta_v.size, np.nan)
-    solver = local_solver(bucket, delta.reshape(-1), generic)
+    make = ActiveSets if generic else local_solver
+    solver = make(bucket, delta.reshape(-1))
     solver.solve(np.arange(len(a)), a.reshape(-1), eta_v.reshape(-1), z, v, 1000)
     assert not solver.unsolved().size
     return z.reshape(a.shape), v.reshape(eta_v.shape)

@@ -9,6 +9,7 @@ import judges
 from checks import SLOW
 from lpsmap_core import ConvergenceWarning, FactorGraph, Status
 from lpsmap_core.api import build_layout, row_values, row_view, slot_values, slots_of
+from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.solvers import local_solver
 from lpsmap_factors_struct import DepTree
 from lpsmap_factors_struct.arborescence_polytope import ascent
@@ -31,7 +32,8 @@ class Problem:
         return np.ascontiguousarray(slot_values(self.factor, values))
 
     def solver(self, generic=False):
-        return local_solver(self.bucket, self.links(self.delta), generic)
+        make = ActiveSets if generic else local_solver
+        return make(self.bucket, self.links(self.delta))
 
     def solve(self, generic=False, solver=None):
         solver = solver or self.solver(generic)

@@ -10,6 +10,7 @@ import pytest
 
 from lpsmap_core import Factor, FactorGraph, Status
 from lpsmap_core.api import build_layout
+from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.solvers import local_solver
 from lpsmap_factors_logic import AtMostOne, Xor
 from lpsmap_factors_struct import Matching
@@ -33,7 +34,8 @@ class Problem:
         self.rows = np.arange(len(a))
 
     def solver(self, generic: bool = False) -> Any:
-        return local_solver(self.bucket, self.delta.reshape(-1), generic)
+        make = ActiveSets if generic else local_solver
+        return make(self.bucket, self.delta.reshape(-1))
 
     def solve(self, solver: Any) -> FloatArray:
         z = np.full(self.a.size, np.nan)

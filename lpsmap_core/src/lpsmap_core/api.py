@@ -50,7 +50,6 @@ from lpsmap_core.model.lengths import check_unambiguous_lengths as check_unambig
 from lpsmap_core.model.lengths import checked_lengths as checked_lengths
 from lpsmap_core.model.linear_constraints import CountBounds as CountBounds
 from lpsmap_core.model.linear_constraints import PartlyConstrained as PartlyConstrained
-from lpsmap_core.model.linear_constraints import one_of_each_group as one_of_each_group
 from lpsmap_core.model.memory_limit import MAX_MEMORY as MAX_MEMORY
 from lpsmap_core.model.memory_limit import VIEW_BYTES as VIEW_BYTES
 from lpsmap_core.model.memory_limit import MemoryLimitError as MemoryLimitError
@@ -72,7 +71,6 @@ from lpsmap_core.model.slots import slot_values as slot_values
 from lpsmap_core.model.slots import slots_of as slots_of
 from lpsmap_core.model.unused import zero_unused_scores as zero_unused_scores
 from lpsmap_core.plugins.error_origin import error_with_origin as error_with_origin
-from lpsmap_core.plugins.error_origin import raised_by_core as raised_by_core
 from lpsmap_core.plugins.hookspecs import hookspec as hookspec
 from lpsmap_core.plugins.hookspecs import subclasses as subclasses
 from lpsmap_core.plugins.install_advice import install_advice as install_advice
@@ -83,8 +81,6 @@ from lpsmap_core.projections.face_codes import exact_at_bounds as exact_at_bound
 from lpsmap_core.projections.face_codes import face_codes as face_codes
 from lpsmap_core.projections.face_jacobian import free_jvp as free_jvp
 from lpsmap_core.projections.face_jacobian import sum_constrained_jvp as sum_constrained_jvp
-from lpsmap_core.projections.sum_constrained import clip_row as clip_row
-from lpsmap_core.projections.sum_constrained import project_budget_rows as project_budget_rows
 from lpsmap_core.projections.tolerance import BOUND_LEVEL as BOUND_LEVEL
 from lpsmap_core.projections.tolerance import bound_slack as bound_slack
 from lpsmap_core.projections.tolerance import bound_slack_array as bound_slack_array
@@ -100,7 +96,7 @@ from lpsmap_core.solution.contradictions import ReducedContradictions as Reduced
 from lpsmap_core.solution.contradictions import explain_contradictions as explain_contradictions
 from lpsmap_core.solution.contradictions import reduced_contradictions as reduced_contradictions
 from lpsmap_core.solution.decoder import DEFAULT_GAP as DEFAULT_GAP
-from lpsmap_core.solution.decoder import check_search_options as check_search_options
+from lpsmap_core.solution.decoder import installed_decoder as installed_decoder
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores as reduce_dominant_scores
 from lpsmap_core.solution.report import report_unsolved as report_unsolved
 from lpsmap_core.solution.report import warn_unsolved as warn_unsolved

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy.typing as npt
 
 from lpsmap_core import FactorGraph, Options, Solution, Variables
-from lpsmap_core.api import BoolArray, ScoredGraph
+from lpsmap_core.api import AUTO, BoolArray, ScoredGraph
 
 __all__ = ["Decoder", "Places"]
 
@@ -33,8 +33,8 @@ class Decoder(abc.ABC):
     """Name in the registry."""
 
     @abc.abstractmethod
-    def check_options(self, solver: str, **search: Any) -> None:
-        """Validate the options of `best`.
+    def check_options(self, solver: str = AUTO, **search: Any) -> None:
+        """Validate the options of `best`; those that are left out have their defaults.
 
         Parameters
         ----------

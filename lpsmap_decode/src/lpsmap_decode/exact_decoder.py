@@ -55,7 +55,7 @@ class ExactDecoder(Decoder):
 
     name = "exact"
 
-    def check_options(self, solver: str, **search: Any) -> None:
+    def check_options(self, solver: str = AUTO, **search: Any) -> None:
         """Raise an error if an option is invalid, or a dependency of the solver not installed."""
         limits = search_limits(**search)
         choose_map_solver(solver, [], [], limited=limits.max_nodes is not None)

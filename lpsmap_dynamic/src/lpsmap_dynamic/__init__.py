@@ -1,5 +1,6 @@
 """Dynamic programs as hypergraphs, and sums over all structures of factors."""
 
+from lpsmap_dynamic.budget_projection import clip_row, project_budget_rows
 from lpsmap_dynamic.builder import HypergraphBuilder
 from lpsmap_dynamic.count_constraints import Counts, count_bounds, counts_of, write_point
 from lpsmap_dynamic.declaration import Hypergraph
@@ -11,6 +12,7 @@ from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly, two_sum
 from lpsmap_dynamic.gibbs import Gibbs
 from lpsmap_dynamic.graph_gibbs import GraphGibbs
 from lpsmap_dynamic.graph_samples import GraphSamples
+from lpsmap_dynamic.group_constraints import one_of_each_group
 from lpsmap_dynamic.hypergraph_factor import HypergraphFactor
 from lpsmap_dynamic.inference import Beliefs, Found, Inference, LogPartition
 from lpsmap_dynamic.machine_memory import check_fits_memory
@@ -38,10 +40,13 @@ __all__ = [
     "add_exactly",
     "cheapest_order",
     "check_fits_memory",
+    "clip_row",
     "count_bounds",
     "counts_of",
     "distinct_rows",
     "minimum_fill",
+    "one_of_each_group",
+    "project_budget_rows",
     "subset_hypergraph",
     "sum_exactly",
     "two_sum",

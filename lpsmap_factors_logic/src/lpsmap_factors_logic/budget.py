@@ -24,11 +24,16 @@ from lpsmap_core import (
 from lpsmap_core.api import (
     FloatArray,
     IntArray,
-    project_budget_rows,
     sum_constrained_jvp,
     truth_values,
 )
-from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, subset_hypergraph
+from lpsmap_dynamic import (
+    HypergraphBuilder,
+    HypergraphFactor,
+    Row,
+    project_budget_rows,
+    subset_hypergraph,
+)
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor, without_negated
 from lpsmap_factors_logic.structures import Assignment, indicator

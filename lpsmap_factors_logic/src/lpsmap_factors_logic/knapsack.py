@@ -24,10 +24,10 @@ from lpsmap_core import (
 from lpsmap_core.api import (
     FloatArray,
     IntArray,
-    project_budget_rows,
     slot_values,
     sum_constrained_jvp,
 )
+from lpsmap_dynamic import project_budget_rows
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor, without_negated
 from lpsmap_factors_logic.sum_constrained import AT_MOST

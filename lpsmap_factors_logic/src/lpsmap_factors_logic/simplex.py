@@ -1,6 +1,6 @@
 """Projection onto the simplex, for rows of which one slot is chosen: `Xor`, `Or`, `AtMostOne`.
 
-This is the problem of `lpsmap_core.api.project_budget_rows` with unit costs and ``B = 1``. While
+This is the problem of `lpsmap_dynamic.project_budget_rows` with unit costs and ``B = 1``. While
 the sum is 1, no slot exceeds its upper bound. In terms of the marginals ``m = delta * z``, with
 ``x = delta * a`` and ``q = delta^2``, the solution is ``m_i = max(0, x_i - t * q_i)``. Newton's
 method finds the threshold ``t`` (Michelot 1986).
@@ -17,9 +17,9 @@ from lpsmap_core.api import (
     FloatArray,
     IntArray,
     bound_slack,
-    clip_row,
     summing_leaf,
 )
+from lpsmap_dynamic import clip_row
 from lpsmap_factors_logic.sum_constrained import EXACTLY
 
 __all__ = ["project_simplex_rows", "simplex_threshold"]

@@ -19,8 +19,8 @@ from lpsmap_core import (
     Variables,
     leaf,
 )
-from lpsmap_core.api import FloatArray, IntArray, clip_row, sum_constrained_jvp
-from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, subset_hypergraph
+from lpsmap_core.api import FloatArray, IntArray, sum_constrained_jvp
+from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, clip_row, subset_hypergraph
 
 __all__ = ["Bits"]
 

@@ -19,8 +19,8 @@ from lpsmap_core import (
     Variables,
     kernel,
 )
-from lpsmap_core.api import FloatArray, IntArray, checked_flag, one_of_each_group
-from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Inference, Row
+from lpsmap_core.api import FloatArray, IntArray, checked_flag
+from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Inference, Row, one_of_each_group
 from lpsmap_factors_struct.arborescence_polytope.tree_projection import (
     multiply_jacobians,
     project_trees,
@@ -132,7 +132,7 @@ class DepTree(HypergraphFactor):
     map_kernel = staticmethod(_best_trees)
     projection_kernel = staticmethod(project_trees)
     jvp_kernel = staticmethod(multiply_jacobians)
-    _iterates = True
+    projection_iterates = True
 
     def __init__(
         self,

@@ -26,10 +26,10 @@ from lpsmap_core.api import (
     broadcast,
     checked_flag,
     checked_lengths,
-    project_budget_rows,
     sum_constrained_jvp,
     whole_numbers,
 )
+from lpsmap_dynamic import project_budget_rows
 from lpsmap_factors_struct.quickselect import best_indicator, best_subset
 
 __all__ = ["ModifierBudget"]

@@ -21,8 +21,8 @@ from lpsmap_core import (
     largest_arity,
     leaf,
 )
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, one_of_each_group
-from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Inference, Row
+from lpsmap_core.api import BoolArray, FloatArray, IntArray
+from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Inference, Row, one_of_each_group
 from lpsmap_factors_struct.chain_inference import ChainInference
 from lpsmap_factors_struct.chains.chain_forests import ChainForests
 from lpsmap_factors_struct.transitions import flat_transitions

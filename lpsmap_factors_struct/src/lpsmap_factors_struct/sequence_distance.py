@@ -27,9 +27,8 @@ from lpsmap_core.api import (
     FloatArray,
     IntArray,
     check_unambiguous_lengths,
-    one_of_each_group,
 )
-from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
+from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row, one_of_each_group
 from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL
 from lpsmap_factors_struct.scores import as_array, flat_scores
 from lpsmap_factors_struct.viterbi import reduced_states

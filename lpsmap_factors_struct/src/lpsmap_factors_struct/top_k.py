@@ -23,10 +23,15 @@ from lpsmap_core.api import (
     FloatArray,
     IntArray,
     checked_flag,
-    project_budget_rows,
     sum_constrained_jvp,
 )
-from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, subset_hypergraph
+from lpsmap_dynamic import (
+    HypergraphBuilder,
+    HypergraphFactor,
+    Row,
+    project_budget_rows,
+    subset_hypergraph,
+)
 from lpsmap_factors_struct.quickselect import best_indicator, best_subset
 
 __all__ = ["TopK"]

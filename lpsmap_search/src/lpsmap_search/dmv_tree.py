@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, LinearConstraints, Variables
-from lpsmap_core.api import FloatArray, IntArray, one_of_each_group
-from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
+from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row, one_of_each_group
 from lpsmap_search.half_spans import LEFT, RIGHT, half_spans
 
 __all__ = ["DMVTree"]

@@ -11,9 +11,10 @@ import pytest
 from environments import ROOT
 from lpsmap_core import Factor, FactorGraph, LocalSolver
 from lpsmap_core.api import ActiveSets, SolverDescription
-from lpsmap_core.local.solvers import choose_solver, every_solver, own_solver
+from lpsmap_core.local.solvers import choose_solver, own_solver
 from lpsmap_core.testing import ConformanceError, checks_of
 from lpsmap_core.testing.buckets import bucket_of
+from lpsmap_core.testing.every_solver import every_solver
 from lpsmap_core.testing.solutions import check_override_is_generic
 from lpsmap_factors_logic import Xor
 from pages import execute
@@ -145,7 +146,6 @@ def test_solvers_that_iterate_obey_no_limit() -> None:
     assert choose_solver(Long).solver is Iterated
     assert choose_solver(Long, limited=True).solver is ActiveSets
     assert choose_solver(Prefix, limited=True).solver is Pools
-    assert choose_solver(Prefix, generic=True).solver is ActiveSets
 
 
 # -------------------------------------------------------------------- solves

@@ -11,7 +11,7 @@ import pytest
 
 from lpsmap import Dense, FactorGraph, Pair
 from lpsmap_core import hookimpl, registered
-from lpsmap_core.api import check_search_options
+from lpsmap_core.api import installed_decoder
 from lpsmap_core.engine import choice
 from lpsmap_core.plugins.registry import Registry
 from lpsmap_core.solution import decoder
@@ -39,7 +39,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
         ("k_best", lambda graph: graph.k_best(2)),
         ("decode", lambda graph: graph.solve().decode()),
         ("condition", lambda graph: graph.condition([(graph.variables[0][0], 1)])),
-        ("exact search", lambda _: check_search_options()),
+        ("exact search", lambda _: installed_decoder("exact search")),
     ],
 )
 def test_the_pack_to_install_is_named(verb: str, call: Callable[[FactorGraph], Any]) -> None:

@@ -14,10 +14,8 @@ import pytest
 from environments import ROOT
 from lpsmap import AtMostOne, Budget, DepTree, Matching, Pair, Sequence, Xor
 from lpsmap_core import Factor, FactorGraph
-from lpsmap_core.api import ActiveSets
 from lpsmap_core.layout import layout_cache
-from lpsmap_core.layout.layout import build_layout
-from lpsmap_core.local.solvers import choose_solver, local_solver
+from lpsmap_core.local.solvers import choose_solver
 from lpsmap_jit.compile import COMPILED
 from pages import execute
 
@@ -44,7 +42,7 @@ class OracleXor(Factor):
 class IteratedXor(Xor):
     """Exactly one, with a closed form that no limit holds."""
 
-    _iterates = True
+    projection_iterates = True
 
 
 def mixed() -> FactorGraph:
@@ -105,13 +103,6 @@ def test_the_solver_is_the_one_that_serves(
     choice = choose_solver(factor_type, limited=limited)
     assert type(solver) is choice.solver
     assert row.function.endswith(f".{choice.function.__qualname__}")
-
-
-def test_generic_is_asked_for() -> None:
-    assert choose_solver(Xor, generic=True).reason == "asked for"
-    graph = FactorGraph()
-    bucket = build_layout(3, [Xor(graph.variable(3))]).buckets[0]
-    assert isinstance(local_solver(bucket, np.ones(3), generic=True), ActiveSets)
 
 
 @pytest.mark.compiled

@@ -16,7 +16,7 @@ import lpsmap_core
 from forks import Server
 from lpsmap import AtMostOne, Budget, Dense, DepTree, FactorGraph, Knapsack, Or, Pair, Xor
 from lpsmap_core import ConvergenceWarning, Solution, registered
-from lpsmap_core.api import check_search_options
+from lpsmap_core.api import installed_decoder
 from lpsmap_decode import Answer, Assignment, MapSolver, Program, SolverLimits
 from random_graphs import KINDS, all_scores, random_graph
 
@@ -418,9 +418,10 @@ def test_a_solver_that_answers_wrongly_is_named(
 def test_bad_options_of_a_search_are_refused_without_one(
     options: dict[str, Any], error: type[Exception]
 ) -> None:
-    check_search_options()
+    check = installed_decoder("exact search").check_options
+    check()
     with pytest.raises(error, match=next(iter(options))):
-        check_search_options(**options)
+        check(**options)
 
 
 @HIGHS

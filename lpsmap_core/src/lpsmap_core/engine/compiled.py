@@ -21,7 +21,7 @@ from lpsmap_core.engine.status import Status
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.active.limits import UNTIL_SOLVED
-from lpsmap_core.local.solvers import local_solver
+from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.vertices import Vertices, join_vertices
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.interrupts import interruptible
@@ -51,7 +51,7 @@ class SolvedPart(SolvedGraph):
         """Return the status of every component."""
         state, progress = self.state, self.state.problem.progress
         status: npt.NDArray[np.object_] = np.empty(self.part.n_components, dtype=object)
-        if state.imprecise is None and state.all_exact() and not state.without_form().size:
+        if state.imprecise is None and state.all_exact() and not state.unsolved_forms().size:
             status.fill(Status.SOLVED)
             return status
         exact = state.exact()
@@ -108,7 +108,7 @@ class SolvedPart(SolvedGraph):
         extra = ranges(whole.additional_offsets, rows)
         barred = problem.extras.barred[part.additionals_of(b)]
         forbidden = barred[extra] if state.forbids else None
-        sets = local_solver(bucket, part.delta[links], generic=True, barred=forbidden)
+        sets = ActiveSets(bucket, part.delta[links], forbidden)
         z, v = np.empty(bucket.n_links), np.empty(bucket.n_additionals)
         everything = np.arange(len(rows))
         eta_v = problem.extras.scaled[part.additionals_of(b)][extra]

@@ -42,8 +42,6 @@ class Options(NamedTuple):
     max_time: float | None = None
     step_size: float | None = None
     adapt: bool = True
-    generic: bool = False
-    """Whether the active set replaces closed forms, for tests."""
     trace: bool = False
     threads: int = 1
     quadratic: float = 1.0

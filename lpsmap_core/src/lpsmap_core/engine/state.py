@@ -147,15 +147,15 @@ class PartState:
         progress = self.problem.progress
         started = progress.iterations > 0  # 0 if the time ran out
         unsolved = progress.unsolved & self.problem.direct & started
-        unsolved[self.without_form()] = True
+        unsolved[self.unsolved_forms()] = True
         return unsolved
 
-    def without_form(self) -> IntArray:
+    def unsolved_forms(self) -> IntArray:
         """Return the components with a factor whose closed form ended without the solution."""
         found = [
             bucket.component[solver.unsolved()]
             for bucket, solver in zip(self.part.buckets, self.solvers, strict=True)
-            if bucket.type._iterates and not solver.iterates
+            if bucket.type.projection_iterates and not solver.iterates
         ]
         return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
@@ -243,7 +243,6 @@ def _solvers(part: Part, barred: ByteArray | None, options: Options) -> list[Loc
         local_solver(
             bucket,
             delta[part.links_of(b)],
-            options.generic,
             limited,
             None if barred is None else barred[part.additionals_of(b)],
         )

@@ -99,53 +99,6 @@ class Bucket:
         is_it = np.array([other is declaration for other in self.declarations])
         return np.flatnonzero(is_it[self.declaration])
 
-    @functools.cached_property
-    def is_whole(self) -> bool:
-        """Whether the bucket has all factors of its declarations, in their order."""
-        rows = [np.arange(d.n_factors) for d in self.declarations]
-        declaration = np.repeat(np.arange(len(rows)), list(map(len, rows)))
-        return np.array_equal(self.declaration, declaration) and np.array_equal(
-            self.row, np.concatenate(rows)
-        )
-
-    def scores(self, additionals: Sequence[FloatArray]) -> FloatArray:
-        """Return the scores of the bucket's additionals as a new flat array.
-
-        Parameters
-        ----------
-        additionals
-            For each of `declarations`, its scores as an (n_factors, n_additionals) array.
-        """
-        if not self.n_additionals:
-            return _NO_FLOATS
-        flat = np.concatenate([values.reshape(-1) for values in additionals], dtype=np.float64)
-        return flat if self.is_whole else flat[self._declared]
-
-    def split(self, values: FloatArray) -> list[FloatArray]:
-        """Split flat numbers on the bucket's additionals by declaration.
-
-        Each array is (n_factors, n_additionals), zero for factors that are not in the bucket; it
-        can be a view of `values`.
-        """
-        shapes = [(d.n_factors, d.n_additionals) for d in self.declarations]
-        ends = np.cumsum([rows * width for rows, width in shapes])
-        flat = values
-        if not self.is_whole:
-            flat = np.zeros(ends[-1])
-            flat[self._declared] = values
-        arrays = np.split(flat, ends[:-1])
-        return [array.reshape(shape) for array, shape in zip(arrays, shapes, strict=True)]
-
-    @functools.cached_property
-    def _declared(self) -> IntArray:
-        """For each additional, its position in the flat additionals of all `declarations`."""
-        width = np.array([d.n_additionals for d in self.declarations])
-        first = np.cumsum([0, *(d.n_factors * d.n_additionals for d in self.declarations)])
-        begin = first[self.declaration] + self.row * width[self.declaration]
-        counts = np.diff(self.additional_offsets)
-        within = np.arange(self.n_additionals) - np.repeat(self.additional_offsets[:-1], counts)
-        return np.repeat(begin, counts) + within
-
 
 @dataclass(frozen=True)
 class Part:
@@ -234,20 +187,24 @@ class Part:
         return slice(*self.spans.first_additional[b : b + 2])
 
     def by_declaration(self, values: FloatArray, factors: Sequence[Factor]) -> list[FloatArray]:
-        """Split numbers on all additionals into (n_factors, n_additionals) arrays by declaration.
+        """Split (..., all additionals) numbers into (..., n_factors, n_additionals) by declaration.
 
-        The arrays can be views of `values`.
+        The arrays are zero for factors that are not in the part, and can be views of `values`.
         """
-        if not values.size:
-            return [np.zeros((factor.n_factors, factor.n_additionals)) for factor in factors]
         by_id: dict[int, FloatArray] = {}
-        for b, bucket in enumerate(self.buckets):
-            arrays = bucket.split(values[self.additionals_of(b)])
-            by_id.update(zip(map(id, bucket.declarations), arrays, strict=True))
-        for factor in factors:
-            if id(factor) not in by_id:
-                by_id[id(factor)] = np.zeros((factor.n_factors, factor.n_additionals))
-        return [by_id[id(factor)] for factor in factors]
+        if values.size:
+            ends = np.cumsum([d.n_factors * d.n_additionals for d in self._declarations])
+            flat = values
+            if self._places is not None:
+                flat = np.zeros((*values.shape[:-1], ends[-1]))
+                flat[..., self._places] = values
+            arrays = np.split(flat, ends[:-1], axis=-1)
+            by_id.update(zip(map(id, self._declarations), arrays, strict=True))
+        shapes = [(*values.shape[:-1], f.n_factors, f.n_additionals) for f in factors]
+        return [
+            by_id[id(factor)].reshape(shape) if id(factor) in by_id else np.zeros(shape)
+            for factor, shape in zip(factors, shapes, strict=True)
+        ]
 
     def by_bucket(
         self, arrays: Sequence[FloatArray], factors: Sequence[Factor], copy: bool = True
@@ -256,19 +213,33 @@ class Part:
 
         There is one array per declaration. The result is a copy unless `copy` is false.
         """
-        if not self.spans.first_additional[-1]:
+        if not self.n_additionals:
             return _NO_FLOATS
         position = {id(factor): i for i, factor in enumerate(factors)}
-        declarations = [d for bucket in self.buckets for d in bucket.declarations]
-        if not copy and len(declarations) == 1 and self.buckets[0].is_whole:
-            values = arrays[position[id(declarations[0])]]
-            return np.ascontiguousarray(values, dtype=np.float64).reshape(-1)
-        of_buckets = [
-            bucket.scores([arrays[position[id(f)]] for f in bucket.declarations])
-            for bucket in self.buckets
-            if bucket.n_additionals
-        ]
-        return of_buckets[0] if len(of_buckets) == 1 else np.concatenate([np.empty(0), *of_buckets])
+        declared = [arrays[position[id(d)]].reshape(-1) for d in self._declarations]
+        if not copy and len(declared) == 1 and self._places is None:
+            return np.ascontiguousarray(declared[0], dtype=np.float64)
+        flat = np.concatenate(declared, dtype=np.float64)
+        return flat if self._places is None else flat[self._places]
+
+    @functools.cached_property
+    def _declarations(self) -> list[Factor]:
+        return [declaration for bucket in self.buckets for declaration in bucket.declarations]
+
+    @functools.cached_property
+    def _places(self) -> IntArray | None:
+        """For each additional, its place among those of all declarations; None if in order."""
+        width = np.array([d.n_additionals for d in self._declarations])
+        first = offsets_of(width * [d.n_factors for d in self._declarations])
+        n_before = np.cumsum([0, *(len(bucket.declarations) for bucket in self.buckets)])
+        before = zip(self.buckets, n_before, strict=False)
+        declaration = np.concatenate([bucket.declaration + n for bucket, n in before])
+        row = np.concatenate([bucket.row for bucket in self.buckets])
+        begin, end = first[declaration] + row * width[declaration], self.n_additionals
+        offsets = self.spans.additional_offsets
+        if first[-1] == end and np.array_equal(begin, offsets[:-1]):
+            return None
+        return np.repeat(begin - offsets[:-1], np.diff(offsets)) + np.arange(end)
 
     @property
     def first_link(self) -> IntArray:
@@ -446,12 +417,12 @@ def _part(
     if arrangement is not None:
         variables = arrangement.spans.counting[: len(component)]
         return Part(buckets, variables, table.in_order, variable, negated, **arrangement._asdict())
-    variables = np.flatnonzero(component >= 0)
-    variables = variables[_stable_order(component[variables])]
+    variables = _ordered(component)
     position = np.empty(len(component), dtype=np.int64)
     position[variables] = np.arange(len(variables))
-    buckets = [_in_order_of_components(b) for b in map(_covering, buckets) if b.n_factors]
-    buckets = [replace(b, variable=position[b.variable]) for b in buckets]
+    buckets = [
+        replace(b, variable=position[b.variable]) for b in map(_in_order, buckets) if b.n_factors
+    ]
     numbers = component[variables], table.n_components, variables, table.in_order
     return part_of_buckets(buckets, *numbers)
 
@@ -492,20 +463,16 @@ def part_of_buckets(
     return Part(buckets, variables, whole, variable, negated, **arrangement._asdict())
 
 
-def _covering(bucket: Bucket) -> Bucket:
-    """Return a bucket without the factors of no variables."""
-    chosen = bucket.component >= 0
-    return bucket if chosen.all() else bucket.select(np.flatnonzero(chosen))
+def _in_order(bucket: Bucket) -> Bucket:
+    """Return a bucket without factors of no variables, in the order of the components."""
+    rows = _ordered(bucket.component)
+    return bucket if np.array_equal(rows, np.arange(bucket.n_factors)) else bucket.select(rows)
 
 
-def _in_order_of_components(bucket: Bucket) -> Bucket:
-    """Return a bucket whose factors are in the order of their components."""
-    order = _stable_order(bucket.component)
-    return bucket if isinstance(order, slice) else bucket.select(order)
-
-
-def _stable_order(numbers: IntArray) -> IntArray | slice:
-    """Return the stable order of some numbers; a full slice if they are sorted."""
-    if (numbers[1:] >= numbers[:-1]).all():
-        return slice(None)
-    return np.argsort(numbers, kind="stable")
+def _ordered(component: IntArray) -> IntArray:
+    """Return what has a component, in the stable order of the components."""
+    covered = np.flatnonzero(component >= 0)
+    component = component[covered]
+    if (component[1:] >= component[:-1]).all():
+        return covered
+    return covered[np.argsort(component, kind="stable")]

@@ -16,7 +16,6 @@ from lpsmap_jit.arrays import ByteArray, FloatArray
 __all__ = [
     "SolverChoice",
     "choose_solver",
-    "every_solver",
     "local_solver",
     "own_solver",
     "solver_of",
@@ -39,28 +38,21 @@ class SolverChoice(NamedTuple):
         return self.solver.vectorised and not hasattr(self.function, "overloads")
 
 
-def choose_solver(
-    factor_type: type[Factor], generic: bool = False, limited: bool = False
-) -> SolverChoice:
+def choose_solver(factor_type: type[Factor], limited: bool = False) -> SolverChoice:
     """Return the best solver for a factor type.
 
     Parameters
     ----------
     factor_type
         The type.
-    generic
-        Use the active set on the MAP oracle even if there is another solver.
     limited
         Whether iterations are limited. Of the solvers that iterate, only the active set supports a
         limit.
     """
-    own = None if generic else own_solver(factor_type)
-    reason = "no closed form"
-    if generic:
-        reason = "asked for"
-    elif own is not None and not (limited and own.iterates):
+    own, reason = own_solver(factor_type), "no closed form"
+    if own is not None and not (limited and own.iterates):
         return SolverChoice(own, *own.describe(factor_type))
-    elif limited and factor_type._iterates:
+    if limited and factor_type.projection_iterates:
         reason = "iterations are limited"
     elif has_kernels(factor_type):
         return SolverChoice(CompiledForm, *CompiledForm.describe(factor_type))
@@ -69,10 +61,12 @@ def choose_solver(
     return SolverChoice(ActiveSets, *ActiveSets.describe(factor_type))._replace(reason=reason)
 
 
-def solver_of(bucket: Bucket, generic: bool = False, limited: bool = False) -> SolverChoice:
-    """Return the best solver for a bucket; `generic` and `limited` as in `choose_solver`."""
-    choice = choose_solver(bucket.type, generic or bucket.generic, limited)
-    return choice._replace(reason="no closed form") if bucket.generic else choice
+def solver_of(bucket: Bucket, limited: bool = False) -> SolverChoice:
+    """Return the best solver for a bucket; `limited` as in `choose_solver`."""
+    if not bucket.generic:
+        return choose_solver(bucket.type, limited)
+    described = SolverChoice(ActiveSets, *ActiveSets.describe(bucket.type))
+    return described._replace(reason="no closed form")
 
 
 def own_solver(factor_type: type[Factor]) -> type[LocalSolver] | None:
@@ -93,11 +87,7 @@ def own_solver(factor_type: type[Factor]) -> type[LocalSolver] | None:
 
 
 def local_solver(
-    bucket: Bucket,
-    delta: FloatArray,
-    generic: bool = False,
-    limited: bool = False,
-    barred: ByteArray | None = None,
+    bucket: Bucket, delta: FloatArray, limited: bool = False, barred: ByteArray | None = None
 ) -> LocalSolver:
     """Make the best solver for a bucket; see `choose_solver`.
 
@@ -107,32 +97,14 @@ def local_solver(
         The factors.
     delta
         Square roots of the degrees, one per slot.
-    generic, limited
+    limited
         As in `choose_solver`.
     barred
         For each additional, whether it is forbidden. If None, no slot is forced either.
     """
-    return solver_of(bucket, generic, limited).solver(bucket, delta, barred)
+    return solver_of(bucket, limited).solver(bucket, delta, barred)
 
 
 def takes_one_pass(solver: type[LocalSolver], factor_type: type[Factor]) -> bool:
     """Return whether a solver of a factor type is a compiled closed form that does not iterate."""
-    return solver is CompiledForm and not factor_type._iterates
-
-
-def every_solver(bucket: Bucket, delta: FloatArray) -> dict[str, LocalSolver]:
-    """Return all solvers for a bucket, by their names; see `local_solver`.
-
-    The active set comes first. All have to give the same solutions and derivatives.
-    """
-    solvers: dict[str, LocalSolver] = {"active set": ActiveSets(bucket, delta)}
-    if bucket.generic:
-        return solvers
-    if has_kernels(bucket.type):
-        solvers["compiled closed form"] = CompiledForm(bucket, delta)
-    own = own_solver(bucket.type)
-    if own is not None:
-        solvers[own.describe(bucket.type).name] = own(bucket, delta)
-    if has_array_code(bucket.type):
-        solvers["array closed form"] = ArrayForm(bucket, delta)
-    return solvers
+    return solver is CompiledForm and not factor_type.projection_iterates

@@ -94,8 +94,9 @@ class Factor(abc.ABC):
     expected_failures: ClassVar[Mapping[str, str]] = {}
     """Checks of the conformance kit that the type cannot pass, each with a reason."""
 
-    _iterates: ClassVar[bool] = False
-    """Whether the closed form iterates. ``max_inner_iter`` then selects the active set instead."""
+    projection_iterates: ClassVar[bool] = False
+    """Whether the closed form iterates. ``max_inner_iter`` then selects the active set instead, and
+    the branch `UNSOLVED` reports a factor whose kernel ended without the solution."""
 
     _generic: bool = False
     """Whether the active set solves a declaration, whose factors the closed form does not cover."""

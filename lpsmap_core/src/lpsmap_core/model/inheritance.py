@@ -14,9 +14,9 @@ KERNELS = frozenset({"map_kernel", "projection_kernel", "jvp_kernel"})
 
 OPTIONAL = (
     *KERNELS,
-    *("_iterates", "_kernel_numbers", "as_tables", "expected_failures", "gibbs", "inference"),
-    *("jvp", "linear_constraints", "local_solver", "log_partition", "necessary_constraints"),
-    *("solve_sparsemap", "tensor_oracle", "unused", "vertex_sizes"),
+    *("_kernel_numbers", "as_tables", "expected_failures", "gibbs", "inference", "jvp"),
+    *("linear_constraints", "local_solver", "log_partition", "necessary_constraints"),
+    *("projection_iterates", "solve_sparsemap", "tensor_oracle", "unused", "vertex_sizes"),
 )
 """The attributes of the protocol that describe the structures of a type."""
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:  # declarations have constraints
     from lpsmap_core.model.factor import Factor
 
 __all__ = ["CountBounds", "LinearConstraints", "PartlyConstrained", "bounded_sums"]
-__all__ += ["one_of_each_group"]
 
 FIELDS = ("row", "column", "coefficient", "low", "high", "n_auxiliary")
 
@@ -117,23 +116,6 @@ class PartlyConstrained(Protocol):
 
     def necessary_constraints(self) -> LinearConstraints:
         """Return constraints that all structures meet, and that other assignments may also meet."""
-
-
-def one_of_each_group(factor: Factor, group_size: npt.ArrayLike) -> LinearConstraints:
-    """Return constraints that exactly one slot of every group of consecutive slots is on.
-
-    Parameters
-    ----------
-    factor
-        The declaration.
-    group_size
-        Number of slots of a group for each factor, a divisor of the factor's number of slots.
-    """
-    arity = np.diff(factor.offsets)
-    size = np.maximum(np.broadcast_to(np.asarray(group_size, dtype=np.int64), arity.shape), 1)
-    n_groups = arity // size
-    row = np.repeat(np.arange(n_groups.sum()), np.repeat(size, n_groups))
-    return LinearConstraints(row, np.arange(len(row)), 1.0, np.ones(n_groups.sum()), 1.0)
 
 
 def bounded_sums(

@@ -6,9 +6,7 @@ import itertools
 import traceback
 from types import FrameType
 
-from lpsmap_core.plugins.contributions import DuplicateNameError
-
-__all__ = ["error_with_origin", "raised_by_core"]
+__all__ = ["error_with_origin"]
 
 LIBRARIES = ("lpsmap_core.", "lpsmap_dynamic.", "lpsmap_jit.")
 """Packages whose functions and base classes raise errors about their use by plugins."""
@@ -32,16 +30,6 @@ def error_with_origin(error: BaseException) -> str:
     frame, line = others[-1]
     place = f"{frame.f_code.co_name} in {frame.f_code.co_filename}, line {line}"
     return f"{type(error).__name__}: {error}, raised by {place}"
-
-
-def raised_by_core(error: Exception) -> bool:
-    """Return whether core raised `error` with a message for the user.
-
-    Exceptions of other types are defects, even if core raised them.
-    """
-    (*_, (frame, _)) = traceback.walk_tb(error.__traceback__)
-    kinds = OSError, ValueError, ModuleNotFoundError, DuplicateNameError
-    return _is_of("lpsmap_core.", frame) and isinstance(error, kinds)
 
 
 def _is_of(packages: str | tuple[str, ...], frame: FrameType) -> bool:

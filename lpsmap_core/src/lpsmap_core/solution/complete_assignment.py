@@ -56,15 +56,10 @@ def complete_assignment(
     for b, bucket in enumerate(part.buckets):
         of_bucket = allowed[..., slice(*part.spans.first_factor[b : b + 2])]
         for d, declaration in enumerate(bucket.declarations):
-            own = bucket.declaration == d
-            by_declaration[id(declaration)][..., bucket.row[own]] = of_bucket[..., own]
-    # factors without variables are outside the part, and have zeros
-    place = part.by_declaration(np.arange(1.0, part.n_additionals + 1.0), factors)
-    padded = np.concatenate([np.zeros((*several, 1)), v], axis=-1)
-    return CompletedAssignment(
-        [by_declaration[id(factor)] for factor in factors],
-        [padded[..., x.astype(np.int64)] for x in place],
-    )
+            mine = bucket.declaration == d
+            by_declaration[id(declaration)][..., bucket.row[mine]] = of_bucket[..., mine]
+    in_order = [by_declaration[id(factor)] for factor in factors]
+    return CompletedAssignment(in_order, part.by_declaration(v, factors))
 
 
 def best_additionals(
@@ -92,14 +87,14 @@ def best_additionals(
     """
     several = chosen.shape[:-1]
     n = math.prod(several)
-    allowed, found = [np.empty((*several, 0), dtype=bool)], [np.empty((*several, 0))]
+    allowed, best = [np.empty((*several, 0), dtype=bool)], [np.empty((*several, 0))]
     for b, bucket in enumerate(part.buckets):
         copies = bucket if n == 1 else bucket.select(np.tile(np.arange(bucket.n_factors), n))
-        own = np.tile(eta_v[part.additionals_of(b)], n)
+        scores_v = np.tile(eta_v[part.additionals_of(b)], n)
         on = chosen[..., bucket.variable] != bucket.negated
-        scores, barred = np.where(on, np.inf, -np.inf).reshape(-1), np.isneginf(own)
-        w, v = best_feasible(copies, scores, own, barred)
+        scores, barred = np.where(on, np.inf, -np.inf).reshape(-1), np.isneginf(scores_v)
+        w, v = best_feasible(copies, scores, scores_v, barred)
         feasible = which_are_feasible(copies, scores, barred, w, v)
         allowed.append(feasible.reshape(*several, bucket.n_factors))
-        found.append(v.reshape(*several, bucket.n_additionals))
-    return np.concatenate(allowed, axis=-1), np.concatenate(found, axis=-1)
+        best.append(v.reshape(*several, bucket.n_additionals))
+    return np.concatenate(allowed, axis=-1), np.concatenate(best, axis=-1)

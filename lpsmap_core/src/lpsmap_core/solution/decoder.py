@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lpsmap_core.engine.choice import AUTO
 from lpsmap_core.plugins.disabled_plugins import DISABLE
 from lpsmap_core.plugins.install_advice import install_advice
 from lpsmap_core.plugins.registry import installed
 
-__all__ = ["DECODE_MAX_NODES", "DECODE_MAX_TIME", "DEFAULT_GAP", "check_search_options"]
-__all__ += ["installed_decoder"]
+__all__ = ["DECODE_MAX_NODES", "DECODE_MAX_TIME", "DEFAULT_GAP", "installed_decoder"]
 
 DEFAULT_GAP = 1e-8
 """Relative difference of bound and score that counts as a proof."""
@@ -25,51 +23,26 @@ DECODE_MAX_TIME = 10.0
 def installed_decoder(verb: str) -> Any:
     """Return the installed decoder: an ``lpsmap_decode.Decoder``.
 
+    Parameters
+    ----------
+    verb
+        What needs it, for errors.
+
     Raises
     ------
     ImportError
-        If no decoder is installed. The message names `verb`, and the package to install.
+        If no decoder is installed. The message names the package to install.
     RuntimeError
         If several decoders are installed.
     """
-    found = list(installed().of_kind("decoders").values())
-    if not found:
+    decoders = list(installed().of_kind("decoders").values())
+    if not decoders:
         advice = install_advice("lpsmap-decode")
         raise ImportError(f"{verb}: no decoder of best assignments is installed; {advice}")
-    if len(found) > 1:
-        names = " and ".join(f"{each.name!r} of {each.plugin.distribution}" for each in found)
-        ways = " or ".join(f"{DISABLE}={each.plugin.distribution}" for each in found)
+    if len(decoders) > 1:
+        names = " and ".join(f"{each.name!r} of {each.plugin.distribution}" for each in decoders)
+        ways = " or ".join(f"{DISABLE}={each.plugin.distribution}" for each in decoders)
         raise RuntimeError(
             f"{verb}: several decoders are installed, {names}; disable all but one: {ways}"
         )
-    return found[0].value()
-
-
-def check_search_options(
-    *,
-    gap: Any = DEFAULT_GAP,
-    max_time: Any = None,
-    max_nodes: Any = None,
-    threads: Any = None,
-    solver: str = AUTO,
-) -> None:
-    """Validate the options of an exact search without running it.
-
-    Parameters
-    ----------
-    gap, max_time, max_nodes, threads, solver
-        As for `FactorGraph.solve_map`.
-
-    Raises
-    ------
-    TypeError
-        If an option has a wrong type.
-    ValueError
-        If an option is out of range, or the solver is unknown.
-    ImportError
-        If no decoder is installed, or a package that the solver needs.
-    """
-    decoder = installed_decoder("exact search")
-    decoder.check_options(
-        solver, gap=gap, max_time=max_time, max_nodes=max_nodes, threads=threads, progress=None
-    )
+    return decoders[0].value()

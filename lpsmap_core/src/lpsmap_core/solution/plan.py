@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -279,13 +279,9 @@ def _factors(solvers: list[BucketSolver]) -> Iterator[FactorPlan]:
             additionals=sum(bucket.n_additionals for bucket, _ in group),
             level=override_level(first.type),
             solver=choice.name,
-            function=_name(choice.function),
+            function=f"{choice.function.__module__}.{choice.function.__qualname__}",
             reason=choice.reason,
         )
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return f"{function.__module__}.{function.__qualname__}"
 
 
 # -------------------------------------------------------------------- memory

@@ -107,7 +107,7 @@ class Solution:
 
         (n_components,) ``<eta, mu> + <eta_N, nu> - T/2 ||mu||^2`` at temperature T, 1 by default.
         """
-        part, (eta, eta_v), (mu, nu) = self.layout.part, self._scores_of_part, self._of_part
+        part, (eta, eta_v), (mu, nu) = self.layout.part, self.graph.of_part(), self._of_part
         forbidden, forbidden_v = self.solved.forbidden()
         with np.errstate(over="ignore"):
             # 0 where a score is -inf, whatever the marginal
@@ -140,7 +140,7 @@ class Solution:
         Negative scores of variables that are off do not matter: their reduction raises them, so
         that bounds remain valid.
         """
-        part, (eta, eta_v), (mu, nu) = self.layout.part, self._scores_of_part, self._of_part
+        part, (eta, eta_v), (mu, nu) = self.layout.part, self.graph.of_part(), self._of_part
         near, near_v, _ = reduce_dominant_scores(part, eta, eta_v)
         is_far = np.zeros(part.n_components, dtype=bool)
         is_far[part.component[(near != eta) & ((mu != 0.0) | (eta > 0.0))]] = True
@@ -380,14 +380,8 @@ class Solution:
 
         Parameters
         ----------
-        gap
-            A bound within ``gap * max(1, abs(score))`` of the score is a proof.
-        max_time
-            Time limit in seconds, without compilation; None for no limit.
-        max_nodes
-            Maximum number of nodes of each component's search; None for no limit.
-        threads
-            As for `FactorGraph.solve`.
+        gap, max_time, max_nodes, threads
+            As for `FactorGraph.solve_map`.
         progress
             Called after every batch of nodes with the number of the component and the progress of
             its search: ``score``, ``bound``, ``n_nodes`` and ``seconds``.
@@ -534,13 +528,6 @@ class Solution:
             f"{verb}: {factor!r} is not a factor of the solved graph; expected a factor that was "
             "added before this solve."
         )
-
-    @property
-    def _scores_of_part(self) -> tuple[FloatArray, FloatArray]:
-        """Return the scores of the part's variables and additionals."""
-        part = self.layout.part
-        eta_v = part.by_bucket(self.additional_scores, self.factors)
-        return self.scores[part.variables], eta_v
 
     @property
     def _of_part(self) -> tuple[FloatArray, FloatArray]:

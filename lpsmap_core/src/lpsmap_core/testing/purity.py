@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.local.solvers import every_solver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import LocalProblems, Solved, local_problems
 from lpsmap_core.testing.compiled_oracle import run_kernel
 from lpsmap_core.testing.draws import DRAWS, random_scores
+from lpsmap_core.testing.every_solver import every_solver
 from lpsmap_core.testing.graphs import declared_again
 from lpsmap_core.testing.oracle import Oracle, oracles_of
 from lpsmap_core.testing.rules import broken

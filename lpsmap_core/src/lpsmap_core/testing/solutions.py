@@ -10,7 +10,6 @@ import numpy.typing as npt
 from lpsmap_core.kernels.records import LOWER, UPPER
 from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
 from lpsmap_core.local.local_solver import LocalSolver
-from lpsmap_core.local.solvers import every_solver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import (
     derivatives_of,
@@ -20,6 +19,7 @@ from lpsmap_core.model.levels import (
 )
 from lpsmap_core.testing.buckets import LocalProblems, Solved, local_problems
 from lpsmap_core.testing.draws import DRAWS
+from lpsmap_core.testing.every_solver import every_solver
 from lpsmap_core.testing.oracle import oracles_of
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import ByteArray, FloatArray

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import click
 import numpy as np
 
 from lpsmap_core import Deadline
-from lpsmap_core.api import FloatArray, error_with_origin, raised_by_core
+from lpsmap_core.api import DuplicateNameError, FloatArray, error_with_origin
 from lpsmap_decode.command.limits import (
     SEARCH_OPTIONS,
     NumberRange,
@@ -149,7 +150,7 @@ def solve(
         try:
             found = solve_as(task, named.graph, options)
         except Exception as error:  # an oracle of a plugin can raise anything
-            if not raised_by_core(error):
+            if not _raised_by_core(error):
                 raise click.ClickException(f"{file}: {error_with_origin(error)}") from error
             if isinstance(error, ValueError):
                 raise click.ClickException(f"{file}: {_odd_block(named, error)}{error}") from error
@@ -187,3 +188,14 @@ def _odd_block(named: NamedGraph, error: ValueError) -> str:
         if str(error).startswith("scores: ") and not (scores[block.index] < np.inf).all():
             return f"variables[{name!r}]: "
     return ""
+
+
+def _raised_by_core(error: Exception) -> bool:
+    """Return whether core raised an error with a message for the user.
+
+    Exceptions of other types are defects, even if core raised them.
+    """
+    (*_, (frame, _)) = traceback.walk_tb(error.__traceback__)
+    kinds = OSError, ValueError, ModuleNotFoundError, DuplicateNameError
+    module = f"{frame.f_globals.get('__name__')}."
+    return module.startswith("lpsmap_core.") and isinstance(error, kinds)

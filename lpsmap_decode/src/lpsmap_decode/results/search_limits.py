@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from lpsmap_core import Deadline, Options
-from lpsmap_core.api import checked_count, checked_number, checked_options
+from lpsmap_core.api import DEFAULT_GAP, checked_count, checked_number, checked_options
 
 __all__ = ["SearchLimits", "SearchProgress", "options_for_search", "search_limits"]
 
@@ -45,7 +45,11 @@ class SearchLimits(NamedTuple):
 
 
 def search_limits(
-    gap: Any, max_time: Any, max_nodes: Any, threads: Any, progress: Any
+    gap: Any = DEFAULT_GAP,
+    max_time: Any = None,
+    max_nodes: Any = None,
+    threads: Any = None,
+    progress: Any = None,
 ) -> SearchLimits:
     """Return validated limits, with a deadline that starts now.
 

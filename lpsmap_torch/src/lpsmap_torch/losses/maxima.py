@@ -15,9 +15,9 @@ from lpsmap_core.api import (
     Labels,
     all_variables,
     check_options,
-    check_search_options,
     checked_flag,
     compare_maxima,
+    installed_decoder,
 )
 from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.envelope import with_slopes
@@ -224,7 +224,8 @@ class PerceptronLoss(MaximumLoss):
             )
         super()._check_options()
         if checked_flag("exact", self.options.get("exact", False)):
-            check_search_options(**{name: x for name, x in self.options.items() if name in SEARCH})
+            searches = {name: x for name, x in self.options.items() if name in SEARCH}
+            installed_decoder("exact search").check_options(**searches)
 
     def _solve(self, graph: TorchFactorGraph) -> Solution | Any:
         result = graph.solve_map(**self.options)

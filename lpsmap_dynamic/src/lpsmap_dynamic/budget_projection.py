@@ -9,7 +9,7 @@ Solves ``argmin 1/2 ||z - a||^2  s.t.  0 <= z <= 1 / delta,  <c * delta, z> = B`
 where ``tau`` is 0 if an inequality holds without it (lemma 3). The sum is piecewise linear and
 nondecreasing in ``tau``. On the free slots, which lie strictly between their bounds, the Jacobian
 is ``I - w w^T / <w, w>`` with ``w = c * delta`` if the constraint holds with equality, else ``I``
-(proposition 6): see `face_jacobian`.
+(proposition 6): see `lpsmap_core.api.sum_constrained_jvp`.
 
 The kernels use unsigned indices. For signed ones numba adds tests for negative values, which take
 longer than the arithmetic.
@@ -19,23 +19,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.kernels.records import (
+from lpsmap_core import (
     FREE,
     LOWER,
     UPPER,
     Factors,
     LocalScores,
     LocalSolution,
+    kernel,
     largest_arity,
+    leaf,
 )
-from lpsmap_core.projections.tolerance import BOUND_LEVEL, bound_slack
-from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_jit.compile import kernel, leaf
+from lpsmap_core.api import BOUND_LEVEL, ByteArray, FloatArray, IntArray, bound_slack
 
 __all__ = ["clip_row", "project_budget_rows"]
 
 DOMINANT = 1e5
-"""Scores of forced slots are larger; see `finite_scores.CLOSED_FORM_MULTIPLE`."""
+"""Scores of forced slots are larger; see `CLOSED_FORM_MULTIPLE` of core."""
 
 
 @leaf
