@@ -21,6 +21,7 @@ from lpsmap_core.engine.direct import solve_directly
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.records import Scores
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.slots import row_view
 from lpsmap_core.plugins.registry import installed
 from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_jit.ahead import Job, do_jobs, run_jobs
@@ -131,6 +132,8 @@ def _exercise(factor: Factor) -> None:
         again.additionals = rng.standard_normal(tuple(factor.additionals.shape))
     graph.add(again)
     _call_verbs(graph)
+    row = row_view(again, 0)  # its oracle in Python may call kernels of its own
+    row.solve_map(np.zeros(row.event_shape), np.zeros(again.n_additionals))
     if type(factor).inference is not Factor.inference:
         _sum(factor)
     graph.add(copy.copy(again))
