@@ -54,9 +54,7 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
     trees = {key: [r.result["curve"][-1]["trees"][5] for r in some] for key, some in plain.items()}
     en, vi = (interval(trees[language, Loss.SPARSEMAP]) for language in LANGUAGES)
     parents = {
-        language: mean(
-            r.result["curve"][-1]["parents"][5] for r in plain[language, Loss.SPARSEMAP]
-        )
+        language: mean(r.result["curve"][-1]["parents"][5] for r in plain[language, Loss.SPARSEMAP])
         for language in LANGUAGES
     }
     found.append(
@@ -109,8 +107,8 @@ def table_1(plain: dict[tuple[str, Loss], list[Record]], language: str) -> Verdi
         settled = any(abs(gain.mean) > gain.half for gain in gains)
         order = "" if settled else "; the intervals of all differences from the CRF include 0"
         lead = difference(scores[Loss(ours[0])], scores[Loss(ours[1])])
-        open_ = abs(lead.mean) <= lead.half
-        order += f"; the lead over {ours[1]}, {lead}, " + ("may be 0" if open_ else "is established")
+        certainty = "is established" if abs(lead.mean) > lead.half else "may be 0"
+        order += f"; the lead over {ours[1]}, {lead}, {certainty}"
     return Verdict(
         f"SparseMAP, Table 1: {LANGUAGES[language]}",
         outcome,

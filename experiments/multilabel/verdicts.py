@@ -60,8 +60,8 @@ def table_4(records: Sequence[Record]) -> list[Verdict]:
                 "LP-SparseMAP, Table 4, bibtex: LP-SparseMAP above unstructured",
                 outcome,
                 "; ".join(f"{name(g)} {pair(f1[ours, g], f1[plain, g])}" for g in both)
-                + f" (printed {PRINTED[ours.value]} against {PRINTED[plain.value]}), solved to 1e-6, "
-                + f"where the paper has 100 iterations{missing(records, ours, both)}.",
+                + f" (printed {PRINTED[ours.value]} against {PRINTED[plain.value]}), solved to "
+                + f"1e-6, where the paper has 100 iterations{missing(records, ours, both)}.",
             )
         )
     both = [glorot for glorot in (False, True) if f1[plain, glorot] and f1[hinge, glorot]]
@@ -76,8 +76,8 @@ def table_4(records: Sequence[Record]) -> list[Verdict]:
                 "LP-SparseMAP, Table 4, bibtex: hinge loss below unstructured",
                 Outcome.NEAR if all(below) else Outcome.NOT,
                 "; ".join(f"{name(g)} {pair(f1[hinge, g], f1[plain, g])}" for g in both)
-                + f" (printed {PRINTED[hinge.value]:.2f} against {PRINTED[plain.value]}), after 100 "
-                + f"iterations as in the paper{tail}"
+                + f" (printed {PRINTED[hinge.value]:.2f} against {PRINTED[plain.value]}), after "
+                + f"100 iterations as in the paper{tail}"
                 + f"{missing(records, hinge, both)}.",
             )
         )

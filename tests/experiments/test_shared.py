@@ -99,8 +99,8 @@ def test_pace_is_of_the_processor() -> None:
     origin = {"clock": "processor", "commit": "abc"}
     one = Record("none", "row", "toy", {"seed": 0}, True, {"curve": curve}, origin)
     others = [replace(one, settings={"seed": 2}), replace(one, settings={"seed": 1}, origin={})]
-    for records in ([one, *others], [*others, one]):
-        [_, text, commits] = table_of_pace(records, lambda record: record.row)
+    for some in ([one, *others], [*others, one]):
+        [_, text, commits] = table_of_pace(some, lambda record: record.row)
         assert "| row | 0 | 3 | 200.0 | 200.0 | 100.0 | 50.0 |" in text
         assert text.count("| row |") == 2  # the heading, and one row
         assert commits == "Commits of these rows: `abc` (1)."
