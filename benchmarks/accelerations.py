@@ -264,7 +264,7 @@ def draw(found: dict[str, dict[float, dict[str, FloatArray]]], out: Path) -> Non
 @click.command(context_settings={"show_default": True})
 @click.option("--instances", type=int, default=12, help="Instances of every workload and scale.")
 @click.option("--tol", type=float, default=1e-6, help="Tolerance.")
-@click.option("--max-iter", type=int, default=2000, help="Limit of the iterations.")
+@click.option("--max-iter", type=int, default=2000, help="Maximum number of iterations.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where to save the picture.")
 def main(instances: int, tol: float, max_iter: int, out: Path | None) -> None:
     """Print iterations by workload, method and scale."""

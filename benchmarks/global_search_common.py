@@ -26,7 +26,7 @@ FIVE = ["VA", "AANVV", "NV", "ANVN", "NVV"]
 EIGHT = [*FIVE, "NVV", "NNV", "NANNVV"]
 """The five sentences and three more."""
 
-MOST_WORDS = 6
+MAX_WORDS = 6
 """Maximum length of sampled sentences: the parameters of the language favour short ones."""
 
 PRODUCTS: dict[str, int | str] = {
@@ -46,7 +46,7 @@ OURS: dict[str, Callable[[Corpus, float], BoxSpace[Any]]] = {
 NAMES = [*PRODUCTS, *OURS]
 
 
-def corpus_of(sentences: str, seed: int, max_words: int = MOST_WORDS) -> Corpus:
+def corpus_of(sentences: str, seed: int, max_words: int = MAX_WORDS) -> Corpus:
     """Return the corpus of five, eight, or a number of sampled sentences."""
     fixed = {"five": FIVE, "eight": EIGHT}
     if sentences in fixed:

@@ -37,7 +37,7 @@ SHARES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 INTERIOR = {"solver": "hipo", "run_crossover": "off", "presolve": "on"}
 """An interior point is in the middle of the optimal face, where the fewest rows are violated."""
 
-MOST_NEW = 2000
+MAX_NEW = 2000
 """Maximum number of violated rows added per round."""
 
 VIOLATED = 1e-6
@@ -106,7 +106,7 @@ def bounded(
         report(f"{len(rows)} of {n} rows, bound {bound:.5f}, {n_violated} violated")
         idle[rows] = np.where(np.abs(solution.row_duals) < 1e-9, idle[rows] + 1, 0)
         violated[rows] = 0.0
-        new = np.argsort(-violated)[:MOST_NEW]
+        new = np.argsort(-violated)[:MAX_NEW]
         new = new[violated[new] > VIOLATED]
         if not len(new):
             status = "optimal"

@@ -33,7 +33,7 @@ from lpsmap_search.lagrangian_space import LagrangianSpace
 
 SIZES = (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
-MOST_DIVES = 100_000
+MAX_DIVES = 100_000
 """Maximum number of dives of an estimate; its time limit is reached earlier."""
 
 HOPELESS = 1.5
@@ -61,7 +61,7 @@ def certify(
     begun = global_search(corpus, gap=gap, seed=seed, max_nodes=1)
     report("dives")
     space, dives_time = LagrangianSpace(corpus, gap), limits["dives_time"]
-    size = tree_size(space, begun.objective, gap=gap, max_time=dives_time, n_dives=MOST_DIVES)
+    size = tree_size(space, begun.objective, gap=gap, max_time=dives_time, n_dives=MAX_DIVES)
     run = {
         "sentences": n,
         "different": len(corpus.sentences),

@@ -70,7 +70,7 @@ FIRST = 45 / 480
 N_RESTARTS = 20
 """Restarts in each round of local search, the default of a search."""
 
-MOST_MOMENTS = 100
+MAX_MOMENTS = 100
 """Maximum number of recorded points of a run."""
 
 PAUSE = 10.0
@@ -254,10 +254,10 @@ def progress(name: str) -> Any:
 def chosen(moments: Sequence[Moment]) -> list[Moment]:
     """Return moments with parameters, spread over the logarithm of time, and the last one."""
     new = [moment for moment in moments if moment.parameters is not None]
-    if len(new) <= MOST_MOMENTS:
+    if len(new) <= MAX_MOMENTS:
         return new
     begin, end = (math.log(max(new[i].seconds, 1e-3)) for i in (0, -1))
-    width = max(end - begin, 1e-9) / MOST_MOMENTS
+    width = max(end - begin, 1e-9) / MAX_MOMENTS
     by_time = {int((math.log(max(m.seconds, 1e-3)) - begin) / width): m for m in new}
     return list(by_time.values())
 

@@ -37,7 +37,7 @@ from lpsmap_dynamic import DynamicProgram
 from lpsmap_dynamic.max_plus import best_derivations
 from lpsmap_jit.arrays import IntArray
 
-BATCH, LEAST_SECONDS = 4, 0.2
+BATCH, MIN_SECONDS = 4, 0.2
 
 CASES: dict[str, tuple[tuple[int, ...], Callable[[Variables], object]]] = {
     "Sequence, 50 x 20": ((50, 20), lambda u: Sequence(u, np.zeros((20, 20)))),
@@ -56,7 +56,7 @@ def milliseconds(run: Callable[[], object]) -> float:
     """Return the processor time of a call, for one factor of the batch."""
     run()
     calls, begin = 0, time.process_time()
-    while time.process_time() - begin < LEAST_SECONDS:
+    while time.process_time() - begin < MIN_SECONDS:
         run()
         calls += 1
     return (time.process_time() - begin) / calls / BATCH * 1e3

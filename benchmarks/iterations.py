@@ -68,7 +68,7 @@ def count(
 @click.option(
     "--tol", "tolerances", type=float, multiple=True, default=(1e-6, 1e-9), help="Tolerances."
 )
-@click.option("--max-iter", type=int, default=20_000, help="Limit of the iterations.")
+@click.option("--max-iter", type=int, default=20_000, help="Maximum number of iterations.")
 @click.option(
     "--plain", type=int, default=0, help="Limit of plain ADMM, which is left out if this is 0."
 )

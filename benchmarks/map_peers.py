@@ -27,7 +27,7 @@ __all__ = ["ENOUGH", "PEERS"]
 ENOUGH = 0.2
 """Minimum seconds of repeated solves, to allow for the resolution of process clocks."""
 
-MOST_SOLVES = 200
+MAX_SOLVES = 200
 
 RESOLUTION = 1e-6
 """Scores are rounded to multiples of this for toulbar2."""
@@ -106,7 +106,7 @@ def ad3_time(graph: Any, max_time: float) -> str:
     AD3 warm-starts a graph, so every solve uses a new graph.
     """
     total, ended, n = 0.0, True, 0
-    while n == 0 or (total < 1e3 * ENOUGH and n < MOST_SOLVES):
+    while n == 0 or (total < 1e3 * ENOUGH and n < MAX_SOLVES):
         n, made = n + 1, ad3_graph(graph)
         if made is None:
             return "-"

@@ -88,7 +88,7 @@ def draw(found: dict[str, dict[str, Residuals]], out: Path) -> None:
 
 @click.command(context_settings={"show_default": True})
 @click.option("--batch", type=int, default=50, help="Instances of every workload.")
-@click.option("--max-iter", type=int, default=2000, help="Limit of the iterations.")
+@click.option("--max-iter", type=int, default=2000, help="Maximum number of iterations.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where to save the picture.")
 def main(batch: int, max_iter: int, out: Path | None) -> None:
     """Print iterations by workload and method, and draw the residuals."""

@@ -29,7 +29,7 @@ import torch
 
 SIZES = "32x30x9 32x40x20 32x50x20 32x200x100 8x500x50 8x2000x50 1x20000x50"
 PEERS = {"pytorch-crf": "torchcrf", "torch-struct": "torch_struct"}
-LARGEST_OF_STEPS = 2e6
+MAX_STEP_SCORES = 2e6
 """Number of transition scores of all steps from which torch-struct is left out: it takes several
 arrays of them."""
 
@@ -160,7 +160,7 @@ def in_a_process(library: str, task: str, size: str) -> tuple[float, float]:
 def libraries_of(task: str, size: str) -> list[str]:
     """Return the libraries that are installed and measured for a task and a size."""
     batch, length, n_states = map(int, size.split("x"))
-    fits = batch * length * n_states**2 <= LARGEST_OF_STEPS
+    fits = batch * length * n_states**2 <= MAX_STEP_SCORES
     return [
         name
         for name in TASKS[task]

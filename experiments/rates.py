@@ -8,7 +8,7 @@ from experiments.runs import Job, Row
 
 __all__ = ["choose_rate"]
 
-MOST_EXPANSIONS = 3
+MAX_EXPANSIONS = 3
 """Maximum number of expansions of a grid, for losses that diverge only later."""
 
 
@@ -28,7 +28,7 @@ def choose_rate(job: Job, trial: Callable[[float], Row], grid: Sequence[float]) 
     """
     rates = list(grid)
     found = {rate: float(job.result_of(trial(rate))["dev"]) for rate in rates}
-    for _ in range(MOST_EXPANSIONS):
+    for _ in range(MAX_EXPANSIONS):
         best = max(rates, key=found.__getitem__)
         if best not in (rates[0], rates[-1]):
             break

@@ -39,7 +39,7 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
-MOST_SLOTS, MOST_ROWS = 12, 100_000
+MAX_SLOTS, MAX_ROWS = 12, 100_000
 """Variables of a factor whose assignments are all tried; assignments of a component."""
 
 ROUNDING = 1e-11
@@ -85,7 +85,7 @@ def factor_tables(piece: Piece) -> list[Table]:
     for row, oracle, eta_v in zip(template.rows, oracles_of(factor), piece.eta_v, strict=True):
         rule, k = RULES.get(template.kind), len(row.places)
         as_given = turned[slots_of(factor, oracle.i)]
-        if rule is None or k > MOST_SLOTS:
+        if rule is None or k > MAX_SLOTS:
             whole, wide = np.isin(row.m, (0.0, 1.0)).all(axis=1), eta_v.astype(np.longdouble)
             of_rows = [(n * np.where(n > 0.0, wide, 0.0)).sum() for n in row.n[whole]]
             slots, which = np.unique(row.m[whole] > 0.5, axis=0, return_inverse=True)
@@ -126,7 +126,7 @@ def joined(one: Table, other: Table) -> Table | None:
     order = np.argsort(its_keys, kind="stable")
     first = np.searchsorted(its_keys[order], keys)
     count = np.searchsorted(its_keys[order], keys, side="right") - first
-    if count.sum() > MOST_ROWS:
+    if count.sum() > MAX_ROWS:
         return None
     left = np.repeat(np.arange(len(keys)), count)
     within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)

@@ -48,7 +48,7 @@ UNTRAINED = "nearly equal"
 SUBCLASSES = ("none", "plain", "level 1")
 """What is declared: a type, a subclass that changes nothing, or one with its own oracle."""
 
-MOST_STRUCTURES = 220
+MAX_STRUCTURES = 220
 """Structures of a graph; the judges' programs have a number for each."""
 
 Declare = Callable[[Variables, IntArray, BoolArray, FloatArray], Factor]
@@ -313,7 +313,7 @@ def draw_graph(seed: int, extreme: bool = False) -> StressGraph:
 
 def _draw_templates(rng: np.random.Generator, extreme: bool) -> Iterator[Template]:
     """Draw up to 6 declarations, as long as they are not too large for the judges."""
-    kinds, room = sorted(installed().factors), MOST_STRUCTURES
+    kinds, room = sorted(installed().factors), MAX_STRUCTURES
     for _ in range(int(rng.integers(1, 7))):
         if rng.random() < 0.3:
             template = _of_parameters(rng, extreme)

@@ -32,7 +32,7 @@ BoolArray = npt.NDArray[np.bool_]
 EVERY = 20
 """Of so many seeds one draws a large graph."""
 
-MOST_SLOTS = 2000
+MAX_SLOTS = 2000
 
 SECONDS = 20.0
 """For which a judge adds structures; then it gives no judgement."""
@@ -52,11 +52,11 @@ FORBIDDEN = 1e4
 
 
 def draw_large(seed: int) -> Case:
-    """Draw a graph whose first declaration has up to `MOST_SLOTS` slots."""
+    """Draw a graph whose first declaration has up to `MAX_SLOTS` slots."""
     rng = np.random.default_rng([seed, 3])
     kind = str(rng.choice(kinds()))
     most = 8
-    while np.prod(KINDS[kind].shape(most + 1)) <= MOST_SLOTS and most < 200:
+    while np.prod(KINDS[kind].shape(most + 1)) <= MAX_SLOTS and most < 200:
         most += 1
     return Case(kind, int(np.exp(rng.uniform(np.log(6), np.log(most + 1)))), seed)
 

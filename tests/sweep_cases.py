@@ -19,7 +19,7 @@ from lpsmap_core import Factor, FactorGraph, Solution, Variables
 from lpsmap_core.api import slot_values, slots_of
 from lpsmap_core.plugins.registry import installed
 from lpsmap_core.testing.oracle import oracles_of
-from stress_graphs import MOST_STRUCTURES, Piece, Row, StressGraph, Template, again, structures_of
+from stress_graphs import MAX_STRUCTURES, Piece, Row, StressGraph, Template, again, structures_of
 
 __all__ = ["Case", "kinds"]
 
@@ -214,14 +214,14 @@ class Case:
 
     def enumerated(self) -> StressGraph | None:
         """Return the graph with all structures of its factors, if they can be listed."""
-        pieces, room = [], MOST_STRUCTURES
+        pieces, room = [], MAX_STRUCTURES
         for factor, scores in zip(self.graph.factors, self._additionals(), strict=True):
             rows = []
             numbers = np.arange(factor.variables.size).reshape(factor.variables.shape)
             places = slot_values(factor, numbers)
             for i, oracle in enumerate(oracles_of(factor)):
-                listed = structures_of(oracle) if oracle.arity <= MOST_SLOTS else None
-                room -= MOST_STRUCTURES + 1 if listed is None else len(listed[0])
+                listed = structures_of(oracle) if oracle.arity <= MAX_SLOTS else None
+                room -= MAX_STRUCTURES + 1 if listed is None else len(listed[0])
                 if listed is None or room < 0:
                     return None
                 rows.append(Row(places[slots_of(factor, i)], *listed))
@@ -254,5 +254,5 @@ class Case:
 PREPARED = 5.0
 """Seconds that the solutions may take with which verbs begin."""
 
-MOST_SLOTS = 12
+MAX_SLOTS = 12
 """Of a factor whose structures are listed."""

@@ -17,7 +17,7 @@ from stress_decoding import check_graph as check_assignments
 from stress_graphs import structures_of
 from stress_judging import Report
 from stress_judging import check_graph as check_marginals
-from sweep_cases import MOST_SLOTS, Case
+from sweep_cases import MAX_SLOTS, Case
 
 __all__ = ["BEST_SO_FAR", "JUDGES", "VERBS"]
 
@@ -184,7 +184,7 @@ def judge_gibbs(case: Case) -> Iterator[str]:
     marginals = slot_values(case.factor, np.asarray(gibbs.marginals))
     negated = slot_values(case.factor, case.factor.variables.negated)
     for i, oracle in enumerate(oracles_of(case.factor)):
-        listed = structures_of(oracle) if oracle.arity <= MOST_SLOTS else None
+        listed = structures_of(oracle) if oracle.arity <= MAX_SLOTS else None
         if listed is None:
             return
         (m, n), slots = listed, slots_of(case.factor, i)

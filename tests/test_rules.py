@@ -22,7 +22,7 @@ def test_rules_allow_what_oracles_give(kind: str) -> None:
         numbers, off = np.arange(template.size), np.zeros(template.size, dtype=bool)
         tables = stress_decoding.factor_tables(Piece(template, numbers, off, eta_v))
         for row, table, scores in zip(template.rows, tables, eta_v, strict=True):
-            if len(row.places) <= stress_decoding.MOST_SLOTS:
+            if len(row.places) <= stress_decoding.MAX_SLOTS:
                 judged += 1
                 assert _scores(row, scores) == pytest.approx(
                     {on.tobytes(): float(s) for on, s in zip(table.on, table.score, strict=True)}

@@ -30,7 +30,7 @@ Make = Callable[[Variables, Draw], Factor]
 
 SCALES = [1.0, 1e-2, 1e-4, 1e-6, 1e-8, 0.0]
 
-MOST_JUDGED = 2
+MAX_JUDGED = 2
 """Factors of a declaration that are judged."""
 
 TOLERANCE = 1e-7
@@ -105,7 +105,7 @@ def check(make: Make, shape: tuple[int, ...], scale: float, seed: int = 0) -> No
     extra = np.zeros((factor.n_factors, factor.n_additionals))
     if factor.additionals is not None:
         extra[:] = np.array(factor.additionals).reshape(extra.shape)
-    for f, oracle in enumerate(oracles_of(factor)[:MOST_JUDGED]):
+    for f, oracle in enumerate(oracles_of(factor)[:MAX_JUDGED]):
         slots = slots_of(factor, f)
         basis = judges.face_directions(oracle, eta[slots], extra[f], mean[slots])
         wrong = np.abs(product[slots] - basis @ (basis.T @ along[slots])).max(initial=0.0)

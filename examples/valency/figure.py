@@ -38,8 +38,8 @@ STYLE: dict[Any, Any] = {
     "xtick.color": INK,
     "ytick.color": INK,
 }
-SMALLEST_WEIGHT = 0.02  # lighter arcs are left out of the drawing
-SMALLEST_NUMBER = 0.15  # and lighter ones than this have no number
+MIN_WEIGHT = 0.02  # lighter arcs are left out of the drawing
+MIN_NUMBER = 0.15  # and lighter ones than this have no number
 
 
 def draw(runs: Sequence[Run], expressions: Sequence[Expression], path: pathlib.Path) -> None:
@@ -140,7 +140,7 @@ def draw_induced(axes: Axes, model: ValencyTagger, expression: Expression, batch
 
 def draw_tree(axes: Axes, expression: Expression, weights: Tensor, colour: str) -> None:
     """Tokens in a row, arcs (length, length) above them."""
-    drawn = (weights > SMALLEST_WEIGHT).nonzero().tolist()
+    drawn = (weights > MIN_WEIGHT).nonzero().tolist()
     reach = max((abs(m - h) for m, h in drawn), default=1)
     for modifier, head in drawn:
         draw_arc(axes, head, modifier, float(weights[modifier, head]), reach, colour)
@@ -168,7 +168,7 @@ def draw_arc(axes: Axes, head: int, modifier: int, weight: float, reach: int, co
     curve = Path([*corners], [Path.MOVETO, *[Path.CURVE4] * 3])
     axes.add_patch(PathPatch(curve, fill=False, linewidth=0.5 + 1.5 * weight, **style))
     axes.plot(modifier, 0.015, marker="v", markersize=3.5, markeredgewidth=0, **style)
-    if SMALLEST_NUMBER <= weight < 0.995:
+    if MIN_NUMBER <= weight < 0.995:
         background = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
         axes.text(
             (head + modifier) / 2,

@@ -21,7 +21,7 @@ __all__ = ["Attachment", "ambiguous_parses", "attachment", "sparsity"]
 
 IntArray = NDArray[np.int64]
 
-MOST_DRAWN = 12
+MAX_DRAWN = 12
 """Maximum number of ambiguous sentences in a record."""
 
 
@@ -166,7 +166,7 @@ def ambiguous_parses(found: Sequence[Distribution]) -> dict[str, Any]:
         if gold in one.heads and one.scores[one.heads.index(gold)] < max(one.scores) - 1e-9:
             ambiguous.append(one)
     drawn = [one for one in ambiguous if len(one.sentence) >= 6 and len(one.heads) <= 4]
-    drawn = sorted(drawn, key=lambda one: len(one.sentence))[:MOST_DRAWN]
+    drawn = sorted(drawn, key=lambda one: len(one.sentence))[:MAX_DRAWN]
     return {
         "sentences": len(found),
         "one tree": sum(len(one.heads) == 1 for one in found),

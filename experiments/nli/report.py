@@ -62,7 +62,7 @@ PRINTED_NONZERO = {
 PRINTED_TRANSITION = {"snli": 1.6, "mnli": 2.5}
 """Transition scores of LP-sequence: LP-SparseMAP, section 5.2."""
 
-MOST_PATHS = 3
+MAX_PATHS = 3
 """Largest number of structures drawn over an alignment."""
 
 CORPUS_NAMES = {"snli": "SNLI", "mnli": "MultiNLI"}
@@ -297,7 +297,7 @@ def draw_alignment(axes: Axes, alignment: dict[str, Any], *, premise: bool) -> N
 def draw_paths(axes: Axes, directions: Sequence[Sequence[dict[str, Any]]]) -> None:
     """Draw the sequences of both directions as paths through the halves of the cells."""
     for axis, (paths, colour) in enumerate(zip(directions, PALETTE[1:3], strict=True)):
-        for path in paths[:MOST_PATHS]:
+        for path in paths[:MAX_PATHS]:
             pairs = np.array(sorted(path["pairs"], key=lambda pair: pair[axis]), dtype=float)
             places = pairs[:, ::-1] + [0.5, 0.25 + 0.5 * axis]
             axes.plot(*places.T, color=colour, linewidth=0.4 + 1.6 * path["p"], alpha=0.9)
@@ -305,7 +305,7 @@ def draw_paths(axes: Axes, directions: Sequence[Sequence[dict[str, Any]]]) -> No
 
 def draw_matchings(axes: Axes, matchings: Sequence[dict[str, Any]]) -> None:
     """Draw the likeliest matchings as circles of different sizes, as thick as their weights."""
-    for k, matching in enumerate(matchings[:MOST_PATHS]):
+    for k, matching in enumerate(matchings[:MAX_PATHS]):
         pairs = np.array(matching["pairs"], dtype=float)
         axes.scatter(
             pairs[:, 1] + 0.5, pairs[:, 0] + 0.5, s=50 - 15 * k, facecolor="none",

@@ -10,7 +10,7 @@ import pytest
 
 from forks import Server
 from lpsmap_jit import announcements, kernel
-from lpsmap_jit.announcements import PATIENCE, QUIET, WAITING, announce
+from lpsmap_jit.announcements import ANNOUNCED_AFTER, QUIET, WAITING, announce
 from lpsmap_jit.deadlines import compiling, seconds_of_compilation
 
 pytestmark = pytest.mark.compiled
@@ -32,7 +32,7 @@ OUTER, INNER = outer.py_func, inner.py_func
 @pytest.fixture(autouse=True)
 def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Announce as in a process that has compiled for as many seconds as the list says."""
-    taken = [PATIENCE]
+    taken = [ANNOUNCED_AFTER]
     monkeypatch.delenv(QUIET, raising=False)
     monkeypatch.setattr(announcements, "_announced", [])
     monkeypatch.setattr(announcements, "seconds_of_compilation", lambda: taken[0])
@@ -59,10 +59,10 @@ def test_another_process_is_waited_for(caplog) -> None:
 
 
 def test_short_compilations_are_not_announced(seconds, caplog) -> None:
-    seconds[0] = 0.9 * PATIENCE
+    seconds[0] = 0.9 * ANNOUNCED_AFTER
     announce(INNER)
     assert not caplog.messages
-    seconds[0] = PATIENCE
+    seconds[0] = ANNOUNCED_AFTER
     announce(OUTER)
     assert f"{__name__}.outer" in caplog.messages[0]
 
@@ -96,7 +96,8 @@ print(total(np.ones(3)))
 def test_kernels_of_any_package_are_announced(tmp_path: Path, server: Server) -> None:
     (tmp_path / "theirs.py").write_text(MODULE, encoding="utf-8")
     environment = {k: v for k, v in os.environ.items() if k != QUIET}
-    first = "from lpsmap_jit import announcements\nannouncements.PATIENCE = 0.0\nimport theirs"
+    at_once = "from lpsmap_jit import announcements\nannouncements.ANNOUNCED_AFTER = 0.0\n"
+    first = f"{at_once}import theirs"
     printed, errors = server.begin(first, tmp_path, environment).communicate()
     assert printed == "3.0\n"
     assert errors.startswith("First use: compiling theirs.total, once, ")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lpsmap_jit.arrays import IntArray
-from lpsmap_jit.threads import COUPLED_WORK, SMALLEST_SHARE, SMALLEST_WORK, cut, in_shares
+from lpsmap_jit.threads import COUPLED_WORK, MIN_SHARE, MIN_WORK, cut, in_shares
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -36,9 +36,9 @@ def test_shares_become_smaller_and_end_small(rng):
         assert bounds[-1] == n
         assert (np.diff(bounds) > 0).all()
         work = np.diff(np.append(0, np.cumsum(sizes))[bounds])
-        assert used == min(threads, sizes.sum() // SMALLEST_WORK, len(work))
+        assert used == min(threads, sizes.sum() // MIN_WORK, len(work))
         assert work.max() <= sizes.sum() / (2 * used) + most
-        assert work[-1] <= SMALLEST_SHARE + most
+        assert work[-1] <= MIN_SHARE + most
     for n, threads in [(0, 4), (1, 4), (7, 1), (7, 4)]:  # nothing to share
         bounds, used = cut(np.full(n, 400), threads)
         assert (bounds.tolist(), used) == ([0, n], 1)

@@ -18,7 +18,7 @@ UNKNOWN = 32
 """Assumed number of workers of an executor that does not report it."""
 
 
-PATIENCE = 1.0
+JOIN_SECONDS = 1.0
 """Seconds in which the thread of an executor ends after its processes, unless it waits for them."""
 
 
@@ -133,7 +133,7 @@ def _end_of(executor: Executor) -> Callable[[], None]:
             process.join()
         for end in ends:
             if thread is not None:
-                thread.join(PATIENCE)
+                thread.join(JOIN_SECONDS)
             if thread is not None and thread.is_alive() and end is not None:
                 end.close()
 

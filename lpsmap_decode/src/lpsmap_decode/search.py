@@ -33,7 +33,7 @@ __all__ = [
 Node = TypeVar("Node")
 Answer = TypeVar("Answer")
 
-MOST_OPEN = 1_000_000
+MAX_OPEN = 1_000_000
 """Default number of open nodes beyond which a search is depth-first."""
 
 
@@ -202,7 +202,7 @@ class Search(Generic[Node, Answer]):
         gap: float = 0.0,
         start: tuple[float, Answer] | None = None,
         bound: float = math.inf,
-        most_open: int = MOST_OPEN,
+        most_open: int = MAX_OPEN,
     ) -> None:
         self.found: SearchResult[Answer] = SearchResult()
         if start is not None:
@@ -215,7 +215,7 @@ class Search(Generic[Node, Answer]):
 
     @classmethod
     def resumed(
-        cls, state: SearchState[Node, Answer], gap: float = 0.0, most_open: int = MOST_OPEN
+        cls, state: SearchState[Node, Answer], gap: float = 0.0, most_open: int = MAX_OPEN
     ) -> Search[Node, Answer]:
         """Return a search that continues from a state.
 

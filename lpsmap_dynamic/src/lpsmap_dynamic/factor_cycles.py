@@ -23,7 +23,7 @@ __all__ = ["CyclicFactors", "MergedFactors", "check_n_shared", "merged_factors"]
 MAX_SHARED = 5_000
 """Maximum number of shared variables of a junction tree, which is built in some seconds."""
 
-MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 """Maximum bytes of cached junction trees, not counting the latest one."""
 
 
@@ -304,7 +304,7 @@ class _TreeCache:
             ]
             self._found[key] = found = junction_tree(parts, n_variables)
             self._bytes += _n_bytes(found)
-            while self._bytes > MOST_BYTES and len(self._found) > 1:
+            while self._bytes > MAX_BYTES and len(self._found) > 1:
                 _, oldest = self._found.popitem(last=False)
                 self._bytes -= _n_bytes(oldest)
             return found

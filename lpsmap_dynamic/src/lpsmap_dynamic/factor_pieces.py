@@ -18,10 +18,10 @@ from lpsmap_core.api import BoolArray, IntArray, ranges
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.equal_rows import distinct_rows
 
-__all__ = ["MOST_CHOICES", "FactorPiece", "PieceEdges", "TooManyChoicesError"]
+__all__ = ["MAX_CHOICES", "FactorPiece", "PieceEdges", "TooManyChoicesError"]
 __all__ += ["one_piece", "pieces_of_slots"]
 
-MOST_CHOICES = 1 << 18
+MAX_CHOICES = 1 << 18
 """Maximum number of the choices of a piece, with their derivations."""
 
 
@@ -114,7 +114,7 @@ def one_piece(hypergraph: Hypergraph, shared: BoolArray) -> FactorPiece:
         starts, n = np.array(first)[ends[edges]], np.array(count)[ends[edges]]
         n_pairs = n.prod(axis=1)
         n_choices = len(on) + n_pairs.sum()
-        if n_choices > MOST_CHOICES or n_choices * n_shared > MAX_CELLS:
+        if n_choices > MAX_CHOICES or n_choices * n_shared > MAX_CELLS:
             raise TooManyChoicesError
         edge = np.repeat(np.arange(len(edges)), n_pairs)
         pair = np.arange(len(edge)) - np.repeat(np.cumsum(n_pairs) - n_pairs, n_pairs)

@@ -23,7 +23,7 @@ from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.elimination_order import cheapest_order
 from lpsmap_dynamic.equal_rows import distinct_rows
 from lpsmap_dynamic.factor_pieces import (
-    MOST_CHOICES,
+    MAX_CHOICES,
     FactorPiece,
     PieceEdges,
     TooManyChoicesError,
@@ -36,14 +36,14 @@ __all__ = ["TreePart", "junction_tree"]
 EDGE_BYTES = 260
 """Bytes of a hyperedge while a hypergraph is built and summed over."""
 
-MOST_BYTES_OF_TREE = 1 << 32
+MAX_TREE_BYTES = 1 << 32
 """Maximum bytes of all hyperedges: 4 GiB."""
 
-MOST_SHARED_NODES, SMALL = 3, 6
+MAX_SHARED_NODES, SMALL = 3, 6
 """A factor is one piece if it shares at most so many nodes with others, and is a plain list of
 structures or has at most so many slots."""
 
-LARGEST_CODE, LARGEST_COST = 2.0**62, float(np.finfo(np.float64).max)
+MAX_CODE, MAX_COST = 2.0**62, float(np.finfo(np.float64).max)
 
 
 class TreePart(NamedTuple):
@@ -125,7 +125,7 @@ def junction_tree(parts: Sequence[TreePart], n_variables: int) -> Hypergraph | N
     for part, begin in zip(parts, first_extra.tolist(), strict=False):
         own = np.concatenate([part.variables, begin + np.arange(part.hypergraph.n_additionals)])
         mine = shared[part.variables]
-        few = len({*number[part.variables[mine]].tolist()}) <= MOST_SHARED_NODES
+        few = len({*number[part.variables[mine]].tolist()}) <= MAX_SHARED_NODES
         key = part.hypergraph, mine.tobytes(), few
         if key not in known:
             known[key] = _pieces(part, mine, few)
@@ -156,7 +156,7 @@ def _pieces(part: TreePart, shared: BoolArray, few: bool) -> list[FactorPiece]:
     except TooManyChoicesError:
         raise ValueError(
             f"gibbs: {part.name()} shares {int(shared.sum())} variables with other factors of a "
-            f"cycle, and has too many choices for them; expected at most {MOST_CHOICES:.2g}, "
+            f"cycle, and has too many choices for them; expected at most {MAX_CHOICES:.2g}, "
             "and fewer of more variables. "
             "Condition on some of the variables with graph.condition(evidence), or use solve(), "
             "which supports any graph."
@@ -317,7 +317,7 @@ class _Elimination:
     def _codes(self, nodes: list[int], states: IntArray) -> IntArray:
         """Return a number for every row of states of nodes; equal rows have equal numbers."""
         sizes = np.array([self._sizes[x] for x in nodes], dtype=np.int64)
-        if sizes.astype(np.float64).prod() < LARGEST_CODE:
+        if sizes.astype(np.float64).prod() < MAX_CODE:
             strides = np.append(np.cumprod(sizes[:0:-1])[::-1], 1)[: len(sizes)]
             found: IntArray = states @ strides
             return found
@@ -352,9 +352,9 @@ class _Elimination:
             neighbours[number[x], [number[y] for y in around[x]]] = True
         sizes = np.array([self._sizes[x] for x in rest], dtype=np.int64)
         order_of = interruptible(cheapest_order)
-        found = order_of(sizes, neighbours.copy(), LARGEST_COST)
+        found = order_of(sizes, neighbours.copy(), MAX_COST)
         if not found.cost < np.inf:  # products that overflow
-            found = order_of(np.ones_like(sizes), neighbours, LARGEST_COST)
+            found = order_of(np.ones_like(sizes), neighbours, MAX_COST)
         return order + [rest[k] for k in found.nodes.tolist()]
 
     def _check_size(self, order: list[int]) -> None:
@@ -387,12 +387,12 @@ class _Elimination:
             if rest:
                 message = min(rows, self._n_states(rest)), rest
                 waiting[min(position[y] for y in rest)].append(message)
-        if total * EDGE_BYTES > MOST_BYTES_OF_TREE:
+        if total * EDGE_BYTES > MAX_TREE_BYTES:
             raise ValueError(
                 "gibbs: the factors form cycles, and sums over them need tables over up to "
                 f"{widest} multi-state variables, with up to {most:.3g} joint states, and "
                 f"{total * EDGE_BYTES / 2**30:.3g} GiB of memory; expected at most "
-                f"{MOST_BYTES_OF_TREE / 2**30:g} GiB. Condition on some of the variables with "
+                f"{MAX_TREE_BYTES / 2**30:g} GiB. Condition on some of the variables with "
                 "graph.condition(evidence), or use solve(), which supports any graph."
             )
 

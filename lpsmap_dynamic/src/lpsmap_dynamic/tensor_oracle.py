@@ -26,7 +26,7 @@ __all__ = ["hypergraph_oracle"]
 ZERO, IMPOSSIBLE, FIRST = 0, 1, 2
 """Columns of the table of scores: of missing tails and of padding, then hyperedges, then items."""
 
-MOST_PADDED_EDGES = 2**22
+MAX_PADDED_EDGES = 2**22
 """Maximum number of hyperedges of all hypergraphs of a declaration, with padding."""
 
 DEPTH = 4
@@ -99,7 +99,7 @@ def _tables_of(
     levels = _common_levels(leveled)
     n_items, width = np.array(levels).T
     n_edges = int((n_items * width).sum())
-    if max(n_edges * len(leveled), int(n_items.sum() * width.max())) > MOST_PADDED_EDGES:
+    if max(n_edges * len(leveled), int(n_items.sum() * width.max())) > MAX_PADDED_EDGES:
         return None
     n_columns = max(graph.entries.shape[1] for graph in leveled)
     tables = [_padded(graph, levels, n_edges, n_columns) for graph in leveled]

@@ -21,12 +21,12 @@ __all__ = ["ChainSums", "backward", "chain_sums", "entropy_of", "forward", "mult
 
 SPAN = 150.0
 """A score that is farther below the largest of its position, or matrix, has a weight of 0 in a
-lower bound on the sum, and of `SMALLEST` in an upper bound. If both are equal, so is the sum."""
+lower bound on the sum, and of `MIN_WEIGHT` in an upper bound. If both are equal, so is the sum."""
 
-SMALLEST = float(np.exp(-SPAN))
+MIN_WEIGHT = float(np.exp(-SPAN))
 """The smallest weight of a score that is not forbidden."""
 
-LEAST = 1e-150
+MIN_FORWARD_SUM = 1e-150
 """Smaller forward sums, relative to their position, are in doubt: products with two weights could
 underflow."""
 
@@ -191,7 +191,7 @@ def forward(
         The log-partition function, -inf without sequences, NaN if it is in doubt; and its rounding
         error.
     """
-    high, low, is_far = _forward(eta_u, eta_v, length, n_states, SMALLEST, work)
+    high, low, is_far = _forward(eta_u, eta_v, length, n_states, MIN_WEIGHT, work)
     if not is_far or high == -np.inf:
         return high, low
     bound, rest = high, low
@@ -231,7 +231,7 @@ def _forward(
         work.scale[t] = total
         for k in range(here, here + n):
             alpha[k] /= total
-            if 0.0 < alpha[k] < LEAST:
+            if 0.0 < alpha[k] < MIN_FORWARD_SUM:
                 return np.nan, 0.0, is_far
         high, lost = two_sum(high, most)
         high, more = two_sum(high, np.log(total))

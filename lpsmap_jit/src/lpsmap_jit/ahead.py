@@ -21,7 +21,7 @@ from typing import NamedTuple
 from lpsmap_jit.announcements import QUIET
 from lpsmap_jit.baselines import NATIVE
 from lpsmap_jit.cache import KernelCache
-from lpsmap_jit.tiers import PATIENCE
+from lpsmap_jit.tiers import COMPILE_AFTER
 
 __all__ = ["Job", "do_jobs", "run_jobs"]
 
@@ -53,7 +53,7 @@ def run_jobs(module: str, names: Sequence[str], n_parallel: int, native: bool) -
     native
         Whether kernels that are installed for baseline processors are compiled for this one.
     """
-    environment = {**os.environ, **PLAIN, "LPSMAP_THREADS": "1", PATIENCE: "0", QUIET: "1"}
+    environment = {**os.environ, **PLAIN, "LPSMAP_THREADS": "1", COMPILE_AFTER: "0", QUIET: "1"}
     if native:
         environment[NATIVE] = "1"
     workers: SimpleQueue[_Worker] = SimpleQueue()

@@ -1,7 +1,7 @@
 """The announcement of a long compilation: one log record in a process.
 
 A kernel is announced if it has to be compiled after compilation and interpreted kernels have taken
-`PATIENCE` seconds in all. The environment variable `QUIET` disables it.
+`ANNOUNCED_AFTER` seconds in all. The environment variable `QUIET` disables it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["QUIET", "WAITING", "announce", "is_quiet"]
 QUIET = "LPSMAP_QUIET"
 """The environment variable that disables the announcement."""
 
-PATIENCE = 2.0
+ANNOUNCED_AFTER = 2.0
 """Seconds of compilation after which it is announced."""
 
 STARTED = (
@@ -32,7 +32,7 @@ _announced: list[str] = []
 
 def announce(function: Any, words: str = STARTED) -> None:
     """Announce that a function is compiled, if that may take long and none was announced before."""
-    if not (_announced or is_quiet()) and seconds_of_compilation() >= PATIENCE:
+    if not (_announced or is_quiet()) and seconds_of_compilation() >= ANNOUNCED_AFTER:
         _announced.append(f"{function.__module__}.{function.__qualname__}")
         _log.warning(words, *_announced)
 

@@ -66,7 +66,7 @@ _NEVER = 2**63 - 1
 _PERIOD = 100_000_000
 """Nanoseconds between two calls of pending handlers, which acquire the GIL."""
 
-_LONGEST = 1e9
+_MAX_SECONDS = 1e9
 """Longer time limits, in seconds, are ignored."""
 
 # Two clocks with the same origin: the second is cheaper, with a resolution of milliseconds.
@@ -196,7 +196,7 @@ def _time_of(deadline: Deadline | None) -> int:
     if deadline is None:
         return _NEVER
     left = deadline.left
-    return _NEVER if left >= _LONGEST else _now() + int(1e9 * left)
+    return _NEVER if left >= _MAX_SECONDS else _now() + int(1e9 * left)
 
 
 def _now() -> int:

@@ -14,11 +14,11 @@ from lpsmap_jit.arrays import IntArray
 from lpsmap_jit.interrupts import Watch, halt, raise_interrupt, thread_record
 from lpsmap_jit.tiers import interprets
 
-__all__ = ["BLOCK_LINKS", "COUPLED_WORK", "SMALLEST_WORK", "cut", "default_threads", "in_shares"]
+__all__ = ["BLOCK_LINKS", "COUPLED_WORK", "MIN_WORK", "cut", "default_threads", "in_shares"]
 
 Result = TypeVar("Result")
 
-SMALLEST_WORK = 1_500
+MIN_WORK = 1_500
 """Smallest work for a thread, in links of a graph. It takes longer than to start a thread."""
 
 COUPLED_WORK = 8
@@ -26,7 +26,7 @@ COUPLED_WORK = 8
 Their kernels are short, and threads that call short kernels wait for each other's lock: two threads
 took 1.9 times as long as one for sequences of 9,000 links, and 0.9 for matchings of 30,000."""
 
-SMALLEST_SHARE = 500
+MIN_SHARE = 500
 """Smallest share, in links: it takes longer to solve than to fetch."""
 
 BLOCK_LINKS = 64_000
@@ -73,7 +73,7 @@ def in_shares(
     items
         The items. The function is not called for an empty array.
     sizes
-        For each item, an estimate of its work; `SMALLEST_WORK` is worth a thread.
+        For each item, an estimate of its work; `MIN_WORK` is worth a thread.
     threads
         Number of threads that may be used.
     cheaper
@@ -154,15 +154,15 @@ def cut(sizes: IntArray, threads: int, cheaper: int = 1) -> tuple[IntArray, int]
     """Return the bounds of shares of decreasing size, and the number of threads to use.
 
     Each share is a thread's part of half the remaining work, so that the threads end at about the
-    same time (Polychronopoulos & Kuck 1987), but at least `SMALLEST_SHARE`. If a unit is `cheaper`
+    same time (Polychronopoulos & Kuck 1987), but at least `MIN_SHARE`. If a unit is `cheaper`
     than a link of separate factors, a thread is worth so many times more of them, and the smallest
     share is `BLOCK_LINKS`. A single thread gets one share.
     """
     n, total = len(sizes), int(sizes.sum()) if threads > 1 else 0
-    threads = min(threads, n, total // (SMALLEST_WORK * cheaper))
+    threads = min(threads, n, total // (MIN_WORK * cheaper))
     if threads < 2:
         return np.array([0, n]), 1
-    smallest = SMALLEST_SHARE if cheaper == 1 else min(BLOCK_LINKS, -(-total // threads))
+    smallest = MIN_SHARE if cheaper == 1 else min(BLOCK_LINKS, -(-total // threads))
     wanted, done = [], 0
     while done < total:
         done += max((total - done) // (2 * threads), smallest)

@@ -20,9 +20,16 @@ import numpy as np
 
 from lpsmap_jit.deadlines import compiling
 
-__all__ = ["CAN_INTERPRET", "PATIENCE", "compile_now", "interpreted", "interprets", "start_with"]
+__all__ = [
+    "CAN_INTERPRET",
+    "COMPILE_AFTER",
+    "compile_now",
+    "interpreted",
+    "interprets",
+    "start_with",
+]
 
-PATIENCE = "LPSMAP_COMPILE_AFTER"
+COMPILE_AFTER = "LPSMAP_COMPILE_AFTER"
 """The environment variable with the seconds of interpreted calls before kernels are compiled."""
 
 SECONDS = 2.0
@@ -144,14 +151,14 @@ def _seconds() -> float:
     ValueError
         If it is not a number.
     """
-    given = os.environ.get(PATIENCE, "")
+    given = os.environ.get(COMPILE_AFTER, "")
     try:
         seconds = float(given or SECONDS)
     except ValueError:
         seconds = math.nan
     if not seconds >= 0.0:
         raise ValueError(
-            f"{PATIENCE}: got {given!r}; expected seconds, 0 or more, for which kernels are "
+            f"{COMPILE_AFTER}: got {given!r}; expected seconds, 0 or more, for which kernels are "
             "interpreted before they are compiled. Unset it for the default."
         )
     return seconds

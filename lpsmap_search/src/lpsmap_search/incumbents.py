@@ -31,7 +31,7 @@ MAX_STEPS = 100
 SMOOTHING = 0.01
 """Smoothing in runs from counts near an optimum."""
 
-PATIENCE = 10
+RUNS_PER_SUCCESS = 10
 """Perturbation continues until this many times the number of runs that found the best."""
 
 SHARE = 0.5
@@ -142,7 +142,7 @@ class Incumbent:
     def _perturb(self, n_restarts: int) -> None:
         """Run Viterbi EM from perturbations of the best counts (Lourenço et al. 2003)."""
         last, number = 0, 0
-        while number < PATIENCE * max(n_restarts, last) and not self._deadline.passed:
+        while number < RUNS_PER_SUCCESS * max(n_restarts, last) and not self._deadline.passed:
             number += 1
             rng, best = np.random.default_rng([self._seed, 1, number]), self._best
             assert best.answer is not None

@@ -35,7 +35,7 @@ MAX_ENUMERATED = 7
 """Maximum size of a block whose vertices are enumerated: 7 parameters have 448 candidates, 8 have
 1,024."""
 
-PATIENCE = 3
+HALVED_AFTER = 3
 """Steps without improvement after which the aim is halved."""
 
 STATIONARY = 1e-20
@@ -236,7 +236,7 @@ def bound_boxes(
                 multipliers[b, :n], multipliers[b, n] = h, x
             else:
                 n_worse += 1
-                if n_worse == PATIENCE:
+                if n_worse == HALVED_AFTER:
                     distance, n_worse = 0.5 * distance, 0
             length = _subtract_shares(first, p, f, means)
             length += excess * excess if x > 0.0 or excess < 0.0 else 0.0

@@ -18,7 +18,7 @@ FloatArray = npt.NDArray[np.float64]
 WHOLE = [kind for kind in [*KINDS, "Sequence"] if kind not in ("Knapsack", "DepTree")]
 """Types of few variables whose structures are zeros and ones."""
 
-MOST_VARIABLES = 15
+MAX_VARIABLES = 15
 
 
 def lp_map(graph: FactorGraph) -> Solution:
@@ -33,13 +33,13 @@ def lp_map(graph: FactorGraph) -> Solution:
 def draw_forest(seed: int) -> RandomGraph:
     """Draw a graph in which factors share single variables, without loops."""
     rng = np.random.default_rng(seed)
-    assignment = rng.integers(0, 2, size=MOST_VARIABLES)
+    assignment = rng.integers(0, 2, size=MAX_VARIABLES)
     n_variables, declared = 1, []
     scale = float(rng.choice([0.01, 1.0, 100.0]))
     for _ in range(int(rng.integers(1, 7))):
         kind, m, n, parameters = random_structures(rng, str(rng.choice(WHOLE)))
         arity = m.shape[1]
-        if n_variables + arity - 1 > MOST_VARIABLES:
+        if n_variables + arity - 1 > MAX_VARIABLES:
             continue
         new = np.arange(n_variables, n_variables + arity - 1)
         variables = rng.permutation([int(rng.integers(n_variables)), *new])

@@ -297,7 +297,7 @@ class TestPatience:
         self, words: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(tiers._tier, "left", None)
-        monkeypatch.setenv(tiers.PATIENCE, words)
+        monkeypatch.setenv(tiers.COMPILE_AFTER, words)
         with pytest.raises(ValueError, match=f"LPSMAP_COMPILE_AFTER: got '{words}'; expected sec"):
             _graph("matching").solve()
 
@@ -321,7 +321,7 @@ print(solution.values.sum())
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [(tiers.PATIENCE, "60"), ("LPSMAP_DISABLE_JIT", "1"), ("NUMBA_DISABLE_JIT", "1")],
+    [(tiers.COMPILE_AFTER, "60"), ("LPSMAP_DISABLE_JIT", "1"), ("NUMBA_DISABLE_JIT", "1")],
 )
 def test_a_first_small_solve_compiles_nothing(tmp_path: Path, name: str, value: str) -> None:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), name: value}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lpsmap_decode.exact.relaxation_search import LEAST_GAIN, OPEN, Gains, Node
+from lpsmap_decode.exact.relaxation_search import MIN_GAIN, OPEN, Gains, Node
 
 N = 6
 NONE = np.empty(0)
@@ -38,7 +38,7 @@ def test_what_a_unit_gains_is_the_mean_of_what_it_gained(seed: int) -> None:
         a_unit[where] = np.mean(some)
     means = rng.uniform(size=N)
     both = a_unit * [means, 1.0 - means]
-    expected = np.maximum(both, LEAST_GAIN * both.max()).prod(axis=0)
+    expected = np.maximum(both, MIN_GAIN * both.max()).prod(axis=0)
     np.testing.assert_allclose(gains.expected(means), expected, rtol=1e-12)
 
 

@@ -30,7 +30,7 @@ from lpsmap_decode.exact.count_search import CountSpace
 from lpsmap_decode.exact.single_factors import two_best
 from lpsmap_decode.results import assignment
 from lpsmap_decode.results.search_limits import SearchLimits
-from lpsmap_decode.solvers.external_solver import SMALLEST_GAP
+from lpsmap_decode.solvers.external_solver import MIN_GAP
 from random_graphs import KINDS, all_scores, random_graph
 
 
@@ -370,4 +370,4 @@ def test_a_solver_ranks_what_the_search_does_not(
     assert [found.total for found in ranked] == pytest.approx(sorted(totals, reverse=True))
     assert len({found.values.tobytes() for found in ranked}) == len(totals)
     assert all(found.ok for found in ranked)
-    assert ranked[0].gap >= SMALLEST_GAP
+    assert ranked[0].gap >= MIN_GAP

@@ -20,7 +20,7 @@ from lpsmap_decode.networks.blocks import block_order, improve_block
 from lpsmap_decode.networks.bounds import tighten
 from lpsmap_decode.networks.cycles import no_triplets, triplets_of
 from lpsmap_decode.networks.elimination import (
-    MOST_NODES,
+    MAX_NODES,
     eliminate,
     elimination_order,
     neighbours_of,
@@ -346,7 +346,7 @@ def test_the_relaxation_from_messages_is_certified(seed: int) -> None:
 
 def test_networks_of_many_nodes_take_no_square_tables(rng: np.random.Generator) -> None:
     """A picture's worth of nodes would take a table of gigabytes: a longer chain is proved too."""
-    n = MOST_NODES + 1
+    n = MAX_NODES + 1
     scores, pairs = rng.normal(size=n), rng.normal(size=n - 1)
     graph = FactorGraph()
     u = graph.variable_from(scores)

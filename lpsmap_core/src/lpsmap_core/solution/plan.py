@@ -20,7 +20,7 @@ from lpsmap_core.local.active.sets import first_capacity
 from lpsmap_core.local.solvers import SolverChoice, solver_of, takes_one_pass
 from lpsmap_core.model.levels import override_level
 from lpsmap_core.solution.table_rendering import text_table
-from lpsmap_jit.threads import SMALLEST_WORK, cut
+from lpsmap_jit.threads import MIN_WORK, cut
 
 __all__ = ["ComponentPlan", "FactorPlan", "MemoryPlan", "Plan", "SharePlan", "make_plan"]
 
@@ -222,7 +222,7 @@ def make_plan(layout: Layout, choice: EngineChoice, threads: int, limited: bool)
         shares=tuple(SharePlan(*sizes) for sizes in shares),
         threads=used,
         available_threads=threads,
-        links_per_thread=SMALLEST_WORK * cheaper,
+        links_per_thread=MIN_WORK * cheaper,
         memory=_memory(layout, solvers, used)
         if is_core
         else MemoryPlan(_array_bytes(layout), 0, 0),

@@ -34,7 +34,7 @@ from lpsmap_decode.results.assignment import Assignment
 
 __all__ = ["solve"]
 
-LEAST = 0.01
+MIN_SECONDS = 0.01
 """Minimum seconds to solve in, however long reading took."""
 
 UNSOLVED = 3
@@ -146,7 +146,7 @@ def solve(
             click.echo(text)
             raise SystemExit(0 if exists else UNSOLVED)
         if max_time is not None:
-            options["max_time"] = max(deadline.left, LEAST)
+            options["max_time"] = max(deadline.left, MIN_SECONDS)
         try:
             found = solve_as(task, named.graph, options)
         except Exception as error:  # an oracle of a plugin can raise anything

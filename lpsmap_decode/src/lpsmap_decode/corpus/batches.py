@@ -11,7 +11,7 @@ __all__ = ["Batch", "Batches"]
 SECONDS = 0.5
 """Target duration of a batch: far longer than its transfer to a worker and back."""
 
-MOST_PROBLEMS = 1000
+MAX_PROBLEMS = 1000
 """Maximum number of problems in a batch."""
 
 Batch = list[Problem]
@@ -42,7 +42,7 @@ class Batches:
     def take(self) -> Batch:
         """Return the next batch; it is empty at the end of the stream."""
         batch: Batch = []
-        room, most = self._rate * SECONDS, self._number or MOST_PROBLEMS
+        room, most = self._rate * SECONDS, self._number or MAX_PROBLEMS
         while len(batch) < most and (problem := self._next()) is not None:
             room -= self._size(problem)
             if batch and self._number is None and room < 0.0:

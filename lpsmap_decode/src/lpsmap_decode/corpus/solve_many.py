@@ -38,7 +38,7 @@ READ_AHEAD = 2
 """Maximum number of batches that are read and not yet yielded in order, relative to those under way
 at most, which are two for each worker."""
 
-MOST_DEATHS = 3
+MAX_DEATHS = 3
 """Problems that may crash their workers before any is solved: then workers probably cannot
 start."""
 
@@ -236,7 +236,7 @@ class _Corpus:
             self._suspects.extendleft([problem] for problem in reversed(died[0]))
         else:
             self._n_culprits += 1
-            if not self._n_solved and self._n_culprits >= MOST_DEATHS:
+            if not self._n_solved and self._n_culprits >= MAX_DEATHS:
                 raise BrokenExecutor(
                     f"solve_many: {self._n_culprits} workers died before they solved anything. If "
                     'this is a script, start its work below `if __name__ == "__main__":`.'

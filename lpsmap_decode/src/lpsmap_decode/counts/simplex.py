@@ -31,16 +31,16 @@ __all__ += ["fits", "new_tableau", "next_vertex", "vertex_bound"]
 FOUND, GIVEN_UP, NOTHING_FITS = 0, 1, 2
 """The possible outcomes of the method."""
 
-MOST_BETWEEN = 256
+MAX_BETWEEN = 256
 """Maximum number of variables between their bounds; beyond it, the method gives up."""
 
-MOST_EXCHANGES = 4
+MAX_EXCHANGES = 4
 """Maximum number of pivots per row and variable on average; beyond it, the method may cycle."""
 
 OFF = 1e-9
 """Feasibility tolerance on bounds."""
 
-LEAST_PIVOT = 1e-7
+MIN_PIVOT = 1e-7
 """Smaller entries of the tableau are not pivots."""
 
 ZERO = 1e-12
@@ -105,7 +105,7 @@ class Tableau(NamedTuple):
 def new_tableau(program: CountProgram) -> Tableau:
     """Return the tableau without rows: each variable is a column, at the better of its bounds."""
     n, k = len(program.eta), len(program.low)
-    most = min(n, k, MOST_BETWEEN)
+    most = min(n, k, MAX_BETWEEN)
     of = Tableau(
         np.zeros(n),
         np.zeros(n + k),
@@ -177,7 +177,7 @@ def _find_vertex(program: CountProgram, of: Tableau, y: FloatArray) -> int:
     """Do what `next_vertex` does, as a leaf."""
     n, k = len(of.x), len(y)
     _begin(program, of)
-    for _ in range(100 + MOST_EXCHANGES * (n + k)):
+    for _ in range(100 + MAX_EXCHANGES * (n + k)):
         leaving, was = _farthest_off(program, of)
         if leaving < 0:
             for i in range(k):
@@ -297,7 +297,7 @@ def _choose(leaving: int, was: float, program: CountProgram, of: Tableau) -> int
     n_able = 0
     for j in range(n):
         slope = row[j] if rising else -row[j]
-        if slope < -LEAST_PIVOT if of.upper[j] else slope > LEAST_PIVOT:
+        if slope < -MIN_PIVOT if of.upper[j] else slope > MIN_PIVOT:
             q = of.on[j]
             if of.low[q] < of.high[q]:
                 of.places[n_able] = j

@@ -15,7 +15,7 @@ from lpsmap_dynamic import Counts, counts_of, write_point
 
 __all__ = ["VertexStart"]
 
-MOST_VARIABLES = 2_500
+MAX_VARIABLES = 2_500
 """Larger components are left out: their tableaus would take too much time and memory."""
 
 
@@ -53,7 +53,7 @@ def _served_components(part: Part) -> BoolArray | None:
     covered: BoolArray = counts_of(part).covered
     if not covered.any():
         return None
-    return covered & (np.diff(part.first_variable) <= MOST_VARIABLES)
+    return covered & (np.diff(part.first_variable) <= MAX_VARIABLES)
 
 
 @kernel

@@ -44,7 +44,7 @@ MORE_NODES = 8
 LP_ITERATIONS = 480
 """Iterations of LP-MAP in a proof: four tests of infeasibility."""
 
-MOST_QUERIED = 2_000_000
+MAX_QUERIED = 2_000_000
 """Slots in a call of a bucket's oracles, which asks for each slot of its rows."""
 
 HELD = 1e-9
@@ -276,7 +276,7 @@ class _Component:
             lo, hi = self._begin[b : b + 2]
             rows = new[(lo <= new) & (new < hi)] - lo
             arity = self._buckets[b].offsets[rows + 1] - self._buckets[b].offsets[rows]
-            piece = np.cumsum(arity**2) // MOST_QUERIED
+            piece = np.cumsum(arity**2) // MAX_QUERIED
             for chosen in np.split(rows, np.flatnonzero(np.diff(piece)) + 1):
                 if self._deadline.passed:
                     raise _Undecided
@@ -298,7 +298,7 @@ class _Component:
         answers: list[list[tuple[int, int]] | None] = [[] if each else None for each in possible]
         arity = np.diff(bucket.offsets)
         owner = np.repeat(np.arange(len(rows)), arity)
-        (slots,) = np.nonzero((known == OPEN) & (possible & (arity**2 <= MOST_QUERIED))[owner])
+        (slots,) = np.nonzero((known == OPEN) & (possible & (arity**2 <= MAX_QUERIED))[owner])
         if not slots.size:
             return answers
         # one copy of the factor for every open slot, which gets the other value

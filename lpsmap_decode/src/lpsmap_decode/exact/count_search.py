@@ -37,10 +37,10 @@ from lpsmap_dynamic import counts_of
 
 __all__ = ["CountSpace"]
 
-MOST_VARIABLES = 2000
+MAX_VARIABLES = 2000
 """Maximum number of variables of a component."""
 
-LEAST_VIOLATION = 1e-6
+MIN_VIOLATION = 1e-6
 """Minimum violation that proves infeasibility."""
 
 DRIFT = 1e-10
@@ -87,7 +87,7 @@ class CountSpace(Space[FloatArray, BoolArray]):
     def serves(part: Part, component: int) -> bool:
         """Return whether a component can be searched in this way."""
         n = part.first_variable[component + 1] - part.first_variable[component]
-        return bool(counts_of(part).covered[component] and n <= MOST_VARIABLES)
+        return bool(counts_of(part).covered[component] and n <= MAX_VARIABLES)
 
     def root(self) -> FloatArray:
         """Return the root node."""
@@ -150,7 +150,7 @@ class CountSpace(Space[FloatArray, BoolArray]):
                     return bound, x
             if outcome == NOTHING_FITS:
                 nothing = program._replace(eta=np.where(np.isinf(eta), eta, 0.0))
-                if vertex_bound(nothing, y, reduced) < -LEAST_VIOLATION:
+                if vertex_bound(nothing, y, reduced) < -MIN_VIOLATION:
                     return -np.inf, x
             self._tableau = new_tableau(self._program)
         y[:] = 0.0

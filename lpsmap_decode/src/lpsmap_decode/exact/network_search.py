@@ -22,12 +22,12 @@ from lpsmap_core.api import (
 )
 from lpsmap_decode.networks.bounds import tighten
 from lpsmap_decode.networks.cycles import no_triplets, subtract_shares, triplets_of
-from lpsmap_decode.networks.elimination import MOST_STATES, eliminate, elimination_order
+from lpsmap_decode.networks.elimination import MAX_STATES, eliminate, elimination_order
 from lpsmap_decode.networks.messages import finite_scores, new_shares
 from lpsmap_decode.networks.moves import tabu_search
 from lpsmap_decode.networks.network import TableNetwork, TableScores, expand, networks_of
 from lpsmap_decode.search import Evaluation, Space, Unfinished
-from lpsmap_decode.tolerances import BOUND_ROUNDING, LARGEST_SUM
+from lpsmap_decode.tolerances import BOUND_ROUNDING, MAX_SUM
 from lpsmap_dynamic import EliminationOrder
 
 __all__ = ["NetworkSpace"]
@@ -41,7 +41,7 @@ FIRST_NODES = 20
 ROOT_ROUNDS, ROUNDS = 400, 40
 """Rounds of messages for the root and for other nodes."""
 
-ROOT_PATIENCE, PATIENCE = 400.0, 10.0
+MAX_ROOT_PERIODS, MAX_PERIODS = 400.0, 10.0
 """Messages continue while this many periods like the last would close the gap."""
 
 
@@ -72,7 +72,7 @@ class NetworkSpace(Space[BoolArray, BoolArray]):
         self._rounding = BOUND_ROUNDING * self._decisive
         self._n_looks, self._solved, self._prepared = 0, False, False
         of_pairs = bool(networks.of_pairs[component])
-        self.serves = (of_pairs or self._order.cost <= LARGE_COST) and self._decisive <= LARGEST_SUM
+        self.serves = (of_pairs or self._order.cost <= LARGE_COST) and self._decisive <= MAX_SUM
         """Whether the component can be searched in this way."""
         self.ends_soon = self._order.cost <= LARGE_COST
         """Whether elimination solves the component after a few nodes."""
@@ -153,7 +153,7 @@ class NetworkSpace(Space[BoolArray, BoolArray]):
             score - self._rounding,
             least - self._rounding,
             ROOT_ROUNDS if first else ROUNDS,
-            ROOT_PATIENCE if first else PATIENCE,
+            MAX_ROOT_PERIODS if first else MAX_PERIODS,
             chosen,
         )
         if bound < -0.5 * self._decisive:
@@ -217,7 +217,7 @@ def _structure(
     if component not in known:
         found = networks.of(component)
         order = elimination_order(found[0], LARGE_COST)
-        if found[0].n_states.max(initial=0) > MOST_STATES:
+        if found[0].n_states.max(initial=0) > MAX_STATES:
             order = order._replace(cost=np.inf)
         raise_interrupt()
         if out_of_time():

@@ -29,12 +29,12 @@ from lpsmap_decode.exact.relaxation_search import RelaxationSpace
 from lpsmap_decode.exact.single_factors import two_best
 from lpsmap_decode.results.assignment import Assignment
 from lpsmap_decode.results.search_limits import SearchLimits
-from lpsmap_decode.solvers.external_solver import SMALLEST_GAP
+from lpsmap_decode.solvers.external_solver import MIN_GAP
 from lpsmap_decode.solvers.map_solver import MapSolver
 
 __all__ = ["RankedAssignments", "ranked_assignments"]
 
-MOST_SPACES = 8
+MAX_SPACES = 8
 """Number of search spaces that are kept. They are large, and made anew if they are needed again."""
 
 NONE = -1
@@ -114,7 +114,7 @@ class _RankedGraph:
         eta, eta_v, far = reduce_dominant_scores(part, *self._given)
         start = relaxation.solved.end()
 
-        @functools.lru_cache(MOST_SPACES)
+        @functools.lru_cache(MAX_SPACES)
         def space(c: int) -> CountSpace | RelaxationSpace:
             scores = eta[slice(*part.first_variable[c : c + 2].tolist())]
             if CountSpace.serves(part, c):
@@ -264,7 +264,7 @@ class _RankedGraph:
             score=score,
             bound=bound,
             n_nodes=np.array([ranking.n_nodes for ranking in self._rankings], dtype=np.int64),
-            gap=max(self._limits.gap, SMALLEST_GAP if self._by_solver else 0.0),
+            gap=max(self._limits.gap, MIN_GAP if self._by_solver else 0.0),
             reason="continues past the best",
             interrupted=self._limits.deadline.cut,
         )

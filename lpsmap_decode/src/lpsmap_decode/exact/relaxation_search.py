@@ -30,7 +30,7 @@ from lpsmap_decode.tolerances import BOUND_ROUNDING, INTEGRAL
 
 __all__ = ["RelaxationSpace", "Node"]
 
-MOST_COPIES, MOST_LINKS = 32, 50_000
+MAX_COPIES, MAX_LINKS = 32, 50_000
 """Maximum number of nodes evaluated together, and of links of their copies."""
 
 ROOT_ITERATIONS, ITERATIONS, CLOSE_ITERATIONS = 2000, 30, 300
@@ -40,7 +40,7 @@ for nodes that are nearly pruned."""
 CLOSE = 1e-4
 """Relative gap up to which a node is nearly pruned."""
 
-MOST_CONTINUATIONS = 3
+MAX_CONTINUATIONS = 3
 """How often the relaxation of a nearly pruned node is continued, twice as long each time, if it has
 not converged. If many assignments have equal scores it converges late, and fixing a variable
 perturbs it: all nodes would keep the bound of the root."""
@@ -52,7 +52,7 @@ requested gap."""
 NEARLY, DETOURS, DETOUR_ITERATIONS = 1e-3, (0.25, 0.1, 0.04, 0.016), 300
 """The same distance, the noise levels relative to the scores, and the iterations of `_perturb`."""
 
-PLAIN_NODES, MOST_DETOURS = 32, 8
+PLAIN_NODES, MAX_DETOURS = 32, 8
 """Nodes evaluated before one is perturbed, which costs as much as dozens of small nodes; and the
 number of perturbations."""
 
@@ -63,7 +63,7 @@ DOUBTFUL = 0.25
 """Candidates for branching are at least this fractional, relative to the most fractional
 variable."""
 
-LEAST_GAIN = 1e-6
+MIN_GAIN = 1e-6
 """Minimum gain of branching, relative to the largest, so that the other value still counts if one
 value gains nothing."""
 
@@ -122,7 +122,7 @@ class Gains:
             np.where(known > 0.0, known, 1.0)[:, None],
         )
         off, on = a_unit * [means, 1.0 - means]
-        least = LEAST_GAIN * max(off.max(), on.max())
+        least = MIN_GAIN * max(off.max(), on.max())
         promise: FloatArray = np.maximum(off, least) * np.maximum(on, least)
         return promise
 
@@ -150,7 +150,7 @@ class RelaxationSpace(Space[Node, BoolArray]):
         self, part: Part, component: int, eta: FloatArray, eta_v: FloatArray, threads: int
     ) -> None:
         n_links = max(1, int(part.sizes[component]))
-        self.batch = int(np.clip(MOST_LINKS // n_links, 1, MOST_COPIES))
+        self.batch = int(np.clip(MAX_LINKS // n_links, 1, MAX_COPIES))
         self._part, self._component, self._eta = part, component, eta
         own = np.concatenate(
             [
@@ -244,9 +244,7 @@ class RelaxationSpace(Space[Node, BoolArray]):
                 least = min(bound, nodes[i].bound)
                 kept = Node(decided[i], u[i].copy(), duals[i].copy(), step_size, least)
                 continuations = nodes[i].continuations + 1
-                unended = (
-                    status[i] is Status.ITERATION_LIMIT and continuations <= MOST_CONTINUATIONS
-                )
+                unended = status[i] is Status.ITERATION_LIMIT and continuations <= MAX_CONTINUATIONS
                 if unended and score > -np.inf and _is_close(least, score):
                     children = [kept._replace(continuations=continuations)]
                 else:
@@ -288,7 +286,7 @@ class RelaxationSpace(Space[Node, BoolArray]):
         decided = np.where(means > 0.5, 1, 0).astype(np.int8)
         decided[np.abs(means - 0.5) < 0.5 - NEARLY] = OPEN
         decided = np.where(node.decided == OPEN, decided, node.decided)
-        n = min(self.batch, MOST_DETOURS)
+        n = min(self.batch, MAX_DETOURS)
         every = np.tile(decided, (self._copies(n)[0].n_components, 1))
         sizes = self._spread * np.resize(DETOURS, (len(every), 1))
         noise = sizes * np.random.default_rng(0).standard_normal(every.shape)

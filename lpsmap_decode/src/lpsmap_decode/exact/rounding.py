@@ -24,7 +24,7 @@ __all__ = ["round_towards"]
 REPAIRS, STEP = 20, 0.2
 """Maximum number of repairs, and the step by which marginals move towards other factors."""
 
-MOST_COUNT_VARIABLES = 2000
+MAX_COUNT_VARIABLES = 2000
 """Maximum number of variables of a component whose count constraints are solved jointly."""
 
 
@@ -89,7 +89,7 @@ def _nearest_count_vertex(part: Part, towards: FloatArray) -> BoolArray:
     n_copies, n = towards.shape
     x = np.where(towards[0] > 0.0, 1.0, 0.0)
     program = (
-        _count_program(part.buckets, n_copies, towards[0]) if n <= MOST_COUNT_VARIABLES else None
+        _count_program(part.buckets, n_copies, towards[0]) if n <= MAX_COUNT_VARIABLES else None
     )
     if program is not None:
         vertex = np.empty(n)

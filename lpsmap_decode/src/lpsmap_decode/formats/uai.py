@@ -26,7 +26,7 @@ FARTHEST = -float(np.log(np.finfo(np.float64).tiny))
 PAIR_BYTES = 200
 """Bytes of the objects of an observed state, besides one for each state of its variable."""
 
-MOST_CONSTANTS = 1000
+MAX_CONSTANTS = 1000
 """Maximum number of tables over no variable that are written, each up to `FARTHEST`."""
 
 
@@ -267,7 +267,7 @@ def _surplus(path: Path, scores: FloatArray) -> float:
 def _constants(path: Path, total: float) -> list[FloatArray]:
     """Return tables over no variable that add up to a constant score."""
     n = math.ceil(abs(total) / FARTHEST)
-    if n > MOST_CONSTANTS:
+    if n > MAX_CONSTANTS:
         raise FileFormatError(
             f"{path}: the constant part of the scores is {total:g}; its exponential cannot be "
             "written. Write .json instead, or subtract a constant from the scores."

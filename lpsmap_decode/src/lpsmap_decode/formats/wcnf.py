@@ -17,7 +17,7 @@ __all__ = ["WcnfFormat", "states_costs"]
 HEAVIEST = 2**53
 """The largest weight that is exact as a score."""
 
-LARGEST_WEIGHT = 2**64 - 1
+MAX_WEIGHT = 2**64 - 1
 """The largest number that a file may hold; a common top weight."""
 
 
@@ -143,13 +143,13 @@ def _header(tokens: Tokens) -> tuple[int, int, int | None]:
     tokens.one_of(("wcnf",), "wcnf, a formula with weights")
     n_variables = tokens.count("the number of variables")
     n_clauses = tokens.count("the number of clauses")
-    top = None if tokens.line_ended() else tokens.integer("the top weight", 1, LARGEST_WEIGHT)
+    top = None if tokens.line_ended() else tokens.integer("the top weight", 1, MAX_WEIGHT)
     return n_variables, n_clauses, top
 
 
 def _weight(tokens: Tokens, top: int | None) -> int | None:
     """Return the weight of a clause, None if it is hard."""
-    weight = tokens.integer("the weight of a clause", 1, LARGEST_WEIGHT)
+    weight = tokens.integer("the weight of a clause", 1, MAX_WEIGHT)
     if top is not None and weight >= top:
         return None
     if weight > HEAVIEST:

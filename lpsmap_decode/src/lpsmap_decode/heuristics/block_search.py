@@ -12,7 +12,7 @@ import numpy as np
 from lpsmap_decode.heuristics.component import Component
 from lpsmap_decode.heuristics.states import highest_states
 from lpsmap_decode.networks.blocks import block_order, improve_block
-from lpsmap_decode.networks.elimination import MOST_NODES, neighbours_of
+from lpsmap_decode.networks.elimination import MAX_NODES, neighbours_of
 from lpsmap_decode.networks.messages import finite_scores
 from lpsmap_decode.networks.network import networks_of
 
@@ -26,7 +26,7 @@ def search_blocks(component: Component) -> Iterator[None]:
     """Improve the states of blocks; yield after every block."""
     networks, rng = networks_of(component.part), np.random.default_rng(0)
     network = networks.network
-    if len(network.n_states) > MOST_NODES:
+    if len(network.n_states) > MAX_NODES:
         return
     scores = networks.scores(component.eta, component.eta_v)
     potentials, decisive = finite_scores(network, scores)

@@ -19,7 +19,7 @@ from lpsmap_decode.heuristics.tree_search import EXHAUSTED, complete
 
 __all__ = ["complete_columns", "least_gain", "search_columns"]
 
-FEWEST, GROWTH = 100, 1.5
+FIRST_DEAD_ENDS, GROWTH = 100, 1.5
 """Dead ends of the first search, and how this limit grows."""
 
 NOISE = 0.3
@@ -32,7 +32,7 @@ GAIN = 1e-9
 def complete_columns(component: Component) -> Iterator[None]:
     """Offer assignments; yield after every search. End after a proof."""
     rows, gains, rng = component.rows, component.gains, np.random.default_rng(0)
-    weight, most = np.ones(len(rows.low)), float(FEWEST)
+    weight, most = np.ones(len(rows.low)), float(FIRST_DEAD_ENDS)
     closeness = gains / (float(np.abs(gains).mean()) or 1.0)
     towards = np.zeros(len(gains))
     towards[: component.part.n_variables] = component.means - 0.5

@@ -26,11 +26,11 @@ from lpsmap_decode.heuristics.propagation import (
 
 __all__ = ["dive"]
 
-FIRST_SHARE, SMALLEST_SHARE = 0.3, 1e-3
+FIRST_SHARE, MIN_SHARE = 0.3, 1e-3
 """The share of the variables that are on in all structures to fix in a round."""
 
-MOST_DEAD = 30
-"""Limit of the rounds that are undone."""
+MAX_DEAD = 30
+"""Maximum number of rounds that are undone."""
 
 
 def dive(component: Component, groups: Sequence[Oracles], guide: FloatArray) -> Iterator[None]:
@@ -67,8 +67,8 @@ def dive(component: Component, groups: Sequence[Oracles], guide: FloatArray) -> 
             rounds.append((int(domain.counters[0]), wanted, fixed))
             fits = _fixed(component, domain, wanted, fixed)
         while not fits:
-            n_dead, share = n_dead + 1, max(0.5 * share, SMALLEST_SHARE)
-            if not rounds or n_dead > MOST_DEAD:
+            n_dead, share = n_dead + 1, max(0.5 * share, MIN_SHARE)
+            if not rounds or n_dead > MAX_DEAD:
                 return
             length, wanted, fixed = rounds.pop()
             undo(rows, domain, length)

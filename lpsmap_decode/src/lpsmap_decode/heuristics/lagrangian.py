@@ -21,11 +21,11 @@ from lpsmap_decode.heuristics.leaders import Oracles, in_groups, leaders_of, oth
 
 __all__ = ["Prices", "price_rows"]
 
-FIRST_STEP, LATER_STEP, GROWTH, MOST_REPAIRS = 0.05, 0.005, 1.3, 50
+FIRST_STEP, LATER_STEP, GROWTH, MAX_REPAIRS = 0.05, 0.005, 1.3, 50
 """The first step of a repair, relative to the mean score, if the prices are unknown and if they are
 known; its growth, and the number of steps."""
 
-DESCENT, PATIENCE = 100, 10
+DESCENT_STEPS, STEPS_WITHOUT_GAIN = 100, 10
 """Steps of a descent, and those without a better value before they become shorter."""
 
 TOWARDS_MEANS = 4.0
@@ -135,7 +135,7 @@ class _Pricing:
         """Raise prices of what is violated until nothing is, without keeping the prices."""
         rows, copies = self.prices.of_rows.copy(), self.prices.of_copies.copy()
         prices, step = self.prices._replace(of_rows=rows, of_copies=copies), step * self.scale
-        for _ in range(MOST_REPAIRS):
+        for _ in range(MAX_REPAIRS):
             look = self.look(prices, noise, nearest=True)
             yield
             if not look.excess.any() and not look.apart.any():
@@ -155,7 +155,7 @@ class _Pricing:
             slope = np.where(paid, look.sums - side, look.excess)
             value = look.value + float(prices.of_rows @ side)
             n_calm, least = (0, value) if value < least else (n_calm + 1, least)
-            if n_calm >= PATIENCE:
+            if n_calm >= STEPS_WITHOUT_GAIN:
                 n_calm, share = 0, 0.5 * share
             size = float(slope @ slope + look.apart @ look.apart)
             spare = value - self.component.score
@@ -175,7 +175,7 @@ def price_rows(component: Component) -> Iterator[None]:
     yield from dive(component, pricing.groups, by_means)
     while True:
         if component.found:
-            yield from pricing.descend(DESCENT)
+            yield from pricing.descend(DESCENT_STEPS)
             step = LATER_STEP
         guide = pricing.priced(pricing.prices, noise)
         yield from dive(component, pricing.groups, guide)

@@ -22,8 +22,8 @@ __all__ = ["search_neighbourhoods"]
 FIRST, GROWTH = 12.0, 1.1
 """Free variables at first, and how their number grows or shrinks."""
 
-MOST = 300
-"""Limit of the dead ends of a search."""
+MAX_DEAD_ENDS = 300
+"""Maximum number of dead ends of a search."""
 
 
 def search_neighbourhoods(component: Component) -> Iterator[None]:
@@ -44,7 +44,7 @@ def search_neighbourhoods(component: Component) -> Iterator[None]:
         fix_all(part, domain, barred)
         guide = component.gains[free] * rng.uniform(0.5, 1.5, len(free))
         by_need = bool(rng.random() < 0.5)
-        given = guide, weight, by_need, MOST
+        given = guide, weight, by_need, MAX_DEAD_ENDS
         outcome, best, _ = search_columns(component, part, domain, *given)
         size = min(float(n), size * GROWTH) if outcome == EXHAUSTED else max(2.0, size / GROWTH)
         if best is not None:

@@ -131,7 +131,7 @@ def complete(
     by_need
         Whether rows that lack something come first.
     most
-        Limit of the dead ends; an assignment counts as one.
+        Maximum number of dead ends; an assignment counts as one.
     gain
         By how much the next assignment must improve.
     best

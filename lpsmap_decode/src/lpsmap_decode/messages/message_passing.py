@@ -30,11 +30,11 @@ from lpsmap_decode.networks.messages import Potentials, Shares, finite_scores, n
 from lpsmap_decode.networks.network import Places, networks_of
 from lpsmap_decode.networks.small import eliminate_small, small_orders
 from lpsmap_decode.networks.tables import has_tables
-from lpsmap_decode.tolerances import BOUND_ROUNDING, LARGEST_SUM
+from lpsmap_decode.tolerances import BOUND_ROUNDING, MAX_SUM
 
 __all__ = ["MessageResult", "ascend_networks", "slow_components"]
 
-MOST_PASSES = 1000
+MAX_PASSES = 1000
 """Maximum number of pairs of passes; core's engine continues if they do not suffice."""
 
 STILL = 1e-3
@@ -124,7 +124,7 @@ def ascend_networks(
     whole, served = networks.network, networks.covered & chosen
     scores = networks.scores(eta, eta_v)
     given, decisive = finite_scores(whole, scores)
-    if decisive > LARGEST_SUM:
+    if decisive > MAX_SUM:
         served = np.zeros_like(served)
     shares = new_shares(whole)
     found, eliminated = empty_result(whole, part.n_components), np.zeros_like(served)
@@ -141,7 +141,7 @@ def ascend_networks(
         whole,
         given,
         shares,
-        min(MOST_PASSES, options.max_iter),
+        min(MAX_PASSES, options.max_iter),
         options.tol,
         STILL * options.tol,
         found,

@@ -24,9 +24,9 @@ from lpsmap_decode.networks.network import TableNetwork
 
 __all__ = ["AscentResult", "ascend", "empty_result"]
 
-FEWEST, SELDOM = 4, 4
-"""Answers are evaluated every `FEWEST` pairs of passes, or every ``t // SELDOM`` pairs after pass t
-if that is more; at first more often."""
+MIN_PERIOD, PERIOD_GROWTH = 4, 4
+"""Answers are evaluated every `MIN_PERIOD` pairs of passes, or every ``t // PERIOD_GROWTH`` pairs
+after pass t if that is more; at first more often."""
 
 TIES = (1e-7, 1e-5, 1e-3)
 """Relative differences below which beliefs of a node may count as tied."""
@@ -186,7 +186,7 @@ def _ascend(
                 return
             if t < next_look and t + 1 < most_passes:
                 continue
-            next_look = t + min(t + 1, max(FEWEST, t // SELDOM))
+            next_look = t + min(t + 1, max(MIN_PERIOD, t // PERIOD_GROWTH))
             size = max(1.0, abs(found.bound[c]))
             round_beliefs(begin, end, network, given, shares, rounded, scores, state)
             _take_rounded(c, begin, end, network, given, rounded, found)

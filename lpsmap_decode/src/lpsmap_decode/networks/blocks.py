@@ -13,7 +13,7 @@ import numpy as np
 from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_decode.networks.best_states import assignment_score
-from lpsmap_decode.networks.elimination import MOST_STATES, eliminate
+from lpsmap_decode.networks.elimination import MAX_STATES, eliminate
 from lpsmap_decode.networks.messages import Potentials
 from lpsmap_decode.networks.network import TableNetwork
 
@@ -49,7 +49,7 @@ def block_order(
         for i in range(n):
             if gone[i]:
                 continue
-            if n_states[i] <= MOST_STATES and (node < 0 or size[i] < size[node]):
+            if n_states[i] <= MAX_STATES and (node < 0 or size[i] < size[node]):
                 node = i
             if largest < 0 or weight[i] * size[i] > weight[largest] * size[largest]:
                 largest = i

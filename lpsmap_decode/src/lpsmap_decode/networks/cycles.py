@@ -21,13 +21,13 @@ from lpsmap_decode.networks.network import TableNetwork, build_network
 __all__ = ["Triplets", "no_triplets", "pass_triplets", "subtract_shares"]
 __all__ += ["triplets_of"]
 
-MOST_ENTRIES = 400_000
+MAX_ENTRIES = 400_000
 """Maximum number of entries of all triplets: a pass over them takes about a millisecond."""
 
-MOST_FOUND = 100_000
+MAX_FOUND = 100_000
 """Maximum number of cycles that are collected."""
 
-MOST_PATHS = 20_000_000
+MAX_PATHS = 20_000_000
 """Maximum number of paths of two pairs that are searched for cycles: it takes a quarter of a
 second."""
 
@@ -62,16 +62,16 @@ def triplets_of(network: TableNetwork) -> tuple[TableNetwork, Triplets] | None:
     first, other = np.concatenate([ends, ends[:, ::-1]]).T
     order = np.lexsort((other, first))
     degree = np.bincount(first, minlength=len(network.n_states))
-    if (degree * (degree - 1)).sum() > 2 * MOST_PATHS:
+    if (degree * (degree - 1)).sum() > 2 * MAX_PATHS:
         return None
     begin = offsets_of(degree)
-    found = np.empty((MOST_FOUND, 3), dtype=np.int64)
+    found = np.empty((MAX_FOUND, 3), dtype=np.int64)
     n = _find_triplets(begin, other[order], found)
-    if not 0 < n < MOST_FOUND:
+    if not 0 < n < MAX_FOUND:
         return None
     nodes = np.unique(np.sort(found[:n], axis=1), axis=0)
     k = network.n_states[nodes]
-    if k.prod(axis=1).sum() > MOST_ENTRIES:
+    if k.prod(axis=1).sum() > MAX_ENTRIES:
         return None
     pairs = nodes[:, [[0, 1], [1, 2], [0, 2]]]
     every = np.concatenate([ends, pairs.reshape(-1, 2)])

@@ -16,14 +16,14 @@ from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_decode.networks.network import TableNetwork
 from lpsmap_dynamic import EliminationOrder, cheapest_order
 
-__all__ = ["MOST_NODES", "MOST_STATES", "eliminate", "elimination_order", "neighbours_of"]
+__all__ = ["MAX_NODES", "MAX_STATES", "eliminate", "elimination_order", "neighbours_of"]
 
 Bytes = npt.NDArray[np.uint8]
 
-MOST_NODES = 5_000
+MAX_NODES = 5_000
 """Maximum number of nodes, since adjacency is a square matrix."""
 
-MOST_STATES = 256
+MAX_STATES = 256
 """Maximum number of states of a node that can be eliminated."""
 
 INNER = 256
@@ -33,9 +33,9 @@ INNER = 256
 def elimination_order(network: TableNetwork, limit: float) -> EliminationOrder:
     """Return the cheaper of two orders; its cost is infinite if both exceed the limit.
 
-    The cost is also infinite for more than `MOST_NODES` nodes, or if the time was up.
+    The cost is also infinite for more than `MAX_NODES` nodes, or if the time was up.
     """
-    if len(network.n_states) > MOST_NODES:
+    if len(network.n_states) > MAX_NODES:
         return EliminationOrder(np.arange(len(network.n_states)), np.inf)
     return cheapest_order(network.n_states, neighbours_of(network), limit)
 
@@ -171,7 +171,7 @@ def eliminate(
     Parameters
     ----------
     n_states, first_state, scope_offsets, scope, table_offsets
-        As in `TableNetwork`; nodes have at most `MOST_STATES` states.
+        As in `TableNetwork`; nodes have at most `MAX_STATES` states.
     states, entries, begins
         Scores of states and of table entries, finite or ``-inf``, as in `TableScores`.
     order

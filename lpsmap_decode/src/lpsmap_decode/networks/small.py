@@ -7,7 +7,7 @@ import numpy as np
 from lpsmap_core import interrupted, kernel
 from lpsmap_core.api import BoolArray, IntArray
 from lpsmap_decode.networks.ascent import AscentResult
-from lpsmap_decode.networks.elimination import MOST_STATES, eliminate
+from lpsmap_decode.networks.elimination import MAX_STATES, eliminate
 from lpsmap_decode.networks.network import TableNetwork, TableScores
 from lpsmap_dynamic import minimum_fill
 
@@ -39,7 +39,7 @@ def small_orders(
         n, most = end - begin, 0
         for i in range(begin, end):
             most = max(most, n_states[i])
-        if n == 0 or n > SMALL_NODES or most > MOST_STATES:
+        if n == 0 or n > SMALL_NODES or most > MAX_STATES:
             continue
         if interrupted():
             break

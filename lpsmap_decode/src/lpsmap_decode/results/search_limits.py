@@ -37,7 +37,7 @@ class SearchLimits(NamedTuple):
     gap: float
     """A bound within ``gap * max(1, abs(score))`` of the score is a proof."""
     max_nodes: int | None
-    """Limit of the nodes of each component's search; 0 for no search."""
+    """Maximum number of nodes of each component's search; 0 for no search."""
     deadline: Deadline
     threads: int
     report: Callable[[int, SearchProgress], None] | None = None

@@ -17,7 +17,7 @@ __all__ = ["MapSolverChoice", "choose_map_solver"]
 PREFERRED = "highs"
 """The solver that follows the built-in search if that does not prove optimality soon."""
 
-LARGEST_SCORE = 1e7
+MAX_SCORE = 1e7
 """Maximum score: beyond it, the tolerances of solvers hide other scores."""
 
 
@@ -91,6 +91,6 @@ def _obstacle(factors: Sequence[Factor], scores: Sequence[FloatArray]) -> str | 
     without = without_constraints(factors)
     if without:
         return f"{', '.join(without)} factors have no linear constraints"
-    if any((x > LARGEST_SCORE).any() for x in scores if x.size):
-        return f"a score is above {LARGEST_SCORE:g}, beyond the precision of solvers"
+    if any((x > MAX_SCORE).any() for x in scores if x.size):
+        return f"a score is above {MAX_SCORE:g}, beyond the precision of solvers"
     return None

@@ -28,7 +28,7 @@ from lpsmap_decode.solvers.program import as_given, masked_bound, programs, with
 from lpsmap_decode.solvers.validation import check_answer, wrong_answer
 
 __all__ = [
-    "SMALLEST_GAP",
+    "MIN_GAP",
     "improve_with_solver",
     "merge_better",
     "solver_answer",
@@ -39,7 +39,7 @@ __all__ = [
 SOLVER_MARGIN = 1e-9
 """Safety margin of the bounds of solvers, relative to the sum of the absolute scores."""
 
-SMALLEST_GAP = 1e-6
+MIN_GAP = 1e-6
 """The smallest gap that a solver can prove, since its tolerances are of this size."""
 
 
@@ -145,7 +145,7 @@ def improve_with_solver(
     result.bound = np.where(bound < result.score, result.bound, np.minimum(bound, result.bound))
     _write(result, chosen)
     result.interrupted = limits.deadline.cut
-    result.gap, result.solver = max(result.gap, SMALLEST_GAP), solver.name
+    result.gap, result.solver = max(result.gap, MIN_GAP), solver.name
     return result
 
 
@@ -163,7 +163,7 @@ def _judge_answers(
     score, bound
         For each component, the score of the answer by the oracles, and its bound.
     """
-    tolerance = SMALLEST_GAP * np.maximum(1.0, np.abs(np.where(np.isfinite(score), score, 0.0)))
+    tolerance = MIN_GAP * np.maximum(1.0, np.abs(np.where(np.isfinite(score), score, 0.0)))
     for c in np.flatnonzero(answered & (bound < score - tolerance)).tolist():
         got = f"bound {bound[c]:g} with values that score {score[c]:g}, in component {c}"
         raise wrong_answer(solver, got, "an upper bound of the score of all assignments")

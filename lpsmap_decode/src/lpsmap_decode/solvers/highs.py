@@ -29,7 +29,7 @@ from lpsmap_decode.solvers.row_scaling import MARGIN, meets_rows, scaled_rows
 
 __all__ = ["HighsSolver", "arrays_of"]
 
-PATIENCE = 0.3
+GRACE_SECONDS = 0.3
 """Seconds that HiGHS may continue after its time limit, which some of its stages do not check."""
 
 TOLERANCES = {
@@ -114,7 +114,7 @@ class HighsSolver(MapSolver):
         run.begin(margin)
         try:
             child = self._child = self._child or _Child()
-            with _called_at(end + PATIENCE, child.kill):
+            with _called_at(end + GRACE_SECONDS, child.kill):
                 child.await_start()
                 child.send(run.request(end))
                 while run.unfinished:

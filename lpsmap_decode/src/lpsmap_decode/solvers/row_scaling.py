@@ -23,7 +23,7 @@ MARGIN = 2.0**-23
 of `highs.TOLERANCES`. Smaller coefficients are dropped, and the sides are moved by their sum: HiGHS
 has excluded feasible assignments with coefficients of about its tolerance."""
 
-LARGEST_INTEGER = 1024.0
+MAX_INTEGER = 1024.0
 """Rows of integers up to this one remain as they are."""
 
 ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
@@ -83,5 +83,5 @@ def meets_rows(program: Program, values: FloatArray) -> bool:
 def _of_weights(program: Program) -> BoolArray:
     """Return flags of the rows with coefficients other than small integers."""
     a, found = program.coefficient, np.zeros(len(program.low), dtype=bool)
-    found[program.row[(a != np.rint(a)) | (np.abs(a) > LARGEST_INTEGER)]] = True
+    found[program.row[(a != np.rint(a)) | (np.abs(a) > MAX_INTEGER)]] = True
     return found

@@ -33,15 +33,16 @@ __all__ = ["maximise"]
 GROWTH = 8.0
 """Ratio of successive scales on the way from scaled-down scores to the scores; a power of 2."""
 MAX_SCALE = 1e300
-"""Limit of the factor by which scores are scaled down."""
+"""Maximum factor by which scores are scaled down."""
 MAX_STEPS = 1000
-"""Limit of Newton steps. Ten usually suffice; a sentence of 159 words with 84 cuts took 141."""
-ROUGH = 1e3
+"""Maximum number of Newton steps. Ten usually suffice; a sentence of 159 words with 84 cuts took
+141."""
+MAX_VIOLATION = 1e3
 """Ratio of a cut's violation to rounding beyond which the last steps have ended too early."""
 SHORT_STEP = 0.05
 """Fraction of a Newton step below which the line search goes on: kinks can lie near its start."""
 MAX_TRIALS = 60
-"""Limit of the points that a line search evaluates."""
+"""Maximum number of points that a line search evaluates."""
 
 
 @leaf
@@ -64,7 +65,7 @@ def maximise(
     float
         An upper bound of the violation of every cut.
     bool
-        Whether the multipliers are optimal, up to a violation of `ROUGH` times rounding.
+        Whether the multipliers are optimal, up to a violation of `MAX_VIOLATION` times rounding.
     """
     list_cuts(dual, n, count)
     evaluate(dual, n, width, count, not again)
@@ -90,7 +91,7 @@ def maximise(
         sigma *= GROWTH
     evaluate(dual, n, width, count, True)
     excess, allowed = _climb(dual, n, width, count, free, tolerance)
-    return max(excess, allowed), not excess > ROUGH * allowed
+    return max(excess, allowed), not excess > MAX_VIOLATION * allowed
 
 
 @leaf

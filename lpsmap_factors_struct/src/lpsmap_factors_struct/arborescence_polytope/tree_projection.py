@@ -66,7 +66,7 @@ TOLERANCE = 1e-13
 SHARP_ARCS_PER_WORD = 1.15
 """With fewer arcs a word, the problem is nearly linear, and starts from the linear solution."""
 MAX_ROUNDS_PER_WORD = 10
-"""Limit of rounds of new cuts, for each word; far more than were ever needed."""
+"""Maximum number of rounds of new cuts, for each word; far more than were ever needed."""
 ZERO_LEVEL = 1e-12
 """Marginals below this, or below the rounding of the numbers they are computed from, are zero."""
 

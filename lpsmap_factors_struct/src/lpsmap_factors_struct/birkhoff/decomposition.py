@@ -13,7 +13,7 @@ __all__ = ["read_matchings"]
 REST = 1e-12
 """Weight that may be left when no further matching is found, as rounding."""
 
-MOST_LOST = 1e-7
+MAX_LOST = 1e-7
 """Largest weight that rounding loses."""
 
 TIGHT = 1e-11
@@ -38,7 +38,7 @@ def read_matchings(f: int, m: int, n: int, full: bool, marginals: FloatArray) ->
     work = assignment_workspace(min(m, n), max(m, n), m * n)
     partner, weight = _decompose(rest.copy(), full, work)
     total = weight.sum()
-    if total < 1.0 - MOST_LOST:
+    if total < 1.0 - MAX_LOST:
         raise RuntimeError(f"structures: found matchings of a total weight of {total}, not 1.")
     matched, short = partner >= 0, np.arange(min(m, n))
     slots = short * n + partner if m <= n else partner * n + short

@@ -11,7 +11,7 @@ from lpsmap_factors_struct.birkhoff.lines import Lines, Sides
 
 __all__ = ["solve_equations"]
 
-LEAST_PIVOT = 1e-11
+MIN_PIVOT = 1e-11
 """A line whose pivot is below this share of its diagonal element depends on others, and rests."""
 
 
@@ -75,7 +75,7 @@ def _solve_short(sides: Sides, lines: Lines) -> None:
     n = sides.n_short
     for j in range(n):
         pivot = matrix[j, j]
-        if moves[first + j] == 0.0 or not pivot > LEAST_PIVOT * lines.diagonal[first + j]:
+        if moves[first + j] == 0.0 or not pivot > MIN_PIVOT * lines.diagonal[first + j]:
             matrix[j, j] = 0.0
             continue
         for i in range(j + 1, n):

@@ -22,22 +22,23 @@ from lpsmap_factors_struct.birkhoff.lines import Lines, Sides
 
 __all__ = ["mark_tight_lines", "move_on_face", "project"]
 
-MOST_STEPS = 60
-"""Limit of Newton steps."""
+MAX_STEPS = 60
+"""Maximum number of Newton steps."""
 
-BEST_EXCESS, GOOD_EXCESS, MOST_EXCESS = 1e-15, 1e-12, 1e-11
+BEST_EXCESS, GOOD_EXCESS, MAX_EXCESS = 1e-15, 1e-12, 1e-11
 """Newton steps end at the first excess of a line, and at the second if they no longer help; the
 third is accepted after the last step."""
 
-EXCESS_ROUNDING, MOST_EXCESS_ROUNDING = 4e-16, 1e-9
+EXCESS_ROUNDING, MAX_EXCESS_ROUNDING = 4e-16, 1e-9
 """Rounding of a sum, which the second and third are not below, for each entry of a line relative to
 the multipliers, and its limit."""
 
 DAMPED_RANGE = 30.0
 """The diagonal is raised in proportion to the excess, by less if the multipliers are larger."""
 
-MOST_HALVINGS, ARMIJO = 12, 1e-4
-"""Limit of the halvings of a step, and the smallest decrease accepted, relative to the slope."""
+MAX_HALVINGS, ARMIJO = 12, 1e-4
+"""Maximum number of halvings of a step, and the smallest decrease accepted, relative to the
+slope."""
 
 VALUE_ROUNDING = 1e-14
 """Relative rounding of the dual function, by which a step may raise it."""
@@ -59,7 +60,7 @@ def project(sides: Sides, warm: bool, lines: Lines) -> bool:
     if not warm:
         _start(sides, lines)
     value, before = _evaluate(sides, lines.multiplier, lines.excess, lines), np.inf
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         worst, size = _largest(sides, lines.excess), 1.0 + _largest(sides, lines.multiplier)
         good = max(GOOD_EXCESS, _excess_rounding(sides, lines))
         if worst <= BEST_EXCESS or good >= worst > 0.5 * before or interrupted():
@@ -68,7 +69,7 @@ def project(sides: Sides, warm: bool, lines: Lines) -> bool:
         _find_step(sides, min(1.0, DAMPED_RANGE / size) * min(worst, 1.0), lines)
         value = _search(sides, value, lines)
     _clear_rounding(sides, lines)
-    most = max(MOST_EXCESS, _excess_rounding(sides, lines))
+    most = max(MAX_EXCESS, _excess_rounding(sides, lines))
     accurate: bool = _largest(sides, lines.excess) <= most
     return accurate
 
@@ -77,7 +78,7 @@ def project(sides: Sides, warm: bool, lines: Lines) -> bool:
 def _excess_rounding(sides: Sides, lines: Lines) -> float:
     """Return the rounding of sums: the multipliers are large if all scores are."""
     size = _largest(sides, lines.multiplier)
-    found: float = min(EXCESS_ROUNDING * sides.n_long * size, MOST_EXCESS_ROUNDING)
+    found: float = min(EXCESS_ROUNDING * sides.n_long * size, MAX_EXCESS_ROUNDING)
     return found
 
 
@@ -182,7 +183,7 @@ def _search(sides: Sides, value: float, lines: Lines) -> float:
     """Backtrack along the step until the dual function decreases; return its value there."""
     n, length, found = sides.n_long + sides.n_short, 1.0, value
     multiplier, trial, excess = lines.multiplier, lines.trial, lines.excess
-    for _ in range(MOST_HALVINGS):
+    for _ in range(MAX_HALVINGS):
         slope = 0.0
         for k in range(n):
             trial[k] = multiplier[k] + length * lines.step[k]

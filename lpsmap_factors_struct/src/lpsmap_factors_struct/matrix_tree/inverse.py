@@ -25,11 +25,11 @@ __all__ = [
     "move_by_kept",
 ]
 
-LEAST_DIFFERENCE = 1e-4
+MIN_DIFFERENCE = 1e-4
 """Minimum of ``1 - G[h, m] / G[m, m]`` for arcs: differences keep twelve of sixteen digits."""
 
-LARGEST_ENTRY = 1e200
-"""Limit of the entries of G."""
+MAX_ENTRY = 1e200
+"""Largest magnitude of the entries of G."""
 
 
 class Inverse(NamedTuple):
@@ -96,9 +96,9 @@ def expect_by_inverse(
     g, columns, width = inverse.g, inverse.columns, n + 1
     for word in range(n):
         own, row = g[word * n + word], word * width
-        if not own < LARGEST_ENTRY:
+        if not own < MAX_ENTRY:
             return np.nan
-        least, cancelled = LEAST_DIFFERENCE * own, 0
+        least, cancelled = MIN_DIFFERENCE * own, 0
         expected[row] = arcs[row] * own
         weights, target = arcs[row + 1 : row + width], expected[row + 1 : row + width]
         others = columns[word * n : word * n + n]

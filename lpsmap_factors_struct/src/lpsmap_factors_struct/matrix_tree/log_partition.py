@@ -21,7 +21,7 @@ from lpsmap_factors_struct.matrix_tree.weights import TreeWorkspace, sum_trees, 
 __all__ = ["MatrixTree", "apply_forced", "largest_sizes", "top_label"]
 
 MAX_CANCELLATION = 1e4
-"""Limit of the ratio of the terms of an entropy to the entropy, which is their difference."""
+"""Maximum ratio of the terms of an entropy to the entropy, which is their difference."""
 
 
 class MatrixTree:

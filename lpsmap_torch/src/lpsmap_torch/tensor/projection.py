@@ -27,7 +27,7 @@ from lpsmap_torch.tensor.projection_problem import (
 
 __all__ = ["project"]
 
-ROUGH = 1e-7
+MAX_RESIDUAL = 1e-7
 """Pieces with a larger residual are worse than the interior point, if there are proximal terms."""
 
 MARGIN_EVERY, KINK = 3, 2.0
@@ -144,7 +144,7 @@ def _rough(problems: Projections, best: Pieces, point: Interior) -> Pieces:
     nothing = torch.zeros_like(best.moved)
     tight = torch.ones_like(best.tight)
     interior = Pieces(point.best_u, best.free, tight, off, point.best_y, best.center, nothing)
-    return select(best.residual > ROUGH, interior, best)
+    return select(best.residual > MAX_RESIDUAL, interior, best)
 
 
 def is_exact(problems: Projections, pieces: Pieces) -> Tensor:

@@ -14,7 +14,7 @@ __all__ = ["CpSatSolver", "model_of", "solver_for"]
 SCORE_BITS = 40
 """Scores are rounded to multiples of 2^-40 of the largest: sums of 2^20 scores fit into 64 bits."""
 
-SMALLEST_COEFFICIENT = 1e-6
+MIN_COEFFICIENT = 1e-6
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -28,11 +28,11 @@ class CpSatSolver(MapSolver):
         """Return a reason if a program has fractions, and None otherwise."""
         if program.n_auxiliary:
             return "CP-SAT supports only integers, but a factor type has auxiliary real numbers."
-        scaled = program.coefficient / SMALLEST_COEFFICIENT
+        scaled = program.coefficient / MIN_COEFFICIENT
         if np.abs(scaled - np.rint(scaled)).max(initial=0.0) > 1e-3:
             return (
                 "CP-SAT supports only integers; expected coefficients that are multiples of "
-                f"{SMALLEST_COEFFICIENT:g}. Round them, or use another solver."
+                f"{MIN_COEFFICIENT:g}. Round them, or use another solver."
             )
         return None
 
@@ -86,7 +86,7 @@ def _add_rows(model: Any, columns: list[Any], program: Program) -> None:
     for r, (begin, end) in enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)):
         weights = program.coefficient[begin:end]
         integral = bool((weights == np.rint(weights)).all())
-        unit = 1.0 if integral else SMALLEST_COEFFICIENT
+        unit = 1.0 if integral else MIN_COEFFICIENT
         of_row = [columns[j] for j in program.column[begin:end].tolist()]
         scaled = np.rint(weights / unit).astype(int).tolist()
         total = cp_model.LinearExpr.weighted_sum(of_row, scaled)
