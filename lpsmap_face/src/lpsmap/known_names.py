@@ -37,8 +37,9 @@ MODULES = {
     "lpsmap_dynamic": (
         "Beliefs Counts DynamicProgram EliminationOrder Found Gibbs GraphGibbs GraphSamples "
         "Hypergraph HypergraphBuilder HypergraphFactor HypergraphInference Inference "
-        "LogPartition Row add_exactly cheapest_order check_fits_memory count_bounds counts_of"
-        " distinct_rows minimum_fill subset_hypergraph sum_exactly two_sum write_point"
+        "LogPartition Row add_exactly cheapest_order check_fits_memory clip_row count_bounds "
+        "counts_of distinct_rows minimum_fill one_of_each_group project_budget_rows "
+        "subset_hypergraph sum_exactly two_sum write_point"
     ),
     "lpsmap_jax": "sparse_map sparse_map_loss",
     "lpsmap_search": (
