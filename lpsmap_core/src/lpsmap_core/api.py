@@ -84,13 +84,7 @@ from lpsmap_core.projections.face_jacobian import sum_constrained_jvp as sum_con
 from lpsmap_core.projections.tolerance import BOUND_LEVEL as BOUND_LEVEL
 from lpsmap_core.projections.tolerance import bound_slack as bound_slack
 from lpsmap_core.projections.tolerance import bound_slack_array as bound_slack_array
-from lpsmap_core.solution.comparison import Point as Point
-from lpsmap_core.solution.comparison import all_variables as all_variables
-from lpsmap_core.solution.comparison import compare_maxima as compare_maxima
-from lpsmap_core.solution.comparison import infeasible_variables as infeasible_variables
-from lpsmap_core.solution.comparison import objective_difference as objective_difference
-from lpsmap_core.solution.complete_assignment import best_additionals as best_additionals
-from lpsmap_core.solution.complete_assignment import complete_assignment as complete_assignment
+from lpsmap_core.solution.best_additionals import best_additionals as best_additionals
 from lpsmap_core.solution.contradictions import Contradictions as Contradictions
 from lpsmap_core.solution.contradictions import ReducedContradictions as ReducedContradictions
 from lpsmap_core.solution.contradictions import explain_contradictions as explain_contradictions
@@ -104,11 +98,6 @@ from lpsmap_core.solution.scored_graph import ScoredGraph as ScoredGraph
 from lpsmap_core.solution.solve import check_options as check_options
 from lpsmap_core.solution.solve import solve_laid_out as solve_laid_out
 from lpsmap_core.solution.table_rendering import text_table as text_table
-from lpsmap_core.solution.targets import Items as Items
-from lpsmap_core.solution.targets import Labels as Labels
-from lpsmap_core.solution.targets import check_root as check_root
-from lpsmap_core.solution.targets import labels_of as labels_of
-from lpsmap_core.solution.targets import read_labels as read_labels
 from lpsmap_jit import native as _native
 from lpsmap_jit.announcements import is_quiet as is_quiet
 from lpsmap_jit.arrays import BoolArray as BoolArray

@@ -2,6 +2,14 @@
 
 from lpsmap_dynamic.budget_projection import clip_row, project_budget_rows
 from lpsmap_dynamic.builder import HypergraphBuilder
+from lpsmap_dynamic.comparison import (
+    Point,
+    all_variables,
+    compare_maxima,
+    infeasible_variables,
+    objective_difference,
+)
+from lpsmap_dynamic.complete_assignment import complete_assignment
 from lpsmap_dynamic.count_constraints import Counts, count_bounds, counts_of, write_point
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.derivations import HypergraphInference
@@ -18,6 +26,7 @@ from lpsmap_dynamic.inference import Beliefs, Found, Inference, LogPartition
 from lpsmap_dynamic.machine_memory import check_fits_memory
 from lpsmap_dynamic.row import Row
 from lpsmap_dynamic.subsets import subset_hypergraph
+from lpsmap_dynamic.targets import Items, Labels, check_root, labels_of, read_labels
 
 __version__ = "0.1.0"
 
@@ -35,18 +44,29 @@ __all__ = [
     "HypergraphFactor",
     "HypergraphInference",
     "Inference",
+    "Items",
+    "Labels",
     "LogPartition",
+    "Point",
     "Row",
     "add_exactly",
+    "all_variables",
     "cheapest_order",
     "check_fits_memory",
+    "check_root",
     "clip_row",
+    "compare_maxima",
+    "complete_assignment",
     "count_bounds",
     "counts_of",
     "distinct_rows",
+    "infeasible_variables",
+    "labels_of",
     "minimum_fill",
+    "objective_difference",
     "one_of_each_group",
     "project_budget_rows",
+    "read_labels",
     "subset_hypergraph",
     "sum_exactly",
     "two_sum",

@@ -9,7 +9,8 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from lpsmap_core.api import Labels, kind_of, labels_of, read_labels
+from lpsmap_core.api import kind_of
+from lpsmap_dynamic import Labels, labels_of, read_labels
 from lpsmap_jax.call import Call
 from lpsmap_jax.host import Arrays
 from lpsmap_jax.instances import Instances

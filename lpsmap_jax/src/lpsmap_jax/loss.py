@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from lpsmap_core.api import FloatArray, check_root, compare_maxima
+from lpsmap_core.api import FloatArray
+from lpsmap_dynamic import check_root, compare_maxima
 from lpsmap_jax.additionals import AdditionalScores
 from lpsmap_jax.call import Call, Factors, check_by_name, check_solver, read_call
 from lpsmap_jax.gradients import cotangents, differentiated

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lpsmap_core.api import FloatArray, Items
+from lpsmap_core.api import FloatArray
+from lpsmap_dynamic import Items
 from lpsmap_torch.graph import TorchFactorGraph
 
 __all__ = ["with_slopes"]

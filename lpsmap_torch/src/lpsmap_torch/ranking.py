@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lpsmap_core import Distributions
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, Items, slot_values
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, slot_values
+from lpsmap_dynamic import Items
 
 __all__ = ["Ranking", "ranking_of", "write_structures"]
 

@@ -1,4 +1,4 @@
-"""The adapter to JAX on core alone, without torch: a third party's factor has gradients."""
+"""The adapter to JAX on core and lpsmap_dynamic alone, without torch: factors have gradients."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.distributions import Distribution, register_kl
 
 from lpsmap_core import Factor, Variables
-from lpsmap_core.api import BoolArray, FloatArray, checked_count, complete_assignment, slot_values
+from lpsmap_core.api import BoolArray, FloatArray, checked_count, slot_values
+from lpsmap_dynamic import complete_assignment
 from lpsmap_torch.built_graph import Factors, built_by
 from lpsmap_torch.estimators import GibbsMarginals, SparseMarginals
 from lpsmap_torch.estimators.samples import samples_of

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Solution, Status
-from lpsmap_core.api import BoolArray, FloatArray, Items, infeasible_variables
+from lpsmap_core.api import BoolArray, FloatArray
+from lpsmap_dynamic import Items, infeasible_variables
 from lpsmap_torch.graph import TorchFactorGraph
 
 __all__ = ["Estimate", "Estimator", "SolvedEstimate", "has_gradients"]

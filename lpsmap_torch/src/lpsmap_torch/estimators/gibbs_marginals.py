@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from lpsmap_core.api import BoolArray, FloatArray, Items, warn_unsolved
+from lpsmap_core.api import BoolArray, FloatArray, warn_unsolved
+from lpsmap_dynamic import Items
 from lpsmap_torch.estimators.estimator import Estimate, Estimator
 from lpsmap_torch.estimators.sparse_marginals import SparseMarginals
 from lpsmap_torch.graph import TorchFactorGraph

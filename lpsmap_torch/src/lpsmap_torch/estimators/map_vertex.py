@@ -10,14 +10,8 @@ import numpy as np
 import torch
 
 from lpsmap_core import Solution, Status
-from lpsmap_core.api import (
-    DEFAULT_GAP,
-    FloatArray,
-    checked_flag,
-    checked_number,
-    infeasible_variables,
-    warn_unsolved,
-)
+from lpsmap_core.api import DEFAULT_GAP, FloatArray, checked_flag, checked_number, warn_unsolved
+from lpsmap_dynamic import infeasible_variables
 from lpsmap_torch.estimators.estimator import Estimator, SolvedEstimate, has_gradients
 from lpsmap_torch.function import Differentiable, attach
 from lpsmap_torch.graph import TorchFactorGraph

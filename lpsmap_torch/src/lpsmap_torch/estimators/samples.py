@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lpsmap_core.api import Items
+from lpsmap_dynamic import Items
 from lpsmap_torch.estimators.estimator import Estimate, Estimator, SolvedEstimate, has_gradients
 from lpsmap_torch.estimators.gibbs_marginals import GibbsEstimate, marginals_of
 from lpsmap_torch.estimators.map_vertex import MAP, checked_gradient

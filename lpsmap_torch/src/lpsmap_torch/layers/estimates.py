@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Distributions, Solution, Status
-from lpsmap_core.api import FloatArray, Items, kind_of
+from lpsmap_core.api import FloatArray, kind_of
+from lpsmap_dynamic import Items
 from lpsmap_torch.built_graph import BuiltGraph
 from lpsmap_torch.envelope import with_slopes
 from lpsmap_torch.estimators import BY_NAME, Estimator

@@ -19,11 +19,11 @@ from lpsmap_core.api import (
     DirectSolution,
     FloatArray,
     checked_options,
-    infeasible_variables,
     report_unsolved,
     solve_directly,
     solve_laid_out,
 )
+from lpsmap_dynamic import infeasible_variables
 from lpsmap_torch.built_graph import BuiltGraph
 from lpsmap_torch.function import attach
 from lpsmap_torch.tensor.choice import engine_on, tensor_engine

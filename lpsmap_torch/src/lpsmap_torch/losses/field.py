@@ -10,15 +10,8 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Factor, Variables
-from lpsmap_core.api import (
-    FloatArray,
-    IntArray,
-    Items,
-    Labels,
-    all_variables,
-    build_layout,
-)
-from lpsmap_dynamic import add_exactly, sum_exactly
+from lpsmap_core.api import FloatArray, IntArray, build_layout
+from lpsmap_dynamic import Items, Labels, add_exactly, all_variables, sum_exactly
 from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.envelope import with_slopes
 from lpsmap_torch.estimators import GibbsMarginals

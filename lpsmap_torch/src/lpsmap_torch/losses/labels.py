@@ -7,14 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from lpsmap_core import Variables
-from lpsmap_core.api import (
-    FloatArray,
-    Labels,
-    check_root,
-    labels_of,
-    read_labels,
-    real_numbers,
-)
+from lpsmap_core.api import FloatArray, real_numbers
+from lpsmap_dynamic import Labels, check_root, labels_of, read_labels
 from lpsmap_torch.tensors import numbers
 
 __all__ = ["labels_given", "read_target"]
@@ -30,7 +24,7 @@ def read_target(u: Variables, scores: Tensor, target: Any, root: int | str = -1)
     scores
         Their scores; the target must be on the same device.
     target, root
-        As for `lpsmap_core.api.read_labels`.
+        As for `lpsmap_dynamic.read_labels`.
 
     Raises
     ------
@@ -59,7 +53,7 @@ def labels_given(
     Parameters
     ----------
     u, target, axes
-        As for `lpsmap_core.api.labels_of`.
+        As for `lpsmap_dynamic.labels_of`.
     additionals
         For marginals, those of the additionals: of the only declaration with additionals a tensor
         in the shape of their scores; of several, a list in the order of the declarations; or None.

@@ -11,14 +11,8 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import FactorGraph, Solution, Variables
-from lpsmap_core.api import (
-    Labels,
-    all_variables,
-    check_options,
-    checked_flag,
-    compare_maxima,
-    installed_decoder,
-)
+from lpsmap_core.api import check_options, checked_flag, installed_decoder
+from lpsmap_dynamic import Labels, all_variables, compare_maxima
 from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.envelope import with_slopes
 from lpsmap_torch.estimators.estimator import SolvedEstimate

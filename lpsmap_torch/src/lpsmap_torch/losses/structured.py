@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from lpsmap_core import Variables
-from lpsmap_core.api import FloatArray, Labels, checked_count, kind_of
+from lpsmap_core.api import FloatArray, checked_count, kind_of
+from lpsmap_dynamic import Labels
 from lpsmap_torch.built_graph import BuiltGraph, Factors, built_by
 from lpsmap_torch.by_name import local_name, register
 from lpsmap_torch.estimators.estimator import Estimate

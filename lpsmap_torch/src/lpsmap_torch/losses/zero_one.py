@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lpsmap_core.api import BoolArray, IntArray, Items, Labels, Point, objective_difference
+from lpsmap_core.api import BoolArray, IntArray
+from lpsmap_dynamic import Items, Labels, Point, objective_difference
 from lpsmap_torch.envelope import with_slopes
 from lpsmap_torch.graph import TorchFactorGraph
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from lpsmap import AtMostOne, FactorGraph, Pair
 from lpsmap_core.api import build_layout
-from lpsmap_core.solution.complete_assignment import complete_assignment
+from lpsmap_dynamic import complete_assignment
 
 
 def test_assignments_are_completed_by_declaration() -> None:

@@ -14,14 +14,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.layout.layout import Layout
-from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.linear_constraints import LinearConstraints, PartlyConstrained
-from lpsmap_core.model.slots import in_factors, slot_values
-from lpsmap_core.model.variables import Variables
-from lpsmap_core.solution.complete_assignment import complete_assignment
-from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_jit.callers import stacklevel
+from lpsmap_core import Factor, LinearConstraints, Variables
+from lpsmap_core.api import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Layout,
+    PartlyConstrained,
+    in_factors,
+    slot_values,
+    stacklevel,
+)
+from lpsmap_dynamic.complete_assignment import complete_assignment
 
 __all__ = ["Items", "Labels", "check_root", "labels_of", "read_labels"]
 

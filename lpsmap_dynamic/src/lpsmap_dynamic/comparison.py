@@ -8,12 +8,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lpsmap_core.engine.status import Status
-from lpsmap_core.model.variables import Variables
-from lpsmap_core.solution.report import warn_unsolved
-from lpsmap_core.solution.solution import Solution
-from lpsmap_core.solution.targets import ANY_STRUCTURE, Items, Labels
-from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core import Solution, Status, Variables
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, warn_unsolved
+from lpsmap_dynamic.targets import ANY_STRUCTURE, Items, Labels
 
 __all__ = [
     "Comparison",
