@@ -55,12 +55,9 @@ from lpsmap_core.model.memory_limit import VIEW_BYTES as VIEW_BYTES
 from lpsmap_core.model.memory_limit import MemoryLimitError as MemoryLimitError
 from lpsmap_core.model.memory_limit import memory_limit as memory_limit
 from lpsmap_core.model.memory_limit import reserve_memory as reserve_memory
-from lpsmap_core.model.named_arguments import check_accepted as check_accepted
-from lpsmap_core.model.named_arguments import refuse_arguments as refuse_arguments
 from lpsmap_core.model.named_arguments import replaced_options as replaced_options
 from lpsmap_core.model.slots import declared_variables as declared_variables
 from lpsmap_core.model.slots import flipped_slots as flipped_slots
-from lpsmap_core.model.slots import in_factors as in_factors
 from lpsmap_core.model.slots import label_of as label_of
 from lpsmap_core.model.slots import name_of_factor as name_of_factor
 from lpsmap_core.model.slots import parameters_of as parameters_of

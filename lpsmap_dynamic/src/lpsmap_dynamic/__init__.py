@@ -1,5 +1,6 @@
 """Dynamic programs as hypergraphs, and sums over all structures of factors."""
 
+from lpsmap_dynamic.accepted_arguments import check_accepted, refuse_arguments
 from lpsmap_dynamic.budget_projection import clip_row, project_budget_rows
 from lpsmap_dynamic.builder import HypergraphBuilder
 from lpsmap_dynamic.comparison import (
@@ -26,7 +27,7 @@ from lpsmap_dynamic.inference import Beliefs, Found, Inference, LogPartition
 from lpsmap_dynamic.machine_memory import check_fits_memory
 from lpsmap_dynamic.row import Row
 from lpsmap_dynamic.subsets import subset_hypergraph
-from lpsmap_dynamic.targets import Items, Labels, check_root, labels_of, read_labels
+from lpsmap_dynamic.targets import Items, Labels, check_root, in_factors, labels_of, read_labels
 
 __version__ = "0.1.0"
 
@@ -52,6 +53,7 @@ __all__ = [
     "add_exactly",
     "all_variables",
     "cheapest_order",
+    "check_accepted",
     "check_fits_memory",
     "check_root",
     "clip_row",
@@ -60,6 +62,7 @@ __all__ = [
     "count_bounds",
     "counts_of",
     "distinct_rows",
+    "in_factors",
     "infeasible_variables",
     "labels_of",
     "minimum_fill",
@@ -67,6 +70,7 @@ __all__ = [
     "one_of_each_group",
     "project_budget_rows",
     "read_labels",
+    "refuse_arguments",
     "subset_hypergraph",
     "sum_exactly",
     "two_sum",

@@ -21,13 +21,12 @@ from lpsmap_core.api import (
     IntArray,
     Layout,
     PartlyConstrained,
-    in_factors,
     slot_values,
     stacklevel,
 )
 from lpsmap_dynamic.complete_assignment import complete_assignment
 
-__all__ = ["Items", "Labels", "check_root", "labels_of", "read_labels"]
+__all__ = ["Items", "Labels", "check_root", "in_factors", "labels_of", "read_labels"]
 
 IGNORED, ROOT = -100, -1
 """The label of an unlabelled row, like PyTorch's ``ignore_index``; and the head of a root, which in
@@ -286,6 +285,14 @@ def _first_violated(
 
 
 # -------------------------------------------------------------------- reading
+
+
+def in_factors(graph: Any) -> npt.NDArray[np.bool_]:
+    """Return (n_variables,) flags of the variables of a `graph` that are in one of its factors."""
+    inside = np.zeros(graph.n_variables, dtype=bool)
+    for factor in graph.factors:
+        inside[slot_values(factor, factor.variables.index)] = True
+    return inside
 
 
 def check_root(root: Any) -> None:

@@ -14,7 +14,8 @@ import numpy as np
 from jax.tree_util import PyTreeDef
 
 from lpsmap_core import Factor, FactorGraph
-from lpsmap_core.api import check_accepted, check_options, kind_of
+from lpsmap_core.api import check_options, kind_of
+from lpsmap_dynamic import check_accepted
 from lpsmap_jax.host import Arrays, ArrayType
 
 __all__ = ["Call", "Factors", "check_solver", "read_call", "read_scores"]

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lpsmap_core import FactorGraph, Variables
-from lpsmap_core.api import FloatArray, in_factors
-from lpsmap_dynamic import infeasible_variables
+from lpsmap_core.api import FloatArray
+from lpsmap_dynamic import in_factors, infeasible_variables
 from lpsmap_jax.call import Call
 
 __all__ = ["Instances", "declared", "leading_axes", "rows_of"]

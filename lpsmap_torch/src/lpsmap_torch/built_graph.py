@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.api import BoolArray, check_accepted, in_factors
-from lpsmap_dynamic import Items, Labels
+from lpsmap_core.api import BoolArray
+from lpsmap_dynamic import Items, Labels, check_accepted, in_factors
 from lpsmap_torch.estimators.estimator import Estimate, SolvedEstimate
 from lpsmap_torch.graph import TorchFactorGraph, values_of
 

@@ -1,14 +1,12 @@
-"""Arguments that users name in a call, and that a function does not take."""
+"""Options of earlier libraries, which are refused with advice."""
 
 from __future__ import annotations
 
-import difflib
-import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
-__all__ = ["EARLIER_OPTIONS", "check_accepted", "refuse_arguments", "replaced_options"]
+__all__ = ["EARLIER_OPTIONS", "replaced_options"]
 
 EARLIER_OPTIONS = {
     "autodetect_acyclic": "omit it, since graphs need no such hint",
@@ -19,66 +17,6 @@ EARLIER_OPTIONS = {
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-MIN_SIMILARITY = 0.75
-"""Similarity from which on an argument is a misspelt one of those that are known."""
-
-
-def refuse_arguments(name: str, arguments: Iterable[str], known: Sequence[str]) -> None:
-    """Refuse arguments, if there are any, in words that name the ones that are known.
-
-    Parameters
-    ----------
-    name
-        The public name of what was called.
-    arguments
-        The names of arguments that it does not take.
-    known
-        Those of the arguments that it takes.
-
-    Raises
-    ------
-    TypeError
-        If there is an argument.
-    """
-    for argument in arguments:
-        near = difflib.get_close_matches(argument, known, 1, MIN_SIMILARITY)
-        words = near[0] if near else " or ".join(filter(None, [", ".join(known[:-1]), *known[-1:]]))
-        raise TypeError(f"{name}: unexpected argument {argument!r}; expected {words or 'none'}.")
-
-
-def check_accepted(factors: Callable[..., Any], arguments: Iterable[str]) -> None:
-    """Validate that a function of variables, such as a factor type, takes arguments.
-
-    Parameters
-    ----------
-    factors
-        The function; its first argument are the variables.
-    arguments
-        The names of the other arguments of the call.
-
-    Raises
-    ------
-    TypeError
-        If it does not take one of them.
-    """
-    try:
-        parameters = list(inspect.signature(factors).parameters.values())[1:]
-    except (TypeError, ValueError):  # a function in C
-        return
-    if any(one.kind is one.VAR_KEYWORD for one in parameters):
-        return
-    by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-    known = [one.name for one in parameters if one.kind in by_name]
-    unknown = [name for name in arguments if name not in known]
-    made = getattr(factors, "func", factors)  # of a functools.partial
-    if isinstance(made, type):
-        refuse_arguments(made.__name__, unknown, known)
-    for name in unknown:
-        raise TypeError(
-            f"The function of factors has no parameter for {name}, which it was called with; "
-            f"expected def build(u, {name}), which passes it on to its factors. Or omit {name}."
-        )
 
 
 def replaced_options(**advice: str) -> Callable[[Callable[P, T]], Callable[P, T]]:

@@ -21,7 +21,6 @@ from lpsmap_core.model.variables import Variables
 __all__ = [
     "flipped_slots",
     "declared_variables",
-    "in_factors",
     "label_of",
     "name_of_factor",
     "parameters_of",
@@ -40,14 +39,6 @@ LABEL = "_label"
 def slot_values(declaration: Factor, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the entries of `values`, shaped as ``declaration.variables``, at the slots, flat."""
     return values.reshape(-1) if declaration.keep is None else values[declaration.keep]
-
-
-def in_factors(graph: Any) -> npt.NDArray[np.bool_]:
-    """Return (n_variables,) flags of the variables of a `graph` that are in one of its factors."""
-    inside = np.zeros(graph.n_variables, dtype=bool)
-    for factor in graph.factors:
-        inside[slot_values(factor, factor.variables.index)] = True
-    return inside
 
 
 def slots_of(declaration: Factor, i: int) -> slice:

@@ -10,14 +10,8 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Distributions, FactorGraph, Options, Variables
-from lpsmap_core.api import (
-    AUTO,
-    check_readable,
-    checked_count,
-    checked_options,
-    kind_of,
-    refuse_arguments,
-)
+from lpsmap_core.api import AUTO, check_readable, checked_count, checked_options, kind_of
+from lpsmap_dynamic import refuse_arguments
 from lpsmap_torch.built_graph import BuiltGraph, Declarations
 from lpsmap_torch.by_name import NotSpecifiable, local_name, register, shared_by, specification
 from lpsmap_torch.estimators import Estimator, SparseMarginals

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Variables
-from lpsmap_core.api import FloatArray, in_factors, kind_of
+from lpsmap_core.api import FloatArray, kind_of
+from lpsmap_dynamic import in_factors
 
 __all__ = ["check_weight", "checked_reduction", "n_labelled_rows", "reduced", "weighted"]
 
