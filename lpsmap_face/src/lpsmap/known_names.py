@@ -36,10 +36,13 @@ MODULES = {
     ),
     "lpsmap_dynamic": (
         "Beliefs Counts DynamicProgram EliminationOrder Found Gibbs GraphGibbs GraphSamples "
-        "Hypergraph HypergraphBuilder HypergraphFactor HypergraphInference Inference "
-        "LogPartition Row add_exactly cheapest_order check_fits_memory clip_row count_bounds "
-        "counts_of distinct_rows minimum_fill one_of_each_group project_budget_rows "
-        "subset_hypergraph sum_exactly two_sum write_point"
+        "Hypergraph HypergraphBuilder HypergraphFactor HypergraphInference Inference Items "
+        "Labels LogPartition Point Row add_exactly all_variables cheapest_order "
+        "check_accepted check_fits_memory check_root clip_row compare_maxima "
+        "complete_assignment count_bounds counts_of distinct_rows in_factors "
+        "infeasible_variables labels_of minimum_fill objective_difference one_of_each_group "
+        "project_budget_rows read_labels refuse_arguments subset_hypergraph sum_exactly "
+        "two_sum write_point"
     ),
     "lpsmap_jax": "sparse_map sparse_map_loss",
     "lpsmap_search": (
