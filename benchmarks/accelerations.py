@@ -34,7 +34,7 @@ from lpsmap_core.engine.polish import make_loop_workspace
 from lpsmap_core.engine.state import initial_state
 from lpsmap_core.engine.step_size import BALANCE_PERIOD, BALANCE_RATIO, balanced_step_size
 from lpsmap_core.layout.layout import build_layout
-from lpsmap_core.local.active.limits import SHORT_RUN
+from lpsmap_core.local.local_solver import SHORT_RUN
 
 sys.path.insert(0, str(Path(__file__).parent))
 from workloads import WORKLOADS

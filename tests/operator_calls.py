@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_torch import traced_calls
-from lpsmap_torch.packed_arguments import packed
+from lpsmap_torch.traced_calls import packed
 
 __all__ = ["called", "check_operator"]
 

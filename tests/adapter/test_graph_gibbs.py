@@ -24,7 +24,7 @@ from lpsmap import (
     TorchFactorGraph,
     Xor,
 )
-from lpsmap_torch.graph_gibbs import TorchGraphGibbs
+from lpsmap_torch.gibbs import TorchGraphGibbs
 from lpsmap_torch.losses import CRFLoss
 from random_forests import enumerate_graph
 

@@ -1,9 +1,8 @@
 """SparseMAP and LP-SparseMAP: differentiable, sparse, structured inference in factor graphs."""
 
-from lpsmap_core.engine.backends import Backend
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import ALGORITHM_1, Options
-from lpsmap_core.engine.protocol import Engine, SolvedGraph
+from lpsmap_core.engine.protocol import Backend, Engine, SolvedGraph
 from lpsmap_core.engine.starts import Start
 from lpsmap_core.engine.status import Status
 from lpsmap_core.graph import FactorGraph
@@ -30,12 +29,13 @@ from lpsmap_core.model.tensor_oracle import TensorOracle
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.hookspecs import hookimpl
 from lpsmap_core.plugins.registry import installed, registered
-from lpsmap_core.projections.face_codes import boxed_solution
+from lpsmap_core.projections.bounds import boxed_solution
 from lpsmap_core.solution.distribution import Distribution, Distributions, Structure
 from lpsmap_core.solution.plan import Plan
 from lpsmap_core.solution.report import ConvergenceWarning
 from lpsmap_core.solution.solution import Solution
-from lpsmap_jit.compile import CompilationNotice, kernel, leaf
+from lpsmap_jit.cache import CompilationNotice
+from lpsmap_jit.compile import kernel, leaf
 from lpsmap_jit.ctrl_c import ended_by_ctrl_c
 from lpsmap_jit.deadlines import Deadline
 from lpsmap_jit.interrupts import interrupted

@@ -11,6 +11,7 @@ from lpsmap_core.engine.choice import choose_engine as choose_engine
 from lpsmap_core.engine.direct import DirectSolution as DirectSolution
 from lpsmap_core.engine.direct import solve_directly as solve_directly
 from lpsmap_core.engine.options import checked_options as checked_options
+from lpsmap_core.engine.options import replaced_options as replaced_options
 from lpsmap_core.engine.protocol import WarmStart as WarmStart
 from lpsmap_core.engine.step_size import first_step_sizes as first_step_sizes
 from lpsmap_core.kernels.entries import reader_of as reader_of
@@ -23,7 +24,6 @@ from lpsmap_core.layout.layout import build_layout as build_layout
 from lpsmap_core.layout.layout import part_of_buckets as part_of_buckets
 from lpsmap_core.layout.ragged import offsets_of as offsets_of
 from lpsmap_core.layout.ragged import ranges as ranges
-from lpsmap_core.local.active.limits import UNTIL_SOLVED as UNTIL_SOLVED
 from lpsmap_core.local.active.record_access import LocalProblem as LocalProblem
 from lpsmap_core.local.active.record_access import problem_of as problem_of
 from lpsmap_core.local.active.record_access import set_of as set_of
@@ -31,7 +31,9 @@ from lpsmap_core.local.active.record_access import status_of as status_of
 from lpsmap_core.local.active.sets import ActiveSets as ActiveSets
 from lpsmap_core.local.local_solver import OPTIMAL as OPTIMAL
 from lpsmap_core.local.local_solver import RUNNING as RUNNING
+from lpsmap_core.local.local_solver import UNTIL_SOLVED as UNTIL_SOLVED
 from lpsmap_core.local.local_solver import SolverDescription as SolverDescription
+from lpsmap_core.local.oracles import best_additionals as best_additionals
 from lpsmap_core.local.oracles import best_feasible as best_feasible
 from lpsmap_core.local.vertices import Vertices as Vertices
 from lpsmap_core.local.vertices import join_vertices as join_vertices
@@ -55,7 +57,6 @@ from lpsmap_core.model.memory_limit import VIEW_BYTES as VIEW_BYTES
 from lpsmap_core.model.memory_limit import MemoryLimitError as MemoryLimitError
 from lpsmap_core.model.memory_limit import memory_limit as memory_limit
 from lpsmap_core.model.memory_limit import reserve_memory as reserve_memory
-from lpsmap_core.model.named_arguments import replaced_options as replaced_options
 from lpsmap_core.model.slots import declared_variables as declared_variables
 from lpsmap_core.model.slots import flipped_slots as flipped_slots
 from lpsmap_core.model.slots import label_of as label_of
@@ -74,14 +75,13 @@ from lpsmap_core.plugins.install_advice import install_advice as install_advice
 from lpsmap_core.plugins.install_advice import missing_type_advice as missing_type_advice
 from lpsmap_core.plugins.registry import DuplicateNameError as DuplicateNameError
 from lpsmap_core.plugins.registry import Registry as Registry
-from lpsmap_core.projections.face_codes import exact_at_bounds as exact_at_bounds
-from lpsmap_core.projections.face_codes import face_codes as face_codes
+from lpsmap_core.projections.bounds import BOUND_LEVEL as BOUND_LEVEL
+from lpsmap_core.projections.bounds import bound_slack as bound_slack
+from lpsmap_core.projections.bounds import bound_slack_array as bound_slack_array
+from lpsmap_core.projections.bounds import exact_at_bounds as exact_at_bounds
+from lpsmap_core.projections.bounds import face_codes as face_codes
 from lpsmap_core.projections.face_jacobian import free_jvp as free_jvp
 from lpsmap_core.projections.face_jacobian import sum_constrained_jvp as sum_constrained_jvp
-from lpsmap_core.projections.tolerance import BOUND_LEVEL as BOUND_LEVEL
-from lpsmap_core.projections.tolerance import bound_slack as bound_slack
-from lpsmap_core.projections.tolerance import bound_slack_array as bound_slack_array
-from lpsmap_core.solution.best_additionals import best_additionals as best_additionals
 from lpsmap_core.solution.contradictions import Contradictions as Contradictions
 from lpsmap_core.solution.contradictions import ReducedContradictions as ReducedContradictions
 from lpsmap_core.solution.contradictions import explain_contradictions as explain_contradictions

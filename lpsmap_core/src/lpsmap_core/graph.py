@@ -11,7 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.engine.choice import AUTO, beside_core, choose_engine
-from lpsmap_core.engine.options import DEFAULTS, Options, checked_options, threads_or_default
+from lpsmap_core.engine.options import (
+    DEFAULTS,
+    EARLIER_OPTIONS,
+    Options,
+    checked_options,
+    replaced_options,
+    threads_or_default,
+)
 from lpsmap_core.engine.protocol import Engine
 from lpsmap_core.layout.layout import Layout, build_layout
 from lpsmap_core.model.factor import Factor
@@ -30,7 +37,6 @@ from lpsmap_core.model.memory_limit import (
     VARIABLE_BYTES,
     reserve_memory,
 )
-from lpsmap_core.model.named_arguments import EARLIER_OPTIONS, replaced_options
 from lpsmap_core.model.slots import set_label
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.decoder import DEFAULT_GAP, installed_decoder
@@ -44,9 +50,6 @@ from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.callers import stacklevel
 from lpsmap_jit.deadlines import Deadline
 from lpsmap_jit.interrupts import Watch
-
-__all__ = ["FactorGraph"]
-
 
 AnyFactor = TypeVar("AnyFactor", bound=Factor)
 
@@ -807,13 +810,7 @@ def _key_of(factor: Factor) -> Hashable:
 
 
 def _gibbs_class(factor: Factor) -> Any:
-    """Return the class of the Gibbs distributions of a declaration's factors.
-
-    Raises
-    ------
-    TypeError
-        If the type cannot sum over structures, or has no such class.
-    """
+    """Return the class of the Gibbs distributions of a declaration's factors."""
     make = type(factor).gibbs
     if make is None:
         factor.log_partition()  # raises an error for a type without sums

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lpsmap_core.engine.backends import Backend, NumpyBackend
 from lpsmap_core.engine.compiled import CompiledEngine
-from lpsmap_core.engine.protocol import Engine
+from lpsmap_core.engine.protocol import Backend, Engine, NumpyBackend
 from lpsmap_core.plugins.hookspecs import hookimpl
 
 if TYPE_CHECKING:

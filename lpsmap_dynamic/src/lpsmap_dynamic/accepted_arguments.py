@@ -7,8 +7,6 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["check_accepted", "refuse_arguments"]
-
 MIN_SIMILARITY = 0.75
 """Similarity from which on an argument is a misspelt one of those that are known."""
 

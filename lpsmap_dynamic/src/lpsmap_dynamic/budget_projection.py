@@ -32,8 +32,6 @@ from lpsmap_core import (
 )
 from lpsmap_core.api import BOUND_LEVEL, ByteArray, FloatArray, IntArray, bound_slack
 
-__all__ = ["clip_row", "project_budget_rows"]
-
 DOMINANT = 1e5
 """Scores of forced slots are larger; see `CLOSED_FORM_MULTIPLE` of core."""
 

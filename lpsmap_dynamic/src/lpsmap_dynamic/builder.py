@@ -12,8 +12,6 @@ import numpy.typing as npt
 from lpsmap_core.api import IntArray
 from lpsmap_dynamic.declaration import Hypergraph
 
-__all__ = ["HypergraphBuilder"]
-
 Slot = int | tuple[int, ...]
 T = TypeVar("T")
 

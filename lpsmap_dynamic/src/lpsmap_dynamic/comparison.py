@@ -12,15 +12,6 @@ from lpsmap_core import Solution, Status, Variables
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, warn_unsolved
 from lpsmap_dynamic.targets import ANY_STRUCTURE, Items, Labels
 
-__all__ = [
-    "Comparison",
-    "Point",
-    "all_variables",
-    "compare_maxima",
-    "infeasible_variables",
-    "objective_difference",
-]
-
 APPROXIMATE = 1e-6
 """The relative amount by which a loss may be negative without a warning."""
 
@@ -121,13 +112,7 @@ def _infeasible(result: SolveResult) -> BoolArray:
 
 
 def _completed(graph: Any, conditioned: Any, completion: SolveResult, items: Items) -> Point:
-    """Return the maximum given incomplete labels.
-
-    Raises
-    ------
-    ValueError
-        If no structure agrees with them.
-    """
+    """Return the maximum given incomplete labels."""
     view = conditioned.of(all_variables(graph))
     wrong = _infeasible(completion)
     if wrong.any():

@@ -10,8 +10,6 @@ import numpy as np
 from lpsmap_core import Factor
 from lpsmap_core.api import BoolArray, FloatArray, Layout, best_additionals
 
-__all__ = ["CompletedAssignment", "complete_assignment"]
-
 
 class CompletedAssignment(NamedTuple):
     """Assignments of a graph's variables, completed by the best additionals."""

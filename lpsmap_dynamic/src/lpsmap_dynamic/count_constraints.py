@@ -25,8 +25,6 @@ from lpsmap_core.api import (
     Spans,
 )
 
-__all__ = ["Counts", "count_bounds", "counts_of", "write_point"]
-
 ONE = np.uint64(1)
 """Unsigned 1, to add to a variable's number."""
 

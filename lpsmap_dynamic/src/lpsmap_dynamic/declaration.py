@@ -17,8 +17,6 @@ from lpsmap_dynamic.order import (
     sizes_of_derivations,
 )
 
-__all__ = ["Hypergraph"]
-
 MAX_EDGES_OF_FACTOR = 1 << 31
 """Maximum number of hyperedges of a derivation."""
 

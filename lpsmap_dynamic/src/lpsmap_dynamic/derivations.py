@@ -17,8 +17,6 @@ from lpsmap_dynamic.k_best import k_best_of
 from lpsmap_dynamic.machine_memory import check_fits_memory
 from lpsmap_dynamic.sampling import samples_of
 
-__all__ = ["HypergraphInference"]
-
 MARGIN = 800.0
 """Score margin by which structures with all forced slots outweigh all others beyond float64
 precision."""
@@ -205,13 +203,7 @@ class HypergraphInference:
         return self._header(np.arange(len(self.which)), MAX_NONZEROS)
 
     def _room_of_samples(self, sizes: IntArray, n: int, n_draws: int) -> Structures:
-        """Return room for n samples of each factor, of up to `sizes` entries.
-
-        Raises
-        ------
-        ValueError
-            If they, or their `n_draws` random numbers each, do not fit in memory.
-        """
+        """Return room for n samples of each factor, of up to `sizes` entries."""
         check_fits_memory("sample: n", n, _bytes(sizes) + len(sizes) * n_draws * 8)
         return _room(sizes, n)
 

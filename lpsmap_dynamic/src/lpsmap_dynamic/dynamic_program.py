@@ -15,8 +15,6 @@ from lpsmap_dynamic.hypergraph_factor import HypergraphFactor
 from lpsmap_dynamic.max_plus import best_derivations
 from lpsmap_dynamic.row import Row
 
-__all__ = ["DynamicProgram"]
-
 
 class DynamicProgram(HypergraphFactor):
     """A factor type whose structures are the derivations of a hypergraph.

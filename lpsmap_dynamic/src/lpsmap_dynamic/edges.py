@@ -9,20 +9,6 @@ import numpy as np
 from lpsmap_core import Factors, kernel, leaf
 from lpsmap_core.api import FloatArray, IndexArray, IntArray
 
-__all__ = [
-    "MAX_EDGES",
-    "MAX_NONZEROS",
-    "N_EDGES",
-    "N_ITEMS",
-    "POLL_PERIOD",
-    "Edges",
-    "edge_score",
-    "edges_of",
-    "encoded",
-    "largest_of",
-    "switch_on",
-]
-
 N_ITEMS, N_EDGES, N_ENTRIES, MAX_NONZEROS, MAX_EDGES = range(5)
 """Positions in the header: the numbers of items, hyperedges and entries, and the maximum numbers of
 nonzeros of a structure and of hyperedges of a derivation."""

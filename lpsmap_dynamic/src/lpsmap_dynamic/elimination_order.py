@@ -15,8 +15,6 @@ import numpy as np
 from lpsmap_core import interrupted, kernel
 from lpsmap_core.api import BoolArray, IntArray
 
-__all__ = ["EliminationOrder", "cheapest_order", "minimum_fill"]
-
 
 class EliminationOrder(NamedTuple):
     """An elimination order."""

@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from lpsmap_core.api import IntArray
 
-__all__ = ["distinct_rows"]
-
 
 def distinct_rows(rows: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
     """Return where each distinct row of a matrix is first found, and its number for every row.

@@ -7,8 +7,6 @@ import numpy as np
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray, IntArray
 
-__all__ = ["MAX_SUMMABLE", "add_exactly", "sum_exactly", "two_sum"]
-
 PLAIN = 1e3
 """Numbers up to this are summed in plain arithmetic, with negligible rounding errors."""
 

@@ -18,8 +18,6 @@ from lpsmap_dynamic.derivations import HypergraphInference
 from lpsmap_dynamic.equal_rows import distinct_rows
 from lpsmap_dynamic.junction_tree import TreePart, junction_tree
 
-__all__ = ["CyclicFactors", "MergedFactors", "check_n_shared", "merged_factors"]
-
 MAX_SHARED = 5_000
 """Maximum number of shared variables of a junction tree, which is built in some seconds."""
 
@@ -120,11 +118,6 @@ def check_n_shared(
         The number of factors, and of variables of the graph.
     name_of
         A function that returns the name of a factor in errors.
-
-    Raises
-    ------
-    ValueError
-        If a group of factors shares more than `MAX_SHARED` variables.
     """
     group = _groups(owner, variable, n_factors, n_variables)
     shared = np.bincount(variable, minlength=n_variables) > 1
@@ -155,11 +148,6 @@ def merged_factors(
         The number of variables of the graph.
     name_of
         A function that returns the name of a factor in errors.
-
-    Raises
-    ------
-    ValueError
-        If the sums take too much memory.
     """
     n_links = np.diff(given.offsets)
     owner = np.repeat(np.arange(len(given.which)), n_links)

@@ -16,8 +16,6 @@ from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.derivations import HypergraphInference
 from lpsmap_dynamic.factor_cycles import CyclicFactors, check_n_shared, merged_factors
 
-__all__ = ["FactorForest", "Step", "check_distinct"]
-
 LISTED = 6
 """Maximum number of factors that an error about a cycle names."""
 
@@ -147,14 +145,7 @@ class FactorForest:
         return turn, parent, links
 
     def _merge(self, cyclic: IntArray, arity: IntArray) -> None:
-        """Append the merged factors in place of those with cyclic links.
-
-        Raises
-        ------
-        ValueError
-            If the factors share too many variables, or one of them has no hypergraph, or one that
-            repeats hyperedges with additionals.
-        """
+        """Append the merged factors in place of those with cyclic links."""
         chosen = np.unique(self.owner[cyclic])
         links = ranges(offsets_of(arity), chosen)
         owner = np.repeat(np.arange(len(chosen)), arity[chosen])
@@ -287,13 +278,7 @@ class FactorForest:
 
 
 def check_distinct(factor: Factor, owner: IntArray, index: IntArray) -> None:
-    """Validate that factors of a declaration contain a variable once.
-
-    Raises
-    ------
-    ValueError
-        If one contains a variable twice.
-    """
+    """Validate that factors of a declaration contain a variable once."""
     order = np.lexsort((index, owner))
     same = (np.diff(owner[order]) == 0) & (np.diff(index[order]) == 0)
     if same.any():

@@ -18,9 +18,6 @@ from lpsmap_core.api import BoolArray, IntArray, ranges
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.equal_rows import distinct_rows
 
-__all__ = ["MAX_CHOICES", "FactorPiece", "PieceEdges", "TooManyChoicesError"]
-__all__ += ["one_piece", "pieces_of_slots"]
-
 MAX_CHOICES = 1 << 18
 """Maximum number of the choices of a piece, with their derivations."""
 
@@ -80,7 +77,8 @@ class FactorPiece(NamedTuple):
 def one_piece(hypergraph: Hypergraph, shared: BoolArray) -> FactorPiece:
     """Return a factor as one piece.
 
-    Every item is split by the shared slots that are on in its derivations.
+    Every item is split by the shared slots that are on in its derivations. The error
+    `TooManyChoicesError` says that there are too many.
 
     Parameters
     ----------
@@ -88,11 +86,6 @@ def one_piece(hypergraph: Hypergraph, shared: BoolArray) -> FactorPiece:
         The hypergraph of the factor.
     shared
         (arity,) which slots are shared.
-
-    Raises
-    ------
-    TooManyChoicesError
-        If there are too many choices.
     """
     first_edge, tails, first_entry, entries = hypergraph.edges
     owner = np.repeat(np.arange(len(first_entry) - 1), np.diff(first_entry))

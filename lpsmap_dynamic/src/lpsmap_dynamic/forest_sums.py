@@ -18,8 +18,6 @@ from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly
 from lpsmap_dynamic.factor_forest import FactorForest, Step
 from lpsmap_dynamic.inference import Beliefs, Found, LogPartition
 
-__all__ = ["ForestSums"]
-
 
 class _SumsGivenParents(NamedTuple):
     """Sums of factors given that their parents are on, or off; those of roots are given neither."""

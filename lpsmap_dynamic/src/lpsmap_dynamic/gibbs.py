@@ -28,8 +28,6 @@ from lpsmap_dynamic.graph_gibbs import GraphGibbs
 from lpsmap_dynamic.inference import Beliefs, Found, Inference, LogPartition
 from lpsmap_dynamic.machine_memory import check_fits_memory
 
-__all__ = ["Gibbs"]
-
 STRUCTURE = 64
 """Minimum bytes of a structure."""
 
@@ -321,14 +319,7 @@ class Gibbs:
         return beliefs
 
     def _check_overflow(self, log_partition: FloatArray) -> None:
-        """Raise an error if sums of scores overflow.
-
-        Raises
-        ------
-        ValueError
-            If a log-partition function is infinite although structures are allowed and scores are
-            finite.
-        """
+        """Raise an error if sums of scores overflow."""
         with np.errstate(over="ignore", invalid="ignore"):
             doubtful = ~np.isfinite(log_partition + self._constant[0])
         rows = np.flatnonzero(doubtful & ~self._wrong)

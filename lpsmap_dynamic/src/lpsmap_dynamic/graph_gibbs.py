@@ -26,8 +26,6 @@ from lpsmap_dynamic.graph_samples import GraphSamples
 from lpsmap_dynamic.inference import Beliefs
 from lpsmap_dynamic.machine_memory import check_fits_memory
 
-__all__ = ["GraphGibbs"]
-
 NUMBER = 40
 """Bytes of a number of a sample, with those of the samples that it is chosen from."""
 
@@ -350,13 +348,7 @@ class GraphGibbs:
 
 
 def _summable(scores: FloatArray) -> FloatArray:
-    """Return scores whose sums do not overflow.
-
-    Raises
-    ------
-    ValueError
-        If a score is too large.
-    """
+    """Return scores whose sums do not overflow."""
     largest = scores.max(initial=-np.inf)
     if largest > MAX_SUMMABLE:
         raise ValueError(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["GraphSamples"]
-
 
 class GraphSamples(NamedTuple):
     """Independent assignments of a graph, drawn from its Gibbs distribution.

@@ -7,8 +7,6 @@ import numpy.typing as npt
 
 from lpsmap_core import Factor, LinearConstraints
 
-__all__ = ["one_of_each_group"]
-
 
 def one_of_each_group(factor: Factor, group_size: npt.ArrayLike) -> LinearConstraints:
     """Return constraints that exactly one slot of every group of consecutive slots is on.

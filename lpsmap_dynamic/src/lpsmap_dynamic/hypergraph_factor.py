@@ -20,8 +20,6 @@ from lpsmap_dynamic.max_plus import best_derivations
 from lpsmap_dynamic.row import Row, different_rows
 from lpsmap_dynamic.tensor_oracle import hypergraph_oracle
 
-__all__ = ["HypergraphFactor"]
-
 MAX_BYTES = 1 << 28
 """Maximum bytes of cached hypergraphs, not counting the latest one."""
 

@@ -9,8 +9,6 @@ import numpy as np
 from lpsmap_core import Scores, Structures
 from lpsmap_core.api import FloatArray, IntArray
 
-__all__ = ["Beliefs", "Found", "Inference", "LogPartition"]
-
 
 class Beliefs(NamedTuple):
     """The Gibbs distributions of F factors: structures have probability ``exp(score) / Z``.

@@ -22,15 +22,6 @@ from lpsmap_dynamic.edges import (
 )
 from lpsmap_dynamic.exact_sums import two_sum
 
-__all__ = [
-    "beliefs_of",
-    "has_large",
-    "hessian_products",
-    "inside",
-    "local_scores",
-]
-
-
 PLAIN = 1e3
 """Scores up to this are summed in one float, larger ones in two, since masks would absorb other
 scores."""

@@ -31,8 +31,6 @@ from lpsmap_dynamic.factor_pieces import (
     pieces_of_slots,
 )
 
-__all__ = ["TreePart", "junction_tree"]
-
 EDGE_BYTES = 260
 """Bytes of a hyperedge while a hypergraph is built and summed over."""
 
@@ -109,11 +107,6 @@ def junction_tree(parts: Sequence[TreePart], n_variables: int) -> Hypergraph | N
     -------
     Hypergraph | None
         None if no assignment is allowed.
-
-    Raises
-    ------
-    ValueError
-        If there are too many joint states.
     """
     extra = [part.hypergraph.n_additionals for part in parts]
     first_extra = n_variables + np.cumsum([0, *extra])
@@ -362,11 +355,6 @@ class _Elimination:
 
         A join has at most as many for each of the first table as the second table has, and as its
         new nodes have.
-
-        Raises
-        ------
-        ValueError
-            If they take too much memory.
         """
         position = {x: t for t, x in enumerate(order)}
         waiting: list[list[tuple[float, frozenset[int]]]] = [[] for _ in order]

@@ -21,8 +21,6 @@ from lpsmap_dynamic.edges import (
 )
 from lpsmap_dynamic.inside_outside import has_large, local_scores
 
-__all__ = ["k_best_of"]
-
 
 class RankedDerivations(NamedTuple):
     """The best derivations of every item: rank j of item i is number ``i * k + j``.

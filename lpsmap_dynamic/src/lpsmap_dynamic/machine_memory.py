@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["check_fits_memory"]
-
 
 def check_fits_memory(name: str, number: int, bytes_each: int) -> None:
     """Reject a number of objects that exceeds the memory of this machine.

@@ -17,8 +17,6 @@ from lpsmap_dynamic.edges import (
     switch_on,
 )
 
-__all__ = ["best_derivation", "best_derivations", "write_derivation"]
-
 
 @leaf
 def best_derivation(

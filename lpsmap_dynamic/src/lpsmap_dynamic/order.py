@@ -7,8 +7,6 @@ import numpy as np
 from lpsmap_core import kernel
 from lpsmap_core.api import IntArray
 
-__all__ = ["CYCLE", "FOUND", "UNDERIVED", "on_twice", "post_order", "sizes_of_derivations"]
-
 FOUND, CYCLE, UNDERIVED = 0, 1, 2
 
 BLOCK = 62

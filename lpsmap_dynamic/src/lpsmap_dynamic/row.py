@@ -12,8 +12,6 @@ from lpsmap_core import Factor
 from lpsmap_core.api import IntArray, parameters_of, row_view
 from lpsmap_dynamic.equal_rows import distinct_rows
 
-__all__ = ["Row", "different_rows"]
-
 
 @dataclass(frozen=True)
 class Row:

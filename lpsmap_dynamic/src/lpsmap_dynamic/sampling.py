@@ -17,8 +17,6 @@ from lpsmap_dynamic.edges import (
 )
 from lpsmap_dynamic.inside_outside import inside
 
-__all__ = ["samples_of"]
-
 
 @leaf
 def _draw(

@@ -7,8 +7,6 @@ import numpy as np
 from lpsmap_dynamic.builder import HypergraphBuilder
 from lpsmap_dynamic.machine_memory import check_fits_memory
 
-__all__ = ["subset_hypergraph"]
-
 EDGE = 128
 """Bytes of a hyperedge while it is declared."""
 

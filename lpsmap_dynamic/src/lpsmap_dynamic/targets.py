@@ -26,8 +26,6 @@ from lpsmap_core.api import (
 )
 from lpsmap_dynamic.complete_assignment import complete_assignment
 
-__all__ = ["Items", "Labels", "check_root", "in_factors", "labels_of", "read_labels"]
-
 IGNORED, ROOT = -100, -1
 """The label of an unlabelled row, like PyTorch's ``ignore_index``; and the head of a root, which in
 rows without heads means that nothing is on, such as no partner."""

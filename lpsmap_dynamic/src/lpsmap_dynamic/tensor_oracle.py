@@ -21,8 +21,6 @@ from lpsmap_core.api import IntArray, offsets_of, ranges
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.order import sizes_of_derivations
 
-__all__ = ["hypergraph_oracle"]
-
 ZERO, IMPOSSIBLE, FIRST = 0, 1, 2
 """Columns of the table of scores: of missing tails and of padding, then hyperedges, then items."""
 

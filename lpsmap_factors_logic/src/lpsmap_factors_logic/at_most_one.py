@@ -27,8 +27,6 @@ from lpsmap_factors_logic.structures import Assignment, best_variable, indicator
 from lpsmap_factors_logic.sum_constrained import AT_MOST
 from lpsmap_factors_logic.tables import TableFields, one_block
 
-__all__ = ["AtMostOne"]
-
 
 @kernel
 def _best_assignments(

@@ -39,8 +39,6 @@ from lpsmap_factors_logic.rows import LogicFactor, without_negated
 from lpsmap_factors_logic.structures import Assignment, indicator
 from lpsmap_factors_logic.sum_constrained import AT_MOST
 
-__all__ = ["Budget"]
-
 
 @kernel
 def _best_assignments(

@@ -26,8 +26,6 @@ from lpsmap_factors_logic.scores import as_scores, broadcast_scores
 from lpsmap_factors_logic.state_blocks import StateBlocks, side_by_side
 from lpsmap_factors_logic.tables import TableFields
 
-__all__ = ["Dense"]
-
 
 @leaf
 def reduced_blocks(scores: FloatArray, n_states: IntArray, target: FloatArray) -> None:

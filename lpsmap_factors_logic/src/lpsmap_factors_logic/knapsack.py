@@ -32,8 +32,6 @@ from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor, without_negated
 from lpsmap_factors_logic.sum_constrained import AT_MOST
 
-__all__ = ["Knapsack"]
-
 MIN_BUDGET, MAX_COST = 2.0**-4, 2.0**49
 """Range of the numbers of a row that need no scaling. Squares of costs do not overflow, and other
 solvers, such as HiGHS, neither refuse nor drop coefficients."""

@@ -32,8 +32,6 @@ from lpsmap_core.api import (
 )
 from lpsmap_dynamic import Counts, counts_of, write_point
 
-__all__ = ["NewtonStart"]
-
 MAX_FACTORS = 256
 """Largest component, in factors: for more, the equations with all multipliers take too long."""
 

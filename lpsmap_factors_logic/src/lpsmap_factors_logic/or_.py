@@ -33,8 +33,6 @@ from lpsmap_factors_logic.structures import (
 from lpsmap_factors_logic.sum_constrained import AT_LEAST
 from lpsmap_factors_logic.tables import TableFields
 
-__all__ = ["Imply", "Nand", "Or"]
-
 MAX_IN_TABLE = 6
 """Maximum number of variables of a row that is represented by a table, which has 64 entries."""
 

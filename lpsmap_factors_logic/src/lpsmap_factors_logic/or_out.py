@@ -48,8 +48,6 @@ from lpsmap_factors_logic.structures import (
 )
 from lpsmap_factors_logic.sum_constrained import EXACTLY
 
-__all__ = ["AndOut", "OrOut"]
-
 SEPARATE, SUM, TIES = 0, 1, 2
 """Branches: only the bounds are active; the inputs sum to the output; the highest inputs equal the
 output."""

@@ -41,8 +41,6 @@ from lpsmap_factors_logic.rows import without_negated
 from lpsmap_factors_logic.scores import as_scores, broadcast_scores
 from lpsmap_factors_logic.tables import TableFields
 
-__all__ = ["Pair"]
-
 SECOND, FIRST, EQUAL, BOTH, APART, COMPLEMENTS = 0, 1, 2, 3, 4, 5
 """Branches, by the marginal of both variables being on: m2, the smaller; m1, the smaller;
 ``m1 = m2``; and for a negative score ``m1 + m2 - 1``; 0; 0 with ``m1 + m2 = 1``."""

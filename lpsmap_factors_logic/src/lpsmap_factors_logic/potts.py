@@ -24,8 +24,6 @@ from lpsmap_factors_logic.scores import as_scores, broadcast_scores
 from lpsmap_factors_logic.state_blocks import StateBlocks, side_by_side
 from lpsmap_factors_logic.tables import TableFields
 
-__all__ = ["Potts"]
-
 
 @leaf
 def two_largest(scores: FloatArray, at: int, n: int) -> tuple[int, int]:

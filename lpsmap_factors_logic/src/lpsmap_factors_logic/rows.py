@@ -11,8 +11,6 @@ import numpy.typing as npt
 from lpsmap_core import Factor, FactorGraph, Variables, as_variables
 from lpsmap_core.api import BoolArray, FloatArray, broadcast, real_numbers, replaced_options
 
-__all__ = ["LogicFactor", "without_negated"]
-
 without_negated = replaced_options(negated="negate the variables, as in Or(u ^ negated)")
 """Decorator of factor types that earlier libraries gave an argument `negated`."""
 

@@ -10,17 +10,9 @@ from array_api_compat import array_namespace, is_array_api_obj
 
 from lpsmap_core.api import check_readable, real_numbers, reserve_memory
 
-__all__ = ["as_scores", "broadcast_scores"]
-
 
 def as_scores(name: str, scores: Any) -> Any:
-    """Return an array of another library as it is, anything else as a NumPy array of floats.
-
-    Raises
-    ------
-    TypeError
-        If it does not hold real numbers.
-    """
+    """Return an array of another library as it is, anything else as a NumPy array of floats."""
     if is_array_api_obj(scores) and not isinstance(scores, np.ndarray):
         check_readable(name, scores)
         return scores
@@ -40,11 +32,6 @@ def broadcast_scores(name: str, scores: Any, shape: tuple[int, ...], of: str) ->
         The shape of the result.
     of
         The owner of this shape, for errors.
-
-    Raises
-    ------
-    ValueError
-        If they do not broadcast.
     """
     reserve_memory(8 * math.prod(shape), name)
     try:

@@ -22,8 +22,6 @@ from lpsmap_core.api import (
 from lpsmap_dynamic import clip_row
 from lpsmap_factors_logic.sum_constrained import EXACTLY
 
-__all__ = ["project_simplex_rows", "simplex_threshold"]
-
 GUESS_MARGIN = 4 * float(np.finfo(np.float64).eps)
 """Relative amount by which a guessed threshold is lowered, to undo its rounding."""
 

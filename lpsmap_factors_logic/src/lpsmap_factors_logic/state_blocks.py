@@ -12,8 +12,6 @@ from lpsmap_core import Factors, LinearConstraints, Variables
 from lpsmap_core.api import VIEW_BYTES, FloatArray, IntArray, kind_of, reserve_memory
 from lpsmap_dynamic import HypergraphFactor
 
-__all__ = ["StateBlocks", "side_by_side"]
-
 
 class StateBlocks(HypergraphFactor):
     """A factor type over multi-valued variables.

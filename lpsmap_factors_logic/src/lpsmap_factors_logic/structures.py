@@ -8,8 +8,6 @@ import numpy.typing as npt
 from lpsmap_core import Structures, leaf
 from lpsmap_core.api import FloatArray
 
-__all__ = ["Assignment", "best_variable", "indicator", "write_positive", "write_single"]
-
 Assignment = tuple[int, ...]
 """The label of a structure: the values of the row's variables."""
 

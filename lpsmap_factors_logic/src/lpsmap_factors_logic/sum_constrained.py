@@ -15,8 +15,6 @@ from lpsmap_core.api import (
     free_jvp,
 )
 
-__all__ = ["AT_LEAST", "AT_MOST", "EXACTLY", "jvp", "project"]
-
 AT_MOST, EXACTLY, AT_LEAST = -1.0, 0.0, 1.0
 """Senses of the sum constraint: the allowed sign of the sum minus its bound."""
 

@@ -9,8 +9,6 @@ import numpy as np
 from lpsmap_core import Factors
 from lpsmap_core.api import FloatArray, IntArray
 
-__all__ = ["TableFields", "one_block"]
-
 
 class TableFields(NamedTuple):
     """The result of ``as_tables``: the fields of ``lpsmap_decode.Tables``, which documents them."""

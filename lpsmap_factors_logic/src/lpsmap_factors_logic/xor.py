@@ -27,8 +27,6 @@ from lpsmap_factors_logic.structures import Assignment, best_variable, indicator
 from lpsmap_factors_logic.sum_constrained import EXACTLY
 from lpsmap_factors_logic.tables import TableFields, one_block
 
-__all__ = ["Xor", "XorOut"]
-
 
 @kernel
 def _best_assignments(

@@ -23,8 +23,6 @@ from lpsmap_core.api import FloatArray, IndexArray, IntArray
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.rectangle import pairs_vertex, rectangles
 
-__all__ = ["Alignment"]
-
 
 @leaf
 def best_alignment(

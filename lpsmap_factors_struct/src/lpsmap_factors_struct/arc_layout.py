@@ -7,8 +7,6 @@ import numpy as np
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray
 
-__all__ = ["ARC_RANGES", "arc_range", "arc_slot", "best_arcs", "n_words"]
-
 ARC_RANGES = 3
 """Contiguous ranges of a word's arcs, in each of which slots and heads increase together."""
 

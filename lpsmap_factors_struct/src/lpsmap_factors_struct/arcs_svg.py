@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-__all__ = ["arcs_svg"]
-
 STEP, RISE, MARGIN = 11, 16, 14
 """Pixels per character of the widest word, per level of arcs, and around the drawing."""
 
@@ -20,11 +18,6 @@ def arcs_svg(heads: Sequence[int], words: Sequence[str] | None = None) -> str:
         For every word, the position of its head, counted from 0; -1 for the root.
     words
         The words. Default: their positions.
-
-    Raises
-    ------
-    ValueError
-        If the numbers of words and heads differ.
     """
     words = [str(i) for i in range(len(heads))] if words is None else words
     if len(words) != len(heads):

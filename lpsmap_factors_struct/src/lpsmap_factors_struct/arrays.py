@@ -10,8 +10,6 @@ import numpy.typing as npt
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray
 
-__all__ = ["copy", "first_maximum", "largest"]
-
 
 @leaf
 def copy(source: npt.NDArray[Any], target: npt.NDArray[Any]) -> None:

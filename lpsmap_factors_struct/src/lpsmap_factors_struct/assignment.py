@@ -10,8 +10,6 @@ from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_factors_struct.arrays import copy
 
-__all__ = ["AssignmentWorkspace", "assign", "assignment_workspace"]
-
 MIN_CHECKED_COLUMNS = 100
 """Number of columns above which interrupts are checked after every path."""
 

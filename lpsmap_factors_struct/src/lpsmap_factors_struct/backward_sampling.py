@@ -9,8 +9,6 @@ from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_factors_struct.forward_backward import ChainSums, chain_sums, forward
 from lpsmap_factors_struct.viterbi import write_path
 
-__all__ = ["sample_sequences"]
-
 
 @leaf
 def _draw(

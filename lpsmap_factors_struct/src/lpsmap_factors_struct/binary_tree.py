@@ -13,8 +13,6 @@ from lpsmap_core.api import BoolArray, FloatArray, IntArray, checked_flag
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.cky import best_label, binary_tree, chart_workspace
 
-__all__ = ["BinaryTree"]
-
 
 @kernel
 def _best_trees(rows: IntArray, factors: Factors, scores: Scores, structures: Structures) -> None:

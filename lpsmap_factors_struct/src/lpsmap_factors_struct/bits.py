@@ -22,8 +22,6 @@ from lpsmap_core import (
 from lpsmap_core.api import FloatArray, IntArray, sum_constrained_jvp
 from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, clip_row, subset_hypergraph
 
-__all__ = ["Bits"]
-
 
 @leaf
 def _best_bits(rows: IntArray, factors: Factors, scores: Scores, structures: Structures) -> None:

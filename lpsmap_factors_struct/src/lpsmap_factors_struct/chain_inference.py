@@ -19,8 +19,6 @@ from lpsmap_factors_struct.forward_backward import (
     multiply_hessian,
 )
 
-__all__ = ["ChainInference"]
-
 
 class ChainInference(HypergraphInference):
     """Inference over sequences whose steps share transitions.

@@ -10,8 +10,6 @@ from lpsmap_core import kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_factors_struct.arrays import first_maximum
 
-__all__ = ["ArborescenceWorkspace", "arborescence_workspace", "maximum_arborescence"]
-
 
 class ArborescenceWorkspace(NamedTuple):
     """Workspace for sentences of up to ``n`` words.

@@ -11,8 +11,6 @@ from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_factors_struct.arrays import largest
 from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL, LANES, best_sums, where_best
 
-__all__ = ["ChartWorkspace", "best_label", "binary_tree", "chart_workspace"]
-
 
 class ChartWorkspace(NamedTuple):
     """Workspace for sentences of up to ``n`` words. Tables are flat, with ``n`` numbers per row."""

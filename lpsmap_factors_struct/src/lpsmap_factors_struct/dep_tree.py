@@ -33,8 +33,6 @@ from lpsmap_factors_struct.eisner import eisner_hypergraph, projective_tree, spa
 from lpsmap_factors_struct.tensor_arborescence import arborescence_oracle
 from lpsmap_factors_struct.tree_inference import TreeInference
 
-__all__ = ["DepTree"]
-
 
 @kernel
 def _best_trees(rows: IntArray, factors: Factors, scores: Scores, structures: Structures) -> None:

@@ -16,8 +16,6 @@ from lpsmap_factors_struct.arc_layout import arc_slot
 from lpsmap_factors_struct.arrays import first_maximum
 from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL, LANES, best_sum, best_sums, where_best
 
-__all__ = ["SpansWorkspace", "eisner_hypergraph", "projective_tree", "spans_workspace"]
-
 
 class SpansWorkspace(NamedTuple):
     """Workspace for sentences of up to ``n`` words.

@@ -17,8 +17,6 @@ from lpsmap_core.api import FloatArray
 from lpsmap_dynamic import two_sum
 from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL
 
-__all__ = ["ChainSums", "backward", "chain_sums", "entropy_of", "forward", "multiply_hessian"]
-
 SPAN = 150.0
 """A score that is farther below the largest of its position, or matrix, has a weight of 0 in a
 lower bound on the sum, and of `MIN_WEIGHT` in an upper bound. If both are equal, so is the sum."""

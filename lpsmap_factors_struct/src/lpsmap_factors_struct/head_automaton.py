@@ -23,8 +23,6 @@ from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.scores import flat_scores
 
-__all__ = ["HeadAutomaton"]
-
 
 @leaf
 def best_modifiers(

@@ -24,8 +24,6 @@ from lpsmap_factors_struct.assignment import AssignmentWorkspace, assign, assign
 from lpsmap_factors_struct.birkhoff.dense_matchings import DenseMatchings
 from lpsmap_factors_struct.rectangle import pairs_vertex, rectangles
 
-__all__ = ["Matching"]
-
 
 @leaf
 def best_matching(

@@ -7,8 +7,6 @@ import numpy as np
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray
 
-__all__ = ["INTERRUPT_INTERVAL", "LANES", "best_sum", "best_sums", "where_best"]
-
 INTERRUPT_INTERVAL = 10_000
 """Interrupts are checked after every pass over more sums than this."""
 

@@ -7,8 +7,6 @@ import numpy as np
 from lpsmap_core import leaf
 from lpsmap_core.api import LocalProblem
 
-__all__ = ["has_forced"]
-
 
 @leaf
 def has_forced(f: int, problem: LocalProblem) -> bool:

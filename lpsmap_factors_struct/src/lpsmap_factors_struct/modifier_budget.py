@@ -32,8 +32,6 @@ from lpsmap_core.api import (
 from lpsmap_dynamic import project_budget_rows
 from lpsmap_factors_struct.quickselect import best_indicator, best_subset
 
-__all__ = ["ModifierBudget"]
-
 
 @kernel
 def _best_modifiers(

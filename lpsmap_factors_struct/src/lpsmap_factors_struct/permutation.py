@@ -22,8 +22,6 @@ from lpsmap_core import (
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_factors_struct.arrays import copy
 
-__all__ = ["Permutation"]
-
 MAX_DESCRIBED_ITEMS = 100
 """Maximum number of items of an ordering that is described by linear constraints.
 

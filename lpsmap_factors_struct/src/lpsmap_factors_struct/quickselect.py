@@ -8,8 +8,6 @@ from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray, IndexArray
 from lpsmap_factors_struct.arrays import copy
 
-__all__ = ["best_indicator", "best_subset"]
-
 
 @leaf
 def kth_largest(numbers: FloatArray, k: int) -> float:

@@ -26,8 +26,6 @@ from lpsmap_factors_struct.matrix_tree.duals import UNIT
 from lpsmap_factors_struct.matrix_tree.expansions import exceeds, plus
 from lpsmap_factors_struct.matrix_tree.log_partition import apply_forced
 
-__all__ = ["rank_trees"]
-
 
 class _Sentence(NamedTuple):
     """A sentence, and the set of trees whose best one is sought."""

@@ -10,8 +10,6 @@ import numpy as np
 from lpsmap_core import Factor
 from lpsmap_core.api import FloatArray
 
-__all__ = ["pairs_vertex", "rectangles"]
-
 
 def rectangles(factor: Factor) -> tuple[FloatArray, FloatArray]:
     """Register `n_rows` and `n_columns` of every factor, within its lengths."""

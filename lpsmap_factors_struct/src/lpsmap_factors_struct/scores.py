@@ -11,8 +11,6 @@ import numpy as np
 
 from lpsmap_core.api import check_readable, real_numbers, reserve_memory
 
-__all__ = ["as_array", "flat_scores"]
-
 
 def flat_scores(
     name: str,
@@ -40,13 +38,6 @@ def flat_scores(
     -------
     array
         An array of shape ``batch_shape + (numbers in all blocks,)``.
-
-    Raises
-    ------
-    TypeError
-        If the scores are arrays of different libraries, or do not hold real numbers.
-    ValueError
-        If a shape does not fit.
     """
     arrays = {key: as_array(f"{name}: {key}", x) for key, x in scores.items() if x is not None}
     xp = _shared_library(name, arrays)
@@ -74,13 +65,7 @@ def _shared_library(name: str, arrays: Mapping[str, Any]) -> Any:
 
 
 def as_array(name: str, scores: Any) -> Any:
-    """Return an array of another library as it is, anything else as a NumPy array of floats.
-
-    Raises
-    ------
-    TypeError
-        If it does not hold real numbers.
-    """
+    """Return an array of another library as it is, anything else as a NumPy array of floats."""
     if array_api_compat.is_array_api_obj(scores) and not isinstance(scores, np.ndarray):
         check_readable(name, scores)
         return scores

@@ -25,8 +25,6 @@ from lpsmap_factors_struct.arrays import largest
 from lpsmap_factors_struct.scores import flat_scores
 from lpsmap_factors_struct.viterbi import best_arrivals, best_source
 
-__all__ = ["SemiMarkov"]
-
 
 class SegmentsWorkspace(NamedTuple):
     """Workspace for sequences of up to ``L`` positions, with the resulting segments."""

@@ -28,8 +28,6 @@ from lpsmap_factors_struct.chains.chain_forests import ChainForests
 from lpsmap_factors_struct.transitions import flat_transitions
 from lpsmap_factors_struct.viterbi import step_stride, viterbi, write_path
 
-__all__ = ["Sequence", "most_states"]
-
 
 @leaf
 def most_states(rows: IntArray, factors: Factors) -> int:

@@ -36,8 +36,6 @@ from lpsmap_factors_struct.viterbi import (
     write_path,
 )
 
-__all__ = ["SequenceBudget"]
-
 
 @kernel
 def budgeted_viterbi(

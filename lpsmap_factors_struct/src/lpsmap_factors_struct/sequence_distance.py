@@ -33,8 +33,6 @@ from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL
 from lpsmap_factors_struct.scores import as_array, flat_scores
 from lpsmap_factors_struct.viterbi import reduced_states
 
-__all__ = ["SequenceDistance"]
-
 
 @leaf
 def _bin(distance: int, reach: int) -> int:

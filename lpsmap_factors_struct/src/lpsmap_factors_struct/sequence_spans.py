@@ -15,8 +15,6 @@ from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.sequence_budget import SequenceBudget
 from lpsmap_factors_struct.viterbi import step_stride
 
-__all__ = ["SequenceSpans"]
-
 
 class Place(NamedTuple):
     """Where a sequence is among its spans."""

@@ -17,8 +17,6 @@ from array_api_compat import array_namespace, device
 from lpsmap_core import TensorOracle
 from lpsmap_core.api import IntArray
 
-__all__ = ["arborescence_oracle"]
-
 MAX_NUMBERS = 2**26
 """Maximum number of arcs of the trees that are tried side by side for a single root."""
 

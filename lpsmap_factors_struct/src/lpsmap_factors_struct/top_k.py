@@ -34,8 +34,6 @@ from lpsmap_dynamic import (
 )
 from lpsmap_factors_struct.quickselect import best_indicator, best_subset
 
-__all__ = ["TopK"]
-
 
 @kernel
 def _best_subsets(rows: IntArray, factors: Factors, scores: Scores, structures: Structures) -> None:

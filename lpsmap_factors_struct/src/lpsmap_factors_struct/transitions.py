@@ -8,8 +8,6 @@ import array_api_compat
 
 from lpsmap_factors_struct.scores import as_array, flat_scores
 
-__all__ = ["flat_transitions"]
-
 
 def flat_transitions(
     name: str,
@@ -44,13 +42,6 @@ def flat_transitions(
     array
         An array of shape ``batch_shape + (2 * n_states + k * n_states ** 2,)``, where k is 1 if all
         steps share the scores, and otherwise ``length - 1``.
-
-    Raises
-    ------
-    TypeError
-        If the scores are arrays of different libraries.
-    ValueError
-        If a shape does not fit.
     """
     steps = max(length - 1, 0)
     transitions = as_array(f"{name}: {argument}", transitions)

@@ -12,8 +12,6 @@ from lpsmap_factors_struct.matrix_tree.log_partition import MatrixTree
 from lpsmap_factors_struct.matrix_tree.sampling import most_draws, sample_trees
 from lpsmap_factors_struct.ranked_trees import rank_trees
 
-__all__ = ["TreeInference"]
-
 BLOCK = 1 << 20
 """Random numbers that are drawn at once."""
 

@@ -7,16 +7,6 @@ import numpy as np
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray, IndexArray, IntArray
 
-__all__ = [
-    "best_arrivals",
-    "best_source",
-    "n_step_scores",
-    "reduced_states",
-    "step_stride",
-    "viterbi",
-    "write_path",
-]
-
 
 @leaf
 def step_stride(n_additionals: int, n_states: int) -> int:

@@ -12,8 +12,6 @@ from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.api import FloatArray, IntArray, build_layout
 from lpsmap_jax.instances import Instances, declared
 
-__all__ = ["AdditionalScores"]
-
 
 class AdditionalScores:
     """The scores of additionals as entries of arguments.
@@ -92,13 +90,7 @@ def _marks(n: int) -> FloatArray:
 
 
 def _declared_again(solved: Instances, arrays: Sequence[NDArray[Any]], names: str) -> FactorGraph:
-    """Return the graph with other scores of additionals.
-
-    Raises
-    ------
-    ValueError
-        If its factors differ in anything else.
-    """
+    """Return the graph with other scores of additionals."""
     try:
         graph = declared(solved.call, arrays).graph
     except (TypeError, ValueError) as error:

@@ -18,8 +18,6 @@ from lpsmap_core.api import check_options, kind_of
 from lpsmap_dynamic import check_accepted
 from lpsmap_jax.host import Arrays, ArrayType
 
-__all__ = ["Call", "Factors", "check_solver", "read_call", "read_scores"]
-
 Factors: TypeAlias = Callable[..., Factor | Sequence[Factor]]
 """A function that returns factors over variables, like a factor type: ``factors(u,
 **arguments)``."""
@@ -87,15 +85,7 @@ ARRAY = _Array()
 
 
 def check_solver(name: str, factors: Any, options: Mapping[str, Any]) -> None:
-    """Validate a function of variables and the options of a solver.
-
-    Raises
-    ------
-    TypeError
-        If `factors` is not a function, or an option is unknown or has a wrong type.
-    ValueError
-        If an option is out of range.
-    """
+    """Validate a function of variables and the options of a solver."""
     if not callable(factors):
         raise TypeError(
             f"{name}: factors is {kind_of(factors)}; expected a factor type, such as "
@@ -111,13 +101,7 @@ def check_solver(name: str, factors: Any, options: Mapping[str, Any]) -> None:
 
 
 def check_by_name(name: str, factors: Any, others: Sequence[Any]) -> None:
-    """Refuse arguments of a call without names.
-
-    Raises
-    ------
-    TypeError
-        If there are any.
-    """
+    """Refuse arguments of a call without names."""
     if others:
         names = list(inspect.signature(factors).parameters)[1:]
         raise TypeError(
@@ -127,13 +111,7 @@ def check_by_name(name: str, factors: Any, others: Sequence[Any]) -> None:
 
 
 def read_scores(name: str, scores: Any) -> tuple[Arrays, PyTreeDef]:
-    """Return the blocks of scores and their structure.
-
-    Raises
-    ------
-    TypeError
-        If the scores are not floating-point arrays.
-    """
+    """Return the blocks of scores and their structure."""
     leaves, tree = jax.tree.flatten(scores)
     for leaf in leaves or [scores]:
         if not isinstance(leaf, (jax.Array, np.ndarray)) or not jnp.issubdtype(
@@ -164,12 +142,6 @@ def read_call(
         Those of `Call`.
     scores, arguments
         Trees of arrays; the arguments may have other leaves, too.
-
-    Raises
-    ------
-    TypeError
-        If the scores are not floating-point arrays, or the function has no parameter for an
-        argument.
     """
     blocks, tree = read_scores(name, scores)
     check_accepted(factors, arguments)

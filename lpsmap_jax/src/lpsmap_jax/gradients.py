@@ -12,8 +12,6 @@ from jax.custom_derivatives import SymbolicZero
 from lpsmap_jax.call import Call
 from lpsmap_jax.host import Arrays
 
-__all__ = ["Differentiated", "cotangents", "dense", "differentiated", "values_of"]
-
 
 @jax.tree_util.register_pytree_node_class
 @dataclass(frozen=True)

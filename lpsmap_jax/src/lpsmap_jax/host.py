@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from lpsmap_core.api import FloatArray
 
-__all__ = ["ArrayType", "Arrays", "HostFunction", "call_on_host"]
-
 Arrays: TypeAlias = tuple[jax.Array, ...]
 HostFunction: TypeAlias = Callable[..., Sequence[FloatArray]]
 """Takes NumPy arrays with the same number of leading axes, one for each `jax.vmap` around the call;
@@ -46,11 +44,6 @@ def call_on_host(
         The shapes of its results without leading axes, and the dtypes to which they are rounded.
     arrays
         Its arguments; those of floating-point numbers are converted to float64.
-
-    Raises
-    ------
-    NotImplementedError
-        If the call is differentiated.
     """
 
     def on_numpy(*given: Any) -> tuple[NDArray[Any], ...]:

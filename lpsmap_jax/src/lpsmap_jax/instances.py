@@ -15,8 +15,6 @@ from lpsmap_core.api import FloatArray
 from lpsmap_dynamic import in_factors, infeasible_variables
 from lpsmap_jax.call import Call
 
-__all__ = ["Instances", "declared", "leading_axes", "rows_of"]
-
 
 class HostGraph(FactorGraph):
     """A graph in which NaN propagates, without affecting other components."""

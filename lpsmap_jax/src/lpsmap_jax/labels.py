@@ -15,19 +15,9 @@ from lpsmap_jax.call import Call
 from lpsmap_jax.host import Arrays
 from lpsmap_jax.instances import Instances
 
-__all__ = ["labels_given", "read_additionals", "read_target"]
-
 
 def read_target(name: str, call: Call, target: Any) -> Arrays:
-    """Return the labels of every block.
-
-    Raises
-    ------
-    TypeError
-        If they are not arrays.
-    ValueError
-        If their structure or shapes are not those of the scores.
-    """
+    """Return the labels of every block."""
     labels, tree = jax.tree.flatten(target)
     if tree != call.blocks:
         raise ValueError(
@@ -48,13 +38,7 @@ def read_target(name: str, call: Call, target: Any) -> Arrays:
 
 
 def read_additionals(name: str, given: Any) -> Arrays:
-    """Return the additionals of a target, by declaration of an instance; empty if not given.
-
-    Raises
-    ------
-    TypeError
-        If they are not arrays.
-    """
+    """Return the additionals of a target, by declaration of an instance; empty if not given."""
     arrays = jax.tree.leaves(given)
     for array in arrays:
         if not isinstance(array, (jax.Array, np.ndarray)):
@@ -82,11 +66,6 @@ def labels_given(
         Those of the target, the axis of the instances first; empty if not given.
     root
         The head of a root: -1, or "self" for the word itself.
-
-    Raises
-    ------
-    ValueError
-        If a label or an additional is invalid.
     """
     u = solved.variables
     parts = [

@@ -20,8 +20,6 @@ from lpsmap_jax.host import Arrays, ArrayType, call_on_host
 from lpsmap_jax.instances import Instances, leading_axes, rows_of
 from lpsmap_jax.labels import labels_given, read_additionals, read_target
 
-__all__ = ["sparse_map_loss"]
-
 
 def sparse_map_loss(factors: Factors, **options: Any) -> Callable[..., jax.Array]:
     """Return the SparseMAP loss as a function of scores and labels, for factors from a function.

@@ -17,8 +17,6 @@ from lpsmap_jax.gradients import Differentiated, cotangents, dense, differentiat
 from lpsmap_jax.host import Arrays, call_on_host
 from lpsmap_jax.instances import Instances, leading_axes
 
-__all__ = ["sparse_map"]
-
 
 def sparse_map(factors: Factors, **options: Any) -> Callable[..., Any]:
     """Return the function from scores to marginals of LP-SparseMAP, for factors from a function.

@@ -23,9 +23,6 @@ from lpsmap_jit.baselines import NATIVE
 from lpsmap_jit.cache import KernelCache
 from lpsmap_jit.tiers import COMPILE_AFTER
 
-__all__ = ["Job", "do_jobs", "run_jobs"]
-
-
 PLAIN = {"NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1"}
 """Colours of messages that numba composes and drops take a fortieth of the time."""
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from lpsmap_jit.deadlines import seconds_of_compilation
 
-__all__ = ["QUIET", "WAITING", "announce", "is_quiet"]
-
 QUIET = "LPSMAP_QUIET"
 """The environment variable that disables the announcement."""
 

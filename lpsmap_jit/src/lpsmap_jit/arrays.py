@@ -7,16 +7,6 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "BoolArray",
-    "ByteArray",
-    "FloatArray",
-    "FloatTable",
-    "IndexArray",
-    "IntArray",
-    "IntTable",
-]
-
 BoolArray = npt.NDArray[np.bool_]
 ByteArray = npt.NDArray[np.int8]
 FloatArray = npt.NDArray[np.float64]

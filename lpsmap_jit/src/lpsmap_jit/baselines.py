@@ -14,8 +14,6 @@ import platform
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["NATIVE", "Baseline", "baselines", "files_of_wheel"]
-
 NATIVE = "LPSMAP_NATIVE"
 """The environment variable that disables the files: kernels are compiled for this processor."""
 

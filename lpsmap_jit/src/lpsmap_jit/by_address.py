@@ -24,17 +24,6 @@ from typing import Any
 from lpsmap_jit.compile import COMPILED, TAKES_ADDRESS
 from lpsmap_jit.fields import Field, kinds_of
 
-__all__ = [
-    "array_at",
-    "by_address",
-    "by_value",
-    "forwarded",
-    "in_leaf",
-    "read_field",
-    "record_at",
-    "type_of",
-]
-
 array_at: Any
 read_field: Any
 forwarded: Any

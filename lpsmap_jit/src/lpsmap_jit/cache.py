@@ -41,7 +41,6 @@ with suppress(ImportError):
     from lpsmap_jit import linkable_kernels
     from lpsmap_jit.numba_names import CacheFormat, CacheLocator, CompileResult, dumps
 
-__all__ = ["CompilationNotice", "KernelCache", "PartCache", "locked"]
 
 NOT_KEPT = (
     "lpsmap compiles kernels in every process, which takes up to a minute each time: they cannot "

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["stacklevel"]
-
 PASSED_THROUGH = (
     *("lpsmap.", "lpsmap_core.", "lpsmap_decode.", "lpsmap_dynamic.", "lpsmap_jit."),
     *("lpsmap_jax.", "lpsmap_torch."),

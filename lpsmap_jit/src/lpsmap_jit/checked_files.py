@@ -10,8 +10,6 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["UntrustedError", "check_trusted", "read_checked", "write_checked"]
-
 
 class UntrustedError(Exception):
     """Other users can write a file or folder."""
@@ -28,11 +26,6 @@ def check_trusted(path: Path, status: os.stat_result | None = None) -> None:
         The file or folder.
     status
         Its status, if it is already open.
-
-    Raises
-    ------
-    UntrustedError
-        If it belongs to another user, or others may write to it.
     """
     if not hasattr(os, "geteuid"):
         return
@@ -58,17 +51,7 @@ def _is_private(group_id: int) -> bool:
 
 
 def read_checked(path: Path) -> memoryview:
-    """Return the content of a file.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read.
-    UntrustedError
-        If other users can write to it.
-    ValueError
-        If it is damaged.
-    """
+    """Return the content of a file."""
     with path.open("rb") as file:
         check_trusted(path, os.fstat(file.fileno()))
         held = memoryview(file.read())

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar
 
-from lpsmap_jit.cache import CompilationNotice, KernelCache, PartCache, locked
+from lpsmap_jit.cache import KernelCache, PartCache, locked
 from lpsmap_jit.deadlines import compiling
 from lpsmap_jit.deferral import deferred
 from lpsmap_jit.tiers import start_with
@@ -26,14 +26,6 @@ try:
 except ImportError:  # numba does not support this Python yet
     numba = None
 
-__all__ = [
-    "COMPILED",
-    "CompilationNotice",
-    "general_position",
-    "kernel",
-    "leaf",
-    "summing_leaf",
-]
 
 COMPILED: bool = (
     numba is not None

@@ -12,8 +12,6 @@ from lpsmap_jit.deadlines import Deadline
 from lpsmap_jit.deferral import signals
 from lpsmap_jit.interrupts import renew_deadline
 
-__all__ = ["ended_by_ctrl_c", "raised_by_ctrl_c"]
-
 
 def ended_by_ctrl_c(deadline: Deadline) -> AbstractContextManager[None]:
     """Let the first Ctrl-C in a block end a deadline and running kernels; a second one raises.

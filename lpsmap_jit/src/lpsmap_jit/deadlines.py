@@ -8,14 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = [
-    "Deadline",
-    "compiling",
-    "seconds_in_compilation",
-    "seconds_of_compilation",
-    "when_compiled",
-]
-
 
 class Deadline:
     """A deadline for a computation that starts when this object is constructed.

@@ -15,8 +15,6 @@ from importlib import import_module
 from types import FrameType
 from typing import Any
 
-__all__ = ["deferred", "signals"]
-
 signals: Any = import_module("_signal")
 """The implementation of `signal` without enumerations, twenty times as fast."""
 

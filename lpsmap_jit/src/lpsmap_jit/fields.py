@@ -7,8 +7,6 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 
 import numpy as np
 
-__all__ = ["Field", "kinds_of", "n_words"]
-
 
 class Field(NamedTuple):
     """The dtype of an array field, and its number of axes."""

@@ -27,18 +27,6 @@ from lpsmap_jit.compile import COMPILED, leaf
 from lpsmap_jit.deadlines import Deadline, seconds_in_compilation, when_compiled
 from lpsmap_jit.native import integers, raise_kept
 
-__all__ = [
-    "Watch",
-    "deadline_passed",
-    "halt",
-    "interrupted",
-    "interruptible",
-    "out_of_time",
-    "raise_interrupt",
-    "renew_deadline",
-    "stopped",
-]
-
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from lpsmap_jit.numba_names import CodeLibrary, Compiler, compile_result, llvm, types
 
-__all__ = ["ForCallers", "offer", "restored", "stored"]
-
 
 class _Part(CodeLibrary):  # type: ignore[misc]
     """Intermediate code of a kernel and of all that it calls, for others to link."""

@@ -20,8 +20,6 @@ import numpy.typing as npt
 from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.fields import Field, kinds_of, n_words
 
-__all__ = ["Blueprint", "Memory", "Nested", "Words", "hold", "words_of"]
-
 Record = TypeVar("Record")
 
 WORD = 8
@@ -184,13 +182,7 @@ def hold(record: Record) -> Memory[Record]:
 
 
 def words_of(record: Any) -> list[int]:
-    """Return the words of a record of contiguous arrays and numbers, see `lpsmap_jit.by_address`.
-
-    Raises
-    ------
-    TypeError
-        If a field does not match its annotation.
-    """
+    """Return the words of a record of contiguous arrays and numbers; see `by_address`."""
     kind: Any = type(record)
     words: list[int] = []
     for (name, field), value in zip(kinds_of(kind).items(), record, strict=True):

@@ -12,14 +12,6 @@ import numpy.typing as npt
 from lpsmap_jit.by_address import array_at, forwarded
 from lpsmap_jit.compile import COMPILED
 
-__all__ = [
-    "entry_of",
-    "floats",
-    "integers",
-    "invoke",
-    "raise_kept",
-]
-
 
 def raise_kept(words: ctypes.Array[ctypes.c_int64], start: int) -> None:
     """Raise the exception that compiled code stored in three words, if any."""

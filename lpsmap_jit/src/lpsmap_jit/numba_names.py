@@ -11,40 +11,12 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
-__all__ = [
-    "CPUDispatcher",
-    "CacheFormat",
-    "CacheLocator",
-    "CodeLibrary",
-    "CompileResult",
-    "Compiler",
-    "Intrinsic",
-    "NumbaError",
-    "add_symbol",
-    "cgutils",
-    "compile_result",
-    "dumps",
-    "extending",
-    "from_dtype",
-    "imputils",
-    "ir",
-    "llvm",
-    "templates",
-    "types",
-]
-
 TRIED = "0.61 to 0.68"
 """Tested releases of numba, as in ``pyproject.toml``."""
 
 
 def _find(module: str, name: str | None = None) -> Any:
-    """Return a module, or a name in it; numba has no type annotations.
-
-    Raises
-    ------
-    RuntimeError
-        If this release does not have the name.
-    """
+    """Return a module, or a name in it; numba has no type annotations."""
     try:
         found = import_module(module)
         return found if name is None else getattr(found, name)

@@ -22,7 +22,6 @@ except ImportError:  # nothing is compiled
 else:
     from lpsmap_jit.numba_names import CPUDispatcher
 
-__all__ = ["digest_of_file", "digest_of_package", "package_of", "packages_of", "short_digest"]
 
 RECORDS = "lpsmap_core"
 """The package that declares the records that kernels of any package may read."""

@@ -14,8 +14,6 @@ from lpsmap_jit.arrays import IntArray
 from lpsmap_jit.interrupts import Watch, halt, raise_interrupt, thread_record
 from lpsmap_jit.tiers import interprets
 
-__all__ = ["BLOCK_LINKS", "COUPLED_WORK", "MIN_WORK", "cut", "default_threads", "in_shares"]
-
 Result = TypeVar("Result")
 
 MIN_WORK = 1_500
@@ -36,13 +34,7 @@ often a thread waits for the lock of others."""
 
 
 def default_threads() -> int:
-    """Return the number of threads to use: ``LPSMAP_THREADS``, or the cores of this process.
-
-    Raises
-    ------
-    ValueError
-        If the environment variable is not a positive integer.
-    """
+    """Return the number of threads to use: ``LPSMAP_THREADS``, or the cores of this process."""
     wanted = os.environ.get("LPSMAP_THREADS", "")
     if not wanted:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
@@ -66,6 +58,9 @@ def in_shares(
     finished one. The function should spend its time in compiled code, which holds no lock. If
     kernels are interpreted, one thread does all the work. The calling thread is one of the threads.
 
+    An error of the function is raised once all threads have ended, and that of a signal handler
+    once all threads have left compiled code.
+
     Parameters
     ----------
     function
@@ -78,12 +73,6 @@ def in_shares(
         Number of threads that may be used.
     cheaper
         How many times less work a unit of size is than a link of a coupled component.
-
-    Raises
-    ------
-    BaseException
-        The error of the function, once all threads have ended; or the error of a signal handler,
-        on which all threads leave compiled code.
     """
     if not len(items):
         return []

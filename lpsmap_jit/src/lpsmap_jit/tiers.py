@@ -20,15 +20,6 @@ import numpy as np
 
 from lpsmap_jit.deadlines import compiling
 
-__all__ = [
-    "CAN_INTERPRET",
-    "COMPILE_AFTER",
-    "compile_now",
-    "interpreted",
-    "interprets",
-    "start_with",
-]
-
 COMPILE_AFTER = "LPSMAP_COMPILE_AFTER"
 """The environment variable with the seconds of interpreted calls before kernels are compiled."""
 
@@ -144,13 +135,7 @@ def _seconds_left() -> float:
 
 
 def _seconds() -> float:
-    """Return the value of the environment variable.
-
-    Raises
-    ------
-    ValueError
-        If it is not a number.
-    """
+    """Return the value of the environment variable."""
     given = os.environ.get(COMPILE_AFTER, "")
     try:
         seconds = float(given or SECONDS)

@@ -13,8 +13,6 @@ from lpsmap_core import Backend
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["TorchBackend"]
-
 
 class TorchBackend(Backend):
     """torch tensors on the CPU and on every accelerator that supports float64."""

@@ -11,13 +11,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.api import BoolArray
-from lpsmap_dynamic import Items, Labels, check_accepted, in_factors
+from lpsmap_core import Factor, FactorGraph, Variables, installed
+from lpsmap_core.api import BoolArray, missing_type_advice
+from lpsmap_dynamic import (
+    DynamicProgram,
+    HypergraphBuilder,
+    Items,
+    Labels,
+    Row,
+    check_accepted,
+    in_factors,
+)
 from lpsmap_torch.estimators.estimator import Estimate, SolvedEstimate
 from lpsmap_torch.graph import TorchFactorGraph, values_of
-
-__all__ = ["BuiltGraph", "Declarations", "Factors", "SharedScores", "built_by"]
 
 Factors: TypeAlias = Callable[..., Factor | Sequence[Factor]]
 """A function that returns factors over variables, like a factor type: ``factors(u,
@@ -275,21 +281,7 @@ def built_by(
 ) -> BuiltGraph:
     """Return the graph of the factors that a function returns for variables with scores.
 
-    Parameters
-    ----------
-    function
-        Called with the variables and the arguments; returns a factor or several.
-    scores
-        Scores of the variables.
-    arguments
-        Keyword arguments of the function.
-    n_items
-        The number of items; None for the entries of the first axis of the scores.
-
-    Raises
-    ------
-    TypeError
-        If the function has no parameter for an argument.
+    `n_items` of None stands for the entries of the first axis of the scores.
     """
     check_accepted(function, arguments)
     graph = TorchFactorGraph()
@@ -303,3 +295,26 @@ def built_by(
     if built.padding.any():
         built.rescore(scores)
     return built
+
+
+def factor_type(name: str) -> Any:
+    """Return an installed factor type."""
+    factors = installed().factors
+    if name not in factors:
+        raise ImportError(f"{name}: no such factor type; {missing_type_advice(name, factors)}")
+    return factors[name].value
+
+
+def no_factor(u: Variables) -> Factor:
+    """Return a declaration of zero factors, for a batch of padding only."""
+    return _Nothing(u.reshape(-1)[:0].reshape(0, 1))
+
+
+class _Nothing(DynamicProgram):
+    """A variable that is off: a type with sums and samples that needs no pack of factors."""
+
+    @classmethod
+    def hypergraph(cls, row: Row, build: HypergraphBuilder) -> int:
+        """Return the goal of the only derivation."""
+        build.edge(0)
+        return 0

@@ -23,16 +23,6 @@ from torch import Tensor
 
 from lpsmap_core import Factor, installed
 
-__all__ = [
-    "Callee",
-    "NotSpecifiable",
-    "callee_named",
-    "local_name",
-    "register",
-    "shared_by",
-    "specification",
-]
-
 MAX_LOADED = 32
 """Maximum number of cached layers of loaded programs."""
 
@@ -77,13 +67,7 @@ def shared_by(name: str, make: Callable[[], Shared]) -> Shared:
 
 
 def callee_named(name: str) -> Callee:
-    """Return the layer or the loss with a name.
-
-    Raises
-    ------
-    RuntimeError
-        If it no longer exists, or cannot be built in this process.
-    """
+    """Return the layer or the loss with a name."""
     callee: Callee | None = _CALLEES.get(name)
     if callee is not None:
         return callee
@@ -115,20 +99,7 @@ class NotSpecifiable(ValueError):
 
 
 def specification(layer_type: type, options: dict[str, Any]) -> str:
-    """Return the specification of a layer.
-
-    Parameters
-    ----------
-    layer_type
-        The type of the layer.
-    options
-        Arguments of its constructor.
-
-    Raises
-    ------
-    NotSpecifiable
-        If another process could not build the same layer from it.
-    """
+    """Return the specification of a layer, given its type and the arguments of its constructor."""
     name = layer_type.__name__
     if getattr(importlib.import_module(LAYERS), name, None) is not layer_type:
         raise NotSpecifiable(f"its type {name} is not one of {LAYERS}")
@@ -138,13 +109,7 @@ def specification(layer_type: type, options: dict[str, Any]) -> str:
 
 @functools.lru_cache(MAX_LOADED)
 def _loaded(text: str) -> Any:
-    """Build a layer from its specification.
-
-    Raises
-    ------
-    RuntimeError
-        If this process cannot build it.
-    """
+    """Build a layer from its specification."""
     try:
         read = json.loads(text)
         layer_type = getattr(importlib.import_module(LAYERS), read["layer"])

@@ -17,8 +17,6 @@ from lpsmap_torch.forms import PADDING
 from lpsmap_torch.layers.checks import check_scores
 from lpsmap_torch.losses import CRFLoss
 
-__all__ = ["CRF"]
-
 
 class CRF(nn.Module):
     """A linear-chain conditional random field (Lafferty et al. 2001): the last module of a tagger.

@@ -13,8 +13,6 @@ from lpsmap_core.api import FloatArray
 from lpsmap_dynamic import Items
 from lpsmap_torch.graph import TorchFactorGraph
 
-__all__ = ["with_slopes"]
-
 
 def with_slopes(
     graph: TorchFactorGraph,
@@ -27,21 +25,9 @@ def with_slopes(
     """Return values of the items of a graph with given first derivatives in its scores.
 
     They have the dtype of the slopes, but at least single precision, since sums may overflow.
-    Second derivatives are those of the slopes.
-
-    Parameters
-    ----------
-    graph
-        The graph.
-    values
-        (n_items,)
-    variables, additionals
-        The slopes in the scores of the variables, (n_variables,), and of each declaration's
-        additionals, (n_factors, n_additionals). They may carry gradients.
-    items
-        The items of the graph.
-    squares
-        The slope in the temperature by variable, if that is a tensor.
+    Second derivatives are those of the slopes: of `variables`, (n_variables,), and of every
+    declaration's `additionals`, (n_factors, n_additionals), which may carry gradients. `squares` is
+    the slope in the temperature by variable, if that is a tensor.
     """
     inputs, slopes = [torch.cat([block.reshape(-1) for block in graph._scores])], [variables]
     item = [items.of_variable]

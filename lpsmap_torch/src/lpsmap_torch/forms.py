@@ -14,8 +14,6 @@ from torch import Tensor
 
 from lpsmap_core.api import kind_of
 
-__all__ = ["PADDING", "Cells", "Form", "Heads", "Indicators", "LabelledHeads", "Tags"]
-
 PADDING = -100
 """Entries beyond the lengths; losses of torch ignore this number."""
 
@@ -236,13 +234,7 @@ class TreeSpans(Cells):
 
 
 def checked_integers(value: Tensor) -> Tensor:
-    """Validate that values are integers.
-
-    Raises
-    ------
-    TypeError
-        If they are not.
-    """
+    """Validate that values are integers."""
     if value.dtype.is_floating_point or value.dtype.is_complex or value.dtype == torch.bool:
         raise TypeError(f"value is {kind_of(value)} of dtype {value.dtype}; expected integers.")
     return value.long()

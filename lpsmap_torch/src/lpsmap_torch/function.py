@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -13,9 +14,6 @@ from torch import Tensor
 
 from lpsmap_core import Distributions, Factor, Solution
 from lpsmap_torch.tensors import converted, is_batched, numbers, on_host, over_batch, tensor_of
-from lpsmap_torch.tickets import solution_of, ticket_for
-
-__all__ = ["Differentiable", "attach", "attach_probabilities", "image", "mapped"]
 
 
 class Differentiable(NamedTuple):
@@ -45,6 +43,10 @@ def attach(
 ) -> tuple[Tensor, list[Tensor | None]]:
     """Return the marginals of a solution as tensors with gradients with respect to its scores.
 
+    These are the flat marginals of all variables, and for every declaration the (n_factors,
+    n_additionals) marginals of its additionals, or None without them. All have the common dtype of
+    the scores and are on the device of the first block.
+
     Parameters
     ----------
     solution
@@ -57,14 +59,6 @@ def attach(
     solve
         Solves again where the backward pass gets copies of the tensors that autograd saved. The
         solution then lives as long as those; otherwise as long as the marginals.
-
-    Returns
-    -------
-    Tensor
-        The flat marginals of all variables.
-    list of Tensor
-        The (n_factors, n_additionals) marginals of every declaration, None without additionals. All
-        have the common dtype of the scores and are on the device of the first block.
     """
     declared = [i for i, x in enumerate(additionals) if x is not None]
     inputs = [*scores, *(x for x in additionals if x is not None)]
@@ -86,12 +80,7 @@ def attach(
 def attach_probabilities(distributions: Distributions, values: Tensor) -> Distributions:
     """Return distributions as tensors; gradients flow from probabilities to the marginals.
 
-    Parameters
-    ----------
-    distributions
-        The distributions of a declaration.
-    values
-        (n_variables,) the flat marginals of the same solution, returned by `attach`.
+    The `values` are the flat marginals of the same solution, returned by `attach`.
     """
 
     def convert(array: NDArray[np.float64]) -> Tensor:
@@ -200,16 +189,8 @@ def mapped(
     """Return the images of vectors under a linear map between arrays on the host.
 
     The derivative is the transpose. Such are the products with a solution's Jacobian: the solution
-    is piecewise affine, and within a face, the Jacobian is constant.
-
-    Parameters
-    ----------
-    apply, transpose
-        The map, and its transpose, of arrays to arrays or to a tuple of arrays.
-    like
-        The dtypes and devices of the images.
-    vectors
-        The vectors.
+    is piecewise affine, and within a face, the Jacobian is constant. Both maps take arrays and
+    return an array or a tuple; `like` has the dtypes and devices of the images.
     """
     if torch.is_grad_enabled():
         images: tuple[Tensor, ...] = _LinearMap.apply(apply, transpose, like, *vectors)  # type: ignore[no-untyped-call]
@@ -244,3 +225,39 @@ class _LinearMap(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         return None, None, None, *mapped(*ctx.maps, *gradients)
+
+
+# -------------------------------------------------------------------- tickets
+
+# Autograd saves tensors, but a derivative needs a solution. A ticket is a tensor of one number
+# whose memory owns a solution: the solution lives as long as the tensor or a view of it. The
+# number is always zero, so that operators are functions of their inputs; tickets are identified by
+# address.
+
+
+class _Owner(np.ndarray[Any, np.dtype[np.int64]]):
+    """The memory of a ticket."""
+
+    solution: Any
+
+
+_OWNERS: dict[int, weakref.ref[_Owner]] = {}
+"""The live owners, by address."""
+
+
+def ticket_for(solution: object) -> Tensor:
+    """Return a tensor that owns a solution."""
+    owner = np.zeros(1, dtype=np.int64).view(_Owner)
+    owner.solution = solution
+    ticket = torch.from_numpy(owner)
+    address = ticket.data_ptr()
+    # not Python code, in which the error of a signal handler would be lost
+    forget: Any = partial(_OWNERS.pop, address)
+    _OWNERS[address] = weakref.ref(owner, forget)
+    return ticket
+
+
+def solution_of(ticket: Tensor) -> Any:
+    """Return the solution that a tensor owns; None if it is a copy of a ticket."""
+    owner = _OWNERS.get(ticket.untyped_storage().data_ptr())
+    return None if owner is None else getattr(owner(), "solution", None)

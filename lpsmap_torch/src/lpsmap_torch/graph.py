@@ -20,14 +20,11 @@ from lpsmap_core import (
 )
 from lpsmap_core.api import AUTO, checked_shape, report_unsolved
 from lpsmap_torch.function import attach, attach_probabilities
-from lpsmap_torch.gibbs import TorchGibbs
-from lpsmap_torch.graph_gibbs import TorchGraphGibbs
+from lpsmap_torch.gibbs import TorchGibbs, TorchGraphGibbs
 from lpsmap_torch.temperature import Temperature, checked_temperature, divided
 from lpsmap_torch.tensor.choice import engine_on, tensor_engine
 from lpsmap_torch.tensor.graphs import DeviceSolution, solve_on_device
 from lpsmap_torch.tensors import as_tensor, check_not_compiled, numbers
-
-__all__ = ["TorchFactorGraph", "values_of"]
 
 
 class TorchFactorGraph(FactorGraph):

@@ -11,8 +11,6 @@ from lpsmap_core import Distributions
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, slot_values
 from lpsmap_dynamic import Items
 
-__all__ = ["Ranking", "ranking_of", "write_structures"]
-
 
 class Ranking(NamedTuple):
     """The best assignments of every item, the best first."""
@@ -24,25 +22,9 @@ class Ranking(NamedTuple):
 
 
 def ranking_of(graph: Any, items: Items, k: int) -> Ranking:
-    """Return the k best assignments of every item.
+    """Return the k best assignments of every item of a `TorchFactorGraph`.
 
     Factors that are alone in their components are ranked by their inference, others by a search.
-
-    Parameters
-    ----------
-    graph
-        A `TorchFactorGraph`.
-    items
-        Its items.
-    k
-        The number of assignments.
-
-    Raises
-    ------
-    TypeError
-        If a type that is alone has no inference.
-    ImportError
-        If factors interact, and ``lpsmap-decode`` is not installed.
     """
     layout = graph._laid_out()
     values, scores = np.zeros((k, graph.n_variables)), np.full((k, layout.n_components), -np.inf)
@@ -69,14 +51,9 @@ def ranking_of(graph: Any, items: Items, k: int) -> Ranking:
 
 
 def write_structures(found: Distributions, values: FloatArray) -> IntArray:
-    """Write structures of a declaration as values of variables; return their ranks.
+    """Write structures of a declaration as (k, n_variables) values; return their ranks.
 
-    Parameters
-    ----------
-    found
-        The structures, no two factors of which share a variable.
-    values
-        (k, n_variables) the values, in which the j-th structures of all factors are row j.
+    The j-th structures of all factors, no two of which share a variable, are row j.
     """
     factor, owner = found.factor, found.vertices.owner
     index = slot_values(factor, factor.variables.index)

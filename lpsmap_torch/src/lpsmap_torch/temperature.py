@@ -11,15 +11,6 @@ from torch import Tensor, nn
 from lpsmap_core.api import check_readable, checked_number, kind_of
 from lpsmap_torch.tensors import broadcasts, is_transformed
 
-__all__ = [
-    "Temperature",
-    "TemperatureMixin",
-    "checked_temperature",
-    "divided",
-    "is_one",
-    "of_batch",
-]
-
 Temperature: TypeAlias = float | Tensor
 """A positive number, or a floating-point tensor of them, which may be a parameter."""
 
@@ -59,15 +50,7 @@ class TemperatureMixin(nn.Module):
 
 
 def checked_temperature(name: str, temperature: Any) -> Temperature:
-    """Validate the type of a temperature, and the value of a number.
-
-    Raises
-    ------
-    TypeError
-        If it is neither a number nor a floating-point tensor.
-    ValueError
-        If it is a number that is not positive and finite.
-    """
+    """Validate the type of a temperature, and the value of a number."""
     if not isinstance(temperature, Tensor):
         return checked_number(name, temperature, EXPECTED, lambda t: 0.0 < t < math.inf)
     if not temperature.is_floating_point():
@@ -80,13 +63,6 @@ def check_values(name: str, temperature: Tensor) -> None:
     """Validate the values of a tensor if that neither breaks a trace nor waits for a device.
 
     Scores divided by other values become NaN, see `divided`.
-
-    Raises
-    ------
-    TypeError
-        If the tensor is not dense.
-    ValueError
-        If a value is not positive and finite.
     """
     if torch.compiler.is_compiling():
         return
@@ -102,25 +78,9 @@ def check_values(name: str, temperature: Tensor) -> None:
 def of_batch(
     name: str, temperature: Temperature, batch: tuple[int, ...], *, reads: bool = True
 ) -> Temperature:
-    """Return a temperature that broadcasts to the batch.
+    """Return a temperature that broadcasts to the batch; one element applies to all instances.
 
-    Parameters
-    ----------
-    name
-        The name of the temperature, for error messages.
-    temperature
-        The temperature; a tensor with one element applies to all instances.
-    batch
-        The shape of the batch.
-    reads
-        Whether to read the values; scores on the meta device have a temperature without values.
-
-    Raises
-    ------
-    TypeError
-        If it is a tensor that is not dense.
-    ValueError
-        If its shape does not fit, or a value is not positive.
+    Scores on the meta device have a temperature without values, which is not read.
     """
     if not isinstance(temperature, Tensor):
         return temperature
@@ -146,15 +106,8 @@ def divided(scores: Tensor, temperature: Temperature) -> Tensor:
     """Return scores divided by a temperature, in double precision if the device has it.
 
     Half and single precision could overflow, even by scores that serve as masks. Infinite scores
-    and NaN are returned as they are, so that the gradient of the temperature is finite.
-
-    Parameters
-    ----------
-    scores
-        The scores.
-    temperature
-        The temperature, in a shape that broadcasts to the scores. Values of a tensor that are not
-        positive give NaN.
+    and NaN are returned as they are, so that the gradient of the temperature is finite. Values of a
+    tensor that are not positive give NaN.
     """
     scores = scores.to(torch.float32 if scores.device.type == "mps" else torch.float64)
     if not isinstance(temperature, Tensor):

@@ -14,33 +14,9 @@ from torch.autograd import forward_ad
 
 from lpsmap_core.api import check_readable, kind_of, real_numbers
 
-__all__ = [
-    "as_tensor",
-    "broadcasts",
-    "check_not_compiled",
-    "converted",
-    "is_batched",
-    "is_compiled",
-    "is_eager",
-    "is_transformed",
-    "numbers",
-    "numbers_on_host",
-    "on_host",
-    "over_batch",
-    "tensor_of",
-]
-
 
 def as_tensor(name: str, scores: Any) -> Tensor:
-    """Return scores as a floating-point tensor; a floating-point tensor is returned unchanged.
-
-    Raises
-    ------
-    TypeError
-        If they are not real numbers, or a tensor without plain values.
-    RuntimeError
-        If a transform or tracer of torch wraps the values.
-    """
+    """Return scores as a floating-point tensor; a floating-point tensor is returned unchanged."""
     if not isinstance(scores, Tensor):
         scores = _of_anything(name, scores)
     usual = scores.dtype in _USUAL and scores.layout is torch.strided
@@ -59,13 +35,7 @@ is_batched = torch._C._functorch.is_legacy_batchedtensor
 
 
 def on_host(name: str, tensor: Tensor) -> NDArray[np.float64]:
-    """Return the values of a tensor as an array on the host.
-
-    Raises
-    ------
-    RuntimeError
-        If a transform of torch wraps the values.
-    """
+    """Return the values of a tensor as an array on the host."""
     _check_eager(name, tensor)
     return numbers(tensor)
 
@@ -125,15 +95,7 @@ def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 def over_batch(
     function: Callable[[list[Tensor]], Sequence[Tensor]], tensors: Sequence[Tensor]
 ) -> list[Tensor]:
-    """Return the results of a function of tensors for every gradient of a batch; see `is_batched`.
-
-    Parameters
-    ----------
-    function
-        Maps tensors to tensors.
-    tensors
-        Its arguments, some of which are batches.
-    """
+    """Return the results of a function for every gradient of a batch; see `is_batched`."""
     level = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
     mapped = [is_batched(x) for x in tensors]
@@ -150,13 +112,7 @@ def over_batch(
 
 
 def check_not_compiled(verb: str) -> None:
-    """Raise an error inside a function that torch.compile compiles.
-
-    Raises
-    ------
-    RuntimeError
-        If torch.compile is active.
-    """
+    """Raise an error inside a function that torch.compile compiles."""
     if is_compiled():
         raise RuntimeError(
             f"{verb}: torch.compile cannot compile a solve. Build and solve the graph in a "

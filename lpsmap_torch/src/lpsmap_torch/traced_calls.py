@@ -8,19 +8,22 @@ the evaluation, of which derivatives are products.
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from lpsmap_torch.by_name import callee_named
-from lpsmap_torch.evaluations import Evaluation, evaluated
-from lpsmap_torch.packed_arguments import packed
+from lpsmap_core.api import kind_of
+from lpsmap_torch.by_name import Callee, callee_named
+from lpsmap_torch.function import solution_of, ticket_for
 from lpsmap_torch.tensors import over_batch
-from lpsmap_torch.tickets import solution_of, ticket_for
-
-__all__ = ["is_traced", "traced_call"]
 
 
 def is_traced() -> bool:
@@ -58,18 +61,10 @@ class Call:
 
 
 def traced_call(name: str, ndim: int, scores: Tensor, arguments: dict[str, Any]) -> Tensor:
-    """Return the output of a layer or a loss as that of an operator.
+    """Return the output of a layer or a loss, by its name, as that of an operator.
 
-    Parameters
-    ----------
-    name
-        The name of the layer or the loss.
-    ndim
-        The number of the scores' first axes that the output has.
-    scores
-        The scores.
-    arguments
-        The other arguments, by name. Tensors among them have gradients, too.
+    The output has the first `ndim` axes of the scores. Tensors among the arguments have gradients,
+    too.
     """
     if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         _check_not_onnx()
@@ -263,3 +258,154 @@ def _batch_of_gradients(*call: Any) -> list[Tensor]:
 
 
 torch.library.impl("lpsmap::solve", "Batched", _batch_of_gradients)
+
+
+def packed(name: str, value: Any, tensors: list[Tensor]) -> str:
+    """Return a value as a literal of Python, and append its tensors to a list.
+
+    The compiler traces this function. Numbers are tensors, so that it does not compile again when
+    they change.
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return repr(value)
+    if isinstance(value, dict):
+        items = [f"{key!r}: {packed(str(key), x, tensors)}" for key, x in value.items()]
+        return "{" + ", ".join(items) + "}"
+    if isinstance(value, (list, tuple)):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return f"('{kind}', [{', '.join([packed(name, x, tensors) for x in value])}])"
+    if isinstance(value, Tensor):
+        kind, tensor = "tensor", value
+    elif isinstance(value, (int, float)):
+        dtype = torch.int64 if isinstance(value, int) else torch.float64
+        kind, tensor = "number", torch.full((), value, dtype=dtype)
+    elif isinstance(value, np.ndarray):
+        kind, tensor = "array", torch.as_tensor(value)
+    else:
+        raise TypeError(
+            f"{name}: got {kind_of(value)}; expected tensors, arrays, numbers, strings, booleans "
+            "or None as arguments of a loss inside torch.compile and transforms of torch.func. "
+            "Give other arguments to the factors by functools.partial."
+        )
+    tensors.append(tensor)
+    return f"('{kind}', {len(tensors) - 1})"
+
+
+def unpacked(text: str, tensors: list[Tensor]) -> Any:
+    """Return the value of a text and a list of tensors."""
+    return _unpacked(_literal(text), tensors)
+
+
+_literal = functools.lru_cache(maxsize=64)(ast.literal_eval)
+"""Cached, because a small solve takes no longer than to read a text."""
+
+
+def _unpacked(value: Any, tensors: list[Tensor]) -> Any:
+    if isinstance(value, dict):
+        return {key: _unpacked(x, tensors) for key, x in value.items()}
+    if not isinstance(value, tuple):
+        return value
+    kind, inside = value
+    if kind in ("list", "tuple"):
+        entries = [_unpacked(x, tensors) for x in inside]
+        return entries if kind == "list" else tuple(entries)
+    tensor = tensors[inside]
+    if kind == "number":
+        return tensor.item()
+    return tensor.detach().cpu().numpy() if kind == "array" else tensor
+
+
+class Evaluation(NamedTuple):
+    """The output of a layer or a loss, and what autograd recorded of it."""
+
+    inputs: list[Tensor]
+    output: Tensor
+
+    def multiplied(self, products: Sequence[int], vectors: list[Tensor]) -> list[Tensor]:
+        """Return the last of some products with the Jacobian, and with those of the products.
+
+        Parameters
+        ----------
+        products
+            As in `Call`; without any, the output is returned.
+        vectors
+            The vectors of all products, one after the other.
+        """
+        inputs, outputs = self.inputs, [self.output]
+        with _autograd_inside():
+            leaves = iter([_leaf_like(x) for x in vectors])
+            for i, n in enumerate(products, 1):
+                more = i < len(products)  # the last product has no derivatives
+                given = list(itertools.islice(leaves, abs(n)))
+                floating = [x for x in inputs if x.is_floating_point()]
+                if n > 0:
+                    outputs = _pulled_back(outputs, floating, given, more)
+                else:  # the transpose of the transposed product, which is linear
+                    zeros = [_leaf_like(torch.zeros_like(y)) for y in outputs]
+                    pulled = _pulled_back(outputs, floating, zeros, True)
+                    outputs = _pulled_back(pulled, zeros, given, more)
+                inputs = [*inputs, *given]
+        # those of operators share no memory with others
+        return [x.detach().clone(memory_format=torch.contiguous_format) for x in outputs]
+
+
+def evaluated(callee: Callee, arguments: str, inputs: list[Tensor]) -> Evaluation:
+    """Return the evaluation of a layer or a loss for `packed` arguments and tensors."""
+    with _autograd_inside():
+        leaves = [_leaf_like(x) for x in inputs]
+        output = callee._evaluate(leaves[0], **unpacked(arguments, leaves))
+    _check_closure(type(callee).__name__, output, leaves)
+    return Evaluation(leaves, output)
+
+
+def _pulled_back(
+    outputs: list[Tensor], inputs: list[Tensor], vectors: list[Tensor], create_graph: bool
+) -> list[Tensor]:
+    """Return the products of vectors with the transposed Jacobian."""
+    pairs = [(y, v) for y, v in zip(outputs, vectors, strict=True) if y.requires_grad]
+    if not pairs:
+        return [torch.zeros_like(x) for x in inputs]
+    ends, starts = zip(*pairs, strict=True)
+    return list(
+        torch.autograd.grad(
+            ends,
+            inputs,
+            starts,
+            retain_graph=True,
+            create_graph=create_graph,
+            materialize_grads=True,
+        )
+    )
+
+
+def _leaf_like(tensor: Tensor) -> Tensor:
+    """Return a tensor with the same values as a leaf of autograd, if it is floating-point."""
+    leaf = tensor.clone() if tensor.is_inference() else tensor.detach()
+    return leaf.requires_grad_() if leaf.is_floating_point() else leaf
+
+
+@contextlib.contextmanager
+def _autograd_inside() -> Iterator[None]:
+    """Run with autograd, also of views that change in place, inside an operator."""
+    with torch.inference_mode(False):  # restores the excluded keys, and enables gradients
+        torch._C._dispatch_tls_set_dispatch_key_excluded(
+            torch._C.DispatchKey.ADInplaceOrView, False
+        )
+        yield
+
+
+def _check_closure(name: str, value: Tensor, leaves: list[Tensor]) -> None:
+    """Validate that a value has gradients to no other tensors than its arguments."""
+    arguments, seen, nodes = {id(x) for x in leaves}, set(), [value.grad_fn]
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable") and id(node.variable) not in arguments:
+            raise RuntimeError(
+                f"{name}: the factors use a tensor with a gradient that is no argument of the "
+                "call, so that its gradient would be lost inside torch.compile and transforms of "
+                "torch.func. Pass it as a keyword argument, or as a parameter of a layer."
+            )
+        nodes.extend(before for before, _ in node.next_functions)

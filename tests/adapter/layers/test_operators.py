@@ -14,10 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from layer_cases import CASES, Case, every_layer, normal, trained
-from lpsmap_torch import tickets
-from lpsmap_torch.evaluations import Evaluation
+from lpsmap_torch.function import _OWNERS, ticket_for
 from lpsmap_torch.layers import LPMatchingAttention, Rationale, SequenceAttention, TopK
-from lpsmap_torch.traced_calls import traced_call
+from lpsmap_torch.traced_calls import Evaluation, traced_call
 from operator_calls import check_operator
 
 pytestmark = [
@@ -219,7 +218,7 @@ def test_backward_passes_need_no_layer() -> None:
 
 
 def test_solutions_die_without_python_code_in_which_ctrl_c_would_be_lost() -> None:
-    ticket, events = tickets.ticket_for(object()), []
+    ticket, events = ticket_for(object()), []
     sys.setprofile(lambda frame, event, argument: events.append(event))
     del ticket
     sys.setprofile(None)
@@ -236,17 +235,17 @@ def test_solutions_live_as_long_as_their_graph(case: Case) -> None:
     gc.collect()
     gc.disable()
     try:
-        before = len(tickets._OWNERS)
+        before = len(_OWNERS)
         value = layer(scores)
-        assert len(tickets._OWNERS) == before + 1
+        assert len(_OWNERS) == before + 1
         inputs = scores, *layer.parameters()
         first = torch.autograd.grad(value.square().sum(), inputs, create_graph=True)
         second = torch.autograd.grad(sum(x.square().sum() for x in first), inputs)
         del value, first, second
-        assert len(tickets._OWNERS) == before
+        assert len(_OWNERS) == before
         with torch.no_grad():
             kept = layer(scores)
-        assert len(tickets._OWNERS) == before
+        assert len(_OWNERS) == before
         assert not kept.requires_grad
         values = weakref.ref(layer(scores.detach()))
         assert values() is None

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from lpsmap import DepTree
-from lpsmap_torch.layers import LatentTree, SparseMAP, factor_types
+from lpsmap_torch import built_graph
+from lpsmap_torch.layers import LatentTree, SparseMAP
 
-ONLY_STRUCTURES = {"DepTree": factor_types.installed().factors["DepTree"]}
+ONLY_STRUCTURES = {"DepTree": built_graph.installed().factors["DepTree"]}
 
 
 class Installed:
@@ -22,7 +23,7 @@ class Installed:
 def test_a_batch_without_words_needs_no_logic_factors(
     make: Any, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(factor_types, "installed", Installed)
+    monkeypatch.setattr(built_graph, "installed", Installed)
     scores = torch.zeros(shape, requires_grad=True)
     layer, lengths = make(), torch.zeros(shape[0], dtype=torch.int64)
     found = layer(scores, lengths=lengths, return_solution=True)

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 
 import lpsmap_core
 from lpsmap_core import Factor, FactorGraph
-from lpsmap_core.command import cli, named_types
+from lpsmap_core.command import cli
 from lpsmap_core.plugins.registry import Plugin, Registry
+from lpsmap_core.testing import check_command
 
 
 class Chosen(Factor):
@@ -101,10 +102,10 @@ def check(monkeypatch):
 
         module.lpsmap_factors = lpsmap_core.hookimpl(lpsmap_factors)
         registry.register(module, Plugin("plugin", distribution, "1.0"))
-    monkeypatch.setattr(named_types, "installed", lambda: registry)
+    monkeypatch.setattr(cli, "installed", lambda: registry)
 
     def run(*arguments):
-        result = CliRunner().invoke(cli.main, ["check", *arguments])
+        result = CliRunner().invoke(check_command.check, arguments)
         return result.exit_code, result.output
 
     return run

@@ -13,7 +13,7 @@ import dense_engine
 from lpsmap import AtMostOne, ConvergenceWarning, FactorGraph, Pair, Status, Xor
 from lpsmap_core import Backend, Engine, Options, SolvedGraph, hookimpl, registered
 from lpsmap_core.api import BoolArray, Part
-from lpsmap_core.engine.backends import NumpyBackend
+from lpsmap_core.engine.protocol import NumpyBackend
 
 
 class Boxed:

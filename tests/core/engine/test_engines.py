@@ -14,8 +14,7 @@ from lpsmap import AtMostOne, ConvergenceWarning, FactorGraph, Pair, Solution, S
 from lpsmap_core import hookimpl
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import Options
-from lpsmap_core.plugins.contributions import DuplicateNameError
-from lpsmap_core.plugins.registry import installed, registered
+from lpsmap_core.plugins.registry import DuplicateNameError, installed, registered
 from random_graphs import RandomGraph, random_graph
 
 

@@ -22,7 +22,7 @@ from lpsmap import (
     Variables,
     Xor,
 )
-from lpsmap_core.layout import layout_cache
+from lpsmap_core.layout import arrangement
 from lpsmap_core.layout.arrangement import arrange, tabulate
 from lpsmap_core.layout.layout import Part, build_layout
 
@@ -31,7 +31,7 @@ Factors = Callable[[Variables], list[Factor]]
 
 @pytest.fixture(autouse=True)
 def _empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout_cache, "_entries", [])
+    monkeypatch.setattr(arrangement, "_entries", [])
 
 
 def part_of(graph: FactorGraph) -> Part:
@@ -46,7 +46,7 @@ def rows(n: int, columns: Any = slice(None), negated: bool = False) -> FactorGra
     return graph
 
 
-def assert_fresh(entry: layout_cache._Entry) -> None:
+def assert_fresh(entry: arrangement._Entry) -> None:
     """Check an entry against what is found anew."""
     table = tabulate(entry.n_variables, entry.numbers, entry.slots, entry.variable)
     np.testing.assert_equal(entry.table, table)
@@ -72,7 +72,7 @@ def test_graphs_of_one_structure_share_it_and_no_others() -> None:
     fewer.add(Xor(u.reshape(2, 6)))
     for graph in [*different, fewer]:
         assert part_of(graph).links is not first.links
-        for entry in layout_cache._entries:
+        for entry in arrangement._entries:
             assert_fresh(entry)
 
 
@@ -102,9 +102,9 @@ def test_solves_leave_a_shared_structure_as_it_is(make: Callable[..., FactorGrap
         return [x.tolist() for x in (solution.values, gradient, best.values)]
 
     first = outcome()
-    (entry,) = layout_cache._entries
+    (entry,) = arrangement._entries
     assert outcome() == outcome() == first
-    assert layout_cache._entries == [entry]
+    assert arrangement._entries == [entry]
     assert_fresh(entry)
 
 
@@ -152,21 +152,21 @@ def test_other_factors_over_the_same_links_change_nothing(
 
     for before, after in itertools.permutations(FAMILIES[family], 2):
         for seed in range(4):
-            monkeypatch.setattr(layout_cache, "_entries", [])
+            monkeypatch.setattr(arrangement, "_entries", [])
             alone = outcome(after, seed)
-            monkeypatch.setattr(layout_cache, "_entries", [])
+            monkeypatch.setattr(arrangement, "_entries", [])
             outcome(before, seed)
-            (entry,) = layout_cache._entries
+            (entry,) = arrangement._entries
             assert outcome(after, seed) == alone
-            assert layout_cache._entries == [entry]
+            assert arrangement._entries == [entry]
 
 
 def test_the_cache_holds_few_structures_and_no_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(1, 9):
         part_of(rows(n))
-    assert [entry.n_variables for entry in layout_cache._entries] == [32, 28, 24, 20]
-    monkeypatch.setattr(layout_cache, "MAX_CACHED_LINKS", 50)
+    assert [entry.n_variables for entry in arrangement._entries] == [32, 28, 24, 20]
+    monkeypatch.setattr(arrangement, "MAX_CACHED_LINKS", 50)
     part_of(rows(9))  # whose 36 links leave no room for others
-    assert [entry.n_variables for entry in layout_cache._entries] == [36]
+    assert [entry.n_variables for entry in arrangement._entries] == [36]
     part_of(rows(13))
-    assert [entry.n_variables for entry in layout_cache._entries] == [36]
+    assert [entry.n_variables for entry in arrangement._entries] == [36]

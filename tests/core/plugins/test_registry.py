@@ -12,7 +12,7 @@ import lpsmap
 import lpsmap_core
 from lpsmap.names import OWN
 from lpsmap_core import Factor, FactorGraph
-from lpsmap_core.engine.backends import NumpyBackend
+from lpsmap_core.engine.protocol import NumpyBackend
 from lpsmap_core.plugins.registry import (
     DuplicateNameError,
     Plugin,

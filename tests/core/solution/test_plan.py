@@ -14,7 +14,7 @@ import pytest
 from environments import ROOT
 from lpsmap import AtMostOne, Budget, DepTree, Matching, Pair, Sequence, Xor
 from lpsmap_core import Factor, FactorGraph
-from lpsmap_core.layout import layout_cache
+from lpsmap_core.layout import arrangement
 from lpsmap_core.local.solvers import choose_solver
 from lpsmap_jit.compile import COMPILED
 from pages import execute
@@ -231,7 +231,7 @@ def test_memory_is_what_a_solve_takes(
     make(np.random.default_rng(0)).solve(threads=1)  # loads what is compiled
     graph = make(np.random.default_rng(0))
     planned = make(np.random.default_rng(0)).plan(threads=1).memory.total
-    monkeypatch.setattr(layout_cache, "_entries", [])  # as if this structure were new
+    monkeypatch.setattr(arrangement, "_entries", [])  # as if this structure were new
     gc.collect()
     tracemalloc.start()
     graph.solve(threads=1)

@@ -29,8 +29,6 @@ from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.compile import COMPILED
 from lpsmap_jit.threads import default_threads
 
-__all__ = ["compile_types"]
-
 CORE = "core"
 """Name of the first job: the loop, the active set, and derivatives."""
 
@@ -38,16 +36,9 @@ CORE = "core"
 def compile_types(names: Sequence[str], jobs: int | None, native: bool = False) -> bool:
     """Compile core and then factor types, and print the times; return whether all succeeded.
 
-    The progress is a bar on a terminal, and else a line for each type.
-
-    Parameters
-    ----------
-    names
-        The factor types, by their registered names.
-    jobs
-        Number of parallel processes; None for ``LPSMAP_THREADS`` or all cores.
-    native
-        Whether kernels that are installed for baseline processors are compiled for this one.
+    The progress is a bar on a terminal, and else a line for each type. There are `jobs` parallel
+    processes; None for ``LPSMAP_THREADS`` or all cores. With `native`, kernels that are installed
+    for baseline processors are compiled for this one.
     """
     if not COMPILED:
         raise click.ClickException("kernels are not compiled here: numba is missing or disabled")

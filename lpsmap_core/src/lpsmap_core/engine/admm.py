@@ -58,13 +58,11 @@ from lpsmap_core.engine.state import ONE_PASS_CHEAPER, PartState, initial_state
 from lpsmap_core.engine.step_size import balance_ratio, balanced_step_size
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
-from lpsmap_core.local.active.limits import SHORT_RUN, UNTIL_SOLVED
+from lpsmap_core.local.local_solver import SHORT_RUN, UNTIL_SOLVED
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import interrupted, out_of_time, raise_interrupt, stopped
 from lpsmap_jit.threads import COUPLED_WORK, in_shares
-
-__all__ = ["Limits", "advance_components", "average_and_judge", "run_loop", "solve_part"]
 
 CLOCK_PERIOD = 10
 """Iterations per round over all components if time is limited, so that every component progresses.

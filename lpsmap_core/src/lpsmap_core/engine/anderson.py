@@ -21,8 +21,6 @@ from lpsmap_core.engine.state import PartState
 from lpsmap_jit.arrays import FloatArray, FloatTable
 from lpsmap_jit.compile import leaf
 
-__all__ = ["FIRST_ACCELERATED", "MAX_ACCELERATED_LINKS", "MAX_MOVES", "Acceleration"]
-
 MAX_ACCELERATED_LINKS = 100_000
 """Maximum number of links of a component that is accelerated; the history has 150 bytes per link.
 """

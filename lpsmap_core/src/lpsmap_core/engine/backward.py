@@ -43,8 +43,6 @@ from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import Watch, interrupted, out_of_time
 from lpsmap_jit.threads import COUPLED_WORK, in_shares
 
-__all__ = ["multiply_jacobian"]
-
 NOISE = 3.0
 """The residual is rounding below this multiple of ``||J J y - J y||``, the distance of the local
 Jacobians from projections. That distance grows with the number of structures in an active set."""
@@ -65,31 +63,10 @@ CHEAPER = 16, 2 * COUPLED_WORK
 def multiply_jacobian(
     state: PartState, d: FloatArray, d_v: FloatArray, chosen: BoolArray | None, threads: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Multiply the symmetric Jacobian of the solution with a vector.
+    """Multiply the symmetric Jacobian of the solution with a vector; see `SolvedGraph.multiply`.
 
-    Parameters
-    ----------
-    state
-        The solved part.
-    d
-        One number per variable of the part; overwritten.
-    d_v
-        One number per additional of all its buckets; empty for zeros.
-    chosen
-        Components to treat, None for all. The results of other components are zero.
-    threads
-        Number of threads that may be used.
-
-    Returns
-    -------
-    out, out_v
-        The product's entries for the variables and for the additionals.
-
-    Warns
-    -----
-    RuntimeWarning
-        If a component needs more products with ``S`` than ``backward_max_iter``, or more time than
-        the solve was given, or if its active set ran out of iterations.
+    It warns if a component needs more products with ``S`` than ``backward_max_iter``, or more time
+    than the solve was given, or if its active set ran out of iterations.
     """
     product, product_v = d, np.empty(state.part.n_additionals)
     kinds = state.part.kinds

@@ -21,23 +21,13 @@ from lpsmap_core.model.unused import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.interrupts import out_of_time
 
-__all__ = ["BestStructures", "solve_by_oracles"]
-
 
 def solve_by_oracles(part: Part, eta: FloatArray, eta_v: FloatArray) -> BestStructures | None:
     """Return the best structures of a part whose components are single factors.
 
-    Parameters
-    ----------
-    part, eta, eta_v
-        As for `Engine.solve`.
-
-    Returns
-    -------
-    BestStructures or None
-        None if a component has several factors, or one factor has a variable twice; if there are
-        negative scores so large that sums with them lose the others; if a factor has no structure
-        without forbidden entries, or an invalid one; or if the time ran out.
+    None if a component has several factors, or one factor has a variable twice; if there are
+    negative scores so large that sums with them lose the others; if a factor has no structure
+    without forbidden entries, or an invalid one; or if the time ran out.
     """
     if not part.all_direct or hugely_negative(part, eta, eta_v) is not None:
         return None

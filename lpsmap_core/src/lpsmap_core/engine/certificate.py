@@ -25,14 +25,12 @@ from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import EXACT_RESIDUAL, PartState, sums
 from lpsmap_core.layout.layout import Bucket
-from lpsmap_core.local.active.limits import UNTIL_SOLVED
+from lpsmap_core.local.local_solver import UNTIL_SOLVED
 from lpsmap_core.local.oracles import best_structures, with_finite_scores
 from lpsmap_core.local.solvers import local_solver
-from lpsmap_core.projections.tolerance import EPSILON
+from lpsmap_core.projections.bounds import EPSILON
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.interrupts import interruptible
-
-__all__ = ["Optimality", "check_optimality", "error_bounds"]
 
 AMPLIFICATION = 1e3
 """Bound on the error of a solution relative to the residuals of its optimality conditions. The true

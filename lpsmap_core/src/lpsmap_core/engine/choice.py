@@ -14,8 +14,6 @@ from lpsmap_core.engine.shared_engine import Preference, SharedEngine
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.plugins.registry import installed
 
-__all__ = ["AUTO", "EngineChoice", "beside_core", "choose_engine"]
-
 AUTO = "auto"
 """The name by which the library chooses."""
 
@@ -71,17 +69,7 @@ def _requested(name: str, part: Part, options: Options) -> EngineChoice:
 def beside_core(engine: Engine, reason: str, part: Part, options: Options) -> EngineChoice:
     """Return the choice of an engine, and of core's for the components that it does not serve.
 
-    Parameters
-    ----------
-    engine, reason
-        The engine, and the reason for it, such as "was requested".
-    part, options
-        The graph, and the options of the solve.
-
-    Raises
-    ------
-    ValueError
-        If the engine refuses the graph or the options.
+    The reason is such as "was requested". It is an error if the engine refuses the graph.
     """
     everything = Preference(engine, np.ones(part.n_components, dtype=bool))
     alone = () if isinstance(engine, CompiledEngine) else (everything,)

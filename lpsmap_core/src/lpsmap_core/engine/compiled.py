@@ -7,26 +7,26 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.engine.anderson import MAX_ACCELERATED_LINKS, MAX_MOVES
 from lpsmap_core.engine.backward import multiply_jacobian
 from lpsmap_core.engine.best_structures import solve_by_oracles
 from lpsmap_core.engine.certificate import Optimality, check_optimality, error_bounds
-from lpsmap_core.engine.cotangents import need_no_scaling_compiled
 from lpsmap_core.engine.huge_scores import solve_quadratic
 from lpsmap_core.engine.infeasible import find_violations
 from lpsmap_core.engine.linear import linear_bounds, solve_linear
 from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.polish import MAX_POLISHED_LINKS
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
-from lpsmap_core.engine.state import PartState
+from lpsmap_core.engine.state import ONE_PASS_CHEAPER, PartState
 from lpsmap_core.engine.status import Status
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.ragged import ranges
-from lpsmap_core.local.active.limits import UNTIL_SOLVED
 from lpsmap_core.local.active.sets import ActiveSets
+from lpsmap_core.local.local_solver import UNTIL_SOLVED
 from lpsmap_core.local.vertices import Vertices, join_vertices
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.interrupts import interruptible
-
-__all__ = ["CompiledEngine", "SolvedPart"]
+from lpsmap_jit.threads import COUPLED_WORK
 
 
 class SolvedPart(SolvedGraph):
@@ -86,10 +86,6 @@ class SolvedPart(SolvedGraph):
         if self.quadratic == 0.0:
             return np.zeros(len(d)), np.zeros(self.state.problem.extras.eta.size)
         return multiply_jacobian(self.state, d, d_v, chosen, threads)
-
-    def takes(self, d: FloatArray) -> bool:
-        """Return whether a vector needs no scaling; see `SolvedGraph.takes`."""
-        return bool(need_no_scaling_compiled(d))
 
     @interruptible
     def structures(self, b: int, rows: IntArray) -> Vertices:
@@ -192,3 +188,36 @@ class CompiledEngine(Engine):
         state = run(part, eta, eta_v, skip, options, warm)
         find_violations(state)
         return SolvedPart(state)
+
+
+PER_LINK, PER_LINK_POLISHED = 4, 6
+PER_VARIABLE, PER_VARIABLE_POLISHED = 5, 6
+PER_ADDITIONAL, PER_ADDITIONAL_POLISHED = 3, 3
+PER_FACTOR = 1
+PER_LINK_ACCELERATED = 2 * MAX_MOVES + 3
+"""Numbers that a solve takes beside the layout: always, additionally in a polished graph, and per
+thread for the largest component after many iterations. The test for contradictions, which only runs
+for slow components, temporarily takes about ten more per link. A test compares these numbers with
+the memory of solves."""
+
+
+def numbers_of(part: Part, n_variables: int, threads: int) -> int:
+    """Return how many numbers a solve by some threads keeps in memory."""
+    accelerated = part.sizes[~part.direct & (part.sizes <= MAX_ACCELERATED_LINKS)].max(initial=0)
+    polished = bool((~part.direct & (part.sizes <= MAX_POLISHED_LINKS)).any())
+    numbers = PER_VARIABLE * n_variables
+    numbers += (PER_LINK + PER_LINK_POLISHED * polished) * part.n_links
+    numbers += PER_VARIABLE_POLISHED * polished * part.n_variables
+    numbers += (PER_ADDITIONAL + PER_ADDITIONAL_POLISHED * polished) * part.n_additionals
+    numbers += PER_FACTOR * sum(bucket.n_factors for bucket in part.buckets)
+    return numbers + PER_LINK_ACCELERATED * threads * int(accelerated)
+
+
+def relative_work(part: Part, one_pass: bool) -> int:
+    """Return how many links of a part are as much work as one of a factor that iterates.
+
+    `one_pass` says whether closed forms solve all factors in one pass.
+    """
+    if one_pass and part.all_direct:
+        return ONE_PASS_CHEAPER
+    return 1 if part.all_direct else COUPLED_WORK

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from lpsmap_core.engine.cotangents import need_no_scaling_compiled
 from lpsmap_core.engine.magnitudes import HUGE_RATIO
+from lpsmap_core.engine.protocol import need_no_scaling
 from lpsmap_core.engine.soundness import MARGINAL_TOLERANCE
 from lpsmap_core.kernels.entries import Entry, address_of
 from lpsmap_core.kernels.records import Direction, Factors, LocalScores, LocalSolution, Product
@@ -26,8 +26,6 @@ from lpsmap_jit.compile import leaf
 from lpsmap_jit.memory import Memory, hold
 from lpsmap_jit.native import invoke
 from lpsmap_jit.tiers import interprets
-
-__all__ = ["DirectSolution", "solve_directly"]
 
 Result = TypeVar("Result")
 
@@ -143,7 +141,7 @@ def _multiply(
     handle: Any, face: ByteArray, branch: ByteArray, d: FloatArray, product: FloatArray
 ) -> bool:
     """Write the product of the Jacobian with a vector, unless that needs scaling."""
-    if not need_no_scaling_compiled(d):
+    if not need_no_scaling(d):
         return False
     form = _form_at(handle)
     direction = Direction(form.delta, face, branch, d, form.no_additionals)

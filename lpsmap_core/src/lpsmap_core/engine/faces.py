@@ -36,19 +36,6 @@ from lpsmap_jit.compile import general_position, leaf
 from lpsmap_jit.interrupts import interrupted
 from lpsmap_jit.memory import Blueprint, Memory, Nested
 
-__all__ = [
-    "FaceProducts",
-    "FaceWorkspace",
-    "apply_operator",
-    "draw_general_position",
-    "face_workspace_at",
-    "face_workspace_sizes",
-    "make_face_workspace",
-    "order_moving_first",
-    "plan_face_workspace",
-    "reduce_residual",
-]
-
 FLAT = 1e-14
 """Curvatures of ``I - S`` along a unit direction up to this are rounding."""
 
@@ -230,22 +217,11 @@ def reduce_residual(
     All vectors but `x` stay in the range of ``I - S``. Its null space, which may hold a large part
     of the result, therefore does not affect the inner products.
 
-    Parameters
-    ----------
-    state
-        The part, whose local solvers hold the faces.
-    selection
-        Components to treat. Entries of other components are neither read nor written.
-    moving, fixed
-        Their variables, as `order_moving_first` returns them.
-    products
-        The workspace. Its ``residual`` holds the residual, in the range of ``I - S``, and
-        ``target`` its squared norm at which a component is done. On return ``running`` marks the
-        components that did not reach it; their `x` is the last approximation.
-    x
-        Changed in place.
-    max_products
-        Maximum number of products with the operator.
+    The variables of the selection are `moving` and `fixed`, as `order_moving_first` returns them;
+    entries of other components are neither read nor written. The ``residual`` of the products'
+    workspace is in the range of ``I - S``, and ``target`` is its squared norm at which a component
+    is done. On return ``running`` marks the components that did not reach it; their `x` is the last
+    approximation.
     """
     work, own = products.handle, selection._replace(variables=moving)
     n_running = _begin(own.components, moving, fixed, state.handle, work, x)

@@ -35,19 +35,17 @@ from lpsmap_core.engine.magnitudes import (
     largest_magnitudes,
 )
 from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.problem import set_scores
 from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.engine.scores import set_scores
 from lpsmap_core.engine.state import PartState, initial_state
 from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.layout.layout import Part
-from lpsmap_core.local.active.limits import UNTIL_SOLVED
 from lpsmap_core.local.finite_scores import ORACLE_MULTIPLE
+from lpsmap_core.local.local_solver import UNTIL_SOLVED
 from lpsmap_core.local.oracles import HELD, best_structures
 from lpsmap_core.local.solvers import local_solver
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.interrupts import out_of_time
-
-__all__ = ["solve_quadratic"]
 
 MAX_ROUNDS = 6
 """Maximum number of solves of a component, each with different scores forbidden or released."""

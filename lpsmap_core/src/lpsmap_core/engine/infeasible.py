@@ -15,19 +15,11 @@ from lpsmap_core.engine.soundness import check_local_solutions
 from lpsmap_core.engine.state import PartState, sums
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.layout.ragged import ranges
-from lpsmap_core.local.active.limits import UNTIL_SOLVED
+from lpsmap_core.local.local_solver import UNTIL_SOLVED
 from lpsmap_core.local.oracles import best_structures, with_finite_scores
 from lpsmap_core.local.solvers import local_solver
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.interrupts import out_of_time
-
-__all__ = [
-    "FIRST_TEST",
-    "InfeasibilityTest",
-    "factor_of_links",
-    "find_violations",
-    "violating_factors",
-]
 
 FIRST_TEST = 60
 """The first iteration with a test; further tests follow at every doubling and at the limit."""

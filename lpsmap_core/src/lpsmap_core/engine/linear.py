@@ -11,18 +11,16 @@ from lpsmap_core.engine.admm import run_loop
 from lpsmap_core.engine.infeasible import find_violations
 from lpsmap_core.engine.magnitudes import HUGE_RATIO, Split, any_large, largest_magnitudes
 from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.problem import set_scores
 from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.engine.scores import set_scores
 from lpsmap_core.engine.state import PartState, initial_state
 from lpsmap_core.layout.layout import Part
-from lpsmap_core.local.active.limits import UNTIL_SOLVED
+from lpsmap_core.local.local_solver import UNTIL_SOLVED
 from lpsmap_core.local.oracles import HELD, best_structures, with_finite_scores
-from lpsmap_core.projections.tolerance import EPSILON
+from lpsmap_core.projections.bounds import EPSILON
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import out_of_time
-
-__all__ = ["hugely_negative", "linear_bounds", "solve_linear"]
 
 BOUND_TOLERANCE = 1e-12
 """Relative difference of bounds up to which it is rounding."""

@@ -17,8 +17,6 @@ from lpsmap_core.model.unused import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.compile import leaf
 
-__all__ = ["HUGE_RATIO", "PRECISION_LIMIT", "Split", "any_large", "largest_magnitudes"]
-
 HUGE_RATIO = 100.0
 """Scores are huge if they are at least this many times as large as the largest smaller one."""
 

@@ -8,23 +8,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from functools import wraps
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
 from lpsmap_core.model.inputs import checked_count, checked_flag, checked_number
 from lpsmap_jit.deadlines import Deadline
 from lpsmap_jit.threads import default_threads
-
-__all__ = [
-    "ALGORITHM_1",
-    "DEFAULTS",
-    "Options",
-    "checked_options",
-    "options_of_engine",
-    "threads_or_default",
-]
 
 ALGORITHM_1: Mapping[str, Any] = MappingProxyType(
     {"max_iter": 10, "max_inner_iter": 10, "step_size": 0.5, "adapt": False, "relaxation": 1.0}
@@ -143,3 +135,35 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "threads": threads_or_default,
 }
 """For each option that users set, the function that validates and converts it."""
+
+
+EARLIER_OPTIONS = {
+    "autodetect_acyclic": "omit it, since graphs need no such hint",
+    "branch_and_bound": "use solve_map(exact=True), or PFactorGraph.solve_exact_map_ad3()",
+    "eta": "use step_size",
+}
+"""Options of earlier solves, with their replacements."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def replaced_options(**advice: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Return a decorator of functions that refuse the named options, with advice on each.
+
+    The decorated function raises a TypeError if it is called with such an option.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def call(*arguments: P.args, **options: P.kwargs) -> T:
+            for name in options.keys() & advice.keys():
+                raise TypeError(
+                    f"{function.__qualname__}: {name} is an option of earlier libraries; "
+                    f"{advice[name]}."
+                )
+            return function(*arguments, **options)
+
+        return call
+
+    return decorate

@@ -34,8 +34,7 @@ from lpsmap_core.engine.faces import (
     plan_face_workspace,
     reduce_residual,
 )
-from lpsmap_core.engine.problem import ONE, LoopProblem, problem_at
-from lpsmap_core.engine.scores import RESIDUAL_ROUNDING
+from lpsmap_core.engine.problem import ONE, RESIDUAL_ROUNDING, LoopProblem, problem_at
 from lpsmap_core.engine.selection import (
     Selection,
     Variables,
@@ -51,21 +50,6 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.by_address import record_at
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.memory import Blueprint, Nested
-
-__all__ = [
-    "MAX_POLISHED_LINKS",
-    "PERIOD",
-    "POLISH_ITERATIONS",
-    "WARM_PROBES",
-    "LoopWorkspace",
-    "Polish",
-    "find_due",
-    "make_loop_workspace",
-    "polish_at",
-    "polish_settled",
-    "revert_failed_polishes",
-    "waits_for_polish",
-]
 
 PERIOD = 2
 """Iterations between two probes of the faces. At 5 instead of 3, settled faces were found two to

@@ -1,4 +1,6 @@
-"""The interface of engines and of their results; the rest of the library uses nothing else.
+"""The interface of engines, of their results, and of the array libraries that they compute with.
+
+The rest of the library uses nothing else.
 
 An engine receives a `Part`, the flat arrays of a graph's factors, with scores in the order of its
 variables and of the additionals of its buckets. It returns a `SolvedGraph` with results for each
@@ -9,20 +11,82 @@ component. Core's engine is `lpsmap_core.engine.compiled`; plugins provide other
 from __future__ import annotations
 
 import abc
-from typing import ClassVar, NamedTuple
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.backends import Backend, NumpyBackend
-from lpsmap_core.engine.cotangents import need_no_scaling
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.status import OK
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.compile import leaf
 
-__all__ = ["Engine", "SolvedGraph", "WarmStart"]
+
+class Backend(abc.ABC):
+    """An array library that follows the array API standard, and the devices that it finds.
+
+    Plugins provide backends by the hook ``lpsmap_backends``, and `lpsmap_core.installed` finds
+    them. Core computes with NumPy. An engine of another library names its backend. The conformance
+    kit compares every closed form in array-API code with its NumPy result on every device.
+    """
+
+    name: ClassVar[str]
+    """Name of the backend, such as ``"torch"``."""
+
+    @abc.abstractmethod
+    def devices(self) -> Sequence[str]:
+        """Return the names of the available devices; empty if the library is missing."""
+
+    @abc.abstractmethod
+    def asarray(self, array: npt.NDArray[Any], device: str) -> Any:
+        """Convert a NumPy array to an array of this library on a device, of the same dtype.
+
+        Parameters
+        ----------
+        array
+            Of any shape; float64, int64, int8 or bool.
+        device
+            One of `devices`.
+        """
+
+    @abc.abstractmethod
+    def to_numpy(self, array: Any) -> npt.NDArray[Any]:
+        """Convert an array of this library, on any device, to a NumPy array."""
+
+
+class NumpyBackend(Backend):
+    """NumPy on the processor."""
+
+    name = "numpy"
+
+    def devices(self) -> Sequence[str]:
+        """Return the only device."""
+        return ["cpu"]
+
+    def asarray(self, array: npt.NDArray[Any], device: str) -> Any:
+        """Return the array."""
+        return array
+
+    def to_numpy(self, array: Any) -> npt.NDArray[Any]:
+        """Return the array."""
+        return np.asarray(array)
+
+
+MIN_UNSCALED, MAX_UNSCALED = 1e-100, 1e100
+"""Magnitudes whose squares, times the factors that engines use, neither underflow nor overflow."""
+
+
+@leaf
+def need_no_scaling(d: FloatArray) -> bool:
+    """Return whether every number of a vector is zero or within the unscaled range."""
+    n_ordinary = 0
+    for i in range(d.size):
+        size = abs(d[i])
+        n_ordinary += ((size >= MIN_UNSCALED) & (size <= MAX_UNSCALED)) | (size == 0.0)
+    return n_ordinary == d.size
 
 
 class WarmStart(NamedTuple):
@@ -120,7 +184,7 @@ class SolvedGraph(abc.ABC):
         d
             One number per variable.
         """
-        return need_no_scaling(d)
+        return bool(need_no_scaling(d))
 
     @abc.abstractmethod
     def structures(self, b: int, rows: IntArray) -> Vertices:

@@ -21,21 +21,6 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.threads import BLOCK_LINKS
 
-__all__ = [
-    "Selection",
-    "adopt_local_solutions",
-    "bind_products",
-    "gather_direct",
-    "gather_from_links",
-    "keep_chosen",
-    "multiply_locally",
-    "scatter_direct",
-    "scatter_to_links",
-    "select_blocks",
-    "solve_locally",
-    "subtract_gathered",
-]
-
 Variables = npt.NDArray[np.uint64]
 
 

@@ -9,15 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.engine.compiled import CompiledEngine
-from lpsmap_core.engine.numpy_adapter import solve_in_numpy
 from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.plugin_engines import solve_in_numpy, validate_solved
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
-from lpsmap_core.engine.validation import validate_solved
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.vertices import Vertices, join_vertices
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
-
-__all__ = ["MergedGraph", "Preference", "SharedEngine", "solve_validated"]
 
 Array = TypeVar("Array", bound=npt.NDArray[Any])
 Share = tuple[SolvedGraph, BoolArray]
@@ -147,15 +144,7 @@ class MergedGraph(SolvedGraph):
 
 
 def merge_ends(part: Part, shares: Sequence[Share]) -> WarmStart | None:
-    """Merge the final iterates of engines into one warm start; None if no engine returns one.
-
-    Parameters
-    ----------
-    part
-        The solved part.
-    shares
-        The result of each engine and the components taken from it.
-    """
+    """Merge the final iterates of engines into one warm start; None if no engine returns one."""
     start: WarmStart | None = None
     for solved, taken in shares:
         end = solved.end()

@@ -12,15 +12,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from lpsmap_core.engine.magnitudes import PRECISION_LIMIT
-from lpsmap_core.engine.problem import problem_at
-from lpsmap_core.engine.scores import RESIDUAL_ROUNDING
+from lpsmap_core.engine.problem import RESIDUAL_ROUNDING, problem_at
 from lpsmap_core.engine.state import PartState
-from lpsmap_core.local.active.limits import UNTIL_SOLVED
-from lpsmap_core.local.local_solver import LocalSolver
+from lpsmap_core.local.local_solver import UNTIL_SOLVED, LocalSolver
 from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import leaf
-
-__all__ = ["check_local_solutions"]
 
 MARGINAL_TOLERANCE = 1e-6
 """Distance outside [0, 1] up to which a marginal is explained by rounding."""
@@ -29,10 +25,7 @@ MARGINAL_TOLERANCE = 1e-6
 def check_local_solutions(state: PartState) -> None:
     """Validate the latest local solutions of solvers without an oracle.
 
-    Raises
-    ------
-    ValueError
-        If a marginal is not finite, or lies outside [0, 1] in a component that has converged.
+    It is an error if a marginal is not finite, or outside [0, 1] in a component that has converged.
     """
     for b, solver in enumerate(state.solvers):
         if not solver.lists_structures:

@@ -16,8 +16,6 @@ from lpsmap_core.plugins.registry import installed
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 
-__all__ = ["ServedStart", "Start", "centre_duals", "checked_flags", "starts_of"]
-
 
 class Start(abc.ABC):
     """Finds starting points of core's loop. Plugins provide starts by the hook ``lpsmap_starts``.
@@ -91,13 +89,7 @@ def starts_of(part: Part, linear: bool) -> list[ServedStart]:
 
 
 def checked_flags(start: Start, flags: object, n: int) -> BoolArray:
-    """Return what a start returned for `n` components, if these are booleans.
-
-    Raises
-    ------
-    RuntimeError
-        If they are not. The message names the start.
-    """
+    """Return what a start returned for `n` components; an error if these are not booleans."""
     if isinstance(flags, np.ndarray) and flags.dtype == np.bool_ and flags.shape == (n,):
         return flags
     cls = type(start)

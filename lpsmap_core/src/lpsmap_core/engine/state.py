@@ -8,9 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lpsmap_core.engine.options import Options
-from lpsmap_core.engine.problem import LoopProblem, new_problem, problem_at
+from lpsmap_core.engine.problem import (
+    EVERYWHERE,
+    RESIDUAL_ROUNDING,
+    LoopProblem,
+    new_problem,
+    problem_at,
+    set_scores,
+)
 from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.engine.scores import EVERYWHERE, RESIDUAL_ROUNDING, set_scores
 from lpsmap_core.engine.starts import ServedStart
 from lpsmap_core.layout.layout import Bucket, Part
 from lpsmap_core.local.local_solver import LocalSolver
@@ -19,14 +25,6 @@ from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import out_of_time
 from lpsmap_jit.memory import Memory
-
-__all__ = [
-    "EXACT_RESIDUAL",
-    "ONE_PASS_CHEAPER",
-    "PartState",
-    "initial_state",
-    "sums",
-]
 
 NO_TRACE = np.empty((0, 2, 0))
 """The trace of loops that keep no residuals."""

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["OK", "Status", "Statuses"]
-
 
 class Status(enum.Enum):
     """How the solution of a connected component ended; the value says what to do."""

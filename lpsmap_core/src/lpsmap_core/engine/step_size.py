@@ -8,15 +8,6 @@ from lpsmap_core.engine.options import Options
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 
-__all__ = [
-    "BALANCE_PERIOD",
-    "BALANCE_RATIO",
-    "balance_ratio",
-    "balanced_step_size",
-    "first_step_size",
-    "first_step_sizes",
-]
-
 FIRST_STEP_SIZE = 5.0
 """First step size for scores near zero; it grows with their root mean square."""
 
@@ -112,17 +103,7 @@ def balance_ratio(iteration: int, quadratic: float, accelerated: bool) -> float:
 def balanced_step_size(
     step_size: float, first: float, primal: float, dual: float, ratio: float
 ) -> float:
-    """Return the next step size: it is adjusted if the two residuals differ by a ratio.
-
-    Parameters
-    ----------
-    step_size, first
-        The current step size and the first one.
-    primal, dual
-        The primal and the dual residual.
-    ratio
-        See `balance_ratio`.
-    """
+    """Return the next step size, adjusted if the residuals differ by a `balance_ratio`."""
     if primal > ratio * dual:
         other = step_size * BALANCE_FACTOR
     elif dual > ratio * primal:

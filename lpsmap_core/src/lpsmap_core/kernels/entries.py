@@ -19,8 +19,6 @@ from lpsmap_jit.compile import COMPILED
 from lpsmap_jit.native import entry_of
 from lpsmap_jit.tiers import interprets
 
-__all__ = ["Entry", "address_of", "reader_of", "signature_of"]
-
 
 def reader_of(record: type, precedes: bool = False) -> Any:
     """Return a function by which kernels read a solver's own record.
@@ -53,13 +51,7 @@ if COMPILED:
 
 @functools.cache
 def address_of(function: Any, kind: str) -> int:
-    """Return the address of a kernel of some kind; 0 if it is not compiled by numba.
-
-    Raises
-    ------
-    TypeError
-        If the kernel has the wrong number of parameters for its kind.
-    """
+    """Return the address of a kernel of some kind; 0 if it is not compiled by numba."""
     if not hasattr(function, "overloads"):
         return 0
     return entry_of(function, signature_of(function, kind))
@@ -91,13 +83,7 @@ class Entry:
 
 
 def signature_of(function: Any, kind: str) -> Any:
-    """Return the argument types of a kernel of some kind.
-
-    Raises
-    ------
-    TypeError
-        If the kernel has the wrong number of parameters for its kind.
-    """
+    """Return the argument types of a kernel of some kind."""
     signature = SIGNATURES[kind]
     taken = inspect.signature(function.py_func).parameters
     if len(taken) != len(signature):

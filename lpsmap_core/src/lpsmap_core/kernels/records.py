@@ -25,25 +25,6 @@ from lpsmap_jit.arrays import (
 )
 from lpsmap_jit.compile import leaf
 
-__all__ = [
-    "FREE",
-    "KERNELS",
-    "LOWER",
-    "TIED",
-    "TIGHT",
-    "UNSOLVED",
-    "UPPER",
-    "Direction",
-    "Factors",
-    "LocalScores",
-    "LocalSolution",
-    "Product",
-    "Scores",
-    "Structures",
-    "largest_arity",
-]
-
-
 FREE, LOWER, UPPER, TIED = 0, 1, 2, 3
 """Face codes of a slot. `LOWER` and `UPPER` mean that it is exactly at a bound and stays there. A
 `FREE` slot moves independently. `TIED` slots move together, with equal marginals, and so do further

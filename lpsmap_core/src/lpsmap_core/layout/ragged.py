@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from lpsmap_jit.arrays import IntArray
 
-__all__ = ["concatenate_rows", "offsets_of", "ranges"]
-
 
 def concatenate_rows(arrays: list[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Concatenate rows; without rows, return an empty array of the type."""

@@ -26,8 +26,6 @@ from lpsmap_jit.by_address import by_value
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.native import invoke
 
-__all__ = ["ArrayForm", "CompiledForm"]
-
 _NOTHING = np.empty(0)
 
 

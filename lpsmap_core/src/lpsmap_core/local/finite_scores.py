@@ -13,19 +13,6 @@ from lpsmap_core.kernels.records import Factors
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 
-__all__ = [
-    "CLOSED_FORM_MULTIPLE",
-    "FORBIDDEN_MULTIPLE",
-    "NOTHING_BARRED",
-    "ORACLE_MULTIPLE",
-    "SCORE_LIMIT",
-    "clip_scores",
-    "exchange_rate",
-    "make_finite",
-    "make_rows_finite",
-]
-
-
 NOTHING_BARRED: ByteArray = np.empty(0, dtype=np.int8)
 
 FORBIDDEN_MULTIPLE = 1e6
@@ -75,16 +62,8 @@ def exchange_rate(first: int, end: int, link_parameter: FloatArray) -> float:
 def make_finite(scores: FloatArray, eta_v: FloatArray, barred: ByteArray, multiple: float) -> None:
     """Replace the infinite scores of one factor's slots by finite ones.
 
-    Parameters
-    ----------
-    scores
-        Scores of the slots, finite or infinite.
-    eta_v
-        Scores of the additionals.
-    barred
-        For each additional, whether it is forbidden.
-    multiple
-        `CLOSED_FORM_MULTIPLE` or `ORACLE_MULTIPLE`, times the `exchange_rate` of the slots.
+    `barred` says for each additional whether it is forbidden. The multiple is
+    `CLOSED_FORM_MULTIPLE` or `ORACLE_MULTIPLE`, times the `exchange_rate` of the slots.
     """
     total, n_forced = 1.0, 0
     for score in scores:

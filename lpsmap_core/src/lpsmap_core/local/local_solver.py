@@ -17,10 +17,12 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.memory import Words, words_of
 
-__all__ = ["OPTIMAL", "RUNNING", "STALLED", "LocalSolver", "SolverDescription"]
-
 RUNNING, OPTIMAL, STALLED = 0, 1, 2
 """Status of a factor's local problem: not solved yet, solved, solved up to rounding."""
+
+UNTIL_SOLVED, SHORT_RUN = 0, -1
+"""Limits that depend on the factors: as many iterations as a solution needs, or a few, for problems
+that are followed by similar ones soon."""
 
 
 class SolverDescription(NamedTuple):

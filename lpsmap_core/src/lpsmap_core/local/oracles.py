@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from lpsmap_core.kernels.records import Scores, Structures
-from lpsmap_core.layout.layout import Bucket
+from lpsmap_core.layout.layout import Bucket, Part
 from lpsmap_core.local.active.oracle_results import (
     PythonOracles,
     allocate_structures,
@@ -23,8 +25,6 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import raise_interrupt
 
-__all__ = ["HELD", "best_feasible", "best_structures", "which_are_feasible", "with_finite_scores"]
-
 HELD = 1e-9
 """Value of an entry above which a structure holds it."""
 
@@ -34,12 +34,7 @@ def best_structures(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the best structure of every factor, dense: its variables and its additionals.
 
-    Parameters
-    ----------
-    bucket
-        The factors.
-    scores, eta_v
-        Scores of their slots and of their additionals, which `clip_scores` makes finite.
+    `clip_scores` makes the scores of slots and additionals finite.
     """
     scores, eta_v = _clipped(bucket, scores), _clipped(bucket, eta_v)
     found = allocate_structures(np.maximum(vertex_sizes(bucket), 1))
@@ -114,16 +109,8 @@ def which_are_feasible(
 ) -> BoolArray:
     """Return for every factor whether its structure obeys infinite scores.
 
-    Parameters
-    ----------
-    bucket
-        The factors.
-    scores
-        ``inf`` for slots that are forced on, ``-inf`` for all others.
-    barred
-        Whether an additional is forced off.
-    w, n
-        The structures, as `best_structures` returns them.
+    These are ``inf`` for slots that are forced on, and ``-inf`` for all others; `barred`
+    additionals are forced off. The structures are as `best_structures` returns them.
     """
     found = np.empty(bucket.n_factors, dtype=np.bool_)
     _compare(bucket.offsets, bucket.additional_offsets, scores, barred, w, n, found)
@@ -196,3 +183,41 @@ def _compare(
             wrong += abs(n[i]) if barred[i] else 0.0
         # a share of a billionth less than 1 is a whole unit of large integer costs
         found[f] = wrong == 0.0
+
+
+def best_additionals(
+    part: Part, eta_v: FloatArray, chosen: BoolArray
+) -> tuple[BoolArray, FloatArray]:
+    """Return which factors allow assignments, and their best additionals.
+
+    One call of a type's oracle serves all assignments.
+
+    Parameters
+    ----------
+    part
+        The part.
+    eta_v
+        Scores of the additionals of all buckets; ``-inf`` forbids.
+    chosen
+        (..., n_variables) whether each variable of the part is on, in one assignment or several.
+
+    Returns
+    -------
+    allowed
+        (..., n_factors) for the factors of all buckets.
+    v
+        (..., n_additionals)
+    """
+    several = chosen.shape[:-1]
+    n = math.prod(several)
+    allowed, best = [np.empty((*several, 0), dtype=bool)], [np.empty((*several, 0))]
+    for b, bucket in enumerate(part.buckets):
+        copies = bucket if n == 1 else bucket.select(np.tile(np.arange(bucket.n_factors), n))
+        scores_v = np.tile(eta_v[part.additionals_of(b)], n)
+        on = chosen[..., bucket.variable] != bucket.negated
+        scores, barred = np.where(on, np.inf, -np.inf).reshape(-1), np.isneginf(scores_v)
+        w, v = best_feasible(copies, scores, scores_v, barred)
+        feasible = which_are_feasible(copies, scores, barred, w, v)
+        allowed.append(feasible.reshape(*several, bucket.n_factors))
+        best.append(v.reshape(*several, bucket.n_additionals))
+    return np.concatenate(allowed, axis=-1), np.concatenate(best, axis=-1)

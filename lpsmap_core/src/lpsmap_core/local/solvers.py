@@ -13,15 +13,6 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.levels import has_array_code, has_kernels
 from lpsmap_jit.arrays import ByteArray, FloatArray
 
-__all__ = [
-    "SolverChoice",
-    "choose_solver",
-    "local_solver",
-    "own_solver",
-    "solver_of",
-    "takes_one_pass",
-]
-
 
 class SolverChoice(NamedTuple):
     """The solver of a bucket's local problems, and the reason for the choice."""
@@ -41,13 +32,7 @@ class SolverChoice(NamedTuple):
 def choose_solver(factor_type: type[Factor], limited: bool = False) -> SolverChoice:
     """Return the best solver for a factor type.
 
-    Parameters
-    ----------
-    factor_type
-        The type.
-    limited
-        Whether iterations are limited. Of the solvers that iterate, only the active set supports a
-        limit.
+    If iterations are `limited`, that is the active set among the solvers that iterate.
     """
     own, reason = own_solver(factor_type), "no closed form"
     if own is not None and not (limited and own.iterates):
@@ -70,13 +55,7 @@ def solver_of(bucket: Bucket, limited: bool = False) -> SolverChoice:
 
 
 def own_solver(factor_type: type[Factor]) -> type[LocalSolver] | None:
-    """Return a factor type's own local solver, or None.
-
-    Raises
-    ------
-    TypeError
-        If the type does not return a class of local solvers.
-    """
+    """Return a factor type's own local solver, or None."""
     own = factor_type.local_solver()
     if own is not None and not (isinstance(own, type) and issubclass(own, LocalSolver)):
         raise TypeError(
@@ -91,16 +70,8 @@ def local_solver(
 ) -> LocalSolver:
     """Make the best solver for a bucket; see `choose_solver`.
 
-    Parameters
-    ----------
-    bucket
-        The factors.
-    delta
-        Square roots of the degrees, one per slot.
-    limited
-        As in `choose_solver`.
-    barred
-        For each additional, whether it is forbidden. If None, no slot is forced either.
+    `delta` has the square root of the degree of each slot, and `barred` says for each additional
+    whether it is forbidden. If that is None, no slot is forced either.
     """
     return solver_of(bucket, limited).solver(bucket, delta, barred)
 

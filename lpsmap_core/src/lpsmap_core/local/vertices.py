@@ -23,8 +23,6 @@ from lpsmap_core.layout.ragged import ranges
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import kernel
 
-__all__ = ["Vertices", "WeightMap", "join_vertices", "structure_scores"]
-
 WEIGHT_ROUNDING = 1e-12
 """Weights up to this are rounding: local scores carry the errors of many additions."""
 

@@ -30,8 +30,6 @@ from lpsmap_core.model.variables import Variables, as_variables
 from lpsmap_core.projections.face_jacobian import face_jvp, face_jvp_kernel
 from lpsmap_jit.arrays import FloatArray, IntArray
 
-__all__ = ["Factor"]
-
 
 class Factor(abc.ABC):
     """A declaration of one or many factors of a type.

@@ -16,8 +16,6 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import kind_of
 from lpsmap_core.model.variables import Variables
 
-__all__ = ["check_attributes", "check_declaration", "check_parameters"]
-
 MIN_SIMILARITY = 0.9
 """Minimum similarity of a misspelt name to the correct one; 1 means equal."""
 
@@ -34,15 +32,7 @@ CLASS_METHODS = ("vertex_sizes", "solve_sparsemap", "jvp", "local_solver")
 
 
 def check_declaration(factor: object, graph: object) -> None:
-    """Reject what is no declaration over variables of a graph; see `FactorGraph.add`.
-
-    Raises
-    ------
-    TypeError
-        If it is no Factor, if it has no variables, or as for `check_attributes`.
-    ValueError
-        If its variables belong to another graph.
-    """
+    """Reject what is no declaration over variables of a graph; see `FactorGraph.add`."""
     if not isinstance(factor, Factor):
         raise TypeError(f"add: got {kind_of(factor)}; expected a Factor such as Xor(u).")
     if not isinstance(vars(factor).get("variables"), Variables):
@@ -59,13 +49,7 @@ def check_declaration(factor: object, graph: object) -> None:
 
 
 def check_attributes(factor: Factor) -> None:
-    """Reject attributes that misspell, hide or overwrite a name of the protocol.
-
-    Raises
-    ------
-    TypeError
-        If there is such an attribute, of the declaration or of its type; the message names it.
-    """
+    """Reject attributes that misspell, hide or overwrite a name of the protocol."""
     _check_type(type(factor))
     name = type(factor).__name__
     for hidden in sorted(METHODS & vars(factor).keys()):
@@ -129,11 +113,8 @@ def _check_type(factor_type: type[Factor]) -> None:
 def check_parameters(factor: Factor, other: Factor) -> None:
     """Reject a declaration that cannot share a bucket with another one of its type.
 
-    Raises
-    ------
-    TypeError
-        If a registered attribute is missing or differs in kind or shape from the registered value,
-        or if the other declaration registers other parameters, or in another order.
+    Each registered attribute must be there, with the kind and shape of the registered value, and
+    both must register the same parameters, in the same order.
     """
     parameters = factor._parameters
     expected = {name: (factor.n_factors, *shape) for name, shape in parameters.rows.items()}

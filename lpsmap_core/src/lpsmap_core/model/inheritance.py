@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["disinherit"]
-
 ORACLE = frozenset({"solve_map", "vertex"})
 """The methods that define the structures of a factor type."""
 
@@ -26,15 +24,8 @@ def disinherit(factor_type: type, root: type) -> None:
 
     A type that overrides an abstract method of its bases, such as `solve_map`, has other structures
     than the base whose method it overrides. Kernels, closed forms, sums, constraints and solvers of
-    that base would silently solve for the base's structures. The new type has those of its
-    abstract bases, which derive them from its own methods, or else the defaults.
-
-    Parameters
-    ----------
-    factor_type
-        The class that was just created.
-    root
-        The class `Factor`, which has the defaults.
+    that base would silently solve for the base's structures. The new type has those of its abstract
+    bases, which derive them from its own methods, or else the defaults, those of the `root`.
     """
     defining = ORACLE.union(*(_abstract(base) for base in factor_type.__mro__))
     for name in OPTIONAL:

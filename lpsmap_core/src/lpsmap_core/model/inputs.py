@@ -18,28 +18,6 @@ import numpy.typing as npt
 from lpsmap_core.model.memory_limit import reserve_memory
 from lpsmap_jit.arrays import FloatArray, IntArray
 
-__all__ = [
-    "MAX_COUNT",
-    "booleans",
-    "broadcast",
-    "check_readable",
-    "checked_count",
-    "checked_flag",
-    "checked_number",
-    "checked_shape",
-    "copied",
-    "count_or_flag",
-    "finite_numbers",
-    "checked_scores",
-    "integer_array",
-    "kind_of",
-    "n_additionals",
-    "real_numbers",
-    "stored",
-    "truth_values",
-    "whole_numbers",
-]
-
 MAX_COUNT = 2**62
 """Larger than the count of any objects in memory, and exact as an integer and as a float."""
 

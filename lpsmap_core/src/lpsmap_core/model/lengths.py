@@ -10,8 +10,6 @@ import numpy.typing as npt
 from lpsmap_core.model.inputs import broadcast, real_numbers, whole_numbers
 from lpsmap_jit.arrays import BoolArray, IntArray
 
-__all__ = ["checked_lengths", "checked_mask", "check_unambiguous_lengths", "within_lengths"]
-
 Shape = tuple[int, ...]
 
 

@@ -7,14 +7,6 @@ from typing import Literal
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.projections.face_jacobian import face_jvp_kernel
 
-__all__ = [
-    "derivatives_of",
-    "has_array_code",
-    "has_kernels",
-    "override_level",
-    "overrides",
-]
-
 
 def override_level(factor_type: type[Factor]) -> Literal[1, 2, 3]:
     """Return a factor type's level of override: 1 oracle, 2 compiled oracle, 3 closed form."""

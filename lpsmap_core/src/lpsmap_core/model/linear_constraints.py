@@ -13,7 +13,6 @@ from lpsmap_jit.arrays import FloatArray, IntArray
 if TYPE_CHECKING:  # declarations have constraints
     from lpsmap_core.model.factor import Factor
 
-__all__ = ["CountBounds", "LinearConstraints", "PartlyConstrained", "bounded_sums"]
 
 FIELDS = ("row", "column", "coefficient", "low", "high", "n_auxiliary")
 

@@ -9,17 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = [
-    "DECLARATION_BYTES",
-    "LINK_BYTES",
-    "MAX_MEMORY",
-    "VARIABLE_BYTES",
-    "VIEW_BYTES",
-    "MemoryLimitError",
-    "memory_limit",
-    "reserve_memory",
-]
-
 MAX_MEMORY = 2**30
 """Default number of bytes that reading a file may take."""
 

@@ -18,20 +18,6 @@ from lpsmap_core.model.inputs import kind_of
 from lpsmap_core.model.parameters import Parameters
 from lpsmap_core.model.variables import Variables
 
-__all__ = [
-    "flipped_slots",
-    "declared_variables",
-    "label_of",
-    "name_of_factor",
-    "parameters_of",
-    "placed_values",
-    "row_values",
-    "row_view",
-    "set_label",
-    "slot_values",
-    "slots_of",
-]
-
 LABEL = "_label"
 """The attribute of a declaration that holds its name."""
 

@@ -12,8 +12,6 @@ from lpsmap_core.model.slots import slot_values
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.compile import leaf
 
-__all__ = ["MAGNITUDE", "are_scores", "zero_unused_scores", "largest_magnitude", "unused_of"]
-
 MAGNITUDE = np.int64(2**63 - 1)
 """All bits of a number but its sign."""
 
@@ -57,13 +55,7 @@ def _plain(scores: FloatArray) -> FloatArray:
 
 
 def unused_of(factor: Factor) -> tuple[BoolArray | None, BoolArray | None]:
-    """Return and validate the result of a factor's ``unused``, for its slots and additionals.
-
-    Raises
-    ------
-    TypeError
-        If it is neither None nor a pair of booleans of the right shapes.
-    """
+    """Return and validate the result of a factor's ``unused``, for its slots and additionals."""
     result = factor.unused()
     if result is None:
         return None, None

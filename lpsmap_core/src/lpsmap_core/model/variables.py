@@ -16,8 +16,6 @@ from lpsmap_jit.arrays import BoolArray, IntArray
 if TYPE_CHECKING:  # a graph owns its variables
     from lpsmap_core.graph import FactorGraph
 
-__all__ = ["Variables", "as_variables", "stack"]
-
 
 class Variables:
     """An n-dimensional view of some of a graph's binary variables.

@@ -6,8 +6,6 @@ import itertools
 import traceback
 from types import FrameType
 
-__all__ = ["error_with_origin"]
-
 LIBRARIES = ("lpsmap_core.", "lpsmap_dynamic.", "lpsmap_jit.")
 """Packages whose functions and base classes raise errors about their use by plugins."""
 

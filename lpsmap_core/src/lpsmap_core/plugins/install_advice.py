@@ -13,10 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from lpsmap_core.plugins.contributions import OWN
-from lpsmap_core.plugins.disabled_plugins import DISABLE, is_disabled
-
-__all__ = ["install_advice", "install_command", "is_installed", "missing_type_advice"]
+from lpsmap_core.plugins.registry import DISABLE, OWN, is_disabled
 
 
 def install_advice(distribution: str) -> str:

@@ -25,20 +25,12 @@ from lpsmap_core.kernels.records import (
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf, summing_leaf
 
-__all__ = ["face_jvp", "face_jvp_kernel", "free_jvp", "sum_constrained_jvp"]
-
 
 def face_jvp(solution: LocalSolution, d_u: Any, delta: Any, weights: Any) -> Any:
     """Multiply ``F`` local Jacobians with (F, K) vectors, in array-API code.
 
-    Parameters
-    ----------
-    solution
-        Of which `face` and `branch` count.
-    d_u, delta
-        (F, K) the vectors, and the square roots of the degrees.
-    weights
-        (F, K) of the sum, or None where all are 1.
+    Of the solution, `face` and `branch` count. The (F, K) weights of the sum are None where all are
+    1.
     """
     xp = array_namespace(d_u)
     face, out = solution.face, free_jvp(solution, d_u, delta, weights)

@@ -12,9 +12,6 @@ from lpsmap_core.model.slots import label_of
 from lpsmap_core.solution.decoder import installed_decoder
 from lpsmap_core.solution.scored_graph import ScoredGraph
 
-__all__ = ["Contradictions", "ReducedContradictions", "declared", "explain_contradictions"]
-__all__ += ["reduced_contradictions"]
-
 MAX_TIME = 3.0
 """Seconds in which the contradictions of a graph are reduced."""
 

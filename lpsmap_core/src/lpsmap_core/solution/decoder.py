@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lpsmap_core.plugins.disabled_plugins import DISABLE
 from lpsmap_core.plugins.install_advice import install_advice
-from lpsmap_core.plugins.registry import installed
-
-__all__ = ["DECODE_MAX_NODES", "DECODE_MAX_TIME", "DEFAULT_GAP", "installed_decoder"]
+from lpsmap_core.plugins.registry import DISABLE, installed
 
 DEFAULT_GAP = 1e-8
 """Relative difference of bound and score that counts as a proof."""

@@ -18,8 +18,6 @@ from lpsmap_core.model.slots import flipped_slots, placed_values, row_view, slot
 from lpsmap_core.solution.table_rendering import html_table, text_table
 from lpsmap_jit.arrays import FloatArray, IntArray
 
-__all__ = ["Distribution", "Distributions", "Structure"]
-
 MAX_LINES = 20
 """Number of structures shown for a declaration of many factors."""
 

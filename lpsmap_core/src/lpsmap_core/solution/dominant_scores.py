@@ -16,8 +16,6 @@ from lpsmap_core.layout.ragged import ranges
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 
-__all__ = ["reduce_dominant_scores"]
-
 DOMINANT = 1e12
 """A score is dominant if it exceeds this multiple of the sum of all smaller scores."""
 

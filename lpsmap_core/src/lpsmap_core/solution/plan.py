@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core.engine.choice import EngineChoice
-from lpsmap_core.engine.compiled import CompiledEngine
-from lpsmap_core.engine.workload import numbers_of, relative_work
+from lpsmap_core.engine.compiled import CompiledEngine, numbers_of, relative_work
 from lpsmap_core.layout.layout import Bucket, Layout, Part
 from lpsmap_core.local.active.memory import block_size
 from lpsmap_core.local.active.oracle_results import vertex_sizes
@@ -21,8 +20,6 @@ from lpsmap_core.local.solvers import SolverChoice, solver_of, takes_one_pass
 from lpsmap_core.model.levels import override_level
 from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_jit.threads import MIN_WORK, cut
-
-__all__ = ["ComponentPlan", "FactorPlan", "MemoryPlan", "Plan", "SharePlan", "make_plan"]
 
 FLOAT = 8
 """Bytes per number."""

@@ -17,14 +17,6 @@ from lpsmap_core.solution.solution import Solution
 from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.callers import stacklevel
 
-__all__ = [
-    "ConvergenceWarning",
-    "log",
-    "non_finite_message",
-    "report_unsolved",
-    "warn_unsolved",
-]
-
 logger = logging.getLogger("lpsmap")
 
 Shapes = Sequence[tuple[int, ...]]

@@ -12,8 +12,6 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.unused import zero_unused_scores
 from lpsmap_jit.arrays import BoolArray, FloatArray
 
-__all__ = ["ScoredGraph", "scored_graph"]
-
 
 class ScoredGraph(NamedTuple):
     """The layout of a graph, with scores."""
@@ -46,14 +44,7 @@ def scored_graph(
 ) -> ScoredGraph:
     """Return a graph with scores; those that factors do not use are replaced by zeros.
 
-    Parameters
-    ----------
-    layout, factors
-        The graph.
-    scores
-        (n_variables,) scores, modified in place; see `zero_unused_scores`.
-    additionals
-        As `ScoredGraph.additional_scores`.
+    The scores of variables are modified in place; see `zero_unused_scores`.
     """
     additionals = zero_unused_scores(factors, scores, additionals)
     wrong = np.isnan(scores) | (scores == np.inf)

@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.cotangents import MAX_UNSCALED, MIN_UNSCALED
-from lpsmap_core.engine.protocol import SolvedGraph, WarmStart
+from lpsmap_core.engine.protocol import MAX_UNSCALED, MIN_UNSCALED, SolvedGraph, WarmStart
 from lpsmap_core.engine.status import OK, Status
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.layout.ragged import ranges
@@ -39,8 +38,6 @@ from lpsmap_core.solution.scored_graph import ScoredGraph
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.callers import stacklevel
 from lpsmap_jit.deadlines import Deadline
-
-__all__ = ["Solution"]
 
 
 @dataclass

@@ -21,8 +21,6 @@ from lpsmap_core.solution.scored_graph import scored_graph
 from lpsmap_core.solution.solution import Solution
 from lpsmap_jit.arrays import FloatArray
 
-__all__ = ["check_options", "solve_laid_out"]
-
 OTHER_OPTIONS = (
     *("engine", "verbose", "warm_start"),
     *("exact", "autodetect_acyclic", "progress", "gap", "max_nodes", "solver"),

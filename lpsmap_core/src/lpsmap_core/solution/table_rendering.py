@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 
-__all__ = ["html_table", "text_table"]
-
 MAX_CELL_WIDTH = 72
 """Maximum number of characters of a text cell. Longer ones are truncated with an ellipsis."""
 

@@ -16,8 +16,6 @@ from lpsmap_core.testing.oracle import (
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import FloatArray
 
-__all__ = ["check_forbidden", "check_linear", "check_map_is_best", "check_ties"]
-
 
 def check_map_is_best(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """No known structure scores better than the structure that solve_map returns."""

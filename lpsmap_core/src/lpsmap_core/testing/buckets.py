@@ -13,8 +13,6 @@ from lpsmap_core.testing.draws import random_degrees, random_scores
 from lpsmap_core.testing.oracle import oracles_of
 from lpsmap_jit.arrays import FloatArray, IntArray
 
-__all__ = ["LocalProblems", "Solved", "bucket_of", "inner_problems", "local_problems"]
-
 MAX_ITERATIONS = 1000
 
 MIXED, INNER_NOISE = 6, 1e-3

@@ -8,15 +8,13 @@ from typing import NamedTuple
 
 import click
 
-from lpsmap_core.command.named_types import chosen_types, complete_types
+from lpsmap_core.command.cli import chosen_types, complete_types
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins.error_origin import error_with_origin
 from lpsmap_core.plugins.registry import Registration
 from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.run import Result, failure_texts, run_checks
-
-__all__ = ["check"]
 
 
 class ExampleReport(NamedTuple):

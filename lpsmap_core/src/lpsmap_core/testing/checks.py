@@ -68,8 +68,6 @@ from lpsmap_core.testing.structures import (
 )
 from lpsmap_core.testing.tensor_oracles import check_tensor_oracle
 
-__all__ = ["FIRST", "Check", "checks_of"]
-
 
 class Check(Protocol):
     """A function that raises `ConformanceError` if a factor breaks its rule."""

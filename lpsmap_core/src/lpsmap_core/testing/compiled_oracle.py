@@ -16,15 +16,6 @@ from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
 from lpsmap_core.testing.rules import ConformanceError, broken
 from lpsmap_jit.arrays import FloatArray, IntArray
 
-__all__ = [
-    "KernelResults",
-    "check_map_kernel",
-    "check_vertex_sizes",
-    "require_equal_score",
-    "run_kernel",
-    "with_hint",
-]
-
 UNTOUCHED = -7
 """Value of buffers before a kernel writes."""
 

@@ -21,9 +21,6 @@ from lpsmap_core.testing.rules import ConformanceError, broken
 from lpsmap_core.testing.solutions import check_certificate
 from lpsmap_core.testing.structures import check_parameters, check_shapes
 
-__all__ = ["Call", "check_larger", "check_lengths", "check_lists", "declarations_of"]
-__all__ += ["declared_with"]
-
 Call = inspect.BoundArguments
 """Arguments with which an example was declared, by name."""
 

@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.backends import Backend
+from lpsmap_core.engine.protocol import Backend
 from lpsmap_core.kernels.records import LocalSolution
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.plugins.registry import installed
 from lpsmap_core.testing.buckets import LocalProblems, local_problems
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.rules import broken
-
-__all__ = ["check_devices"]
 
 Array = npt.NDArray[Any]
 

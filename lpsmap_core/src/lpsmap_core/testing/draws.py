@@ -6,8 +6,6 @@ import numpy as np
 
 from lpsmap_jit.arrays import BoolArray, FloatArray
 
-__all__ = ["DRAWS", "HUGE", "limits", "random_degrees", "random_scores"]
-
 DRAWS = 12
 """Default number of problems that a check draws."""
 

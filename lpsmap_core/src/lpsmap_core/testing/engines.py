@@ -5,17 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core.engine.compiled import CompiledEngine
-from lpsmap_core.engine.numpy_adapter import solve_in_numpy
 from lpsmap_core.engine.options import Options
+from lpsmap_core.engine.plugin_engines import solve_in_numpy, validate_solved
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import OK
-from lpsmap_core.engine.validation import validate_solved
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.layout.layout import Part, build_layout
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import BoolArray, FloatArray
-
-__all__ = ["check_engine"]
 
 CLOSE = 1e-4
 """Allowed difference of two engines' marginals, with residuals of 1e-7."""

@@ -10,8 +10,6 @@ from lpsmap_core.local.solvers import own_solver
 from lpsmap_core.model.levels import has_array_code, has_kernels
 from lpsmap_jit.arrays import FloatArray
 
-__all__ = ["every_solver"]
-
 
 def every_solver(bucket: Bucket, delta: FloatArray) -> dict[str, LocalSolver]:
     """Return all solvers for a bucket, by their names.

@@ -14,15 +14,6 @@ from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import FloatArray
 
-__all__ = [
-    "check_best_derivation",
-    "check_hessian",
-    "check_samples",
-    "check_structures_once",
-    "check_sums",
-    "has_sums",
-]
-
 MAX_STRUCTURES = 1000
 """Maximum number of listed structures of a factor; checks with a list skip larger factors."""
 

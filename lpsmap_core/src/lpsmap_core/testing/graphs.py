@@ -20,14 +20,6 @@ from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import BoolArray, FloatArray
 
-__all__ = [
-    "check_distribution",
-    "check_forbidden_scores",
-    "check_negation",
-    "check_sharp_scores",
-    "declared_again",
-]
-
 CLOSE = 1e-7
 """Allowed error of marginals, as a multiple of 1 and the summed magnitudes of scores."""
 

@@ -21,8 +21,6 @@ from lpsmap_core.testing.purity import compiled_calls
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.tiers import CAN_INTERPRET, interpreted
 
-__all__ = ["check_indices"]
-
 INTERPRETED = 3
 """Number of problems for interpreted kernels, which are slow."""
 

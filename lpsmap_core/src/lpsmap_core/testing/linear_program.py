@@ -10,8 +10,6 @@ import numpy as np
 from lpsmap_core.model.linear_constraints import LinearConstraints
 from lpsmap_jit.arrays import FloatArray
 
-__all__ = ["best_point"]
-
 ROUNDING = 1e-9
 """Values and entries of the tableau below this are treated as 0."""
 

@@ -15,8 +15,6 @@ from lpsmap_core.testing.every_solver import every_solver
 from lpsmap_core.testing.rules import ConformanceError, broken
 from lpsmap_jit.arrays import FloatArray
 
-__all__ = ["check_jvp", "check_jvp_is_projection", "check_jvp_is_symmetric"]
-
 STEP = 1e-6
 """Step of the central differences."""
 

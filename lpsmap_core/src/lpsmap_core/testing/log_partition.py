@@ -12,8 +12,6 @@ from lpsmap_core.testing.oracle import oracles_of, vertices_seen
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import FloatArray
 
-__all__ = ["check_log_partition", "has_log_partition"]
-
 SHARP = 1e5
 """Scale of scores at which one structure outweighs all others."""
 

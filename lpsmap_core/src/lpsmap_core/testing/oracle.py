@@ -14,9 +14,6 @@ from lpsmap_core.model.slots import row_values, row_view
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import FloatArray
 
-__all__ = ["ORACLE_ROUNDING", "BestStructure", "Oracle", "oracles_of", "shared_arrays"]
-__all__ += ["vertices_seen"]
-
 ORACLE_ROUNDING = 1e-10
 """Allowed distance from the best score, as a multiple of the summed magnitudes of scores."""
 

@@ -13,8 +13,6 @@ from lpsmap_core.testing.run import expected_reasons, reasons_to_skip
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["parametrize_with_checks"]
-
 
 def parametrize_with_checks(
     instances: Iterable[Factor], expected_failures: Mapping[str, str] | None = None

@@ -15,8 +15,6 @@ from lpsmap_core.testing.oracle import Oracle, oracles_of
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import FloatArray, IntArray
 
-__all__ = ["check_linear_constraints", "check_necessary_constraints"]
-
 ROUNDING = 1e-9
 """Allowed difference of scores and sums, as a multiple of their summed magnitudes."""
 

@@ -24,16 +24,6 @@ from lpsmap_core.testing.oracle import Oracle, oracles_of
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import FloatArray
 
-__all__ = [
-    "check_determinism",
-    "check_hidden_state",
-    "check_immutable",
-    "check_inputs_unchanged",
-    "check_pickling",
-    "check_threads",
-    "compiled_calls",
-]
-
 THREADS = 4
 """Number of concurrent threads."""
 

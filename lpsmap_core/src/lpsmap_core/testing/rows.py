@@ -17,8 +17,6 @@ from lpsmap_core.testing.oracle import Oracle, oracles_of, vertices_seen
 from lpsmap_core.testing.rules import ConformanceError, broken
 from lpsmap_jit.arrays import FloatArray
 
-__all__ = ["check_integers", "check_row_alone"]
-
 
 def check_row_alone(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """A row of a declaration has the answer of a separate declaration with its part of the data."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ConformanceError", "broken"]
-
 
 class ConformanceError(AssertionError):
     """A factor type breaks a rule of the factor protocol."""

@@ -13,15 +13,6 @@ from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.rules import ConformanceError
 from lpsmap_jit.tiers import compile_now
 
-__all__ = [
-    "Result",
-    "check_factor",
-    "expected_reasons",
-    "failure_texts",
-    "reasons_to_skip",
-    "run_checks",
-]
-
 OF_EXAMPLES = ("check_row_alone", "check_lengths", "check_lists", "check_larger")
 """Checks that declare a type's examples again, with other arguments."""
 

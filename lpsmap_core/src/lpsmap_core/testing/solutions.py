@@ -24,16 +24,6 @@ from lpsmap_core.testing.oracle import oracles_of
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import ByteArray, FloatArray
 
-__all__ = [
-    "check_batching",
-    "check_certificate",
-    "check_faces",
-    "check_override_is_complete",
-    "check_override_is_generic",
-    "check_rows",
-    "check_warm_start",
-]
-
 EXACT = 1e-9
 """Allowed error of a solution, as a multiple of the magnitudes of its factor's scores."""
 

@@ -15,15 +15,6 @@ from lpsmap_core.testing.oracle import oracles_of
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import FloatArray
 
-__all__ = [
-    "check_decode",
-    "check_labels",
-    "check_parameters",
-    "check_shapes",
-    "check_unused",
-    "check_zero_one",
-]
-
 
 def check_parameters(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """Parameters are kept under their registered names, finite, and the same in all declarations.

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from lpsmap_core.engine.backends import Backend
+from lpsmap_core.engine.protocol import Backend
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.tensor_oracle import TensorOracle
 from lpsmap_core.plugins.registry import installed
@@ -14,8 +14,6 @@ from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.oracle import oracles_of
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import FloatArray, IntArray
-
-__all__ = ["check_tensor_oracle"]
 
 ROUNDING = 1e-11
 """Allowed difference of scores, as a multiple of their summed magnitudes."""

@@ -28,8 +28,6 @@ from lpsmap_factors_struct.arborescence_polytope.pivoted_cholesky import (
 )
 from lpsmap_factors_struct.arrays import copy
 
-__all__ = ["maximise"]
-
 GROWTH = 8.0
 """Ratio of successive scales on the way from scaled-down scores to the scores; a power of 2."""
 MAX_SCALE = 1e300

@@ -16,8 +16,6 @@ from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_factors_struct.arrays import copy
 
-__all__ = ["FlowWorkspace", "flow_workspace", "violated_sets"]
-
 WordArray = npt.NDArray[np.uint64]
 
 ONE = np.uint64(1)

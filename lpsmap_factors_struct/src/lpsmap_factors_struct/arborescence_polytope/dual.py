@@ -26,20 +26,6 @@ from lpsmap_core import kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_factors_struct.arborescence_polytope.simplex_threshold import threshold
 
-__all__ = [
-    "EPSILON",
-    "TINY",
-    "TreeDual",
-    "add_up",
-    "cuts_of",
-    "evaluate",
-    "find_excess",
-    "least_threshold",
-    "list_cuts",
-    "second_derivatives",
-    "tree_dual",
-]
-
 EPSILON = 2.0**-52
 SUPPORT_TOLERANCE = 1e-10
 """An arc this close below 0 belongs to the support of H, since it may enter in the next step."""

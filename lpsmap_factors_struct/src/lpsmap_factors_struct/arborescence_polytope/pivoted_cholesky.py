@@ -7,8 +7,6 @@ import numpy as np
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray, IntArray
 
-__all__ = ["factorise", "solve", "solve_lower", "solve_upper"]
-
 DEPENDENT = 1e-10
 """A row with a relative residual below this is linearly dependent on the previous rows."""
 

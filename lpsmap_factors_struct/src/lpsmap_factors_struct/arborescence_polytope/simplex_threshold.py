@@ -7,8 +7,6 @@ import numpy as np
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray
 
-__all__ = ["threshold"]
-
 GUESS_MARGIN = 4 * 2.0**-52
 """Relative reduction of a guessed threshold, which rounding may have raised."""
 MAX_GUESS_SUM = 16.0

@@ -23,16 +23,6 @@ from lpsmap_factors_struct.arborescence_polytope.dual import (
 from lpsmap_factors_struct.arborescence_polytope.pivoted_cholesky import factorise, solve
 from lpsmap_factors_struct.arc_layout import ARC_RANGES, arc_range
 
-__all__ = [
-    "MEMBER",
-    "factorise_face",
-    "find_multipliers",
-    "project_on_face",
-    "read_face",
-    "write_cuts",
-    "write_z",
-]
-
 MEMBER = 4
 """Bit of the face codes that lists the cuts."""
 CODES = 3

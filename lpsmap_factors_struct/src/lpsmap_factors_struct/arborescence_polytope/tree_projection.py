@@ -59,8 +59,6 @@ from lpsmap_factors_struct.chu_liu_edmonds import (
     maximum_arborescence,
 )
 
-__all__ = ["multiply_jacobians", "project_trees"]
-
 TOLERANCE = 1e-13
 """Allowed violation of a cut, apart from rounding of the multipliers."""
 SHARP_ARCS_PER_WORD = 1.15

@@ -8,8 +8,6 @@ from lpsmap_core import kernel
 from lpsmap_core.api import FloatArray, IntArray, Vertices
 from lpsmap_factors_struct.assignment import AssignmentWorkspace, assign, assignment_workspace
 
-__all__ = ["read_matchings"]
-
 REST = 1e-12
 """Weight that may be left when no further matching is found, as rounding."""
 

@@ -32,8 +32,6 @@ from lpsmap_factors_struct.birkhoff.matching_records import (
     block_size,
 )
 
-__all__ = ["DenseMatchings"]
-
 MAX_STRUCTURES = 4
 """Maximum number of structures of an active set. Larger ones are replaced by projections, which
 take less time from about three structures on."""

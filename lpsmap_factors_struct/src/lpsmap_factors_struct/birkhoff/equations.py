@@ -9,8 +9,6 @@ from __future__ import annotations
 from lpsmap_core import leaf
 from lpsmap_factors_struct.birkhoff.lines import Lines, Sides
 
-__all__ = ["solve_equations"]
-
 MIN_PIVOT = 1e-11
 """A line whose pivot is below this share of its diagonal element depends on others, and rests."""
 

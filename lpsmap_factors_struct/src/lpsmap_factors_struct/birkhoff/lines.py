@@ -14,8 +14,6 @@ import numpy as np
 from lpsmap_core import kernel, leaf
 from lpsmap_core.api import FloatArray
 
-__all__ = ["Lines", "Sides", "lines_workspace", "sides_of"]
-
 
 class Sides(NamedTuple):
     """The sides of a matching, and which lines must be matched."""

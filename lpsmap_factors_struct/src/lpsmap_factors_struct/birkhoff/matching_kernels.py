@@ -32,8 +32,6 @@ from lpsmap_factors_struct.birkhoff.matching_records import (
 )
 from lpsmap_factors_struct.methods import has_forced
 
-__all__ = ["multiply_projections", "solve_projections"]
-
 # -------------------------------------------------------------------- whole solves
 
 

@@ -20,8 +20,6 @@ from lpsmap_core.api import FloatArray
 from lpsmap_factors_struct.birkhoff.equations import solve_equations
 from lpsmap_factors_struct.birkhoff.lines import Lines, Sides
 
-__all__ = ["mark_tight_lines", "move_on_face", "project"]
-
 MAX_STEPS = 60
 """Maximum number of Newton steps."""
 

@@ -7,17 +7,6 @@ from typing import Any, NamedTuple
 from lpsmap_core import kernel
 from lpsmap_core.api import FloatArray, IntArray, floats_at_address, reader_of
 
-__all__ = [
-    "DENSE",
-    "NO_PROJECTION",
-    "SMALL",
-    "SOLVED",
-    "MatchingsRecord",
-    "block_of",
-    "block_size",
-    "matchings_at",
-]
-
 SMALL, DENSE, NO_PROJECTION = 0, 1, 2
 """Methods for a factor: an active set while it is small; a projection; an active set because the
 projection failed."""

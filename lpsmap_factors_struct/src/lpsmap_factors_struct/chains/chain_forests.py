@@ -24,8 +24,6 @@ from lpsmap_factors_struct.chains.forest import forest_size
 from lpsmap_factors_struct.chains.forest_kernels import multiply_forests, solve_forests
 from lpsmap_factors_struct.chains.paths import MAX_POSITIONS, forest_edges, n_paths, read_paths
 
-__all__ = ["ChainForests"]
-
 STRUCTURES_PER_LAYER, BASE_STRUCTURES = 2, 32
 """Maximum number of structures of an active set: so many per layer, plus a constant. Larger ones
 are replaced by forests."""

@@ -8,16 +8,6 @@ from lpsmap_core import kernel
 from lpsmap_core.api import FloatArray, IntArray, LocalProblem, reader_of
 from lpsmap_factors_struct.viterbi import n_step_scores
 
-__all__ = [
-    "FOREST",
-    "NO_FOREST",
-    "SMALL",
-    "ChainsRecord",
-    "chains_at",
-    "largest_chain",
-    "most_step_scores",
-]
-
 SMALL, FOREST, NO_FOREST = 0, 1, 2
 """Methods for a factor: an active set while it is small; a forest; an active set because a forest
 has no solution."""

@@ -30,25 +30,6 @@ import numpy as np
 from lpsmap_core import kernel, leaf
 from lpsmap_core.api import FloatArray, IndexArray, IntArray
 
-__all__ = [
-    "FOREST_SOLVED",
-    "LEAVING",
-    "NEW",
-    "NO_FLOW",
-    "UNUSED",
-    "USED",
-    "Forest",
-    "ForestChain",
-    "ForestWorkspace",
-    "append_edge",
-    "find_trees",
-    "forest_size",
-    "forest_workspace",
-    "prune_to_paths",
-    "unite_trees",
-    "unpack_forest",
-]
-
 Size = TypeVar("Size", int, IntArray)
 
 FOREST_SOLVED, N_HEADER = 0, 1

@@ -43,8 +43,6 @@ from lpsmap_factors_struct.chains.problem_reader import (
 )
 from lpsmap_factors_struct.viterbi import n_step_scores, step_stride
 
-__all__ = ["multiply_forests", "solve_forests"]
-
 
 @kernel
 def solve_forests(

@@ -30,8 +30,6 @@ from lpsmap_factors_struct.chains.levels import (
 )
 from lpsmap_factors_struct.chains.problem_reader import BARRED
 
-__all__ = ["multiply_on_forest", "solve_on_forest"]
-
 SLACK_ROUNDING = 2.0**-46
 """Slacks up to this, relative to the largest potential, are zero."""
 

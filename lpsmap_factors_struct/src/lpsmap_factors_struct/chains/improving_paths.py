@@ -15,8 +15,6 @@ from lpsmap_factors_struct.chains.forest import (
 )
 from lpsmap_factors_struct.viterbi import best_arrivals, best_source
 
-__all__ = ["add_improving_paths", "add_tied_edges"]
-
 GAIN_WINDOW, NEARBY_SHARE, LAYER_SHARE = 1, 0.5, 0.98
 """Paths are added in the same round if their gain is at least `NEARBY_SHARE` of the largest gain of
 paths that end within `GAIN_WINDOW` layers, and `LAYER_SHARE` of the largest in the same layer.

@@ -14,8 +14,6 @@ from lpsmap_core.api import FloatArray
 from lpsmap_factors_struct.chains.forest import UNUSED, USED, ForestChain, append_edge, unite_trees
 from lpsmap_factors_struct.viterbi import best_arrivals
 
-__all__ = ["initialise_forest"]
-
 LAYER_UNITS = 2.0
 """Total of the shares of a layer's nodes. A node's share is a threshold minus the deficit of the
 best path through it. For chains of 50 x 20 with score scales of 3, 1 and 0.3, this takes 0.7, 0.7

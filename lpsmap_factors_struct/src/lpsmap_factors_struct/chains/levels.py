@@ -15,8 +15,6 @@ from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray
 from lpsmap_factors_struct.chains.forest import ForestChain
 
-__all__ = ["centre_potentials", "refine_flows", "solve_levels", "write_flows"]
-
 SINGULAR = 1e-9
 """Pivots below this are rounding errors. Weights are at least 1, and pivots do not suffer from
 cancellation."""

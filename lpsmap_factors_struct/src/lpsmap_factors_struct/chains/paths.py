@@ -11,8 +11,6 @@ from lpsmap_core.api import FloatArray, IndexArray, IntArray, Vertices
 from lpsmap_factors_struct.chains.forest import NO_FLOW, unpack_forest
 from lpsmap_factors_struct.viterbi import write_path
 
-__all__ = ["MAX_POSITIONS", "FlowEdges", "forest_edges", "n_paths", "read_paths"]
-
 INITIAL_PATHS = 64
 """Initial capacity for paths."""
 

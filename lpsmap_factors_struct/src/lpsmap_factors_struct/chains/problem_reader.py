@@ -7,8 +7,6 @@ import numpy as np
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray, LocalProblem
 
-__all__ = ["BARRED", "forbid_nodes", "read_node_scores", "read_weights"]
-
 BARRED = 1e200
 """Minus the score of forbidden nodes and edges."""
 

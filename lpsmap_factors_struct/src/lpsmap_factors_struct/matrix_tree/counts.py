@@ -7,8 +7,6 @@ import numpy.typing as npt
 
 from lpsmap_core.api import IntArray
 
-__all__ = ["count_trees"]
-
 Integers = npt.NDArray[np.object_]
 
 

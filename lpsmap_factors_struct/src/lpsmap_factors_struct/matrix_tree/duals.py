@@ -22,8 +22,6 @@ from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_dynamic import two_sum
 from lpsmap_factors_struct.matrix_tree.expansions import Expansion, exceeds, plus
 
-__all__ = ["UNIT", "ReducedScores", "reduce_tree_scores", "tree_scores_workspace"]
-
 UNIT = 2.0**-64
 """Scores are in multiples of 2^64, so that their sums are finite."""
 

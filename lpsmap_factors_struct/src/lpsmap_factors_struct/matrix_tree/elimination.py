@@ -31,14 +31,6 @@ from lpsmap_factors_struct.matrix_tree.wide_numbers import (
     ratio,
 )
 
-__all__ = [
-    "Halves",
-    "eliminate_trees",
-    "eliminate_words",
-    "entropy_of_trees",
-    "halves_of",
-]
-
 
 class Halves(NamedTuple):
     """Workspace for up to `n` words, which are halved until one is left.

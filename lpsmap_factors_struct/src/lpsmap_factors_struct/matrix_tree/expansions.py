@@ -10,8 +10,6 @@ from typing import TypeAlias
 from lpsmap_core import leaf
 from lpsmap_dynamic import two_sum
 
-__all__ = ["Expansion", "exceeds", "plus"]
-
 Expansion: TypeAlias = tuple[float, float, float]
 
 

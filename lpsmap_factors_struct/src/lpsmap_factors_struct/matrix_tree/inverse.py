@@ -17,14 +17,6 @@ import numpy as np
 from lpsmap_core import kernel, leaf
 from lpsmap_core.api import BoolArray, FloatArray
 
-__all__ = [
-    "Inverse",
-    "expect_by_inverse",
-    "inverse_of",
-    "keep_inverse",
-    "move_by_kept",
-]
-
 MIN_DIFFERENCE = 1e-4
 """Minimum of ``1 - G[h, m] / G[m, m]`` for arcs: differences keep twelve of sixteen digits."""
 

@@ -18,8 +18,6 @@ from lpsmap_factors_struct.matrix_tree.elimination import entropy_of_trees
 from lpsmap_factors_struct.matrix_tree.inverse import keep_inverse, move_by_kept
 from lpsmap_factors_struct.matrix_tree.weights import TreeWorkspace, sum_trees, tree_workspace
 
-__all__ = ["MatrixTree", "apply_forced", "largest_sizes", "top_label"]
-
 MAX_CANCELLATION = 1e4
 """Maximum ratio of the terms of an entropy to the entropy, which is their difference."""
 

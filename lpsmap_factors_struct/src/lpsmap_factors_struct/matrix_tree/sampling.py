@@ -32,8 +32,6 @@ from lpsmap_factors_struct.matrix_tree.log_partition import apply_forced, larges
 from lpsmap_factors_struct.matrix_tree.weights import TreeWorkspace, sum_trees, tree_workspace
 from lpsmap_factors_struct.matrix_tree.wide_numbers import RADIX, Numbers, fill, numbers_of
 
-__all__ = ["most_draws", "sample_trees"]
-
 
 class _Draws(NamedTuple):
     """Workspace of the samples of sentences of up to `n` words."""

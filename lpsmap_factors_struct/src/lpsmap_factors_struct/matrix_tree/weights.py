@@ -27,8 +27,6 @@ from lpsmap_factors_struct.matrix_tree.wide_numbers import (
     put_exp,
 )
 
-__all__ = ["TreeWorkspace", "sum_trees", "tree_workspace"]
-
 MAX_DERIVATIVE = 1e270
 """Largest derivative for which plain numbers are accurate: they round terms below 1e-299 to 0."""
 

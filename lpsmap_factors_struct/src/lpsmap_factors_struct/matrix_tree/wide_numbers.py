@@ -13,19 +13,6 @@ import numpy as np
 from lpsmap_core import kernel, leaf
 from lpsmap_core.api import FloatArray
 
-__all__ = [
-    "LOG_RADIX",
-    "RADIX",
-    "Numbers",
-    "add_multiple",
-    "fill",
-    "log_from",
-    "log_of",
-    "numbers_of",
-    "put_exp",
-    "ratio",
-]
-
 RADIX, MAX_VALUE, MIN_VALUE = 2.0**512, 2.0**256, 2.0**-256
 """Radix of the powers, and the range of a wide number's value."""
 

@@ -7,12 +7,10 @@ from typing import Any
 from torch import Tensor
 
 from lpsmap_core import Factor, Variables
+from lpsmap_torch.built_graph import factor_type
 from lpsmap_torch.distributions.positions import present
 from lpsmap_torch.distributions.structured_distribution import StructuredDistribution
 from lpsmap_torch.forms import Tags
-from lpsmap_torch.layers.factor_types import factor_type
-
-__all__ = ["Chain", "chains"]
 
 
 def chains(
@@ -26,14 +24,7 @@ def chains(
 ) -> Factor:
     """Return the factors of `Chain`: `Sequence` over the positions that take part.
 
-    Parameters
-    ----------
-    u
-        The variables, ``(..., L, S)``.
-    transitions, initial, final, lengths, mask
-        As in `Chain`.
-    name
-        Name of the distribution in errors.
+    The variables `u` are ``(..., L, S)``; the other arguments are as in `Chain`.
     """
     found = present(name, u, 2, lengths, mask)
     n_states = u.shape[-1]

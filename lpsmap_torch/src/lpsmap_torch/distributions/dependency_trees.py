@@ -7,25 +7,16 @@ from typing import Any
 from torch import Tensor
 
 from lpsmap_core import Factor, Variables
+from lpsmap_torch.built_graph import factor_type
 from lpsmap_torch.distributions.positions import present
 from lpsmap_torch.distributions.structured_distribution import StructuredDistribution
 from lpsmap_torch.forms import Heads, LabelledHeads
-from lpsmap_torch.layers.factor_types import factor_type
-
-__all__ = ["LabelledTree", "ProjectiveTree", "Tree"]
 
 
 def dependency_trees(u: Variables, lengths: Any, mask: Any, **options: bool) -> Factor:
-    """Return trees over the words that take part.
+    """Return trees over the words that take part, given the variables of arcs.
 
-    Parameters
-    ----------
-    u
-        The arcs.
-    lengths, mask
-        As in `Tree`.
-    options
-        Options of `DepTree`.
+    Lengths and mask are as in `Tree`, and the options are those of `DepTree`.
     """
     name = "ProjectiveTree" if options["projective"] else "Tree"
     name, n_axes = ("LabelledTree", 3) if options["labelled"] else (name, 2)

@@ -9,12 +9,10 @@ import numpy as np
 from torch import Tensor
 
 from lpsmap_core import Factor, Variables
+from lpsmap_torch.built_graph import factor_type
 from lpsmap_torch.distributions.positions import lengths_of, present
 from lpsmap_torch.distributions.structured_distribution import StructuredDistribution
 from lpsmap_torch.forms import Cells, Segments, TreeSpans
-from lpsmap_torch.layers.factor_types import factor_type
-
-__all__ = ["Alignment", "BinaryTree", "SemiMarkov", "Subset"]
 
 
 class SemiMarkov(StructuredDistribution):

@@ -12,8 +12,6 @@ from torch import Tensor
 from lpsmap_core import Variables
 from lpsmap_core.api import kind_of, stacklevel
 
-__all__ = ["Present", "lengths_of", "mask_of", "present"]
-
 
 class Present(NamedTuple):
     """The positions that take part, as a factor type takes them."""
@@ -27,15 +25,7 @@ class Present(NamedTuple):
 
 
 def lengths_of(name: str, lengths: Any, shape: tuple[int, ...]) -> NDArray[np.int64] | None:
-    """Return lengths that broadcast to a shape, as an array.
-
-    Raises
-    ------
-    TypeError
-        If they are not integers.
-    ValueError
-        If the shape does not fit.
-    """
+    """Return lengths that broadcast to a shape, as an array."""
     if lengths is None:
         return None
     array = _broadcast(f"{name}: lengths", lengths, shape)
@@ -45,15 +35,7 @@ def lengths_of(name: str, lengths: Any, shape: tuple[int, ...]) -> NDArray[np.in
 
 
 def mask_of(name: str, mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return a mask that broadcasts to a shape, as an array.
-
-    Raises
-    ------
-    TypeError
-        If it is not booleans.
-    ValueError
-        If the shape does not fit.
-    """
+    """Return a mask that broadcasts to a shape, as an array."""
     there = _broadcast(f"{name}: mask", mask, shape)
     if there.dtype != bool:
         raise TypeError(
@@ -68,25 +50,8 @@ def present(
 ) -> Present:
     """Return the variables of the positions that a mask allows; the others are skipped.
 
-    Parameters
-    ----------
-    name
-        The distribution, for error messages.
-    u
-        The variables.
-    event_ndim
-        The number of axes of an instance.
-    lengths, mask
-        The lengths of the instances, and booleans for their positions; or None.
-    n_axes
-        The number of first event axes that are the positions.
-
-    Raises
-    ------
-    TypeError
-        If lengths are not integers, or the mask not booleans.
-    ValueError
-        If a shape does not fit.
+    An instance has `event_ndim` axes, of which the first `n_axes` are the positions. The mask has
+    booleans for these; lengths and mask may be None.
     """
     split = u.ndim - event_ndim
     batch, n = u.shape[:split], u.shape[split]

@@ -20,12 +20,10 @@ from lpsmap_torch.built_graph import Factors, built_by
 from lpsmap_torch.estimators import GibbsMarginals, SparseMarginals
 from lpsmap_torch.estimators.samples import samples_of
 from lpsmap_torch.forms import Form, Indicators
+from lpsmap_torch.gibbs import TorchGraphGibbs
 from lpsmap_torch.graph import values_of
-from lpsmap_torch.graph_gibbs import TorchGraphGibbs
 from lpsmap_torch.layers.checks import check_scores
 from lpsmap_torch.ranking import ranking_of, write_structures
-
-__all__ = ["KBest", "SparseStructures", "StructuredDistribution"]
 
 FORBIDDEN = -1e300
 """A score for additionals of -inf, so that a value that needs them has the log-probability -inf."""
@@ -341,13 +339,7 @@ class StructuredDistribution(Distribution):
         return sums.reshape((*sums.shape[:-1], *self.batch_shape))
 
     def _written(self, value: Tensor) -> FloatArray:
-        """Return (n, n_variables) zeros and ones for n values.
-
-        Raises
-        ------
-        ValueError
-            If a value has a variable on that is padding, and its form has no others there.
-        """
+        """Return (n, n_variables) zeros and ones for n values."""
         on = self.form.write(value).cpu().numpy()
         if not self.form.ignores_padding and (on & self._built.padding).any():
             raise ValueError(
@@ -396,16 +388,8 @@ def _each_copy(
 ) -> list[Factor]:
     """Return the factors of each copy of a batch in an expanded one.
 
-    Parameters
-    ----------
-    build
-        Returns the factors of the batch.
-    shape
-        The shape of its variables.
-    u
-        The variables of all copies.
-    arguments
-        Arguments of `build`.
+    `build` returns the factors of the batch, whose variables have a `shape`; `u` are the variables
+    of all copies.
     """
     copies = u.reshape(-1, *shape)
     found = [build(copies[i], **arguments) for i in range(len(copies))]

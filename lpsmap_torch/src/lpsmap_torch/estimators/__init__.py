@@ -5,12 +5,10 @@ Layers take one by their option ``estimator``, by name or as an object of these 
 
 from collections.abc import Callable
 
-from lpsmap_torch.estimators.estimator import Estimate, Estimator
+from lpsmap_torch.estimators.estimator import Estimate, Estimator, SparseMarginals
 from lpsmap_torch.estimators.gibbs_marginals import GibbsMarginals
 from lpsmap_torch.estimators.map_vertex import MAP
-from lpsmap_torch.estimators.samples import PerturbAndMAP, Sample
-from lpsmap_torch.estimators.score_function import score_function_loss
-from lpsmap_torch.estimators.sparse_marginals import SparseMarginals
+from lpsmap_torch.estimators.samples import PerturbAndMAP, Sample, score_function_loss
 
 __all__ = [
     "MAP",

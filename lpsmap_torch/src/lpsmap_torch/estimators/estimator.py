@@ -15,8 +15,6 @@ from lpsmap_core.api import BoolArray, FloatArray
 from lpsmap_dynamic import Items, infeasible_variables
 from lpsmap_torch.graph import TorchFactorGraph
 
-__all__ = ["Estimate", "Estimator", "SolvedEstimate", "has_gradients"]
-
 
 class Estimate(abc.ABC):
     """The result of an estimator: values of all variables and additionals of a graph.
@@ -111,3 +109,19 @@ def has_gradients(graph: TorchFactorGraph) -> bool:
     """Return whether results of the graph can be differentiated."""
     scores = [*graph._scores, *(x for x in graph._additionals if x is not None)]
     return torch.is_grad_enabled() and any(x.requires_grad for x in scores)
+
+
+class SparseMarginals(Estimator):
+    """The sparse marginals of SparseMAP and LP-SparseMAP, with their exact derivatives.
+
+    ``argmax_mu <scores, mu> - 1/2 ||mu||^2`` (Niculae et al. 2018; Niculae & Martins 2020). The
+    default of all layers, by the name ``"sparsemap"``.
+    """
+
+    def estimate(self, graph: TorchFactorGraph, options: Mapping[str, Any]) -> SolvedEstimate:
+        """Return the marginals; see `Estimator.estimate`."""
+        solution = graph.solve(**options)
+        return SolvedEstimate(graph._values, graph._nu, solution)
+
+    def __repr__(self) -> str:
+        return "SparseMarginals()"

@@ -10,12 +10,9 @@ from torch import Tensor
 
 from lpsmap_core.api import BoolArray, FloatArray, warn_unsolved
 from lpsmap_dynamic import Items
-from lpsmap_torch.estimators.estimator import Estimate, Estimator
-from lpsmap_torch.estimators.sparse_marginals import SparseMarginals
+from lpsmap_torch.estimators.estimator import Estimate, Estimator, SparseMarginals
+from lpsmap_torch.gibbs import TorchGraphGibbs
 from lpsmap_torch.graph import TorchFactorGraph
-from lpsmap_torch.graph_gibbs import TorchGraphGibbs
-
-__all__ = ["GibbsEstimate", "GibbsMarginals", "marginals_of"]
 
 
 class GibbsMarginals(Estimator):

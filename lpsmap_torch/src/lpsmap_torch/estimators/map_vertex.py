@@ -16,8 +16,6 @@ from lpsmap_torch.estimators.estimator import Estimator, SolvedEstimate, has_gra
 from lpsmap_torch.function import Differentiable, attach
 from lpsmap_torch.graph import TorchFactorGraph
 
-__all__ = ["MAP", "checked_gradient"]
-
 GRADIENTS = ("straight-through", "spigot", "identity")
 
 ANY_GAP = 1e9
@@ -133,13 +131,7 @@ def _rounded(relaxation: Solution, threads: int | None) -> Any:
 
 
 def checked_gradient(name: str, gradient: Any, known: Sequence[str]) -> str:
-    """Validate the name of a gradient.
-
-    Raises
-    ------
-    ValueError
-        If it is not one of the known names.
-    """
+    """Validate the name of a gradient."""
     if gradient not in known:
         names = ", ".join(map(repr, known))
         raise ValueError(f"{name} is {gradient!r}; expected one of {names}.")

@@ -9,14 +9,17 @@ import torch
 from torch import Tensor
 
 from lpsmap_dynamic import Items
-from lpsmap_torch.estimators.estimator import Estimate, Estimator, SolvedEstimate, has_gradients
+from lpsmap_torch.estimators.estimator import (
+    Estimate,
+    Estimator,
+    SolvedEstimate,
+    SparseMarginals,
+    has_gradients,
+)
 from lpsmap_torch.estimators.gibbs_marginals import GibbsEstimate, marginals_of
 from lpsmap_torch.estimators.map_vertex import MAP, checked_gradient
-from lpsmap_torch.estimators.sparse_marginals import SparseMarginals
+from lpsmap_torch.gibbs import TorchGraphGibbs
 from lpsmap_torch.graph import TorchFactorGraph
-from lpsmap_torch.graph_gibbs import TorchGraphGibbs
-
-__all__ = ["PerturbAndMAP", "Sample", "samples_of"]
 
 
 class Sample(Estimator):
@@ -130,25 +133,9 @@ class PerturbAndMAP(MAP):
 def samples_of(
     graph: TorchFactorGraph, items: Items, n: int, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
-    """Return samples of a graph, and their log-probabilities.
+    """Return (n, n_variables) samples of a graph, and their (n, n_items) log-probabilities.
 
-    Parameters
-    ----------
-    graph
-        The graph.
-    items
-        Its items.
-    n
-        The number of samples.
-    generator
-        The random number generator; None for that of torch.
-
-    Returns
-    -------
-    Tensor
-        (n, n_variables) the samples, without gradients.
-    Tensor
-        (n, n_items) their log-probabilities, with gradients.
+    Only the log-probabilities have gradients. A generator of None is that of torch.
     """
     device = graph._scores[0].device
     log_p = torch.zeros(n, items.n_items, dtype=torch.float64, device=device)
@@ -171,3 +158,62 @@ def _moved(values: Tensor, like: Tensor) -> Tensor:
     like = like.reshape(values.shape)
     change = torch.where(like.isfinite(), like - like.detach(), 0.0)
     return values + change
+
+
+LEAVE_ONE_OUT = "leave-one-out"
+
+
+def score_function_loss(
+    costs: Tensor, log_probabilities: Tensor, *, baseline: str | Tensor | None = LEAVE_ONE_OUT
+) -> Tensor:
+    """Return mean costs of samples whose gradient estimates that of the expected cost.
+
+    The gradient of ``sum_y p(y) c(y)`` is estimated without bias by the mean of ``(c(y) - b) d log
+    p(y) + d c(y)`` over samples y (Williams 1992). The samples and their log-probabilities come
+    from `Layer.sample`.
+
+    Parameters
+    ----------
+    costs
+        ``(n, ...)`` the costs of n samples; gradients also flow to parameters that they depend on.
+    log_probabilities
+        ``(n, ...)`` the log-probabilities of the samples, with gradients.
+    baseline
+        The baseline b. ``"leave-one-out"``: the mean cost of the other samples, at least two
+        samples (Kool et al. 2019). Or a tensor that broadcasts to the costs: for self-critical
+        training, the costs of the best structures (Rennie et al. 2017). None for zero.
+
+    Returns
+    -------
+    Tensor
+        ``(...)`` the mean costs.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, if there is no sample, or a single one with the baseline
+        ``"leave-one-out"``; or if the baseline is unknown.
+    """
+    if costs.shape != log_probabilities.shape or not costs.ndim:
+        raise ValueError(
+            f"score_function_loss: costs has shape {tuple(costs.shape)} and log_probabilities "
+            f"{tuple(log_probabilities.shape)}; expected equal shapes, the samples first."
+        )
+    n, fixed = len(costs), costs.detach()
+    if isinstance(baseline, str):
+        if baseline != LEAVE_ONE_OUT:
+            raise ValueError(
+                f"score_function_loss: baseline is {baseline!r}; expected {LEAVE_ONE_OUT!r}, a "
+                "tensor, or None."
+            )
+        if n < 2:
+            raise ValueError(
+                f"score_function_loss: baseline {LEAVE_ONE_OUT!r} needs at least 2 samples, got "
+                f"{n}. Draw more, or pass another baseline."
+            )
+        baseline = (fixed.sum(0) - fixed) / (n - 1)
+    elif not n:
+        raise ValueError("score_function_loss: costs has no sample; expected at least one.")
+    advantage = fixed if baseline is None else fixed - baseline.detach()
+    surrogate = advantage * (log_probabilities - log_probabilities.detach())
+    return (costs + surrogate).mean(0)

@@ -6,11 +6,9 @@ used like ``softmax``: with autocast, ``torch.compile``, ``torch.func`` and data
 
 from lpsmap_torch.layers.estimates import LayerSolution, Samples
 from lpsmap_torch.layers.latent_tree import LatentTree
-from lpsmap_torch.layers.lp_matching_attention import LPMatchingAttention
-from lpsmap_torch.layers.lp_sequence_attention import LPSequenceAttention
-from lpsmap_torch.layers.matching_attention import MatchingAttention
+from lpsmap_torch.layers.matching_attention import LPMatchingAttention, MatchingAttention
 from lpsmap_torch.layers.rationale import Rationale
-from lpsmap_torch.layers.sequence_attention import SequenceAttention
+from lpsmap_torch.layers.sequence_attention import LPSequenceAttention, SequenceAttention
 from lpsmap_torch.layers.sparse_map import SparseMAP
 from lpsmap_torch.layers.top_k import TopK
 

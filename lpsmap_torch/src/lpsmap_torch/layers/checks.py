@@ -12,19 +12,6 @@ from torch import Tensor
 from lpsmap_core.api import check_readable, kind_of
 from lpsmap_torch.tensors import broadcasts
 
-__all__ = [
-    "Instances",
-    "check_ends",
-    "check_parameters",
-    "check_scores",
-    "checked_lengths",
-    "checked_limits",
-    "checked_mask",
-    "prefix_lengths",
-    "present",
-    "words_of",
-]
-
 
 class Instances(NamedTuple):
     """What a call says of its instances, as tensors or as arrays; None for what it does not say."""
@@ -52,15 +39,7 @@ class Instances(NamedTuple):
 
 
 def check_scores(name: str, scores: Any, ndim: int) -> None:
-    """Validate that scores are a dense floating-point tensor with enough axes.
-
-    Raises
-    ------
-    TypeError
-        If they are not a dense floating-point tensor.
-    ValueError
-        If they have too few axes.
-    """
+    """Validate that scores are a dense floating-point tensor with enough axes."""
     if not isinstance(scores, Tensor):
         raise TypeError(
             f"{name}: scores is {kind_of(scores)}; expected a torch.Tensor. Use torch.as_tensor."
@@ -81,13 +60,7 @@ def check_scores(name: str, scores: Any, ndim: int) -> None:
 
 
 def check_parameters(name: str, parameters: Tensor, scores: Tensor) -> None:
-    """Validate that parameters are on the device of the scores.
-
-    Raises
-    ------
-    ValueError
-        If they are on another device.
-    """
+    """Validate that parameters are on the device of the scores."""
     if parameters.device != scores.device:
         raise ValueError(
             f"{name}: parameters on {parameters.device}, but scores on {scores.device}; expected "
@@ -163,24 +136,7 @@ def checked_lengths(
 
 
 def checked_limits(name: str, limits: Any, batch: tuple[int, ...]) -> Tensor | None:
-    """Validate limits, and expand them to all instances, on any device.
-
-    Parameters
-    ----------
-    name
-        The name of the limits, for error messages.
-    limits
-        The limits given by the user.
-    batch
-        The shape of the batch, which limits broadcast to like lengths.
-
-    Raises
-    ------
-    TypeError
-        If they are not a tensor of integers.
-    ValueError
-        If their shape does not fit.
-    """
+    """Validate limits, and expand them like lengths to all instances of a batch, on any device."""
     if limits is None:
         return None
     if not isinstance(limits, Tensor) or limits.dtype not in _INTEGERS:
@@ -210,15 +166,7 @@ def _expanded(lengths: Tensor, batch: tuple[int, ...], trailing: tuple[int, ...]
 
 
 def checked_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Tensor | None:
-    """Validate a mask and expand it to a shape, on any device.
-
-    Raises
-    ------
-    TypeError
-        If it is not a tensor of booleans.
-    ValueError
-        If it does not broadcast to the shape.
-    """
+    """Validate a mask and expand it to a shape, on any device."""
     if mask is None:
         return None
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
@@ -243,19 +191,7 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 def prefix_lengths(name: str, on: NDArray[np.bool_], what: str) -> NDArray[np.int64]:
     """Return how many entries of the last axis are on; these must be the first ones.
 
-    Parameters
-    ----------
-    name
-        The layer, for error messages.
-    on
-        Booleans.
-    what
-        The name of the entries, such as "rows".
-
-    Raises
-    ------
-    ValueError
-        If an entry is on after one that is off.
+    Errors call them `what`, such as "rows".
     """
     lengths: NDArray[np.int64] = on.sum(axis=-1)
     wrong = np.argwhere((np.arange(on.shape[-1]) < lengths[..., None]) != on)
@@ -269,22 +205,7 @@ def prefix_lengths(name: str, on: NDArray[np.bool_], what: str) -> NDArray[np.in
 
 
 def check_ends(name: str, lengths: NDArray[np.int64], longest: tuple[int, ...]) -> None:
-    """Validate that lengths are not negative and do not exceed their axes.
-
-    Parameters
-    ----------
-    name
-        The layer, for error messages.
-    lengths
-        (..., axes) the lengths.
-    longest
-        The sizes of the axes.
-
-    Raises
-    ------
-    ValueError
-        If a length is negative or exceeds its axis.
-    """
+    """Validate that (..., axes) lengths are not negative, nor longer than their axes."""
     wrong = np.argwhere(((lengths < 0) | (lengths > np.array(longest))).any(axis=-1))
     if wrong.size:
         where = tuple(wrong[0].tolist())
@@ -300,22 +221,7 @@ def check_ends(name: str, lengths: NDArray[np.int64], longest: tuple[int, ...]) 
 def present(
     name: str, shape: tuple[int, ...], lengths: NDArray[np.int64] | None, mask: Any
 ) -> NDArray[np.bool_]:
-    """Return which entries of a last axis are present.
-
-    Parameters
-    ----------
-    name
-        The layer, for error messages.
-    shape
-        The shape of the entries.
-    lengths, mask
-        Of `Instances`, as arrays.
-
-    Raises
-    ------
-    ValueError
-        If a length is negative or exceeds the axis.
-    """
+    """Return which entries of a last axis are present, given lengths and mask of `Instances`."""
     entries = np.ones(shape, dtype=bool) if mask is None else mask
     if lengths is None:
         return entries
@@ -324,21 +230,6 @@ def present(
 
 
 def words_of(name: str, shape: tuple[int, ...], instances: Instances) -> NDArray[np.int64] | None:
-    """Return the numbers of words of texts, with padding at the end; None if there is none.
-
-    Parameters
-    ----------
-    name
-        The layer, for error messages.
-    shape
-        The shape of the words.
-    instances
-        Lengths and mask of the texts.
-
-    Raises
-    ------
-    ValueError
-        If a length is wrong, or padding comes before words.
-    """
+    """Return the numbers of words of texts, with padding at the end; None if there is none."""
     words = present(name, shape, instances.lengths, instances.mask)
     return None if words.all() else prefix_lengths(name, words, "words")

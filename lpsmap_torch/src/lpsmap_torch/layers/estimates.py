@@ -21,19 +21,9 @@ from lpsmap_torch.estimators.samples import samples_of
 from lpsmap_torch.function import attach_probabilities
 from lpsmap_torch.temperature import Temperature
 
-__all__ = ["Estimated", "LayerSolution", "Problem", "Samples", "checked_estimator"]
-
 
 def checked_estimator(name: str, estimator: Any) -> Estimator:
-    """Return an estimator, given one or its name.
-
-    Raises
-    ------
-    TypeError
-        If it is neither.
-    ValueError
-        If the name is unknown.
-    """
+    """Return an estimator, given one or its name."""
     names = ", ".join(map(repr, BY_NAME))
     if isinstance(estimator, str):
         if estimator not in BY_NAME:

@@ -9,13 +9,10 @@ from torch import Tensor
 
 from lpsmap_core import Factor, Variables
 from lpsmap_core.api import checked_count
-from lpsmap_torch.built_graph import Declarations
+from lpsmap_torch.built_graph import Declarations, factor_type
 from lpsmap_torch.forms import Heads
 from lpsmap_torch.layers.checks import Instances, words_of
-from lpsmap_torch.layers.factor_types import factor_type
 from lpsmap_torch.layers.layer import Layer
-
-__all__ = ["LatentTree"]
 
 
 class LatentTree(Layer):

@@ -12,7 +12,7 @@ from torch import Tensor
 from lpsmap_core import Distributions, FactorGraph, Options, Variables
 from lpsmap_core.api import AUTO, check_readable, checked_count, checked_options, kind_of
 from lpsmap_dynamic import refuse_arguments
-from lpsmap_torch.built_graph import BuiltGraph, Declarations
+from lpsmap_torch.built_graph import BuiltGraph, Declarations, no_factor
 from lpsmap_torch.by_name import NotSpecifiable, local_name, register, shared_by, specification
 from lpsmap_torch.estimators import Estimator, SparseMarginals
 from lpsmap_torch.graph import TorchFactorGraph
@@ -25,14 +25,11 @@ from lpsmap_torch.layers.checks import (
     checked_mask,
 )
 from lpsmap_torch.layers.estimates import Problem, Samples, checked_estimator
-from lpsmap_torch.layers.factor_types import no_factor
 from lpsmap_torch.layers.layouts import Layouts, marginals_on_device, marginals_on_host
 from lpsmap_torch.temperature import Temperature, TemperatureMixin, divided, is_one, of_batch
 from lpsmap_torch.tensor.choice import ENGINES, engine_on
 from lpsmap_torch.tensors import is_compiled, is_eager
 from lpsmap_torch.traced_calls import traced_call
-
-__all__ = ["Layer"]
 
 DEFAULTS = Options()
 

@@ -30,8 +30,6 @@ from lpsmap_torch.tensor.choice import engine_on, tensor_engine
 from lpsmap_torch.tensor.graphs import solve_on_device
 from lpsmap_torch.tensors import numbers
 
-__all__ = ["Layouts", "marginals_on_device", "marginals_on_host"]
-
 MAX_LAYOUTS = 8
 """Maximum number of cached graphs: one for every shape and every ragged batch."""
 
@@ -65,16 +63,8 @@ def marginals_on_device(
 ) -> Tensor | None:
     """Return the marginals by an engine on the device of the scores; None if core solves them.
 
-    Parameters
-    ----------
-    built
-        The graph, which stores none of the arguments.
-    scores
-        The scores of the variables, in the shape of the batch. They get gradients.
-    parameters
-        (*batch, n_parameters) the parameters of every instance, or None. They get gradients.
-    options
-        The options of `FactorGraph.solve`.
+    The scores, in the shape of the batch, and the (*batch, n_parameters) parameters get gradients;
+    the graph stores neither. The options are those of `FactorGraph.solve`.
     """
     name = options["engine"]
     if engine_on(scores.device.type, name) is None:
@@ -99,13 +89,7 @@ def marginals_on_device(
 def marginals_on_host(
     built: BuiltGraph, scores: Tensor, parameters: Tensor | None, options: dict[str, Any]
 ) -> Tensor:
-    """Return the marginals by core's engine.
-
-    Parameters
-    ----------
-    built, scores, parameters, options
-        As in `marginals_on_device`.
-    """
+    """Return the marginals by core's engine; the arguments are those of `marginals_on_device`."""
     placed, additionals = built.place_prepared(scores), built.additionals(parameters)
     has_scores = [x is not None for x in additionals]
 

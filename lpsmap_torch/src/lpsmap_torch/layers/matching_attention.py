@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from lpsmap_core import Variables
-from lpsmap_torch.built_graph import Declarations
-from lpsmap_torch.layers.checks import Instances
-from lpsmap_torch.layers.factor_types import factor_type
-from lpsmap_torch.layers.matching_layer import MatchingLayer
+from collections.abc import Iterator
+from typing import Any
 
-__all__ = ["MatchingAttention"]
+import numpy as np
+from numpy.typing import NDArray
+
+from lpsmap_core import Factor, Variables
+from lpsmap_torch.built_graph import Declarations, factor_type
+from lpsmap_torch.layers.checks import Instances
+from lpsmap_torch.layers.pairs import Full, MatchingLayer, RelaxedPairLayer
 
 
 class MatchingAttention(MatchingLayer):
@@ -49,3 +52,81 @@ class MatchingAttention(MatchingLayer):
         lengths = None if instances.are_whole else rectangles  # losses tell them from full ones
         matching = factor_type("Matching")(u, self.full, lengths=lengths)
         return Declarations([matching], forbidden)
+
+
+class LPMatchingAttention(MatchingLayer, RelaxedPairLayer):
+    """Bidirectional attention by LP-SparseMAP over rows and columns.
+
+    The graph has an `Xor` for every word of the shorter side, and an `AtMostOne` for every word of
+    the longer side (Niculae & Martins 2020, Eq. 21). At convergence it equals `MatchingAttention`,
+    since fractional matchings are mixtures of matchings (Birkhoff 1946). Unlike `MatchingAttention`
+    it consists of small factors, and can be stopped early.
+
+    Parameters
+    ----------
+    rescale
+        Whether to divide by the sums over the words of the shorter side, which are 1 only at
+        convergence: "For both LP-SparseMAP approaches, we rescale the result by row sums to ensure
+        feasibility" (section 5.2). Not if ``full="none"``.
+    full, null
+        As in `MatchingAttention`.
+    options
+        Those of `FactorGraph.solve` that `SparseMAP` takes, and its `temperature` and `estimator`.
+
+    Raises
+    ------
+    ValueError
+        As for `MatchingAttention`, or if words can have no partner with `rescale`.
+
+    Notes
+    -----
+    Scores are ``(..., m, n)``. Lengths are integers in the shape of the batch with a last axis of
+    two, rows and columns; axes of the batch may be 1, and the last ones may be omitted. A mask
+    marks the allowed pairs, and broadcasts to the scores; rows and columns without pairs have
+    weights of zero.
+    """
+
+    def __init__(
+        self,
+        rescale: bool = False,
+        *,
+        full: Full = "shorter",
+        null: bool | float | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(full, null=null, rescale=rescale, **options)
+        if rescale and self.full == "none":
+            raise ValueError(
+                "LPMatchingAttention: rescale is True, but words may have no partner, so that sums "
+                "of weights need not be 1; expected rescale=False."
+            )
+
+    def declare(self, u: Variables, instances: Instances, n_parameters: int) -> Declarations:
+        """Return the factors of rows and columns with allowed pairs."""
+        m, n = u.shape[-2:]
+        allowed = self._allowed(u.shape, instances)
+        if not allowed.any():
+            return Declarations([])
+        allowed, table = allowed.reshape(-1, m, n), u.reshape(-1, m, n)
+        heights, widths = allowed.any(axis=2).sum(axis=1), allowed.any(axis=1).sum(axis=1)
+        wide = (heights <= widths) | (self.full == "rows")
+        of_rows = "AtMostOne" if self.full == "none" else "Xor"
+        factors = [
+            *_lines(of_rows, table, allowed & wide[:, None, None]),
+            *_lines(
+                of_rows,
+                table.transpose(0, 2, 1),
+                (allowed & ~wide[:, None, None]).transpose(0, 2, 1),
+            ),
+        ]
+        return Declarations(factors)
+
+
+def _lines(of_rows: str, table: Variables, pairs: NDArray[np.bool_]) -> Iterator[Factor]:
+    """Yield the factors of rows, of a given type, and of columns, which sum to at most 1."""
+    instance, row = np.nonzero(pairs.any(axis=2))
+    if instance.size:
+        yield factor_type(of_rows)(table[instance, row], mask=pairs[instance, row])
+        instance, column = np.nonzero(pairs.any(axis=1))
+        lines, there = table[instance, :, column], pairs[instance, :, column]
+        yield factor_type("AtMostOne")(lines, mask=there)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
+from lpsmap_core.api import checked_number
 from lpsmap_torch.layers.checks import Instances, check_ends, prefix_lengths
 from lpsmap_torch.layers.layer import Layer
-
-__all__ = ["PairLayer", "RelaxedPairLayer", "rescaled"]
 
 
 class PairLayer(Layer):
@@ -50,13 +49,7 @@ class PairLayer(Layer):
     def _rectangles(
         self, allowed: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
-        """Return (..., 2) numbers of rows and columns with pairs, and forbidden pairs among them.
-
-        Raises
-        ------
-        ValueError
-            If rows or columns without pairs come before others with pairs.
-        """
+        """Return (..., 2) numbers of rows and columns with pairs, and forbidden ones among them."""
         name = type(self).__name__
         rows = prefix_lengths(name, np.any(allowed, axis=-1), "rows")
         columns = prefix_lengths(name, np.any(allowed, axis=-2), "columns")
@@ -106,16 +99,9 @@ def _pairs(table: Tensor) -> list[Any]:
 
 
 def rescaled(weights: Tensor, lengths: Tensor | None, mask: Tensor | None) -> Tensor:
-    """Return weights divided by the sums over the words of the shorter side.
+    """Return (..., m, n) weights divided by the sums over the words of the shorter side.
 
-    Parameters
-    ----------
-    weights
-        ``(..., m, n)``; the weights of each word of the shorter side sum to about 1.
-    lengths
-        ``(..., 2)`` numbers of rows and columns.
-    mask
-        As in `PairLayer`.
+    The lengths are ``(..., 2)`` numbers of rows and columns; the mask is as in `PairLayer`.
     """
     shape = weights.shape
     allowed = torch.ones(shape, dtype=torch.bool, device=weights.device)
@@ -130,3 +116,54 @@ def rescaled(weights: Tensor, lengths: Tensor | None, mask: Tensor | None) -> Te
         wide[..., None, None], weights.sum(-1, keepdim=True), weights.sum(-2, keepdim=True)
     )
     return weights / sums.masked_fill(sums == 0, 1.0)
+
+
+Full = Literal["rows", "shorter", "none"]
+
+
+class MatchingLayer(PairLayer):
+    """A layer of matchings, in which words can be left without a partner.
+
+    Parameters
+    ----------
+    full
+        Which side must be matched completely, as in `Matching`.
+    null
+        The score of no partner, see `MatchingAttention`.
+    options
+        As in `Layer`.
+    """
+
+    solved_by: ClassVar[tuple[str, ...]] = ("full",)
+
+    def __init__(
+        self, full: Full = "shorter", *, null: bool | float | None = None, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        name = type(self).__name__
+        if full not in ("rows", "shorter", "none"):
+            raise ValueError(f"{name}: full is {full!r}; expected 'rows', 'shorter' or 'none'.")
+        has_null = null is not None and null is not False
+        if has_null and full == "rows":
+            raise ValueError(
+                f"{name}: full is 'rows' and null is {null!r}, but with null no row needs a "
+                "partner; expected one of them."
+            )
+        self.full: Full = "none" if has_null else full
+        self.null: Tensor | float | None = None
+        if null is True:
+            self.null = nn.Parameter(torch.zeros(1))
+        elif has_null:
+            self.null = checked_number(f"{name}: null", null, "a number, or True", lambda x: x == x)
+
+    def _prepared(self, scores: Tensor) -> Tensor:
+        """Return the scores by which pairs exceed no partner."""
+        if self.null is None:
+            return scores
+        return scores - (self.null.to(scores) if isinstance(self.null, Tensor) else self.null)
+
+    def _repr_arguments(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {"full": self.full}
+        if self.null is not None:
+            shown = {"null": True if isinstance(self.null, Tensor) else self.null}
+        return {**shown, **super()._repr_arguments()}

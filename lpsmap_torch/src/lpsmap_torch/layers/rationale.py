@@ -12,12 +12,9 @@ from torch.types import Device
 
 from lpsmap_core import Variables
 from lpsmap_core.api import checked_count, checked_flag
-from lpsmap_torch.built_graph import Declarations, SharedScores
+from lpsmap_torch.built_graph import Declarations, SharedScores, factor_type
 from lpsmap_torch.layers.checks import Instances, words_of
-from lpsmap_torch.layers.factor_types import factor_type
 from lpsmap_torch.layers.layer import Layer
-
-__all__ = ["Rationale"]
 
 
 class Rationale(Layer):

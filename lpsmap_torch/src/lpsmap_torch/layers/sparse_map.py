@@ -23,8 +23,6 @@ from lpsmap_torch.layers.checks import Instances, check_scores
 from lpsmap_torch.layers.layer import OPTIONS, Layer
 from lpsmap_torch.temperature import Temperature, of_batch
 
-__all__ = ["SparseMAP"]
-
 
 class SparseMAP(Layer):
     """SparseMAP with a factor type of your choice, or LP-SparseMAP with factors from a function.
@@ -211,13 +209,7 @@ class SparseMAP(Layer):
     # ---------------------------------------------------------------- factors of a type
 
     def _check_no_arguments(self, arguments: dict[str, Any]) -> None:
-        """Validate that a factor type gets no arguments of functions.
-
-        Raises
-        ------
-        TypeError
-            If it does.
-        """
+        """Validate that a factor type gets no arguments of functions."""
         if arguments:
             name = self.factors.__name__
             raise TypeError(
@@ -227,13 +219,7 @@ class SparseMAP(Layer):
             )
 
     def _check_taken(self, arguments: dict[str, Any]) -> None:
-        """Validate that the type takes some arguments.
-
-        Raises
-        ------
-        TypeError
-            If it does not.
-        """
+        """Validate that the type takes some arguments."""
         taken = inspect.signature(self.factors).parameters
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
             return

@@ -8,12 +8,9 @@ import numpy as np
 
 from lpsmap_core import Variables
 from lpsmap_core.api import checked_count, checked_flag
-from lpsmap_torch.built_graph import Declarations
+from lpsmap_torch.built_graph import Declarations, factor_type
 from lpsmap_torch.layers.checks import Instances, present
-from lpsmap_torch.layers.factor_types import factor_type
 from lpsmap_torch.layers.layer import Layer
-
-__all__ = ["TopK"]
 
 
 class TopK(Layer):

@@ -16,15 +16,12 @@ from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.envelope import with_slopes
 from lpsmap_torch.estimators import GibbsMarginals
 from lpsmap_torch.estimators.estimator import Estimate
+from lpsmap_torch.gibbs import TorchGraphGibbs
 from lpsmap_torch.graph import TorchFactorGraph
-from lpsmap_torch.graph_gibbs import TorchGraphGibbs
 from lpsmap_torch.layers.layer import Layer
 from lpsmap_torch.losses.margin import MarginLoss
 from lpsmap_torch.losses.structured import StructuredLoss
 from lpsmap_torch.temperature import Temperature, TemperatureMixin, is_one, of_batch
-
-__all__ = ["CRFLoss", "MarginCRFLoss"]
-
 
 MIN_TEMPERATURE = 0.1
 """Lowest temperature at which a cost of 1 does not magnify the rounding of probabilities near 1."""

@@ -10,27 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from lpsmap_core import Variables
-from lpsmap_core.api import FloatArray, checked_count, kind_of
-from lpsmap_dynamic import Labels
+from lpsmap_core.api import FloatArray, checked_count, kind_of, real_numbers
+from lpsmap_dynamic import Labels, check_root, in_factors, labels_of, read_labels
 from lpsmap_torch.built_graph import BuiltGraph, Factors, built_by
 from lpsmap_torch.by_name import local_name, register
 from lpsmap_torch.estimators.estimator import Estimate
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.layer import Layer
-from lpsmap_torch.losses.labels import labels_given, read_target
-from lpsmap_torch.losses.weights import (
-    check_weight,
-    checked_reduction,
-    n_labelled_rows,
-    reduced,
-    weighted,
-)
 from lpsmap_torch.ranking import ranking_of
 from lpsmap_torch.temperature import is_one
-from lpsmap_torch.tensors import as_tensor
+from lpsmap_torch.tensors import as_tensor, numbers
 from lpsmap_torch.traced_calls import is_traced, traced_call
-
-__all__ = ["StructuredLoss"]
 
 
 class StructuredLoss(nn.Module, abc.ABC):
@@ -75,13 +65,7 @@ class StructuredLoss(nn.Module, abc.ABC):
         register(self._name, self)
 
     def _refuse(self, unknown: Mapping[str, Any], expected: str) -> None:
-        """Raise if there are arguments that are not of the loss, but perhaps of its factors.
-
-        Raises
-        ------
-        TypeError
-            If there are.
-        """
+        """Raise if there are arguments that are not of the loss, but perhaps of its factors."""
         if unknown:
             name, first = type(self).__name__, min(unknown)
             raise TypeError(
@@ -276,15 +260,7 @@ class StructuredLoss(nn.Module, abc.ABC):
 
 
 def checked_scores(name: str, scores: Any) -> Tensor:
-    """Validate scores, and return them in at least single precision.
-
-    Raises
-    ------
-    TypeError
-        If they are not a floating-point tensor.
-    ValueError
-        If they have no batch axis.
-    """
+    """Validate scores, and return them in at least single precision."""
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
         got = f"dtype {scores.dtype}" if isinstance(scores, Tensor) else kind_of(scores)
         raise TypeError(
@@ -294,3 +270,90 @@ def checked_scores(name: str, scores: Any) -> Tensor:
     if not scores.ndim:
         raise ValueError(f"{name}: scores have no axis; expected the batch first, (batch, ...).")
     return scores if scores.dtype == torch.float64 else scores.float()
+
+
+def read_target(u: Variables, scores: Tensor, target: Any, root: int | str = -1) -> FloatArray:
+    """Return the label of every variable: 0 to 1, or NaN if it is unlabelled.
+
+    The graph of the variables has all factors, and their scores are on the device of the target,
+    which is read as by `lpsmap_dynamic.read_labels`.
+    """
+    check_root(root)
+    if isinstance(target, Tensor):
+        if target.device != scores.device:
+            raise ValueError(
+                f"target is on {target.device}, and scores are on {scores.device}; expected both "
+                "on one device. Move the target with target.to(scores.device)."
+            )
+        target = target.detach().cpu()
+        target = target.numpy() if not target.is_floating_point() else numbers(target)
+    return read_labels(u.graph, u.index, real_numbers("target", target), root)
+
+
+def labels_given(
+    u: Variables, target: FloatArray, additionals: Any = None, axes: int = 1
+) -> Labels:
+    """Return the labels of all variables of a graph; see `lpsmap_dynamic.labels_of`.
+
+    Marginals of additionals are, of the only declaration with additionals, a tensor in the shape of
+    their scores; of several, a list in the order of the declarations; or None.
+    """
+    if additionals is None:
+        return labels_of(u, target, None, axes)
+    parts = list(additionals) if isinstance(additionals, (list, tuple)) else [additionals]
+    arrays = [
+        numbers(x) if isinstance(x, Tensor) else real_numbers("target_additionals", x)
+        for x in parts
+    ]
+    return labels_of(u, target, arrays, axes)
+
+
+REDUCTIONS = ("none", "mean", "sum", "token_mean")
+
+
+def checked_reduction(name: str, reduction: str) -> str:
+    """Validate the name of a reduction."""
+    if reduction not in REDUCTIONS:
+        names = ", ".join(map(repr, REDUCTIONS))
+        raise ValueError(f"{name}: reduction is {reduction!r}; expected one of {names}.")
+    return reduction
+
+
+def check_weight(name: str, weight: Any, shape: tuple[int, ...]) -> None:
+    """Validate weights for scores of a shape."""
+    if not isinstance(weight, Tensor) or weight.is_complex():
+        raise TypeError(f"{name}: weight is {kind_of(weight)}; expected a tensor of numbers.")
+    weight_shape = tuple(weight.shape)
+    if not weight_shape or weight_shape != shape[: len(weight_shape)]:
+        raise ValueError(
+            f"{name}: weight has shape {weight_shape}; expected {shape[:1]}, one weight for every "
+            f"item, or more of the first axes of the scores, {shape}."
+        )
+    values = weight.detach()
+    wrong = values[~((values >= 0) & (values < torch.inf))]
+    if wrong.numel():
+        raise ValueError(
+            f"{name}: weight holds {wrong[0].item():g}; expected finite numbers, 0 or more."
+        )
+
+
+def weighted(losses: Tensor, weight: Tensor) -> Tensor:
+    """Return the sum of weighted losses for every item, the first axis of the weights."""
+    products = losses.reshape(weight.shape) * weight.to(losses)
+    return products if weight.ndim == 1 else products.flatten(1).sum(1)
+
+
+def n_labelled_rows(u: Variables, known: FloatArray) -> int:
+    """Return the number of rows of the last axis that have a label, one that is not NaN."""
+    labelled = (known == known) & in_factors(u.graph)[u.index]
+    return int((labelled.any(axis=-1) if u.ndim > 1 else labelled).sum())
+
+
+def reduced(losses: Tensor, reduction: str, n_rows: int) -> Tensor:
+    """Return the losses of items, their mean, their sum, or their sum over the number of rows."""
+    if reduction == "none":
+        return losses
+    if reduction == "mean":
+        return losses.mean()
+    total = losses.sum()
+    return total / max(n_rows, 1) if reduction == "token_mean" else total

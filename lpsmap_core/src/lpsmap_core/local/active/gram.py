@@ -32,18 +32,6 @@ from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.compile import kernel, leaf
 from lpsmap_jit.interrupts import interrupted
 
-__all__ = [
-    "GramWorkspace",
-    "append_structures",
-    "find_combination",
-    "find_direction",
-    "forward_residual",
-    "make_gram_workspace",
-    "mean_residual",
-    "refactorise",
-    "remove",
-]
-
 DEPENDENT = 1e-9
 """Relative pivot below which a column counts as affinely dependent. The pivots of independent 0/1
 columns are ratios of small integers, far above it."""

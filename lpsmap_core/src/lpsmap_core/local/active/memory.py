@@ -15,20 +15,6 @@ import numpy.typing as npt
 from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import kernel, leaf
 
-__all__ = [
-    "MAX_NEWCOMERS",
-    "ActiveSet",
-    "block_size",
-    "copy_set",
-    "has_triangle",
-    "is_full",
-    "move_set",
-    "n_newcomers",
-    "needed_capacity",
-    "view_set",
-    "with_triangle",
-]
-
 MAX_NEWCOMERS = 7
 """Largest number of structures that join a set at once. With the residual these are the eight
 columns of one pass over the triangle."""
@@ -110,16 +96,10 @@ def needed_capacity(count: int) -> int:
 
 
 def block_size(width: Any, capacity: Any, triangle: bool = True) -> Any:
-    """Return the length of blocks in words.
+    """Return the length of blocks in words, with or without the triangle.
 
-    Parameters
-    ----------
-    width
-        Largest number of nonzeros of a structure, a number or an array.
-    capacity
-        Number of structures, a number or an array.
-    triangle
-        Whether the blocks include the triangle.
+    The width is the largest number of nonzeros of a structure, the capacity a number of structures;
+    both are numbers or arrays.
     """
     entries = width * capacity
     of_triangle = 2 * capacity + capacity * (capacity + 1) // 2

@@ -16,17 +16,6 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import kernel, leaf
 from lpsmap_jit.interrupts import interrupted, raise_interrupt, stopped
 
-__all__ = [
-    "PythonOracles",
-    "allocate_structures",
-    "call_map_kernel",
-    "clear_sizes",
-    "first_invalid_structure",
-    "raise_invalid_structure",
-    "vertex_numbers",
-    "vertex_sizes",
-]
-
 SCORE_TOLERANCE = 1e-5
 """Amount relative to the scores by which a result may be worse than the one before, for oracles in
 float32."""
@@ -38,13 +27,7 @@ NOT_WRITTEN = -1
 
 
 def vertex_sizes(bucket: Bucket) -> IntArray:
-    """Return the largest number of nonzeros of a vertex for each factor of a bucket.
-
-    Raises
-    ------
-    ValueError
-        If the type does not return one integer of 0 or more for every factor.
-    """
+    """Return the largest number of nonzeros of a vertex for each factor of a bucket."""
     sizes = np.asarray(bucket.type.vertex_sizes(bucket.factors))
     shape = (bucket.n_factors,)
     if sizes.shape != shape or sizes.dtype.kind not in "iu" or (sizes < 0).any():
@@ -73,13 +56,7 @@ def allocate_structures(width: IntArray) -> Structures:
 
 
 def call_map_kernel(bucket: Bucket, rows: IntArray, scores: Scores, found: Structures) -> None:
-    """Call a type's ``map_kernel``, which writes the best structures of some factors.
-
-    Raises
-    ------
-    ValueError
-        If it writes an invalid structure.
-    """
+    """Call a type's ``map_kernel``, which writes the best structures of some factors."""
     assert bucket.type.map_kernel is not None
     clear_sizes(rows, found)
     bucket.type.map_kernel(rows, bucket.factors, scores, found)
@@ -180,25 +157,7 @@ class PythonOracles:
         self._score, self._weight = np.zeros((2, bucket.n_factors))
 
     def solve(self, rows: IntArray, scores: FloatArray, eta_v: FloatArray) -> None:
-        """Write the best structure of every factor in `rows`.
-
-        Parameters
-        ----------
-        rows
-            Numbers of factors.
-        scores
-            Scores of all slots.
-        eta_v
-            Scores of all additionals.
-
-        Raises
-        ------
-        TypeError
-            If a vertex is not a pair of arrays.
-        ValueError
-            If a vertex has the wrong number of entries or an entry that is not finite, or if a
-            structure is worse than the one before.
-        """
+        """Write the best structure of every factor in `rows`, given scores of all slots."""
         offsets, additional_offsets = self._bucket.offsets, self._bucket.additional_offsets
         arrays = offsets, additional_offsets, scores, eta_v, *self._candidates
         _score_again(rows, *arrays, self._score, self._weight)

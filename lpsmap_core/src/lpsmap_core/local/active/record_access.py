@@ -16,18 +16,6 @@ from lpsmap_jit.compile import kernel, leaf
 from lpsmap_jit.interrupts import interrupted
 from lpsmap_jit.native import floats, invoke
 
-__all__ = [
-    "LocalProblem",
-    "SetsRecord",
-    "ask_oracle",
-    "copy_sets",
-    "largest_capacity",
-    "problem_of",
-    "set_of",
-    "sets_at",
-    "status_of",
-]
-
 CALL_LINKS = 100_000
 """Maximum number of links of the factors in one call of an oracle, if no factor has more."""
 

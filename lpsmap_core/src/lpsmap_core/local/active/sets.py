@@ -49,8 +49,6 @@ from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.interrupts import interrupted, raise_interrupt
 from lpsmap_jit.native import floats
 
-__all__ = ["ActiveSets", "first_capacity"]
-
 MIN_FIRST_CAPACITY, MAX_FIRST_CAPACITY = 4, 64
 """Limits of the first capacity of a set, which is a quarter of its variables."""
 

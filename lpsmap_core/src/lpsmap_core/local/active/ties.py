@@ -33,8 +33,6 @@ from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import general_position, kernel, leaf
 from lpsmap_jit.interrupts import interrupted
 
-__all__ = ["MAX_TILT", "add_tied", "draw_wave", "tilt_scores"]
-
 TIE_TOLERANCE = 1e-12
 """Relative gap up to which a structure is tied with the active ones."""
 

@@ -12,8 +12,6 @@ import numpy as np
 from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.compile import leaf, summing_leaf
 
-__all__ = ["delete_row", "rotate", "row_start", "solve_backward", "solve_forward"]
-
 MIN_AT_ONCE = 3
 """Number of columns from which the pass for four columns is faster."""
 
@@ -29,18 +27,10 @@ def row_start(i: int) -> int:
 
 @leaf
 def solve_forward(triangle: FloatArray, count: int, columns: FloatArray, n_columns: int) -> None:
-    """Overwrite the first numbers of some columns by ``L^-1`` times them.
+    """Overwrite the first `count` numbers of some columns by ``L^-1`` times them.
 
-    Parameters
-    ----------
-    triangle
-        L.
-    count
-        Rows of L.
-    columns
-        The right-hand sides, one per row. Rows up to the next multiple of four are overwritten.
-    n_columns
-        Number of right-hand sides.
+    There is a right-hand side per row of `columns`. Rows up to the next multiple of four are
+    overwritten.
     """
     for c in range(0, n_columns, 4):
         if n_columns - c >= MIN_AT_ONCE:

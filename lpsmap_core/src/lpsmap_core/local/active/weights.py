@@ -19,8 +19,6 @@ from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import interrupted
 
-__all__ = ["add_waiting", "optimise", "refine", "write_mixture"]
-
 NEGLIGIBLE = 1e-14
 """Weights up to this are zero: the rounding of a sum of weights that is one."""
 
