@@ -41,7 +41,7 @@ ALLOWED = {
     "lpsmap_factors_struct/src/lpsmap_factors_struct": {
         *("lpsmap_factors_struct", "lpsmap_core", "lpsmap_dynamic")
     },
-    "lpsmap_jax/src/lpsmap_jax": {"lpsmap_jax", "lpsmap_core", "jax"},
+    "lpsmap_jax/src/lpsmap_jax": {"lpsmap_jax", "lpsmap_core", "lpsmap_dynamic", "jax"},
     "lpsmap_search/src/lpsmap_search": {
         *("lpsmap_search", "lpsmap_core", "lpsmap_decode", "lpsmap_dynamic")
     },

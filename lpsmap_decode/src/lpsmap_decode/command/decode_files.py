@@ -33,8 +33,6 @@ from lpsmap_decode.corpus.solve_many import solve_many
 from lpsmap_decode.formats.files import read_graph
 from lpsmap_decode.formats.wcnf import states_costs
 
-__all__ = ["decode"]
-
 UNSOLVED, FAILED, INTERRUPTED = 3, 1, 130
 """Exit codes: a model is not solved; a model failed with an error; Ctrl-C."""
 

@@ -22,8 +22,6 @@ from lpsmap_decode.command.models import errors_as_messages
 from lpsmap_decode.formats.files import read_graph
 from lpsmap_decode.redundant_factors import count_redundant
 
-__all__ = ["explain", "load_graph"]
-
 MODULE_NAME = "lpsmap_explained"
 """Module name for a file. The file's own name may be that of an installed module."""
 
@@ -88,12 +86,6 @@ def load_graph(target: str, max_memory: float) -> FactorGraph:
         A model's file; or ``file.py``, ``package.module``, or one of them with ``:name``.
     max_memory
         Bytes that reading a model may take.
-
-    Raises
-    ------
-    click.ClickException
-        If the file, module or name does not exist, if the file is no model, if the name is neither
-        a graph nor a function that returns one, or if there is no name and not exactly one graph.
     """
     if Path(target).suffix != ".py" and Path(target).is_file():
         with errors_as_messages():

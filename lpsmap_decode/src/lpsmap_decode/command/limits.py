@@ -12,9 +12,6 @@ from click.core import ParameterSource
 from lpsmap_core.api import AUTO, DEFAULT_GAP, MAX_MEMORY
 from lpsmap_decode.corpus.jobs import MAP
 
-__all__ = ["SEARCH_OPTIONS", "NumberRange", "check_options", "is_terminal", "limit_options"]
-__all__ += ["memory_option"]
-
 SEARCH_OPTIONS = {"gap": ("task", (MAP,)), "solver": ("task", (MAP,))}
 """Options that apply only to an exact search, for `check_options`."""
 

@@ -15,8 +15,6 @@ from lpsmap_decode.command.limits import memory_option
 from lpsmap_decode.formats.file_format import NamedGraph
 from lpsmap_decode.formats.files import read_graph, write_graph
 
-__all__ = ["MODEL", "convert", "info", "errors_as_messages"]
-
 MODEL = click.Path(exists=True, dir_okay=False, path_type=Path)
 """The type of an argument that names a model file."""
 

@@ -17,9 +17,6 @@ from lpsmap_decode.formats.uai import assignment_text
 from lpsmap_decode.parts import Parts
 from lpsmap_decode.results.assignment import Assignment
 
-__all__ = ["JSON", "TABLE", "UAI", "answer_text", "check_form", "check_states", "cost_of"]
-__all__ += ["numbers", "value_rows"]
-
 TABLE, JSON, UAI = "table", "json", "uai"
 
 SUM_OF_STATES = 1e-3
@@ -29,13 +26,7 @@ SolveResult = Solution | Assignment
 
 
 def check_form(form: str, named: NamedGraph) -> None:
-    """Validate that an output format can represent the answer.
-
-    Raises
-    ------
-    click.ClickException
-        If UAI output is requested and a block of variables is not the states of one variable.
-    """
+    """Validate that an output format can represent the answer."""
     if form != UAI:
         return
     for name, u in named.variables.items():
@@ -47,13 +38,7 @@ def check_form(form: str, named: NamedGraph) -> None:
 
 
 def check_states(values: Mapping[str, FloatArray]) -> None:
-    """Validate that the values of each block select one state.
-
-    Raises
-    ------
-    click.ClickException
-        If a block's values do not sum to 1.
-    """
+    """Validate that the values of each block select one state."""
     for name, own in values.items():
         total = float(np.sum(own))
         if not abs(total - 1.0) <= SUM_OF_STATES:

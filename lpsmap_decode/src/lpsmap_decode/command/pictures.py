@@ -11,17 +11,9 @@ from typing import Any
 
 import click
 
-__all__ = ["check_writable", "plotting_module", "save_picture"]
-
 
 def check_writable(option: str, path: Path) -> None:
-    """Validate that a file can be written.
-
-    Raises
-    ------
-    click.BadParameter
-        If its folder does not exist, or may not be written.
-    """
+    """Validate that a file can be written."""
     if not path.parent.is_dir():
         raise click.BadParameter(
             f"{path}: the folder does not exist. Create it first.", param_hint=option
@@ -41,11 +33,6 @@ def plotting_module(name: str, pictures: Mapping[str, Path | None]) -> ModuleTyp
         The module.
     pictures
         By option, the files that it will write.
-
-    Raises
-    ------
-    click.ClickException
-        If matplotlib is not installed, or cannot write a file.
     """
     if not any(pictures.values()):
         return None
@@ -67,13 +54,7 @@ def plotting_module(name: str, pictures: Mapping[str, Path | None]) -> ModuleTyp
 
 
 def save_picture(option: str, figure: Any, path: Path) -> None:
-    """Write a figure.
-
-    Raises
-    ------
-    click.ClickException
-        If the file cannot be written.
-    """
+    """Write a figure."""
     try:
         figure.savefig(path, dpi=130)
     except (OSError, ValueError) as error:

@@ -16,8 +16,6 @@ from lpsmap_decode.parts import parts_of
 from lpsmap_decode.results.assignment import OWN_SEARCH, Assignment
 from lpsmap_decode.results.search_limits import SearchProgress
 
-__all__ = ["ProgressLog", "relative_gap"]
-
 
 class ProgressLog:
     """Records and prints the progress of a search.

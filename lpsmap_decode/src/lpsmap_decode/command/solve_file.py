@@ -32,8 +32,6 @@ from lpsmap_decode.formats.wcnf import states_costs
 from lpsmap_decode.parts import parts_of
 from lpsmap_decode.results.assignment import Assignment
 
-__all__ = ["solve"]
-
 MIN_SECONDS = 0.01
 """Minimum seconds to solve in, however long reading took."""
 

@@ -13,8 +13,6 @@ from lpsmap_decode.corpus.jobs import TASKS
 from lpsmap_decode.formats.file_format import NamedGraph
 from lpsmap_decode.formats.uai import marginals_text, partition_text
 
-__all__ = ["ITERATION_OPTIONS", "MARGINALS", "PARTITION", "SUMS", "summed"]
-
 MARGINALS, PARTITION = "marginals", "partition"
 
 SUMS = MARGINALS, PARTITION
@@ -42,11 +40,6 @@ def summed(
         The graph.
     known
         For a conditioned graph, the scores of the variables that are known to be on.
-
-    Raises
-    ------
-    click.ClickException
-        If a type has no sums, or UAI output is requested for marginals of other blocks than states.
     """
     graph = named.graph
     scores, taken = graph.flat_scores(), np.zeros(graph.n_variables, dtype=np.bool_)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 
 from lpsmap_decode.corpus.jobs import Problem
 
-__all__ = ["Batch", "Batches"]
-
 SECONDS = 0.5
 """Target duration of a batch: far longer than its transfer to a worker and back."""
 

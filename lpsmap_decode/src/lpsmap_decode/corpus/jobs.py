@@ -20,19 +20,6 @@ from lpsmap_decode.formats.files import read_graph
 from lpsmap_decode.parts import parts_of
 from lpsmap_decode.results.assignment import Assignment
 
-__all__ = [
-    "LP_MAP",
-    "MAP",
-    "SPARSEMAP",
-    "TASKS",
-    "BatchResult",
-    "Job",
-    "Problem",
-    "solve_as",
-    "solve_batch",
-]
-__all__ += ["picklable_error"]
-
 SPARSEMAP, LP_MAP, MAP = "sparsemap", "lp-map", "map"
 
 TASKS: dict[str, tuple[Callable[..., Solution | Assignment], dict[str, Any]]] = {
@@ -71,13 +58,7 @@ class BatchResult(NamedTuple):
 
 
 def solve_as(task: str, graph: FactorGraph, options: Mapping[str, Any]) -> Solution | Assignment:
-    """Solve a graph for a task.
-
-    Raises
-    ------
-    TypeError
-        If the task does not accept an option.
-    """
+    """Solve a graph for a task."""
     verb, fixed = TASKS[task]
     wrong = set(options) - set(inspect.signature(verb).parameters) | set(options) & set(fixed)
     if wrong:

@@ -11,8 +11,6 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-__all__ = ["Journal", "JournalError"]
-
 LONGEST_LINE = 2**28
 """Maximum bytes of a line."""
 

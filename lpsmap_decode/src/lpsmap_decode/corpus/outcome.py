@@ -10,8 +10,6 @@ import numpy as np
 
 from lpsmap_core.api import FloatArray
 
-__all__ = ["Outcome"]
-
 Values = Mapping[int | str, FloatArray]
 
 

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 from lpsmap_decode.corpus.outcome import Outcome
 
-__all__ = ["progress_bar"]
-
 
 @contextmanager
 def progress_bar(enabled: bool, total: int | None) -> Iterator[Callable[[Outcome], None]]:
@@ -25,11 +23,6 @@ def progress_bar(enabled: bool, total: int | None) -> Iterator[Callable[[Outcome
     ------
     Callable
         A function to call with every outcome.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        If rich is not installed.
     """
     if not enabled:
         yield lambda outcome: None

@@ -30,8 +30,6 @@ from lpsmap_decode.executors import BatchExecutor
 from lpsmap_decode.formats.file_format import NamedGraph
 from lpsmap_decode.results.assignment import Assignment
 
-__all__ = ["solve_many"]
-
 Outcomes = Generator[Outcome, None, None]
 
 READ_AHEAD = 2

@@ -14,8 +14,6 @@ import numpy.typing as npt
 from lpsmap_core.api import reserve_memory
 from lpsmap_decode.formats.file_format import FileFormatError
 
-__all__ = ["Arrays"]
-
 
 class Arrays:
     """Arrays by name.

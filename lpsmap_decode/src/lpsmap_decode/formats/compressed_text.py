@@ -13,8 +13,6 @@ from pathlib import Path
 from lpsmap_core.api import reserve_memory
 from lpsmap_decode.formats.file_format import FileFormatError
 
-__all__ = ["file_bytes", "write_text"]
-
 GZIP = b"\x1f\x8b"
 """First bytes of a compressed file."""
 

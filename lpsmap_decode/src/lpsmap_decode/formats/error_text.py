@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["error_text"]
-
 
 def error_text(error: Exception) -> str:
     """Return the message of an error, shortened since it may quote the whole file.

@@ -8,8 +8,6 @@ from lpsmap_core import installed
 from lpsmap_core.api import missing_type_advice
 from lpsmap_decode.formats.file_format import FileFormatError
 
-__all__ = ["factor_named"]
-
 
 def factor_named(name: str) -> Any:
     """Return the installed factor type called `name`.

@@ -15,8 +15,6 @@ from lpsmap_decode.formats.fg_writing import PLAIN, write_fg
 from lpsmap_decode.formats.file_format import FileFormat, NamedGraph
 from lpsmap_decode.formats.tokens import Tokens
 
-__all__ = ["FgFormat"]
-
 OTHERS = ["GENERAL_TREE_COUNTS", "GRANDPARENT_HEAD_AUTOMATON", "SEQUENCE_COMPRESSOR"]
 """Factor types of AD3 that are not supported."""
 

@@ -16,8 +16,6 @@ from lpsmap_core.api import VIEW_BYTES, FloatArray, IntArray, reserve_memory
 from lpsmap_decode.formats.factor_types import factor_named
 from lpsmap_decode.formats.tokens import Tokens
 
-__all__ = ["Builder", "Parser", "STRUCTURES", "state_counts"]
-
 Parser = Callable[[Tokens, int], tuple[tuple[int, ...], Any]]
 Builder = Callable[[FactorGraph, str, Variables, Any, Any], None]
 

@@ -14,8 +14,6 @@ from lpsmap_decode.formats.compressed_text import write_text
 from lpsmap_decode.formats.factor_types import factor_named
 from lpsmap_decode.formats.file_format import FileFormatError
 
-__all__ = ["PLAIN", "write_fg"]
-
 PLAIN = {
     "XOR": "Xor",
     "OR": "Or",
@@ -48,13 +46,6 @@ def write_fg(graph: FactorGraph, path: Path) -> None:
         The graph.
     path
         The file.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
-    FileFormatError
-        If the format has no such factor, or a score is not finite.
     """
     lines = [line for factor in graph.factors for line in _lines(path, graph, factor)]
     scores = _finite(path, graph.flat_scores())

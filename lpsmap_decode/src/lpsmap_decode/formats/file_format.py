@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from lpsmap_core import FactorGraph, Variables
 
-__all__ = ["Evidence", "FileFormat", "FileFormatError", "NamedGraph"]
-
 Evidence = list[tuple[Variables, npt.ArrayLike]]
 """Views of variables, and their values. See `lpsmap_core.FactorGraph.condition`."""
 

@@ -10,8 +10,6 @@ from lpsmap_decode.formats.error_text import error_text
 from lpsmap_decode.formats.file_format import Evidence, FileFormat, FileFormatError, NamedGraph
 from lpsmap_decode.formats.json_format import read_views
 
-__all__ = ["read_evidence", "read_graph", "write_graph"]
-
 
 def read_graph(path: str | Path, max_memory: float = MAX_MEMORY) -> NamedGraph:
     """Read the graph in the file at `path`, in the installed format of its suffix.

@@ -24,8 +24,6 @@ from lpsmap_decode.formats.file_format import Evidence, FileFormat, FileFormatEr
 from lpsmap_decode.formats.json_positions import line_and_column, place_in
 from lpsmap_decode.formats.json_writer import write_json
 
-__all__ = ["JsonFormat", "read_views"]
-
 KEYS = ("variables", "factors", "arrays")
 """Keys of the object in a file."""
 
@@ -120,13 +118,6 @@ def read_views(path: Path, named: NamedGraph) -> Evidence:
         A file that holds, for example, ``{"u[0]": 1, "v": [0, null]}``.
     named
         The graph with the blocks.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    FileFormatError
-        If the file does not hold such an object.
     """
     with _place(path, "evidence"):
         parsed, text = _parse(path)

@@ -6,8 +6,6 @@ import json
 import re
 from collections.abc import Sequence
 
-__all__ = ["line_and_column", "place_in"]
-
 BLANK = re.compile(r"[ \t\n\r]*")
 VALUES = json.JSONDecoder()
 

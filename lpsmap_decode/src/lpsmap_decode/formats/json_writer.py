@@ -18,8 +18,6 @@ from lpsmap_decode.formats.array_files import Arrays
 from lpsmap_decode.formats.compressed_text import write_text
 from lpsmap_decode.formats.file_format import FileFormatError, NamedGraph
 
-__all__ = ["write_json"]
-
 LARGE = 1000
 """Size above which an array is written to the separate file."""
 
@@ -41,13 +39,6 @@ def write_json(named: NamedGraph, path: Path, read: Reader) -> None:
         The file. Large arrays are written to the file of the same name with the suffix ``.npz``.
     read
         Function that reads the graph from the content.
-
-    Raises
-    ------
-    OSError
-        If a file cannot be written.
-    FileFormatError
-        If such attributes do not determine a factor.
     """
     graph = named.graph
     large_arrays: dict[str, npt.NDArray[Any]] = {}

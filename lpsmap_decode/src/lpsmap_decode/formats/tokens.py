@@ -15,8 +15,6 @@ from lpsmap_core.api import FloatArray, stacklevel
 from lpsmap_decode.formats.compressed_text import file_bytes
 from lpsmap_decode.formats.file_format import FileFormatError
 
-__all__ = ["Tokens"]
-
 FREE_COUNT = 2**16
 """Counts up to this are accepted without a comparison to the size of the file."""
 

@@ -16,10 +16,6 @@ from lpsmap_decode.formats.factor_types import factor_named
 from lpsmap_decode.formats.file_format import Evidence, FileFormat, FileFormatError, NamedGraph
 from lpsmap_decode.formats.tokens import Tokens
 
-__all__ = ["MarkovNetwork", "UaiFormat", "assignment_text", "marginals_text", "partition_text"]
-__all__ += ["read_assignment", "read_network", "write_assignment"]
-
-
 FARTHEST = -float(np.log(np.finfo(np.float64).tiny))
 """Maximum absolute score whose exponential has full precision: 708."""
 

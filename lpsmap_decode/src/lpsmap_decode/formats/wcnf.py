@@ -12,8 +12,6 @@ from lpsmap_decode.formats.factor_types import factor_named
 from lpsmap_decode.formats.file_format import FileFormat, NamedGraph
 from lpsmap_decode.formats.tokens import Tokens
 
-__all__ = ["WcnfFormat", "states_costs"]
-
 HEAVIEST = 2**53
 """The largest weight that is exact as a score."""
 

@@ -27,8 +27,6 @@ from lpsmap_core.api import (
     warn_unsolved,
 )
 
-__all__ = ["OWN_SEARCH", "Assignment", "is_proved"]
-
 OWN_SEARCH = "lpsmap"
 """Name of the search of ``lpsmap-decode`` itself."""
 

@@ -6,8 +6,6 @@ import numpy as np
 
 from lpsmap_core.api import BoolArray, FloatArray, Part, best_additionals
 
-__all__ = ["score_assignment"]
-
 
 def score_assignment(
     part: Part, eta: FloatArray, eta_v: FloatArray, chosen: BoolArray

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from lpsmap_core import Deadline, Options
 from lpsmap_core.api import DEFAULT_GAP, checked_count, checked_number, checked_options
 
-__all__ = ["SearchLimits", "SearchProgress", "options_for_search", "search_limits"]
-
 PROVING_TOLERANCE = 1e-10
 """Tolerance of the relaxation before a search. Its bound must be as tight as the gap."""
 
@@ -54,13 +52,6 @@ def search_limits(
     """Return validated limits, with a deadline that starts now.
 
     The arguments are those of `FactorGraph.solve_map`.
-
-    Raises
-    ------
-    TypeError
-        If an option has a wrong type.
-    ValueError
-        If an option is out of range.
     """
     expected = "a number that is not negative"
     of_solve = checked_options(max_time=max_time, threads=threads)
