@@ -218,6 +218,9 @@ class Dense(StateBlocks):
 
     def linear_constraints(self) -> LinearConstraints:
         """Return the local polytope: tables sum to 1, and their slices to the states' marginals."""
+        return LinearConstraints.deferred(self._local_polytope)
+
+    def _local_polytope(self) -> LinearConstraints:
         sizes = np.asarray(self.n_states)
         n, k, size = self.n_factors, int(sizes.sum()), math.prod(sizes.tolist())
         first = np.cumsum(sizes) - sizes

@@ -324,6 +324,9 @@ class Pair(HypergraphFactor):
 
     def linear_constraints(self) -> LinearConstraints:
         """Return the constraints ``m12 <= m1``, ``m12 <= m2`` and ``m1 + m2 - 1 <= m12``."""
+        return LinearConstraints.deferred(self._three_rows)
+
+    def _three_rows(self) -> LinearConstraints:
         n, rows = self.n_factors, np.arange(3 * self.n_factors).reshape(3, -1)
         first, second = 2 * np.arange(n), 2 * np.arange(n) + 1
         both = 2 * n + np.arange(n)

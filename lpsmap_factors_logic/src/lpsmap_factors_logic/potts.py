@@ -203,6 +203,9 @@ class Potts(StateBlocks):
 
         Its slices sum to the marginals, and its diagonal to the marginal of equal states.
         """
+        return LinearConstraints.deferred(self._local_polytope)
+
+    def _local_polytope(self) -> LinearConstraints:
         n, k = self.n_factors, self.event_shape[0] // 2
         entry, state = np.arange(k * k), np.arange(2 * k)
         slot, extra, auxiliary = state, 2 * k * n, (2 * k + 1) * n

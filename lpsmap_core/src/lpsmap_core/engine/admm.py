@@ -54,7 +54,12 @@ from lpsmap_core.engine.selection import (
 )
 from lpsmap_core.engine.soundness import check_local_solutions
 from lpsmap_core.engine.starts import centre_duals, checked_flags, starts_of
-from lpsmap_core.engine.state import ONE_PASS_CHEAPER, PartState, initial_state
+from lpsmap_core.engine.state import (
+    EXACT_RESIDUAL,
+    ONE_PASS_CHEAPER,
+    PartState,
+    initial_state,
+)
 from lpsmap_core.engine.step_size import balance_ratio, balanced_step_size
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
@@ -323,6 +328,10 @@ def average_and_judge(
         g = progress.step_size[c]
         inverse = 1.0 / (record.quadratic + g)
         gap, change = _average_variables(first, last, links, iterate, g, limits.relaxation, inverse)
+        if gap <= EXACT_RESIDUAL and limits.relaxation != 1.0:
+            # Copies that agree are mostly the solution. Over-relaxed means would near them only by
+            # a factor 1 - relaxation an iteration, so the means take the plain step (line 5).
+            _average_variables(first, last, links, iterate, g, 1.0, inverse)
         progress.primal_residual[c], progress.dual_residual[c] = gap, g * change
     n_finished, may_wait = 0, limits.adapt and iteration + POLISH_ITERATIONS <= limits.last
     for c in components:

@@ -196,19 +196,19 @@ class Part:
 
         The arrays are zero for factors that are not in the part, and can be views of `values`.
         """
-        by_id: dict[int, FloatArray] = {}
+        before, by_id = values.shape[:-1], dict[int, FloatArray]()
         if values.size:
-            ends = np.cumsum([d.n_factors * d.n_additionals for d in self._declarations])
-            flat = values
+            flat, begin = values, 0
             if self._places is not None:
-                flat = np.zeros((*values.shape[:-1], ends[-1]))
+                flat = np.zeros(before + (sum(map(math.prod, self._additional_shapes)),))
                 flat[..., self._places] = values
-            arrays = np.split(flat, ends[:-1], axis=-1)
-            by_id.update(zip(map(id, self._declarations), arrays, strict=True))
-        shapes = [(*values.shape[:-1], f.n_factors, f.n_additionals) for f in factors]
+            for declaration, shape in zip(self._declarations, self._additional_shapes, strict=True):
+                end = begin + math.prod(shape)
+                by_id[id(declaration)] = flat[..., begin:end].reshape(before + shape)
+                begin = end
         return [
-            by_id[id(factor)].reshape(shape) if id(factor) in by_id else np.zeros(shape)
-            for factor, shape in zip(factors, shapes, strict=True)
+            by_id[id(f)] if id(f) in by_id else np.zeros((*before, f.n_factors, f.n_additionals))
+            for f in factors
         ]
 
     def by_bucket(
@@ -232,10 +232,15 @@ class Part:
         return [declaration for bucket in self.buckets for declaration in bucket.declarations]
 
     @functools.cached_property
+    def _additional_shapes(self) -> list[tuple[int, int]]:
+        """The shape of each declaration's additionals."""
+        return [(d.n_factors, d.n_additionals) for d in self._declarations]
+
+    @functools.cached_property
     def _places(self) -> IntArray | None:
         """For each additional, its place among those of all declarations; None if in order."""
-        width = np.array([d.n_additionals for d in self._declarations])
-        first = offsets_of(width * [d.n_factors for d in self._declarations])
+        n_factors, width = np.array(self._additional_shapes).T
+        first = offsets_of(width * n_factors)
         n_before = np.cumsum([0, *(len(bucket.declarations) for bucket in self.buckets)])
         before = zip(self.buckets, n_before, strict=False)
         declaration = np.concatenate([bucket.declaration + n for bucket, n in before])
