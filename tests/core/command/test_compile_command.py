@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -31,6 +34,31 @@ def test_what_is_compiled_once_is_loaded_ever_after(tmp_path, monkeypatch) -> No
     assert 0 < compiled["Xor"] < compiled[CORE]
     again = CliRunner().invoke(cli.main, ["compile", "Xor"])
     assert lines_of(again.stdout) == {CORE: 0, "Xor": 0}
+
+
+ORACLE = """
+from lpsmap_core.plugins.registry import installed
+from lpsmap_core.model.slots import row_view
+from lpsmap_jit.cache import KernelCache
+import numpy as np
+
+factor = row_view(installed().factors["Alignment"].value.examples()[0], 0)
+factor.solve_map(np.zeros(factor.event_shape), np.zeros(factor.n_additionals))
+print(KernelCache.n_compiled)
+"""
+
+
+@pytest.mark.slow
+def test_kernels_that_an_oracle_calls_in_python_are_compiled(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("LPSMAP_COMPILE_AFTER", "0")
+    command = [sys.executable, "-c", ORACLE]
+    before = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(before.stdout) > 0, "the oracle calls no kernel, so that the test shows nothing"
+    shutil.rmtree(tmp_path)
+    assert CliRunner().invoke(cli.main, ["compile", "Alignment"]).exit_code == 0
+    after = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(after.stdout) == 0, after.stderr
 
 
 @pytest.fixture
