@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pytest
 
 from lpsmap import AtMostOne, Budget, Dense, FactorGraph, Potts, Xor
-from lpsmap_core import ConvergenceWarning, Status
+from lpsmap_core import ConvergenceWarning, Options, Status
 from lpsmap_core.engine import compiled
 from lpsmap_core.engine.linear import solve_linear
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.layout.layout import Part
-from lpsmap_decode.messages import message_engine
+from lpsmap_decode.messages import message_engine, message_passing
 from lpsmap_decode.messages.message_passing import ascend_networks
 from lpsmap_decode.messages.solved_networks import SolvedNetworks
 from lpsmap_decode.networks.network import networks_of
@@ -55,6 +55,24 @@ def test_a_network_has_no_array_with_a_number_for_every_message() -> None:
     held |= networks.network._asdict() | networks.places._asdict()
     n_messages = int(networks.network.message_offsets[-1])
     assert {name for name, array in held.items() if len(array) >= n_messages} == set()
+
+
+def test_passes_before_a_search_end_once_the_bound_cannot_close_the_gap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng, graph = np.random.default_rng(3), FactorGraph()
+    x = graph.variable_from(0.1 * rng.normal(size=(10, 10, 3)))
+    graph.add(Dense([x[:-1], x[1:]], rng.normal(size=(9, 10, 3, 3))))
+    graph.add(Dense([x[:, :-1], x[:, 1:]], rng.normal(size=(10, 9, 3, 3))))
+    given = graph._laid_out().part, *graph.scored_graph().of_part(), np.ones(1, dtype=bool)
+    options = Options(quadratic=0.0, exact=True, tol=1e-10)
+    early = ascend_networks(*given, options).found
+    monkeypatch.setattr(message_passing, "SLOW", 0.0)
+    late = ascend_networks(*given, options).found
+    assert early.passes[0] <= 300 < 600 <= late.passes[0]
+    gap = late.bound[0] - late.score[0]
+    assert gap > 1.0
+    assert abs(early.bound[0] - late.bound[0]) < 1e-5 * gap
 
 
 def test_messages_are_freed_before_cores_engine_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,10 @@ STILL = 1e-3
 """Relative change of the bound in four pairs of passes, in units of the tolerance, below which they
 stop."""
 
+SLOW = 1e-4
+"""Fraction of the gap to the best rounding below which a fall of the bound ends the passes before a
+search, which has better uses for the time."""
+
 TIED = 1e-6
 """Relative difference below which beliefs of a node count as tied."""
 
@@ -144,6 +148,7 @@ def ascend_networks(
         min(MAX_PASSES, options.max_iter),
         options.tol,
         STILL * options.tol,
+        SLOW if options.exact else 0.0,
         found,
     )
     raise_interrupt()

@@ -28,6 +28,10 @@ MIN_PERIOD, PERIOD_GROWTH = 4, 4
 """Answers are evaluated every `MIN_PERIOD` pairs of passes, or every ``t // PERIOD_GROWTH`` pairs
 after pass t if that is more; at first more often."""
 
+HOPEFUL_PASSES = 200
+"""Pairs of passes that are made although the bound falls slowly: on Promedas_30 it stands still at
+first."""
+
 TIES = (1e-7, 1e-5, 1e-3)
 """Relative differences below which beliefs of a node may count as tied."""
 
@@ -63,6 +67,7 @@ class _Limits(NamedTuple):
     most_passes: int
     tol: float
     still: float
+    slow: float
 
 
 def empty_result(network: TableNetwork, n_components: int) -> AscentResult:
@@ -123,6 +128,7 @@ def ascend(
     most_passes: int,
     tol: float,
     still: float,
+    slow: float,
     found: AscentResult,
 ) -> None:
     """Pass messages in components until an answer attains the bound, or it stalls.
@@ -138,6 +144,9 @@ def ascend(
     tol, still
         Relative gap that counts as attained, and relative change of the bound that counts as
         stalled.
+    slow
+        Fraction of the gap below which a fall of the bound, over a fifth of all passes, is too slow
+        to close the gap; 0 to go on.
     """
     width, n_states = 1, 1
     for f in range(len(network.scope_offsets) - 1):
@@ -150,7 +159,7 @@ def ascend(
         np.zeros(len(network.n_states), dtype=np.int64),
         np.empty(len(found.marginals)),
     )
-    limits = _Limits(most_passes, tol, still)
+    limits = _Limits(most_passes, tol, still, slow)
     _ascend(chosen, first_node, of_pairs, network, given, shares, limits, work, found)
 
 
@@ -170,7 +179,7 @@ def _ascend(
     # leaves that get many arrays for every message take twice as long by value
     network, given, shares = by_address(network), by_address(given), by_address(shares)
     state, scores, rounded, spread = work
-    most_passes, tol, still = limits
+    most_passes, tol, still, slow = limits
     for c in range(len(chosen)):
         if not chosen[c]:
             continue
@@ -194,5 +203,7 @@ def _ascend(
                 _take_tied(c, begin, end, network, given, shares, spread, found)
             missing, fell = found.bound[c] - found.score[c], before - found.bound[c]
             if missing <= tol * size or fell <= still * size:
+                break
+            if t >= HOPEFUL_PASSES and missing < np.inf and fell <= slow * missing:
                 break
             before = found.bound[c]
