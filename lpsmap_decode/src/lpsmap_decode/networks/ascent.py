@@ -28,7 +28,7 @@ MIN_PERIOD, PERIOD_GROWTH = 4, 4
 """Answers are evaluated every `MIN_PERIOD` pairs of passes, or every ``t // PERIOD_GROWTH`` pairs
 after pass t if that is more; at first more often."""
 
-HOPEFUL_PASSES = 200
+MIN_PASSES = 200
 """Pairs of passes that are made although the bound falls slowly: on Promedas_30 it stands still at
 first."""
 
@@ -204,6 +204,6 @@ def _ascend(
             missing, fell = found.bound[c] - found.score[c], before - found.bound[c]
             if missing <= tol * size or fell <= still * size:
                 break
-            if t >= HOPEFUL_PASSES and missing < np.inf and fell <= slow * missing:
+            if t >= MIN_PASSES and missing < np.inf and fell <= slow * missing:
                 break
             before = found.bound[c]
