@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +27,12 @@ from lpsmap_decode.networks.elimination import (
     neighbours_of,
 )
 from lpsmap_decode.networks.messages import Potentials, finite_scores, new_shares
-from lpsmap_decode.networks.moves import tabu_search
-from lpsmap_decode.networks.network import TableScores, expand, networks_of
+from lpsmap_decode.networks.moves import SHORTEST, tabu_search
+from lpsmap_decode.networks.network import TableScores, build_network, expand, networks_of
 from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.search import Search
 
-FloatArray = npt.NDArray[np.float64]
+FloatArray, IntArray = npt.NDArray[np.float64], npt.NDArray[np.int64]
 
 
 def of_tables(seed: int, forbidding: float = 0.2) -> FactorGraph:
@@ -218,6 +219,69 @@ def test_elimination_and_bounds(n: int, k: int, forbidding: float, seed: int) ->
         assert tabu_search(network, given, chosen, 2000) <= best + 1e-9
     # a bound tells what is not allowed at all from what scores little
     assert (bounds[1] < -0.5 * decisive) == (best == -np.inf)
+
+
+def plain_tabu_search(
+    total: Callable[[IntArray], float], n_states: IntArray, closed: list[set[int]], n_moves: int
+) -> tuple[float, IntArray]:
+    """Tabu search that scores the whole assignment for every move."""
+    current = np.zeros(len(n_states), dtype=np.int64)
+    best, best_states, random = total(current), current.copy(), 1
+    tabu_until: dict[tuple[int, int], int] = {}
+    for t in range(n_moves):
+        moves = []
+        for i, k in enumerate(n_states):
+            for x in set(range(k)) - {int(current[i])} - closed[i]:
+                score = total(np.where(np.arange(len(n_states)) == i, x, current))
+                if tabu_until.get((i, x), 0) <= t or score > best + 1e-9 * (1.0 + abs(best)):
+                    moves.append((score, i, x))
+        if not moves:
+            break
+        score, i, x = max(moves)
+        random = (1103515245 * random + 12345) % 2**31
+        tabu_until[i, int(current[i])] = t + 1 + SHORTEST + (random >> 16) % SHORTEST
+        current[i] = x
+        if score > best:
+            best, best_states = score, current.copy()
+    return best, best_states
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tabu_moves_are_those_of_a_plain_search(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n_states = rng.integers(1, 5, size=8)
+    scopes = [rng.permutation(8)[: rng.integers(1, 4)] for _ in range(12)]
+    network = build_network(
+        n_states,
+        np.cumsum([0, *map(len, scopes)]),
+        np.concatenate(scopes),
+    )
+    states, entries = rng.normal(size=n_states.sum()), rng.normal(size=network.table_offsets[-1])
+    is_closed = rng.random(len(states)) < 0.2
+    is_closed[network.first_state[:-1]] = False
+    potentials = Potentials(
+        states, entries, network.table_offsets[:-1], np.where(is_closed, -np.inf, 0.0)
+    )
+    tables = [
+        entries[a:b].reshape(n_states[scope])
+        for a, b, scope in zip(
+            network.table_offsets[:-1], network.table_offsets[1:], scopes, strict=True
+        )
+    ]
+
+    def total(chosen: IntArray) -> float:
+        pairs = zip(tables, scopes, strict=True)
+        of_tables = sum(table[tuple(chosen[scope])] for table, scope in pairs)
+        return float(states[network.first_state[:-1] + chosen].sum() + of_tables)
+
+    closed = [
+        set(np.flatnonzero(is_closed[a:b]).tolist())
+        for a, b in zip(network.first_state[:-1], network.first_state[1:], strict=True)
+    ]
+    score, expected = plain_tabu_search(total, n_states, closed, 60)
+    chosen = np.zeros(8, dtype=np.int64)
+    assert tabu_search(network, potentials, chosen, 60) == pytest.approx(score, abs=1e-12)
+    np.testing.assert_array_equal(chosen, expected)
 
 
 @pytest.mark.parametrize("seed", range(6))
