@@ -143,6 +143,12 @@ def test_what_cannot_be_written_is_refused_and_nothing_written(tmp_path, rng):
         write_graph(NamedGraph(graph, {}), tmp_path / "g.wcnf")
 
 
+def test_a_graph_without_names_is_refused(tmp_path):
+    with pytest.raises(TypeError, match=r"named: got .*FactorGraph.*; expected a NamedGraph"):
+        write_graph(FactorGraph(), tmp_path / "graph.json")
+    assert not list(tmp_path.iterdir())
+
+
 def test_variables_without_names_get_some(tmp_path, rng):
     graph = FactorGraph()
     graph.variable_from(rng.normal(size=2))

@@ -59,11 +59,18 @@ def write_graph(named: NamedGraph, path: str | Path) -> None:
 
     Raises
     ------
+    TypeError
+        If `named` is not a `NamedGraph`.
     OSError
         If the file cannot be written.
     FileFormatError
         If no installed format has the file's suffix, or the format cannot represent the graph.
     """
+    if not isinstance(named, NamedGraph):
+        raise TypeError(
+            f"named: got {kind_of(named)}; expected a NamedGraph. Pass NamedGraph(graph, "
+            '{"u": u}), with a name for every block of variables.'
+        )
     path = Path(path)
     _format_of(path)[0].write(named, path)
 
