@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from layer_cases import Case, every_layer, normal, trained
-from lpsmap import Alignment, Budget, ConvergenceWarning, DepTree, Matching, Xor
+from lpsmap import Alignment, Budget, ConvergenceWarning, DepTree, Matching, Sequence, Xor
 from lpsmap_torch import layers
 
 X, W = torch.zeros(2, 3, 4), torch.zeros(2, 5)
@@ -28,6 +29,31 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         lambda: layers.SparseMAP(DepTree)(X[..., :3], mask=torch.ones(2, 3, 3).bool()),
         TypeError,
         "got mask, which DepTree does not take; expected no mask. Forbid variables by",
+    ),
+    "additionals of another form": (
+        lambda: layers.SparseMAP(Sequence)(X, torch.ones(3, 3)),
+        ValueError,
+        r"additionals has shape \(3, 3\); .* or \(2, n\) for every instance.*lambda",
+    ),
+    "additionals of another batch": (
+        lambda: layers.SparseMAP(Sequence)(X, torch.ones(3, 15)),
+        ValueError,
+        r"additionals has shape \(3, 15\); expected",
+    ),
+    "additionals of no shape": (
+        lambda: layers.SparseMAP(Sequence)(X, torch.tensor(1.0)),
+        ValueError,
+        r"additionals has shape \(\); expected",
+    ),
+    "additionals of integers": (
+        lambda: layers.SparseMAP(Sequence)(X, torch.ones(15).long()),
+        TypeError,
+        r"additionals is torch.int64; .*float\(\)",
+    ),
+    "additionals of NumPy": (
+        lambda: layers.SparseMAP(Sequence)(X, np.ones(15)),
+        TypeError,
+        "additionals is .*ndarray.*; expected a floating-point tensor",
     ),
     "lengths of floats": (
         lambda: layers.TopK(2)(W, lengths=torch.ones(2)),

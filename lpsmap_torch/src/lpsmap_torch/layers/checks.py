@@ -68,6 +68,31 @@ def check_parameters(name: str, parameters: Tensor, scores: Tensor) -> None:
         )
 
 
+def checked_parameters(
+    name: str, parameters: Any, scores: Tensor, batch: tuple[int, ...]
+) -> Tensor | None:
+    """Validate the scores of additionals, flat on the last axis, and expand them to a batch."""
+    if parameters is None:
+        return None
+    if not isinstance(parameters, Tensor) or not parameters.is_floating_point():
+        got = parameters.dtype if isinstance(parameters, Tensor) else kind_of(parameters)
+        raise TypeError(
+            f"{name}: additionals is {got}; expected a floating-point tensor. Use torch.as_tensor, "
+            "or the method float()."
+        )
+    shape = tuple(parameters.shape)
+    if not shape or not broadcasts(shape[:-1], batch):
+        raise ValueError(
+            f"{name}: additionals has shape {shape}; expected (n,), the flat scores of an "
+            f"instance, or ({', '.join([*map(str, batch), 'n'])}) for every instance. Scores in "
+            "another form, such as transitions of shape (S, S), are arguments of functions: "
+            f"{name}(lambda u, transitions: Sequence(u, transitions))(scores, "
+            "transitions=transitions)."
+        )
+    check_parameters(name, parameters, scores)
+    return parameters.expand(*batch, shape[-1])
+
+
 def checked_lengths(
     name: str, lengths: Any, batch: tuple[int, ...], n_lengths: int = 1, allows_one: bool = True
 ) -> Tensor | None:

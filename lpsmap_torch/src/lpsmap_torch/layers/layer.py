@@ -23,6 +23,7 @@ from lpsmap_torch.layers.checks import (
     checked_lengths,
     checked_limits,
     checked_mask,
+    checked_parameters,
 )
 from lpsmap_torch.layers.estimates import Problem, Samples, checked_estimator
 from lpsmap_torch.layers.layouts import Layouts, marginals_on_device, marginals_on_host
@@ -390,10 +391,7 @@ class Layer(TemperatureMixin):
             checked_mask(name, mask, tuple(scores.shape[: len(batch) + self.mask_ndim])),
             checked_limits(f"{name}: {self.limit}", limits, batch),
         )
-        if parameters is not None:
-            check_parameters(name, parameters, scores)
-            parameters = parameters.expand(*batch, parameters.shape[-1])
-        return parameters, instances
+        return checked_parameters(name, parameters, scores, batch), instances
 
     def _checked_lengths(self, lengths: Any, batch: tuple[int, ...]) -> Tensor | None:
         name, one = type(self).__name__, self.accepts_single_length
