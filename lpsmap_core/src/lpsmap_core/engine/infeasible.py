@@ -9,17 +9,23 @@ polytopes exclude entries that a score of ``-inf`` forbids.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
 import numpy as np
 
+from lpsmap_core.engine.problem import problem_at
 from lpsmap_core.engine.soundness import check_local_solutions
-from lpsmap_core.engine.state import PartState, sums
+from lpsmap_core.engine.state import PartState, sums, sums_by_factor
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.local_solver import UNTIL_SOLVED
 from lpsmap_core.local.oracles import best_structures, with_finite_scores
 from lpsmap_core.local.solvers import local_solver
-from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
+from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import out_of_time
+from lpsmap_jit.threads import BLOCK_LINKS
 
 FIRST_TEST = 60
 """The first iteration with a test; further tests follow at every doubling and at the limit."""
@@ -99,15 +105,9 @@ class InfeasibilityTest:
 
     def _gap(self) -> FloatArray:
         """Return the gaps between means and copies, scaled to at most 1 in every component."""
-        state, part = self.state, self.state.part
-        owner = part.component[part.link_variable]
-        copies = part.sign * state.problem.iterate.z + part.shift
-        degree = np.diff(part.variable_offsets)
-        means = sums(part.link_variable, copies, part.n_variables) / degree
-        gap = means[part.link_variable] - copies
-        size = np.zeros(part.n_components)
-        np.maximum.at(size, owner, np.abs(gap))
-        return gap / np.where(size > 0.0, size, 1.0)[owner]
+        gap = np.empty(self.state.part.n_links)
+        _write_gap(self.state.handle, gap, np.zeros(self.state.part.n_components))
+        return gap
 
     def _support(self, suspect: BoolArray, gap: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Return upper bounds on the largest <r, z> of each suspect component.
@@ -116,70 +116,129 @@ class InfeasibilityTest:
         gives the exact maximum. For other solvers, with z_t the projection of t r onto the allowed
         points, <r, z> <= <r, z_t> + ||z||^2 / (2 t) for every allowed z.
         """
-        state, part, problem = self.state, self.state.part, self.state.problem
-        owner = part.component[part.link_variable]
-        decided = state.decided[part.link_variable]
-        scores = part.sign * np.where(decided == 0.0, SHARPNESS * gap, decided)
-        scores_v = np.where(problem.extras.barred, -PENALTY, 0.0)
-        z, v, slack = np.zeros(part.n_links), np.zeros(len(scores_v)), np.zeros(part.n_links)
-        unsure = np.zeros(part.n_components, dtype=bool)
+        state, part, spans = self.state, self.state.part, self.state.problem.spans
+        bound, needs = np.zeros(part.n_components), np.zeros(len(spans.component), dtype=np.bool_)
         for b, bucket in enumerate(part.buckets):
-            rows = np.flatnonzero(suspect[bucket.component])
-            if not rows.size:
-                continue
-            links = part.first_link[b] + ranges(bucket.offsets, rows)
-            extra = problem.spans.first_additional[b] + ranges(bucket.additional_offsets, rows)
-            of_bucket = bucket.select(rows), links, extra
-            if state.solvers[b].lists_structures:
-                z[links], v[extra] = self._best(*of_bucket, scores, scores_v)
-            else:
-                z[links], v[extra], unsolved = self._project(*of_bucket, scores, scores_v)
-                unsure[unsolved], slack[links] = True, 0.5 / SHARPNESS / part.delta[links] ** 2
-        copies = part.sign * z + part.shift
-        needs = violating_factors(state, z, v)
-        bound = sums(owner, gap * copies + slack + PROOF_ROUNDING * np.abs(gap), part.n_components)
-        bound[unsure] = np.inf
+            for rows in _blocks(bucket, np.flatnonzero(suspect[bucket.component])):
+                block = _block_of(state, b, rows, gap)
+                lists = state.solvers[b].lists_structures
+                z, v, unsolved, slack = _best(block) if lists else _project(block, state.forbids)
+                copies = np.where(block.factors.negated, 1.0 / block.delta - z, z)
+                terms = block.r * copies + slack + PROOF_ROUNDING * np.abs(block.r)
+                owner = part.component[block.factors.variable]
+                bound += sums(owner, terms, part.n_components)
+                bound[unsolved] = np.inf
+                held = _violates(block.factors, z, v, block.delta, block.decided, block.barred)
+                needs[spans.first_factor[b] + rows] = held
         # oracles avoid forbidden entries: a structure that holds one shows that all do
         bound[_components_of(state, needs)] = -np.inf
         return bound, needs
 
-    def _best(
-        self,
-        factors: Bucket,
-        links: IntArray,
-        extra: IntArray,
-        scores: FloatArray,
-        scores_v: FloatArray,
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return the best structures of some factors, as local solutions.
 
-        An active set would have to find its face at nearly infinite scores, where rounding makes
-        structures join and leave without end.
-        """
-        delta, barred = self.state.part.delta[links], self.state.problem.extras.barred[extra] != 0
-        finite = with_finite_scores(factors, scores[links] / delta, scores_v[extra], barred)
-        w, v = best_structures(factors, *finite)
-        return w / delta, v
+# -------------------------------------------------------------------- blocks of factors
 
-    def _project(
-        self,
-        factors: Bucket,
-        links: IntArray,
-        extra: IntArray,
-        scores: FloatArray,
-        scores_v: FloatArray,
-    ) -> tuple[FloatArray, FloatArray, IntArray]:
-        """Return the local solutions of some factors, and the components of unsolved ones.
 
-        A separate solver keeps the faces of the loop unchanged.
-        """
-        state = self.state
-        barred = state.problem.extras.barred[extra] if state.forbids else None
-        solver = local_solver(factors, state.part.delta[links], barred=barred)
-        found, found_v = np.empty(len(links)), np.empty(len(extra))
-        everything = np.arange(factors.n_factors)
-        solver.solve(everything, scores[links], scores_v[extra], found, found_v, UNTIL_SOLVED)
-        return found, found_v, factors.component[solver.unsolved()]
+class _Block(NamedTuple):
+    """Some factors of a bucket, with the numbers r of their links and with scores along r."""
+
+    factors: Bucket
+    delta: FloatArray
+    decided: FloatArray
+    """For each slot, the infinite score of its variable, or 0."""
+    barred: ByteArray
+    r: FloatArray
+    scores: FloatArray
+    scores_v: FloatArray
+
+
+def _blocks(bucket: Bucket, rows: IntArray) -> Iterator[IntArray]:
+    """Yield some factors in blocks, so that arrays of all their links are never needed at once."""
+    sizes = np.diff(bucket.offsets)[rows] + np.diff(bucket.additional_offsets)[rows]
+    cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // BLOCK_LINKS)) + 1
+    yield from (some for some in np.split(rows, cuts) if len(some))
+
+
+def _block_of(state: PartState, b: int, rows: IntArray, gap: FloatArray) -> _Block:
+    """Return the block of some factors of bucket `b`."""
+    part, extras, bucket = state.part, state.problem.extras, state.part.buckets[b]
+    factors = bucket.select(rows)
+    r = gap[part.first_link[b] + ranges(bucket.offsets, rows)]
+    first_additional = state.problem.spans.first_additional[b]
+    barred = extras.barred[first_additional + ranges(bucket.additional_offsets, rows)]
+    decided = _decided(state, factors)
+    scores = np.where(decided == 0.0, SHARPNESS * r, decided)
+    return _Block(
+        factors,
+        part.root_degree[factors.variable],
+        decided,
+        barred,
+        r,
+        np.where(factors.negated, -scores, scores),
+        np.where(barred, -PENALTY, 0.0),
+    )
+
+
+def _decided(state: PartState, bucket: Bucket) -> FloatArray:
+    """Return for each slot the score of its variable if it is infinite, else 0."""
+    score = state.problem.iterate.score[bucket.variable]
+    return np.where(np.isinf(score), score, 0.0)
+
+
+_Found = tuple[FloatArray, FloatArray, IntArray, FloatArray | float]
+"""Local solutions, marginals of additionals, the components of unsolved factors, and the slack."""
+
+
+def _best(block: _Block) -> _Found:
+    """Return the best structures of some factors, as local solutions.
+
+    An active set would have to find its face at nearly infinite scores, where rounding makes
+    structures join and leave without end.
+    """
+    scores, barred = block.scores / block.delta, block.barred != 0
+    finite = with_finite_scores(block.factors, scores, block.scores_v, barred)
+    w, v = best_structures(block.factors, *finite)
+    return w / block.delta, v, _NO_COMPONENTS, 0.0
+
+
+def _project(block: _Block, forbids: bool) -> _Found:
+    """Return the local solutions of some factors by a solver of their own.
+
+    That keeps the faces of the loop unchanged.
+    """
+    factors, delta = block.factors, block.delta
+    solver = local_solver(factors, delta, barred=block.barred if forbids else None)
+    z, v = np.empty(len(block.scores)), np.empty(len(block.scores_v))
+    rows = np.arange(factors.n_factors)
+    solver.solve(rows, block.scores, block.scores_v, z, v, UNTIL_SOLVED)
+    return z, v, factors.component[solver.unsolved()], 0.5 / SHARPNESS / delta**2
+
+
+_NO_COMPONENTS = np.empty(0, dtype=np.int64)
+
+
+@leaf
+def _write_gap(handle: Any, gap: FloatArray, size: FloatArray) -> None:
+    """Write the gaps, one per link in the order of the factors; `size` has a zero per component."""
+    problem = problem_at(handle)
+    links, z = problem.links, problem.iterate.z
+    for v in range(len(links.component)):
+        lo, hi, total = links.offsets[v], links.offsets[v + 1], 0.0
+        for e in range(lo, hi):
+            copy = z[links.order[e]]
+            copy = 1.0 / links.root_degree[v] - copy if links.negated[e] else copy
+            gap[links.order[e]] = -copy
+            total += copy
+        c, mean = links.component[v], total / float(hi - lo)
+        for e in range(lo, hi):
+            gap[links.order[e]] += mean
+            size[c] = max(size[c], abs(gap[links.order[e]]))
+    for v in range(len(links.component)):
+        most = size[links.component[v]]
+        for e in range(links.offsets[v], links.offsets[v + 1]):
+            gap[links.order[e]] /= most if most > 0.0 else 1.0
+
+
+# -------------------------------------------------------------------- forbidden entries
 
 
 def find_violations(state: PartState) -> None:
@@ -197,17 +256,27 @@ def find_violations(state: PartState) -> None:
 
 def violating_factors(state: PartState, z: FloatArray, v: FloatArray) -> BoolArray:
     """Return for each factor whether its local solution violates a score of ``-inf`` or ``inf``."""
-    part, problem = state.part, state.problem
-    n_factors = len(problem.spans.component)
-    held = part.delta * (part.sign * z + part.shift)
-    decided = state.decided[part.link_variable]
-    held = np.where(decided > 0.0, 1.0 - held, held)
-    held[decided == 0.0] = 0.0
-    by_factor = sums(factor_of_links(state), held, n_factors)
-    barred = np.flatnonzero(problem.extras.barred)
-    owner = np.searchsorted(problem.spans.additional_offsets, barred, side="right") - 1
-    by_factor += sums(owner, v[barred], n_factors)
-    return by_factor > VIOLATION
+    part, barred, found = state.part, state.problem.extras.barred, [np.empty(0, dtype=np.bool_)]
+    for b, bucket in enumerate(part.buckets):
+        links, additionals = part.links_of(b), part.additionals_of(b)
+        delta, decided = part.root_degree[bucket.variable], _decided(state, bucket)
+        numbers = z[links], v[additionals], delta, decided, barred[additionals]
+        found.append(_violates(bucket, *numbers))
+    return np.concatenate(found)
+
+
+def _violates(
+    bucket: Bucket,
+    z: FloatArray,
+    v: FloatArray,
+    delta: FloatArray,
+    decided: FloatArray,
+    barred: ByteArray,
+) -> BoolArray:
+    """Compute `violating_factors` for a bucket."""
+    means = np.where(bucket.negated, 1.0 - delta * z, delta * z)
+    held = np.where(decided > 0.0, 1.0 - means, np.where(decided < 0.0, means, 0.0))
+    return sums_by_factor(bucket, held, np.where(barred, v, 0.0)) > VIOLATION
 
 
 def _components_of(state: PartState, factors: BoolArray) -> BoolArray:

@@ -296,6 +296,17 @@ def sums(owner: IntArray, values: FloatArray, n: int) -> FloatArray:
     return np.bincount(owner, values, minlength=n).astype(np.float64, copy=False)
 
 
+def sums_by_factor(bucket: Bucket, of_links: FloatArray, of_additionals: FloatArray) -> FloatArray:
+    """Return sums over the slots and the additionals of every factor."""
+    n = bucket.n_factors
+    factor = np.repeat(np.arange(n), np.diff(bucket.offsets))
+    total = sums(factor, of_links, n)
+    if not bucket.n_additionals:
+        return total
+    factor = np.repeat(np.arange(n), np.diff(bucket.additional_offsets))
+    return total + sums(factor, of_additionals, n)
+
+
 @leaf
 def _all_exact(
     primal_residual: FloatArray,
