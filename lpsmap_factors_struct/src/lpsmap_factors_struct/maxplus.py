@@ -28,31 +28,29 @@ def best_sums(
 ) -> None:
     """Write ``target[i] = max_k x[at_x + k step_x + i] + y[at_y + k step_y + i]``, i < width.
 
-    The steps are not negative, and the target does not overlap x and y. The compiler then
-    vectorises the loops. Up to ``LANES - 1`` numbers after the row are read and written.
+    The count is at least one, the steps are not negative, and the target does not overlap x and y.
+    The compiler then vectorises the loops. Up to ``LANES - 1`` numbers after the row are read and
+    written. Four terms are processed at a time, to read the target less often, as in
+    `lpsmap_factors_struct.viterbi.best_arrivals`.
     """
-    lanes, four = np.uint64(LANES), np.uint64(4)
-    size = (np.uint64(width) + lanes - np.uint64(1)) // lanes * lanes
-    a, b, dx, dy = np.uint64(at_x), np.uint64(at_y), np.uint64(step_x), np.uint64(step_y)
+    lanes, one, two, three = np.uint64(LANES), np.uint64(1), np.uint64(2), np.uint64(3)
+    size = (np.uint64(width) + lanes - one) // lanes * lanes
+    x0, y0, dx, dy = np.uint64(at_x), np.uint64(at_y), np.uint64(step_x), np.uint64(step_y)
+    last = np.uint64(count) - one
     for i in range(size):
         target[i] = -np.inf
-    whole = np.uint64(count) // four
-    for _ in range(whole):  # four terms at once, to read the target less often
-        a2, a3, a4 = a + dx, a + dx + dx, a + dx + dx + dx
-        b2, b3, b4 = b + dy, b + dy + dy, b + dy + dy + dy
+    for k in range(np.uint64(0), np.uint64(count), np.uint64(4)):
+        k2, k3, k4 = min(k + one, last), min(k + two, last), min(k + three, last)
+        a, a2, a3, a4 = x0 + k * dx, x0 + k2 * dx, x0 + k3 * dx, x0 + k4 * dx
+        b, b2, b3, b4 = y0 + k * dy, y0 + k2 * dy, y0 + k3 * dy, y0 + k4 * dy
         for i in range(size):
             p, q = x[a + i] + y[b + i], x[a2 + i] + y[b2 + i]
             r, s = x[a3 + i] + y[b3 + i], x[a4 + i] + y[b4 + i]
+            most = target[i]
             p = p if p > q else q
             r = r if r > s else s
-            p = p if p > r else r
-            target[i] = p if p > target[i] else target[i]
-        a, b = a4 + dx, b4 + dy
-    for _ in range(np.uint64(count) - four * whole):
-        for i in range(size):
-            p = x[a + i] + y[b + i]
-            target[i] = p if p > target[i] else target[i]
-        a, b = a + dx, b + dy
+            p = p if p > most else most
+            target[i] = p if p > r else r
 
 
 @leaf

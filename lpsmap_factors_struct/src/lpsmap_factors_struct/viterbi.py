@@ -38,35 +38,32 @@ def best_arrivals(
 ) -> None:
     """Write ``target[to + j] = max_i source[at + i] + transitions[step + i * n_states + j]``.
 
-    Four source states are processed at a time, to read and write the target less often. The
-    arguments are whole arrays, and indices are unsigned: slices, and indices that may wrap around,
-    would prevent vectorisation.
+    Four source states are processed at a time, to read and write the target less often; the last
+    four may repeat one. The arguments are whole arrays, and indices are unsigned: slices, and
+    indices that may wrap around, would prevent vectorisation. So would a last comparison with the
+    target: to keep a number is to skip its store, and masked stores take longer than all else.
     """
-    n, four = np.uint64(n_states), np.uint64(4)
-    first, row, here = np.uint64(at), np.uint64(step), np.uint64(to)
+    n, first, row, here = np.uint64(n_states), np.uint64(at), np.uint64(step), np.uint64(to)
+    one, two, three, last = np.uint64(1), np.uint64(2), np.uint64(3), n - np.uint64(1)
     for j in range(n):
         target[here + j] = -np.inf
-    last = first + n
-    whole = last - n % four
-    while first < whole:
-        a, b = source[first], source[first + np.uint64(1)]
-        c, d = source[first + np.uint64(2)], source[first + np.uint64(3)]
-        row_b, row_c, row_d = row + n, row + n + n, row + n + n + n
+    for i in range(np.uint64(0), n, np.uint64(4)):
+        i_b, i_c, i_d = min(i + one, last), min(i + two, last), min(i + three, last)
+        a, b, c, d = (
+            source[first + i],
+            source[first + i_b],
+            source[first + i_c],
+            source[first + i_d],
+        )
+        row_a, row_b, row_c, row_d = row + i * n, row + i_b * n, row + i_c * n, row + i_d * n
         for j in range(n):
-            p, q = a + transitions[row + j], b + transitions[row_b + j]
+            p, q = a + transitions[row_a + j], b + transitions[row_b + j]
             r, s = c + transitions[row_c + j], d + transitions[row_d + j]
+            most = target[here + j]
             p = p if p > q else q
             r = r if r > s else s
-            p = p if p > r else r
-            target[here + j] = p if p > target[here + j] else target[here + j]
-        first += four
-        row = row_d + n
-    while first < last:
-        for j in range(n):
-            score = source[first] + transitions[row + j]
-            target[here + j] = score if score > target[here + j] else target[here + j]
-        first += np.uint64(1)
-        row += n
+            p = p if p > most else most
+            target[here + j] = p if p > r else r
 
 
 @leaf
