@@ -80,13 +80,13 @@ def _complete(problems: LocalProblems, solved: ActiveSets) -> ActiveSets:
     """Return the sets with tied structures of weight zero that complete their faces."""
     sets = dataclasses.replace(solved)
     sets.used = solved.used & (solved.done & ~solved.infeasible).unsqueeze(1)
-    for name in ("entries", "theta", "gram"):
+    for name in ("entries", "right", "bordered"):
         setattr(sets, name, getattr(solved, name).clone())
     if solved.beside is not None:
         sets.beside = dataclasses.replace(solved.beside, sums=solved.beside.sums.clone())
     gradient = problems.gradient(sets)
     scale = torch.where(problems.quadratic > 0.0, gradient.abs(), 0.0).amax(1, keepdim=True) + 1.0
-    level = (sets.p * sets.residual()).sum(1) + 1.0
+    level = (sets.p * sets.residual()).sum(1)
     tilt = torch.where(sets.used.any(1), MAX_TILT, 0.0).to(gradient.dtype)
     for attempt in range(gradient.shape[1] + 10):
         if attempt % CHECK_EVERY == 0 and sets.have_finished(tilt == 0.0):
@@ -121,7 +121,7 @@ def _is_independent(
     problems: LocalProblems, sets: ActiveSets, inverse: Tensor, found: Tensor
 ) -> Tensor:
     """Return whether structures are outside the affine hulls of the sets."""
-    products = torch.where(sets.used, sets.products(found, problems), 0.0)
+    products = torch.where(sets.used, sets.products(found, problems) + 1.0, 0.0)
     norm = problems.quadratic.expand_as(sets.x).gather(1, found).sum(1) + 1.0
     within = (products * (inverse @ products.unsqueeze(-1)).squeeze(-1)).sum(1)
     return norm - within > INDEPENDENT * norm

@@ -24,15 +24,17 @@ GAP_ROUNDING = 1e-13
 """A gap below this multiple of the summed magnitudes of a structure's scores is rounding."""
 
 DAMPING = 1e-10
-"""Added to the diagonal of Gram matrices. Along a direction on which the point does not change, the
-weights then take a huge step that a weight of zero blocks. Other steps are repeated."""
+"""Added to the diagonal of Gram matrices, for each entry of a structure. Along a direction on which
+the point does not change, the weights then take a huge step that a weight of zero blocks. Other
+steps are repeated."""
+
+NEVER = 2.0**100
+"""Damping of places that are not used, whose weights do not move. Elimination with row pivots is as
+exact as without these places, since it does not depend on the scale of columns."""
 
 NEGLIGIBLE, SMALL_STEP = 1e-14, 1e-9
 """A weight leaves that a step moves this far below zero. A set is at its optimum after a step of
 the second or less."""
-
-TINY = 1e-300
-"""Minimum divisor in place of zero."""
 
 STEP_ROUNDING = 1e-14
 """Steps below this multiple of the summed magnitudes of a structure's scores are rounding."""
@@ -122,38 +124,64 @@ class ActiveSets:
     """(n, capacity, W) the entries of the structures."""
     used: Tensor
     """(n, capacity) whether there is a structure at a place."""
-    p: Tensor
-    """(n, capacity) the weights."""
-    theta: Tensor
-    """(n, capacity) the linear terms of the structures."""
-    gram: Tensor
-    """(n, capacity, capacity) their inner products plus 1: singular if they depend affinely."""
-    identity: Tensor
-    """(capacity, capacity) the identity matrix."""
+    unknowns: Tensor
+    """(n, 1 + capacity) the multiplier of the sum of the weights, and the weights."""
+    right: Tensor
+    """(n, 1 + capacity) that sum, 1, and the linear terms of the structures."""
+    bordered: Tensor
+    """(n, 1 + capacity, 1 + capacity) the Gram matrices with a border of ones, and 0 in the corner.
+    At the optimum of positive weights, the product with the unknowns is the right side."""
+    row: Tensor
+    """(n,) the numbers of the problems."""
+    zero: Tensor
+    """(n, D + 1)"""
     x: Tensor
     """(n, D + 1) the mixtures."""
     size: Tensor
-    """(n,) the largest summed magnitudes of scores of the structures seen."""
+    """(n,) the largest summed magnitudes of scores of the structures seen, and 1 for the first."""
     gap: Tensor
     """(n,) optimality gaps."""
     settled: Tensor
     """(n,) whether the last step was small."""
-    blocked: Tensor
-    """(n,) whether a weight that became zero cut the last step short."""
+    threshold: Tensor
+    """(n,) gaps above which structures join: of a set that is not at its optimum, active structures
+    have gaps, too."""
     done: Tensor
     """(n,) whether no structure can improve the objective."""
     infeasible: Tensor
     """(n,) whether even the best structure contradicts forced numbers."""
-    iterations: Tensor
-    """(n,) calls of the oracle."""
+    n_idle: Tensor
+    """(n,) calls of the oracle since the problem was done."""
+    n_calls: int = 1
+    """Number of calls of the oracle."""
     beside: Multipliers | None = None
     """The constraints."""
 
     @property
+    def p(self) -> Tensor:
+        """(n, capacity) the weights."""
+        return self.unknowns[:, 1:]
+
+    @property
+    def theta(self) -> Tensor:
+        """(n, capacity) the linear terms of the structures."""
+        return self.right[:, 1:]
+
+    @property
+    def gram(self) -> Tensor:
+        """(n, capacity, capacity) the inner products of the structures."""
+        return self.bordered[:, 1:, 1:]
+
+    @property
     def rounding(self) -> Tensor:
         """(n,) gaps up to which structures are as good as the active ones."""
-        rounding = GAP_ROUNDING * (self.size + 1.0)
+        rounding = GAP_ROUNDING * self.size
         return rounding if self.beside is None else rounding + GAP_ROUNDING * MAX_PENALTY
+
+    @property
+    def iterations(self) -> Tensor:
+        """(n,) calls of the oracle."""
+        return self.n_calls - self.n_idle
 
     @property
     def capacity(self) -> int:
@@ -178,11 +206,12 @@ class ActiveSets:
         more = capacity - self.capacity
         pad = torch.nn.functional.pad
         self.entries = pad(self.entries, (0, 0, 0, more))
-        self.used, self.p, self.theta = (pad(x, (0, more)) for x in (self.used, self.p, self.theta))
-        self.gram = pad(self.gram, (0, more, 0, more))
+        self.used, self.unknowns, self.right = (
+            pad(x, (0, more)) for x in (self.used, self.unknowns, self.right)
+        )
+        self.bordered = pad(self.bordered, (0, more, 0, more), value=1.0)
         if self.beside is not None:
             self.beside.sums = pad(self.beside.sums, (0, 0, 0, more))
-        self.identity = torch.eye(capacity, dtype=self.p.dtype, device=self.p.device)
 
     def sums(self, numbers: Tensor) -> Tensor:
         """Return the (n, capacity) sums of numbers over the entries of the structures."""
@@ -194,14 +223,14 @@ class ActiveSets:
 
         The last column, of padding, has any number; all scores there are zero.
         """
-        spread = weights.unsqueeze(-1).expand(self.entries.shape).flatten(1)
-        return torch.zeros_like(self.x).scatter_add(1, self.entries.flatten(1), spread)
+        spread = weights.unsqueeze(-1).expand(self.entries.shape).contiguous().flatten(1)
+        return self.zero.scatter_add(1, self.entries.flatten(1), spread)
 
     def products(self, found: Tensor, problems: LocalProblems) -> Tensor:
-        """Return the (n, capacity) inner products with other structures plus 1; see `gram`."""
+        """Return the (n, capacity) inner products with other structures."""
         quadratic = problems.quadratic.expand_as(self.x)
-        other = torch.zeros_like(self.x).scatter(1, found, quadratic.gather(1, found))
-        return self.sums(other) + 1.0
+        other = self.zero.scatter(1, found, quadratic.gather(1, found))
+        return self.sums(other)
 
     def residual(self) -> Tensor:
         """Return the (n, capacity) gradient of the objective in the weights, plus a constant."""
@@ -217,8 +246,7 @@ class ActiveSets:
 
     def join(self, found: Tensor, theta: Tensor, joins: Tensor, problems: LocalProblems) -> None:
         """Add a structure with weight zero to the sets for which `joins` is true."""
-        row = torch.arange(len(found), device=found.device)
-        place = self.used.to(torch.int8).argmin(1)  # a place that is not used
+        row, place = self.row, self.used.to(torch.int8).argmin(1)  # a place that is not used
         self.entries[row, place] = found
         self.theta[row, place] = theta
         products = self.products(found, problems)
@@ -248,6 +276,7 @@ def solve_active_sets(problems: LocalProblems, max_iterations: int | None = None
         if iteration % CHECK_EVERY == 0 and sets.have_finished(sets.done):
             break
         _iterate(problems, sets)
+        sets.n_calls += 1
     return sets
 
 
@@ -257,28 +286,31 @@ def _first_sets(problems: LocalProblems) -> ActiveSets:
     scores = problems.linear.gather(1, found)
     n = len(found)
     x = torch.zeros_like(problems.linear)
-    empty, flags = x.new_zeros((n, FIRST_CAPACITY)), torch.zeros_like(x[:, 0], dtype=torch.bool)
+    empty, flags = x.new_zeros((n, 1 + FIRST_CAPACITY)), torch.zeros_like(x[:, 0], dtype=torch.bool)
     sets = ActiveSets(
         entries=found.new_full((n, FIRST_CAPACITY, found.shape[1]), x.shape[1] - 1),
-        used=torch.zeros_like(empty, dtype=torch.bool),
-        p=empty,
-        theta=empty.clone(),
-        gram=x.new_zeros((n, FIRST_CAPACITY, FIRST_CAPACITY)),
-        identity=torch.eye(FIRST_CAPACITY, dtype=x.dtype, device=x.device),
+        used=torch.zeros_like(empty[:, 1:], dtype=torch.bool),
+        unknowns=empty,
+        right=empty.clone(),
+        bordered=torch.ones_like(empty.unsqueeze(1)).repeat(1, 1 + FIRST_CAPACITY, 1),
+        row=torch.arange(n, device=x.device),
+        zero=x,
         x=x,
-        size=scores.abs().sum(1),
+        size=1.0 + scores.abs().sum(1),
         gap=torch.full_like(x[:, 0], torch.inf),
         settled=~flags,
-        blocked=flags,
+        threshold=x[:, 0],
         done=flags,
         infeasible=flags,
-        iterations=torch.ones_like(x[:, 0], dtype=torch.int64),
+        n_idle=torch.zeros_like(x[:, 0], dtype=torch.int64),
     )
     if problems.rows is not None:
         sets.beside = Multipliers.first(problems.rows, FIRST_CAPACITY)
+    sets.bordered[:, 0, 0] = 0.0
     sets.join(found, scores.sum(1), ~flags, problems)
-    sets.p[:, 0] = 1.0
+    sets.p[:, 0] = sets.right[:, 0] = 1.0
     sets.x = sets.mixture(sets.p)
+    sets.threshold = sets.rounding
     wrong = (sets.x * problems.forced < 0.0) | ((problems.forced > 0.0) & (sets.x == 0.0))
     sets.infeasible = sets.done = wrong.any(1)
     return sets
@@ -288,12 +320,13 @@ def _iterate(problems: LocalProblems, sets: ActiveSets) -> None:
     """Call the oracle, and move the weights."""
     gradient = problems.gradient(sets)
     found = problems.best(gradient)
-    gap = gradient.gather(1, found).sum(1) - (gradient * sets.x).sum(1)
-    sets.gap = torch.where(sets.done, sets.gap, gap)
+    score = gradient.gather(1, found).sum(1).reshape(-1, 1, 1)
+    gap = torch.baddbmm(score, gradient.unsqueeze(1), sets.x.unsqueeze(2), alpha=-1.0).flatten()
+    sets.gap = gap
     scores = problems.linear.gather(1, found)
-    sets.size = torch.maximum(sets.size, scores.abs().sum(1))
-    improves = gap > sets.rounding
-    arrived = sets.settled & ~improves
+    sets.size = torch.maximum(sets.size, torch.linalg.vector_norm(scores, 1, dim=1))
+    improves = gap > sets.threshold
+    arrived = sets.settled > improves  # settled, and not improved
     if sets.beside is not None:
         arrived = arrived & ~sets.done
         least = problems.least_value(found.shape[1])
@@ -301,60 +334,75 @@ def _iterate(problems: LocalProblems, sets: ActiveSets) -> None:
         sets.infeasible = sets.infeasible | (arrived & (bound < least))
         arrived = sets.beside.move(sets.p, arrived) | sets.infeasible
     sets.done = sets.done | arrived
-    unsolved = ~sets.done
-    sets.iterations += unsolved
-    # of a set that is not at its optimum, active structures have gaps, too
-    may_join = sets.settled
-    if sets.beside is None:
-        may_join = may_join | (~sets.blocked & (gap > CLEAR_GAP))
-    joins = improves & unsolved & may_join
-    sets.join(found, scores.sum(1), joins, problems)
-    for _ in range(STEPS if sets.beside is None else CONSTRAINED_STEPS):
-        step, sets.blocked = _step(sets)
-    sets.p = sets.p / sets.p.sum(1, keepdim=True)  # steps keep the sum, to rounding
-    largest = torch.linalg.vector_norm(step, torch.inf, dim=1)
-    beyond = torch.sub(largest, sets.size, alpha=STEP_ROUNDING)
-    sets.settled = ~sets.blocked & (beyond <= SMALL_STEP)
+    sets.n_idle += sets.done
+    sets.join(found, scores.sum(1), improves > sets.done, problems)  # if not done
+    _move(sets)
     sets.x = sets.mixture(sets.p)
 
 
-def _step(sets: ActiveSets) -> tuple[Tensor, Tensor]:
+def _move(sets: ActiveSets) -> None:
+    """Take some steps of the weights towards the optimum of their sets."""
+    damping = torch.where(sets.used, DAMPING * sets.entries.shape[2], NEVER)
+    matrix = sets.bordered.clone()
+    diagonal = matrix.diagonal(dim1=1, dim2=2)[:, 1:]
+    diagonal += damping
+    # the weights of problems that are done do not move
+    slowest = torch.where(sets.done, -torch.inf, -1.0).unsqueeze(1)
+    for _ in range(STEPS if sets.beside is None else CONSTRAINED_STEPS):
+        step, leaves = _step(sets, matrix, slowest)
+        diagonal.masked_fill_(leaves, NEVER)
+    sets.used = diagonal < NEVER
+    largest = torch.linalg.vector_norm(step, torch.inf, dim=1)
+    beyond = torch.sub(largest, sets.size, alpha=STEP_ROUNDING)
+    is_blocked = leaves.any(1)
+    sets.settled = (beyond <= SMALL_STEP) > is_blocked
+    clear = CLEAR_GAP if sets.beside is None else torch.inf
+    sets.threshold = torch.where(sets.settled, sets.rounding, clear).masked_fill_(
+        is_blocked, torch.inf
+    )
+
+
+def _step(sets: ActiveSets, matrix: Tensor, slowest: Tensor) -> tuple[Tensor, Tensor]:
     """Move the weights towards the optimum of their sets, until one of them is zero and leaves.
 
-    Returns the full step, and whether a weight cut it short.
+    Returns the full step, and flags of the structures that leave. A weight of rate -r, relative to
+    its size, is zero after the share 1 / r of the step.
     """
-    used, p, matrix = sets.used, sets.p, _matrix_of(sets, DAMPING)
-    residual = plain = sets.plain_residual()
+    unknowns, p = sets.unknowns, sets.p
+    residual = torch.baddbmm(
+        sets.right.unsqueeze(2), sets.bordered, unknowns.unsqueeze(2), alpha=-1.0
+    )
     if sets.beside is not None:
-        force = sets.beside.force(sets.beside.of(p))
-        residual = plain + sets.beside.pull(force)
-        matrix = matrix + sets.beside.curvature(force) * (used.unsqueeze(1) & used.unsqueeze(2))
-    factor = torch.linalg.cholesky_ex(matrix).L
-    right = torch.stack([residual, torch.ones_like(p)], dim=-1) * used.unsqueeze(-1)
-    # torch.cholesky_solve would wait for the device
-    half = torch.linalg.solve_triangular(factor, right, upper=False)
-    both = torch.linalg.solve_triangular(factor.mT, half, upper=True)
-    (free, ones), total = both.unbind(-1), both.sum(1)
-    shift = (total[:, 0] / total[:, 1]).unsqueeze(1)
-    step = torch.where(sets.done.unsqueeze(1), 0.0, torch.addcmul(free, shift, ones, value=-1.0))
-    until = (-NEGLIGIBLE - p) / step.clamp(max=-TINY)  # huge for weights that do not decrease
-    reach = until.amin(1, keepdim=True)
-    length = reach.clamp(max=1.0)
+        plain, force = sets.plain_residual(), sets.beside.force(sets.beside.of(p))
+        residual[:, 1:, 0] += sets.beside.pull(force)
+        matrix = matrix + torch.nn.functional.pad(sets.beside.curvature(force), (1, 0, 1, 0))
+    # unlike torch.linalg.solve, this does not wait for the device
+    change = torch.linalg.solve_ex(matrix, residual).result.squeeze(2)
+    step = change[:, 1:]
+    rate = step / (p + NEGLIGIBLE)
+    limit = torch.minimum(rate.amin(1, keepdim=True), slowest)
     if sets.beside is not None:
         image = (sets.gram @ step.unsqueeze(2)).squeeze(2)
-        best = sets.beside.length(p, step, (step * plain).sum(1), (step * image).sum(1))
-        length = torch.minimum(length, best)
-    sets.used = used & (until > length)
-    sets.p = torch.addcmul(p, length, step).clamp(min=0.0)
-    return step, (reach <= length).squeeze(1)
+        length = sets.beside.length(p, step, (step * plain).sum(1), (step * image).sum(1))
+        limit = torch.minimum(limit, -1.0 / length)
+    sets.unknowns = torch.addcdiv(unknowns, change, limit, value=-1.0)
+    sets.p.clamp_(min=0.0)
+    return step, rate <= limit
 
 
 def _matrix_of(sets: ActiveSets, damping: float) -> Tensor:
-    """Return the Gram matrices of the structures, with ones on the diagonal for unused places."""
+    """Return the Gram matrices plus 1, with ones on the diagonal for unused places.
+
+    Such a matrix is singular if structures depend affinely.
+    """
     used = sets.used
-    matrix = torch.where(used.unsqueeze(1) & used.unsqueeze(2), sets.gram, sets.identity)
+    matrix = torch.where(used.unsqueeze(1) & used.unsqueeze(2), sets.gram + 1.0, _identity_of(sets))
     matrix.diagonal(dim1=1, dim2=2).mul_(1.0 + damping)
     return matrix
+
+
+def _identity_of(sets: ActiveSets) -> Tensor:
+    return torch.eye(sets.capacity, dtype=sets.x.dtype, device=sets.x.device)
 
 
 def inverse_of(sets: ActiveSets) -> Tensor:
@@ -363,7 +411,7 @@ def inverse_of(sets: ActiveSets) -> Tensor:
     A step of Newton's method for inverses removes the effect of damping.
     """
     factor = torch.linalg.cholesky_ex(_matrix_of(sets, DAMPING)).L
-    half = torch.linalg.solve_triangular(factor, sets.identity, upper=False)
+    half = torch.linalg.solve_triangular(factor, _identity_of(sets), upper=False)
     inverse = half.mT @ half
     inverse = 2.0 * inverse - inverse @ _matrix_of(sets, 0.0) @ inverse
     return torch.where(sets.used.unsqueeze(1) & sets.used.unsqueeze(2), inverse, 0.0)

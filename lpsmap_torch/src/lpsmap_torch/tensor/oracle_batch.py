@@ -63,7 +63,7 @@ class OracleBatch:
         found: Tensor = self.best(
             slots.reshape(len(scores), *self.event_shape), additionals, *self.tables
         )
-        return torch.where(found < 0, scores.shape[1], found)
+        return found % (scores.shape[1] + 1)  # of -1, the last
 
     def problems(self, eta: Tensor) -> LocalProblems:
         """Return the local problems for (n, n_columns) scores without NaN and ``inf``."""
