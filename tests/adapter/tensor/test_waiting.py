@@ -73,8 +73,8 @@ def test_active_sets_wait_once_in_five_iterations() -> None:
 @pytest.mark.parametrize(
     ("layer", "most"),
     [
-        (SparseMAP(DepTree, projective=True, engine="tensor"), 4_000),
-        (LatentTree(2, projective=True, engine="tensor"), 11_500),
+        (SparseMAP(DepTree, projective=True, engine="tensor"), 3_400),
+        (LatentTree(2, projective=True, engine="tensor"), 10_500),
     ],
 )
 def test_launches_do_not_depend_on_the_batch(layer: Any, most: int) -> None:
