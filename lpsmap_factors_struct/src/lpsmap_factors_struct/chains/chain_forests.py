@@ -58,6 +58,7 @@ class ChainForests(ActiveSets):
         sizes = np.where(has_steps, forest_size(self.lengths, self.states), 0)
         self.first_words = np.concatenate([[0], np.cumsum(sizes)])
         self.forests = np.zeros(self.first_words[-1])
+        self.has_forests = False
         super().__init__(bucket, delta, barred)
 
     @classmethod
@@ -97,8 +98,8 @@ class ChainForests(ActiveSets):
         self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
     ) -> None:
         """Multiply the local Jacobians of `rows`; see `LocalSolver`."""
-        on_forests = self.methods[rows] == FOREST
-        if on_forests.any():
+        if self.has_forests:
+            on_forests = self.methods[rows] == FOREST
             multiply_forests(self.handle, rows[on_forests], d_u, d_v, out_u, out_v)
             rows = rows[~on_forests]
         if len(rows):
@@ -107,6 +108,7 @@ class ChainForests(ActiveSets):
     def _solve_on_forests(self, rows: IntArray, *arrays: FloatArray) -> None:
         """Solve the local problems of some rows on forests, if there are any."""
         if len(rows) and not stopped():
+            self.has_forests = True
             solve_forests(self.handle, rows, *arrays)
 
     def _beyond_limit(self, rows: IntArray, limit: int) -> IntArray:
@@ -149,8 +151,8 @@ class ChainForests(ActiveSets):
         """Start from the final state of another solve of the same factors."""
         super().copy_from(other)
         if isinstance(other, ChainForests):
-            self.methods[:] = other.methods
-            if (other.methods == FOREST).any():
+            self.methods[:], self.has_forests = other.methods, other.has_forests
+            if self.has_forests:
                 self.forests[:] = other.forests
 
     def own_record(self) -> ChainsRecord:
