@@ -144,6 +144,9 @@ class Decoder(abc.ABC):
         """
         return known, frozenset(known)
 
+    def call_kernels(self) -> None:  # noqa: B027 - a decoder may have none
+        """Call the kernels that searches may need, on small inputs, for ``lpsmap compile``."""
+
     @abc.abstractmethod
     def condition(
         self,

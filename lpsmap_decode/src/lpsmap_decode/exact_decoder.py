@@ -16,6 +16,7 @@ from lpsmap_decode.exact.component_search import FIRST_NODES
 from lpsmap_decode.exact.contradictions import contradicting_factors
 from lpsmap_decode.exact.decode import decode
 from lpsmap_decode.exact.ranked_assignments import RankedAssignments, ranked_assignments
+from lpsmap_decode.rehearsal import call_kernels
 from lpsmap_decode.results.assignment import Assignment
 from lpsmap_decode.results.search_limits import SearchLimits, options_for_search, search_limits
 from lpsmap_decode.solvers.choice import MapSolverChoice, choose_map_solver
@@ -139,6 +140,10 @@ class ExactDecoder(Decoder):
         }
         ended = frozenset(c for c, (_, irreducible) in found.items() if not irreducible)
         return {component: places for component, (places, _) in found.items()}, ended
+
+    def call_kernels(self) -> None:
+        """Call the kernels of all searches; see `Decoder.call_kernels`."""
+        call_kernels()
 
     def condition(
         self,

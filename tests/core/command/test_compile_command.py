@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from lpsmap_core.command import cli, compile_types
-from lpsmap_core.command.compile_types import CORE
+from lpsmap_core.command.compile_types import CORE, SEARCHES
 from lpsmap_core.plugins.registry import installed
 from lpsmap_jit import ahead
 from lpsmap_jit.ahead import Job
@@ -33,7 +33,7 @@ def test_what_is_compiled_once_is_loaded_ever_after(tmp_path, monkeypatch) -> No
     assert compiled[CORE] > 50
     assert 0 < compiled["Xor"] < compiled[CORE]
     again = CliRunner().invoke(cli.main, ["compile", "Xor"])
-    assert lines_of(again.stdout) == {CORE: 0, "Xor": 0}
+    assert lines_of(again.stdout) == {CORE: 0, "Xor": 0, SEARCHES: 0}
 
 
 ORACLE = """
@@ -81,13 +81,18 @@ def test_core_comes_first_and_types_once(asked: list[str]) -> None:
     result = CliRunner().invoke(cli.main, ["compile", "Xor", "lpsmap-factors-logic", "--jobs", "1"])
     assert asked[0] == CORE
     logic = [r for r in installed().factors.values() if "logic" in r.plugin.distribution]
-    assert sorted(asked[1:]) == sorted(r.name for r in logic)
+    assert sorted(asked[1:]) == sorted([*(r.name for r in logic), SEARCHES])
     assert f"{len(asked)}.0 s if run sequentially" in result.stdout
 
 
 def test_all_is_every_installed_type(asked: list[str]) -> None:
     CliRunner().invoke(cli.main, ["compile", "--all"])
-    assert sorted(asked) == sorted([CORE, *installed().factors])
+    assert sorted(asked) == sorted([CORE, *installed().factors, SEARCHES])
+
+
+def test_without_types_only_core_is_compiled(asked: list[str]) -> None:
+    CliRunner().invoke(cli.main, ["compile"])
+    assert asked == [CORE]
 
 
 def test_a_type_that_fails_is_named_and_fails_the_command(asked: list[str]) -> None:
@@ -100,15 +105,16 @@ def test_a_type_that_fails_is_named_and_fails_the_command(asked: list[str]) -> N
 def test_without_a_terminal_there_is_a_line_for_each_type(asked: list[str]) -> None:
     result = CliRunner().invoke(cli.main, ["compile", "Xor", "Or", "--jobs", "1"])
     assert result.stderr.splitlines() == [
-        "core: 3 functions, 1.0 s (1 of 3)",
-        "Or: failed, 1.0 s (2 of 3)",
-        "Xor: 3 functions, 1.0 s (3 of 3)",
+        "core: 3 functions, 1.0 s (1 of 4)",
+        "Or: failed, 1.0 s (2 of 4)",
+        "Xor: 3 functions, 1.0 s (3 of 4)",
+        "searches: 3 functions, 1.0 s (4 of 4)",
     ]
 
 
 def test_native_code_is_compiled_whatever_is_installed(asked: list[str]) -> None:
     CliRunner().invoke(cli.main, ["compile", "Xor", "--native"])
-    assert asked == [f"{CORE}1", "Xor1"]
+    assert asked == [f"{CORE}1", "Xor1", f"{SEARCHES}1"]
 
 
 def test_unknown_names_are_errors_of_the_command(asked: list[str]) -> None:
@@ -117,5 +123,5 @@ def test_unknown_names_are_errors_of_the_command(asked: list[str]) -> None:
 
 
 def test_every_type_can_be_exercised() -> None:
-    for name in (CORE, "Xor"):
-        compile_types._exercise_type(name)
+    for name in (CORE, "Xor", SEARCHES):
+        compile_types._run(name)

@@ -1,7 +1,8 @@
 """The command ``lpsmap compile``: compilation of kernels in advance, for images and for CI.
 
 For each factor type, a separate process calls the verbs on the type's examples. Core is compiled
-first, and loaded by other processes.
+first, and loaded by other processes. The kernels of searches, which depend on the time of a search,
+are called by the decoder itself.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from lpsmap_core.kernels.records import Scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import row_view
 from lpsmap_core.plugins.registry import installed
+from lpsmap_core.solution.decoder import installed_decoder
 from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_jit.ahead import Job, do_jobs, run_jobs
 from lpsmap_jit.arrays import FloatArray
@@ -31,6 +33,9 @@ from lpsmap_jit.threads import default_threads
 
 CORE = "core"
 """Name of the first job: the loop, the active set, and derivatives."""
+
+SEARCHES = "searches"
+"""Name of the job of the installed decoder."""
 
 
 def compile_types(names: Sequence[str], jobs: int | None, native: bool = False) -> bool:
@@ -42,7 +47,8 @@ def compile_types(names: Sequence[str], jobs: int | None, native: bool = False) 
     """
     if not COMPILED:
         raise click.ClickException("kernels are not compiled here: numba is missing or disabled")
-    begin, names = time.perf_counter(), [CORE, *names]
+    searches = [SEARCHES] if names and installed().of_kind("decoders") else []
+    begin, names = time.perf_counter(), [CORE, *names, *searches]
     running = run_jobs(__name__, names, jobs or default_threads(), native)
     finished = list(_shown(running, len(names)))
     _report(finished, time.perf_counter() - begin)
@@ -96,7 +102,11 @@ def _examples(name: str) -> Sequence[Factor]:
     return factor_type.examples()
 
 
-def _exercise_type(name: str) -> None:
+def _run(name: str) -> None:
+    """Run the job of a name."""
+    if name == SEARCHES:
+        installed_decoder("lpsmap compile").call_kernels()
+        return
     for factor in _examples(name):
         _exercise(factor)
     if name == CORE:
@@ -104,14 +114,15 @@ def _exercise_type(name: str) -> None:
 
 
 def _contradict() -> None:
-    """Solve a graph that has no solution, with acceleration and the test for contradictions."""
-    graph = FactorGraph()
-    u = graph.variable(3)
-    graph.add(_OneOfMany(u))
-    graph.add(_OneOfMany(~u))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        graph.solve()
+    """Solve graphs that have no solution: with huge scores, acceleration and all tests."""
+    for scores in ([1.0, 2.0, 3.0], [1e12, 1.0, -1e9]):
+        graph = FactorGraph()
+        u = graph.variable_from(np.array(scores))
+        graph.add(_OneOfMany(u))
+        graph.add(_OneOfMany(~u))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            graph.solve(trace=True)
 
 
 def _exercise(factor: Factor) -> None:
@@ -161,4 +172,4 @@ def _call_verbs(graph: FactorGraph) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    do_jobs(_exercise_type)
+    do_jobs(_run)
