@@ -231,7 +231,7 @@ def result_of(batch: Batch, engine: str, dtype: torch.dtype, unique: bool) -> Re
     factor = batch.add_to(graph, u, *inputs[1:])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        solution = graph.solve(engine=engine, tol=1e-11, max_iter=20_000)
+        solution = graph.solve(engine=engine, tol=1e-12, max_iter=20_000)
     statuses = list(solution.status)
     if engine == "tensor":  # as a whole
         solvers = {row.solved_by for row in graph.plan(engine=engine).components}
