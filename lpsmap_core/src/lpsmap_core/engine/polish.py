@@ -87,6 +87,10 @@ POLISHED = 1e-6
 MAX_DOUBLINGS = 4
 """Maximum number of doublings of the pause after failures, to 32 iterations."""
 
+PRODUCTS_PER_ITERATION = 8
+"""Products of a failed polish per iteration of the pause after it. The faces of grids settle late,
+and a polish takes 200 products, as long as some dozen iterations; small graphs take few."""
+
 FACE_TOLERANCE = 1e-3
 """A marginal that lies farther outside [0, 1] shows that the faces are wrong."""
 
@@ -116,6 +120,8 @@ class Polish(NamedTuple):
     """Whether the polish is reverted in this iteration."""
     failures: IntArray
     """Number of failed polishes."""
+    products: IntArray
+    """Number of products of the latest polish."""
     postponed_until: IntArray
     """The iteration before which the component is not polished again."""
     within: IntArray
@@ -227,11 +233,13 @@ def polish_settled(state: PartState, selection: Selection, workspace: LoopWorksp
         state.problem.progress.dual_residual[settled.components],
     )
     moving = order_moving_first(state, settled, latest, work)
+    work.n_products[settled.components] = 0
     _find_mu(state, settled, moving, workspace)
     plausible = keep_chosen(settled, part, polish.selected)
     if plausible is not settled:
         moving = order_moving_first(state, plausible, latest, work)
     _find_duals(state, plausible, moving, workspace, before)
+    polish.products[settled.components] = work.n_products[settled.components]
     _postpone_failures(settled.components, problem, polish_words)
     _move(*plausible[:2], problem, polish_words, before)
 
@@ -261,7 +269,9 @@ def _postpone(c: int, iteration: int, polish: Polish) -> None:
 
     Otherwise a loop that cycles through wrong faces would be interrupted at each of them.
     """
-    polish.postponed_until[c] = iteration + PERIOD * 2 ** min(polish.failures[c], MAX_DOUBLINGS)
+    pause = PERIOD * 2 ** min(polish.failures[c], MAX_DOUBLINGS)
+    pause = max(pause, polish.products[c] // PRODUCTS_PER_ITERATION)
+    polish.postponed_until[c] = iteration + pause
     polish.failures[c] += 1
 
 
