@@ -99,14 +99,15 @@ def one_piece(hypergraph: Hypergraph, shared: BoolArray) -> FactorPiece:
     sizes = np.bincount(owner[~of_shared], minlength=len(own))
     rest, first_rest = entries[~of_shared], np.cumsum(sizes) - sizes
     ends = tails.reshape(-1, 2)
-    on = np.zeros((1, own.shape[1]), dtype=np.bool_)  # of the choices of all items; 0 is no tail
-    first, count = [0], [1]
+    on, n_on = np.zeros((64, n_shared), dtype=np.bool_), 1  # of all items' choices; 0 is no tail
+    first, count = np.zeros((2, len(first_edge)), dtype=np.int64)
+    count[0] = 1
     parts = []
     for item in range(len(first_edge) - 1):
         edges = np.arange(first_edge[item], first_edge[item + 1])
-        starts, n = np.array(first)[ends[edges]], np.array(count)[ends[edges]]
+        starts, n = first[ends[edges]], count[ends[edges]]
         n_pairs = n.prod(axis=1)
-        n_choices = len(on) + n_pairs.sum()
+        n_choices = n_on + n_pairs.sum()
         if n_choices > MAX_CHOICES or n_choices * n_shared > MAX_CELLS:
             raise TooManyChoicesError
         edge = np.repeat(np.arange(len(edges)), n_pairs)
@@ -115,21 +116,22 @@ def one_piece(hypergraph: Hypergraph, shared: BoolArray) -> FactorPiece:
         edge = edges[edge]
         choices = on[left] | on[right] | own[edge]
         first_choice, which = distinct_rows(choices)
-        chosen = choices[first_choice]
-        parts.append((len(on) + which, np.stack([left, right], axis=1), edge))
-        first.append(len(on))
-        count.append(len(chosen))
-        on = np.concatenate([on, chosen])
+        parts.append((n_on + which, np.stack([left, right], axis=1), edge))
+        first[item + 1], count[item + 1] = n_on, len(first_choice)
+        n_on += len(first_choice)
+        if n_on > len(on):  # doubled, so that rows are not copied for every item
+            on = np.concatenate([on, np.zeros((max(len(on), n_on), n_shared), dtype=np.bool_)])
+        on[first[item + 1] : n_on] = choices[first_choice]
     heads, both, edge = (np.concatenate(x) for x in zip(*parts, strict=True))
     bounds = np.append(first_rest, len(rest))
     return FactorPiece(
         slots=np.flatnonzero(shared),
-        on=on[first[-1] :],
+        on=on[first[-1] : n_on],
         before=np.zeros(count[-1], dtype=np.int64),
         after=np.zeros(count[-1], dtype=np.int64),
         n_before=1,
         n_after=1,
-        items=np.arange(first[-1], len(on)) - 1,
+        items=np.arange(first[-1], n_on) - 1,
         edges=PieceEdges(heads - 1, both - 1, sizes[edge], rest[ranges(bounds, edge)]),
     )
 
