@@ -1,12 +1,12 @@
 """Box-constrained projections under one constraint on a weighted sum.
 
-Solves ``argmin 1/2 ||z - a||^2  s.t.  0 <= z <= 1 / delta,  <c * delta, z> = B`` (or ``<=``, or
-``>=``), the quadratic program of Niculae & Martins 2020, appendix D.1.3. In terms of the marginals
+Solves ``argmin 1/2 ||z - a||^2  s.t.  0 <= z <= 1 / delta,  <c * delta, z> = B`` (or ``<=``), the
+quadratic program of Niculae & Martins 2020, appendix D.1.3. In terms of the marginals
 ``m = delta * z``, with ``x = delta * a`` and ``q = c * delta^2``, the solution is
 
     m_i = clip(x_i + tau * q_i, 0, 1),     sum_i c_i m_i = B,
 
-where ``tau`` is 0 if an inequality holds without it (lemma 3). The sum is piecewise linear and
+where ``tau`` is 0 if the inequality holds without it (lemma 3). The sum is piecewise linear and
 nondecreasing in ``tau``. On the free slots, which lie strictly between their bounds, the Jacobian
 is ``I - w w^T / <w, w>`` with ``w = c * delta`` if the constraint holds with equality, else ``I``
 (proposition 6): see `lpsmap_core.api.sum_constrained_jvp`.
