@@ -370,7 +370,16 @@ def _average_variables(
     relax: float,
     inverse: float,
 ) -> tuple[float, float]:
-    """Average the copies of some variables; see `_average`.
+    """Average the copies of some variables, update the duals and write the next local scores.
+
+    For each variable v and its links l, with `relax` r, `g` gamma and `inverse` 1 / (q + gamma)::
+
+        mean = mean over l of z_l
+        u_v = r mean + (1 - r) u_v
+        lambda_l += r gamma (mean - z_l)
+        a_l = (eta_v / delta_v + lambda_l + gamma u_v) / (q + gamma)
+
+    A negated link has ``1 / delta_v - z_l`` for z_l, and ``1 / delta_v - a_l`` for a_l.
 
     Most variables have one or two copies. Their case is written out here, which takes half the time
     of a call for each variable.
@@ -422,7 +431,7 @@ def _average_copies(
     relax: float,
     inverse: float,
 ) -> tuple[float, float]:
-    """Average the copies of one variable, on the links lo to hi; see `_average`.
+    """Average the copies of one variable, on the links lo to hi, as in `_average_variables`.
 
     Returns the largest disagreement of its copies, and the change of its marginal. The disagreement
     is infinite if a copy is NaN, which comparisons would not detect.
