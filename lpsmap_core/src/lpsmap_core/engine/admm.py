@@ -135,12 +135,12 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
         if len(coupled) and (stop == test.next_iteration or last_chance):
             coupled = coupled[~test.find(coupled)]
         state.out_of_time = out_of_time()
-    _forget_unsolved(state)
+    _zero_unstarted(state)
     check_local_solutions(state)
 
 
-def _forget_unsolved(state: PartState) -> None:
-    """Write zeros for the additionals of components that were skipped or that ran out of time."""
+def _zero_unstarted(state: PartState) -> None:
+    """Write zeros for the additionals of components that no iteration has reached."""
     v = state.problem.extras.v
     if len(v) and not state.problem.progress.iterations.all():
         v[state.part.on_additionals(state.problem.progress.iterations == 0)] = 0.0
