@@ -10,6 +10,7 @@ from lpsmap_core.engine.choice import AUTO as AUTO
 from lpsmap_core.engine.choice import choose_engine as choose_engine
 from lpsmap_core.engine.direct import DirectSolution as DirectSolution
 from lpsmap_core.engine.direct import solve_directly as solve_directly
+from lpsmap_core.engine.options import DEFAULTS as DEFAULTS
 from lpsmap_core.engine.options import checked_options as checked_options
 from lpsmap_core.engine.options import replaced_options as replaced_options
 from lpsmap_core.engine.protocol import WarmStart as WarmStart

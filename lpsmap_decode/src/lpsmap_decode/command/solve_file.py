@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from lpsmap_core import Deadline
-from lpsmap_core.api import DuplicateNameError, FloatArray, error_with_origin
+from lpsmap_core.api import DEFAULTS, DuplicateNameError, FloatArray, error_with_origin
 from lpsmap_decode.command.limits import (
     SEARCH_OPTIONS,
     NumberRange,
@@ -58,14 +58,14 @@ UNSOLVED = 3
 @click.option(
     "--max-iter",
     type=click.IntRange(1),
-    default=1000,
+    default=DEFAULTS.max_iter,
     show_default=True,
     help="Iterations of the relaxation.",
 )
 @click.option(
     "--tol",
     type=NumberRange(0.0),
-    default=1e-6,
+    default=DEFAULTS.tol,
     show_default=True,
     help="Tolerance on the disagreement of factors.",
 )

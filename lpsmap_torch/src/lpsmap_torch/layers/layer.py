@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from lpsmap_core import Distributions, FactorGraph, Options, Variables
-from lpsmap_core.api import AUTO, check_readable, checked_count, checked_options, kind_of
+from lpsmap_core import Distributions, FactorGraph, Variables
+from lpsmap_core.api import AUTO, DEFAULTS, check_readable, checked_count, checked_options, kind_of
 from lpsmap_dynamic import refuse_arguments
 from lpsmap_torch.built_graph import BuiltGraph, Declarations, no_factor
 from lpsmap_torch.by_name import NotSpecifiable, local_name, register, shared_by, specification
@@ -31,8 +31,6 @@ from lpsmap_torch.temperature import Temperature, TemperatureMixin, divided, is_
 from lpsmap_torch.tensor.choice import ENGINES, engine_on
 from lpsmap_torch.tensors import is_compiled, is_eager
 from lpsmap_torch.traced_calls import traced_call
-
-DEFAULTS = Options()
 
 _is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 

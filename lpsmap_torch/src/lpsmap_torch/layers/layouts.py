@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lpsmap_core import CompiledEngine, Options, Solution
+from lpsmap_core import CompiledEngine, Solution
 from lpsmap_core.api import (
     AUTO,
+    DEFAULTS,
     DirectSolution,
     FloatArray,
     checked_options,
@@ -173,4 +174,4 @@ class ClosedForm:
         """The solution with which vectors of any size can be multiplied."""
         additionals = [np.empty((0, 0))] * len(self.factors)
         graph = self._layout, self.factors, self._scores, additionals
-        return solve_laid_out(CompiledEngine(), *graph, Options())
+        return solve_laid_out(CompiledEngine(), *graph, DEFAULTS)
