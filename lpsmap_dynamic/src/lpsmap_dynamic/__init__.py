@@ -26,6 +26,7 @@ from lpsmap_dynamic.hypergraph_factor import HypergraphFactor
 from lpsmap_dynamic.inference import Beliefs, Found, Inference, LogPartition
 from lpsmap_dynamic.machine_memory import check_fits_memory
 from lpsmap_dynamic.row import Row
+from lpsmap_dynamic.scores import as_scores
 from lpsmap_dynamic.subsets import subset_hypergraph
 from lpsmap_dynamic.targets import Items, Labels, check_root, in_factors, labels_of, read_labels
 
@@ -52,6 +53,7 @@ __all__ = [
     "Row",
     "add_exactly",
     "all_variables",
+    "as_scores",
     "cheapest_order",
     "check_accepted",
     "check_fits_memory",

@@ -37,7 +37,7 @@ MODULES = {
     "lpsmap_dynamic": (
         "Beliefs Counts DynamicProgram EliminationOrder Found Gibbs GraphGibbs GraphSamples "
         "Hypergraph HypergraphBuilder HypergraphFactor HypergraphInference Inference Items "
-        "Labels LogPartition Point Row add_exactly all_variables cheapest_order "
+        "Labels LogPartition Point Row add_exactly all_variables as_scores cheapest_order "
         "check_accepted check_fits_memory check_root clip_row compare_maxima "
         "complete_assignment count_bounds counts_of distinct_rows in_factors "
         "infeasible_variables labels_of minimum_fill objective_difference one_of_each_group "

@@ -21,8 +21,8 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.api import FloatArray, IntArray
-from lpsmap_dynamic import HypergraphBuilder, Row
-from lpsmap_factors_logic.scores import as_scores, broadcast_scores
+from lpsmap_dynamic import HypergraphBuilder, Row, as_scores
+from lpsmap_factors_logic.broadcast_scores import broadcast_scores
 from lpsmap_factors_logic.state_blocks import StateBlocks, side_by_side
 from lpsmap_factors_logic.tables import TableFields
 

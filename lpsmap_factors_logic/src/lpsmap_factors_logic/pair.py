@@ -36,9 +36,9 @@ from lpsmap_core.api import (
     exact_at_bounds,
     face_codes,
 )
-from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row
+from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, as_scores
+from lpsmap_factors_logic.broadcast_scores import broadcast_scores
 from lpsmap_factors_logic.rows import without_negated
-from lpsmap_factors_logic.scores import as_scores, broadcast_scores
 from lpsmap_factors_logic.tables import TableFields
 
 SECOND, FIRST, EQUAL, BOTH, APART, COMPLEMENTS = 0, 1, 2, 3, 4, 5

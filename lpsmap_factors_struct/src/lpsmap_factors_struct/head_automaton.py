@@ -21,7 +21,7 @@ from lpsmap_core import (
 )
 from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
-from lpsmap_factors_struct.scores import flat_scores
+from lpsmap_factors_struct.flat_scores import flat_scores
 
 
 @leaf

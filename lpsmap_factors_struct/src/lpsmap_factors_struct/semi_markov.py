@@ -22,7 +22,7 @@ from lpsmap_core import (
 from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.arrays import largest
-from lpsmap_factors_struct.scores import flat_scores
+from lpsmap_factors_struct.flat_scores import flat_scores
 from lpsmap_factors_struct.viterbi import best_arrivals, best_source
 
 

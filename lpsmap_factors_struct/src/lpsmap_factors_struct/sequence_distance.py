@@ -28,9 +28,9 @@ from lpsmap_core.api import (
     IntArray,
     check_unambiguous_lengths,
 )
-from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row, one_of_each_group
+from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row, as_scores, one_of_each_group
+from lpsmap_factors_struct.flat_scores import flat_scores
 from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL
-from lpsmap_factors_struct.scores import as_array, flat_scores
 from lpsmap_factors_struct.viterbi import reduced_states
 
 
@@ -244,7 +244,7 @@ class SequenceDistance(DynamicProgram):
         if self.lengths is not None:
             self.n_states = self.lengths[:, 1].astype(np.float64)
         self._check_states()
-        distances = as_array("SequenceDistance: distances", distances)
+        distances = as_scores("SequenceDistance: distances", distances)
         reach = self._reach(tuple(distances.shape))
         self.additionals = flat_scores(
             "SequenceDistance",

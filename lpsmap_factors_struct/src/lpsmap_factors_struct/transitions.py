@@ -6,7 +6,8 @@ from typing import Any
 
 import array_api_compat
 
-from lpsmap_factors_struct.scores import as_array, flat_scores
+from lpsmap_dynamic import as_scores
+from lpsmap_factors_struct.flat_scores import flat_scores
 
 
 def flat_transitions(
@@ -44,7 +45,7 @@ def flat_transitions(
         steps share the scores, and otherwise ``length - 1``.
     """
     steps = max(length - 1, 0)
-    transitions = as_array(f"{name}: {argument}", transitions)
+    transitions = as_scores(f"{name}: {argument}", transitions)
     square, shape = (n_states, n_states), tuple(transitions.shape)
     flat_shape = (*batch_shape, 2 * n_states + steps * n_states**2)
     shared_shape = (*batch_shape, 2 * n_states + n_states**2)

@@ -9,7 +9,8 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from lpsmap_core.api import check_readable, real_numbers, reserve_memory
+from lpsmap_core.api import reserve_memory
+from lpsmap_dynamic import as_scores
 
 
 def flat_scores(
@@ -39,7 +40,7 @@ def flat_scores(
     array
         An array of shape ``batch_shape + (numbers in all blocks,)``.
     """
-    arrays = {key: as_array(f"{name}: {key}", x) for key, x in scores.items() if x is not None}
+    arrays = {key: as_scores(f"{name}: {key}", x) for key, x in scores.items() if x is not None}
     xp = _shared_library(name, arrays)
     first = next(iter(arrays.values()))
     blocks = []
@@ -62,14 +63,6 @@ def _shared_library(name: str, arrays: Mapping[str, Any]) -> Any:
         raise TypeError(
             f"{name}: {libraries}; expected arrays of one library. Convert them to the same."
         ) from None
-
-
-def as_array(name: str, scores: Any) -> Any:
-    """Return an array of another library as it is, anything else as a NumPy array of floats."""
-    if array_api_compat.is_array_api_obj(scores) and not isinstance(scores, np.ndarray):
-        check_readable(name, scores)
-        return scores
-    return real_numbers(name, scores).astype(np.float64, copy=False)
 
 
 def _broadcast(xp: Any, name: str, array: Any, shape: tuple[int, ...]) -> Any:

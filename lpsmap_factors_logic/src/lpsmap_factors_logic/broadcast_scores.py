@@ -5,18 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-from array_api_compat import array_namespace, is_array_api_obj
+from array_api_compat import array_namespace
 
-from lpsmap_core.api import check_readable, real_numbers, reserve_memory
-
-
-def as_scores(name: str, scores: Any) -> Any:
-    """Return an array of another library as it is, anything else as a NumPy array of floats."""
-    if is_array_api_obj(scores) and not isinstance(scores, np.ndarray):
-        check_readable(name, scores)
-        return scores
-    return real_numbers(name, scores).astype(np.float64, copy=False)
+from lpsmap_core.api import reserve_memory
 
 
 def broadcast_scores(name: str, scores: Any, shape: tuple[int, ...], of: str) -> Any:
@@ -27,7 +18,7 @@ def broadcast_scores(name: str, scores: Any, shape: tuple[int, ...], of: str) ->
     name
         Their name in errors.
     scores
-        The result of `as_scores`.
+        The result of `lpsmap_dynamic.as_scores`.
     shape
         The shape of the result.
     of
