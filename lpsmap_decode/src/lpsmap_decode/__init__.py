@@ -20,7 +20,6 @@ from lpsmap_decode.formats.uai import (
     write_assignment,
 )
 from lpsmap_decode.formats.wcnf import WcnfFormat
-from lpsmap_decode.networks.tables import Tables
 from lpsmap_decode.redundant_factors import count_redundant
 from lpsmap_decode.results.assignment import Assignment
 from lpsmap_decode.results.assignment_score import score_assignment
@@ -37,6 +36,7 @@ from lpsmap_decode.search import (
 from lpsmap_decode.solvers.highs import HighsSolver
 from lpsmap_decode.solvers.map_solver import Answer, MapSolver, Program, SolverLimits
 from lpsmap_decode.solvers.maxsat import MaxSatSolver
+from lpsmap_dynamic import Tables
 
 __version__ = "0.1.0"
 

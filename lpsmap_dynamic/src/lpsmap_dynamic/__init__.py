@@ -28,6 +28,7 @@ from lpsmap_dynamic.machine_memory import check_fits_memory
 from lpsmap_dynamic.row import Row
 from lpsmap_dynamic.scores import as_scores
 from lpsmap_dynamic.subsets import subset_hypergraph
+from lpsmap_dynamic.tables import Tables
 from lpsmap_dynamic.targets import Items, Labels, check_root, in_factors, labels_of, read_labels
 
 __version__ = "0.1.0"
@@ -51,6 +52,7 @@ __all__ = [
     "LogPartition",
     "Point",
     "Row",
+    "Tables",
     "add_exactly",
     "all_variables",
     "as_scores",

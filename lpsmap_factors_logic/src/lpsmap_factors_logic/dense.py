@@ -21,10 +21,9 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.api import FloatArray, IntArray
-from lpsmap_dynamic import HypergraphBuilder, Row, as_scores
+from lpsmap_dynamic import HypergraphBuilder, Row, Tables, as_scores
 from lpsmap_factors_logic.broadcast_scores import broadcast_scores
 from lpsmap_factors_logic.state_blocks import StateBlocks, side_by_side
-from lpsmap_factors_logic.tables import TableFields
 
 
 @leaf
@@ -108,7 +107,7 @@ def _best_states(rows: IntArray, factors: Factors, scores: Scores, structures: S
         size[r] = len(n_states) + 1
 
 
-def _as_tables(factors: Factors) -> TableFields:
+def _as_tables(factors: Factors) -> Tables:
     """Return the factors as tables: every entry is an additional.
 
     Parameters
@@ -121,7 +120,7 @@ def _as_tables(factors: Factors) -> TableFields:
     begin = np.repeat(first - np.cumsum(n_blocks) + n_blocks, n_blocks)
     sizes = factors.integers[begin + np.arange(len(begin))]
     first_entry = np.zeros(len(first), dtype=np.int64)
-    return TableFields(n_blocks, sizes, True, first_entry, np.zeros(most), np.arange(most))
+    return Tables(n_blocks, sizes, True, first_entry, np.zeros(most), np.arange(most))
 
 
 class Dense(StateBlocks):

@@ -19,7 +19,7 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, sum_constrained_jvp
-from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, subset_hypergraph
+from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, Tables, subset_hypergraph
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.simplex import project_simplex_rows
@@ -31,7 +31,6 @@ from lpsmap_factors_logic.structures import (
     write_single,
 )
 from lpsmap_factors_logic.sum_constrained import AT_LEAST
-from lpsmap_factors_logic.tables import TableFields
 
 MAX_IN_TABLE = 6
 """Maximum number of variables of a row that is represented by a table, which has 64 entries."""
@@ -56,7 +55,7 @@ def _project(
     project_simplex_rows(rows, factors.offsets, scores, solution, AT_LEAST)
 
 
-def _as_tables(factors: Factors) -> TableFields | None:
+def _as_tables(factors: Factors) -> Tables | None:
     """Return rows as tables whose last entry, all variables off, is forbidden; None for long rows.
 
     Parameters
@@ -73,7 +72,7 @@ def _as_tables(factors: Factors) -> TableFields | None:
     fixed = np.zeros(n_entries)
     fixed[ends - 1] = -np.inf
     sizes, first_entry = np.ones(int(arity.sum()), dtype=np.int64), (ends - 2**lengths)[which]
-    return TableFields(arity, sizes, False, first_entry, fixed, np.full(n_entries, -1))
+    return Tables(arity, sizes, False, first_entry, fixed, np.full(n_entries, -1))
 
 
 class Or(LogicFactor, HypergraphFactor):

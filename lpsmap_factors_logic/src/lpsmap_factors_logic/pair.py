@@ -36,10 +36,9 @@ from lpsmap_core.api import (
     exact_at_bounds,
     face_codes,
 )
-from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, as_scores
+from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, Tables, as_scores
 from lpsmap_factors_logic.broadcast_scores import broadcast_scores
 from lpsmap_factors_logic.rows import without_negated
-from lpsmap_factors_logic.tables import TableFields
 
 SECOND, FIRST, EQUAL, BOTH, APART, COMPLEMENTS = 0, 1, 2, 3, 4, 5
 """Branches, by the marginal of both variables being on: m2, the smaller; m1, the smaller;
@@ -208,7 +207,7 @@ def _multiply_block(direction: Direction, product: Product) -> None:
         out_v[k] = reach1 * along1 + reach2 * along2 + t12 * moved
 
 
-def _as_tables(factors: Factors) -> TableFields:
+def _as_tables(factors: Factors) -> Tables:
     """Return the pairs as tables of four entries, of which the first has the score.
 
     Parameters
@@ -218,7 +217,7 @@ def _as_tables(factors: Factors) -> TableFields:
     """
     n = len(factors.offsets) - 1
     twice, first_entry = (np.full(n, 2), np.ones(2 * n, np.int64)), np.zeros(n, np.int64)
-    return TableFields(*twice, False, first_entry, np.zeros(4), np.array([0, -1, -1, -1]))
+    return Tables(*twice, False, first_entry, np.zeros(4), np.array([0, -1, -1, -1]))
 
 
 class Pair(HypergraphFactor):

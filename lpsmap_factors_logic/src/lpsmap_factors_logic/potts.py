@@ -19,10 +19,9 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.api import FloatArray, IntArray
-from lpsmap_dynamic import HypergraphBuilder, Row, as_scores
+from lpsmap_dynamic import HypergraphBuilder, Row, Tables, as_scores
 from lpsmap_factors_logic.broadcast_scores import broadcast_scores
 from lpsmap_factors_logic.state_blocks import StateBlocks, side_by_side
-from lpsmap_factors_logic.tables import TableFields
 
 
 @leaf
@@ -78,7 +77,7 @@ def _best_pairs(rows: IntArray, factors: Factors, scores: Scores, structures: St
         size[r] = 3 if i == j else 2
 
 
-def _as_tables(factors: Factors) -> TableFields:
+def _as_tables(factors: Factors) -> Tables:
     """Return the factors as tables, whose diagonals have the score.
 
     Parameters
@@ -92,7 +91,7 @@ def _as_tables(factors: Factors) -> TableFields:
     n_blocks, first_entry = np.full(len(n_states), 2), (np.cumsum(sizes**2) - sizes**2)[which]
     fixed = np.zeros(len(additional))
     blocks = n_blocks, np.repeat(n_states, 2)
-    return TableFields(*blocks, True, first_entry, fixed, additional.astype(np.int64))
+    return Tables(*blocks, True, first_entry, fixed, additional.astype(np.int64))
 
 
 class Potts(StateBlocks):

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from lpsmap_core import Factors
-from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_dynamic import Tables
 
 
-class TableFields(NamedTuple):
-    """The result of ``as_tables``: the fields of ``lpsmap_decode.Tables``, which documents them."""
-
-    n_blocks: IntArray
-    block_sizes: IntArray
-    always: bool
-    first_entry: IntArray
-    fixed: FloatArray
-    additional: IntArray
-
-
-def one_block(factors: Factors, always: bool) -> TableFields:
+def one_block(factors: Factors, always: bool) -> Tables:
     """Return every row as a single variable with a state for each slot.
 
     Parameters
@@ -34,4 +21,4 @@ def one_block(factors: Factors, always: bool) -> TableFields:
     arity = np.diff(factors.offsets)
     most = int(arity.max(initial=0)) + (not always)
     first_entry, n_blocks = np.zeros(len(arity), np.int64), np.ones(len(arity), np.int64)
-    return TableFields(n_blocks, arity, always, first_entry, np.zeros(most), np.full(most, -1))
+    return Tables(n_blocks, arity, always, first_entry, np.zeros(most), np.full(most, -1))

@@ -19,13 +19,13 @@ from lpsmap_core import (
     leaf,
 )
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, sum_constrained_jvp
-from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row
+from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, Tables
 from lpsmap_factors_logic import sum_constrained
 from lpsmap_factors_logic.rows import LogicFactor
 from lpsmap_factors_logic.simplex import project_simplex_rows
 from lpsmap_factors_logic.structures import Assignment, best_variable, indicator, write_single
 from lpsmap_factors_logic.sum_constrained import EXACTLY
-from lpsmap_factors_logic.tables import TableFields, one_block
+from lpsmap_factors_logic.tables import one_block
 
 
 @kernel
@@ -45,7 +45,7 @@ def _project(
     project_simplex_rows(rows, factors.offsets, scores, solution, EXACTLY)
 
 
-def _as_tables(factors: Factors) -> TableFields:
+def _as_tables(factors: Factors) -> Tables:
     """Return every row as a variable with one state for each slot.
 
     Parameters

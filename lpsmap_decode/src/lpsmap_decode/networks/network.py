@@ -16,7 +16,8 @@ import numpy.typing as npt
 from lpsmap_core import leaf
 from lpsmap_core.api import BoolArray, Bucket, FloatArray, IntArray, Part, offsets_of, ranges
 from lpsmap_decode.networks.ordering import fewest_first
-from lpsmap_decode.networks.tables import Tables, tables_of
+from lpsmap_decode.networks.tables import tables_of
+from lpsmap_dynamic import Tables
 
 __all__ = ["Networks", "TableNetwork", "TableScores", "build_network", "expand", "networks_of"]
 

@@ -1,54 +1,19 @@
-"""Factors as tables over multi-state variables, described by the method `as_tables`."""
+"""Factor types that describe their factors as tables over multi-state variables."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from lpsmap_core import Factor
-from lpsmap_core.api import Bucket, FloatArray, IntArray
+from lpsmap_core.api import Bucket
+from lpsmap_dynamic import Tables
 
-__all__ = ["Tables", "has_tables", "tables_of"]
-
-
-class Tables(NamedTuple):
-    """The structures of factors as tables over blocks of their slots.
-
-    A block is a multi-state variable; state i means that slot i of the block is on. The slots of a
-    factor are its blocks, one after the other. A table has an entry for every choice of states, the
-    last block's state fastest.
-
-    Attributes
-    ----------
-    n_blocks
-        For each factor, its number of blocks.
-    block_sizes
-        For each block of all factors, its number of slots.
-    always
-        Whether exactly one slot of a block is on. Otherwise all may be off, which is an additional
-        last state.
-    first_entry
-        For each factor, where the entries of its table begin in the next two arrays. Tables that
-        differ in their scores alone begin at the same entry.
-    fixed
-        For each entry, 0, or ``-inf`` if no structure corresponds to it.
-    additional
-        For each entry, the additional that scores it, counted from the first one of its factor; -1
-        for none.
-    """
-
-    n_blocks: IntArray
-    block_sizes: IntArray
-    always: bool
-    first_entry: IntArray
-    fixed: FloatArray
-    additional: IntArray
+__all__ = ["has_tables", "tables_of"]
 
 
 def has_tables(factor_type: type[Factor]) -> bool:
     """Return whether a factor type describes its factors as tables.
 
-    It does so with a static method ``as_tables(factors)``, which returns the fields of `Tables`, or
-    None if the factors are not tables.
+    It does so with a static method ``as_tables(factors)``, which returns `Tables`, or None if the
+    factors are not tables.
     """
     return getattr(factor_type, "as_tables", None) is not None
 
@@ -57,5 +22,5 @@ def tables_of(bucket: Bucket) -> Tables | None:
     """Return the factors of a bucket as tables; None if they are not tables."""
     if not has_tables(bucket.type):
         return None
-    fields = bucket.type.as_tables(bucket.factors)  # type: ignore[attr-defined]
-    return None if fields is None else Tables(*fields)
+    tables: Tables | None = bucket.type.as_tables(bucket.factors)  # type: ignore[attr-defined]
+    return tables
