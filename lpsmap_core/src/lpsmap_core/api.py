@@ -87,9 +87,9 @@ from lpsmap_core.solution.contradictions import Contradictions as Contradictions
 from lpsmap_core.solution.contradictions import ReducedContradictions as ReducedContradictions
 from lpsmap_core.solution.contradictions import explain_contradictions as explain_contradictions
 from lpsmap_core.solution.contradictions import reduced_contradictions as reduced_contradictions
-from lpsmap_core.solution.decoder import DEFAULT_GAP as DEFAULT_GAP
-from lpsmap_core.solution.decoder import installed_decoder as installed_decoder
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores as reduce_dominant_scores
+from lpsmap_core.solution.installed_decoder import DEFAULT_GAP as DEFAULT_GAP
+from lpsmap_core.solution.installed_decoder import installed_decoder as installed_decoder
 from lpsmap_core.solution.report import report_unsolved as report_unsolved
 from lpsmap_core.solution.report import warn_unsolved as warn_unsolved
 from lpsmap_core.solution.scored_graph import ScoredGraph as ScoredGraph

@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from lpsmap_core import Deadline, FactorGraph, Options, Solution, Variables, ended_by_ctrl_c
 from lpsmap_core.api import AUTO, BoolArray, ScoredGraph, checked_count, checked_flag
+from lpsmap_decode.compile_searches import call_kernels
 from lpsmap_decode.decoder import Decoder, Places
 from lpsmap_decode.evidence import Conditioned, condition
 from lpsmap_decode.exact.component_search import FIRST_NODES
 from lpsmap_decode.exact.contradictions import contradicting_factors
 from lpsmap_decode.exact.decode import decode
 from lpsmap_decode.exact.ranked_assignments import RankedAssignments, ranked_assignments
-from lpsmap_decode.rehearsal import call_kernels
 from lpsmap_decode.results.assignment import Assignment
 from lpsmap_decode.results.search_limits import SearchLimits, options_for_search, search_limits
 from lpsmap_decode.solvers.choice import MapSolverChoice, choose_map_solver

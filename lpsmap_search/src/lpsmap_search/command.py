@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import click
 
 from lpsmap_core.api import memory_limit
-from lpsmap_decode.command.limits import (
+from lpsmap_decode.command.models import errors_as_messages
+from lpsmap_decode.command.pictures import check_writable, plotting_module, save_picture
+from lpsmap_decode.command.shared_options import (
     NumberRange,
     check_options,
     is_terminal,
     memory_option,
 )
-from lpsmap_decode.command.models import errors_as_messages
-from lpsmap_decode.command.pictures import check_writable, plotting_module, save_picture
 from lpsmap_search.conllu import read_conllu
 from lpsmap_search.constraints import UNIVERSAL_TAGS, CountConstraint, universal_rules
 from lpsmap_search.corpus import Corpus

@@ -14,7 +14,6 @@ from lpsmap_core import hookimpl, registered
 from lpsmap_core.api import installed_decoder
 from lpsmap_core.engine import choice
 from lpsmap_core.plugins.registry import Registry
-from lpsmap_core.solution import decoder
 from lpsmap_decode.exact_decoder import ExactDecoder
 
 
@@ -28,7 +27,7 @@ def triangle() -> FactorGraph:
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Core without any decoder."""
-    monkeypatch.setattr(decoder, "installed", Registry)
+    monkeypatch.setattr("lpsmap_core.solution.installed_decoder.installed", Registry)
 
 
 @pytest.mark.usefixtures("alone")

@@ -17,7 +17,7 @@ from lpsmap_core.layout.layout import Bucket, Part
 from lpsmap_core.layout.ragged import offsets_of, ranges
 from lpsmap_core.local.oracles import best_structures, with_finite_scores
 from lpsmap_core.local.vertices import Vertices
-from lpsmap_core.model.unused import largest_magnitude
+from lpsmap_core.model.score_magnitude import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.interrupts import out_of_time
 

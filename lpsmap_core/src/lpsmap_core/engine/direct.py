@@ -19,7 +19,7 @@ from lpsmap_core.kernels.records import Direction, Factors, LocalScores, LocalSo
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.finite_scores import NOTHING_BARRED, make_rows_finite
 from lpsmap_core.local.solvers import solver_of, takes_one_pass
-from lpsmap_core.model.unused import largest_magnitude
+from lpsmap_core.model.score_magnitude import largest_magnitude
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.by_address import by_value, record_at
 from lpsmap_jit.compile import leaf

@@ -13,7 +13,7 @@ import numpy as np
 
 from lpsmap_core.layout.arrangement import Spans
 from lpsmap_core.layout.layout import Part
-from lpsmap_core.model.unused import largest_magnitude
+from lpsmap_core.model.score_magnitude import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.compile import leaf
 

@@ -45,7 +45,7 @@ from lpsmap_core.engine.selection import (
 )
 from lpsmap_core.engine.state import EXACT_RESIDUAL, PartState
 from lpsmap_core.layout.arrangement import Links
-from lpsmap_core.model.unused import largest_magnitude
+from lpsmap_core.model.score_magnitude import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.by_address import record_at
 from lpsmap_jit.compile import leaf

@@ -12,7 +12,7 @@ from lpsmap_core.engine.step_size import first_step_size
 from lpsmap_core.layout.arrangement import Links, Spans
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.finite_scores import FORBIDDEN_MULTIPLE
-from lpsmap_core.model.unused import MAGNITUDE, largest_magnitude
+from lpsmap_core.model.score_magnitude import MAGNITUDE, largest_magnitude
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_jit.by_address import record_at
 from lpsmap_jit.compile import leaf

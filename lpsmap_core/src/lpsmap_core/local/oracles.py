@@ -20,7 +20,7 @@ from lpsmap_core.local.finite_scores import (
     clip_scores,
     exchange_rate,
 )
-from lpsmap_core.model.unused import largest_magnitude
+from lpsmap_core.model.score_magnitude import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import raise_interrupt

@@ -10,7 +10,7 @@ from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
 from lpsmap_core.local.local_solver import LocalSolver
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.levels import has_array_code, has_kernels
+from lpsmap_core.model.overrides import has_array_code, has_kernels
 from lpsmap_jit.arrays import ByteArray, FloatArray
 
 

@@ -8,12 +8,9 @@ import numpy as np
 
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import kind_of, stored
+from lpsmap_core.model.score_magnitude import are_scores
 from lpsmap_core.model.slots import slot_values
 from lpsmap_jit.arrays import BoolArray, FloatArray
-from lpsmap_jit.compile import leaf
-
-MAGNITUDE = np.int64(2**63 - 1)
-"""All bits of a number but its sign."""
 
 
 def zero_unused_scores(
@@ -80,27 +77,3 @@ def _are_flags(value: object, shape: tuple[int, ...]) -> bool:
 def _description(value: object) -> str:
     more = f" of {value.dtype} and shape {value.shape}" if isinstance(value, np.ndarray) else ""
     return f"{kind_of(value)}{more}"
-
-
-@leaf
-def are_scores(values: FloatArray) -> bool:
-    """Whether all values are less than +inf and not NaN."""
-    wrong = 0
-    for value in values:
-        wrong += not value < np.inf  # a NaN is not less
-    return wrong == 0
-
-
-@leaf
-def largest_magnitude(values: FloatArray) -> float:
-    """Return the largest magnitude of some numbers: 0 for an empty array, NaN if one is NaN.
-
-    The bits of floats, read as integers, have the order of the magnitudes. Compilers vectorize the
-    comparison of integers, but not that of floats, which may be NaN.
-    """
-    most = np.int64(0)
-    for bits in values.view(np.int64):
-        most = max(most, bits & MAGNITUDE)
-    bits_of_most = np.int64(most)  # numba views only numbers that are assigned once
-    magnitude: float = bits_of_most.view(np.float64)
-    return magnitude

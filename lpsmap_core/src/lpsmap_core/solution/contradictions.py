@@ -9,7 +9,7 @@ from typing import NamedTuple
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import label_of
-from lpsmap_core.solution.decoder import installed_decoder
+from lpsmap_core.solution.installed_decoder import installed_decoder
 from lpsmap_core.solution.scored_graph import ScoredGraph
 
 MAX_TIME = 3.0

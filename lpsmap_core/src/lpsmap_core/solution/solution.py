@@ -26,14 +26,14 @@ from lpsmap_core.solution.contradictions import (
     explain_contradictions,
     reduced_contradictions,
 )
-from lpsmap_core.solution.decoder import (
+from lpsmap_core.solution.distribution import Distributions
+from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
+from lpsmap_core.solution.installed_decoder import (
     DECODE_MAX_NODES,
     DECODE_MAX_TIME,
     DEFAULT_GAP,
     installed_decoder,
 )
-from lpsmap_core.solution.distribution import Distributions
-from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
 from lpsmap_core.solution.scored_graph import ScoredGraph
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.callers import stacklevel

@@ -14,7 +14,7 @@ from lpsmap_core.engine.shared_engine import solve_validated
 from lpsmap_core.engine.status import Status, Statuses
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.unused import are_scores
+from lpsmap_core.model.score_magnitude import are_scores
 from lpsmap_core.plugins.registry import installed
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
 from lpsmap_core.solution.scored_graph import scored_graph

@@ -11,7 +11,7 @@ from lpsmap_core.kernels.records import LOWER, UPPER
 from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
 from lpsmap_core.local.local_solver import LocalSolver
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.levels import (
+from lpsmap_core.model.overrides import (
     derivatives_of,
     has_array_code,
     has_kernels,

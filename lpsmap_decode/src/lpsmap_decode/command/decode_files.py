@@ -17,15 +17,15 @@ from typing import Any
 
 import click
 
-from lpsmap_decode.command.limits import (
+from lpsmap_decode.command.models import errors_as_messages
+from lpsmap_decode.command.output import cost_of, numbers
+from lpsmap_decode.command.shared_options import (
     SEARCH_OPTIONS,
     check_options,
     is_terminal,
     limit_options,
     memory_option,
 )
-from lpsmap_decode.command.models import errors_as_messages
-from lpsmap_decode.command.output import cost_of, numbers
 from lpsmap_decode.corpus.jobs import MAP, TASKS
 from lpsmap_decode.corpus.journal import Journal, JournalError
 from lpsmap_decode.corpus.outcome import Outcome

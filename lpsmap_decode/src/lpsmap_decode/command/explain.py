@@ -17,8 +17,8 @@ import click
 
 from lpsmap_core import FactorGraph
 from lpsmap_core.api import kind_of
-from lpsmap_decode.command.limits import memory_option
 from lpsmap_decode.command.models import errors_as_messages
+from lpsmap_decode.command.shared_options import memory_option
 from lpsmap_decode.formats.files import read_graph
 from lpsmap_decode.redundant_factors import count_redundant
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from lpsmap_core import Factor
 from lpsmap_core.api import DuplicateNameError, build_layout, text_table
-from lpsmap_decode.command.limits import memory_option
+from lpsmap_decode.command.shared_options import memory_option
 from lpsmap_decode.formats.file_format import NamedGraph
 from lpsmap_decode.formats.files import read_graph, write_graph
 

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from lpsmap_core import Solution
 from lpsmap_core.api import FloatArray, label_of, text_table
+from lpsmap_decode.component_results import Parts
 from lpsmap_decode.formats.file_format import NamedGraph
 from lpsmap_decode.formats.uai import assignment_text
-from lpsmap_decode.parts import Parts
 from lpsmap_decode.results.assignment import Assignment
 
 TABLE, JSON, UAI = "table", "json", "uai"

@@ -11,8 +11,8 @@ import numpy as np
 
 import lpsmap_core
 from lpsmap_core.api import FloatArray
+from lpsmap_decode.component_results import parts_of
 from lpsmap_decode.formats.file_format import NamedGraph
-from lpsmap_decode.parts import parts_of
 from lpsmap_decode.results.assignment import OWN_SEARCH, Assignment
 from lpsmap_decode.results.search_limits import SearchProgress
 

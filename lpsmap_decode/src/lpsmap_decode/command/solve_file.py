@@ -12,7 +12,11 @@ import numpy as np
 
 from lpsmap_core import Deadline
 from lpsmap_core.api import DEFAULTS, DuplicateNameError, FloatArray, error_with_origin
-from lpsmap_decode.command.limits import (
+from lpsmap_decode.command.models import MODEL, errors_as_messages
+from lpsmap_decode.command.output import JSON, TABLE, UAI, answer_text, check_form
+from lpsmap_decode.command.pictures import plotting_module, save_picture
+from lpsmap_decode.command.progress_log import ProgressLog
+from lpsmap_decode.command.shared_options import (
     SEARCH_OPTIONS,
     NumberRange,
     check_options,
@@ -20,16 +24,12 @@ from lpsmap_decode.command.limits import (
     limit_options,
     memory_option,
 )
-from lpsmap_decode.command.models import MODEL, errors_as_messages
-from lpsmap_decode.command.output import JSON, TABLE, UAI, answer_text, check_form
-from lpsmap_decode.command.pictures import plotting_module, save_picture
-from lpsmap_decode.command.progress_log import ProgressLog
 from lpsmap_decode.command.sums import ITERATION_OPTIONS, SUMS, summed
+from lpsmap_decode.component_results import parts_of
 from lpsmap_decode.corpus.jobs import MAP, SPARSEMAP, TASKS, solve_as
 from lpsmap_decode.formats.file_format import Evidence, NamedGraph
 from lpsmap_decode.formats.files import read_evidence, read_graph
 from lpsmap_decode.formats.wcnf import states_costs
-from lpsmap_decode.parts import parts_of
 from lpsmap_decode.results.assignment import Assignment
 
 MIN_SECONDS = 0.01

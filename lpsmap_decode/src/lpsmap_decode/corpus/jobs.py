@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from lpsmap_core import ConvergenceWarning, FactorGraph, Solution
 from lpsmap_core.api import FloatArray, kind_of
+from lpsmap_decode.component_results import parts_of
 from lpsmap_decode.corpus.outcome import Outcome
 from lpsmap_decode.formats.file_format import NamedGraph
 from lpsmap_decode.formats.files import read_graph
-from lpsmap_decode.parts import parts_of
 from lpsmap_decode.results.assignment import Assignment
 
 SPARSEMAP, LP_MAP, MAP = "sparsemap", "lp-map", "map"

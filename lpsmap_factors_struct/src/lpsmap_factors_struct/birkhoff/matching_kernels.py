@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from lpsmap_core import kernel, leaf
 from lpsmap_core.api import (
     OPTIMAL,
@@ -30,7 +32,6 @@ from lpsmap_factors_struct.birkhoff.matching_records import (
     block_of,
     matchings_at,
 )
-from lpsmap_factors_struct.methods import has_forced
 
 # -------------------------------------------------------------------- whole solves
 
@@ -54,7 +55,7 @@ def solve_projections(
         status[f] = RUNNING
         if stopped():
             return
-        if has_forced(f, problem):
+        if _has_forced(f, problem):
             record.methods[f] = NO_PROJECTION
             set_of(matchings, f).active[0] = 0  # structures without the pair have to go
             continue
@@ -93,6 +94,15 @@ def _workspace(matchings: Any, rows: IntArray) -> Lines:
 
 
 # -------------------------------------------------------------------- one matching
+
+
+@leaf
+def _has_forced(f: int, problem: LocalProblem) -> bool:
+    """Return whether a variable of a factor must be on."""
+    for slot in range(problem.offsets[f], problem.offsets[f + 1]):
+        if problem.a[slot] == np.inf:
+            return True
+    return False
 
 
 @leaf

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lpsmap_core.api import IntArray
 from lpsmap_torch.tensor.equations import ConjugateGradients, Dense, Equations
-from lpsmap_torch.tensor.forced import forced_numbers
+from lpsmap_torch.tensor.presolve import forced_numbers
 
 __all__ = ["Batch", "DenseBatch", "Members", "SparseBatch", "moved"]
 

@@ -1,6 +1,6 @@
 // Projections of small components on a GPU, with a warp for each component.
 //
-// The methods and the names are those of forced.py, interior_point.py and newton.py. There, every
+// The methods and the names are those of presolve.py, interior_point.py and newton.py. There, every
 // operation is a kernel that reads its numbers from the device's memory and writes them back. Here
 // the numbers of a component stay in shared memory until it is solved. Newton's method with a line
 // search comes first, which takes as many steps as the interior point method for scores of
@@ -111,7 +111,7 @@ struct Component {
         return is_valid;
     }
 
-    // Fix forced numbers, and remove bounds that always hold; see forced.py.
+    // Fix forced numbers, and remove bounds that always hold; see presolve.py.
     __device__ void presolve() {
         const int n = a.n_columns, m = a.n_rows;
         real *least = t, *most = ease, *at_least = m2, *at_most = m3;

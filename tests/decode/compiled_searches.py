@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from lpsmap import AtMostOne, Budget, Dense, DepTree, FactorGraph, Pair, Xor
+from lpsmap_decode.compile_searches import call_kernels
 from lpsmap_decode.heuristics.component import Component
 from lpsmap_decode.heuristics.portfolio import ALL, LINEAR_IMPROVING, STRICT_TABLES
-from lpsmap_decode.rehearsal import call_kernels
 from lpsmap_jit.compile import Kernel
 
 OF_SEARCHES = tuple(
@@ -68,7 +68,7 @@ def matching() -> FactorGraph:
 def main() -> None:
     """Call all searches, each for a few steps."""
     call_kernels()
-    rehearsed, linear = signatures(), ALL + LINEAR_IMPROVING
+    compiled, linear = signatures(), ALL + LINEAR_IMPROVING
     for graph, heuristics in (
         (grid(5, 3), STRICT_TABLES),
         (grid(7, 4), STRICT_TABLES),
@@ -83,8 +83,8 @@ def main() -> None:
                 pass
         graph.solve_map(exact=True, max_nodes=50)
         graph.k_best(3, max_nodes=50)
-    late = {name: kinds - rehearsed.get(name, set()) for name, kinds in signatures().items()}
-    print(sum(map(bool, rehearsed.values())), [name for name, kinds in late.items() if kinds])
+    late = {name: kinds - compiled.get(name, set()) for name, kinds in signatures().items()}
+    print(sum(map(bool, compiled.values())), [name for name, kinds in late.items() if kinds])
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ import pytest
 
 
 @pytest.mark.compiled
-def test_searches_call_only_kernels_that_were_rehearsed(monkeypatch) -> None:
+def test_searches_call_only_kernels_compiled_ahead(monkeypatch) -> None:
     monkeypatch.setenv("LPSMAP_COMPILE_AFTER", "0")
-    script = Path(__file__).with_name("rehearsed_searches.py")
+    script = Path(__file__).with_name("compiled_searches.py")
     command = [sys.executable, "-W", "ignore", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "18 []\n"
