@@ -34,7 +34,7 @@ from lpsmap import (
 from lpsmap_core import Scores, Structures
 from lpsmap_core.layout.layout import Bucket, build_layout
 from lpsmap_dynamic import DynamicProgram
-from lpsmap_dynamic.max_plus import best_derivations
+from lpsmap_dynamic.best_derivation import best_derivations
 from lpsmap_jit.arrays import IntArray
 
 BATCH, MIN_SECONDS = 4, 0.2

@@ -21,7 +21,7 @@ from lpsmap_core.testing.graphs import declared_again
 from lpsmap_decode import FileFormatError, NamedGraph
 from lpsmap_decode.formats.files import write_graph
 from lpsmap_dynamic import DynamicProgram
-from lpsmap_dynamic.max_plus import best_derivations
+from lpsmap_dynamic.best_derivation import best_derivations
 from other_structures import TYPES, Four, Plain, other, plain_rows, single, unchanged
 
 EXAMPLES = [

@@ -21,10 +21,10 @@ from lpsmap_dynamic import (
     Row,
     hypergraph_factor,
 )
+from lpsmap_dynamic.best_derivation import best_derivations
 from lpsmap_dynamic.derivations import _room
 from lpsmap_dynamic.inside_outside import beliefs_of
 from lpsmap_dynamic.k_best import k_best_of
-from lpsmap_dynamic.max_plus import best_derivations
 from lpsmap_factors_struct import Sequence
 from lpsmap_jit.interrupts import Watch
 

@@ -17,7 +17,7 @@ import test_sequence_distance
 from gibbs_checks import check_draws, check_gibbs
 from lpsmap import Alignment, BinaryTree, DepTree, FactorGraph, Matching, Sequence, SequenceBudget
 from lpsmap_dynamic import DynamicProgram
-from lpsmap_dynamic.max_plus import best_derivations
+from lpsmap_dynamic.best_derivation import best_derivations
 
 CASES = {
     "sequence": lambda: test_sequence.case(4, 3, test_sequence.NO_BUDGET),

@@ -15,6 +15,7 @@ from lpsmap_dynamic.count_constraints import Counts, count_bounds, counts_of, wr
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.derivations import HypergraphInference
 from lpsmap_dynamic.dynamic_program import DynamicProgram
+from lpsmap_dynamic.edges import POLL_PERIOD
 from lpsmap_dynamic.elimination_order import EliminationOrder, cheapest_order, minimum_fill
 from lpsmap_dynamic.equal_rows import distinct_rows
 from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly, two_sum
@@ -34,6 +35,7 @@ from lpsmap_dynamic.targets import Items, Labels, check_root, in_factors, labels
 __version__ = "0.1.0"
 
 __all__ = [
+    "POLL_PERIOD",
     "Beliefs",
     "Counts",
     "DynamicProgram",

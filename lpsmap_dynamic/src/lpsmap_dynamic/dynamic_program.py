@@ -10,9 +10,9 @@ import numpy as np
 
 from lpsmap_core import Factors, Scores, Structures
 from lpsmap_core.api import BoolArray, FloatArray, IntArray
+from lpsmap_dynamic.best_derivation import best_derivations
 from lpsmap_dynamic.edges import MAX_NONZEROS
 from lpsmap_dynamic.hypergraph_factor import HypergraphFactor
-from lpsmap_dynamic.max_plus import best_derivations
 from lpsmap_dynamic.row import Row
 
 

@@ -17,7 +17,7 @@ HEADER_LENGTH = 5
 """The arrays follow the header."""
 
 POLL_PERIOD = 10_000
-"""Number of hyperedges that a pass processes between two checks for interrupts."""
+"""Number of hyperedges, or of sums of scores, between two checks of a pass for interrupts."""
 
 
 class Edges(NamedTuple):

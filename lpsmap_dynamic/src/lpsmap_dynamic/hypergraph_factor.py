@@ -11,12 +11,12 @@ import numpy as np
 
 from lpsmap_core import Factor, TensorOracle
 from lpsmap_core.api import IntArray, row_view
+from lpsmap_dynamic.best_derivation import best_derivations
 from lpsmap_dynamic.builder import HypergraphBuilder
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.derivations import HypergraphInference
 from lpsmap_dynamic.gibbs import Gibbs
 from lpsmap_dynamic.inference import Inference
-from lpsmap_dynamic.max_plus import best_derivations
 from lpsmap_dynamic.row import Row, different_rows
 from lpsmap_dynamic.tensor_oracle import hypergraph_oracle
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_dynamic import POLL_PERIOD
 from lpsmap_factors_struct.arrays import largest
-from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL, LANES, best_sums, where_best
+from lpsmap_factors_struct.span_maxima import LANES, best_sums, where_best
 
 
 class ChartWorkspace(NamedTuple):
@@ -144,7 +145,7 @@ def _fill(n: int, workspace: ChartWorkspace) -> None:
         best_sums(inside, 0, n, backward, at, n + 1, width, n - width, best)
         for i in range(n - width):
             inside[row + i] = backward[back + i] = best[i] + weight[i * n + i + width]
-        if width * (n - width) > INTERRUPT_INTERVAL and interrupted():
+        if width * (n - width) > POLL_PERIOD and interrupted():
             break
 
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
-from lpsmap_dynamic import HypergraphBuilder
+from lpsmap_dynamic import POLL_PERIOD, HypergraphBuilder
 from lpsmap_factors_struct.arc_layout import arc_slot
 from lpsmap_factors_struct.arrays import first_maximum
-from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL, LANES, best_sum, best_sums, where_best
+from lpsmap_factors_struct.span_maxima import LANES, best_sum, best_sums, where_best
 
 
 class SpansWorkspace(NamedTuple):
@@ -136,7 +136,7 @@ def _fill(n: int, workspace: SpansWorkspace) -> None:
         best_sums(open_left, n + width - 1, n - 1, left, at, n, width, n - width, best)
         for i in range(count):
             left[back + i] = best[i]
-        if width * (n - width) > INTERRUPT_INTERVAL and interrupted():
+        if width * (n - width) > POLL_PERIOD and interrupted():
             break
 
 

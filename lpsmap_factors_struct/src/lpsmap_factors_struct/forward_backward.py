@@ -14,8 +14,7 @@ import numpy as np
 
 from lpsmap_core import interrupted, kernel, leaf
 from lpsmap_core.api import FloatArray
-from lpsmap_dynamic import two_sum
-from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL
+from lpsmap_dynamic import POLL_PERIOD, two_sum
 
 SPAN = 150.0
 """A score that is farther below the largest of its position, or matrix, has a weight of 0 in a
@@ -213,7 +212,7 @@ def _forward(
     high, is_far = _weigh(eta_v, 0, n, lowest, work.initial, 0)
     of_step, far = _weigh(eta_v, n, square, lowest, work.step, 0)
     of_end, far_end = _weigh(eta_v, n + square, n, lowest, work.final, 0)
-    is_far, low, poll_at = is_far | far | far_end, 0.0, INTERRUPT_INTERVAL
+    is_far, low, poll_at = is_far | far | far_end, 0.0, POLL_PERIOD
     for t in range(length):
         here, total = t * n, 0.0
         most, far = _weigh(eta_u, here, n, lowest, state, here)
@@ -235,7 +234,7 @@ def _forward(
         high, more = two_sum(high, np.log(total))
         low += lost + more
         if (t + 1) * square > poll_at:
-            poll_at += INTERRUPT_INTERVAL
+            poll_at += POLL_PERIOD
             if interrupted():
                 return -np.inf, 0.0, False
     total = 0.0
@@ -262,7 +261,7 @@ def backward(length: int, n_states: int, work: ChainSums, m: FloatArray, v: Floa
     v[:] = 0.0
     for j in range(n):
         beta[j] = work.final[j] / work.scale[length]
-    poll_at = INTERRUPT_INTERVAL
+    poll_at = POLL_PERIOD
     for t in range(length - 1, -1, -1):
         here = t * n
         for j in range(n):
@@ -274,7 +273,7 @@ def backward(length: int, n_states: int, work: ChainSums, m: FloatArray, v: Floa
             _add_products(alpha, here - n, gamma, n, v, n)
             _combine_rows(gamma, 0, work.back, n, beta, 0)
         if (length - t) * square > poll_at:
-            poll_at += INTERRUPT_INTERVAL
+            poll_at += POLL_PERIOD
             if interrupted():
                 return
     for k in range(square):

@@ -25,8 +25,7 @@ from lpsmap_core.api import (
     IntArray,
     checked_flag,
 )
-from lpsmap_dynamic import HypergraphBuilder, Row
-from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL
+from lpsmap_dynamic import POLL_PERIOD, HypergraphBuilder, Row
 from lpsmap_factors_struct.sequence import Sequence, most_states
 from lpsmap_factors_struct.viterbi import (
     best_arrivals,
@@ -89,7 +88,7 @@ def budgeted_viterbi(
                 if after <= budget:
                     here = t * layer + after * n_states + s
                     prefix[here] = arrivals[s] + reduced[t * n_states + s]
-        if layer * n_states > INTERRUPT_INTERVAL and interrupted():
+        if layer * n_states > POLL_PERIOD and interrupted():
             break
     final = len(additionals) - n_states
     last = (length - 1) * layer

@@ -28,9 +28,15 @@ from lpsmap_core.api import (
     IntArray,
     check_unambiguous_lengths,
 )
-from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row, as_scores, one_of_each_group
+from lpsmap_dynamic import (
+    POLL_PERIOD,
+    DynamicProgram,
+    HypergraphBuilder,
+    Row,
+    as_scores,
+    one_of_each_group,
+)
 from lpsmap_factors_struct.flat_scores import flat_scores
-from lpsmap_factors_struct.maxplus import INTERRUPT_INTERVAL
 from lpsmap_factors_struct.viterbi import reduced_states
 
 
@@ -124,7 +130,7 @@ def distance_viterbi(
         _arrivals(prefix[(t - 1) * n_states : t * n_states], distances, n_states, reach, here)
         for s in range(n_states):
             here[s] += reduced[t * n_states + s]
-        if n_states * reach > INTERRUPT_INTERVAL and interrupted():
+        if n_states * reach > POLL_PERIOD and interrupted():
             break
     last = (length - 1) * n_states
     path[length - 1] = 0

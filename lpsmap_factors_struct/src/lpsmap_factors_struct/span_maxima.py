@@ -7,9 +7,6 @@ import numpy as np
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray
 
-INTERRUPT_INTERVAL = 10_000
-"""Interrupts are checked after every pass over more sums than this."""
-
 LANES = 4
 """Rows are processed in whole vectors of this length. The last one may extend beyond the row."""
 
