@@ -49,7 +49,7 @@ class Problem(NamedTuple):
     undivided: tuple[FloatArray, list[FloatArray]] | None
     """The scores of variables and additionals before the division; None without temperature."""
 
-    def estimated(self, estimator: Estimator, options: Mapping[str, Any]) -> Estimated:
+    def estimate(self, estimator: Estimator, options: Mapping[str, Any]) -> Estimated:
         """Return the estimate."""
         return Estimated(self, estimator.estimate(self.built.graph, options))
 

@@ -178,7 +178,7 @@ class Layer(TemperatureMixin):
             without variables.
         """
         problem = self._problem(scores, self._inputs(*others, **arguments))
-        return problem.estimated(SparseMarginals(), self._options).structures(scores.dtype)
+        return problem.estimate(SparseMarginals(), self._options).structures(scores.dtype)
 
     def sample(
         self,
@@ -230,7 +230,7 @@ class Layer(TemperatureMixin):
         others, arguments
             The other arguments of `forward`.
         """
-        return self._built(scores, self._inputs(*others, **arguments))
+        return self._build_graph(scores, self._inputs(*others, **arguments))
 
     def decode(
         self, scores: Tensor, options: dict[str, Any] | None = None, **arguments: Any
@@ -282,11 +282,11 @@ class Layer(TemperatureMixin):
         """Return the shape of the variables for scores of a given `shape`."""
         return shape
 
-    def _prepared(self, scores: Tensor) -> Tensor:
+    def _prepare(self, scores: Tensor) -> Tensor:
         """Return the scores of the variables, given those of a call."""
         return scores
 
-    def _finished(self, marginals: Tensor, inputs: dict[str, Any]) -> Tensor:
+    def _finish(self, marginals: Tensor, inputs: dict[str, Any]) -> Tensor:
         """Return what a call returns, given the marginals."""
         return marginals
 
@@ -320,19 +320,19 @@ class Layer(TemperatureMixin):
 
     def _marginals(self, scores: Tensor, inputs: dict[str, Any]) -> Tensor:
         self._check_exportable()
-        parameters, instances = self._checked(scores, **inputs)
-        scaled, parameters = self._divided(self._prepared(scores), parameters)
+        parameters, instances = self._validate(scores, **inputs)
+        scaled, parameters = self._divide(self._prepare(scores), parameters)
         marginals, eager = None, is_eager(scaled)
         if not torch.compiler.is_compiling():
-            marginals = self._solved(scaled, parameters, instances, on_host=eager)
+            marginals = self._solve(scaled, parameters, instances, on_host=eager)
         if marginals is None:
             others = {"parameters": parameters, **instances._asdict()}
             marginals = traced_call(self._name, scores.ndim, scaled, others)
         if marginals.dtype is not scores.dtype:
             marginals = marginals.to(scores.dtype)
-        return self._finished(marginals, inputs)
+        return self._finish(marginals, inputs)
 
-    def _solved(
+    def _solve(
         self,
         scores: Tensor,
         parameters: Tensor | None,
@@ -351,7 +351,7 @@ class Layer(TemperatureMixin):
         def build() -> BuiltGraph:
             graph = FactorGraph()
             graph.refuses_non_finite = TorchFactorGraph.refuses_non_finite
-            return self._laid_out(graph, shape, arrays, n_parameters)
+            return self._lay_out(graph, shape, arrays, n_parameters)
 
         with self._layouts.graph((shape, n_parameters, arrays.key), build) as built:
             given, options = (built, scores, parameters), self._options
@@ -362,7 +362,7 @@ class Layer(TemperatureMixin):
 
     def _evaluate(self, scores: Tensor, *, parameters: Tensor | None, **instances: Any) -> Tensor:
         """Return the marginals in a traced call."""
-        marginals = self._solved(scores, parameters, Instances(**instances))
+        marginals = self._solve(scores, parameters, Instances(**instances))
         assert marginals is not None
         return marginals.to(scores.dtype)
 
@@ -374,7 +374,7 @@ class Layer(TemperatureMixin):
                 "options that are numbers, strings, booleans or NumPy arrays."
             )
 
-    def _checked(
+    def _validate(
         self, scores: Tensor, parameters: Tensor | None, lengths: Any, mask: Any, limits: Any
     ) -> tuple[Tensor | None, Instances]:
         """Return the parameters of every instance; and lengths, mask and limits in full shape."""
@@ -395,7 +395,7 @@ class Layer(TemperatureMixin):
         name, one = type(self).__name__, self.accepts_single_length
         return checked_lengths(name, lengths, batch, self.max_lengths, one)
 
-    def _divided(self, scores: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def _divide(self, scores: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return scores and parameters of every instance divided by the temperature."""
         if is_one(self.temperature):
             return scores, weights
@@ -417,44 +417,46 @@ class Layer(TemperatureMixin):
     # ---------------------------------------------------------------- graphs, and estimates
 
     def _eagerly(self, *call: Any) -> Any:
-        """Return `_estimated`, which torch.compile does not trace."""
-        run: Any = torch.compiler.disable(self._estimated) if is_compiled() else self._estimated  # type: ignore[no-untyped-call]
+        """Return `_estimate`, which torch.compile does not trace."""
+        run: Any = torch.compiler.disable(self._estimate) if is_compiled() else self._estimate  # type: ignore[no-untyped-call]
         return run(*call)
 
-    def _estimated(self, return_solution: bool, scores: Tensor, inputs: dict[str, Any]) -> Any:
+    def _estimate(self, return_solution: bool, scores: Tensor, inputs: dict[str, Any]) -> Any:
         options = dict(self._options)
         if options["engine"] in ENGINES and not isinstance(self.estimator, SparseMarginals):
             options["engine"] = AUTO  # engines on tensors have no best structures
-        estimated = self._problem(scores, inputs).estimated(self.estimator, options)
-        marginals = self._finished(estimated.marginals.to(scores.dtype), inputs)
+        estimated = self._problem(scores, inputs).estimate(self.estimator, options)
+        marginals = self._finish(estimated.marginals.to(scores.dtype), inputs)
         return estimated.solution(marginals) if return_solution else marginals
 
     def _problem(self, scores: Tensor, inputs: dict[str, Any]) -> Problem:
         """Return the graph with scores divided by the temperature."""
-        built = self._built(scores, inputs)
+        built = self._build_graph(scores, inputs)
         graph, before, temperature = built.graph, None, self.temperature
         if not graph.factors:
             graph.add(no_factor(built.block))
         if not is_one(temperature):
             before = graph.flat_scores(), [graph.additional_scores(f) for f in graph.factors]
-            temperature = self._divide(built, scores, inputs)
+            temperature = self._divide_graph(built, scores, inputs)
         n_parameters = self._n_parameters(inputs)
         return Problem(built, self._batch(scores), temperature, n_parameters, before)
 
-    def _built(self, scores: Tensor, inputs: dict[str, Any]) -> BuiltGraph:
+    def _build_graph(self, scores: Tensor, inputs: dict[str, Any]) -> BuiltGraph:
         """Return the graph for given scores."""
-        parameters, instances = self._checked(scores, **inputs)
+        parameters, instances = self._validate(scores, **inputs)
         n_parameters = 0 if parameters is None else parameters.shape[-1]
         graph, shape = TorchFactorGraph(), tuple(scores.shape)
-        built = self._laid_out(graph, shape, instances.on_host(), n_parameters)
-        built.prepare = self._prepared
+        built = self._lay_out(graph, shape, instances.on_host(), n_parameters)
+        built.prepare = self._prepare
         built.set_scores(built.place(scores), built.additionals(parameters))
         return built
 
-    def _divide(self, built: BuiltGraph, scores: Tensor, inputs: dict[str, Any]) -> Temperature:
+    def _divide_graph(
+        self, built: BuiltGraph, scores: Tensor, inputs: dict[str, Any]
+    ) -> Temperature:
         """Divide the scores of a graph by the temperature, and return it for all instances."""
-        parameters, _ = self._checked(scores, **inputs)
-        scaled, parameters = self._divided(self._prepared(scores), parameters)
+        parameters, _ = self._validate(scores, **inputs)
+        scaled, parameters = self._divide(self._prepare(scores), parameters)
         built.set_scores(built.place_prepared(scaled), built.additionals(parameters))
         return of_batch("temperature", self.temperature, self._batch(scores))
 
@@ -463,7 +465,7 @@ class Layer(TemperatureMixin):
         parameters: Tensor | None = inputs["parameters"]
         return 0 if parameters is None else parameters.shape[-1]
 
-    def _laid_out(
+    def _lay_out(
         self, graph: FactorGraph, shape: tuple[int, ...], instances: Instances, n_parameters: int
     ) -> BuiltGraph:
         """Return a graph with the declarations for scores of a shape."""

@@ -75,7 +75,7 @@ class RelaxedPairLayer(PairLayer):
         super().__init__(**options)
         self.rescale = rescale
 
-    def _finished(self, marginals: Tensor, inputs: dict[str, Any]) -> Tensor:
+    def _finish(self, marginals: Tensor, inputs: dict[str, Any]) -> Tensor:
         if not self.rescale:
             return marginals
         lengths = self._checked_lengths(inputs["lengths"], tuple(marginals.shape[:-2]))
@@ -156,7 +156,7 @@ class MatchingLayer(PairLayer):
         elif has_null:
             self.null = checked_number(f"{name}: null", null, "a number, or True", lambda x: x == x)
 
-    def _prepared(self, scores: Tensor) -> Tensor:
+    def _prepare(self, scores: Tensor) -> Tensor:
         """Return the scores by which pairs exceed no partner."""
         if self.null is None:
             return scores

@@ -187,15 +187,17 @@ class SparseMAP(Layer):
         self._check_exportable()
         return self._eagerly(return_solution, scores, inputs)
 
-    def _built(self, scores: Tensor, inputs: dict[str, Any]) -> BuiltGraph:
+    def _build_graph(self, scores: Tensor, inputs: dict[str, Any]) -> BuiltGraph:
         if not self._is_function:
-            return super()._built(scores, inputs)
+            return super()._build_graph(scores, inputs)
         check_scores(type(self).__name__, scores, self.event_ndim)
         return built_by(self.factors, scores, {**self.options, **inputs})
 
-    def _divide(self, built: BuiltGraph, scores: Tensor, inputs: dict[str, Any]) -> Temperature:
+    def _divide_graph(
+        self, built: BuiltGraph, scores: Tensor, inputs: dict[str, Any]
+    ) -> Temperature:
         if not self._is_function:
-            return super()._divide(built, scores, inputs)
+            return super()._divide_graph(built, scores, inputs)
         temperature = of_batch("SparseMAP: temperature", self.temperature, ())
         built.graph._divide_scores(temperature)
         return temperature

@@ -170,7 +170,7 @@ class StructuredLoss(nn.Module, abc.ABC):
         scores = as_tensor(f"{name}: scores", scores)
         if weight is not None:
             check_weight(name, weight, tuple(scores.shape))
-        built = self._built(scores, arguments)
+        built = self._build_graph(scores, arguments)
         u = built.variables
         known = read_target(u, scores, target, root)
         compared = self._augmented(scores, known)
@@ -184,7 +184,7 @@ class StructuredLoss(nn.Module, abc.ABC):
         n_rows = n_labelled_rows(u, known) if self.reduction == "token_mean" else 0
         return reduced(losses, self.reduction, n_rows)
 
-    def _built(self, scores: Tensor, arguments: dict[str, Any]) -> BuiltGraph:
+    def _build_graph(self, scores: Tensor, arguments: dict[str, Any]) -> BuiltGraph:
         if isinstance(self.factors, Layer):
             if not is_one(self.factors.temperature):
                 name = type(self).__name__
@@ -209,7 +209,7 @@ class StructuredLoss(nn.Module, abc.ABC):
         """
         checked = checked_scores(type(self).__name__, scores)
         as_tensor(f"{type(self).__name__}: scores", checked)
-        return self._built(checked, arguments).decode(options or {}).to(scores.dtype)
+        return self._build_graph(checked, arguments).decode(options or {}).to(scores.dtype)
 
     def marginals(self, scores: Tensor, **arguments: Any) -> Tensor:
         """Return the marginals that the gradient of the loss compares with the target.
@@ -222,7 +222,7 @@ class StructuredLoss(nn.Module, abc.ABC):
         scores, arguments
             As in `forward`.
         """
-        built = self._built(checked_scores(type(self).__name__, scores), arguments)
+        built = self._build_graph(checked_scores(type(self).__name__, scores), arguments)
         return built.shown(self._estimate(built.graph)).to(scores.dtype)
 
     def k_best(self, scores: Tensor, k: int, **arguments: Any) -> Tensor:
@@ -235,7 +235,7 @@ class StructuredLoss(nn.Module, abc.ABC):
         k
             The number of structures. An item with fewer has zeros for the others.
         """
-        built = self._built(checked_scores(type(self).__name__, scores), arguments)
+        built = self._build_graph(checked_scores(type(self).__name__, scores), arguments)
         k = checked_count("k_best: k", k)
         values = torch.from_numpy(ranking_of(built.graph, built.items(), k).values)
         return built.shown_samples(values.to(scores))
