@@ -88,12 +88,12 @@ def found(
     """Let the kernels solve batches on the CPU, and return what they found."""
     kept = list[fused.Solved]()
 
-    def solved(*given: Any) -> fused.Solved:
-        kept.append(fused.solved(*given))
+    def solve_and_keep(*given: Any) -> fused.Solved:
+        kept.append(fused.solve(*given))
         return kept[-1]
 
     monkeypatch.setattr(fused, "_kernel", lambda name, device: partial(kernel_on_cpu, name))
-    monkeypatch.setattr(projection, "solved", solved)
+    monkeypatch.setattr(projection, "solve", solve_and_keep)
     monkeypatch.setattr(
         projection,
         "serves",
@@ -183,14 +183,14 @@ def test_masks_ties_and_infeasible_instances(found: list[fused.Solved]) -> None:
 def test_what_it_leaves_is_solved_by_operations(
     found: list[fused.Solved], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken = projection.solved
+    taken = projection.solve
 
     def spoilt(*given: Any) -> fused.Solved:
         solved = taken(*given)
         solved.exact[::2], solved.values[::2], solved.ease[::2] = False, 0.5, 0.0
         return solved
 
-    monkeypatch.setattr(projection, "solved", spoilt)
+    monkeypatch.setattr(projection, "solve", spoilt)
     scores = normal(5, 3, 4)
     values, expected = (solve(matching, scores, engine) for engine in ("tensor", "compiled"))
     torch.testing.assert_close(values[:2], expected[:2], rtol=0, atol=1e-9)

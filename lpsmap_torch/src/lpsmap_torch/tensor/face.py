@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lpsmap_torch.tensor.batch import Batch, DenseBatch
 from lpsmap_torch.tensor.equations import Equations, symmetric
-from lpsmap_torch.tensor.fused import multiplied
+from lpsmap_torch.tensor.fused import multiply
 from lpsmap_torch.tensor.newton import Pieces
 from lpsmap_torch.tensor.projection_problem import Projections
 from lpsmap_torch.tensors import is_eager
@@ -79,7 +79,7 @@ class FusedFace(Face):
     def _multiply(self, d: Tensor) -> Tensor:
         # autograd calls this again for vectors that may be within a transform
         return (
-            multiplied(self.batch, self.ease, self.tight, d) if is_eager(d) else super().multiply(d)
+            multiply(self.batch, self.ease, self.tight, d) if is_eager(d) else super().multiply(d)
         )
 
 

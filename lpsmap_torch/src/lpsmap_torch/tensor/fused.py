@@ -15,7 +15,7 @@ from lpsmap_torch.tensor import equations, interior_point, presolve, projection_
 from lpsmap_torch.tensor.batch import Batch, DenseBatch
 from lpsmap_torch.tensors import is_transformed
 
-__all__ = ["Solved", "multiplied", "serves", "solved", "source"]
+__all__ = ["Solved", "multiply", "serves", "solve", "source"]
 
 WARP = 32
 
@@ -90,7 +90,7 @@ class Solved(NamedTuple):
     iterations: Tensor
 
 
-def solved(batch: DenseBatch, scores: Tensor, most_iterations: int) -> Solved:
+def solve(batch: DenseBatch, scores: Tensor, most_iterations: int) -> Solved:
     """Solve all instances of a batch.
 
     Parameters
@@ -120,7 +120,7 @@ def solved(batch: DenseBatch, scores: Tensor, most_iterations: int) -> Solved:
     return found
 
 
-def multiplied(batch: DenseBatch, ease: Tensor, tight: Tensor, d: Tensor) -> Tensor:
+def multiply(batch: DenseBatch, ease: Tensor, tight: Tensor, d: Tensor) -> Tensor:
     """Return products of vectors with the Jacobians on faces, as `Face.multiply` does.
 
     Parameters
@@ -128,7 +128,7 @@ def multiplied(batch: DenseBatch, ease: Tensor, tight: Tensor, d: Tensor) -> Ten
     batch
         The constraints.
     ease, tight
-        The faces, as `solved` returns them.
+        The faces, as `solve` returns them.
     d
         (n, n_columns) vectors.
     """

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lpsmap_torch.tensor.batch import Batch, DenseBatch
 from lpsmap_torch.tensor.face import Face, FusedFace, face_of, on_face
-from lpsmap_torch.tensor.fused import serves, solved
+from lpsmap_torch.tensor.fused import serves, solve
 from lpsmap_torch.tensor.interior_point import Interior, first_point, next_point
 from lpsmap_torch.tensor.newton import Pieces, newton_step, pieces_at, select
 from lpsmap_torch.tensor.oracle_batch import OracleBatch
@@ -61,7 +61,7 @@ def project(batch: Batch | OracleBatch, eta: Tensor, limits: Limits) -> Projecte
 
 def _by_kernel(batch: DenseBatch, eta: Tensor, limits: Limits) -> Projected:
     """Solve by the kernel and, if checks may wait, by operations what it left."""
-    found = solved(batch, eta, limits.interior)
+    found = solve(batch, eta, limits.interior)
     face = FusedFace(batch, found.ease, found.tight)
     own = {name: x for name, x in found._asdict().items() if name not in ("ease", "tight")}
     may_wait = limits.check_every is not None
