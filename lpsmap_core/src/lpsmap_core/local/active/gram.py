@@ -69,27 +69,27 @@ def make_gram_workspace(capacity: int, arity: int) -> GramWorkspace:
 
 @leaf
 def mean_residual(
-    own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: GramWorkspace
+    active_set: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: GramWorkspace
 ) -> tuple[float, float]:
     """Write theta - W^T z minus its mean, which is zero at the optimum, into the first column.
 
     The residuals of waiting structures follow those of the active ones. Returns the scale of theta
     and the largest residual of an active structure.
     """
-    residual, count = work.columns[0], own.active[0]
+    residual, count = work.columns[0], active_set.active[0]
     mean, scale, largest = 0.0, 0.0, 0.0
-    for k in range(count + own.waiting[0]):
-        place = own.order[k]
-        begin = place * own.width
-        total = own.theta[place]
-        for e in range(begin, begin + own.of_variables[place]):
-            i = own.entry[e]
-            total -= z[i] * inverse_delta[i] * own.value[e]
+    for k in range(count + active_set.waiting[0]):
+        place = active_set.order[k]
+        begin = place * active_set.width
+        total = active_set.theta[place]
+        for e in range(begin, begin + active_set.of_variables[place]):
+            i = active_set.entry[e]
+            total -= z[i] * inverse_delta[i] * active_set.value[e]
         residual[k] = total
         if k < count:
             mean += total / count
-            scale = max(scale, abs(own.theta[place]))
-    for k in range(count + own.waiting[0]):
+            scale = max(scale, abs(active_set.theta[place]))
+    for k in range(count + active_set.waiting[0]):
         residual[k] -= mean
         if k < count:
             largest = max(largest, abs(residual[k]))
@@ -97,38 +97,38 @@ def mean_residual(
 
 
 @leaf
-def forward_residual(own: ActiveSet, work: GramWorkspace) -> None:
+def forward_residual(active_set: ActiveSet, work: GramWorkspace) -> None:
     """Overwrite the first column r by ``L^-1 r``."""
-    solve_forward(own.chol, own.active[0], work.columns, 1)
+    solve_forward(active_set.chol, active_set.active[0], work.columns, 1)
 
 
 @leaf
-def find_direction(total: float, own: ActiveSet, work: GramWorkspace) -> None:
+def find_direction(total: float, active_set: ActiveSet, work: GramWorkspace) -> None:
     """Write the direction x with ``G x = r - tau 1`` for some tau and with the sum `total`.
 
     The first column holds ``L^-1 r``.
     """
-    count, residual, direction = own.active[0], work.columns[0], work.direction
+    count, residual, direction = active_set.active[0], work.columns[0], work.direction
     # with y = L^-1 1: tau = (<y, L^-1 r> - total) / ||y||^2, then L^T x = L^-1 r - tau y
     squares, product = 0.0, 0.0
     for i in range(count):
-        squares += own.ones[i] * own.ones[i]
-        product += own.ones[i] * residual[i]
+        squares += active_set.ones[i] * active_set.ones[i]
+        product += active_set.ones[i] * residual[i]
     tau = (product - total) / squares
     for i in range(count):
-        direction[i] = residual[i] - tau * own.ones[i]
-    solve_backward(own.chol, count, direction)
+        direction[i] = residual[i] - tau * active_set.ones[i]
+    solve_backward(active_set.chol, count, direction)
 
 
 @leaf
-def find_combination(own: ActiveSet, work: GramWorkspace) -> None:
+def find_combination(active_set: ActiveSet, work: GramWorkspace) -> None:
     """Write the affine combination of active structures that equals a dependent one.
 
     The dependent structure is the first of the latest call of `append_structures`.
     """
-    for i in range(own.active[0]):
+    for i in range(active_set.active[0]):
         work.direction[i] = work.columns[1, i]
-    solve_backward(own.chol, own.active[0], work.direction)
+    solve_backward(active_set.chol, active_set.active[0], work.direction)
 
 
 # -------------------------------------------------------------------- structures join and leave
@@ -138,7 +138,7 @@ def find_combination(own: ActiveSet, work: GramWorkspace) -> None:
 def append_structures(
     first: int,
     n: int,
-    own: ActiveSet,
+    active_set: ActiveSet,
     inverse_delta: FloatArray,
     work: GramWorkspace,
     settled: bool,
@@ -150,41 +150,44 @@ def append_structures(
     numbers r of the active structures, followed by those of the newcomers, become ``L^-1 r``. If
     `settled`, those of the active structures are zero.
     """
-    base = own.active[0]
-    _fill_columns(first, n, own, inverse_delta, work)
+    base = active_set.active[0]
+    _fill_columns(first, n, active_set, inverse_delta, work)
     if settled:
         work.columns[0, :base] = 0.0
-        solve_forward(own.chol, base, work.columns[1:], n)
+        solve_forward(active_set.chol, base, work.columns[1:], n)
     else:
-        solve_forward(own.chol, base, work.columns, n + 1)
+        solve_forward(active_set.chol, base, work.columns, n + 1)
     joined = 0
     for c in range(n):
-        if not _append_row(base, joined, c, n, own, work):
+        if not _append_row(base, joined, c, n, active_set, work):
             continue
         count = base + joined
-        place, weight = own.order[first + c], own.p[first + c]
-        own.order[first + c], own.p[first + c] = own.order[count], own.p[count]
-        own.order[count], own.p[count] = place, weight
+        place, weight = active_set.order[first + c], active_set.p[first + c]
+        active_set.order[first + c], active_set.p[first + c] = (
+            active_set.order[count],
+            active_set.p[count],
+        )
+        active_set.order[count], active_set.p[count] = place, weight
         joined += 1
-    own.active[0] = base + joined
+    active_set.active[0] = base + joined
     return joined
 
 
 @leaf
 def _append_row(
-    base: int, joined: int, c: int, n: int, own: ActiveSet, work: GramWorkspace
+    base: int, joined: int, c: int, n: int, active_set: ActiveSet, work: GramWorkspace
 ) -> bool:
     """Compute the row of newcomer c of n after those that joined; false if it is dependent.
 
     The columns of those that joined follow the first column.
     """
     columns, count = work.columns, base + joined
-    row, mine = own.chol[row_start(count) : row_start(count + 1)], columns[c + 1]
+    row, mine = active_set.chol[row_start(count) : row_start(count + 1)], columns[c + 1]
     # the new row l of L solves L l = G_k + 1; forward solves did its part of the older rows
     for j in range(base):
         row[j] = mine[j]
     for j in range(base, count):
-        other = own.chol[row_start(j) : row_start(j + 1)]
+        other = active_set.chol[row_start(j) : row_start(j + 1)]
         total = columns[j - base + 1, base + c]
         for i in range(j):
             total -= other[i] * row[i]
@@ -194,12 +197,12 @@ def _append_row(
     pivot, ones, residual = norm, 1.0, columns[0, base + c]
     for j in range(count):
         pivot -= row[j] * row[j]
-        ones -= row[j] * own.ones[j]
+        ones -= row[j] * active_set.ones[j]
         residual -= row[j] * columns[0, j]
     if pivot <= DEPENDENT * norm:
         return False
     row[count] = np.sqrt(pivot)
-    own.ones[count] = ones / row[count]
+    active_set.ones[count] = ones / row[count]
     columns[0, count] = residual / row[count]
     for i in range(base, base + n):
         columns[joined + 1, i] = mine[i]
@@ -208,30 +211,30 @@ def _append_row(
 
 @leaf
 def _fill_columns(
-    first: int, n: int, own: ActiveSet, inverse_delta: FloatArray, work: GramWorkspace
+    first: int, n: int, active_set: ActiveSet, inverse_delta: FloatArray, work: GramWorkspace
 ) -> None:
     """Write the columns of G + 1 1^T of the newcomers, with active structures and themselves."""
-    dense, lanes, count = work.dense, 1 if n == 1 else LANES, own.active[0]
+    dense, lanes, count = work.dense, 1 if n == 1 else LANES, active_set.active[0]
     for c in range(n):
-        place = own.order[first + c]
-        begin = place * own.width
-        for e in range(begin, begin + own.of_variables[place]):
-            i = own.entry[e]
-            dense[lanes * i + c] = own.value[e] * inverse_delta[i] * inverse_delta[i]
+        place = active_set.order[first + c]
+        begin = place * active_set.width
+        for e in range(begin, begin + active_set.of_variables[place]):
+            i = active_set.entry[e]
+            dense[lanes * i + c] = active_set.value[e] * inverse_delta[i] * inverse_delta[i]
     for k in range(count + n):
-        place = own.order[k] if k < count else own.order[first + k - count]
-        begin = place * own.width
-        index = own.entry[begin : begin + own.of_variables[place]]
-        value = own.value[begin : begin + own.of_variables[place]]
+        place = active_set.order[k] if k < count else active_set.order[first + k - count]
+        begin = place * active_set.width
+        index = active_set.entry[begin : begin + active_set.of_variables[place]]
+        value = active_set.value[begin : begin + active_set.of_variables[place]]
         if n == 1:
             work.columns[1, k] = 1.0 + _inner_product(index, value, dense, lanes)
         else:
             _inner_products(index, value, dense, k, work.columns)
     for c in range(n):
-        place = own.order[first + c]
-        begin = place * own.width
-        for e in range(begin, begin + own.of_variables[place]):
-            dense[lanes * own.entry[e] + c] = 0.0
+        place = active_set.order[first + c]
+        begin = place * active_set.width
+        for e in range(begin, begin + active_set.of_variables[place]):
+            dense[lanes * active_set.entry[e] + c] = 0.0
 
 
 @leaf
@@ -270,37 +273,39 @@ def _inner_products(
 
 
 @leaf
-def remove(k: int, own: ActiveSet, work: GramWorkspace) -> None:
+def remove(k: int, active_set: ActiveSet, work: GramWorkspace) -> None:
     """Remove the k-th structure, also from the first column ``L^-1 r``."""
-    count = own.active[0]
-    place = own.order[k]
+    count = active_set.active[0]
+    place = active_set.order[k]
     for i in range(k, count - 1):
-        own.order[i], own.p[i] = own.order[i + 1], own.p[i + 1]
-    own.order[count - 1] = place
-    delete_row(k, count, own.chol, work.cosine, work.sine)
-    rotate(k, count, work.cosine, work.sine, own.ones)
+        active_set.order[i], active_set.p[i] = active_set.order[i + 1], active_set.p[i + 1]
+    active_set.order[count - 1] = place
+    delete_row(k, count, active_set.chol, work.cosine, work.sine)
+    rotate(k, count, work.cosine, work.sine, active_set.ones)
     rotate(k, count, work.cosine, work.sine, work.columns[0])
-    own.active[0] = count - 1
+    active_set.active[0] = count - 1
 
 
 @leaf
-def refactorise(own: ActiveSet, inverse_delta: FloatArray, work: GramWorkspace) -> None:
+def refactorise(active_set: ActiveSet, inverse_delta: FloatArray, work: GramWorkspace) -> None:
     """Recompute the factor from the structures; dependent ones leave."""
-    count, at_once = own.active[0], 1 if work.lanes == 1 else MAX_NEWCOMERS
-    own.active[0] = 0
+    count, at_once = active_set.active[0], 1 if work.lanes == 1 else MAX_NEWCOMERS
+    active_set.active[0] = 0
     for first in range(0, count, at_once):
-        append_structures(first, min(at_once, count - first), own, inverse_delta, work, True)
+        append_structures(first, min(at_once, count - first), active_set, inverse_delta, work, True)
         if interrupted():
             break
-    if own.active[0] < count:
-        _normalise(own)
+    if active_set.active[0] < count:
+        _normalise(active_set)
 
 
 @leaf
-def _normalise(own: ActiveSet) -> None:
+def _normalise(active_set: ActiveSet) -> None:
     """Normalise the weights of a set that lost some structures."""
     total = 0.0
-    for k in range(own.active[0]):
-        total += own.p[k]
-    for k in range(own.active[0]):
-        own.p[k] = own.p[k] / total if total > 0.0 else 1.0 / float(own.active[0])
+    for k in range(active_set.active[0]):
+        total += active_set.p[k]
+    for k in range(active_set.active[0]):
+        active_set.p[k] = (
+            active_set.p[k] / total if total > 0.0 else 1.0 / float(active_set.active[0])
+        )

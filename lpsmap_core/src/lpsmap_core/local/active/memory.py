@@ -58,35 +58,35 @@ def n_newcomers(count: int) -> int:
 
 
 @leaf
-def is_full(own: ActiveSet) -> bool:
+def is_full(active_set: ActiveSet) -> bool:
     """Return whether a set lacks room for the next newcomers and one more structure."""
-    needed = own.active[0] + n_newcomers(own.active[0]) + 1
-    return needed > len(own.order)  # type: ignore[no-any-return]
+    needed = active_set.active[0] + n_newcomers(active_set.active[0]) + 1
+    return needed > len(active_set.order)  # type: ignore[no-any-return]
 
 
 @leaf
-def has_triangle(own: ActiveSet) -> bool:
+def has_triangle(active_set: ActiveSet) -> bool:
     """Return whether a set that is not empty has its triangle."""
-    return len(own.chol) > 0 and own.chol[0] > 0.0
+    return len(active_set.chol) > 0 and active_set.chol[0] > 0.0
 
 
 @kernel
-def with_triangle(own: ActiveSet, memory: FloatArray) -> ActiveSet:
+def with_triangle(active_set: ActiveSet, memory: FloatArray) -> ActiveSet:
     """Return a set that rests, with other memory for `ones` and for its triangle."""
     return ActiveSet(
-        own.width,
-        own.active,
-        own.waiting,
-        own.status,
-        own.entry,
-        own.value,
-        own.size,
-        own.of_variables,
-        own.order,
-        own.p,
-        own.theta,
-        memory[: own.active[0]],
-        memory[own.active[0] :],
+        active_set.width,
+        active_set.active,
+        active_set.waiting,
+        active_set.status,
+        active_set.entry,
+        active_set.value,
+        active_set.size,
+        active_set.of_variables,
+        active_set.order,
+        active_set.p,
+        active_set.theta,
+        memory[: active_set.active[0]],
+        memory[active_set.active[0] :],
     )
 
 

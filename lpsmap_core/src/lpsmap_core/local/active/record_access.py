@@ -39,7 +39,7 @@ class SetsRecord(NamedTuple):
     """Length of each set's block."""
     active: IntArray
     waiting: IntArray
-    left: IntArray
+    iterations_left: IntArray
     """Iterations that are left to each factor in the current solve."""
     status: IntArray
     forbids: int
@@ -70,14 +70,14 @@ class LocalProblem(NamedTuple):
 @kernel
 def set_of(sets: Any, f: int) -> ActiveSet:
     """Return the active set of a factor."""
-    own, last = sets_at(sets), f + 1
+    record, last = sets_at(sets), f + 1
     return view_set(
-        floats(own.address[f], own.length[f]),
-        own.width[f],
-        own.capacity[f],
-        own.active[f:last],
-        own.waiting[f:last],
-        own.status[f:last],
+        floats(record.address[f], record.length[f]),
+        record.width[f],
+        record.capacity[f],
+        record.active[f:last],
+        record.waiting[f:last],
+        record.status[f:last],
     )
 
 
@@ -86,12 +86,12 @@ def copy_sets(
     sets: Any, rows: IntArray, address: IntArray, length: IntArray, capacity: IntArray
 ) -> None:
     """Copy the sets of `rows` to blocks at other addresses."""
-    own = sets_at(sets)
+    record = sets_at(sets)
     for i in range(len(rows)):
         f = rows[i]
         last, block = f + 1, floats(address[i], length[i])
-        counts = own.active[f:last], own.waiting[f:last], own.status[f:last]
-        copy_set(set_of(sets, f), view_set(block, own.width[f], capacity[i], *counts))
+        counts = record.active[f:last], record.waiting[f:last], record.status[f:last]
+        copy_set(set_of(sets, f), view_set(block, record.width[f], capacity[i], *counts))
 
 
 @kernel
@@ -112,17 +112,17 @@ def largest_capacity(sets: Any, rows: IntArray) -> int:
 @kernel
 def problem_of(sets: Any, a: FloatArray, eta_v: FloatArray) -> LocalProblem:
     """Return the local problem for some scores."""
-    own = sets_at(sets)
-    factors = own.factors
+    record = sets_at(sets)
+    factors = record.factors
     return LocalProblem(
         factors.offsets,
         factors.additional_offsets,
         factors.link_parameter,
-        own.inverse_delta,
+        record.inverse_delta,
         a,
         eta_v,
-        own.forbids != 0,
-        own.barred,
+        record.forbids != 0,
+        record.barred,
     )
 
 
@@ -133,14 +133,14 @@ def ask_oracle(sets: Any, rows: IntArray, eta_v: FloatArray) -> int:
     Returns the position of the first factor with an invalid structure; -1 without one, or on an
     interrupt.
     """
-    own = sets_at(sets)
-    factors, candidates, begin = by_value(own.factors), by_value(own.candidates), 0
-    scores = Scores(own.scores, eta_v)
+    record = sets_at(sets)
+    factors, candidates, begin = by_value(record.factors), by_value(record.candidates), 0
+    scores = Scores(record.scores, eta_v)
     while begin < len(rows):
         end = _end_of_call(rows, begin, factors.offsets)
         called = np.ascontiguousarray(rows[begin:end])
         clear_sizes(called, candidates)
-        invoke(own.map_kernel[0], (called, factors, scores, candidates))
+        invoke(record.map_kernel[0], (called, factors, scores, candidates))
         if interrupted():
             return -1
         wrong = first_invalid_structure(called, factors, candidates)

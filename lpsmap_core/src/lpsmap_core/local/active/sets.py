@@ -111,7 +111,7 @@ class ActiveSets(LocalSolver):
         self.capacity = self._first_capacity.copy()
         self.active = np.zeros(n, dtype=np.int64)
         self.waiting = np.zeros(n, dtype=np.int64)
-        self.left = np.zeros(n, dtype=np.int64)
+        self.iterations_left = np.zeros(n, dtype=np.int64)
         self._is_large = self._released = False
         """Whether any set may be large, and whether any triangle was released."""
         self._first_length = block_size(self.width, self.capacity)
@@ -318,7 +318,7 @@ class ActiveSets(LocalSolver):
             self.length,
             self.active,
             self.waiting,
-            self.left,
+            self.iterations_left,
             self.status,
             int(self.forbids),
             self.barred,

@@ -108,23 +108,23 @@ def restart(
     work = make_gram_workspace(largest_capacity(sets, rows), arity)
     for i in range(len(rows)):
         f = rows[i]
-        own, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
-        own.status[0], own.waiting[0] = RUNNING, 0
-        record.left[f] = iteration_limit(limit, f, own.active[0], problem)
+        active_set, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
+        active_set.status[0], active_set.waiting[0] = RUNNING, 0
+        record.iterations_left[f] = iteration_limit(limit, f, active_set.active[0], problem)
         if len(caps) > 0:
-            record.left[f] = min(record.left[f], caps[i])
-        if own.active[0] == 0:
-            for place in range(len(own.order)):
-                own.order[place] = place
-            write_mixture(own, problem.inverse_delta[lo:hi], z[lo:hi])
+            record.iterations_left[f] = min(record.iterations_left[f], caps[i])
+        if active_set.active[0] == 0:
+            for place in range(len(active_set.order)):
+                active_set.order[place] = place
+            write_mixture(active_set, problem.inverse_delta[lo:hi], z[lo:hi])
         else:
-            if not has_triangle(own):
-                refactorise(own, problem.inverse_delta[lo:hi], work)
-            for k in range(own.active[0]):
-                place = own.order[k]
-                own.theta[place] = _linear_term(f, place, problem, own)
-            optimise(own, problem.inverse_delta[lo:hi], z[lo:hi], work)
-            write_mixture(own, problem.inverse_delta[lo:hi], z[lo:hi])
+            if not has_triangle(active_set):
+                refactorise(active_set, problem.inverse_delta[lo:hi], work)
+            for k in range(active_set.active[0]):
+                place = active_set.order[k]
+                active_set.theta[place] = _linear_term(f, place, problem, active_set)
+            optimise(active_set, problem.inverse_delta[lo:hi], z[lo:hi], work)
+            write_mixture(active_set, problem.inverse_delta[lo:hi], z[lo:hi])
         _write_scores(f, problem, z, record.scores)
         if interrupted():
             break
@@ -146,16 +146,16 @@ def advance(
     work = make_gram_workspace(largest_capacity(sets, running), arity)
     n, full = 0, False
     for f in running:
-        own = set_of(sets, f)
-        record.left[f] -= 1
-        last = record.left[f] <= 0
-        _join(f, problem, own, record.candidates, z, record.scores, work, last)
-        full |= is_full(own)
-        if own.status[0] == RUNNING and not last:
+        active_set = set_of(sets, f)
+        record.iterations_left[f] -= 1
+        last = record.iterations_left[f] <= 0
+        _join(f, problem, active_set, record.candidates, z, record.scores, work, last)
+        full |= is_full(active_set)
+        if active_set.status[0] == RUNNING and not last:
             running[n] = f
             n += 1
         if interrupted():
-            own.status[0] = RUNNING
+            active_set.status[0] = RUNNING
             break
     return n, full
 
@@ -164,7 +164,7 @@ def advance(
 def _join(
     f: int,
     problem: LocalProblem,
-    own: ActiveSet,
+    active_set: ActiveSet,
     candidates: Structures,
     z: FloatArray,
     scores: FloatArray,
@@ -177,52 +177,55 @@ def _join(
     that the oracle returns another structure. The set then moves to its optimum once for all of
     them.
     """
-    lo, hi, count = problem.offsets[f], problem.offsets[f + 1], own.active[0]
+    lo, hi, count = problem.offsets[f], problem.offsets[f + 1], active_set.active[0]
     inverse_delta, copies = problem.inverse_delta[lo:hi], z[lo:hi]
-    place = own.order[count + own.waiting[0]]
-    copy_candidate(f, place, own, candidates, hi - lo)
-    own.theta[place] = _linear_term(f, place, problem, own)
+    place = active_set.order[count + active_set.waiting[0]]
+    copy_candidate(f, place, active_set, candidates, hi - lo)
+    active_set.theta[place] = _linear_term(f, place, problem, active_set)
     gap, rounding = 1.0, 0.0
     if count > 0:
-        gap, rounding = optimality_gap(f, place, problem, own, z)
+        gap, rounding = optimality_gap(f, place, problem, active_set, z)
     if gap > rounding:
-        own.waiting[0] += 1
-        if own.waiting[0] < n_newcomers(count) and not last:
-            _push(place, gap, own, inverse_delta, scores[lo:hi])
+        active_set.waiting[0] += 1
+        if active_set.waiting[0] < n_newcomers(count) and not last:
+            _push(place, gap, active_set, inverse_delta, scores[lo:hi])
             return
-    elif own.waiting[0] == 0:
+    elif active_set.waiting[0] == 0:
         # cheap updates may have made the weights drift: refine them before the set is optimal
-        if refine(own, inverse_delta, copies, work):
+        if refine(active_set, inverse_delta, copies, work):
             _write_scores(f, problem, z, scores)
         else:
-            own.status[0] = OPTIMAL
+            active_set.status[0] = OPTIMAL
         return
-    improved = add_waiting(gap, own, inverse_delta, copies, work)
-    write_mixture(own, inverse_delta, copies)
-    if not (improved or refine(own, inverse_delta, copies, work)) and gap <= STALL * rounding:
-        own.status[0] = STALLED
+    improved = add_waiting(gap, active_set, inverse_delta, copies, work)
+    write_mixture(active_set, inverse_delta, copies)
+    if (
+        not (improved or refine(active_set, inverse_delta, copies, work))
+        and gap <= STALL * rounding
+    ):
+        active_set.status[0] = STALLED
     _write_scores(f, problem, z, scores)
 
 
 @leaf
 def _push(
-    place: int, gap: float, own: ActiveSet, inverse_delta: FloatArray, scores: FloatArray
+    place: int, gap: float, active_set: ActiveSet, inverse_delta: FloatArray, scores: FloatArray
 ) -> None:
     """Lower the scores for the next oracle call, as a step towards a waiting structure would."""
-    begin, squares = place * own.width, 0.0
-    end = begin + own.of_variables[place]
+    begin, squares = place * active_set.width, 0.0
+    end = begin + active_set.of_variables[place]
     for e in range(begin, end):
-        squares += (own.value[e] * inverse_delta[own.entry[e]]) ** 2
+        squares += (active_set.value[e] * inverse_delta[active_set.entry[e]]) ** 2
     if squares == 0.0:
         return
     for e in range(begin, end):
-        i = own.entry[e]
-        scores[i] -= PUSH * gap / squares * own.value[e] * inverse_delta[i] ** 2
+        i = active_set.entry[e]
+        scores[i] -= PUSH * gap / squares * active_set.value[e] * inverse_delta[i] ** 2
 
 
 @leaf
 def optimality_gap(
-    f: int, place: int, problem: LocalProblem, own: ActiveSet, z: FloatArray
+    f: int, place: int, problem: LocalProblem, active_set: ActiveSet, z: FloatArray
 ) -> tuple[float, float]:
     """Return the gap between a structure and the active ones at `z`, and its rounding.
 
@@ -230,56 +233,56 @@ def optimality_gap(
     one is the reference.
     """
     heaviest = 0
-    for k in range(own.active[0]):
-        if own.p[k] > own.p[heaviest]:
+    for k in range(active_set.active[0]):
+        if active_set.p[k] > active_set.p[heaviest]:
             heaviest = k
-    level, size = _score_at(f, own.order[heaviest], problem, own, z)
-    score, magnitude = _score_at(f, place, problem, own, z)
+    level, size = _score_at(f, active_set.order[heaviest], problem, active_set, z)
+    score, magnitude = _score_at(f, place, problem, active_set, z)
     return score - level, GAP_ROUNDING * (max(magnitude, size) + 1.0)
 
 
 @leaf
 def _score_at(
-    f: int, place: int, problem: LocalProblem, own: ActiveSet, z: FloatArray
+    f: int, place: int, problem: LocalProblem, active_set: ActiveSet, z: FloatArray
 ) -> tuple[float, float]:
     """Return a structure's score <a - z, w> + <eta_v, n>, and the sum of its terms' magnitudes."""
     lo, hi = problem.offsets[f], problem.offsets[f + 1]
-    begin = place * own.width
-    middle = begin + own.of_variables[place]
+    begin = place * active_set.width
+    middle = begin + active_set.of_variables[place]
     score, magnitude = 0.0, 0.0
     for e in range(begin, middle):
-        link = lo + own.entry[e]
+        link = lo + active_set.entry[e]
         a = problem.a[link]
         if abs(a) < np.inf:
-            w = own.value[e] * problem.inverse_delta[link]
+            w = active_set.value[e] * problem.inverse_delta[link]
             score += (a - z[link]) * w
             magnitude += abs(a * w)
     first = problem.additional_offsets[f] - (hi - lo)
-    for e in range(middle, begin + own.size[place]):
-        term = problem.eta_v[first + own.entry[e]] * own.value[e]
+    for e in range(middle, begin + active_set.size[place]):
+        term = problem.eta_v[first + active_set.entry[e]] * active_set.value[e]
         score += term
         magnitude += abs(term)
     return score, magnitude
 
 
 @leaf
-def _linear_term(f: int, place: int, problem: LocalProblem, own: ActiveSet) -> float:
+def _linear_term(f: int, place: int, problem: LocalProblem, active_set: ActiveSet) -> float:
     """Return theta = <a, w> + <eta_v, n> of a structure, without forced variables.
 
     Without `eta_v`, the additionals are left out.
     """
     lo, hi = problem.offsets[f], problem.offsets[f + 1]
-    begin = place * own.width
-    middle = begin + own.of_variables[place]
+    begin = place * active_set.width
+    middle = begin + active_set.of_variables[place]
     total = 0.0
     for e in range(begin, middle):
-        link = lo + own.entry[e]
+        link = lo + active_set.entry[e]
         if abs(problem.a[link]) < np.inf:
-            total += problem.a[link] * problem.inverse_delta[link] * own.value[e]
+            total += problem.a[link] * problem.inverse_delta[link] * active_set.value[e]
     first = problem.additional_offsets[f] - (hi - lo)
-    end = begin + own.size[place] if len(problem.eta_v) > 0 else middle
+    end = begin + active_set.size[place] if len(problem.eta_v) > 0 else middle
     for e in range(middle, end):
-        total += problem.eta_v[first + own.entry[e]] * own.value[e]
+        total += problem.eta_v[first + active_set.entry[e]] * active_set.value[e]
     return total
 
 
@@ -311,32 +314,34 @@ def write_additionals(sets: Any, rows: IntArray, v: FloatArray) -> None:
     """Write v = N p, once at the end of a solve, because there may be many additionals."""
     problem = problem_of(sets, v, v)
     for f in rows:
-        own = set_of(sets, f)
+        active_set = set_of(sets, f)
         extra = v[problem.additional_offsets[f] : problem.additional_offsets[f + 1]]
         if len(extra) == 0:
             continue
         extra[:] = 0.0
         arity = np.uint32(problem.offsets[f + 1] - problem.offsets[f])
-        for k in range(own.active[0]):
-            place = own.order[k]
-            begin = place * own.width
-            for e in range(begin + own.of_variables[place], begin + own.size[place]):
-                extra[own.entry[e] - arity] += own.p[k] * own.value[e]
+        for k in range(active_set.active[0]):
+            place = active_set.order[k]
+            begin = place * active_set.width
+            for e in range(begin + active_set.of_variables[place], begin + active_set.size[place]):
+                extra[active_set.entry[e] - arity] += active_set.p[k] * active_set.value[e]
 
 
 @leaf
-def copy_candidate(f: int, place: int, own: ActiveSet, candidates: Structures, arity: int) -> None:
+def copy_candidate(
+    f: int, place: int, active_set: ActiveSet, candidates: Structures, arity: int
+) -> None:
     """Copy the oracle's structure to a place of the set, variables before additionals."""
-    begin, start, size = place * own.width, candidates.start[f], 0
+    begin, start, size = place * active_set.width, candidates.start[f], 0
     for of_variables in (True, False):
         for e in range(start, start + candidates.size[f]):
             if (candidates.entry[e] < arity) == of_variables:
-                own.entry[begin + size] = candidates.entry[e]
-                own.value[begin + size] = candidates.value[e]
+                active_set.entry[begin + size] = candidates.entry[e]
+                active_set.value[begin + size] = candidates.value[e]
                 size += 1
         if of_variables:
-            own.of_variables[place] = size
-    own.size[place] = size
+            active_set.of_variables[place] = size
+    active_set.size[place] = size
 
 
 # -------------------------------------------------------------------- kernels: the derivative
@@ -357,18 +362,18 @@ def multiply_faces(
     work, n_entries = make_gram_workspace(largest_capacity(sets, rows), arity), 0
     memory = np.empty(0)
     for f in rows:
-        own, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
-        count = own.active[0]
-        if len(own.chol) == 0:
+        active_set, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
+        count = active_set.active[0]
+        if len(active_set.chol) == 0:
             size = 1 + count + count * (count + 1) // 2
             if len(memory) < size:
                 memory = np.empty(size)
             memory[count] = 0.0
-            own = with_triangle(own, memory)
-        if count > 0 and not has_triangle(own):
-            refactorise(own, problem.inverse_delta[lo:hi], work)
-        _differentiate(f, problem, own, work, out_u, out_v)
-        n_entries += own.active[0] * own.active[0]
+            active_set = with_triangle(active_set, memory)
+        if count > 0 and not has_triangle(active_set):
+            refactorise(active_set, problem.inverse_delta[lo:hi], work)
+        _differentiate(f, problem, active_set, work, out_u, out_v)
+        n_entries += active_set.active[0] * active_set.active[0]
         if n_entries > POLL_ENTRIES:
             n_entries = 0
             if interrupted():
@@ -379,12 +384,12 @@ def multiply_faces(
 def _differentiate(
     f: int,
     problem: LocalProblem,
-    own: ActiveSet,
+    active_set: ActiveSet,
     work: GramWorkspace,
     out_u: FloatArray,
     out_v: FloatArray,
 ) -> None:
-    lo, hi, count = problem.offsets[f], problem.offsets[f + 1], own.active[0]
+    lo, hi, count = problem.offsets[f], problem.offsets[f + 1], active_set.active[0]
     first, last = problem.additional_offsets[f], problem.additional_offsets[f + 1]
     out_u[lo:hi] = 0.0
     if len(out_v) > 0:
@@ -392,20 +397,20 @@ def _differentiate(
     if count < 2:
         return
     for k in range(count):
-        work.columns[0, k] = _linear_term(f, own.order[k], problem, own)
-    forward_residual(own, work)
-    find_direction(0.0, own, work)
+        work.columns[0, k] = _linear_term(f, active_set.order[k], problem, active_set)
+    forward_residual(active_set, work)
+    find_direction(0.0, active_set, work)
     weights = work.direction
     for k in range(count):
-        place = own.order[k]
-        begin = place * own.width
-        middle = begin + own.of_variables[place]
+        place = active_set.order[k]
+        begin = place * active_set.width
+        middle = begin + active_set.of_variables[place]
         for e in range(begin, middle):
-            i = own.entry[e]
-            out_u[lo + i] += weights[k] * own.value[e] * problem.inverse_delta[lo + i]
-        end = begin + own.size[place] if len(out_v) > 0 else middle
+            i = active_set.entry[e]
+            out_u[lo + i] += weights[k] * active_set.value[e] * problem.inverse_delta[lo + i]
+        end = begin + active_set.size[place] if len(out_v) > 0 else middle
         for e in range(middle, end):
-            out_v[first + own.entry[e] - (hi - lo)] += weights[k] * own.value[e]
+            out_v[first + active_set.entry[e] - (hi - lo)] += weights[k] * active_set.value[e]
 
 
 # -------------------------------------------------------------------- kernels: the structures
@@ -416,11 +421,11 @@ def measure(sets: Any, rows: IntArray) -> tuple[int, int]:
     """Return the numbers of structures of positive weight and of their nonzeros."""
     n_structures, n_entries = 0, 0
     for f in rows:
-        own = set_of(sets, f)
-        for k in range(own.active[0]):
-            if own.p[k] > 0.0:
+        active_set = set_of(sets, f)
+        for k in range(active_set.active[0]):
+            if active_set.p[k] > 0.0:
                 n_structures += 1
-                n_entries += own.size[own.order[k]]
+                n_entries += active_set.size[active_set.order[k]]
     return n_structures, n_entries
 
 
@@ -437,14 +442,14 @@ def read_out(
     """Write the structures of positive weight of some factors."""
     s, at = 0, 0
     for f in rows:
-        own = set_of(sets, f)
-        for k in range(own.active[0]):
-            if own.p[k] <= 0.0:
+        active_set = set_of(sets, f)
+        for k in range(active_set.active[0]):
+            if active_set.p[k] <= 0.0:
                 continue
-            owner[s], weight[s] = f, own.p[k]
-            begin = own.order[k] * own.width
-            for e in range(begin, begin + own.size[own.order[k]]):
-                entry[at], value[at] = own.entry[e], own.value[e]
+            owner[s], weight[s] = f, active_set.p[k]
+            begin = active_set.order[k] * active_set.width
+            for e in range(begin, begin + active_set.size[active_set.order[k]]):
+                entry[at], value[at] = active_set.entry[e], active_set.value[e]
                 at += 1
             s += 1
             offsets[s] = at

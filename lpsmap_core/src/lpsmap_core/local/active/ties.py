@@ -92,19 +92,19 @@ def add_tied(
     problem, candidates, full = problem_of(sets, a, eta_v), sets_at(sets).candidates, False
     work = make_gram_workspace(largest_capacity(sets, rows), largest_arity(rows, problem.offsets))
     for f in rows:
-        own, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
-        count = own.active[0]
-        place = own.order[count]
-        copy_candidate(f, place, own, candidates, hi - lo)
-        gap, rounding = optimality_gap(f, place, problem, own, z)
+        active_set, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
+        count = active_set.active[0]
+        place = active_set.order[count]
+        copy_candidate(f, place, active_set, candidates, hi - lo)
+        gap, rounding = optimality_gap(f, place, problem, active_set, z)
         if gap < -TIE_TOLERANCE / GAP_ROUNDING * rounding:
             tilt[f] = tilt[f] * TILT_RATIO if tilt[f] > MIN_TILT else 0.0
             continue
-        own.p[count] = 0.0
-        joined = append_structures(count, 1, own, problem.inverse_delta[lo:hi], work, True)
-        if joined == 0 or own.active[0] > hi - lo:
+        active_set.p[count] = 0.0
+        joined = append_structures(count, 1, active_set, problem.inverse_delta[lo:hi], work, True)
+        if joined == 0 or active_set.active[0] > hi - lo:
             tilt[f] = 0.0
-        full |= is_full(own)
+        full |= is_full(active_set)
         if interrupted():
             break
     return full

@@ -30,14 +30,14 @@ DRIFT = 1e-11
 
 
 @leaf
-def write_mixture(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray) -> None:
+def write_mixture(active_set: ActiveSet, inverse_delta: FloatArray, z: FloatArray) -> None:
     """Write z = W p."""
     z[:] = 0.0
-    for k in range(own.active[0]):
-        place, weight = own.order[k], own.p[k]
-        begin = place * own.width
-        index = own.entry[begin : begin + own.of_variables[place]]
-        value = own.value[begin : begin + own.of_variables[place]]
+    for k in range(active_set.active[0]):
+        place, weight = active_set.order[k], active_set.p[k]
+        begin = place * active_set.width
+        index = active_set.entry[begin : begin + active_set.of_variables[place]]
+        value = active_set.value[begin : begin + active_set.of_variables[place]]
         for e in range(len(index)):
             z[index[e]] += weight * value[e]
     for i in range(len(z)):
@@ -46,7 +46,7 @@ def write_mixture(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray) -> N
 
 @leaf
 def add_waiting(
-    gap: float, own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: GramWorkspace
+    gap: float, active_set: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: GramWorkspace
 ) -> bool:
     """Add the waiting structures and move the weights to the optimum.
 
@@ -55,24 +55,24 @@ def add_waiting(
     recomputed. Returns false if no newcomer stays. The gain was then rounding, since the optimum
     without the newcomers was found before.
     """
-    first, n = own.active[0], own.waiting[0]
+    first, n = active_set.active[0], active_set.waiting[0]
     settled = n_newcomers(first) == 1
     if settled:
         work.columns[0, first] = gap
     else:
-        mean_residual(own, inverse_delta, z, work)
-    own.waiting[0] = 0
+        mean_residual(active_set, inverse_delta, z, work)
+    active_set.waiting[0] = 0
     for k in range(first, first + n):
-        own.p[k] = 1.0 if first == 0 else 0.0
-    joined = append_structures(first, n, own, inverse_delta, work, settled)
+        active_set.p[k] = 1.0 if first == 0 else 0.0
+    joined = append_structures(first, n, active_set, inverse_delta, work, settled)
     if joined == 0:
-        return _exchange(own, inverse_delta, z, work)
-    return first == 0 or _descend(joined, own, work) > 0
+        return _exchange(active_set, inverse_delta, z, work)
+    return first == 0 or _descend(joined, active_set, work) > 0
 
 
 @leaf
 def _exchange(
-    own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: GramWorkspace
+    active_set: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: GramWorkspace
 ) -> bool:
     """Exchange an active structure for one that depends affinely on the active ones.
 
@@ -81,71 +81,73 @@ def _exchange(
     zero. That structure leaves. In the smallest example, two structures have the same variables and
     different additionals. Returns false if no exchange is possible.
     """
-    count, share = own.active[0], work.direction
-    find_combination(own, work)
+    count, share = active_set.active[0], work.direction
+    find_combination(active_set, work)
     leaving, step = -1, np.inf
     for k in range(count):
-        if share[k] > MIN_COEFFICIENT and own.p[k] < step * share[k]:
-            leaving, step = k, own.p[k] / share[k]
+        if share[k] > MIN_COEFFICIENT and active_set.p[k] < step * share[k]:
+            leaving, step = k, active_set.p[k] / share[k]
     if leaving < 0:
         return False
     for k in range(count):
-        own.p[k] -= step * share[k]
-    remove(leaving, own, work)
-    newcomer, own.order[count] = own.order[count], own.order[count - 1]
-    own.order[count - 1], own.p[count - 1] = newcomer, step
-    joined = append_structures(count - 1, 1, own, inverse_delta, work, True)
-    optimise(own, inverse_delta, z, work)
+        active_set.p[k] -= step * share[k]
+    remove(leaving, active_set, work)
+    newcomer, active_set.order[count] = active_set.order[count], active_set.order[count - 1]
+    active_set.order[count - 1], active_set.p[count - 1] = newcomer, step
+    joined = append_structures(count - 1, 1, active_set, inverse_delta, work, True)
+    optimise(active_set, inverse_delta, z, work)
     return joined == 1
 
 
 @leaf
-def optimise(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: GramWorkspace) -> None:
+def optimise(
+    active_set: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: GramWorkspace
+) -> None:
     """Move the weights to the optimum of their set; structures of weight zero leave.
 
     Overwrites z.
     """
-    write_mixture(own, inverse_delta, z)
-    mean_residual(own, inverse_delta, z, work)
-    forward_residual(own, work)
-    _descend(0, own, work)
+    write_mixture(active_set, inverse_delta, z)
+    mean_residual(active_set, inverse_delta, z, work)
+    forward_residual(active_set, work)
+    _descend(0, active_set, work)
 
 
 @leaf
-def _descend(joined: int, own: ActiveSet, work: GramWorkspace) -> int:
+def _descend(joined: int, active_set: ActiveSet, work: GramWorkspace) -> int:
     """Move the weights to the optimum along the residual r; the first column holds ``L^-1 r``.
 
     Structures whose weight falls to zero leave. Returns how many of the last `joined` ones stay.
     """
     residual = work.columns[0]
-    while own.active[0] > 1:
+    while active_set.active[0] > 1:
         total = 1.0
-        for k in range(own.active[0]):
-            total -= own.p[k]
-        find_direction(total, own, work)
-        blocking, step = _step(work.direction, own)
+        for k in range(active_set.active[0]):
+            total -= active_set.p[k]
+        find_direction(total, active_set, work)
+        blocking, step = _step(work.direction, active_set)
         if blocking < 0:
             return joined
-        for k in range(own.active[0]):
+        for k in range(active_set.active[0]):
             residual[k] *= 1.0 - step
-        joined -= blocking >= own.active[0] - joined
-        remove(blocking, own, work)
+        joined -= blocking >= active_set.active[0] - joined
+        remove(blocking, active_set, work)
         if interrupted():
             return joined
-    own.p[0] = 1.0
+    active_set.p[0] = 1.0
     return joined
 
 
 @leaf
-def _step(direction: FloatArray, own: ActiveSet) -> tuple[int, float]:
+def _step(direction: FloatArray, active_set: ActiveSet) -> tuple[int, float]:
     """Step along a direction until a weight reaches zero, at most by a full step.
 
     Returns the position of the blocking weight, or -1, and the length of the step.
     """
     # the largest step of at most 1 with p + step x >= 0
     blocking, step = -1, 1.0
-    for k in range(own.active[0]):
-        weight = own.p[k]
+    for k in range(active_set.active[0]):
+        weight = active_set.p[k]
         if weight + direction[k] > NEGLIGIBLE:
             continue
         until = 0.0
@@ -153,24 +155,26 @@ def _step(direction: FloatArray, own: ActiveSet) -> tuple[int, float]:
             until = min(1.0, weight / -direction[k])
         if blocking < 0 or until < step:
             blocking, step = k, until
-    for k in range(own.active[0]):
-        own.p[k] += step * direction[k]
+    for k in range(active_set.active[0]):
+        active_set.p[k] += step * direction[k]
     return blocking, step
 
 
 @leaf
-def refine(own: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: GramWorkspace) -> bool:
+def refine(
+    active_set: ActiveSet, inverse_delta: FloatArray, z: FloatArray, work: GramWorkspace
+) -> bool:
     """Refine the weights of the mixture z to the last digit; return whether they had drifted."""
     drifted = False
     for attempt in range(4):
-        if own.active[0] < 2:
+        if active_set.active[0] < 2:
             break
-        scale, residual = mean_residual(own, inverse_delta, z, work)
+        scale, residual = mean_residual(active_set, inverse_delta, z, work)
         if residual <= DRIFT * (scale + 1.0):
             break
         drifted = True
         if attempt == 2:
-            refactorise(own, inverse_delta, work)
-        optimise(own, inverse_delta, z, work)
-        write_mixture(own, inverse_delta, z)
+            refactorise(active_set, inverse_delta, work)
+        optimise(active_set, inverse_delta, z, work)
+        write_mixture(active_set, inverse_delta, z)
     return drifted and attempt < 3
