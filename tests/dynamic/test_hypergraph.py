@@ -512,6 +512,7 @@ def test_both_ends_halve_the_levels_of_a_chain() -> None:
     graph = FactorGraph()
     oracle = Sequence(graph.variable((2, 20, 3)), np.zeros((3, 3))).tensor_oracle()
     assert oracle is not None
-    levels, chains, _ = oracle.best.args  # type: ignore[attr-defined]
-    assert len(levels) <= 20 // 2 + 2
-    assert sum(n_chains == 2 for n_chains, _ in chains) >= 20 // 2 - 2
+    (form,) = oracle.best.args  # type: ignore[attr-defined]
+    assert form.has_paths
+    assert len(form.levels) <= 20 // 2 + 1
+    assert sum(n_chains == 2 for n_chains, _ in form.chains) >= 20 // 2 - 1

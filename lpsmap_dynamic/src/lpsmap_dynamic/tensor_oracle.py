@@ -1,8 +1,9 @@
 """The best derivations of many hypergraphs at once, level by level, in array-API code.
 
 Items of a level depend on lower levels only. A pass over the levels computes their scores in
-max-plus algebra, and a pass back, several levels at a time, marks the items of the best
-derivations. The number of operations depends on the number of levels, not on the number of factors.
+max-plus algebra. A pass back finds the items of the best derivations: it follows paths by doubling
+its strides, and marks the items of other derivations, several levels at a time. The number of
+operations depends on the number of levels, not on the number of factors.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace, device
@@ -23,6 +24,9 @@ from lpsmap_dynamic.order import sizes_of_derivations
 
 ZERO, IMPOSSIBLE, FIRST = 0, 1, 2
 """Columns of the table of scores: of missing tails and of padding, then hyperedges, then items."""
+
+NO_ENTRY, NEVER = -1, -2
+"""Entries of padding, which add 0 and -inf to the score of a hyperedge."""
 
 MAX_PADDED_EDGES = 2**22
 """Maximum number of hyperedges of all hypergraphs of a declaration, with padding."""
@@ -39,6 +43,17 @@ Levels = tuple[tuple[int, int], ...]
 
 Chains = tuple[tuple[int, bool], ...]
 """For each level, its number of chains, and whether a higher level looks it up; see `_chained`."""
+
+
+class _Form(NamedTuple):
+    """What the operations depend on."""
+
+    levels: Levels
+    chains: Chains
+    n_tails: int
+    n_entries: int
+    has_paths: bool
+    """Whether derivations are paths, of which several may meet in the goal."""
 
 
 @dataclass(frozen=True)
@@ -101,17 +116,19 @@ def _tables_of(
         return None
     n_columns = max(graph.entries.shape[1] for graph in leveled)
     tables = [_padded(graph, levels, n_edges, n_columns) for graph in leveled]
-    goal, tails, items, entries = (np.stack(table) for table in zip(*tables, strict=True))
+    goal, tails, below, entries = (np.stack(table) for table in zip(*tables, strict=True))
     item = np.arange(n_items.sum()) - np.repeat(offsets_of(n_items)[:-1], n_items)
     width = np.repeat(width, n_items)[:, None]
     chained = _chained(levels, tails)
     first = np.repeat(offsets_of(np.prod(levels, axis=1))[:-1], n_items)[:, None]
     first = first + item[:, None] * width
-    items = items[:, :, : max(int(items.any(axis=(0, 1)).sum()), 1)]  # without an unused tail
+    n_tails = max(int(below.any(axis=(0, 1)).sum()), 1)
     edge = np.arange(width.max())
-    edges = np.where(edge < width, first + edge, n_edges)
+    edges = np.pad(np.where(edge < width, first + edge, n_edges), ((1, 0), (0, 0)))
+    edges[0] = n_edges  # of no item
     n_entries = max(graph.n_entries for graph in leveled)
-    return _oracle_of(levels, chained, n_entries), (goal, edges, tails, items, entries)
+    form = _Form(levels, chained, n_tails, n_entries, all(map(_has_paths, leveled)))
+    return _oracle_of(form), (goal, edges, tails, np.dstack([below[:, :, :n_tails], entries]))
 
 
 def _leveled(hypergraph: Hypergraph, position: IntArray, n_slots: int) -> _Leveled:
@@ -240,7 +257,7 @@ def _from_both_ends(
     level, tail = _levels_of(n_items, heads, tails), tails.max(axis=1)
     if level[n_items] < MIN_LEVELS:
         return n_items, heads, tails, entries
-    is_upper = level > level[n_items] // 2
+    is_upper = level > (level[n_items] - 1) // 2
     turns = is_upper[tail]
     back = n_items + np.arange(n_items + 1)  # the numbers of reversed items
     back[n_items] = 0  # their paths begin there
@@ -253,6 +270,12 @@ def _from_both_ends(
     entries = np.concatenate([entries[~turns], entries[turns], none])
     order = np.argsort(heads, kind="stable")
     return 2 * n_items, heads[order], np.stack([first, second], axis=1)[order], entries[order]
+
+
+def _has_paths(graph: _Leveled) -> bool:
+    """Return whether no hyperedge but the goal's has two tails."""
+    head = np.repeat(np.arange(len(graph.n_edges)), graph.n_edges)
+    return bool((head[graph.tails.min(axis=1) >= 0] == graph.goal).all())
 
 
 def _without_padding(entries: IntArray) -> IntArray:
@@ -277,7 +300,7 @@ def _padded(
     """Return the goal, and the columns, items and entries of padded hyperedges and one more.
 
     Columns are those of the tails, then of the hyperedge itself. Items are the tails, counted from
-    1; 0 for none.
+    1; 0 for none. The last hyperedge, of no item, has the score 0.
     """
     n_items, width = np.array(levels).T
     first_item, first_edge = offsets_of(n_items), offsets_of(n_items * width)
@@ -289,11 +312,12 @@ def _padded(
     own = np.repeat(begin - offsets[:-1], graph.n_edges) + np.arange(offsets[-1])
     below = -np.sort(-graph.tails, axis=1)
     tails = np.full((n_edges + 1, 3), IMPOSSIBLE)
-    tails[own, :2] = np.where(graph.tails < 0, ZERO, FIRST + n_edges + 1 + item[graph.tails])
+    tails[own, :2] = np.where(graph.tails < 0, ZERO, FIRST + n_edges + item[graph.tails])
     tails[own, 2] = FIRST + own
     items = np.zeros((n_edges + 1, 2), dtype=np.int64)
     items[own] = np.where(below < 0, 0, 1 + item[below])
-    entries = np.full((n_edges + 1, n_columns), -1)
+    entries = np.full((n_edges + 1, n_columns), NO_ENTRY)
+    entries[:-1, 0] = NEVER
     entries[own, : graph.entries.shape[1]] = graph.entries
     return 1 + item[graph.goal], tails, items, entries
 
@@ -303,11 +327,12 @@ def _chained(levels: Levels, tails: IntArray) -> Chains:
 
     The items of a level of k chains, and those of the level before, are k groups of equal size.
     Hyperedge i of each item has item i of the same group before. Such a level is k products of a
-    matrix and a vector in max-plus algebra. Other levels, of 0 chains, look up their tails.
+    matrix and a vector in max-plus algebra. Other levels, of 0 chains, look up their tails; the
+    lowest level has none.
     """
     n_items, width = np.array(levels).T
     first_item, first_edge = offsets_of(n_items), offsets_of(n_items * width)
-    both, own = tails[:, :, :2] - (FIRST + first_edge[-1] + 1), tails[:, :, 2]
+    both, own = tails[:, :, :2] - (FIRST + first_edge[-1]), tails[:, :, 2]
     below = both.max(axis=2)  # negative for none
     is_single, is_padding = both.min(axis=2) < 0, own == IMPOSSIBLE
     numbers, is_looked_up = [0], np.zeros(len(levels), dtype=bool)
@@ -330,59 +355,67 @@ def _chained(levels: Levels, tails: IntArray) -> Chains:
 
 
 @functools.lru_cache(maxsize=64)
-def _oracle_of(levels: Levels, chained: Chains, n_entries: int) -> Callable[..., Any]:
-    """Return the oracle for levels of some sizes; equal sizes have the same one."""
-    return functools.partial(_best_derivations, levels, chained, n_entries)
+def _oracle_of(form: _Form) -> Callable[..., Any]:
+    """Return the oracle of a form; equal forms have the same one."""
+    return functools.partial(_best_derivations, form)
 
 
 def _best_derivations(
-    levels: Levels,
-    chained: Chains,
-    n_entries: int,
+    form: _Form,
     eta_u: Any,
     eta_v: Any,
     which: Any,
     goal: Any,
     edges: Any,
     tails: Any,
-    items: Any,
-    entries: Any,
+    steps: Any,
 ) -> Any:
-    """Return the entries of the best derivations; see `TensorOracle`."""
+    """Return the entries of the best derivations; see `TensorOracle`.
+
+    Parameters
+    ----------
+    steps
+        The tails of each hyperedge, as items, and its entries.
+    """
     xp, n = array_namespace(eta_u), eta_u.shape[0]
     row = xp.arange(n, device=device(eta_u))[:, None]
     of_table = row[:1]
     if len(goal) > 1:
-        goal, tails, items, entries = goal[which], tails[which], items[which], entries[which]
+        goal, tails, steps = goal[which], tails[which], steps[which]
         of_table = row
-    flat = xp.reshape(eta_u, (n, -1))
-    zero = xp.zeros((n, 1), dtype=flat.dtype, device=device(flat))
-    scores = xp.concat([flat, eta_v, zero], axis=1)
-    own = xp.sum(scores[row[:, :, None], entries], axis=-1)
-    sums = _sums(xp, levels, chained, row, own, tails)
+    sums = _sums(xp, form, row, eta_u, eta_v, tails, steps[:, :, form.n_tails :])
     chosen = edges[:, 0] + xp.argmax(sums[:, edges], axis=-1)
-    is_on = _marked(xp, levels, row, goal, items[of_table, chosen])
-    found = xp.where(is_on[:, 1:, None], entries[of_table, chosen], -1)
-    return xp.sort(xp.reshape(found, (n, -1)), axis=-1, descending=True)[:, :n_entries]
+    steps = steps[of_table, chosen]
+    below, entries = steps[:, :, : form.n_tails], steps[:, :, form.n_tails :]
+    if form.has_paths:
+        found = entries[row, _path(xp, form, row, goal, below)]
+    else:
+        found = xp.where(_marked(xp, form, row, goal, below)[:, 1:, None], entries[:, 1:], NO_ENTRY)
+    return xp.sort(xp.reshape(found, (n, -1)), axis=-1, descending=True)[:, : form.n_entries]
 
 
-def _sums(xp: Any, levels: Levels, chained: Chains, row: Any, own: Any, tails: Any) -> Any:
+def _sums(xp: Any, form: _Form, row: Any, eta_u: Any, eta_v: Any, tails: Any, entries: Any) -> Any:
     """Return the scores of the best derivations by each hyperedge; ``-inf`` for padding."""
-    n, n_edges = own.shape[0], own.shape[1] - 1
-    n_items = sum(size for size, _ in levels)
-    impossible = xp.full((n, 1 + n_items), -xp.inf, dtype=own.dtype, device=device(own))
-    table = xp.concat([0.0 * own[:, :1], impossible[:, :1], own, impossible[:, 1:]], axis=1)
-    if any(n_chains for n_chains, _ in chained):
-        own = xp.where(tails[:, :, 2] == IMPOSSIBLE, -xp.inf, own)
-    edge, column, found, best = 0, FIRST + n_edges + 1, [], impossible
-    for level, (size, width) in enumerate(levels):
+    n, n_edges = len(row), tails.shape[1] - 1
+    n_items = sum(size for size, _ in form.levels)
+    given = {"dtype": eta_u.dtype, "device": device(eta_u)}
+    impossible = xp.full((n, 1 + n_items), -xp.inf, **given)
+    # the last two columns are those of NEVER and NO_ENTRY
+    ends = [impossible[:, :1], xp.zeros((n, 1), **given)]
+    scores = xp.concat([xp.reshape(eta_u, (n, -1)), eta_v, *ends], axis=1)
+    own = xp.sum(scores[row[:, :, None], entries], axis=-1)
+    table = xp.concat([own[:, -1:], impossible[:, :1], own[:, :-1], impossible[:, 1:]], axis=1)
+    edge, column, found, best = 0, FIRST + n_edges, [], impossible
+    for level, (size, width) in enumerate(form.levels):
         end = edge + size * width
-        n_chains, is_looked_up = chained[level]
+        n_chains, is_looked_up = form.chains[level]
         if n_chains:
             sums = xp.reshape(own[:, edge:end], (n, n_chains, size // n_chains, width))
             sums = sums + xp.reshape(best, (n, n_chains, 1, width))
-        else:
+        elif level:
             sums = xp.sum(table[row[:, :, None], tails[:, edge:end]], axis=-1)
+        else:
+            sums = own[:, :end]
         sums = xp.reshape(sums, (n, size, width))
         best = xp.max(sums, axis=-1)
         if is_looked_up:
@@ -392,17 +425,26 @@ def _sums(xp: Any, levels: Levels, chained: Chains, row: Any, own: Any, tails: A
     return xp.concat([*found, impossible[:, :1]], axis=1)
 
 
-def _marked(xp: Any, levels: Levels, row: Any, goal: Any, below: Any) -> Any:
-    """Return flags of a column for padding, and of the items of the best derivations.
+def _path(xp: Any, form: _Form, row: Any, goal: Any, below: Any) -> Any:
+    """Return the items of derivations that are paths to the goal; 0 for none.
 
     Parameters
     ----------
     below
-        (n, n_items, T) the tails of the best hyperedges of all items.
+        (n, 1 + n_items, T) the tails of the best hyperedges of no item, and of all items.
     """
-    rows = row[:, :, None]
-    none = xp.zeros((len(below), 1, below.shape[2]), dtype=below.dtype, device=device(below))
-    below = xp.concat([none, below], axis=1)
+    # items so far, of which the last ones of each path are `stride` levels apart
+    found, below_by_stride = xp.reshape(below[row, goal[:, None]], (len(row), -1)), below[:, :, 0]
+    for doubling in range((len(form.levels) - 2).bit_length()):
+        if doubling:
+            below_by_stride = below_by_stride[row, below_by_stride]
+        found = xp.concat([found, below_by_stride[row, found]], axis=1)
+    return xp.concat([xp.broadcast_to(goal[:, None], row.shape), found], axis=1)
+
+
+def _marked(xp: Any, form: _Form, row: Any, goal: Any, below: Any) -> Any:
+    """Return flags of no item, and of the items of the best derivations; see `_path`."""
+    levels, rows = form.levels, row[:, :, None]
     shape = *below.shape[:2], -1
     reached = [below]
     for _ in range(min(DEPTH, len(levels)) - 1):
