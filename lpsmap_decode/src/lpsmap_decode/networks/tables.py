@@ -12,8 +12,8 @@ __all__ = ["has_tables", "tables_of"]
 def has_tables(factor_type: type[Factor]) -> bool:
     """Return whether a factor type describes its factors as tables.
 
-    It does so with a static method ``as_tables(factors)``, which returns `Tables`, or None if the
-    factors are not tables.
+    It does so with a static method ``as_tables(factors)``, which returns the fields of `Tables`, or
+    None if the factors are not tables.
     """
     return getattr(factor_type, "as_tables", None) is not None
 
@@ -22,5 +22,5 @@ def tables_of(bucket: Bucket) -> Tables | None:
     """Return the factors of a bucket as tables; None if they are not tables."""
     if not has_tables(bucket.type):
         return None
-    tables: Tables | None = bucket.type.as_tables(bucket.factors)  # type: ignore[attr-defined]
-    return tables
+    fields = bucket.type.as_tables(bucket.factors)  # type: ignore[attr-defined]
+    return None if fields is None else Tables(*fields)
