@@ -77,14 +77,14 @@ def _search_network() -> None:
 
 def _search_counts() -> None:
     """Find the best vertex where one of two variables is on."""
-    one, two = np.ones(1), np.zeros(1, dtype=np.int64)
+    one, begin = np.ones(1), np.zeros(1, dtype=np.int64)
     program = CountProgram(
         eta=np.array([1.0, 2.0]),
         first=0,
         variable=np.arange(2),
         negated=np.zeros(2, dtype=np.bool_),
-        begin=two,
-        end=two + 2,
+        begin=begin,
+        end=begin + 2,
         low=one,
         high=one,
     )
