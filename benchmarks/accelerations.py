@@ -28,7 +28,7 @@ from rich.progress import track
 from rich.table import Table
 
 from lpsmap import ConvergenceWarning, FactorGraph
-from lpsmap_core.engine.admm import Limits, advance_components
+from lpsmap_core.engine.admm import LoopSettings, advance_components
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import make_loop_workspace
 from lpsmap_core.engine.state import initial_state
@@ -121,10 +121,10 @@ class Loop:
         self.progress, self.iterate = state.problem.progress, state.problem.iterate
         self._degree = np.diff(part.variable_offsets)
         self._owner = np.repeat(np.arange(part.n_variables), self._degree)
-        limits = Limits(0, 0, SHORT_RUN, tol, tol, False, method.relaxation)
+        settings = LoopSettings(0, 0, SHORT_RUN, tol, tol, False, method.relaxation)
         tools = make_loop_workspace(state, False)
         self._advance = lambda stop: advance_components(
-            state, np.zeros(1, dtype=np.int64), tools, limits._replace(stop=stop)
+            state, np.zeros(1, dtype=np.int64), tools, settings._replace(stop=stop)
         )
 
     @property

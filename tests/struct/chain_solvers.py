@@ -22,9 +22,11 @@ def make_bucket(length: int, n_states: int) -> Bucket:
 
 
 def forests_of(
-    bucket: Bucket, delta: FloatArray, barred: npt.ArrayLike | None = None
+    bucket: Bucket, delta: FloatArray, forbidden: npt.ArrayLike | None = None
 ) -> ChainForests:
     """A solver that begins with a forest."""
-    solver = ChainForests(bucket, delta, None if barred is None else np.asarray(barred, np.int8))
+    solver = ChainForests(
+        bucket, delta, None if forbidden is None else np.asarray(forbidden, np.int8)
+    )
     solver.methods[:] = FOREST
     return solver

@@ -93,7 +93,7 @@ from lpsmap_core.solution.installed_decoder import installed_decoder as installe
 from lpsmap_core.solution.report import report_unsolved as report_unsolved
 from lpsmap_core.solution.report import warn_unsolved as warn_unsolved
 from lpsmap_core.solution.scored_graph import ScoredGraph as ScoredGraph
-from lpsmap_core.solution.solve import check_options as check_options
+from lpsmap_core.solution.solve import check_solve_options as check_solve_options
 from lpsmap_core.solution.solve import solve_laid_out as solve_laid_out
 from lpsmap_core.solution.table_rendering import text_table as text_table
 from lpsmap_jit import native as _native

@@ -460,7 +460,7 @@ class FactorGraph:
         checked_flag("autodetect_acyclic", autodetect_acyclic)
         if not checked_flag("exact", exact):
             return self._run(options, verbose, warm_start, engine)
-        found = installed_decoder("solve_map(exact=True)").best(
+        assignment = installed_decoder("solve_map(exact=True)").best(
             self,
             self._relaxation(verbose, warm_start, engine),
             options,
@@ -471,7 +471,7 @@ class FactorGraph:
             threads=threads,
             progress=progress,
         )
-        return self._decoded(found)
+        return self._decoded(assignment)
 
     def k_best(
         self,

@@ -14,7 +14,7 @@ import numpy as np
 from jax.tree_util import PyTreeDef
 
 from lpsmap_core import Factor, FactorGraph
-from lpsmap_core.api import check_options, kind_of
+from lpsmap_core.api import check_solve_options, kind_of
 from lpsmap_dynamic import check_accepted
 from lpsmap_jax.host import Arrays, ArrayType
 
@@ -97,7 +97,7 @@ def check_solver(name: str, factors: Any, options: Mapping[str, Any]) -> None:
             f"{name}: got {unknown}={options[unknown]!r:.40}; expected options of "
             "FactorGraph.solve, such as tol. Give arguments of factors to every call by name."
         )
-    check_options(options)
+    check_solve_options(options)
 
 
 def check_by_name(name: str, factors: Any, others: Sequence[Any]) -> None:

@@ -18,7 +18,7 @@ from lpsmap_decode.command.models import errors_as_messages
 from lpsmap_decode.command.pictures import check_writable, plotting_module, save_picture
 from lpsmap_decode.command.shared_options import (
     NumberRange,
-    check_options,
+    check_options_apply,
     is_terminal,
     memory_option,
 )
@@ -259,7 +259,7 @@ ONLY_WITH = {
 
 def _check(arguments: _Arguments) -> None:
     """Validate options and output files before the training."""
-    check_options(ONLY_WITH)
+    check_options_apply(ONLY_WITH)
     if arguments.min_words > arguments.max_words:
         raise click.UsageError(
             f"--min-words: got {arguments.min_words}; expected at most --max-words, "

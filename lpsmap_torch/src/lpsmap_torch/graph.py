@@ -65,8 +65,8 @@ class TorchFactorGraph(FactorGraph):
         self._temperature: Temperature = 1.0
 
     def __getstate__(self) -> dict[str, Any]:
-        unsolved = {"_values": torch.empty(0), "_nu": [], "_temperature": 1.0}
-        return {**super().__getstate__(), **unsolved}
+        without_solution = {"_values": torch.empty(0), "_nu": [], "_temperature": 1.0}
+        return {**super().__getstate__(), **without_solution}
 
     def variable(self, shape: int | tuple[int, ...] = ()) -> Variables:
         """Create variables of a given shape with zero scores, in the default dtype of torch."""
@@ -184,8 +184,8 @@ class TorchFactorGraph(FactorGraph):
         Like `lpsmap_core.Solution.structures`, with ``probabilities`` that carry gradients to all
         scores, so that an expected loss can be trained by sparse marginalisation::
 
-            found = graph.structures(trees)
-            (found.probabilities * loss(found.variables)).sum().backward()
+            structures = graph.structures(trees)
+            (structures.probabilities * loss(structures.variables)).sum().backward()
 
         Within a face, the probabilities are an affine function of the marginals; their second
         derivatives are those of the marginals.

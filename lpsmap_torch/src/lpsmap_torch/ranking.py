@@ -30,10 +30,10 @@ def ranking_of(graph: Any, items: Items, k: int) -> Ranking:
     values, scores = np.zeros((k, graph.n_variables)), np.full((k, layout.n_components), -np.inf)
     if layout.n_components == sum(factor.n_factors for factor in graph.factors):
         for factor in graph.factors:
-            found = graph.gibbs(factor).k_best(k)
-            owner, rank = found.vertices.owner, write_structures(found, values)
+            ranked = graph.gibbs(factor).k_best(k)
+            owner, rank = ranked.vertices.owner, write_structures(ranked, values)
             scores[rank, Items.first_of_factors(factor, layout.component)[owner]] = (
-                found.flat_scores
+                ranked.flat_scores
             )
     else:
         for i, assignment in enumerate(graph.k_best(k, by_component=True)):
@@ -50,18 +50,18 @@ def ranking_of(graph: Any, items: Items, k: int) -> Ranking:
     return Ranking(np.where(of_variable < 0, 0.0, values), there)
 
 
-def write_structures(found: Distributions, values: FloatArray) -> IntArray:
+def write_structures(structures: Distributions, values: FloatArray) -> IntArray:
     """Write structures of a declaration as (k, n_variables) values; return their ranks.
 
     The j-th structures of all factors, no two of which share a variable, are row j.
     """
-    factor, owner = found.factor, found.vertices.owner
+    factor, owner = structures.factor, structures.vertices.owner
     index = slot_values(factor, factor.variables.index)
     negated = slot_values(factor, factor.variables.negated)
-    counts = np.repeat(found.counts.reshape(-1), np.diff(factor.offsets))
+    counts = np.repeat(structures.counts.reshape(-1), np.diff(factor.offsets))
     values[:, index] = (np.arange(len(values))[:, None] < counts) & negated
-    rank = np.arange(len(owner)) - found.starts[owner]
-    structure, entry, value = found.vertices.of_variables(np.diff(factor.offsets))
+    rank = np.arange(len(owner)) - structures.starts[owner]
+    structure, entry, value = structures.vertices.of_variables(np.diff(factor.offsets))
     slot = factor.offsets[owner[structure]] + entry
     values[rank[structure], index[slot]] = np.where(negated[slot], 1.0 - value, value)
     return rank

@@ -51,8 +51,8 @@ def types_of_then(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("multiple", [CLOSED_FORM_MULTIPLE, ORACLE_MULTIPLE])
 def test_a_forced_slot_outweighs_all_others(multiple: float) -> None:
     scores = np.array([3.0, -np.inf, -5.0, np.inf])
-    eta_v, barred = np.array([2.0, -1e30]), np.array([0, 1], dtype=np.int8)
-    make_finite(scores, eta_v, barred, multiple)
+    eta_v, forbidden = np.array([2.0, -1e30]), np.array([0, 1], dtype=np.int8)
+    make_finite(scores, eta_v, forbidden, multiple)
     assert scores[[0, 2]].tolist() == [3.0, -5.0]
     assert scores[3] == -scores[1] == multiple * (1 + 3 + 1 + 5 + 1 + 2)
 

@@ -31,7 +31,7 @@ FloatArray = npt.NDArray[np.float64]
 
 pytestmark = pytest.mark.compiled
 
-KINDS = ("plain", "ties", "no transitions", "nothing", "barred", "degrees", "shifted", "tiny")
+KINDS = ("plain", "ties", "no transitions", "nothing", "forbidden", "degrees", "shifted", "tiny")
 
 
 def solved(solver: ActiveSets, a: FloatArray, eta_v: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -45,13 +45,13 @@ def solved(solver: ActiveSets, a: FloatArray, eta_v: FloatArray) -> tuple[FloatA
 def draw_problem(
     rng: np.random.Generator, kind: str
 ) -> tuple[int, int, FloatArray, FloatArray, FloatArray, npt.NDArray[np.bool_]]:
-    """Sizes, and scores of slots and additionals, roots of degrees, and what is barred."""
+    """Sizes, and scores of slots and additionals, roots of degrees, and what is forbidden."""
     length, n_states = int(rng.integers(2, 12)), int(rng.integers(1, 8))
     scale = 10.0 ** rng.integers(-3, 3) * (1e-4 if kind == "tiny" else 1.0)
     n_additionals = 2 * n_states + (length - 1) * n_states**2
     a = scale * rng.standard_normal(length * n_states)
     eta_v = scale * rng.standard_normal(n_additionals)
-    delta, barred = np.ones(len(a)), np.zeros(n_additionals, dtype=bool)
+    delta, forbidden = np.ones(len(a)), np.zeros(n_additionals, dtype=bool)
     if kind == "ties":
         a, eta_v = scale * np.round(a / scale), scale * np.round(eta_v / scale)
     elif kind == "no transitions":
@@ -63,14 +63,14 @@ def draw_problem(
     elif kind == "shifted":
         a += np.repeat(1e4 * rng.standard_normal(length), n_states)
         scale = 1e4
-    elif kind == "barred":
+    elif kind == "forbidden":
         path = rng.integers(n_states, size=length)
-        barred = rng.random(n_additionals) < 0.4
+        forbidden = rng.random(n_additionals) < 0.4
         a[rng.random(len(a)) < 0.3] = -np.inf
         a[np.arange(length) * n_states + path] = scale
         steps = n_states * (1 + np.arange(length - 1) * n_states + path[:-1]) + path[1:]
-        barred[[path[0], *steps, n_additionals - n_states + path[-1]]] = False
-    return length, n_states, a, eta_v, delta, barred
+        forbidden[[path[0], *steps, n_additionals - n_states + path[-1]]] = False
+    return length, n_states, a, eta_v, delta, forbidden
 
 
 def excess(bucket: Bucket, delta: FloatArray, a: FloatArray, eta_v: FloatArray, z, v) -> float:
@@ -88,18 +88,18 @@ def check_draws(draws: int, seed: int) -> None:
     """Forests and active sets agree, and both are optimal and feasible."""
     for i in range(draws):
         rng, kind = np.random.default_rng([seed, i]), KINDS[i % len(KINDS)]
-        length, n_states, a, eta_v, delta, barred = draw_problem(rng, kind)
+        length, n_states, a, eta_v, delta, forbidden = draw_problem(rng, kind)
         bucket = make_bucket(length, n_states)
-        flag = barred if kind == "barred" else None
+        flag = forbidden if kind == "forbidden" else None
         forest = forests_of(bucket, delta, flag)
         finite = np.isfinite(a)
         scale = 1.0 + np.abs(a[finite]).max() + np.abs(eta_v).max()
-        given = np.where(barred, -1e6 * scale, eta_v)
+        given = np.where(forbidden, -1e6 * scale, eta_v)
         z, v = solved(forest, a, given)
         assert forest.methods[0] == FOREST, (i, kind)
         shut = np.where(finite, a, -1e6 * scale)
         gap = excess(bucket, delta, shut, given, z, v)
-        assert gap <= 1e-12 * length * scale * (1e6 if kind == "barred" else 1.0), (i, kind, gap)
+        assert gap <= 1e-12 * length * scale * (1e6 if kind == "forbidden" else 1.0), (i, kind, gap)
         sets = ActiveSets(bucket, delta, None if flag is None else np.asarray(flag, np.int8))
         z_set, _ = solved(sets, a, given)
         np.testing.assert_allclose(z, z_set, rtol=0, atol=1e-9 + 1e-12 * scale, err_msg=str(i))

@@ -80,7 +80,7 @@ UNDERFLOW = 1e-290
 TWO = np.uint64(2)
 
 
-class Limits(NamedTuple):
+class LoopSettings(NamedTuple):
     """Settings of a run of the loop."""
 
     stop: int
@@ -126,10 +126,10 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
         last, stop = stop, min(test.next_iteration, options.max_iter)
         if options.max_time is not None:
             stop = min(stop, last + CLOCK_PERIOD)
-        limits = Limits(
+        settings = LoopSettings(
             stop, options.max_iter, inner, *tolerances, options.adapt, options.relaxation
         )
-        advance_components(state, coupled, workspace, limits, options.threads)
+        advance_components(state, coupled, workspace, settings, options.threads)
         coupled = coupled[~progress.converged[coupled]]
         last_chance = stop == options.max_iter and stop > FIRST_TEST
         if len(coupled) and (stop == test.next_iteration or last_chance):
@@ -168,7 +168,7 @@ def _solve_single_factors(state: PartState, components: IntArray, options: Optio
             adopt_local_solutions(own, state.handle)
             progress.iterations[own], progress.stale[own] = 1, False
             finite = progress.primal_residual[own] == 0.0
-            progress.converged[own] = finite & ~progress.unsolved[own]
+            progress.converged[own] = finite & ~progress.at_inner_limit[own]
             if len(state.trace):
                 state.trace[0, 0, own] = progress.primal_residual[own]
                 state.trace[0, 1, own] = 0.0
@@ -183,23 +183,23 @@ def advance_components(
     state: PartState,
     components: IntArray,
     workspace: LoopWorkspace,
-    limits: Limits,
+    settings: LoopSettings,
     threads: int = 1,
 ) -> None:
-    """Iterate on coupled components until they are solved, or the limits are reached."""
+    """Iterate on coupled components until they are solved, or this run ends."""
 
     def run(share: IntArray) -> None:
         for selection in select_blocks(state, share):
-            _iterate(state, selection, workspace, limits)
+            _iterate(state, selection, workspace, settings)
 
     sizes = state.part.sizes[components]
     in_shares(run, components, sizes, 1 if state.vectorised else threads, COUPLED_WORK)
 
 
 def _iterate(
-    state: PartState, selection: Selection, workspace: LoopWorkspace, limits: Limits
+    state: PartState, selection: Selection, workspace: LoopWorkspace, settings: LoopSettings
 ) -> None:
-    """Iterate on a block until every component has finished or `limits` are reached."""
+    """Iterate on a block until every component has finished or this run ends."""
     problem, words = state.handle, workspace.polish.handle
     progress, polish = state.problem.progress, workspace.polish.record
     iteration = int(progress.iterations[selection.components[0]])
@@ -209,7 +209,7 @@ def _iterate(
         _begin(state, selection, polish.numbers)
     n_stale, accelerations = len(selection.components), list[Acceleration]()
     first_accelerated = max(iteration + 1, FIRST_ACCELERATED)
-    while len(selection.components) and iteration < limits.stop:
+    while len(selection.components) and iteration < settings.stop:
         iteration += 1
         if iteration == first_accelerated:
             chosen = selection.components[polish.accelerated[selection.components]]
@@ -218,7 +218,7 @@ def _iterate(
             acceleration.record()
         if n_stale:
             _write_local_scores(state, selection)
-        solve_locally(state, selection, limits.max_inner_iter)
+        solve_locally(state, selection, settings.max_inner_iter)
         if interrupted():
             break
         progress.iterations[selection.components] = iteration
@@ -226,7 +226,7 @@ def _iterate(
         probes = regular or (iteration <= WARM_PROBES and is_warm)
         if covered and probes and find_due(selection.components, problem, words, regular):
             polish_settled(state, selection, workspace)
-        n_finished, n_stale = average_and_judge(*selection[:2], problem, words, limits, iteration)
+        n_finished, n_stale = average_and_judge(*selection[:2], problem, words, settings, iteration)
         if len(state.trace):
             _write_trace(selection.components, problem, state.trace[iteration - 1])
         if n_finished:
@@ -247,11 +247,11 @@ def _begin(state: PartState, selection: Selection, numbers: FloatArray) -> None:
         chosen = selection.components[served[selection.components]]
         if len(chosen):
             point = iterate.score, progress.rounding, iterate.u, iterate.duals
-            found = chosen[
+            started = chosen[
                 checked_flags(start, start.find(state.part, chosen, *point), len(chosen))
             ]
-            centre_duals(found, state.handle)
-            progress.warm[found] = False
+            centre_duals(started, state.handle)
+            progress.warm[started] = False
 
 
 def _write_local_scores(state: PartState, selection: Selection) -> None:
@@ -310,7 +310,7 @@ def average_and_judge(
     variables: Variables,
     problem: Any,
     state: Any,
-    limits: Limits,
+    settings: LoopSettings,
     iteration: int,
 ) -> tuple[int, int]:
     """Average the copies, update the duals (lines 5 and 6), and judge the components.
@@ -327,22 +327,26 @@ def average_and_judge(
         first, last = np.uint64(begin[c]), np.uint64(begin[c + 1])
         g = progress.step_size[c]
         inverse = 1.0 / (record.quadratic + g)
-        gap, change = _average_variables(first, last, links, iterate, g, limits.relaxation, inverse)
-        if gap <= EXACT_RESIDUAL and limits.relaxation != 1.0:
+        gap, change = _average_variables(
+            first, last, links, iterate, g, settings.relaxation, inverse
+        )
+        if gap <= EXACT_RESIDUAL and settings.relaxation != 1.0:
             # Copies that agree are mostly the solution. Over-relaxed means would near them only by
             # a factor 1 - relaxation an iteration, so the means take the plain step (line 5).
             _average_variables(first, last, links, iterate, g, 1.0, inverse)
         progress.primal_residual[c], progress.dual_residual[c] = gap, g * change
-    n_finished, may_wait = 0, limits.adapt and iteration + POLISH_ITERATIONS <= limits.last
+    n_finished, may_wait = 0, settings.adapt and iteration + POLISH_ITERATIONS <= settings.last
     for c in components:
         if polish.selected[c]:
             continue
         primal, dual = progress.primal_residual[c], progress.dual_residual[c]
-        changed_little = dual <= max(limits.dual_tol, progress.rounding[c])
-        within = primal <= limits.tol and changed_little and not progress.unsolved[c]
+        changed_little = dual <= max(settings.dual_tol, progress.rounding[c])
+        within = primal <= settings.tol and changed_little and not progress.at_inner_limit[c]
         accelerated = polish.accelerated[c] and iteration >= FIRST_ACCELERATED
-        ratio = balance_ratio(iteration, record.quadratic, accelerated) if limits.adapt else np.inf
-        if within and not (may_wait and waits_for_polish(c, record, polish, limits.tol)):
+        ratio = (
+            balance_ratio(iteration, record.quadratic, accelerated) if settings.adapt else np.inf
+        )
+        if within and not (may_wait and waits_for_polish(c, record, polish, settings.tol)):
             progress.converged[c] = True
             n_finished += 1
         elif ratio < np.inf:
@@ -351,7 +355,7 @@ def average_and_judge(
             step_size = balanced_step_size(before, first_size, primal, dual, ratio)
             progress.step_size[c] = step_size
             progress.stale[c] |= step_size != before
-    if limits.adapt:
+    if settings.adapt:
         revert_failed_polishes(components, variables, problem, state)
     n_stale = 0
     for c in components:

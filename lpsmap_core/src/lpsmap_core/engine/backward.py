@@ -95,8 +95,8 @@ def multiply_jacobian(
         _warn(f"the backward pass stopped after {limit}.")
     elif n_unfinished:
         _warn(f"the backward pass stopped after {options.backward_max_iter} products. {TOO_MANY}.")
-    unsolved = state.unsolved()
-    if unsolved[slice(None) if chosen is None else chosen].any():
+    limited = state.at_inner_limit()
+    if limited[slice(None) if chosen is None else chosen].any():
         _warn("an active set ran out of iterations, and has found only a part of its face.")
     return product, product_v
 

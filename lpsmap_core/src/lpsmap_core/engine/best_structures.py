@@ -37,10 +37,10 @@ def solve_by_oracles(part: Part, eta: FloatArray, eta_v: FloatArray) -> BestStru
         negated = bool(bucket.negated.any())
         if negated:
             np.negative(slots, out=slots, where=bucket.negated)
-        found = _best_allowed(bucket, slots, own)
-        if found is None:
+        best = _best_allowed(bucket, slots, own)
+        if best is None:
             return None
-        w, v[part.additionals_of(b)] = found
+        w, v[part.additionals_of(b)] = best
         values[bucket.variable] = np.where(bucket.negated, 1.0 - w, w) if negated else w
     return None if out_of_time() else BestStructures(part, eta, eta_v, values, v)
 
@@ -52,10 +52,10 @@ def _best_allowed(
     if max(largest_magnitude(slots), largest_magnitude(eta_v)) < np.inf:
         w, n = best_structures(bucket, slots, eta_v)
     else:
-        barred = np.isneginf(eta_v)
-        w, n = best_structures(bucket, *with_finite_scores(bucket, slots, eta_v, barred))
+        forbidden = np.isneginf(eta_v)
+        w, n = best_structures(bucket, *with_finite_scores(bucket, slots, eta_v, forbidden))
         # exactly: with costs of 1e9, a part of 1e-10 of a forbidden entry pays for others
-        held = (np.isneginf(slots) & (w > 0.0)).any() or (barred & (n > 0.0)).any()
+        held = (np.isneginf(slots) & (w > 0.0)).any() or (forbidden & (n > 0.0)).any()
         if held or ((slots == np.inf) & (w < 1.0)).any():
             return None
     if w.min(initial=0.0) < -MARGINAL_TOLERANCE or w.max(initial=0.0) > 1.0 + MARGINAL_TOLERANCE:

@@ -125,11 +125,18 @@ def error_bounds(state: PartState, optimality: Optimality, threads: int) -> Floa
     return bound
 
 
-def _bounds_at_rounding(state: PartState, found: Optimality) -> FloatArray:
+def _bounds_at_rounding(state: PartState, optimality: Optimality) -> FloatArray:
     """Return the bounds of components whose conditions hold to rounding; inf elsewhere."""
     part = state.part
-    small = np.maximum(found.violation, found.distance) <= EXACT_RESIDUAL * found.size
-    left = found.disagreement + found.distance + found.violation + EPSILON * found.size
+    small = (
+        np.maximum(optimality.violation, optimality.distance) <= EXACT_RESIDUAL * optimality.size
+    )
+    left = (
+        optimality.disagreement
+        + optimality.distance
+        + optimality.violation
+        + EPSILON * optimality.size
+    )
     n_variables = np.bincount(part.component, minlength=part.n_components)
     other_scores = np.sqrt(n_variables) * state.problem.progress.dual_residual
     return np.where(state.exact() & small, AMPLIFICATION * left + other_scores, np.inf)
@@ -140,7 +147,7 @@ def _solve_on(state: PartState, chosen: BoolArray, threads: int) -> PartState:
     part, problem = state.part, state.problem
     iterate, progress = problem.iterate, problem.progress
     eta = np.where(state.decided == 0.0, iterate.eta, state.decided)
-    eta_v = np.where(problem.extras.barred, -np.inf, problem.extras.eta)
+    eta_v = np.where(problem.extras.forbidden, -np.inf, problem.extras.eta)
     most = max(MIN_REFINING_ITERATIONS, 2 * int(progress.iterations[chosen].max()))
     warm = WarmStart(iterate.u, iterate.duals, progress.step_size, chosen)
     options = Options(max_iter=most, tol=TIGHT, threads=threads)
@@ -156,8 +163,8 @@ def _ask_oracle(
     delta, z = part.delta[links], state.problem.iterate.z[links]
     eta_v, v = state.problem.extras.eta[additionals], state.problem.extras.v[additionals]
     slope = np.where(forced, np.copysign(np.inf, a), a - state.problem.quadratic * z)
-    barred = state.problem.extras.barred[additionals] != 0
-    slots, eta_v = with_finite_scores(bucket, slope / delta, eta_v, barred, 1.0)
+    forbidden = state.problem.extras.forbidden[additionals] != 0
+    slots, eta_v = with_finite_scores(bucket, slope / delta, eta_v, forbidden, 1.0)
     w, n = best_structures(bucket, slots, eta_v)
     slope = slots * delta
     w /= delta
@@ -174,8 +181,8 @@ def _project_again(
     links, additionals = part.links_of(b), part.additionals_of(b)
     z, v, eta_v = problem.iterate.z[links], problem.extras.v[additionals], problem.extras.eta
     eta_v, best, best_v = eta_v[additionals], np.empty_like(z), np.empty_like(v)
-    barred = problem.extras.barred[additionals] if state.forbids else None
-    solver = local_solver(bucket, part.delta[links], barred=barred)
+    forbidden = problem.extras.forbidden[additionals] if state.forbids else None
+    solver = local_solver(bucket, part.delta[links], forbidden=forbidden)
     rows = np.arange(bucket.n_factors)
     solver.solve(rows, a, eta_v, best, best_v, UNTIL_SOLVED)
     move = best - z

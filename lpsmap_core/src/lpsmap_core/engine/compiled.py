@@ -58,7 +58,7 @@ class SolvedPart(SolvedGraph):
         status.fill(Status.TIME_LIMIT if state.out_of_time else Status.ITERATION_LIMIT)
         status[progress.converged] = Status.CONVERGED
         status[exact] = Status.SOLVED
-        status[state.unsolved()] = Status.INNER_ITERATION_LIMIT
+        status[state.at_inner_limit()] = Status.INNER_ITERATION_LIMIT
         if state.imprecise is not None and not state.out_of_time:
             status[state.imprecise] = Status.PRECISION_LIMIT
         status[progress.infeasible] = Status.INFEASIBLE
@@ -102,20 +102,19 @@ class SolvedPart(SolvedGraph):
         bucket = whole.select(rows)
         links = part.first_link[b] + ranges(whole.offsets, rows)
         extra = ranges(whole.additional_offsets, rows)
-        barred = problem.extras.barred[part.additionals_of(b)]
-        forbidden = barred[extra] if state.forbids else None
-        sets = ActiveSets(bucket, part.delta[links], forbidden)
+        forbidden = problem.extras.forbidden[part.additionals_of(b)][extra]
+        sets = ActiveSets(bucket, part.delta[links], forbidden if state.forbids else None)
         z, v = np.empty(bucket.n_links), np.empty(bucket.n_additionals)
         everything = np.arange(len(rows))
         eta_v = problem.extras.scaled[part.additionals_of(b)][extra]
         a = problem.iterate.a[links]
         sets.solve(everything, a, eta_v, z, v, UNTIL_SOLVED)
-        found = sets.structures(everything)
-        return found._replace(owner=rows[found.owner])
+        vertices = sets.structures(everything)
+        return vertices._replace(owner=rows[vertices.owner])
 
     def forbidden(self) -> tuple[BoolArray, BoolArray]:
         """Return which variables and additionals were forbidden."""
-        return self.state.forbidden, self.state.problem.extras.barred != 0
+        return self.state.forbidden, self.state.problem.extras.forbidden != 0
 
     def gap(self) -> FloatArray:
         """Return a bound on the gap between the maximum and the objective."""

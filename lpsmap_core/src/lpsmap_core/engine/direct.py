@@ -17,7 +17,7 @@ from lpsmap_core.engine.soundness import MARGINAL_TOLERANCE
 from lpsmap_core.kernels.entries import Entry, address_of
 from lpsmap_core.kernels.records import Direction, Factors, LocalScores, LocalSolution, Product
 from lpsmap_core.layout.layout import Part
-from lpsmap_core.local.finite_scores import NOTHING_BARRED, make_rows_finite
+from lpsmap_core.local.finite_scores import NOTHING_FORBIDDEN, make_rows_finite
 from lpsmap_core.local.solvers import solver_of, takes_one_pass
 from lpsmap_core.model.score_magnitude import largest_magnitude
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
@@ -80,8 +80,8 @@ def solve_directly(
     """
     if interprets() or not part.derived(_has_form):
         return otherwise()
-    found = _solved(part, part.of_graph(scores))
-    return otherwise() if found is None else found
+    solution = _solved(part, part.of_graph(scores))
+    return otherwise() if solution is None else solution
 
 
 def _has_form(part: Part) -> bool:
@@ -125,7 +125,7 @@ def _solve(
             n_wrong += not (score == -np.inf or abs(score) <= HUGE_RATIO)
         if n_wrong > 0:
             return False
-        make_rows_finite(form.rows, factors, a, form.no_additionals, NOTHING_BARRED)
+        make_rows_finite(form.rows, factors, a, form.no_additionals, NOTHING_FORBIDDEN)
     scores = LocalScores(a, form.delta, form.no_additionals)
     solution = LocalSolution(marginals, form.no_additionals, face, branch)
     invoke(form.project, (form.rows, factors, scores, solution))

@@ -199,7 +199,7 @@ def _blocked_factors(state: PartState, chosen: BoolArray) -> BoolArray:
     """Return the factors whose structures all hold a forbidden entry."""
     part = state.part
     slots = part.sign * np.where(state.forbidden, -np.inf, 0.0)[part.link_variable]
-    scores_v = np.where(state.problem.extras.barred, -np.inf, 0.0)
+    scores_v = np.where(state.problem.extras.forbidden, -np.inf, 0.0)
     w, n = _best_structures(state, chosen, slots, scores_v)
     return violating_factors(state, w / part.delta, n) & chosen[state.problem.spans.component]
 
@@ -217,8 +217,10 @@ def _profitable_entries(state: PartState, split: Split, chosen: BoolArray) -> Bo
     slope = (state.slot_scores() - state.problem.iterate.z) / part.delta
     slots = np.where(withheld, part.sign * share, slope)
     withheld_v = split.withheld[n_variables:]
-    barred = np.where(extras.barred, -np.inf, extras.eta)
-    w, n = _best_structures(state, chosen, slots, np.where(withheld_v, true[n_variables:], barred))
+    scores_v = np.where(extras.forbidden, -np.inf, extras.eta)
+    w, n = _best_structures(
+        state, chosen, slots, np.where(withheld_v, true[n_variables:], scores_v)
+    )
     own = part.sign * w + (part.sign < 0.0)
     held[part.link_variable[withheld & (own > HELD)]] = True
     held[n_variables:] = withheld_v & (n > HELD)
@@ -260,13 +262,16 @@ def _clip_forbidden(
     spans = state.problem.spans
     factor, n_factors = factor_of_links(state), len(spans.component)
     factor_v = np.repeat(np.arange(n_factors), np.diff(spans.additional_offsets))
-    forced, barred = state.forbidden[state.part.link_variable], state.problem.extras.barred != 0
+    forced, forbidden = (
+        state.forbidden[state.part.link_variable],
+        state.problem.extras.forbidden != 0,
+    )
     total = 1.0 + np.bincount(factor, np.where(forced, 0.0, np.abs(slots)), n_factors)
-    total += np.bincount(factor_v, np.where(barred, 0.0, np.abs(scores_v)), n_factors)
+    total += np.bincount(factor_v, np.where(forbidden, 0.0, np.abs(scores_v)), n_factors)
     most, most_v = ORACLE_MULTIPLE * total[factor], ORACLE_MULTIPLE * total[factor_v]
     return (
         np.where(forced, np.clip(slots, -most, most), slots),
-        np.where(barred, np.maximum(scores_v, -most_v), scores_v),
+        np.where(forbidden, np.maximum(scores_v, -most_v), scores_v),
     )
 
 
@@ -287,10 +292,10 @@ def _unproven_components(
         return chosen
     part, iterate = state.part, state.problem.iterate
     mu, nu = state.marginals(), state.problem.extras.v
-    found = np.concatenate([mu, nu])
-    whole = np.abs(found - np.round(found)) <= WHOLE_TOLERANCE
+    marginals = np.concatenate([mu, nu])
+    whole = np.abs(marginals - np.round(marginals)) <= WHOLE_TOLERANCE
     fractional = split.scaled & split.components_of(~whole)
-    handicap = np.where(split.scaled, WHOLE_MARGIN, 0.0)[split.owner] * (2.0 * found - 1.0)
+    handicap = np.where(split.scaled, WHOLE_MARGIN, 0.0)[split.owner] * (2.0 * marginals - 1.0)
     scores = np.concatenate([mu, np.zeros(len(nu))]) + split.stand_in() - handicap
     eta, eta_v = split.split_entries(np.where(np.isneginf(split.scores), -np.inf, scores))
     warm = WarmStart(iterate.u, iterate.duals, state.problem.progress.step_size, chosen)

@@ -67,23 +67,23 @@ class InfeasibilityTest:
             return suspect[running]
         check_local_solutions(self.state)  # invalid solutions prove nothing
         gap = self._gap()
-        found = suspect & (self._support(suspect, gap)[0] < 0.0)
+        proven = suspect & (self._support(suspect, gap)[0] < 0.0)
         if out_of_time():  # interrupted projections give no valid bounds
-            found[:] = False
-        if found.any():
-            progress.infeasible[found] = True
-            self._record_proof(found, gap)
-        return found[running]
+            proven[:] = False
+        if proven.any():
+            progress.infeasible[proven] = True
+            self._record_proof(proven, gap)
+        return proven[running]
 
-    def _record_proof(self, found: BoolArray, gap: FloatArray) -> None:
+    def _record_proof(self, chosen: BoolArray, gap: FloatArray) -> None:
         """Record the factors of the proofs, leaving out those that the proofs do not need."""
         part, spans = self.state.part, self.state.problem.spans
         factor, n_factors = factor_of_links(self.state), len(spans.component)
         if self.state.forbids:
-            bound, needs = self._support(found, np.zeros(part.n_links))
-            single = found & (bound < 0.0)  # where a single factor needs a forbidden entry
+            bound, needs = self._support(chosen, np.zeros(part.n_links))
+            single = chosen & (bound < 0.0)  # where a single factor needs a forbidden entry
             _record(self.state, single[spans.component] & needs)
-            found = found & ~single
+            chosen = chosen & ~single
         largest = np.zeros(n_factors)
         np.maximum.at(largest, factor, np.abs(gap))
         involved = largest > BYSTANDER
@@ -91,9 +91,9 @@ class InfeasibilityTest:
         degree = np.bincount(part.link_variable, involved[factor], part.n_variables)
         excess = sums(part.link_variable, core, part.n_variables) / np.maximum(degree, 1.0)
         core -= np.where(involved[factor], excess[part.link_variable], 0.0)
-        proven = found & (self._support(found, core)[0] < 0.0)
-        named = np.where(proven[spans.component], involved, largest > 0.0)
-        _record(self.state, named & found[spans.component])
+        holds = chosen & (self._support(chosen, core)[0] < 0.0)
+        named = np.where(holds[spans.component], involved, largest > 0.0)
+        _record(self.state, named & chosen[spans.component])
 
     def _violate_masks(self) -> BoolArray:
         """Return for each component whether one of its factors holds a forbidden entry."""
@@ -128,7 +128,7 @@ class InfeasibilityTest:
                 owner = part.component[block.factors.variable]
                 bound += sums(owner, terms, part.n_components)
                 bound[unsolved] = np.inf
-                held = _violates(block.factors, z, v, block.delta, block.decided, block.barred)
+                held = _violates(block.factors, z, v, block.delta, block.decided, block.forbidden)
                 needs[spans.first_factor[b] + rows] = held
         # oracles avoid forbidden entries: a structure that holds one shows that all do
         bound[_components_of(state, needs)] = -np.inf
@@ -145,7 +145,7 @@ class _Block(NamedTuple):
     delta: FloatArray
     decided: FloatArray
     """For each slot, the infinite score of its variable, or 0."""
-    barred: ByteArray
+    forbidden: ByteArray
     r: FloatArray
     scores: FloatArray
     scores_v: FloatArray
@@ -164,17 +164,17 @@ def _block_of(state: PartState, b: int, rows: IntArray, gap: FloatArray) -> _Blo
     factors = bucket.select(rows)
     r = gap[part.first_link[b] + ranges(bucket.offsets, rows)]
     first_additional = state.problem.spans.first_additional[b]
-    barred = extras.barred[first_additional + ranges(bucket.additional_offsets, rows)]
+    forbidden = extras.forbidden[first_additional + ranges(bucket.additional_offsets, rows)]
     decided = _decided(state, factors)
     scores = np.where(decided == 0.0, SHARPNESS * r, decided)
     return _Block(
         factors,
         part.root_degree[factors.variable],
         decided,
-        barred,
+        forbidden,
         r,
         np.where(factors.negated, -scores, scores),
-        np.where(barred, -PENALTY, 0.0),
+        np.where(forbidden, -PENALTY, 0.0),
     )
 
 
@@ -184,29 +184,29 @@ def _decided(state: PartState, bucket: Bucket) -> FloatArray:
     return np.where(np.isinf(score), score, 0.0)
 
 
-_Found = tuple[FloatArray, FloatArray, IntArray, FloatArray | float]
+_Extreme = tuple[FloatArray, FloatArray, IntArray, FloatArray | float]
 """Local solutions, marginals of additionals, the components of unsolved factors, and the slack."""
 
 
-def _best(block: _Block) -> _Found:
+def _best(block: _Block) -> _Extreme:
     """Return the best structures of some factors, as local solutions.
 
     An active set would have to find its face at nearly infinite scores, where rounding makes
     structures join and leave without end.
     """
-    scores, barred = block.scores / block.delta, block.barred != 0
-    finite = with_finite_scores(block.factors, scores, block.scores_v, barred)
+    scores, forbidden = block.scores / block.delta, block.forbidden != 0
+    finite = with_finite_scores(block.factors, scores, block.scores_v, forbidden)
     w, v = best_structures(block.factors, *finite)
     return w / block.delta, v, _NO_COMPONENTS, 0.0
 
 
-def _project(block: _Block, forbids: bool) -> _Found:
+def _project(block: _Block, forbids: bool) -> _Extreme:
     """Return the local solutions of some factors by a solver of their own.
 
     That keeps the faces of the loop unchanged.
     """
     factors, delta = block.factors, block.delta
-    solver = local_solver(factors, delta, barred=block.barred if forbids else None)
+    solver = local_solver(factors, delta, forbidden=block.forbidden if forbids else None)
     z, v = np.empty(len(block.scores)), np.empty(len(block.scores_v))
     rows = np.arange(factors.n_factors)
     solver.solve(rows, block.scores, block.scores_v, z, v, UNTIL_SOLVED)
@@ -248,21 +248,25 @@ def find_violations(state: PartState) -> None:
     problem, progress = state.problem, state.problem.progress
     held_by = violating_factors(state, problem.iterate.z, problem.extras.v)
     # a factor without allowed structures can run out of iterations
-    finished = progress.converged | (problem.direct & progress.unsolved)
-    found = _components_of(state, held_by) & finished
-    progress.infeasible[found] = True
-    _record(state, held_by & found[problem.spans.component])
+    finished = progress.converged | (problem.direct & progress.at_inner_limit)
+    infeasible = _components_of(state, held_by) & finished
+    progress.infeasible[infeasible] = True
+    _record(state, held_by & infeasible[problem.spans.component])
 
 
 def violating_factors(state: PartState, z: FloatArray, v: FloatArray) -> BoolArray:
     """Return for each factor whether its local solution violates a score of ``-inf`` or ``inf``."""
-    part, barred, found = state.part, state.problem.extras.barred, [np.empty(0, dtype=np.bool_)]
+    part, forbidden, flags = (
+        state.part,
+        state.problem.extras.forbidden,
+        [np.empty(0, dtype=np.bool_)],
+    )
     for b, bucket in enumerate(part.buckets):
         links, additionals = part.links_of(b), part.additionals_of(b)
         delta, decided = part.root_degree[bucket.variable], _decided(state, bucket)
-        numbers = z[links], v[additionals], delta, decided, barred[additionals]
-        found.append(_violates(bucket, *numbers))
-    return np.concatenate(found)
+        numbers = z[links], v[additionals], delta, decided, forbidden[additionals]
+        flags.append(_violates(bucket, *numbers))
+    return np.concatenate(flags)
 
 
 def _violates(
@@ -271,12 +275,12 @@ def _violates(
     v: FloatArray,
     delta: FloatArray,
     decided: FloatArray,
-    barred: ByteArray,
+    forbidden: ByteArray,
 ) -> BoolArray:
     """Compute `violating_factors` for a bucket."""
     means = np.where(bucket.negated, 1.0 - delta * z, delta * z)
     held = np.where(decided > 0.0, 1.0 - means, np.where(decided < 0.0, means, 0.0))
-    return sums_by_factor(bucket, held, np.where(barred, v, 0.0)) > VIOLATION
+    return sums_by_factor(bucket, held, np.where(forbidden, v, 0.0)) > VIOLATION
 
 
 def _components_of(state: PartState, factors: BoolArray) -> BoolArray:

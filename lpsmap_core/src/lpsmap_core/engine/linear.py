@@ -127,14 +127,14 @@ def _take_best_structures(state: PartState, alone: BoolArray) -> None:
         if not rows.size:
             continue
         links, additionals = part.links_of(b), part.additionals_of(b)
-        barred, eta_v = extras.barred[additionals] != 0, extras.eta[additionals]
-        w, n = best_structures(bucket, *with_finite_scores(bucket, slots[links], eta_v, barred))
+        forbidden, eta_v = extras.forbidden[additionals] != 0, extras.eta[additionals]
+        w, n = best_structures(bucket, *with_finite_scores(bucket, slots[links], eta_v, forbidden))
         chosen = np.repeat(alone[bucket.component], np.diff(bucket.offsets))
         chosen_v = np.repeat(alone[bucket.component], np.diff(bucket.additional_offsets))
         z, v, a = iterate.z[links], extras.v[additionals], iterate.a[links]
         z[chosen], v[chosen_v] = w[chosen], n[chosen_v]
         # local scores whose projection this is, for later calls of `structures`
-        reach = 1.0 + 2.0 * float(np.abs(eta_v[~barred]).sum())
+        reach = 1.0 + 2.0 * float(np.abs(eta_v[~forbidden]).sum())
         a[chosen] = np.where(w <= 0.0, -reach, np.where(w >= 1.0, 1.0 + reach, w))[chosen]
         extras.scaled[additionals][chosen_v] = eta_v[chosen_v]
         if solver.lists_structures:
@@ -157,20 +157,20 @@ def linear_bounds(state: PartState) -> FloatArray:
     if state.problem.quadratic != 0.0:
         slots -= state.problem.quadratic * part.shift
     slots /= part.delta
-    eta_of_all, barred_of_all = extras.eta, extras.barred != 0
+    eta_of_all, forbidden_of_all = extras.eta, extras.forbidden != 0
     if state.withheld is not None:
         off, off_v = state.withheld
         share = part.sign * (off / part.root_degree**2)[part.link_variable]
         slots = np.where(share != 0.0, share, slots)
         eta_of_all = np.where(off_v < 0.0, off_v, eta_of_all)
-        barred_of_all &= off_v == 0.0
+        forbidden_of_all &= off_v == 0.0
     bound, size = np.zeros((2, part.n_components))
     for b, bucket in enumerate(part.buckets):
         additionals = part.additionals_of(b)
         own = slots[part.links_of(b)]
-        eta_v, barred = eta_of_all[additionals], barred_of_all[additionals]
-        w, n = best_structures(bucket, *with_finite_scores(bucket, own, eta_v, barred))
-        best = own, part.negated[part.links_of(b)], w, eta_v, barred, n
+        eta_v, forbidden = eta_of_all[additionals], forbidden_of_all[additionals]
+        w, n = best_structures(bucket, *with_finite_scores(bucket, own, eta_v, forbidden))
+        best = own, part.negated[part.links_of(b)], w, eta_v, forbidden, n
         _add_gains(bucket.offsets, bucket.additional_offsets, bucket.component, *best, bound, size)
     return bound + SUM_ROUNDING * size
 
@@ -184,14 +184,14 @@ def _add_gains(
     negated: BoolArray,
     w: FloatArray,
     eta_v: FloatArray,
-    barred: BoolArray,
+    forbidden: BoolArray,
     n: FloatArray,
     bound: FloatArray,
     size: FloatArray,
 ) -> None:
     """Add the scores of the factors' structures to the bounds of their components.
 
-    A structure against forced slots or with barred additionals has the score -inf.
+    A structure against forced slots or with forbidden additionals has the score -inf.
     """
     for f in range(len(component)):
         total, total_v, magnitude = 0.0, 0.0, 0.0
@@ -205,7 +205,7 @@ def _add_gains(
             total += gain
             magnitude += abs(gain)
         for i in range(additional_offsets[f], additional_offsets[f + 1]):
-            gain = (-np.inf if n[i] > HELD else 0.0) if barred[i] else eta_v[i] * n[i]
+            gain = (-np.inf if n[i] > HELD else 0.0) if forbidden[i] else eta_v[i] * n[i]
             total_v += gain
         bound[component[f]] += total + total_v
         size[component[f]] += magnitude

@@ -58,17 +58,17 @@ class Split:
         """Raise the cut of some components to their next gap; return which have one."""
         cut, base = self.cut.copy(), np.ones(len(self.cut))
         _next_gap(self.part.spans, *self.split_entries(self.scores), chosen, cut, base)
-        found = chosen & np.isfinite(cut) & (base <= PRECISION_LIMIT)
+        raised = chosen & np.isfinite(cut) & (base <= PRECISION_LIMIT)
         huge = np.isfinite(self.scores) & (np.abs(self.scores) >= cut[self.owner])
         positive = self.components_of(huge & (self.scores > 0.0))
         narrow = (base > 1.0) | (self.largest - cut <= cut / HUGE_RATIO)
-        found &= (self.largest > PRECISION_LIMIT) | (~positive & narrow)
-        self.cut[found], self.base[found] = cut[found], base[found]
-        self.considered |= found
-        of_found = found[self.owner]
-        self.huge[of_found] = huge[of_found]
-        self.released[of_found] = (huge & (self.scores > 0.0))[of_found]
-        return found
+        raised &= (self.largest > PRECISION_LIMIT) | (~positive & narrow)
+        self.cut[raised], self.base[raised] = cut[raised], base[raised]
+        self.considered |= raised
+        of_raised = raised[self.owner]
+        self.huge[of_raised] = huge[of_raised]
+        self.released[of_raised] = (huge & (self.scores > 0.0))[of_raised]
+        return raised
 
     @property
     def without_level(self) -> BoolArray:
@@ -127,9 +127,9 @@ class Split:
 
     def components_of(self, entries: BoolArray) -> BoolArray:
         """Return the components of some entries."""
-        found = np.zeros(len(self.cut), dtype=bool)
-        found[self.owner[entries]] = True
-        return found
+        flags = np.zeros(len(self.cut), dtype=bool)
+        flags[self.owner[entries]] = True
+        return flags
 
     def split_entries(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Split the numbers of all entries into those of variables and of additionals."""

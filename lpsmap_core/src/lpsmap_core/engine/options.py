@@ -72,8 +72,8 @@ def checked_options(**options: Any) -> Options:
 
 
 def _checked(**options: Any) -> Options:
-    found = {name: CONVERTERS[name](value) for name, value in options.items()}
-    return Options(quadratic=found.pop("temperature", 1.0), **found)
+    converted = {name: CONVERTERS[name](value) for name, value in options.items()}
+    return Options(quadratic=converted.pop("temperature", 1.0), **converted)
 
 
 def options_of_engine(options: Options) -> Options:

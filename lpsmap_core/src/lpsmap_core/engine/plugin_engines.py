@@ -158,10 +158,12 @@ def validate_solved(engine: Engine, part: Part, solved: object, bad: BoolArray) 
         ("marginals", solved.marginals(), trusted[part.component], 1.0),
         ("additionals", solved.additionals(), part.on_additionals(trusted), np.inf),
     )
-    for name, found, mine, most in arrays:
-        values = np.asarray(found)
-        if getattr(found, "shape", None) != mine.shape or values.dtype.kind != "f":
-            got = f"{name} of shape {values.shape} and {values.dtype}, in a {type(found).__name__}"
+    for name, returned, mine, most in arrays:
+        values = np.asarray(returned)
+        if getattr(returned, "shape", None) != mine.shape or values.dtype.kind != "f":
+            got = (
+                f"{name} of shape {values.shape} and {values.dtype}, in a {type(returned).__name__}"
+            )
             raise _wrong_solution(engine, got, f"an array of floats of shape {mine.shape}")
         wrong = np.flatnonzero(
             mine & ~((values >= -ENGINE_TOLERANCE) & (values <= most + ENGINE_TOLERANCE))

@@ -206,7 +206,7 @@ def find_due(components: IntArray, problem: Any, state: Any, regular: bool) -> b
     for c in components:
         calm = regular and progress.dual_residual[c] <= PROBE_BELOW * progress.step_size[c]
         due = (calm or progress.warm[c]) and progress.iterations[c] >= polish.postponed_until[c]
-        polish.selected[c] = polish.allowed[c] and due and not progress.unsolved[c]
+        polish.selected[c] = polish.allowed[c] and due and not progress.at_inner_limit[c]
         n_due += polish.selected[c]
         polish.rounds[c] += 1
     return n_due > 0

@@ -47,7 +47,7 @@ class Extras(NamedTuple):
     """Scores divided by quadratic + step size, as in the local problems."""
     v: FloatArray
     """Marginals."""
-    barred: ByteArray
+    forbidden: ByteArray
     """Whether an additional is forbidden."""
 
 
@@ -63,7 +63,7 @@ class Progress(NamedTuple):
     iterations: IntArray
     converged: BoolArray
     infeasible: BoolArray
-    unsolved: BoolArray
+    at_inner_limit: BoolArray
     """Whether the latest local problem of a factor reached its iteration limit."""
     stale: BoolArray
     """Whether the local scores are out of date."""
@@ -127,7 +127,7 @@ def set_scores(
 
     Means, duals and faces are kept as the starting point of the loop. Infinite scores are stored
     separately: ``-inf`` and ``inf`` of variables, which are forced on then, in ``iterate.score``,
-    and ``-inf`` of additionals in ``extras.barred``. Returns the largest magnitude, at least 1;
+    and ``-inf`` of additionals in ``extras.forbidden``. Returns the largest magnitude, at least 1;
     infinite if any score is.
     """
     fixed = np.nan if options.step_size is None else options.step_size
@@ -157,7 +157,7 @@ def _set_scores(
         progress.primal_residual[c] = progress.dual_residual[c] = np.inf
         progress.iterations[c], progress.stale[c] = 0, True
         progress.converged[c] = progress.infeasible[c] = False
-        progress.unsolved[c] = progress.warm[c] = False
+        progress.at_inner_limit[c] = progress.warm[c] = False
         largest = max(largest, most)
     return largest if len(eta_v) == 0 else max(largest, _set_additionals(chosen, eta_v, problem))
 
@@ -191,7 +191,7 @@ def _set_additionals(chosen: BoolArray, eta_v: FloatArray, problem: LoopProblem)
         c, lo, hi = spans.component[f], offsets[f], offsets[f + 1]
         if len(chosen) == 0 or chosen[c]:
             most = _copy(eta_v[lo:hi], extras.eta[lo:hi])
-            extras.barred[lo:hi] = 0
+            extras.forbidden[lo:hi] = 0
             largest = max(largest, most)
             if most == np.inf:
                 most = _largest_finite(eta_v[lo:hi])
@@ -200,8 +200,8 @@ def _set_additionals(chosen: BoolArray, eta_v: FloatArray, problem: LoopProblem)
         c, lo, hi = spans.component[f], offsets[f], offsets[f + 1]
         if len(chosen) == 0 or chosen[c]:
             if largest == np.inf:
-                forbidden = -FORBIDDEN_MULTIPLE * rounding[c] / RESIDUAL_ROUNDING
-                _forbid(extras.eta[lo:hi], forbidden, extras.barred[lo:hi])
+                score = -FORBIDDEN_MULTIPLE * rounding[c] / RESIDUAL_ROUNDING
+                _forbid(extras.eta[lo:hi], score, extras.forbidden[lo:hi])
             _copy(extras.eta[lo:hi], extras.scaled[lo:hi])
     return largest
 
@@ -217,11 +217,11 @@ def _largest_finite(scores: FloatArray) -> float:
 
 
 @leaf
-def _forbid(scores: FloatArray, forbidden: float, barred: ByteArray) -> None:
-    """Replace scores of ``-inf`` by `forbidden`, and mark them in `barred`."""
+def _forbid(scores: FloatArray, score: float, forbidden: ByteArray) -> None:
+    """Replace scores of ``-inf`` by `score`, and mark them in `forbidden`."""
     for i in range(np.uint64(len(scores))):
-        barred[i] = scores[i] == -np.inf
-        scores[i] = forbidden if scores[i] == -np.inf else scores[i]
+        forbidden[i] = scores[i] == -np.inf
+        scores[i] = score if scores[i] == -np.inf else scores[i]
 
 
 @leaf
@@ -231,6 +231,6 @@ def _copy(source: FloatArray, target: FloatArray) -> float:
     for i in range(np.uint64(len(source))):
         copies[i] = bits[i]
         most = max(most, bits[i] & MAGNITUDE)
-    found = np.int64(most)
-    magnitude: float = found.view(np.float64)
+    bits_of_most = np.int64(most)
+    magnitude: float = bits_of_most.view(np.float64)
     return magnitude

@@ -85,21 +85,21 @@ def solve_locally(state: PartState, selection: Selection, max_iterations: int) -
 
     Marks the components with a factor that ran out of iterations.
     """
-    unsolved = state.problem.progress.unsolved
-    unsolved[selection.components] = False
+    at_limit = state.problem.progress.at_inner_limit
+    at_limit[selection.components] = False
     for view, rows in zip(state.views, selection.rows, strict=True):
         if len(rows):
             view.solver.solve(rows, view.a, view.eta_v, view.z, view.v, max_iterations)
             if len(view.solver.status):
-                _mark_unsolved(rows, view.solver.status, view.component, unsolved)
+                _mark_running(rows, view.solver.status, view.component, at_limit)
 
 
 @leaf
-def _mark_unsolved(rows: IntArray, status: IntArray, owner: IntArray, unsolved: BoolArray) -> None:
+def _mark_running(rows: IntArray, status: IntArray, owner: IntArray, at_limit: BoolArray) -> None:
     """Mark the owners of rows whose latest local problem is unsolved."""
     for f in rows:
         if status[f] == RUNNING:
-            unsolved[owner[f]] = True
+            at_limit[owner[f]] = True
 
 
 def multiply_locally(

@@ -17,7 +17,8 @@ from lpsmap_core.local.vertices import Vertices, join_vertices
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 
 Array = TypeVar("Array", bound=npt.NDArray[Any])
-Share = tuple[SolvedGraph, BoolArray]
+PartialResult = tuple[SolvedGraph, BoolArray]
+"""The result of an engine, and the components that are taken from it."""
 
 
 class Preference(NamedTuple):
@@ -32,13 +33,13 @@ class MergedGraph(SolvedGraph):
 
     Parameters
     ----------
-    shares
-        The result of each engine and the components taken from it; no component is in two shares.
+    results
+        The result of each engine and the components taken from it; no component is in two results.
     """
 
-    def __init__(self, shares: Sequence[Share]) -> None:
-        self._shares = shares
-        first = shares[0][0]
+    def __init__(self, results: Sequence[PartialResult]) -> None:
+        self._results = results
+        first = results[0][0]
         self.part, self.quadratic = first.part, first.quadratic
         self.iterations: IntArray = self._merged(lambda solved: solved.iterations)
         self.primal_residual: FloatArray = self._merged(lambda solved: solved.primal_residual)
@@ -50,7 +51,7 @@ class MergedGraph(SolvedGraph):
         spread: Callable[[BoolArray], BoolArray] | None = None,
     ) -> Array:
         """Merge the numbers of components, or of entries to which `spread` maps components."""
-        (first, _), *others = self._shares
+        (first, _), *others = self._results
         merged = numbers(first).copy()
         for solved, taken in others:
             chosen = taken if spread is None else spread(taken)
@@ -79,19 +80,19 @@ class MergedGraph(SolvedGraph):
         """Multiply with the Jacobian, whose blocks are the components."""
         products = [
             solved.multiply(d.copy(), d_v, taken if chosen is None else taken & chosen, threads)
-            for solved, taken in self._shares
+            for solved, taken in self._results
         ]
         out, out_v = zip(*products, strict=True)
         return np.sum(out, axis=0), np.sum(out_v, axis=0)
 
     def takes(self, d: FloatArray) -> bool:
         """Return whether all solved graphs accept a vector without scaling."""
-        return all(solved.takes(d) for solved, _ in self._shares)
+        return all(solved.takes(d) for solved, _ in self._results)
 
     def structures(self, b: int, rows: IntArray) -> Vertices:
         """Return the structures of some factors, from the engines that solved their components."""
         component = self.part.buckets[b].component[rows]
-        groups = [solved.structures(b, rows[taken[component]]) for solved, taken in self._shares]
+        groups = [solved.structures(b, rows[taken[component]]) for solved, taken in self._results]
         return join_vertices(groups)
 
     def forbidden(self) -> tuple[BoolArray, BoolArray]:
@@ -117,7 +118,7 @@ class MergedGraph(SolvedGraph):
         """Return the (bucket, row) pairs of contradicting factors of each infeasible component."""
         return {
             component: factors
-            for solved, taken in self._shares
+            for solved, taken in self._results
             for component, factors in solved.contradictions().items()
             if taken[component]
         }
@@ -127,26 +128,26 @@ class MergedGraph(SolvedGraph):
 
         Components with a shorter trace, or without one, repeat their last residuals.
         """
-        traces = [solved.trace() for solved, _ in self._shares]
+        traces = [solved.trace() for solved, _ in self._results]
         length = max((len(trace) for trace in traces if trace is not None), default=0)
         if not length:
             return None
         last = np.stack([self.primal_residual, self.dual_residual])
         merged = np.tile(last, (length, 1, 1))
-        for trace, (_, taken) in zip(traces, self._shares, strict=True):
+        for trace, (_, taken) in zip(traces, self._results, strict=True):
             if trace is not None:
                 merged[: len(trace), :, taken] = trace[:, :, taken]
         return merged
 
     def end(self) -> WarmStart | None:
         """Return the final iterates of the engines as one warm start."""
-        return merge_ends(self.part, self._shares)
+        return merge_ends(self.part, self._results)
 
 
-def merge_ends(part: Part, shares: Sequence[Share]) -> WarmStart | None:
+def merge_ends(part: Part, results: Sequence[PartialResult]) -> WarmStart | None:
     """Merge the final iterates of engines into one warm start; None if no engine returns one."""
     start: WarmStart | None = None
-    for solved, taken in shares:
+    for solved, taken in results:
         end = solved.end()
         if end is None:
             continue
@@ -194,16 +195,16 @@ class SharedEngine(Engine):
 
         With a warm start, only engines with `needs_no_start` get their preferred components.
         """
-        shares, start = self._solve_preferred(part, eta, eta_v, skip, options, warm)
+        results, start = self._solve_preferred(part, eta, eta_v, skip, options, warm)
         finished = np.zeros(part.n_components, dtype=bool)
-        for _, taken in shares:
+        for _, taken in results:
             finished |= taken
         if not finished.any() or not (finished | skip).all():
             rest = self.core.solve(part, eta, eta_v, skip | finished, options, start)
             if not finished.any():
                 return rest
-            shares.insert(0, (rest, ~finished))
-        return shares[0][0] if len(shares) == 1 else MergedGraph(shares)
+            results.insert(0, (rest, ~finished))
+        return results[0][0] if len(results) == 1 else MergedGraph(results)
 
     def _solve_preferred(
         self,
@@ -213,14 +214,14 @@ class SharedEngine(Engine):
         skip: BoolArray,
         options: Options,
         warm: WarmStart | None,
-    ) -> tuple[list[Share], WarmStart | None]:
+    ) -> tuple[list[PartialResult], WarmStart | None]:
         """Return what the preferring engines finished, and the start of core's engine for the rest.
 
         A result of which nothing is finished ends here, since its arrays may be large.
         """
         remaining = ~skip
-        shares: list[Share] = []
-        ends: list[Share] = []
+        results: list[PartialResult] = []
+        ends: list[PartialResult] = []
         for engine, components in self.preferences:
             assigned = components & remaining
             if not assigned.any() or not (warm is None or engine.needs_no_start):
@@ -229,11 +230,11 @@ class SharedEngine(Engine):
             unfinished = assigned & solved.unfinished()
             finished = assigned & ~unfinished
             if finished.any():
-                shares.append((solved, finished))
+                results.append((solved, finished))
             if unfinished.any():
                 ends.append((solved, unfinished))
             remaining &= ~finished
-        return shares, merge_ends(part, ends) if warm is None else warm
+        return results, merge_ends(part, ends) if warm is None else warm
 
 
 def solve_validated(

@@ -137,25 +137,25 @@ class PartState:
             solver.complete_faces(rows, iterate.a[links], scaled, iterate.z[links])
         self.faces_complete = not out_of_time()
 
-    def unsolved(self) -> BoolArray:
+    def at_inner_limit(self) -> BoolArray:
         """Return which components end with a factor whose local problem is unsolved.
 
         In coupled components the limit of active sets applies to each iteration of the loop.
         """
         progress = self.problem.progress
         started = progress.iterations > 0  # 0 if the time ran out
-        unsolved = progress.unsolved & self.problem.direct & started
-        unsolved[self.unsolved_forms()] = True
-        return unsolved
+        limited = progress.at_inner_limit & self.problem.direct & started
+        limited[self.unsolved_forms()] = True
+        return limited
 
     def unsolved_forms(self) -> IntArray:
         """Return the components with a factor whose closed form ended without the solution."""
-        found = [
+        components = [
             bucket.component[solver.unsolved()]
             for bucket, solver in zip(self.part.buckets, self.solvers, strict=True)
             if bucket.type.projection_iterates and not solver.iterates
         ]
-        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+        return np.concatenate(components) if components else np.empty(0, dtype=np.int64)
 
     @property
     def forbidden(self) -> BoolArray:
@@ -217,10 +217,10 @@ def initial_state(
     eta_v = eta_v.copy() if np.isneginf(eta_v).any() else eta_v
     memory = new_problem(part, options.quadratic, eta_v)
     largest = set_scores(memory.handle, EVERYWHERE, eta, eta_v, options)
-    barred = memory.record.extras.barred if largest == np.inf else None
+    forbidden = memory.record.extras.forbidden if largest == np.inf else None
     n = options.max_iter if options.trace else 0
     trace = np.full((n, 2, part.n_components), np.nan) if n else NO_TRACE
-    solvers = _solvers(part, barred, options)
+    solvers = _solvers(part, forbidden, options)
     state = PartState(part, memory, solvers, trace, largest, options)
     if warm is not None:
         _apply_warm_start(warm, part, state.problem)
@@ -229,8 +229,8 @@ def initial_state(
     return state
 
 
-def _solvers(part: Part, barred: ByteArray | None, options: Options) -> list[LocalSolver]:
-    """Return the solvers of the buckets; `barred` is None if nothing is forbidden.
+def _solvers(part: Part, forbidden: ByteArray | None, options: Options) -> list[LocalSolver]:
+    """Return the solvers of the buckets; `forbidden` is None if nothing is forbidden.
 
     Near the solution of LP-MAP few structures matter. The oracle finds them faster than a closed
     form that iterates.
@@ -242,7 +242,7 @@ def _solvers(part: Part, barred: ByteArray | None, options: Options) -> list[Loc
             bucket,
             delta[part.links_of(b)],
             limited,
-            None if barred is None else barred[part.additionals_of(b)],
+            None if forbidden is None else forbidden[part.additionals_of(b)],
         )
         for b, bucket in enumerate(part.buckets)
     ]
@@ -271,7 +271,7 @@ def _copy_faces(old: PartState, solvers: list[LocalSolver], problem: LoopProblem
     score = problem.iterate.score
     if not np.array_equal(np.where(np.isinf(score), score, 0.0), old.decided):
         return
-    if not np.array_equal(problem.extras.barred, old.problem.extras.barred):
+    if not np.array_equal(problem.extras.forbidden, old.problem.extras.forbidden):
         return
     for solver, other in zip(solvers, old.solvers, strict=True):
         if solver.starts_warm and _have_same_structures(solver.bucket, other.bucket):

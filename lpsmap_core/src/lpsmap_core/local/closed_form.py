@@ -41,7 +41,7 @@ class _FormRecord(NamedTuple):
     face: ByteArray
     branch: ByteArray
     forbids: int
-    barred: ByteArray
+    forbidden: ByteArray
 
 
 _form_at = reader_of(_FormRecord)
@@ -50,10 +50,12 @@ _form_at = reader_of(_FormRecord)
 class _ClosedForm(LocalSolver):
     """Base of the two kinds of closed form, which holds their faces."""
 
-    def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
+    def __init__(
+        self, bucket: Bucket, delta: FloatArray, forbidden: ByteArray | None = None
+    ) -> None:
         self.face = np.zeros(bucket.n_links, dtype=np.int8)
         self.branch = np.zeros(bucket.n_factors, dtype=np.int8)
-        super().__init__(bucket, delta, barred)
+        super().__init__(bucket, delta, forbidden)
 
     def unsolved(self) -> IntArray:
         """Return the factors whose kernel ended without the solution."""
@@ -65,14 +67,16 @@ class CompiledForm(_ClosedForm):
 
     function = "projection_kernel"
 
-    def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
+    def __init__(
+        self, bucket: Bucket, delta: FloatArray, forbidden: ByteArray | None = None
+    ) -> None:
         assert bucket.type.projection_kernel is not None
         assert bucket.type.jvp_kernel is not None
         self._project: Callable[..., None] = bucket.type.projection_kernel
         self._multiply: Callable[..., None] = bucket.type.jvp_kernel
         self._projector = Entry(self._project, "projection_kernel")
         self._multiplier = Entry(self._multiply, "jvp_kernel")
-        super().__init__(bucket, delta, barred)
+        super().__init__(bucket, delta, forbidden)
 
     @classmethod
     def describe(cls, factor_type: type[Factor]) -> SolverDescription:
@@ -93,7 +97,7 @@ class CompiledForm(_ClosedForm):
             self.bucket.factors,
             *(self.delta, self.face, self.branch),
             int(self.forbids),
-            self.barred,
+            self.forbidden,
         )
 
     def solve(
@@ -140,8 +144,10 @@ class ArrayForm(_ClosedForm):
 
     function = "solve_sparsemap"
 
-    def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
-        super().__init__(bucket, delta, barred)
+    def __init__(
+        self, bucket: Bucket, delta: FloatArray, forbidden: ByteArray | None = None
+    ) -> None:
+        super().__init__(bucket, delta, forbidden)
         self._arity = np.diff(bucket.offsets)
         self._n_additionals = np.diff(bucket.additional_offsets)
 
@@ -234,7 +240,7 @@ def _solve_closed_form(
     form = _form_at(solver)
     factors = by_value(form.factors)
     if form.forbids != 0:
-        make_rows_finite(rows, factors, a, eta_v, form.barred)
+        make_rows_finite(rows, factors, a, eta_v, form.forbidden)
     scores = LocalScores(a, form.delta, eta_v)
     solution = LocalSolution(z, v, form.face, form.branch)
     invoke(form.project[0], (rows, factors, scores, solution))

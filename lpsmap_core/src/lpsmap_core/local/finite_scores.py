@@ -13,7 +13,7 @@ from lpsmap_core.kernels.records import Factors
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 
-NOTHING_BARRED: ByteArray = np.empty(0, dtype=np.int8)
+NOTHING_FORBIDDEN: ByteArray = np.empty(0, dtype=np.int8)
 
 FORBIDDEN_MULTIPLE = 1e6
 """Score of a forbidden additional, as a multiple of the largest magnitude of scores (at least 1).
@@ -59,10 +59,12 @@ def exchange_rate(first: int, end: int, link_parameter: FloatArray) -> float:
 
 
 @leaf
-def make_finite(scores: FloatArray, eta_v: FloatArray, barred: ByteArray, multiple: float) -> None:
+def make_finite(
+    scores: FloatArray, eta_v: FloatArray, forbidden: ByteArray, multiple: float
+) -> None:
     """Replace the infinite scores of one factor's slots by finite ones.
 
-    `barred` says for each additional whether it is forbidden. The multiple is
+    `forbidden` says for each additional whether it is forbidden. The multiple is
     `CLOSED_FORM_MULTIPLE` or `ORACLE_MULTIPLE`, times the `exchange_rate` of the slots.
     """
     total, n_forced = 1.0, 0
@@ -74,7 +76,7 @@ def make_finite(scores: FloatArray, eta_v: FloatArray, barred: ByteArray, multip
     if n_forced == 0:
         return
     for i in range(len(eta_v)):
-        if not barred[i]:
+        if not forbidden[i]:
             total += abs(eta_v[i])
     for j in range(len(scores)):
         if abs(scores[j]) == np.inf:
@@ -83,7 +85,7 @@ def make_finite(scores: FloatArray, eta_v: FloatArray, barred: ByteArray, multip
 
 @leaf
 def make_rows_finite(
-    rows: IntArray, factors: Factors, a: FloatArray, eta_v: FloatArray, barred: ByteArray
+    rows: IntArray, factors: Factors, a: FloatArray, eta_v: FloatArray, forbidden: ByteArray
 ) -> None:
     """Replace the infinite local scores of a bucket's factors, for closed forms."""
     offsets, additional_offsets = factors.offsets, factors.additional_offsets
@@ -91,4 +93,4 @@ def make_rows_finite(
         lo, hi = offsets[f], offsets[f + 1]
         first, last = additional_offsets[f], additional_offsets[f + 1]
         multiple = CLOSED_FORM_MULTIPLE * exchange_rate(lo, hi, factors.link_parameter)
-        make_finite(a[lo:hi], eta_v[first:last], barred[first:last], multiple)
+        make_finite(a[lo:hi], eta_v[first:last], forbidden[first:last], multiple)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from lpsmap_core.layout.layout import Bucket
-from lpsmap_core.local.finite_scores import NOTHING_BARRED, make_rows_finite
+from lpsmap_core.local.finite_scores import NOTHING_FORBIDDEN, make_rows_finite
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.factor import Factor
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
@@ -46,7 +46,7 @@ class LocalSolver:
         The factors, all of one type.
     delta
         Square roots of the degrees, one for each slot.
-    barred
+    forbidden
         For each additional, whether it is forbidden. If None, no slot is forced either.
 
     Notes
@@ -75,14 +75,16 @@ class LocalSolver:
     function: ClassVar[str] = "local_solver"
     """The attribute of the factor type that errors about an invalid solution name."""
 
-    def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
+    def __init__(
+        self, bucket: Bucket, delta: FloatArray, forbidden: ByteArray | None = None
+    ) -> None:
         """Store the data of the local problems.
 
         A subclass creates the arrays of `own_record` before it calls this.
         """
         self.bucket, self.delta = bucket, delta
-        self.forbids = barred is not None
-        self.barred = NOTHING_BARRED if barred is None else barred
+        self.forbids = forbidden is not None
+        self.forbidden = NOTHING_FORBIDDEN if forbidden is None else forbidden
         self.status = np.zeros(bucket.n_factors if self.iterates else 0, dtype=np.int64)
         self._own = self.own_record()
         self.handle = self._write_records(self._sets_record(), self._own)
@@ -198,7 +200,7 @@ class LocalSolver:
         Their size follows from the finite scores in `a` and `eta_v` of the factors in `rows`.
         """
         if self.forbids:
-            make_rows_finite(rows, self.bucket.factors, a, eta_v, self.barred)
+            make_rows_finite(rows, self.bucket.factors, a, eta_v, self.forbidden)
 
     def unsolved(self) -> IntArray:
         """Return the factors whose latest local problem reached the iteration limit."""

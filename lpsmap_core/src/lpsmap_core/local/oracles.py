@@ -37,15 +37,15 @@ def best_structures(
     `clip_scores` makes the scores of slots and additionals finite.
     """
     scores, eta_v = _clipped(bucket, scores), _clipped(bucket, eta_v)
-    found = allocate_structures(np.maximum(vertex_sizes(bucket), 1))
+    structures = allocate_structures(np.maximum(vertex_sizes(bucket), 1))
     rows = np.arange(bucket.n_factors)
     if bucket.type.map_kernel is None:
-        PythonOracles(bucket, found).solve(rows, scores, eta_v)
+        PythonOracles(bucket, structures).solve(rows, scores, eta_v)
         raise_interrupt()
     else:
-        call_map_kernel(bucket, rows, Scores(scores, eta_v), found)
+        call_map_kernel(bucket, rows, Scores(scores, eta_v), structures)
     w, n = np.zeros(bucket.n_links), np.zeros(bucket.n_additionals)
-    _spread(found, bucket.offsets, bucket.additional_offsets, w, n)
+    _spread(structures, bucket.offsets, bucket.additional_offsets, w, n)
     return w, n
 
 
@@ -59,7 +59,7 @@ def _clipped(bucket: Bucket, scores: FloatArray) -> FloatArray:
 
 
 def best_feasible(
-    bucket: Bucket, scores: FloatArray, eta_v: FloatArray, barred: BoolArray
+    bucket: Bucket, scores: FloatArray, eta_v: FloatArray, forbidden: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the best structure of every factor, dense, under infinite scores that decide.
 
@@ -73,7 +73,7 @@ def best_feasible(
         Scores of their slots: ``inf`` forces a slot on, ``-inf`` forces it off.
     eta_v
         Scores of their additionals.
-    barred
+    forbidden
         Whether an additional is forced off.
 
     Returns
@@ -81,45 +81,45 @@ def best_feasible(
     w, n
         Values of the slots and of the additionals in the structures.
     """
-    return best_structures(bucket, *with_finite_scores(bucket, scores, eta_v, barred))
+    return best_structures(bucket, *with_finite_scores(bucket, scores, eta_v, forbidden))
 
 
 def with_finite_scores(
     bucket: Bucket,
     scores: FloatArray,
     eta_v: FloatArray,
-    barred: BoolArray,
+    forbidden: BoolArray,
     multiple: float = ORACLE_MULTIPLE,
 ) -> tuple[FloatArray, FloatArray]:
-    """Replace infinite scores, and those of barred additionals, by finite ones that decide.
+    """Replace infinite scores, and those of forbidden additionals, by finite ones that decide.
 
     Each is a `multiple` of the sum of all other magnitudes in its factor, and of the slots'
     `exchange_rate`. Larger scores would leave only rounding of the others.
     """
-    if not np.isinf(scores).any() and not barred.any():
+    if not np.isinf(scores).any() and not forbidden.any():
         return scores, eta_v
     finite, finite_v = np.empty(len(scores)), np.empty(len(eta_v))
     offsets, per_link = (bucket.offsets, bucket.additional_offsets), bucket.factors.link_parameter
-    _decide(*offsets, per_link, scores, eta_v, barred, multiple, finite, finite_v)
+    _decide(*offsets, per_link, scores, eta_v, forbidden, multiple, finite, finite_v)
     return finite, finite_v
 
 
 def which_are_feasible(
-    bucket: Bucket, scores: FloatArray, barred: BoolArray, w: FloatArray, n: FloatArray
+    bucket: Bucket, scores: FloatArray, forbidden: BoolArray, w: FloatArray, n: FloatArray
 ) -> BoolArray:
     """Return for every factor whether its structure obeys infinite scores.
 
-    These are ``inf`` for slots that are forced on, and ``-inf`` for all others; `barred`
+    These are ``inf`` for slots that are forced on, and ``-inf`` for all others; `forbidden`
     additionals are forced off. The structures are as `best_structures` returns them.
     """
-    found = np.empty(bucket.n_factors, dtype=np.bool_)
-    _compare(bucket.offsets, bucket.additional_offsets, scores, barred, w, n, found)
-    return found
+    feasible = np.empty(bucket.n_factors, dtype=np.bool_)
+    _compare(bucket.offsets, bucket.additional_offsets, scores, forbidden, w, n, feasible)
+    return feasible
 
 
 @leaf
 def _spread(
-    found: Structures,
+    structures: Structures,
     offsets: IntArray,
     additional_offsets: IntArray,
     w: FloatArray,
@@ -128,12 +128,12 @@ def _spread(
     """Write structures densely, into arrays of zeros."""
     for f in range(len(offsets) - 1):
         first, arity = offsets[f], offsets[f + 1] - offsets[f]
-        for k in range(found.start[f], found.start[f] + found.size[f]):
-            entry = found.entry[k]
+        for k in range(structures.start[f], structures.start[f] + structures.size[f]):
+            entry = structures.entry[k]
             if entry < arity:
-                w[first + entry] = found.value[k]
+                w[first + entry] = structures.value[k]
             else:
-                n[additional_offsets[f] + entry - arity] = found.value[k]
+                n[additional_offsets[f] + entry - arity] = structures.value[k]
 
 
 @leaf
@@ -143,7 +143,7 @@ def _decide(
     link_parameter: FloatArray,
     scores: FloatArray,
     eta_v: FloatArray,
-    barred: BoolArray,
+    forbidden: BoolArray,
     multiple: float,
     finite: FloatArray,
     finite_v: FloatArray,
@@ -154,14 +154,14 @@ def _decide(
         for i in range(offsets[f], offsets[f + 1]):
             total += 0.0 if np.isinf(scores[i]) else abs(scores[i])
         for i in range(additional_offsets[f], additional_offsets[f + 1]):
-            total += 0.0 if barred[i] else abs(eta_v[i])
+            total += 0.0 if forbidden[i] else abs(eta_v[i])
         more = min(total, 1.0) if total > 0.0 else 1.0  # keeps the digits of small scores, too
         decisive = multiple * (total + more)
         decisive *= exchange_rate(offsets[f], offsets[f + 1], link_parameter)
         for i in range(offsets[f], offsets[f + 1]):
             finite[i] = np.copysign(decisive, scores[i]) if np.isinf(scores[i]) else scores[i]
         for i in range(additional_offsets[f], additional_offsets[f + 1]):
-            finite_v[i] = -decisive if barred[i] else eta_v[i]
+            finite_v[i] = -decisive if forbidden[i] else eta_v[i]
 
 
 @leaf
@@ -169,10 +169,10 @@ def _compare(
     offsets: IntArray,
     additional_offsets: IntArray,
     scores: FloatArray,
-    barred: BoolArray,
+    forbidden: BoolArray,
     w: FloatArray,
     n: FloatArray,
-    found: BoolArray,
+    feasible: BoolArray,
 ) -> None:
     """Compute `which_are_feasible`."""
     for f in range(len(offsets) - 1):
@@ -180,9 +180,9 @@ def _compare(
         for i in range(offsets[f], offsets[f + 1]):
             wrong += abs(w[i] - (1.0 if scores[i] > 0.0 else 0.0))
         for i in range(additional_offsets[f], additional_offsets[f + 1]):
-            wrong += abs(n[i]) if barred[i] else 0.0
+            wrong += abs(n[i]) if forbidden[i] else 0.0
         # a share of a billionth less than 1 is a whole unit of large integer costs
-        found[f] = wrong == 0.0
+        feasible[f] = wrong == 0.0
 
 
 def best_additionals(
@@ -215,9 +215,9 @@ def best_additionals(
         copies = bucket if n == 1 else bucket.select(np.tile(np.arange(bucket.n_factors), n))
         scores_v = np.tile(eta_v[part.additionals_of(b)], n)
         on = chosen[..., bucket.variable] != bucket.negated
-        scores, barred = np.where(on, np.inf, -np.inf).reshape(-1), np.isneginf(scores_v)
-        w, v = best_feasible(copies, scores, scores_v, barred)
-        feasible = which_are_feasible(copies, scores, barred, w, v)
+        scores, forbidden = np.where(on, np.inf, -np.inf).reshape(-1), np.isneginf(scores_v)
+        w, v = best_feasible(copies, scores, scores_v, forbidden)
+        feasible = which_are_feasible(copies, scores, forbidden, w, v)
         allowed.append(feasible.reshape(*several, bucket.n_factors))
         best.append(v.reshape(*several, bucket.n_additionals))
     return np.concatenate(allowed, axis=-1), np.concatenate(best, axis=-1)

@@ -66,14 +66,14 @@ def own_solver(factor_type: type[Factor]) -> type[LocalSolver] | None:
 
 
 def local_solver(
-    bucket: Bucket, delta: FloatArray, limited: bool = False, barred: ByteArray | None = None
+    bucket: Bucket, delta: FloatArray, limited: bool = False, forbidden: ByteArray | None = None
 ) -> LocalSolver:
     """Make the best solver for a bucket; see `choose_solver`.
 
-    `delta` has the square root of the degree of each slot, and `barred` says for each additional
+    `delta` has the square root of the degree of each slot, and `forbidden` says for each additional
     whether it is forbidden. If that is None, no slot is forced either.
     """
-    return solver_of(bucket, limited).solver(bucket, delta, barred)
+    return solver_of(bucket, limited).solver(bucket, delta, forbidden)
 
 
 def takes_one_pass(solver: type[LocalSolver], factor_type: type[Factor]) -> bool:

@@ -101,7 +101,7 @@ def structure_scores(
         (F, A) scores of the additionals.
     """
 
-    def total(of_slots: FloatArray, of_additionals: FloatArray) -> FloatArray:
+    def total_of(of_slots: FloatArray, of_additionals: FloatArray) -> FloatArray:
         sign = np.where(negated, -1.0, 1.0)
         n, arity = len(vertices.owner), np.diff(offsets)
         structure, entry, value = vertices.of_variables(arity)
@@ -115,9 +115,9 @@ def structure_scores(
         return on + _sums(factor[negated], of_slots[negated], len(arity))[vertices.owner]
 
     finite, finite_v = np.isfinite(scores), np.isfinite(additional_scores)
-    found = total(np.where(finite, scores, 0.0), np.where(finite_v, additional_scores, 0.0))
-    forbidden = total(1.0 - finite, 1.0 - finite_v)
-    return np.where(forbidden > 0.0, -np.inf, found)
+    total = total_of(np.where(finite, scores, 0.0), np.where(finite_v, additional_scores, 0.0))
+    forbidden = total_of(1.0 - finite, 1.0 - finite_v)
+    return np.where(forbidden > 0.0, -np.inf, total)
 
 
 @dataclass(frozen=True)

@@ -63,13 +63,13 @@ def declared(layout: Layout, known: Places) -> Contradictions:
 
 
 def explain_contradictions(
-    found: Contradictions, factors: Sequence[Factor], ended: Container[int] = ()
+    contradictions: Contradictions, factors: Sequence[Factor], ended: Container[int] = ()
 ) -> str:
     """Return a sentence for each component, which names its contradicting factors.
 
     Parameters
     ----------
-    found
+    contradictions
         The contradictions.
     factors
         The declarations of the graph.
@@ -80,7 +80,7 @@ def explain_contradictions(
     return " ".join(
         f"Component {component} has no solution because of {_listed(named, factors)}"
         f"{limit if component in ended else ''}."
-        for component, named in found.items()
+        for component, named in contradictions.items()
     )
 
 

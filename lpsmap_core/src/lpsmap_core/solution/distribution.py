@@ -156,10 +156,10 @@ class Distributions:
     """The sparse distributions over structures of all factors of a declaration.
 
     A sequence of `Distribution`, one for every factor, which prints as a table. It can also be
-    indexed by the declaration's batch shape, ``found[2, 5]``. For losses over a whole batch, padded
-    arrays hold the structures of all factors::
+    indexed by the declaration's batch shape, ``structures[2, 5]``. For losses over a whole batch,
+    padded arrays hold the structures of all factors::
 
-        (found.probabilities * loss(found.variables)).sum()
+        (structures.probabilities * loss(structures.variables)).sum()
 
     With `TorchFactorGraph.structures` these are tensors, and the probabilities have gradients.
 
@@ -289,7 +289,8 @@ class Distributions:
         """Return the gradient in all marginals for a gradient in the probabilities.
 
         On fixed faces, the probabilities are an affine function of the marginals. The gradient of a
-        loss of the probabilities in the scores is thus ``solution.vjp(found.pull_back(gradient))``.
+        loss of the probabilities in the scores is thus
+        ``solution.vjp(structures.pull_back(gradient))``.
 
         Parameters
         ----------
@@ -321,7 +322,7 @@ class Distributions:
         """Return the change of the probabilities along a change of all marginals.
 
         The transpose of `pull_back`. Along a change d of the scores, the probabilities change by
-        ``found.push_forward(solution.jvp(d)[0])``.
+        ``structures.push_forward(solution.jvp(d)[0])``.
 
         Parameters
         ----------

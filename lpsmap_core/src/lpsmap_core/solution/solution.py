@@ -176,8 +176,8 @@ class Solution:
     @property
     def explanation(self) -> str:
         """Sentences with the names of up to twelve of `contradictions`, see `FactorGraph.add`."""
-        found, ended = self._reduced_contradictions
-        return explain_contradictions(found, self.factors, ended)
+        factors, ended = self._reduced_contradictions
+        return explain_contradictions(factors, self.factors, ended)
 
     def start_for(self, layout: Layout) -> WarmStart | None:
         """Return the final state, for ``solve(warm_start=...)`` of a graph with this `layout`.

@@ -28,7 +28,7 @@ OTHER_OPTIONS = (
 """Options of a graph's verbs that `checked_options` does not know."""
 
 
-def check_options(options: Mapping[str, Any]) -> None:
+def check_solve_options(options: Mapping[str, Any]) -> None:
     """Validate options of `FactorGraph.solve` or `solve_map` by value, without a solve.
 
     Starts and options of a search are left out.

@@ -43,7 +43,7 @@ def _compare(
         on_device = [
             backend.asarray(x.copy(), device) for x in (*given, *oracle.tables, *oracle.shared)
         ]
-        found = np.asarray(backend.to_numpy(oracle.best(*on_device)))
+        entries = np.asarray(backend.to_numpy(oracle.best(*on_device)))
     except Exception as error:
         raise broken(
             "a tensor oracle accepts arrays of any library and device, because it uses functions "
@@ -52,23 +52,23 @@ def _compare(
             "the entries of the best structures",
             where,
         ) from error
-    if found.shape[:1] != scores.shape[:1] or found.dtype.kind != "i" or found.ndim != 2:
+    if entries.shape[:1] != scores.shape[:1] or entries.dtype.kind != "i" or entries.ndim != 2:
         raise broken(
             "a tensor oracle returns a row of entries per factor, because engines solve batches",
-            f"an array of {found.dtype} of shape {found.shape}",
+            f"an array of {entries.dtype} of shape {entries.shape}",
             f"integers of shape ({len(scores)}, W)",
             where,
         )
-    _check_entries(factor, scores, found, where)
+    _check_entries(factor, scores, entries, where)
 
 
-def _check_entries(factor: Factor, scores: FloatArray, found: IntArray, where: str) -> None:
+def _check_entries(factor: Factor, scores: FloatArray, rows: IntArray, where: str) -> None:
     """Compare each structure with the answer of the row's own oracle."""
     n_slots, size = math.prod(factor.event_shape), scores.shape[1]
     kept = np.ones((len(scores), n_slots), dtype=bool)
     if factor.keep is not None:
         kept = factor.keep.reshape(kept.shape)
-    for oracle, own, entries, keep in zip(oracles_of(factor), scores, found, kept, strict=True):
+    for oracle, own, entries, keep in zip(oracles_of(factor), scores, rows, kept, strict=True):
         counts = np.bincount(entries[entries >= 0], minlength=size)
         outside = len(counts) > size or counts[:n_slots][~keep].any()
         if outside or (counts[:n_slots] > 1).any():

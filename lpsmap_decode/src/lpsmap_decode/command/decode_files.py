@@ -21,7 +21,7 @@ from lpsmap_decode.command.models import errors_as_messages
 from lpsmap_decode.command.output import cost_of, numbers
 from lpsmap_decode.command.shared_options import (
     SEARCH_OPTIONS,
-    check_options,
+    check_options_apply,
     is_terminal,
     limit_options,
     memory_option,
@@ -84,7 +84,7 @@ def decode(
     """
     if workers is not None and scheduler is not None:
         raise click.UsageError("--workers and --scheduler exclude each other.")
-    check_options(SEARCH_OPTIONS)
+    check_options_apply(SEARCH_OPTIONS)
     names = _matching_files(patterns)
     options: dict[str, Any] = {"max_time": max_time}
     options["build"] = functools.partial(read_graph, max_memory=max_memory)

@@ -13,7 +13,7 @@ from lpsmap_core.api import AUTO, DEFAULT_GAP, MAX_MEMORY
 from lpsmap_decode.corpus.jobs import MAP
 
 SEARCH_OPTIONS = {"gap": ("task", (MAP,)), "solver": ("task", (MAP,))}
-"""Options that apply only to an exact search, for `check_options`."""
+"""Options that apply only to an exact search, for `check_options_apply`."""
 
 
 class NumberRange(click.FloatRange):
@@ -34,7 +34,7 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
-def check_options(only_with: Mapping[str, tuple[str, Sequence[str]]]) -> None:
+def check_options_apply(only_with: Mapping[str, tuple[str, Sequence[str]]]) -> None:
     """Validate that the options of this call apply.
 
     Parameters

@@ -19,7 +19,7 @@ from lpsmap_decode.command.progress_log import ProgressLog
 from lpsmap_decode.command.shared_options import (
     SEARCH_OPTIONS,
     NumberRange,
-    check_options,
+    check_options_apply,
     is_terminal,
     limit_options,
     memory_option,
@@ -122,7 +122,7 @@ def solve(
     printed.
     """
     deadline = Deadline(max_time)
-    check_options({**SEARCH_OPTIONS, **ITERATION_OPTIONS})
+    check_options_apply({**SEARCH_OPTIONS, **ITERATION_OPTIONS})
     plot = plotting_module("lpsmap_decode.figures", {"--trace": trace})
     form = form or (TABLE if is_terminal(sys.stdout) else JSON)
     log = ProgressLog(aloud=not quiet and is_terminal(sys.stderr))

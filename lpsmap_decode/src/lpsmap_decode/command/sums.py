@@ -20,7 +20,7 @@ SUMS = MARGINALS, PARTITION
 ITERATION_OPTIONS = {
     name: ("task", tuple(TASKS)) for name in ("max_iter", "tol", "max_time", "trace")
 }
-"""Options that do not apply to sums, which are exact, for `check_options`."""
+"""Options that do not apply to sums, which are exact, for `check_options_apply`."""
 
 
 def summed(

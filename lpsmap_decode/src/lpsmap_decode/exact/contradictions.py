@@ -160,7 +160,7 @@ class _Component:
         self._first, self._deadline = first, deadline
         self.places: list[tuple[int, int]] = []
         self._buckets: list[Bucket] = []
-        self._barred: list[BoolArray] = []
+        self._forbidden: list[BoolArray] = []
         begin = []
         for b, bucket in enumerate(part.buckets):
             rows = np.flatnonzero(bucket.component == component)
@@ -169,7 +169,7 @@ class _Component:
                 self.places += [(b, row) for row in rows.tolist()]
                 self._buckets.append(bucket.select(rows))
                 own = eta_v[part.additionals_of(b)][ranges(bucket.additional_offsets, rows)]
-                self._barred.append(np.isneginf(own))
+                self._forbidden.append(np.isneginf(own))
         self._begin = np.array([*begin, len(self.places)])
         self._eta = eta[first:end]
         value = np.where(np.isneginf(self._eta), 0, OPEN).astype(np.int8)
@@ -289,12 +289,12 @@ class _Component:
     def _ask(self, b: int, rows: IntArray, value: ByteArray) -> list[list[tuple[int, int]] | None]:
         """Return the answers of rows of a bucket by their oracles."""
         bucket = self._buckets[b].select(rows)
-        barred = self._barred[b][ranges(self._buckets[b].additional_offsets, rows)]
+        forbidden = self._forbidden[b][ranges(self._buckets[b].additional_offsets, rows)]
         variable = bucket.variable - self._first
         known = value[variable]
         on = (known == 1) != bucket.negated
         forced = np.where(known == OPEN, 0.0, np.where(on, np.inf, -np.inf))
-        w, possible = _structures(bucket, forced, barred)
+        w, possible = _structures(bucket, forced, forbidden)
         answers: list[list[tuple[int, int]] | None] = [[] if each else None for each in possible]
         arity = np.diff(bucket.offsets)
         owner = np.repeat(np.arange(len(rows)), arity)
@@ -307,7 +307,7 @@ class _Component:
         asked = forced[ranges(bucket.offsets, owner)]
         at = copies.offsets[:-1] + slots - bucket.offsets[owner]
         asked[at] = np.where(w[slots] > 0.5, -np.inf, np.inf)
-        own = barred[ranges(bucket.additional_offsets, owner)]
+        own = forbidden[ranges(bucket.additional_offsets, owner)]
         _, possible = _structures(copies, asked, own)
         for slot, row in zip(slots[~possible].tolist(), owner[~possible].tolist(), strict=True):
             answer = answers[row]
@@ -395,14 +395,14 @@ class _Component:
         """Return the factors that the engine names if their relaxation is infeasible."""
         if self._deadline.passed:
             raise _Undecided
-        numbers, buckets, barred = [], [], [np.empty(0, dtype=bool)]
+        numbers, buckets, forbidden = [], [], [np.empty(0, dtype=bool)]
         for b, bucket in enumerate(self._buckets):
             lo, hi = self._begin[b : b + 2]
             rows = np.array(sorted(i - lo for i in chosen if lo <= i < hi), dtype=np.int64)
             if rows.size:
                 numbers.append(lo + rows)
                 buckets.append(bucket.select(rows))
-                barred.append(self._barred[b][ranges(bucket.additional_offsets, rows)])
+                forbidden.append(self._forbidden[b][ranges(bucket.additional_offsets, rows)])
         variables = np.unique(np.concatenate([bucket.variable for bucket in buckets]))
         one = np.zeros(len(variables), dtype=np.int64)
         buckets = [
@@ -415,7 +415,7 @@ class _Component:
         ]
         part = part_of_buckets(buckets, one, 1, variables)
         eta = np.where(np.isneginf(self._eta[variables - self._first]), -np.inf, 0.0)
-        eta_v = np.where(np.concatenate(barred), -np.inf, 0.0)
+        eta_v = np.where(np.concatenate(forbidden), -np.inf, 0.0)
         options = Options(max_iter=LP_ITERATIONS, quadratic=0.0, threads=1)
         with Watch(within=self._deadline):
             solved = CompiledEngine().solve(part, eta, eta_v, np.zeros(1, dtype=bool), options)
@@ -428,14 +428,14 @@ class _Component:
 
 
 def _structures(
-    bucket: Bucket, forced: FloatArray, barred: BoolArray
+    bucket: Bucket, forced: FloatArray, forbidden: BoolArray
 ) -> tuple[FloatArray, BoolArray]:
     """Return structures with forced values, and for each factor whether it has one."""
-    w, n = best_feasible(bucket, forced, np.zeros(bucket.n_additionals), barred)
+    w, n = best_feasible(bucket, forced, np.zeros(bucket.n_additionals), forbidden)
     wrong = np.isinf(forced) & (np.abs(w - (forced > 0.0)) > HELD)
     possible = np.ones(bucket.n_factors, dtype=bool)
     possible[np.repeat(np.arange(bucket.n_factors), np.diff(bucket.offsets))[wrong]] = False
-    held = barred & (n > HELD)
+    held = forbidden & (n > HELD)
     owner = np.repeat(np.arange(bucket.n_factors), np.diff(bucket.additional_offsets))
     possible[owner[held]] = False
     return w, possible

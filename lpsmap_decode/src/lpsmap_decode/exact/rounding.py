@@ -73,9 +73,9 @@ def _nearest(part: Part, b: int, eta_v: FloatArray, towards: FloatArray) -> Bool
     """Return which slots are on in the structures of a bucket nearest to the marginals."""
     bucket: Bucket = part.buckets[b]
     slots = np.where(bucket.negated, -1.0, 1.0) * towards.reshape(-1)[bucket.variable]
-    barred = np.isneginf(eta_v[part.additionals_of(b)])
+    forbidden = np.isneginf(eta_v[part.additionals_of(b)])
     none = np.zeros(bucket.n_additionals)
-    w, _ = best_feasible(bucket, slots, none, barred)
+    w, _ = best_feasible(bucket, slots, none, forbidden)
     found: BoolArray = w > 0.5
     return found
 

@@ -58,12 +58,12 @@ def _of_bucket(
     """Return the assignments of the components of a bucket's factors."""
     owner = np.repeat(np.arange(bucket.n_factors), np.diff(bucket.offsets))
     owner_v = np.repeat(np.arange(bucket.n_factors), np.diff(bucket.additional_offsets))
-    gains, barred = eta[bucket.variable], np.isneginf(eta_v)
+    gains, forbidden = eta[bucket.variable], np.isneginf(eta_v)
     slots, n = np.where(bucket.negated, -gains, gains), bucket.n_factors
 
     def best(scores: FloatArray) -> tuple[BoolArray, FloatArray, BoolArray]:
         """Return the slots that are on, the scores, and which factors have whole structures."""
-        w, v = best_feasible(bucket, scores, eta_v, barred)
+        w, v = best_feasible(bucket, scores, eta_v, forbidden)
         on = w > 0.5  # noqa: PLR2004 - of zeros and ones
         chosen = np.where(on != bucket.negated, gains, 0.0)
         chosen_v = np.where(v != 0.0, eta_v, 0.0) * v

@@ -49,10 +49,10 @@ class Oracles:
         allow it, and do not count.
         """
         found, total, begin = [np.empty(0, dtype=bool)], 0.0, 0
-        for bucket, (eta_v, barred) in zip(self.buckets, self._eta_v, strict=True):
+        for bucket, (eta_v, forbidden) in zip(self.buckets, self._eta_v, strict=True):
             own = scores[begin : begin + bucket.n_links]
             slots = np.where(bucket.negated, -own, own)
-            w, n = best_feasible(bucket, slots, eta_v, barred)
+            w, n = best_feasible(bucket, slots, eta_v, forbidden)
             on = (w > 0.5) != bucket.negated  # noqa: PLR2004 - zeros and ones
             finite = on & np.isfinite(own)
             total += float(own[finite].sum() + (eta_v[n != 0.0] * n[n != 0.0]).sum())

@@ -40,8 +40,8 @@ def search_neighbourhoods(component: Component) -> Iterator[None]:
         free = _neighbourhood(component, int(size), rng)
         part = restricted(rows, values, sums, free)
         domain, weight = new_domain(part), np.ones(len(part.low))
-        barred = np.where(component.forbidden[free], 0, OPEN).astype(np.int8)
-        fix_all(part, domain, barred)
+        fixed = np.where(component.forbidden[free], 0, OPEN).astype(np.int8)
+        fix_all(part, domain, fixed)
         guide = component.gains[free] * rng.uniform(0.5, 1.5, len(free))
         by_need = bool(rng.random() < 0.5)
         given = guide, weight, by_need, MAX_DEAD_ENDS

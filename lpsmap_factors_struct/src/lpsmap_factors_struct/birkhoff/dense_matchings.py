@@ -49,18 +49,20 @@ class DenseMatchings(ActiveSets):
     bucket
         Factors with the parameters of ``Matching``: the numbers of rows and columns, and whether
         the side that is not longer is matched completely.
-    delta, barred
+    delta, forbidden
         As for `ActiveSets`.
     """
 
-    def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
+    def __init__(
+        self, bucket: Bucket, delta: FloatArray, forbidden: ByteArray | None = None
+    ) -> None:
         self.rows, self.columns, self.full = np.ascontiguousarray(
             bucket.factors.parameters[:, :3].T
         ).astype(np.int64)
         n = len(self.rows)
         self.methods, self.blocks = np.full(n, SMALL), dict[int, FloatArray]()
         self.block_address, self.block_length = np.zeros((2, n), dtype=np.int64)
-        super().__init__(bucket, delta, barred)
+        super().__init__(bucket, delta, forbidden)
 
     @classmethod
     def describe(cls, factor_type: type[Factor]) -> SolverDescription:

@@ -45,11 +45,13 @@ class ChainForests(ActiveSets):
     ----------
     bucket
         Chains laid out like those of ``Sequence``. Their first parameter is the number of states.
-    delta, barred
+    delta, forbidden
         As for `ActiveSets`.
     """
 
-    def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
+    def __init__(
+        self, bucket: Bucket, delta: FloatArray, forbidden: ByteArray | None = None
+    ) -> None:
         self.states = bucket.factors.parameters[:, 0].astype(np.int64)
         self.lengths = np.diff(bucket.offsets) // self.states
         has_steps = self.lengths > 1
@@ -59,7 +61,7 @@ class ChainForests(ActiveSets):
         self.first_words = np.concatenate([[0], np.cumsum(sizes)])
         self.forests = np.zeros(self.first_words[-1])
         self.has_forests = False
-        super().__init__(bucket, delta, barred)
+        super().__init__(bucket, delta, forbidden)
 
     @classmethod
     def describe(cls, factor_type: type[Factor]) -> SolverDescription:

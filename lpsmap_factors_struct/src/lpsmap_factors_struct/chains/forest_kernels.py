@@ -178,7 +178,7 @@ def _copy_steps(f: int, chain: ForestChain, problem: LocalProblem) -> None:
     begin = problem.additional_offsets[f]
     first, n_additionals = begin + chain.n_states, problem.additional_offsets[f + 1] - begin
     for k in range(n_step_scores(n_additionals, chain.length, chain.n_states)):
-        allowed = problem.barred[first + k] == 0
+        allowed = problem.forbidden[first + k] == 0
         chain.work.step[k] = problem.eta_v[first + k] if allowed else -BARRED
 
 

@@ -46,7 +46,7 @@ def forbid_nodes(
     f: int, n: np.uint64, n_nodes: np.uint64, problem: LocalProblem, score: FloatArray
 ) -> None:
     """Mark forbidden states, and the other states of a layer with a forced state."""
-    lo, barred = np.uint64(problem.offsets[f]), problem.barred
+    lo, forbidden = np.uint64(problem.offsets[f]), problem.forbidden
     first = np.uint64(problem.additional_offsets[f])
     final = np.uint64(problem.additional_offsets[f + 1]) - n
     for layer in range(np.uint64(0), n_nodes, n):
@@ -55,6 +55,6 @@ def forbid_nodes(
             forced |= problem.a[lo + k] == np.inf
         for k in range(layer, layer + n):
             out = problem.a[lo + k] == -np.inf or (forced and problem.a[lo + k] < np.inf)
-            out |= k < n and barred[first + k] != 0
-            out |= k + n >= n_nodes and barred[final + (k - layer)] != 0
+            out |= k < n and forbidden[first + k] != 0
+            out |= k + n >= n_nodes and forbidden[final + (k - layer)] != 0
             score[k] = -BARRED if out else score[k]

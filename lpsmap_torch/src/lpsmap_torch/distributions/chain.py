@@ -26,20 +26,20 @@ def chains(
 
     The variables `u` are ``(..., L, S)``; the other arguments are as in `Chain`.
     """
-    found = present(name, u, 2, lengths, mask)
+    positions = present(name, u, 2, lengths, mask)
     n_states = u.shape[-1]
     if tuple(transitions.shape[-2:]) != (n_states, n_states):
         raise ValueError(
             f"{name}: transitions has shape {tuple(transitions.shape)}; expected "
             f"({n_states}, {n_states}), or more axes before these."
         )
-    if found.holes and transitions.ndim > 2 and transitions.shape[-3] > 1:
+    if positions.holes and transitions.ndim > 2 and transitions.shape[-3] > 1:
         raise ValueError(
             f"{name}: mask leaves out positions between others, and every step has transitions of "
             "its own; expected transitions that all steps share, or a mask without holes."
         )
     sequence: Factor = factor_type("Sequence")(
-        found.variables, transitions, initial, final, lengths=found.lengths
+        positions.variables, transitions, initial, final, lengths=positions.lengths
     )
     return sequence
 

@@ -25,8 +25,8 @@ def dependency_trees(u: Variables, lengths: Any, mask: Any, **options: bool) -> 
             f"{name}: scores has shape {u.shape}; expected (..., n, n{', K' * (n_axes - 2)}): a "
             "row for every word, with a column for every head, and the root's arc on the diagonal."
         )
-    found = present(name, u, n_axes, lengths, mask, n_axes=2)
-    trees: Factor = factor_type("DepTree")(found.variables, lengths=found.lengths, **options)
+    words = present(name, u, n_axes, lengths, mask, n_axes=2)
+    trees: Factor = factor_type("DepTree")(words.variables, lengths=words.lengths, **options)
     return trees
 
 

@@ -99,8 +99,8 @@ class BinaryTree(StructuredDistribution):
 
 
 def _binary_trees(u: Variables, labelled: bool, lengths: Any, mask: Any) -> Factor:
-    found = present("BinaryTree", u, 3 if labelled else 2, lengths, mask, n_axes=2)
-    factor: Factor = factor_type("BinaryTree")(found.variables, labelled, lengths=found.lengths)
+    words = present("BinaryTree", u, 3 if labelled else 2, lengths, mask, n_axes=2)
+    factor: Factor = factor_type("BinaryTree")(words.variables, labelled, lengths=words.lengths)
     return factor
 
 
@@ -183,7 +183,7 @@ class Subset(StructuredDistribution):
 
 
 def _subsets(u: Variables, k: Any, exact: bool, lengths: Any, mask: Any) -> Factor:
-    found = present("Subset", u, 1, lengths, mask)
+    items = present("Subset", u, 1, lengths, mask)
     of_type = factor_type("TopK")
-    factor: Factor = of_type(found.variables, np.asarray(k), exact, lengths=found.lengths)
+    factor: Factor = of_type(items.variables, np.asarray(k), exact, lengths=items.lengths)
     return factor

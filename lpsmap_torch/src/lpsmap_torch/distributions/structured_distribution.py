@@ -276,13 +276,13 @@ class StructuredDistribution(Distribution):
                 "has sparse_marginals, and a distribution for each factor, graph.structures."
             )
         graph.solve(**options)
-        found = graph.structures(graph.factors[0])
-        values = np.zeros((found.most, graph.n_variables))
-        write_structures(found, values)
-        probs = found.probabilities.reshape(self._built.n_items, found.most).mT
+        distributions = graph.structures(graph.factors[0])
+        values = np.zeros((distributions.most, graph.n_variables))
+        write_structures(distributions, values)
+        probs = distributions.probabilities.reshape(self._built.n_items, distributions.most).mT
         support = values_of(torch.from_numpy(values).to(probs.device), self._built.variables)
         return SparseStructures(
-            self.form.read(support), probs.reshape(found.most, *self.batch_shape)
+            self.form.read(support), probs.reshape(distributions.most, *self.batch_shape)
         )
 
     # ---------------------------------------------------------------- copies
@@ -392,8 +392,8 @@ def _each_copy(
     of all copies.
     """
     copies = u.reshape(-1, *shape)
-    found = [build(copies[i], **arguments) for i in range(len(copies))]
-    return [f for x in found for f in ([x] if isinstance(x, Factor) else x)]
+    declared = [build(copies[i], **arguments) for i in range(len(copies))]
+    return [f for x in declared for f in ([x] if isinstance(x, Factor) else x)]
 
 
 def _same_structures(p: StructuredDistribution, q: StructuredDistribution) -> bool:

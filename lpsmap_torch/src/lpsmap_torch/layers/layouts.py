@@ -100,11 +100,11 @@ def marginals_on_host(
 
     if parameters is not None and not built.declared.shared:
         placed = placed + parameters.reshape(-1)[:0].sum()  # so that their gradients are zero
-    found = solve(*[numbers(x) for x in (placed, *additionals) if x is not None])
-    values, _ = attach(found, [placed], additionals, solve)
+    solution = solve(*[numbers(x) for x in (placed, *additionals) if x is not None])
+    values, _ = attach(solution, [placed], additionals, solve)
     infeasible = None
-    if isinstance(found, Solution) and not found.ok:
-        flags = infeasible_variables(found)
+    if isinstance(solution, Solution) and not solution.ok:
+        flags = infeasible_variables(solution)
         infeasible = torch.from_numpy(flags) if flags.any() else None
     return built.shown_values(values, infeasible)
 

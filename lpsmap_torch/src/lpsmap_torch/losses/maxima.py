@@ -12,7 +12,13 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import FactorGraph, Solution, Variables
-from lpsmap_core.api import BoolArray, IntArray, check_options, checked_flag, installed_decoder
+from lpsmap_core.api import (
+    BoolArray,
+    IntArray,
+    check_solve_options,
+    checked_flag,
+    installed_decoder,
+)
 from lpsmap_dynamic import Items, Labels, Point, all_variables, compare_maxima, objective_difference
 from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.envelope import with_slopes
@@ -73,7 +79,7 @@ class MaximumLoss(StructuredLoss):
         known = inspect.signature(getattr(FactorGraph, self.verb)).parameters
         unknown = {name: value for name, value in self.options.items() if name not in known}
         self._refuse(unknown, f"options of TorchFactorGraph.{self.verb}, such as max_iter")
-        check_options(self.options)
+        check_solve_options(self.options)
 
     @abc.abstractmethod
     def _solve(self, graph: TorchFactorGraph) -> Solution | Any:

@@ -55,26 +55,26 @@ def allocate_structures(width: IntArray) -> Structures:
 # -------------------------------------------------------------------- compiled oracles
 
 
-def call_map_kernel(bucket: Bucket, rows: IntArray, scores: Scores, found: Structures) -> None:
+def call_map_kernel(bucket: Bucket, rows: IntArray, scores: Scores, structures: Structures) -> None:
     """Call a type's ``map_kernel``, which writes the best structures of some factors."""
     assert bucket.type.map_kernel is not None
-    clear_sizes(rows, found)
-    bucket.type.map_kernel(rows, bucket.factors, scores, found)
+    clear_sizes(rows, structures)
+    bucket.type.map_kernel(rows, bucket.factors, scores, structures)
     raise_interrupt()
-    wrong = -1 if stopped() else first_invalid_structure(rows, bucket.factors, found)
+    wrong = -1 if stopped() else first_invalid_structure(rows, bucket.factors, structures)
     if wrong >= 0:
-        raise_invalid_structure(bucket, int(rows[wrong]), found)
+        raise_invalid_structure(bucket, int(rows[wrong]), structures)
 
 
 @leaf
-def clear_sizes(rows: IntArray, found: Structures) -> None:
+def clear_sizes(rows: IntArray, structures: Structures) -> None:
     """Clear the sizes of structures, to detect structures that a kernel does not write."""
     for f in rows:
-        found.size[f] = NOT_WRITTEN
+        structures.size[f] = NOT_WRITTEN
 
 
 @leaf
-def first_invalid_structure(rows: IntArray, factors: Factors, found: Structures) -> int:
+def first_invalid_structure(rows: IntArray, factors: Factors, structures: Structures) -> int:
     """Return the position in `rows` of the first factor with an invalid structure; -1 without one.
 
     An invalid structure would lead to reads and writes outside of the factor's arrays.
@@ -82,31 +82,32 @@ def first_invalid_structure(rows: IntArray, factors: Factors, found: Structures)
     offsets, additional_offsets = factors.offsets, factors.additional_offsets
     for i in range(len(rows)):
         f = rows[i]
-        begin, size = found.start[f], found.size[f]
-        end = found.start[f + 1] if f + 1 < len(found.start) else len(found.entry)
+        begin, size = structures.start[f], structures.size[f]
+        end = structures.start[f + 1] if f + 1 < len(structures.start) else len(structures.entry)
         if size < 0 or size > end - begin:
             return i
         n = offsets[f + 1] - offsets[f] + additional_offsets[f + 1] - additional_offsets[f]
         n_wrong = 0
         for e in range(begin, begin + size):
-            entry = found.entry[e]
-            n_wrong += entry < 0 or entry >= n or not abs(found.value[e]) < np.inf
+            entry = structures.entry[e]
+            n_wrong += entry < 0 or entry >= n or not abs(structures.value[e]) < np.inf
         if n_wrong > 0:
             return i
     return -1
 
 
-def raise_invalid_structure(bucket: Bucket, f: int, found: Structures) -> NoReturn:
+def raise_invalid_structure(bucket: Bucket, f: int, structures: Structures) -> NoReturn:
     """Raise an error about the structure that ``map_kernel`` wrote for factor `f`."""
     factors, name = bucket.factors, bucket.type.__name__
-    begin, size = int(found.start[f]), int(found.size[f])
-    room = int(np.append(found.start, len(found.entry))[f + 1]) - begin
+    begin, size = int(structures.start[f]), int(structures.size[f])
+    room = int(np.append(structures.start, len(structures.entry))[f + 1]) - begin
     arity, n_additionals = (
         int(offsets[f + 1] - offsets[f])
         for offsets in (factors.offsets, factors.additional_offsets)
     )
     entry, value = (
-        array[begin : begin + max(0, min(size, room))] for array in (found.entry, found.value)
+        array[begin : begin + max(0, min(size, room))]
+        for array in (structures.entry, structures.value)
     )
     outside, infinite = (entry < 0) | (entry >= arity + n_additionals), ~np.isfinite(value)
     if size == NOT_WRITTEN:

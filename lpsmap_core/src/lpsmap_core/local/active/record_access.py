@@ -43,8 +43,8 @@ class SetsRecord(NamedTuple):
     """Iterations that are left to each factor in the current solve."""
     status: IntArray
     forbids: int
-    """Whether any slot may be forced, or any additional barred."""
-    barred: ByteArray
+    """Whether any slot may be forced, or any additional forbidden."""
+    forbidden: ByteArray
 
 
 sets_at = reader_of(SetsRecord, precedes=True)
@@ -63,8 +63,8 @@ class LocalProblem(NamedTuple):
     slots, so they are left out of sums that are only compared."""
     eta_v: FloatArray
     forbids: bool
-    """Whether any slot may be forced, or any additional barred."""
-    barred: ByteArray
+    """Whether any slot may be forced, or any additional forbidden."""
+    forbidden: ByteArray
 
 
 @kernel
@@ -122,7 +122,7 @@ def problem_of(sets: Any, a: FloatArray, eta_v: FloatArray) -> LocalProblem:
         a,
         eta_v,
         record.forbids != 0,
-        record.barred,
+        record.forbidden,
     )
 
 

@@ -94,7 +94,7 @@ class ActiveSets(LocalSolver):
         Factors whose type has a MAP oracle.
     delta
         For each slot, the square root of its variable's degree.
-    barred
+    forbidden
         For each additional, whether it is forbidden. If None, no slot is forced either.
     """
 
@@ -104,7 +104,9 @@ class ActiveSets(LocalSolver):
     faces_complete = False
     starts_warm = True
 
-    def __init__(self, bucket: Bucket, delta: FloatArray, barred: ByteArray | None = None) -> None:
+    def __init__(
+        self, bucket: Bucket, delta: FloatArray, forbidden: ByteArray | None = None
+    ) -> None:
         self.width = np.maximum(vertex_sizes(bucket), 1)
         n = len(self.width)
         self._first_capacity = first_capacity(bucket)
@@ -130,7 +132,7 @@ class ActiveSets(LocalSolver):
         self._oracle = Entry(bucket.type.map_kernel, "map_kernel")
         self._oracles: PythonOracles | None = None
         self._write_addresses()
-        super().__init__(bucket, delta, barred)
+        super().__init__(bucket, delta, forbidden)
 
     @classmethod
     def describe(cls, factor_type: type[Factor]) -> SolverDescription:
@@ -321,7 +323,7 @@ class ActiveSets(LocalSolver):
             self.iterations_left,
             self.status,
             int(self.forbids),
-            self.barred,
+            self.forbidden,
         )
 
     def _write_addresses(self) -> None:

@@ -305,7 +305,7 @@ def make_oracle_scores_finite(f: int, problem: LocalProblem, score: FloatArray) 
         extra = slice(problem.additional_offsets[f], problem.additional_offsets[f + 1])
         lo, hi = problem.offsets[f], problem.offsets[f + 1]
         multiple = ORACLE_MULTIPLE * exchange_rate(lo, hi, problem.link_parameter)
-        make_finite(score, problem.eta_v[extra], problem.barred[extra], multiple)
+        make_finite(score, problem.eta_v[extra], problem.forbidden[extra], multiple)
     clip_scores(score)
 
 
