@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import lpsmap_decode.hookspecs
 from lpsmap import FactorGraph, Xor
 from lpsmap_core.command import cli
-from lpsmap_core.model.overrides import override_level
+from lpsmap_core.local.solvers import override_level
 from lpsmap_core.plugins import hookspecs
 from lpsmap_core.plugins.registry import installed, registered
 from lpsmap_decode.formats.files import read_graph

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from environments import PLUGINS, ROOT, install, run, venv
 from lpsmap_core import Factor, registered
 from lpsmap_core.command import cli
-from lpsmap_core.model.overrides import override_level
+from lpsmap_core.local.solvers import override_level
 from lpsmap_core.testing import check_factor
 from pages import execute
 

@@ -52,14 +52,6 @@ class Words(np.ndarray[Any, np.dtype[np.int64]]):
         return words.view(np.ndarray)  # type: ignore[no-any-return]
 
 
-class Nested(NamedTuple):
-    """A record inside another one."""
-
-    record: Any
-    handle: IntArray
-    """The argument for kernels, which is valid as long as the memory."""
-
-
 class Memory(Generic[Record]):
     """A record and its memory."""
 
@@ -73,15 +65,6 @@ class Memory(Generic[Record]):
         raise TypeError(
             "Memory: cannot be copied or pickled, since it holds addresses. Create a new one."
         )
-
-    def nested(self, name: str) -> Nested:
-        """Return the record of a field, which lies in this memory."""
-        begin, record, whole = 0, getattr(self.record, name), cast(Any, type(self.record))
-        for field, kind in kinds_of(whole).items():
-            if field == name:
-                return Nested(record, self.words.handle(record, begin=begin))
-            begin += n_words(kind)
-        raise AttributeError(name)
 
 
 class Blueprint(Generic[Record]):

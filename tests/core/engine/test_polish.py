@@ -35,7 +35,7 @@ class Probe:
         self.state: PartState = graph.solve().solved.state
         self.problem = self.state.problem
         self.workspace = make_loop_workspace(self.state, True)
-        self.polish = self.workspace.polish.record
+        self.polish = self.workspace.polish
         (self.everything,) = select_blocks(self.state, np.arange(N_COMPONENTS))
         variables = self.everything.variables
         draw_general_position(variables, self.state.handle, self.polish.numbers)
@@ -50,7 +50,7 @@ class Probe:
         latest, before = polish.probed[now % 2], polish.probed[1 - now % 2]
         outputs_v = np.empty(0)
         multiply_locally(self.state, some, polish.numbers, outputs_v, latest, outputs_v)
-        words = self.state.handle, self.workspace.polish.handle
+        words = self.state.handle, self.workspace.handle
         _find_settled(*some[:2], *words, now, latest, before)
         return np.flatnonzero(polish.selected).tolist()
 

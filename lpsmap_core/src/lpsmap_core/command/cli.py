@@ -20,8 +20,8 @@ from click.shell_completion import get_completion_class
 import lpsmap_core
 from lpsmap_core.command import new_plugin
 from lpsmap_core.command.compile_types import compile_types
+from lpsmap_core.local.solvers import override_level
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.overrides import override_level
 from lpsmap_core.plugins.error_origin import error_with_origin
 from lpsmap_core.plugins.hookspecs import PROJECT
 from lpsmap_core.plugins.install_advice import install_advice

@@ -35,8 +35,8 @@ from lpsmap_core.engine.polish import (
     WARM_PROBES,
     LoopWorkspace,
     find_due,
+    loop_record_at,
     make_loop_workspace,
-    polish_at,
     polish_settled,
     revert_failed_polishes,
     waits_for_polish,
@@ -200,8 +200,8 @@ def _iterate(
     state: PartState, selection: Selection, workspace: LoopWorkspace, settings: LoopSettings
 ) -> None:
     """Iterate on a block until every component has finished or this run ends."""
-    problem, words = state.handle, workspace.polish.handle
-    progress, polish = state.problem.progress, workspace.polish.record
+    handles, polish = (state.handle, workspace.handle), workspace.polish
+    progress = state.problem.progress
     iteration = int(progress.iterations[selection.components[0]])
     covered = len(polish.numbers) > 0
     is_warm = covered and bool(progress.warm[selection.components].any())
@@ -224,11 +224,11 @@ def _iterate(
         progress.iterations[selection.components] = iteration
         regular = iteration % PERIOD == 0
         probes = regular or (iteration <= WARM_PROBES and is_warm)
-        if covered and probes and find_due(selection.components, problem, words, regular):
+        if covered and probes and find_due(selection.components, *handles, regular):
             polish_settled(state, selection, workspace)
-        n_finished, n_stale = average_and_judge(*selection[:2], problem, words, settings, iteration)
+        n_finished, n_stale = average_and_judge(*selection[:2], *handles, settings, iteration)
         if len(state.trace):
-            _write_trace(selection.components, problem, state.trace[iteration - 1])
+            _write_trace(selection.components, state.handle, state.trace[iteration - 1])
         if n_finished:
             selection = keep_chosen(selection, state.part, ~progress.converged)
             accelerations = [one for one in accelerations if not progress.converged[one.component]]
@@ -309,7 +309,7 @@ def average_and_judge(
     components: IntArray,
     variables: Variables,
     problem: Any,
-    state: Any,
+    workspace: Any,
     settings: LoopSettings,
     iteration: int,
 ) -> tuple[int, int]:
@@ -318,7 +318,7 @@ def average_and_judge(
     Skips components that the polish has moved: their local solutions belong to an older iterate.
     Returns the numbers of finished and of stale components.
     """
-    record, polish = problem_at(problem), polish_at(state)
+    record, polish = problem_at(problem), loop_record_at(workspace).polish
     links, iterate, progress = record.links, record.iterate, record.progress
     begin = record.spans.first_variable
     for c in components:
@@ -356,7 +356,7 @@ def average_and_judge(
             progress.step_size[c] = step_size
             progress.stale[c] |= step_size != before
     if settings.adapt:
-        revert_failed_polishes(components, variables, problem, state)
+        revert_failed_polishes(components, variables, problem, workspace)
     n_stale = 0
     for c in components:
         n_stale += progress.stale[c]

@@ -18,7 +18,6 @@ import numpy as np
 
 from lpsmap_core.engine.faces import (
     FaceProducts,
-    apply_operator,
     draw_general_position,
     face_workspace_at,
     make_face_workspace,
@@ -30,6 +29,7 @@ from lpsmap_core.engine.problem import ONE, problem_at
 from lpsmap_core.engine.selection import (
     Selection,
     Variables,
+    copy_on_links,
     gather_direct,
     gather_from_links,
     scatter_direct,
@@ -70,7 +70,8 @@ def multiply_jacobian(
     """
     product, product_v = d, np.empty(state.part.n_additionals)
     kinds = state.part.kinds
-    products = FaceProducts(state, make_face_workspace(state.part, product_v))
+    memory = make_face_workspace(state.part, product_v)
+    products = FaceProducts(state, memory.record, memory.handle)
     if chosen is not None:
         kinds = kinds[0][chosen[kinds[0]]], kinds[1][chosen[kinds[1]]]
         product[~chosen[state.part.component]] = 0.0
@@ -144,17 +145,21 @@ def _project(
 ) -> None:
     """Project onto the directions that all faces share; ``work.running`` marks failures."""
     (components, variables, _), problem, work = selection, state.handle, products.record
+    numbers = variables.view(np.int64)
     if len(d_v):
         _clear(variables, problem, work.inputs)
         products.multiply(selection, d_v)
         gather_from_links(variables, problem, work.outputs, work.image)
-        product[variables.view(np.int64)] += work.image[variables.view(np.int64)]
+        product[numbers] += work.image[numbers]
     draw_general_position(variables, problem, work.inputs)
     products.multiply(selection)
     moving = order_moving_first(state, selection, work.outputs, work)
-    apply_operator(state, selection, products, product, work.residual)
+    scatter_to_links(variables, problem, product, work.inputs)
+    products.multiply(selection)
+    gather_from_links(variables, problem, work.outputs, work.residual)
+    work.residual[numbers] = product[numbers] - work.residual[numbers]  # (I - S) d
     # ||J J y - J y|| is zero for exact projections J
-    _copy_outputs(variables, problem, products.handle)
+    copy_on_links(variables, problem, work.outputs, work.inputs)
     products.multiply(selection)
     _set_targets(components, variables, problem, products.handle, product, options.backward_tol)
     reduce_residual(state, selection, *moving, products, product, options.backward_max_iter)
@@ -167,15 +172,6 @@ def _clear(variables: Variables, problem: Any, out: FloatArray) -> None:
     for v in variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             out[links.order[e]] = 0.0
-
-
-@leaf
-def _copy_outputs(variables: Variables, problem: Any, workspace: Any) -> None:
-    """Copy the outputs on the links of some variables to the inputs."""
-    links, work = problem_at(problem).links, face_workspace_at(workspace)
-    for v in variables:
-        for e in range(links.offsets[v], links.offsets[v + ONE]):
-            work.inputs[links.order[e]] = work.outputs[links.order[e]]
 
 
 @leaf

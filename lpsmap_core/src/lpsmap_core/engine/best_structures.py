@@ -11,11 +11,10 @@ import numpy.typing as npt
 from lpsmap_core.engine.linear import hugely_negative
 from lpsmap_core.engine.protocol import SolvedGraph, WarmStart
 from lpsmap_core.engine.soundness import MARGINAL_TOLERANCE
-from lpsmap_core.engine.state import sums
 from lpsmap_core.engine.status import Status
 from lpsmap_core.layout.layout import Bucket, Part
-from lpsmap_core.layout.ragged import offsets_of, ranges
-from lpsmap_core.local.oracles import best_structures, with_finite_scores
+from lpsmap_core.layout.ragged import offsets_of, ranges, sums
+from lpsmap_core.local.oracles import best_feasible, best_structures
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.score_magnitude import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
@@ -53,7 +52,7 @@ def _best_allowed(
         w, n = best_structures(bucket, slots, eta_v)
     else:
         forbidden = np.isneginf(eta_v)
-        w, n = best_structures(bucket, *with_finite_scores(bucket, slots, eta_v, forbidden))
+        w, n = best_feasible(bucket, slots, eta_v, forbidden)
         # exactly: with costs of 1e9, a part of 1e-10 of a forbidden entry pays for others
         held = (np.isneginf(slots) & (w > 0.0)).any() or (forbidden & (n > 0.0)).any()
         if held or ((slots == np.inf) & (w < 1.0)).any():

@@ -23,7 +23,8 @@ import numpy as np
 from lpsmap_core.engine.admm import solve_part
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.engine.state import EXACT_RESIDUAL, PartState, sums, sums_by_factor
+from lpsmap_core.engine.state import EXACT_RESIDUAL, PartState, sums_by_factor
+from lpsmap_core.layout.ragged import sums
 from lpsmap_core.local.local_solver import UNTIL_SOLVED
 from lpsmap_core.local.oracles import best_structures, with_finite_scores
 from lpsmap_core.local.solvers import local_solver

@@ -51,10 +51,11 @@ class SolvedPart(SolvedGraph):
         """Return the status of every component."""
         state, progress = self.state, self.state.problem.progress
         status: npt.NDArray[np.object_] = np.empty(self.part.n_components, dtype=object)
-        if state.imprecise is None and state.all_exact() and not state.unsolved_forms().size:
+        exact = state.exact()
+        regular = state.imprecise is None and not state.unsolved_forms().size
+        if regular and (exact & ~progress.infeasible).all():
             status.fill(Status.SOLVED)
             return status
-        exact = state.exact()
         status.fill(Status.TIME_LIMIT if state.out_of_time else Status.ITERATION_LIMIT)
         status[progress.converged] = Status.CONVERGED
         status[exact] = Status.SOLVED

@@ -24,8 +24,6 @@ from lpsmap_core.engine.selection import (
     bind_products,
     keep_chosen,
     multiply_locally,
-    scatter_to_links,
-    subtract_gathered,
 )
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.layout.arrangement import Links
@@ -34,7 +32,7 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.by_address import record_at
 from lpsmap_jit.compile import general_position, leaf
 from lpsmap_jit.interrupts import interrupted
-from lpsmap_jit.memory import Blueprint, Memory, Nested
+from lpsmap_jit.memory import Blueprint, Memory
 
 FLAT = 1e-14
 """Curvatures of ``I - S`` along a unit direction up to this are rounding."""
@@ -88,15 +86,14 @@ class FaceProducts:
     ----------
     state
         The part, whose local solvers hold the faces.
-    workspace
-        The workspace. It covers no links in a loop without the polish.
+    record, handle
+        The workspace, and its handle. It covers no links in a loop without the polish.
     """
 
-    def __init__(self, state: PartState, workspace: Memory[FaceWorkspace] | Nested) -> None:
-        self.record, self.handle = workspace.record, workspace.handle
-        self._state, self._memory, work = state, workspace, self.record
-        if len(work.inputs):
-            arrays = work.inputs, work.no_v, work.outputs, work.outputs_v
+    def __init__(self, state: PartState, record: FaceWorkspace, handle: IntArray) -> None:
+        self._state, self.record, self.handle = state, record, handle
+        if len(record.inputs):
+            arrays = record.inputs, record.no_v, record.outputs, record.outputs_v
             self._multiply = bind_products(state, *arrays)
 
     def multiply(self, selection: Selection, inputs_v: FloatArray | None = None) -> None:
@@ -143,15 +140,6 @@ def plan_face_workspace(
 def _blueprint(*sizes: int) -> Blueprint[FaceWorkspace]:
     """Return the blueprint of workspaces of some sizes."""
     return Blueprint(FaceWorkspace, plan_face_workspace(*sizes))
-
-
-def apply_operator(
-    state: PartState, selection: Selection, products: FaceProducts, x: FloatArray, out: FloatArray
-) -> None:
-    """Write ``(I - S) x`` for the selected components."""
-    scatter_to_links(selection.variables, state.handle, x, products.record.inputs)
-    products.multiply(selection)
-    subtract_gathered(selection.variables, state.handle, products.record.outputs, x, out)
 
 
 @leaf

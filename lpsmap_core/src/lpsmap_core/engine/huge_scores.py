@@ -40,6 +40,7 @@ from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import PartState, initial_state
 from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.layout.layout import Part
+from lpsmap_core.layout.ragged import flags
 from lpsmap_core.local.finite_scores import ORACLE_MULTIPLE
 from lpsmap_core.local.local_solver import UNTIL_SOLVED
 from lpsmap_core.local.oracles import HELD, best_structures
@@ -156,13 +157,10 @@ def _charge(
     payers, first = np.unique(of_link[pays], return_index=True)
     share = np.zeros(n_variables)
     share[payers] = split.stand_in()[payers] / part.root_degree[payers]
-    chosen = np.zeros(n_variables, dtype=bool)
-    chosen[payers] = True
     dual = -share[of_link]
     dual[np.flatnonzero(pays)[first]] += (share * degree)[payers]
-    np.copyto(iterate.duals, dual, where=chosen[of_link])
-    components = np.zeros(part.n_components, dtype=bool)
-    components[part.component[payers]] = True
+    np.copyto(iterate.duals, dual, where=flags(payers, n_variables)[of_link])
+    components = flags(part.component[payers], part.n_components)
     base = np.where(split.huge, split.rest(), split.scores)
     felt, direct = np.where(split.withheld, -np.inf, base)[:n_variables], state.problem.direct
     step_size = first_step_sizes(part.first_variable, direct, felt, options)
@@ -175,8 +173,7 @@ def _revise(state: PartState, split: Split, solved: BoolArray, options: Options)
     progress = state.problem.progress
     withheld, released = split.components_of(split.withheld), split.components_of(split.released)
     needing = violating_factors(state, state.problem.iterate.z, state.problem.extras.v)
-    lacking = np.zeros(len(solved), dtype=bool)
-    lacking[state.problem.spans.component[needing]] = True
+    lacking = flags(state.problem.spans.component[needing], len(solved))
     lacking = solved & withheld & (progress.infeasible | lacking)
     judged = solved & progress.converged & ~lacking
     unjustified = _profitable_entries(state, split, judged & withheld)
@@ -278,8 +275,7 @@ def _clip_forbidden(
 def _entries_of(state: PartState, factors: BoolArray) -> BoolArray:
     """Return the variables and additionals of some factors."""
     part = state.part
-    variables = np.zeros(part.n_variables, dtype=bool)
-    variables[part.link_variable[factors[factor_of_links(state)]]] = True
+    variables = flags(part.link_variable[factors[factor_of_links(state)]], part.n_variables)
     n_additionals = np.diff(state.problem.spans.additional_offsets)
     return np.concatenate([variables, np.repeat(factors, n_additionals)])
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from lpsmap_core.engine.problem import problem_at
 from lpsmap_core.engine.soundness import check_local_solutions
-from lpsmap_core.engine.state import PartState, sums, sums_by_factor
+from lpsmap_core.engine.state import PartState, sums_by_factor
 from lpsmap_core.layout.layout import Bucket
-from lpsmap_core.layout.ragged import ranges
+from lpsmap_core.layout.ragged import flags, ranges, sums
 from lpsmap_core.local.local_solver import UNTIL_SOLVED
-from lpsmap_core.local.oracles import best_structures, with_finite_scores
+from lpsmap_core.local.oracles import best_feasible
 from lpsmap_core.local.solvers import local_solver
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
@@ -195,8 +195,7 @@ def _best(block: _Block) -> _Extreme:
     structures join and leave without end.
     """
     scores, forbidden = block.scores / block.delta, block.forbidden != 0
-    finite = with_finite_scores(block.factors, scores, block.scores_v, forbidden)
-    w, v = best_structures(block.factors, *finite)
+    w, v = best_feasible(block.factors, scores, block.scores_v, forbidden)
     return w / block.delta, v, _NO_COMPONENTS, 0.0
 
 
@@ -256,17 +255,14 @@ def find_violations(state: PartState) -> None:
 
 def violating_factors(state: PartState, z: FloatArray, v: FloatArray) -> BoolArray:
     """Return for each factor whether its local solution violates a score of ``-inf`` or ``inf``."""
-    part, forbidden, flags = (
-        state.part,
-        state.problem.extras.forbidden,
-        [np.empty(0, dtype=np.bool_)],
-    )
+    part, forbidden = state.part, state.problem.extras.forbidden
+    violates = [np.empty(0, dtype=np.bool_)]
     for b, bucket in enumerate(part.buckets):
         links, additionals = part.links_of(b), part.additionals_of(b)
         delta, decided = part.root_degree[bucket.variable], _decided(state, bucket)
         numbers = z[links], v[additionals], delta, decided, forbidden[additionals]
-        flags.append(_violates(bucket, *numbers))
-    return np.concatenate(flags)
+        violates.append(_violates(bucket, *numbers))
+    return np.concatenate(violates)
 
 
 def _violates(
@@ -285,9 +281,7 @@ def _violates(
 
 def _components_of(state: PartState, factors: BoolArray) -> BoolArray:
     """Return the components of some factors."""
-    chosen = np.zeros(state.part.n_components, dtype=bool)
-    chosen[state.problem.spans.component[factors]] = True
-    return chosen
+    return flags(state.problem.spans.component[factors], state.part.n_components)
 
 
 def factor_of_links(state: PartState) -> IntArray:

@@ -16,7 +16,7 @@ from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import PartState, initial_state
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.local_solver import UNTIL_SOLVED
-from lpsmap_core.local.oracles import HELD, best_structures, with_finite_scores
+from lpsmap_core.local.oracles import HELD, best_feasible
 from lpsmap_core.projections.bounds import EPSILON
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
@@ -128,7 +128,7 @@ def _take_best_structures(state: PartState, alone: BoolArray) -> None:
             continue
         links, additionals = part.links_of(b), part.additionals_of(b)
         forbidden, eta_v = extras.forbidden[additionals] != 0, extras.eta[additionals]
-        w, n = best_structures(bucket, *with_finite_scores(bucket, slots[links], eta_v, forbidden))
+        w, n = best_feasible(bucket, slots[links], eta_v, forbidden)
         chosen = np.repeat(alone[bucket.component], np.diff(bucket.offsets))
         chosen_v = np.repeat(alone[bucket.component], np.diff(bucket.additional_offsets))
         z, v, a = iterate.z[links], extras.v[additionals], iterate.a[links]
@@ -169,7 +169,7 @@ def linear_bounds(state: PartState) -> FloatArray:
         additionals = part.additionals_of(b)
         own = slots[part.links_of(b)]
         eta_v, forbidden = eta_of_all[additionals], forbidden_of_all[additionals]
-        w, n = best_structures(bucket, *with_finite_scores(bucket, own, eta_v, forbidden))
+        w, n = best_feasible(bucket, own, eta_v, forbidden)
         best = own, part.negated[part.links_of(b)], w, eta_v, forbidden, n
         _add_gains(bucket.offsets, bucket.additional_offsets, bucket.component, *best, bound, size)
     return bound + SUM_ROUNDING * size

@@ -13,6 +13,7 @@ import numpy as np
 
 from lpsmap_core.layout.arrangement import Spans
 from lpsmap_core.layout.layout import Part
+from lpsmap_core.layout.ragged import flags
 from lpsmap_core.model.score_magnitude import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.compile import leaf
@@ -127,9 +128,7 @@ class Split:
 
     def components_of(self, entries: BoolArray) -> BoolArray:
         """Return the components of some entries."""
-        flags = np.zeros(len(self.cut), dtype=bool)
-        flags[self.owner[entries]] = True
-        return flags
+        return flags(self.owner[entries], len(self.cut))
 
     def split_entries(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Split the numbers of all entries into those of variables and of additionals."""

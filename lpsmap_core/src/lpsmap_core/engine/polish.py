@@ -28,7 +28,6 @@ from lpsmap_core.engine.anderson import MAX_ACCELERATED_LINKS
 from lpsmap_core.engine.faces import (
     FaceProducts,
     FaceWorkspace,
-    face_workspace_at,
     face_workspace_sizes,
     order_moving_first,
     plan_face_workspace,
@@ -38,6 +37,7 @@ from lpsmap_core.engine.problem import ONE, RESIDUAL_ROUNDING, LoopProblem, prob
 from lpsmap_core.engine.selection import (
     Selection,
     Variables,
+    copy_on_links,
     gather_from_links,
     keep_chosen,
     multiply_locally,
@@ -49,7 +49,7 @@ from lpsmap_core.model.score_magnitude import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.by_address import record_at
 from lpsmap_jit.compile import leaf
-from lpsmap_jit.memory import Blueprint, Nested
+from lpsmap_jit.memory import Blueprint, Memory
 
 PERIOD = 2
 """Iterations between two probes of the faces. At 5 instead of 3, settled faces were found two to
@@ -120,8 +120,6 @@ class Polish(NamedTuple):
     """Whether the polish is reverted in this iteration."""
     failures: IntArray
     """Number of failed polishes."""
-    products: IntArray
-    """Number of products of the latest polish."""
     postponed_until: IntArray
     """The iteration before which the component is not polished again."""
     within: IntArray
@@ -147,22 +145,33 @@ class Polish(NamedTuple):
     """Duals before the polish."""
 
 
-polish_at = record_at(Polish)
-"""Returns, in kernels, the state of the polish of a handle."""
+class LoopRecord(NamedTuple):
+    """The record of a run of the loop, for kernels."""
 
-
-class _Workspace(NamedTuple):
-    """The record of a run of the loop."""
-
-    polish: Polish
     faces: FaceWorkspace
+    polish: Polish
 
 
-class LoopWorkspace(NamedTuple):
-    """Workspace of one run of the loop."""
+loop_record_at = record_at(LoopRecord)
+"""Returns, in kernels, the record of a handle."""
 
-    polish: Nested
-    faces: FaceProducts
+
+class LoopWorkspace:
+    """Workspace of one run of the loop.
+
+    Parameters
+    ----------
+    state
+        The part.
+    memory
+        The memory of the record.
+    """
+
+    def __init__(self, state: PartState, memory: Memory[LoopRecord]) -> None:
+        self.handle, self.polish = memory.handle, memory.record.polish
+        # the words of the faces come first
+        faces = memory.record.faces
+        self.faces = FaceProducts(state, faces, memory.words.handle(faces))
 
 
 def make_loop_workspace(state: PartState, polished: bool) -> LoopWorkspace:
@@ -179,30 +188,29 @@ def make_loop_workspace(state: PartState, polished: bool) -> LoopWorkspace:
         accelerated = allowed & (part.sizes <= MAX_ACCELERATED_LINKS)
     if allowed.any():
         sizes, work = (part.n_variables, part.n_links), face_workspace_sizes(part)
-    given = allowed, accelerated, np.empty(work[1])
-    memory = _blueprint(*sizes, part.n_components, work).make(*given)
-    return LoopWorkspace(memory.nested("polish"), FaceProducts(state, memory.nested("faces")))
+    given = np.empty(work[1]), allowed, accelerated
+    return LoopWorkspace(state, _blueprint(*sizes, part.n_components, work).make(*given))
 
 
 @functools.lru_cache(maxsize=32)
 def _blueprint(
     on_variables: int, on_links: int, on_components: int, work: tuple[int, int, int, int]
-) -> Blueprint[_Workspace]:
+) -> Blueprint[LoopRecord]:
     """Return the blueprint of workspaces of some sizes."""
     links = dict.fromkeys(("numbers", "offset", "duals"), (on_links,))
     variables = dict.fromkeys(("mu", "t", "u"), (on_variables,))
     plan = {"allowed": None, "accelerated": None, "probed": (2, on_links), **links, **variables}
     polish = [plan.get(name, (on_components,)) for name in Polish._fields]
-    return Blueprint(_Workspace, [polish, plan_face_workspace(*work)])
+    return Blueprint(LoopRecord, [plan_face_workspace(*work), polish])
 
 
 @leaf
-def find_due(components: IntArray, problem: Any, state: Any, regular: bool) -> bool:
+def find_due(components: IntArray, problem: Any, workspace: Any, regular: bool) -> bool:
     """Select the components whose faces are due for a probe; return whether there are any.
 
     Outside of `regular` iterations, only components with a warm start are due.
     """
-    progress, polish, n_due = problem_at(problem).progress, polish_at(state), 0
+    progress, polish, n_due = problem_at(problem).progress, loop_record_at(workspace).polish, 0
     for c in components:
         calm = regular and progress.dual_residual[c] <= PROBE_BELOW * progress.step_size[c]
         due = (calm or progress.warm[c]) and progress.iterations[c] >= polish.postponed_until[c]
@@ -218,14 +226,13 @@ def polish_settled(state: PartState, selection: Selection, workspace: LoopWorksp
     Afterwards ``polish.selected`` marks the components that moved, and their local scores are
     stale.
     """
-    part, problem, faces = state.part, state.handle, workspace.faces
-    polish, polish_words = workspace.polish.record, workspace.polish.handle
+    part, handles, polish = state.part, (state.handle, workspace.handle), workspace.polish
     probed = keep_chosen(selection, part, polish.selected)
     turn = int(polish.rounds[probed.components[0]])
     latest, before = polish.probed[turn % 2], polish.probed[1 - turn % 2]
-    work = faces.record
+    work = workspace.faces.record
     multiply_locally(state, probed, polish.numbers, work.no_v, latest, work.outputs_v)
-    if not _find_settled(*probed[:2], problem, polish_words, turn, latest, before):
+    if not _find_settled(*probed[:2], *handles, turn, latest, before):
         return
     settled = keep_chosen(probed, part, polish.selected)
     polish.before[settled.components] = np.maximum(
@@ -239,9 +246,8 @@ def polish_settled(state: PartState, selection: Selection, workspace: LoopWorksp
     if plausible is not settled:
         moving = order_moving_first(state, plausible, latest, work)
     _find_duals(state, plausible, moving, workspace, before)
-    polish.products[settled.components] = work.n_products[settled.components]
-    _postpone_failures(settled.components, problem, polish_words)
-    _move(*plausible[:2], problem, polish_words, before)
+    _postpone_failures(settled.components, *handles)
+    _move(*plausible[:2], *handles, before)
 
 
 @leaf
@@ -264,32 +270,34 @@ def waits_for_polish(c: int, problem: LoopProblem, polish: Polish, tol: float) -
 
 
 @leaf
-def _postpone(c: int, iteration: int, polish: Polish) -> None:
+def _postpone(c: int, iteration: int, work: LoopRecord) -> None:
     """Postpone the next polish of a component, for longer after every failure.
 
     Otherwise a loop that cycles through wrong faces would be interrupted at each of them.
     """
+    polish = work.polish
     pause = PERIOD * 2 ** min(polish.failures[c], MAX_DOUBLINGS)
-    pause = max(pause, polish.products[c] // PRODUCTS_PER_ITERATION)
+    pause = max(pause, work.faces.n_products[c] // PRODUCTS_PER_ITERATION)
     polish.postponed_until[c] = iteration + pause
     polish.failures[c] += 1
 
 
 @leaf
-def _postpone_failures(components: IntArray, problem: Any, state: Any) -> None:
+def _postpone_failures(components: IntArray, problem: Any, workspace: Any) -> None:
     """Postpone the next polish of components that are no longer selected."""
-    iterations, polish = problem_at(problem).progress.iterations, polish_at(state)
+    iterations, work = problem_at(problem).progress.iterations, loop_record_at(workspace)
     for c in components:
-        if not polish.selected[c]:
-            _postpone(c, iterations[c], polish)
+        if not work.polish.selected[c]:
+            _postpone(c, iterations[c], work)
 
 
 @leaf
 def revert_failed_polishes(
-    components: IntArray, variables: Variables, problem: Any, state: Any
+    components: IntArray, variables: Variables, problem: Any, workspace: Any
 ) -> None:
     """Revert polishes that did not halve the residuals; the local scores become stale."""
-    record, polish, any_worse = problem_at(problem), polish_at(state), False
+    record, work, any_worse = problem_at(problem), loop_record_at(workspace), False
+    polish = work.polish
     links, iterate, progress = record.links, record.iterate, record.progress
     for c in components:
         polish.worse[c] = False
@@ -299,7 +307,7 @@ def revert_failed_polishes(
             if not progress.converged[c] and not reached <= 0.5 * polish.before[c]:
                 progress.primal_residual[c] = progress.dual_residual[c] = polish.before[c]
                 polish.worse[c] = progress.stale[c] = any_worse = True
-                _postpone(c, progress.iterations[c], polish)
+                _postpone(c, progress.iterations[c], work)
     if not any_worse:
         return
     for v in variables:
@@ -314,13 +322,13 @@ def _find_settled(
     components: IntArray,
     variables: Variables,
     problem: Any,
-    state: Any,
+    workspace: Any,
     now: int,
     latest: FloatArray,
     before: FloatArray,
 ) -> bool:
     """Keep components selected if the last probe found the same faces, and these were not tried."""
-    links, polish = problem_at(problem).links, polish_at(state)
+    links, polish = problem_at(problem).links, loop_record_at(workspace).polish
     selected = polish.selected
     for c in components:
         selected[c] = 0 < polish.probed_at[c] == now - 1
@@ -352,39 +360,30 @@ def _find_mu(
     Components whose faces prove to be wrong need neither duals nor a reversal.
     """
     (components, variables, _), problem = selection, state.handle
-    extras, faces, polish = state.problem.extras, workspace.faces, workspace.polish
-    work, mu, words = faces.record, polish.record.mu, (polish.handle, faces.handle)
+    extras, faces, handle = state.problem.extras, workspace.faces, workspace.handle
+    work, mu = faces.record, workspace.polish.mu
     # shift - c, with c = z - J a - B eta_N / (q + gamma)
-    _copy_links(variables, problem, state.problem.iterate.a, work.inputs)
+    copy_on_links(variables, problem, state.problem.iterate.a, work.inputs)
     faces.multiply(selection, extras.scaled)
-    _write_offset(variables, problem, *words)
+    _write_offset(variables, problem, handle)
     if len(extras.eta):  # eta' = eta + C^T B eta_N
         faces.multiply(selection, extras.eta)
         gather_from_links(variables, problem, work.outputs, work.image)
-        _add(variables, work.image, mu)
+        mu[variables.view(np.int64)] += work.image[variables.view(np.int64)]
     # mu = eta' - y with (I - S) y = C^T (I - J) (C eta' + shift - c)
-    _set_targets(components, variables, problem, *words)
+    _set_targets(components, variables, problem, handle)
     faces.multiply(selection)
-    _subtract_from_inputs(variables, problem, faces.handle)
+    _subtract_from_inputs(variables, problem, handle)
     gather_from_links(variables, problem, work.outputs, work.residual)
     reduce_residual(state, selection, *moving, faces, mu, MAX_POLISH_PRODUCTS)
-    _check_mu(components, variables, problem, *words)
+    _check_mu(components, variables, problem, handle)
 
 
 @leaf
-def _copy_links(variables: Variables, problem: Any, numbers: FloatArray, out: FloatArray) -> None:
-    """Copy numbers on the links of some variables."""
-    links = problem_at(problem).links
-    for v in variables:
-        for e in range(links.offsets[v], links.offsets[v + ONE]):
-            out[links.order[e]] = numbers[links.order[e]]
-
-
-@leaf
-def _write_offset(variables: Variables, problem: Any, state: Any, workspace: Any) -> None:
+def _write_offset(variables: Variables, problem: Any, workspace: Any) -> None:
     """Write ``shift - c`` from the products with the local scores, and eta; clear the inputs."""
-    record, polish, work = problem_at(problem), polish_at(state), face_workspace_at(workspace)
-    links, iterate = record.links, record.iterate
+    record, both = problem_at(problem), loop_record_at(workspace)
+    links, iterate, polish, work = record.links, record.iterate, both.polish, both.faces
     for v in variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             link = links.order[e]
@@ -394,16 +393,9 @@ def _write_offset(variables: Variables, problem: Any, state: Any, workspace: Any
 
 
 @leaf
-def _add(variables: Variables, terms: FloatArray, out: FloatArray) -> None:
-    """Add numbers to those of some variables."""
-    for v in variables:
-        out[v] += terms[v]
-
-
-@leaf
 def _subtract_from_inputs(variables: Variables, problem: Any, workspace: Any) -> None:
     """Overwrite the outputs by the inputs minus the outputs."""
-    links, work = problem_at(problem).links, face_workspace_at(workspace)
+    links, work = problem_at(problem).links, loop_record_at(workspace).faces
     for v in variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             link = links.order[e]
@@ -411,14 +403,12 @@ def _subtract_from_inputs(variables: Variables, problem: Any, workspace: Any) ->
 
 
 @leaf
-def _check_mu(
-    components: IntArray, variables: Variables, problem: Any, state: Any, workspace: Any
-) -> None:
+def _check_mu(components: IntArray, variables: Variables, problem: Any, workspace: Any) -> None:
     """Keep the components selected whose means are found and lie in [0, 1]."""
-    component, polish = problem_at(problem).links.component, polish_at(state)
-    running = face_workspace_at(workspace).running
+    component, both = problem_at(problem).links.component, loop_record_at(workspace)
+    polish = both.polish
     for c in components:
-        polish.selected[c] = not running[c]
+        polish.selected[c] = not both.faces.running[c]
     for v in variables:
         inside = -FACE_TOLERANCE <= polish.mu[v] <= 1.0 + FACE_TOLERANCE
         polish.selected[component[v]] &= inside
@@ -435,27 +425,21 @@ def _shift(v: int, e: int, links: Links) -> float:
 
 
 @leaf
-def _set_targets(
-    components: IntArray,
-    variables: Variables,
-    problem: Any,
-    state: Any,
-    workspace: Any,
-) -> None:
+def _set_targets(components: IntArray, variables: Variables, problem: Any, workspace: Any) -> None:
     """Write the squared target residuals: `ACCURACY`, but at least the rounding of the scores.
 
     Scores of variables and of additionals can cancel in mu; their rounding does not. Also writes
     the inputs ``C mu + shift - c``.
     """
-    record, polish, work = problem_at(problem), polish_at(state), face_workspace_at(workspace)
-    links, rounding, mu = record.links, record.progress.rounding, polish.mu
+    record, both = problem_at(problem), loop_record_at(workspace)
+    links, rounding, work, mu = record.links, record.progress.rounding, both.faces, both.polish.mu
     for c in components:
         work.target[c] = 0.0
     for v in variables:
         work.target[links.component[v]] += mu[v] * mu[v]
         copy = mu[v] / links.root_degree[v]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            work.inputs[links.order[e]] = _sign(e, links) * copy + polish.offset[e]
+            work.inputs[links.order[e]] = _sign(e, links) * copy + both.polish.offset[e]
     for c in components:
         score_rounding = max(rounding[c] * rounding[c], 1e-28 * work.target[c])
         work.target[c] = max(ACCURACY * ACCURACY, score_rounding)
@@ -470,26 +454,26 @@ def _find_duals(
 ) -> None:
     """Write the correction of the duals, in local signs, to `error`."""
     (components, variables, _), problem = selection, state.handle
-    extras, faces, polish = state.problem.extras, workspace.faces, workspace.polish
-    work, t, words = faces.record, polish.record.t, (polish.handle, faces.handle)
+    faces, handle, t = workspace.faces, workspace.handle, workspace.polish.t
+    work = faces.record
     if not len(components):
         return
     # e = C mu + shift - c - J (C eta + lambda + shift) - B eta_N
-    _write_scores_with_duals(variables, problem, faces.handle)
-    faces.multiply(selection, extras.eta)
-    _write_error(variables, problem, *words, error)
+    _write_scores_with_duals(variables, problem, handle)
+    faces.multiply(selection, state.problem.extras.eta)
+    _write_error(variables, problem, handle, error)
     # (I - S) t = C^T e, then e - (I - J) C t
     gather_from_links(variables, problem, work.outputs, work.residual)
     reduce_residual(state, selection, *moving, faces, t, MAX_POLISH_PRODUCTS)
     scatter_to_links(variables, problem, t, work.inputs)
     faces.multiply(selection)
-    _correct_error(components, variables, problem, *words, error)
+    _correct_error(components, variables, problem, handle, error)
 
 
 @leaf
 def _write_scores_with_duals(variables: Variables, problem: Any, workspace: Any) -> None:
     """Write the inputs ``C eta + lambda + shift``."""
-    record, work = problem_at(problem), face_workspace_at(workspace)
+    record, work = problem_at(problem), loop_record_at(workspace).faces
     links, iterate = record.links, record.iterate
     for v in variables:
         copy = iterate.eta[v] / links.root_degree[v]
@@ -499,11 +483,10 @@ def _write_scores_with_duals(variables: Variables, problem: Any, workspace: Any)
 
 
 @leaf
-def _write_error(
-    variables: Variables, problem: Any, state: Any, workspace: Any, error: FloatArray
-) -> None:
+def _write_error(variables: Variables, problem: Any, workspace: Any, error: FloatArray) -> None:
     """Write e, its negative as outputs, and a t of zero."""
-    links, polish, work = problem_at(problem).links, polish_at(state), face_workspace_at(workspace)
+    links, both = problem_at(problem).links, loop_record_at(workspace)
+    polish, work = both.polish, both.faces
     for v in variables:
         polish.t[v] = 0.0
         copy = polish.mu[v] / links.root_degree[v]
@@ -515,15 +498,11 @@ def _write_error(
 
 @leaf
 def _correct_error(
-    components: IntArray,
-    variables: Variables,
-    problem: Any,
-    state: Any,
-    workspace: Any,
-    error: FloatArray,
+    components: IntArray, variables: Variables, problem: Any, workspace: Any, error: FloatArray
 ) -> None:
     """Subtract ``(I - J) C t`` from e; keep the components selected that have a finite result."""
-    links, polish, work = problem_at(problem).links, polish_at(state), face_workspace_at(workspace)
+    links, both = problem_at(problem).links, loop_record_at(workspace)
+    polish, work = both.polish, both.faces
     for c in components:
         polish.selected[c] = polish.selected[c] and not work.running[c]
     for v in variables:
@@ -535,10 +514,10 @@ def _correct_error(
 
 @leaf
 def _move(
-    components: IntArray, variables: Variables, problem: Any, state: Any, error: FloatArray
+    components: IntArray, variables: Variables, problem: Any, workspace: Any, error: FloatArray
 ) -> None:
     """Set the means and duals of the components that succeeded, and save the old ones."""
-    record, polish = problem_at(problem), polish_at(state)
+    record, polish = problem_at(problem), loop_record_at(workspace).polish
     links, iterate = record.links, record.iterate
     for c in components:
         polish.pending[c] = polish.selected[c]

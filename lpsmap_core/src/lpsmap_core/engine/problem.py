@@ -12,7 +12,7 @@ from lpsmap_core.engine.step_size import first_step_size
 from lpsmap_core.layout.arrangement import Links, Spans
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.finite_scores import FORBIDDEN_MULTIPLE
-from lpsmap_core.model.score_magnitude import MAGNITUDE, largest_magnitude
+from lpsmap_core.model.score_magnitude import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from lpsmap_jit.by_address import record_at
 from lpsmap_jit.compile import leaf
@@ -190,7 +190,8 @@ def _set_additionals(chosen: BoolArray, eta_v: FloatArray, problem: LoopProblem)
     for f in range(len(spans.component)):
         c, lo, hi = spans.component[f], offsets[f], offsets[f + 1]
         if len(chosen) == 0 or chosen[c]:
-            most = _copy(eta_v[lo:hi], extras.eta[lo:hi])
+            most = largest_magnitude(eta_v[lo:hi])
+            _copy(eta_v[lo:hi], extras.eta[lo:hi])
             extras.forbidden[lo:hi] = 0
             largest = max(largest, most)
             if most == np.inf:
@@ -225,12 +226,6 @@ def _forbid(scores: FloatArray, score: float, forbidden: ByteArray) -> None:
 
 
 @leaf
-def _copy(source: FloatArray, target: FloatArray) -> float:
-    """Copy some numbers; return their `largest_magnitude`."""
-    bits, copies, most = source.view(np.int64), target.view(np.int64), np.int64(0)
+def _copy(source: FloatArray, target: FloatArray) -> None:
     for i in range(np.uint64(len(source))):
-        copies[i] = bits[i]
-        most = max(most, bits[i] & MAGNITUDE)
-    bits_of_most = np.int64(most)
-    magnitude: float = bits_of_most.view(np.float64)
-    return magnitude
+        target[i] = source[i]

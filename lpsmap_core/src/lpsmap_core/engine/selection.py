@@ -16,6 +16,7 @@ import numpy.typing as npt
 from lpsmap_core.engine.problem import ONE, problem_at
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.layout.layout import Part
+from lpsmap_core.layout.ragged import flags
 from lpsmap_core.local.local_solver import RUNNING
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
@@ -61,9 +62,7 @@ def _select(part: Part, components: IntArray) -> Selection:
     )
     if len(components) == last - first:
         return selection
-    chosen = np.zeros(part.n_components, dtype=np.bool_)
-    chosen[components] = True
-    return keep_chosen(selection, part, chosen)
+    return keep_chosen(selection, part, flags(components, part.n_components))
 
 
 def keep_chosen(selection: Selection, part: Part, chosen: BoolArray) -> Selection:
@@ -170,18 +169,12 @@ def gather_from_links(
 
 
 @leaf
-def subtract_gathered(
-    variables: Variables, problem: Any, values: FloatArray, x: FloatArray, out: FloatArray
-) -> None:
-    """Write ``x - C^T values``."""
+def copy_on_links(variables: Variables, problem: Any, numbers: FloatArray, out: FloatArray) -> None:
+    """Copy numbers on the links of some variables."""
     links = problem_at(problem).links
-    offsets, order, negated = links.offsets, links.order, links.negated
     for v in variables:
-        total = 0.0
-        for e in range(offsets[v], offsets[v + ONE]):
-            value = values[order[e]]
-            total += -value if negated[e] else value
-        out[v] = x[v] - total / links.root_degree[v]
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            out[links.order[e]] = numbers[links.order[e]]
 
 
 @leaf

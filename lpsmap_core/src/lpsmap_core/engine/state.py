@@ -19,6 +19,7 @@ from lpsmap_core.engine.problem import (
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.starts import ServedStart
 from lpsmap_core.layout.layout import Bucket, Part
+from lpsmap_core.layout.ragged import sums
 from lpsmap_core.local.local_solver import LocalSolver
 from lpsmap_core.local.solvers import local_solver, takes_one_pass
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
@@ -177,12 +178,6 @@ class PartState:
             progress.converged & agree & (progress.dual_residual <= EXACT_RESIDUAL * largest_score)
         )
 
-    def all_exact(self) -> bool:
-        """Return whether all components are feasible and `exact`."""
-        progress = self.problem.progress
-        numbers = progress.primal_residual, progress.dual_residual, progress.rounding
-        return bool(_all_exact(*numbers, progress.converged, progress.infeasible))
-
     def slot_scores(self) -> FloatArray:
         """Return ``eta / delta + lambda`` of every slot, with the sign of the slot.
 
@@ -269,9 +264,8 @@ def _apply_warm_start(warm: WarmStart, part: Part, problem: LoopProblem) -> None
 def _copy_faces(old: PartState, solvers: list[LocalSolver], problem: LoopProblem) -> None:
     """Copy the state of earlier solvers if the same entries are forbidden or forced as before."""
     score = problem.iterate.score
-    if not np.array_equal(np.where(np.isinf(score), score, 0.0), old.decided):
-        return
-    if not np.array_equal(problem.extras.forbidden, old.problem.extras.forbidden):
+    same = np.array_equal(np.where(np.isinf(score), score, 0.0), old.decided)
+    if not (same and np.array_equal(problem.extras.forbidden, old.problem.extras.forbidden)):
         return
     for solver, other in zip(solvers, old.solvers, strict=True):
         if solver.starts_warm and _have_same_structures(solver.bucket, other.bucket):
@@ -291,11 +285,6 @@ def _have_same_structures(bucket: Bucket, other: Bucket) -> bool:
     return bucket.type.map_kernel is not None and all(np.array_equal(a, b) for a, b in fields)
 
 
-def sums(owner: IntArray, values: FloatArray, n: int) -> FloatArray:
-    """Return the sums of values by owner, for owners 0 to n - 1."""
-    return np.bincount(owner, values, minlength=n).astype(np.float64, copy=False)
-
-
 def sums_by_factor(bucket: Bucket, of_links: FloatArray, of_additionals: FloatArray) -> FloatArray:
     """Return sums over the slots and the additionals of every factor."""
     n = bucket.n_factors
@@ -305,26 +294,6 @@ def sums_by_factor(bucket: Bucket, of_links: FloatArray, of_additionals: FloatAr
         return total
     factor = np.repeat(np.arange(n), np.diff(bucket.additional_offsets))
     return total + sums(factor, of_additionals, n)
-
-
-@leaf
-def _all_exact(
-    primal_residual: FloatArray,
-    dual_residual: FloatArray,
-    rounding: FloatArray,
-    converged: BoolArray,
-    infeasible: BoolArray,
-) -> bool:
-    """Compute `PartState.all_exact`."""
-    n_exact = 0
-    for c in range(len(primal_residual)):
-        largest_score = rounding[c] / RESIDUAL_ROUNDING
-        small = (
-            primal_residual[c] <= EXACT_RESIDUAL
-            and dual_residual[c] <= EXACT_RESIDUAL * largest_score
-        )
-        n_exact += small and converged[c] and not infeasible[c]
-    return n_exact == len(primal_residual)
 
 
 @leaf

@@ -1,4 +1,4 @@
-"""Rows of different lengths in one flat array."""
+"""Rows of different lengths in one flat array, and sums over the entries of rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_jit.arrays import IntArray
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 
 
 def concatenate_rows(arrays: list[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -35,3 +35,15 @@ def ranges(offsets: IntArray, rows: IntArray) -> IntArray:
     starts, counts = offsets[rows], np.diff(offsets)[rows]
     target = offsets_of(counts)
     return np.repeat(starts - target[:-1], counts) + np.arange(target[-1])
+
+
+def sums(owner: IntArray, values: FloatArray, n: int) -> FloatArray:
+    """Return the sums of values by owner, for owners 0 to n - 1."""
+    return np.bincount(owner, values, n).astype(np.float64, copy=False)  # of integers if empty
+
+
+def flags(numbers: IntArray, n: int) -> BoolArray:
+    """Return for each number below `n` whether it is among some `numbers`."""
+    among = np.zeros(n, dtype=np.bool_)
+    among[numbers] = True
+    return among

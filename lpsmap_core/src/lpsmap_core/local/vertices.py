@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.layout.ragged import ranges
+from lpsmap_core.layout.ragged import flags, ranges, sums
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import kernel
 
@@ -106,13 +106,13 @@ def structure_scores(
         n, arity = len(vertices.owner), np.diff(offsets)
         structure, entry, value = vertices.of_variables(arity)
         slot = offsets[vertices.owner[structure]] + entry
-        on = _sums(structure, value * (sign * of_slots)[slot], n)
+        on = sums(structure, value * (sign * of_slots)[slot], n)
         structure, entry, value = vertices.of_additionals(arity)
         extra = of_additionals[vertices.owner[structure], entry]
-        on += _sums(structure, value * extra, n)
+        on += sums(structure, value * extra, n)
         # the variable of a negated slot is on unless the structure switches the slot on
         factor = np.repeat(np.arange(len(arity)), arity)
-        return on + _sums(factor[negated], of_slots[negated], len(arity))[vertices.owner]
+        return on + sums(factor[negated], of_slots[negated], len(arity))[vertices.owner]
 
     finite, finite_v = np.isfinite(scores), np.isfinite(additional_scores)
     total = total_of(np.where(finite, scores, 0.0), np.where(finite_v, additional_scores, 0.0))
@@ -152,7 +152,7 @@ class WeightMap:
         lost = self._lost(factor_of_slot[~np.isfinite(d_slots)])
         d_slots[lost[factor_of_slot]] = 0.0
         products = value * d_slots[slot]
-        out = self._solve(_sums(structure, products, len(self.vertices.owner)))
+        out = self._solve(sums(structure, products, len(self.vertices.owner)))
         out[lost[self.vertices.owner]] = np.nan
         return out
 
@@ -162,18 +162,16 @@ class WeightMap:
         lost = self._lost(self.vertices.owner[~np.isfinite(d_weights)])
         d_weights = np.where(lost[self.vertices.owner], 0.0, d_weights)
         products = value * self._solve(d_weights)[structure]
-        out = _sums(self.variable[slot], products, self.n_variables)
+        out = sums(self.variable[slot], products, self.n_variables)
         out[self.variable[ranges(self.offsets, np.flatnonzero(lost))]] = np.nan
         return out
 
     def _lost(self, factors: IntArray) -> BoolArray:
-        """Mark some factors, those with numbers that are NaN or infinite.
+        """Mark factors with numbers that are NaN or infinite.
 
         All their results are NaN, even if a derivative of zero would hide it.
         """
-        lost = np.zeros(len(self.offsets) - 1, dtype=np.bool_)
-        lost[factors] = True
-        return lost
+        return flags(factors, len(self.offsets) - 1)
 
     @functools.cached_property
     def _nonzeros(self) -> tuple[IntArray, IntArray, FloatArray]:
@@ -209,10 +207,6 @@ class WeightMap:
             tau = x.sum(axis=1, keepdims=True) / ones.sum(axis=1, keepdims=True)
             out[structures] = x - tau * ones
         return out
-
-
-def _sums(owner: IntArray, values: FloatArray, n: int) -> FloatArray:
-    return np.bincount(owner, values, n).astype(np.float64, copy=False)
 
 
 @kernel

@@ -7,7 +7,7 @@ import numpy as np
 from lpsmap_jit.arrays import FloatArray
 from lpsmap_jit.compile import leaf
 
-MAGNITUDE = np.int64(2**63 - 1)
+_MAGNITUDE = np.int64(2**63 - 1)
 """All bits of a number but its sign."""
 
 
@@ -29,7 +29,7 @@ def largest_magnitude(values: FloatArray) -> float:
     """
     most = np.int64(0)
     for bits in values.view(np.int64):
-        most = max(most, bits & MAGNITUDE)
+        most = max(most, bits & _MAGNITUDE)
     bits_of_most = np.int64(most)  # numba views only numbers that are assigned once
     magnitude: float = bits_of_most.view(np.float64)
     return magnitude

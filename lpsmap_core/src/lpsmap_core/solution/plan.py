@@ -16,8 +16,7 @@ from lpsmap_core.layout.layout import Bucket, Layout, Part
 from lpsmap_core.local.active.memory import block_size
 from lpsmap_core.local.active.oracle_results import vertex_sizes
 from lpsmap_core.local.active.sets import first_capacity
-from lpsmap_core.local.solvers import SolverChoice, solver_of, takes_one_pass
-from lpsmap_core.model.overrides import override_level
+from lpsmap_core.local.solvers import SolverChoice, override_level, solver_of, takes_one_pass
 from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_jit.threads import MIN_WORK, cut
 

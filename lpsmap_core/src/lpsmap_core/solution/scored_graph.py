@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core.layout.layout import Layout
+from lpsmap_core.layout.ragged import flags
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.unused import zero_unused_scores
 from lpsmap_jit.arrays import BoolArray, FloatArray
@@ -47,10 +48,8 @@ def scored_graph(
     The scores of variables are modified in place; see `zero_unused_scores`.
     """
     additionals = zero_unused_scores(factors, scores, additionals)
-    wrong = np.isnan(scores) | (scores == np.inf)
-    components = layout.component[wrong]
-    bad = np.zeros(layout.n_components, dtype=np.bool_)
-    bad[components[components >= 0]] = True
+    components = layout.component[np.isnan(scores) | (scores == np.inf)]
+    bad = flags(components[components >= 0], layout.n_components)
     eta_v = layout.part.by_bucket(additionals, factors, copy=False)
     bad[layout.part.components_of_additionals(np.flatnonzero(~(eta_v < np.inf)))] = True
     return ScoredGraph(layout, factors, scores, additionals, bad)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from lpsmap_core.engine.protocol import MAX_UNSCALED, MIN_UNSCALED, SolvedGraph, WarmStart
 from lpsmap_core.engine.status import OK, Status
 from lpsmap_core.layout.layout import Layout
-from lpsmap_core.layout.ragged import ranges
+from lpsmap_core.layout.ragged import flags, ranges, sums
 from lpsmap_core.local.vertices import join_vertices, structure_scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import kind_of, real_numbers
@@ -112,8 +112,7 @@ class Solution:
             gains_v = nu * np.where(forbidden_v | np.isneginf(eta_v), 0.0, eta_v)
             gains -= 0.5 * self.solved.quadratic * mu * mu
             terms = np.concatenate([gains, gains_v])
-            total = np.bincount(part.component_of_numbers, terms, part.n_components)
-        return total.astype(np.float64)
+            return sums(part.component_of_numbers, terms, part.n_components)
 
     @functools.cached_property
     def gap(self) -> FloatArray:
@@ -139,8 +138,8 @@ class Solution:
         """
         part, (eta, eta_v), (mu, nu) = self.layout.part, self.graph.of_part(), self._of_part
         near, near_v, _ = reduce_dominant_scores(part, eta, eta_v)
-        is_far = np.zeros(part.n_components, dtype=bool)
-        is_far[part.component[(near != eta) & ((mu != 0.0) | (eta > 0.0))]] = True
+        changed = (near != eta) & ((mu != 0.0) | (eta > 0.0))
+        is_far = flags(part.component[changed], part.n_components)
         counts = (near_v != eta_v) & ((nu != 0.0) | (eta_v > 0.0))
         is_far[part.components_of_additionals(np.flatnonzero(counts))] = True
         return is_far

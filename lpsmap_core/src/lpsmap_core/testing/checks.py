@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from lpsmap_core.local.solvers import own_solver
+from lpsmap_core.local.solvers import has_array_code, override_level, own_solver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import kind_of
-from lpsmap_core.model.overrides import has_array_code, override_level
 from lpsmap_core.testing.best import (
     check_forbidden,
     check_linear,

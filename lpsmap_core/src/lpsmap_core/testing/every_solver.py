@@ -6,8 +6,7 @@ from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
 from lpsmap_core.local.local_solver import LocalSolver
-from lpsmap_core.local.solvers import own_solver
-from lpsmap_core.model.overrides import has_array_code, has_kernels
+from lpsmap_core.local.solvers import has_array_code, has_kernels, own_solver
 from lpsmap_jit.arrays import FloatArray
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from lpsmap_core.local.local_solver import LocalSolver
+from lpsmap_core.local.solvers import derivatives_of, override_level
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.overrides import derivatives_of, override_level
 from lpsmap_core.testing.buckets import LocalProblems, Solved, inner_problems, local_problems
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.every_solver import every_solver

@@ -10,13 +10,13 @@ import numpy.typing as npt
 from lpsmap_core.kernels.records import LOWER, UPPER
 from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
 from lpsmap_core.local.local_solver import LocalSolver
-from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.overrides import (
+from lpsmap_core.local.solvers import (
     derivatives_of,
     has_array_code,
     has_kernels,
     overrides,
 )
+from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import LocalProblems, Solved, local_problems
 from lpsmap_core.testing.draws import DRAWS
 from lpsmap_core.testing.every_solver import every_solver
