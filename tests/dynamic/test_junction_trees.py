@@ -28,12 +28,14 @@ from lpsmap import (
     Pair,
     Potts,
     Sequence,
+    SequenceBudget,
     SequenceDistance,
+    SequenceSpans,
     TopK,
     Xor,
     XorOut,
 )
-from lpsmap_dynamic import GraphGibbs, HypergraphFactor, cheapest_order
+from lpsmap_dynamic import GraphGibbs, HypergraphFactor, cheapest_order, factor_pieces
 from lpsmap_search import DMVTree
 from random_forests import enumerate_graph
 
@@ -583,6 +585,52 @@ def test_cycles_of_too_many_nodes_are_refused_before_they_are_ordered() -> None:
     graph.add(AtMostOne(u, axis=0))
     with pytest.raises(ValueError, match=r"cycles through \d+ multi-state variables; expected at"):
         graph.gibbs()
+
+
+def test_chains_of_too_many_nodes_are_refused_before_their_paths_are_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The million paths of 200 words in spans took seven seconds."""
+    monkeypatch.setattr(factor_pieces._Chain, "paths", None)
+    graph = FactorGraph()
+    u = graph.variable((200, 22))
+    graph.add(SequenceSpans(u, np.zeros((22, 22)), 3, 2, 2))
+    graph.add(AtMostOne(u, axis=0))
+    with pytest.raises(
+        ValueError, match=r"through at least \d+ multi-state variables; expected at"
+    ):
+        graph.gibbs()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nodes_that_are_counted_first_are_nodes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The count may miss nodes, but never refuses a graph that has fewer."""
+    rng, graph = np.random.default_rng(seed), FactorGraph()
+    steps, n = np.zeros((3, 3)), int(rng.integers(3, 7))
+    u = graph.variable((n, 3))
+    least, most = int(rng.integers(1, 3)), int(rng.integers(1, n + 1))
+    n_counted = 0
+    kinds: list[HypergraphFactor] = [
+        SequenceBudget(u, steps, most),
+        SequenceSpans(u, steps, most, least, int(rng.integers(1, 4))),
+        Budget(u.reshape(-1), most),
+    ]
+    for factor in kinds:
+        (hypergraph,), _ = factor.hypergraphs()
+        shared = rng.random(hypergraph.arity) < 0.8
+        monkeypatch.setattr(factor_pieces, "MAX_NODES", -1)
+        with pytest.raises(ValueError, match="multi-state variables") as caught:
+            factor_pieces.pieces_of_slots(hypergraph, shared)
+        counted = int(str(caught.value).partition("at least ")[2].split()[0])
+        monkeypatch.setattr(factor_pieces, "MAX_NODES", counted)
+        pieces = factor_pieces.pieces_of_slots(hypergraph, shared)
+        assert pieces is not None
+        around = [
+            p for p, x in enumerate(pieces) if len(x.slots) and min(x.n_before, x.n_after) > 1
+        ]
+        n_counted += counted
+        assert counted <= len(around) + len({c for p in around for c in (p, p + 1)})
+    assert n_counted > 0
 
 
 class AllOrNone(HypergraphFactor):

@@ -21,7 +21,6 @@ from lpsmap_dynamic.equal_rows import distinct_rows
 MAX_CHOICES = 1 << 18
 """Maximum number of the choices of a piece, with their derivations."""
 
-
 MAX_CELLS = 1 << 28
 """Maximum number of choices, or hyperedges, times shared slots of a piece: 256 MiB."""
 
@@ -29,8 +28,21 @@ MAX_PATHS = 1 << 20
 """Maximum number of paths between the slots of a hypergraph without branches."""
 
 
+MAX_NODES = 6_000
+"""Maximum number of nodes in cycles, which are ordered in some seconds."""
+
+
 class TooManyChoicesError(ValueError):
     """A factor has too many choices for its shared slots."""
+
+
+def too_many_nodes(count: object) -> ValueError:
+    """Return the error about a number of nodes in cycles."""
+    return ValueError(
+        f"gibbs: the factors form cycles through {count} multi-state variables; expected at most "
+        f"{MAX_NODES}. Condition on some of the variables with graph.condition(evidence), or use "
+        "solve(), which supports any graph."
+    )
 
 
 class PieceEdges(NamedTuple):
@@ -156,9 +168,16 @@ class _Chain:
     ----------
     is_chain
         Whether the hypergraph is one.
+
+    Raises
+    ------
+    TooManyChoicesError
+        If there are too many paths between the cuts.
+    ValueError
+        If too many of the slots and cuts are nodes in cycles.
     """
 
-    def __init__(self, hypergraph: Hypergraph) -> None:
+    def __init__(self, hypergraph: Hypergraph, shared: BoolArray) -> None:
         self.goal, arity = hypergraph.n_items, hypergraph.arity
         first_edge, tails, first_entry, entries = hypergraph.edges
         n_edges = len(first_entry) - 1
@@ -172,47 +191,41 @@ class _Chain:
             return
         heads = np.repeat(np.arange(1, self.goal + 1), np.diff(first_edge))
         ends = tails[::2].astype(np.int64)
-        self.is_chain, following = _slot_order(heads, ends, slot, self.goal, arity)
+        self.is_chain, when, latest = _slot_order(heads, ends, slot, self.goal, arity)
         if not self.is_chain:
             return
-        if (slot >= 0).sum() > MAX_PATHS:
+        order = np.argsort(2 * when + (slot < 0), kind="stable")  # tails stay before heads
+        in_order = heads[order], ends[order], slot[order], when[order]
+        n_paths, n_nodes = _count_paths(*in_order, latest, shared, MAX_PATHS)
+        if n_paths > MAX_PATHS:
             raise TooManyChoicesError
+        if n_nodes > MAX_NODES:
+            raise too_many_nodes(f"at least {n_nodes}")
+        self._latest = latest.tolist()
         extra: list[list[int]] = [[] for _ in range(n_edges)]
         for e, entry in zip(owner[~of_slots].tolist(), entries[~of_slots].tolist(), strict=True):
             extra[e].append(entry)
         # by the cut after which an edge is taken, whether it has a slot, and its tail
         self._edges: dict[tuple[int, bool, int], list[tuple[int, tuple[int, ...]]]]
         self._edges = defaultdict(list)
-        self._latest = [-1] * (self.goal + 1)
-        slots, following = slot.tolist(), following.tolist()
-        for e, (head, tail) in enumerate(zip(heads.tolist(), ends.tolist(), strict=True)):
-            when = slots[e] if slots[e] >= 0 else following[head] - 1
-            self._edges[when, slots[e] >= 0, tail].append((head, tuple(extra[e])))
-            self._latest[tail] = max(self._latest[tail], when)
-        self._latest[self.goal] = arity
+        keys = zip(when.tolist(), (slot >= 0).tolist(), ends.tolist(), strict=True)
+        for key, head, additionals in zip(keys, heads.tolist(), extra, strict=True):
+            self._edges[key].append((head, tuple(additionals)))
 
     def paths(self, arity: int) -> list[list[_Path]]:
         """Return the paths from every cut to the next that are parts of derivations.
 
         Of the items at a cut with the same continuations, one stands for all.
-
-        Raises
-        ------
-        TooManyChoicesError
-            If there are too many paths.
         """
-        layers, n_paths, here = [], 0, self._extended([_Path(0, 0, False, ())], -1)
+        layers, here = [], self._extended([_Path(0, 0, False, ())], -1)
         for p in range(arity):
             on = [
                 _Path(path.begin, head, True, path.additionals + extra)
                 for path in here
                 for head, extra in self._edges.get((p, True, path.end), ())
             ]
-            found = self._extended(here + on, p)
-            n_paths += len(found)
-            if n_paths > MAX_PATHS:
-                raise TooManyChoicesError
-            layers.append([path for path in found if self._latest[path.end] > p])
+            paths = self._extended(here + on, p)
+            layers.append([path for path in paths if self._latest[path.end] > p])
             here = [_Path(k, k, False, ()) for k in sorted({path.end for path in layers[-1]})]
         alike = {self.goal: self.goal}
         for p in range(arity - 1, -1, -1):
@@ -240,21 +253,83 @@ class _Chain:
 @kernel
 def _slot_order(
     heads: IntArray, tails: IntArray, slots: IntArray, goal: int, arity: int
-) -> tuple[bool, IntArray]:
-    """Return whether all derivations visit slots in their order, and the next slot of every item.
+) -> tuple[bool, IntArray, IntArray]:
+    """Return whether all derivations visit slots in their order, and the cuts at which they are.
 
-    Hyperedges come with one tail, tails before heads; the slot of one without is -1.
+    That is for every hyperedge the cut after which it is taken, -2 if it is in no derivation, and
+    for every item the latest of those. Hyperedges come with one tail, tails before heads; the slot
+    of one without is -1.
     """
     last, following = np.full(goal + 1, -1), np.full(goal + 1, arity)
-    ordered = True
+    latest, when, ordered = np.full(goal + 1, -2), np.full(len(heads), -2), True
     for e in range(len(heads)):
         head, tail, slot = heads[e], tails[e], slots[e]
         ordered &= slot < 0 or last[tail] < slot
         last[head] = max(last[head], last[tail], slot)
+    latest[goal] = arity
     for e in range(len(heads) - 1, -1, -1):
-        tail, slot = tails[e], slots[e]
-        following[tail] = min(following[tail], following[heads[e]] if slot < 0 else slot)
-    return ordered, following
+        head, tail, slot = heads[e], tails[e], slots[e]
+        next_slot = following[head] if slot < 0 else slot
+        following[tail] = min(following[tail], next_slot)
+        if latest[head] > -2:
+            when[e] = next_slot - 1 if slot < 0 else slot
+            latest[tail] = max(latest[tail], when[e])
+    return ordered, when, latest
+
+
+@kernel
+def _count_paths(
+    heads: IntArray,
+    tails: IntArray,
+    slots: IntArray,
+    when: IntArray,
+    latest: IntArray,
+    shared: BoolArray,
+    limit: int,
+) -> tuple[float, int]:
+    """Return the number of paths from the cuts to the next, and of nodes that are in cycles.
+
+    Hyperedges are in the order of the cuts after which they are taken, those with a slot first. The
+    count ends beyond the limit. A shared slot and the cuts around it are in a cycle if both have
+    several states. That is certain of a cut if the next slot can be on after some items only; cuts
+    of which it is not are left out.
+    """
+    n_ends, reached = np.zeros(len(latest)), np.empty(len(latest), dtype=np.int64)
+    switched, several = np.full(len(latest), -1), np.zeros(len(shared) + 1, dtype=np.bool_)
+    n_ends[0], reached[0], n_reached, n_paths = 1.0, 0, 1, 0.0
+    e = np.searchsorted(when, -1)
+    for p in range(-1, len(shared)):
+        n_here, n_switched = n_reached, 0
+        while e < len(heads) and when[e] == p:
+            head, tail = heads[e], tails[e]
+            if slots[e] >= 0 and n_ends[tail] > 0.0 and switched[tail] < p:
+                switched[tail] = p
+                n_switched += 1
+            if n_ends[tail] > 0.0 and n_ends[head] == 0.0:
+                reached[n_reached] = head
+                n_reached += 1
+            n_ends[head] += n_ends[tail]
+            e += 1
+        if p < 0:
+            continue
+        several[p] = p > 0 and 0 < n_switched < n_here  # there is one state before the first slot
+        n_left = 0
+        for i in range(n_reached):
+            item = reached[i]
+            n_paths += n_ends[item]
+            n_ends[item] = np.float64(latest[item] > p)
+            if latest[item] > p:
+                reached[n_left] = item
+                n_left += 1
+        n_reached = n_left
+        if n_paths > limit:
+            break
+    in_cycle = shared & several[:-1] & several[1:]
+    cuts = np.zeros(len(several), dtype=np.bool_)
+    for p in range(len(shared)):
+        if in_cycle[p]:
+            cuts[p] = cuts[p + 1] = True
+    return n_paths, int(in_cycle.sum() + cuts.sum())
 
 
 def pieces_of_slots(hypergraph: Hypergraph, shared: BoolArray) -> list[FactorPiece] | None:
@@ -265,7 +340,7 @@ def pieces_of_slots(hypergraph: Hypergraph, shared: BoolArray) -> list[FactorPie
     hypergraph, shared
         As for `one_piece`.
     """
-    chain = _Chain(hypergraph)
+    chain = _Chain(hypergraph, shared)
     if not chain.is_chain:
         return None
     pieces, number = [], {0: 0}

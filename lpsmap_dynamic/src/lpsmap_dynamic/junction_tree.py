@@ -24,11 +24,13 @@ from lpsmap_dynamic.elimination_order import cheapest_order
 from lpsmap_dynamic.equal_rows import distinct_rows
 from lpsmap_dynamic.factor_pieces import (
     MAX_CHOICES,
+    MAX_NODES,
     FactorPiece,
     PieceEdges,
     TooManyChoicesError,
     one_piece,
     pieces_of_slots,
+    too_many_nodes,
 )
 
 EDGE_BYTES = 260
@@ -51,10 +53,6 @@ class TreePart(NamedTuple):
     variables: IntArray
     negated: BoolArray
     name: Callable[[], str]
-
-
-MAX_NODES = 6_000
-"""Maximum number of nodes in cycles, which are ordered in some seconds."""
 
 
 class _Table(NamedTuple):
@@ -335,11 +333,7 @@ class _Elimination:
         rest = [x for x in range(len(around)) if x not in gone]
         number = {x: k for k, x in enumerate(rest)}
         if len(rest) > MAX_NODES:
-            raise ValueError(
-                f"gibbs: the factors form cycles through {len(rest)} multi-state variables; "
-                f"expected at most {MAX_NODES}. Condition on some of the variables with "
-                "graph.condition(evidence), or use solve(), which supports any graph."
-            )
+            raise too_many_nodes(len(rest))
         neighbours = np.zeros((len(rest), len(rest)), dtype=np.bool_)
         for x in rest:
             neighbours[number[x], [number[y] for y in around[x]]] = True
