@@ -143,7 +143,6 @@ class KernelCache:
         return compiled._reduce()
 
     def _rebuilt(self, target: Any, reduced: Any) -> Any:
-        """Rebuild the compiled code."""
         return CompileResult._rebuild(target, *reduced)
 
     @functools.cached_property

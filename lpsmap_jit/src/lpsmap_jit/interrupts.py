@@ -25,7 +25,7 @@ from typing import Any, ParamSpec, TypeVar
 from lpsmap_jit.by_address import forwarded
 from lpsmap_jit.compile import COMPILED, leaf
 from lpsmap_jit.deadlines import Deadline, seconds_in_compilation, when_compiled
-from lpsmap_jit.native import integers, raise_kept
+from lpsmap_jit.native import integers
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -107,7 +107,7 @@ class Watch:
     ) -> None:
         record = thread_record()
         try:
-            raise_kept(record, _KEPT)
+            raise_interrupt()
         finally:
             if self._leader is not None:
                 record.group.remove(record)
@@ -128,7 +128,15 @@ def interruptible(function: Callable[Arguments, Result]) -> Callable[Arguments, 
 
 def raise_interrupt() -> None:
     """Raise the exception of a handler that ran during the kernels; to be called after them."""
-    raise_kept(thread_record(), _KEPT)
+    record = thread_record()
+    if record[_KEPT]:
+        kept = record[_KEPT:_TIME]
+        record[_KEPT:_TIME] = [0, 0, 0]
+        _raise(*kept)
+
+
+_raise: Any = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 3)(("PyErr_Restore", ctypes.pythonapi))
+"""Called from Python, it raises the restored exception."""
 
 
 def out_of_time() -> bool:

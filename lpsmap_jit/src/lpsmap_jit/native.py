@@ -13,18 +13,6 @@ from lpsmap_jit.by_address import array_at, forwarded
 from lpsmap_jit.compile import COMPILED
 
 
-def raise_kept(words: ctypes.Array[ctypes.c_int64], start: int) -> None:
-    """Raise the exception that compiled code stored in three words, if any."""
-    if words[start]:
-        kept = words[start : start + 3]
-        words[start : start + 3] = [0, 0, 0]
-        _raise(*kept)
-
-
-_raise: Any = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 3)(("PyErr_Restore", ctypes.pythonapi))
-"""Called from Python, it raises the restored exception."""
-
-
 def _view(dtype: type, address: int, size: int) -> npt.NDArray[Any]:
     """Return the array of a size at an address, which does not hold its memory."""
     memory: Any = (ctypes.c_char * (8 * int(size))).from_address(int(address))

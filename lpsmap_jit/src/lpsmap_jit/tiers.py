@@ -135,7 +135,6 @@ def _seconds_left() -> float:
 
 
 def _seconds() -> float:
-    """Return the value of the environment variable."""
     given = os.environ.get(COMPILE_AFTER, "")
     try:
         seconds = float(given or SECONDS)
