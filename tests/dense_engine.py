@@ -54,7 +54,7 @@ def tabulate(part: Part, forbidden: BoolArray, barred: BoolArray) -> Table:
             declaration = bucket.declarations[bucket.declaration[f]]
             found = structures_of(Oracle(declaration, int(bucket.row[f])), ASKED)
             assert found is not None, "too many structures for a dense engine"
-            links = part.first_link[b] + np.arange(bucket.offsets[f], bucket.offsets[f + 1])
+            links = part.spans.first_link[b] + np.arange(bucket.offsets[f], bucket.offsets[f + 1])
             extra = bucket.additional_offsets[f : f + 2] + part.spans.first_additional[b]
             copies = np.zeros((part.n_links, len(found[0])))
             copies[links] = np.where(part.negated[links], 1.0 - found[0], found[0]).T

@@ -759,19 +759,15 @@ class FactorGraph:
 
     def _laid_out(self) -> Layout:
         if self._layout is None:
-            self._warn_of_not_added()
+            if self._not_added:
+                words, self._not_added = ", ".join(self._not_added.values()), {}  # to warn once
+                warnings.warn(
+                    "declared over variables of this graph, but not added, and without effect: "
+                    f"{words}. Pass every declaration to graph.add.",
+                    stacklevel=stacklevel(),
+                )
             self._layout = build_layout(self._n_variables, self.factors)
         return self._layout
-
-    def _warn_of_not_added(self) -> None:
-        """Warn about declarations that were not added, once."""
-        if self._not_added:
-            words, self._not_added = ", ".join(self._not_added.values()), {}
-            warnings.warn(
-                f"declared over variables of this graph, but not added, and without effect: {words}"
-                ". Pass every declaration to graph.add.",
-                stacklevel=stacklevel(),
-            )
 
     def _number(self, factor: Factor, verb: str) -> int:
         number = self._position.get(id(factor))

@@ -103,7 +103,6 @@ def _examples(name: str) -> Sequence[Factor]:
 
 
 def _run(name: str) -> None:
-    """Run the job of a name."""
     if name == SEARCHES:
         installed_decoder("lpsmap compile").call_kernels()
         return

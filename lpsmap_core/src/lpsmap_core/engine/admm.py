@@ -228,7 +228,8 @@ def _iterate(
             polish_settled(state, selection, workspace)
         n_finished, n_stale = average_and_judge(*selection[:2], *handles, settings, iteration)
         if len(state.trace):
-            _write_trace(selection.components, state.handle, state.trace[iteration - 1])
+            c, residuals = selection.components, state.trace[iteration - 1]
+            residuals[:, c] = progress.primal_residual[c], progress.dual_residual[c]
         if n_finished:
             selection = keep_chosen(selection, state.part, ~progress.converged)
             accelerations = [one for one in accelerations if not progress.converged[one.component]]
@@ -275,14 +276,6 @@ def _scale_additionals(rows: IntArray, b: int, problem: Any) -> None:
         factor = 1.0 / (record.quadratic + progress.step_size[c])
         for i in range(spans.additional_offsets[f], spans.additional_offsets[f + 1]):
             extras.scaled[i] = extras.eta[i] * factor
-
-
-@leaf
-def _write_trace(components: IntArray, problem: Any, residuals: FloatArray) -> None:
-    """Write the residuals of some components, the primal ones in the first row."""
-    progress = problem_at(problem).progress
-    for c in components:
-        residuals[0, c], residuals[1, c] = progress.primal_residual[c], progress.dual_residual[c]
 
 
 @leaf

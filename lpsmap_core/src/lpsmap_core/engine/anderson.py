@@ -82,7 +82,6 @@ class Acceleration:
             _set_point(self.component, self._state.handle, point)
 
     def _current_point(self) -> FloatArray:
-        """Return the point ``lambda + gamma u`` of the component."""
         point = np.empty(self._n_links)
         _write_point(self.component, self._state.handle, point)
         return point

@@ -84,9 +84,7 @@ class BestStructures(SolvedGraph):
 
     def status(self) -> npt.NDArray[np.object_]:
         """Return the status of every component: all are solved."""
-        status: npt.NDArray[np.object_] = np.empty(self.part.n_components, dtype=object)
-        status.fill(Status.SOLVED)
-        return status
+        return np.full(self.part.n_components, Status.SOLVED, dtype=object)
 
     def marginals(self) -> FloatArray:
         """Return the values of the variables."""

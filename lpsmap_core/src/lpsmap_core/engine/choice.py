@@ -61,7 +61,6 @@ def _not_refused(choice: EngineChoice, part: Part, options: Options) -> EngineCh
 
 
 def _requested(name: str, part: Part, options: Options) -> EngineChoice:
-    """Return the requested engine."""
     engine_type: type[Engine] = installed().engines.named(name, "engine", AUTO)
     return beside_core(engine_type(), "was requested", part, options)
 

@@ -50,13 +50,12 @@ class SolvedPart(SolvedGraph):
     def status(self) -> npt.NDArray[np.object_]:
         """Return the status of every component."""
         state, progress = self.state, self.state.problem.progress
-        status: npt.NDArray[np.object_] = np.empty(self.part.n_components, dtype=object)
         exact = state.exact()
         regular = state.imprecise is None and not state.unsolved_forms().size
         if regular and (exact & ~progress.infeasible).all():
-            status.fill(Status.SOLVED)
-            return status
-        status.fill(Status.TIME_LIMIT if state.out_of_time else Status.ITERATION_LIMIT)
+            return np.full(self.part.n_components, Status.SOLVED, dtype=object)
+        limit = Status.TIME_LIMIT if state.out_of_time else Status.ITERATION_LIMIT
+        status = np.full(self.part.n_components, limit, dtype=object)
         status[progress.converged] = Status.CONVERGED
         status[exact] = Status.SOLVED
         status[state.at_inner_limit()] = Status.INNER_ITERATION_LIMIT
@@ -101,7 +100,7 @@ class SolvedPart(SolvedGraph):
             return solver.structures(rows)
         part, whole, problem = state.part, state.part.buckets[b], state.problem
         bucket = whole.select(rows)
-        links = part.first_link[b] + ranges(whole.offsets, rows)
+        links = part.spans.first_link[b] + ranges(whole.offsets, rows)
         extra = ranges(whole.additional_offsets, rows)
         forbidden = problem.extras.forbidden[part.additionals_of(b)][extra]
         sets = ActiveSets(bucket, part.delta[links], forbidden if state.forbids else None)
@@ -127,7 +126,6 @@ class SolvedPart(SolvedGraph):
 
     @functools.cached_property
     def _optimality(self) -> Optimality:
-        """Residuals of the optimality conditions."""
         return check_optimality(self.state)
 
     def assignment_bound(self) -> FloatArray:

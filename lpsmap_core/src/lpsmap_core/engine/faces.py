@@ -138,7 +138,6 @@ def plan_face_workspace(
 
 @functools.lru_cache(maxsize=32)
 def _blueprint(*sizes: int) -> Blueprint[FaceWorkspace]:
-    """Return the blueprint of workspaces of some sizes."""
     return Blueprint(FaceWorkspace, plan_face_workspace(*sizes))
 
 

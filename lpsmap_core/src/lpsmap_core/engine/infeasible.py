@@ -10,11 +10,10 @@ polytopes exclude entries that a score of ``-inf`` forbids.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.engine.problem import problem_at
 from lpsmap_core.engine.soundness import check_local_solutions
 from lpsmap_core.engine.state import PartState, sums_by_factor
 from lpsmap_core.layout.layout import Bucket
@@ -23,7 +22,6 @@ from lpsmap_core.local.local_solver import UNTIL_SOLVED
 from lpsmap_core.local.oracles import best_feasible
 from lpsmap_core.local.solvers import local_solver
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
-from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import out_of_time
 from lpsmap_jit.threads import BLOCK_LINKS
 
@@ -105,9 +103,14 @@ class InfeasibilityTest:
 
     def _gap(self) -> FloatArray:
         """Return the gaps between means and copies, scaled to at most 1 in every component."""
-        gap = np.empty(self.state.part.n_links)
-        _write_gap(self.state.handle, gap, np.zeros(self.state.part.n_components))
-        return gap
+        part, size = self.state.part, np.zeros(self.state.part.n_components)
+        with np.errstate(invalid="ignore"):  # where scores are so large that sums overflow
+            copies = part.sign * self.state.problem.iterate.z + part.shift
+            total = sums(part.link_variable, copies, part.n_variables)
+            gap = (total / np.diff(part.variable_offsets))[part.link_variable] - copies
+            owner = part.component[part.link_variable]
+            np.maximum.at(size, owner, np.abs(gap))
+            return gap / np.where(size > 0.0, size, 1.0)[owner]
 
     def _support(self, suspect: BoolArray, gap: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Return upper bounds on the largest <r, z> of each suspect component.
@@ -159,10 +162,9 @@ def _blocks(bucket: Bucket, rows: IntArray) -> Iterator[IntArray]:
 
 
 def _block_of(state: PartState, b: int, rows: IntArray, gap: FloatArray) -> _Block:
-    """Return the block of some factors of bucket `b`."""
     part, extras, bucket = state.part, state.problem.extras, state.part.buckets[b]
     factors = bucket.select(rows)
-    r = gap[part.first_link[b] + ranges(bucket.offsets, rows)]
+    r = gap[part.spans.first_link[b] + ranges(bucket.offsets, rows)]
     first_additional = state.problem.spans.first_additional[b]
     forbidden = extras.forbidden[first_additional + ranges(bucket.additional_offsets, rows)]
     decided = _decided(state, factors)
@@ -215,28 +217,6 @@ def _project(block: _Block, forbids: bool) -> _Extreme:
 _NO_COMPONENTS = np.empty(0, dtype=np.int64)
 
 
-@leaf
-def _write_gap(handle: Any, gap: FloatArray, size: FloatArray) -> None:
-    """Write the gaps, one per link in the order of the factors; `size` has a zero per component."""
-    problem = problem_at(handle)
-    links, z = problem.links, problem.iterate.z
-    for v in range(len(links.component)):
-        lo, hi, total = links.offsets[v], links.offsets[v + 1], 0.0
-        for e in range(lo, hi):
-            copy = z[links.order[e]]
-            copy = 1.0 / links.root_degree[v] - copy if links.negated[e] else copy
-            gap[links.order[e]] = -copy
-            total += copy
-        c, mean = links.component[v], total / float(hi - lo)
-        for e in range(lo, hi):
-            gap[links.order[e]] += mean
-            size[c] = max(size[c], abs(gap[links.order[e]]))
-    for v in range(len(links.component)):
-        most = size[links.component[v]]
-        for e in range(links.offsets[v], links.offsets[v + 1]):
-            gap[links.order[e]] /= most if most > 0.0 else 1.0
-
-
 # -------------------------------------------------------------------- forbidden entries
 
 
@@ -280,7 +260,6 @@ def _violates(
 
 
 def _components_of(state: PartState, factors: BoolArray) -> BoolArray:
-    """Return the components of some factors."""
     return flags(state.problem.spans.component[factors], state.part.n_components)
 
 

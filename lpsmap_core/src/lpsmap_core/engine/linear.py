@@ -61,19 +61,12 @@ def solve_linear(
         reduced = np.where(off, -np.inf, eta), np.where(off_v, -np.inf, eta_v)
         set_scores(state.handle, needing, *reduced, options)
         state.contradicting.clear()
-        _forget_structures(state, needing)
+        for bucket, solver in zip(part.buckets, state.solvers, strict=True):
+            # structures that joined when no others were allowed, which the loop does not drop
+            solver.forget(np.flatnonzero(needing[bucket.component]))
         _solve(state, needing, options)
     state.withheld = np.where(off, withheld[0], 0.0), np.where(off_v, withheld[1], 0.0)
     return state
-
-
-def _forget_structures(state: PartState, chosen: BoolArray) -> None:
-    """Reset the solvers of some components, whose structures may be forbidden.
-
-    These structures joined when no others were allowed, and the loop does not drop them.
-    """
-    for bucket, solver in zip(state.part.buckets, state.solvers, strict=True):
-        solver.forget(np.flatnonzero(chosen[bucket.component]))
 
 
 def _could_gain(state: PartState, withheld: tuple[FloatArray, FloatArray]) -> BoolArray:

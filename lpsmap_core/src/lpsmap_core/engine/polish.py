@@ -196,7 +196,6 @@ def make_loop_workspace(state: PartState, polished: bool) -> LoopWorkspace:
 def _blueprint(
     on_variables: int, on_links: int, on_components: int, work: tuple[int, int, int, int]
 ) -> Blueprint[LoopRecord]:
-    """Return the blueprint of workspaces of some sizes."""
     links = dict.fromkeys(("numbers", "offset", "duals"), (on_links,))
     variables = dict.fromkeys(("mu", "t", "u"), (on_variables,))
     plan = {"allowed": None, "accelerated": None, "probed": (2, on_links), **links, **variables}

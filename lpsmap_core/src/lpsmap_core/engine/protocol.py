@@ -195,8 +195,8 @@ class SolvedGraph(abc.ABC):
 
     def forbidden(self) -> tuple[BoolArray, BoolArray]:
         """Return which variables and additionals a score of ``-inf`` forbids."""
-        n_additionals = int(self.part.spans.first_additional[-1])
-        return np.zeros(self.part.n_variables, dtype=bool), np.zeros(n_additionals, dtype=bool)
+        part = self.part
+        return np.zeros(part.n_variables, dtype=bool), np.zeros(part.n_additionals, dtype=bool)
 
     def gap(self) -> FloatArray:
         """Return a bound on the gap between the maximum and the objective, for every component."""

@@ -97,7 +97,6 @@ class PartState:
         self.faces_complete = all(solver.faces_complete for solver in self.solvers)
 
     def _view(self, b: int) -> BucketView:
-        """Return the view of a bucket."""
         links, additionals = self.part.links_of(b), self.part.additionals_of(b)
         iterate, extras = self.problem.iterate, self.problem.extras
         return BucketView(

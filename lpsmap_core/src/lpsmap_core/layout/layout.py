@@ -252,11 +252,6 @@ class Part:
         return np.repeat(begin - offsets[:-1], np.diff(offsets)) + np.arange(end)
 
     @property
-    def first_link(self) -> IntArray:
-        """For each bucket, its first link; then the number of links."""
-        return self.spans.first_link
-
-    @property
     def first_variable(self) -> IntArray:
         """For each component, its first variable; then the number of variables."""
         return self.spans.first_variable

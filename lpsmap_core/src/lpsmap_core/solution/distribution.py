@@ -407,7 +407,6 @@ NUMBERS = ("probability", "score")
 
 
 def _cells(structure: Structure) -> dict[str, str]:
-    """Return a structure's row of a table."""
     decoded = {name: str(value) for name, value in structure.decoded.items()}
     numbers = (f"{structure.probability:.3f}", f"{structure.score:.3f}")
     return {**dict(zip(NUMBERS, numbers, strict=True)), **decoded}

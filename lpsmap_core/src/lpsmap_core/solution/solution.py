@@ -353,7 +353,7 @@ class Solution:
         multipliers = np.empty(int(factor.offsets[-1]))
         for b, bucket in enumerate(part.buckets):
             mine = bucket.rows_of(factor)
-            links = part.first_link[b] + ranges(bucket.offsets, mine)
+            links = part.spans.first_link[b] + ranges(bucket.offsets, mine)
             multipliers[ranges(factor.offsets, bucket.row[mine])] = of_link[links]
         if factor.keep is None:
             return multipliers.reshape(factor.variables.shape)

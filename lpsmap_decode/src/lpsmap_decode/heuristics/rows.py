@@ -133,7 +133,8 @@ def _entries(
     rows, n_slots = bucket.row[mine], int(declaration.offsets[-1])
     n_own = declaration.n_additionals
     number = np.full(n_slots + declaration.n_factors * n_own + known.n_auxiliary, -1)
-    number[ranges(declaration.offsets, rows)] = part.first_link[b] + ranges(bucket.offsets, mine)
+    links = part.spans.first_link[b] + ranges(bucket.offsets, mine)
+    number[ranges(declaration.offsets, rows)] = links
     if n_own and with_additionals:
         theirs = n_slots + (rows[:, None] * n_own + np.arange(n_own)).reshape(-1)
         first = part.n_links + part.spans.first_additional[b]

@@ -365,7 +365,6 @@ class ActiveSets(LocalSolver):
     def _move_all(
         self, rows: IntArray, address: IntArray, length: IntArray, capacity: IntArray
     ) -> None:
-        """Move sets to blocks at other addresses."""
         copy_sets(self.handle, rows, address, length, capacity)
         self.address[rows], self.length[rows], self.capacity[rows] = address, length, capacity
 
@@ -404,7 +403,6 @@ class ActiveSets(LocalSolver):
                 self._released = True
 
     def _move(self, f: int, block: FloatArray, capacity: int) -> None:
-        """Move a set to another block."""
         width, before = int(self.width[f]), int(self.capacity[f])
         move_set(self._block(f), block, width, before, capacity, *self._counts(f))
         at, length = block.ctypes.data, len(block)
