@@ -23,7 +23,7 @@ import numpy as np
 from lpsmap_core.engine.admm import solve_part
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.engine.state import EXACT_RESIDUAL, PartState, sums_by_factor
+from lpsmap_core.engine.state import EXACT_RESIDUAL, PartState
 from lpsmap_core.layout.ragged import sums
 from lpsmap_core.local.local_solver import UNTIL_SOLVED
 from lpsmap_core.local.oracles import best_structures, with_finite_scores
@@ -169,8 +169,8 @@ def _ask_oracle(
     w, n = best_structures(bucket, slots, eta_v)
     slope = slots * delta
     w /= delta
-    gaps = sums_by_factor(bucket, slope * (w - z), eta_v * (n - v))
-    sizes = sums_by_factor(bucket, np.abs(slope) * (w + z), np.abs(eta_v) * (n + v))
+    gaps = bucket.sums(slope * (w - z), eta_v * (n - v))
+    sizes = bucket.sums(np.abs(slope) * (w + z), np.abs(eta_v) * (n + v))
     return gaps, sizes, np.zeros(bucket.n_factors)
 
 
@@ -188,7 +188,7 @@ def _project_again(
     solver.solve(rows, a, eta_v, best, best_v, UNTIL_SOLVED)
     move = best - z
     mean_slope = np.where(move != 0.0, a - 0.5 * (best + z), 0.0)  # infinite in forced slots
-    gains = sums_by_factor(bucket, mean_slope * move, eta_v * (best_v - v))
+    gains = bucket.sums(mean_slope * move, eta_v * (best_v - v))
     slope = np.where(forced, 0.0, np.abs(a - z))
-    sizes = sums_by_factor(bucket, slope * (best + z), np.abs(eta_v) * (best_v + v))
-    return gains, sizes, sums_by_factor(bucket, move**2, np.zeros_like(v))
+    sizes = bucket.sums(slope * (best + z), np.abs(eta_v) * (best_v + v))
+    return gains, sizes, bucket.sums(move**2, np.zeros_like(v))

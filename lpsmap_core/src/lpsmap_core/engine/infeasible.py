@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core.engine.soundness import check_local_solutions
-from lpsmap_core.engine.state import PartState, sums_by_factor
+from lpsmap_core.engine.state import PartState
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.layout.ragged import flags, ranges, sums
 from lpsmap_core.local.local_solver import UNTIL_SOLVED
@@ -256,7 +256,7 @@ def _violates(
     """Compute `violating_factors` for a bucket."""
     means = np.where(bucket.negated, 1.0 - delta * z, delta * z)
     held = np.where(decided > 0.0, 1.0 - means, np.where(decided < 0.0, means, 0.0))
-    return sums_by_factor(bucket, held, np.where(forbidden, v, 0.0)) > VIOLATION
+    return bucket.sums(held, np.where(forbidden, v, 0.0)) > VIOLATION
 
 
 def _components_of(state: PartState, factors: BoolArray) -> BoolArray:

@@ -15,11 +15,11 @@ from lpsmap_core.engine.problem import set_scores
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import PartState, initial_state
 from lpsmap_core.layout.layout import Part
+from lpsmap_core.layout.ragged import sums
 from lpsmap_core.local.local_solver import UNTIL_SOLVED
 from lpsmap_core.local.oracles import HELD, best_feasible
 from lpsmap_core.projections.bounds import EPSILON
-from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
-from lpsmap_jit.compile import leaf
+from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.interrupts import out_of_time
 
 BOUND_TOLERANCE = 1e-12
@@ -163,42 +163,13 @@ def linear_bounds(state: PartState) -> FloatArray:
         own = slots[part.links_of(b)]
         eta_v, forbidden = eta_of_all[additionals], forbidden_of_all[additionals]
         w, n = best_feasible(bucket, own, eta_v, forbidden)
-        best = own, part.negated[part.links_of(b)], w, eta_v, forbidden, n
-        _add_gains(bucket.offsets, bucket.additional_offsets, bucket.component, *best, bound, size)
-    return bound + SUM_ROUNDING * size
-
-
-@leaf
-def _add_gains(
-    offsets: IntArray,
-    additional_offsets: IntArray,
-    component: IntArray,
-    slots: FloatArray,
-    negated: BoolArray,
-    w: FloatArray,
-    eta_v: FloatArray,
-    forbidden: BoolArray,
-    n: FloatArray,
-    bound: FloatArray,
-    size: FloatArray,
-) -> None:
-    """Add the scores of the factors' structures to the bounds of their components.
-
-    A structure against forced slots or with forbidden additionals has the score -inf.
-    """
-    for f in range(len(component)):
-        total, total_v, magnitude = 0.0, 0.0, 0.0
-        for i in range(offsets[f], offsets[f + 1]):
-            if abs(slots[i]) == np.inf:
-                missed = abs(w[i] - (1.0 if slots[i] > 0.0 else 0.0)) > HELD
-                total -= np.inf if missed else 0.0
-                continue
+        forced, wanted = np.isinf(own), own > 0.0
+        with np.errstate(over="ignore"):
             # a negated slot counts its variable's score if that is on, so that masks cancel exactly
-            gain = slots[i] * (w[i] - (1.0 if negated[i] else 0.0))
-            total += gain
-            magnitude += abs(gain)
-        for i in range(additional_offsets[f], additional_offsets[f + 1]):
-            gain = (-np.inf if n[i] > HELD else 0.0) if forbidden[i] else eta_v[i] * n[i]
-            total_v += gain
-        bound[component[f]] += total + total_v
-        size[component[f]] += magnitude
+            gain = np.where(forced, 0.0, own) * (w - part.negated[part.links_of(b)])
+            gain_v = np.where(forbidden, 0.0, eta_v * n)
+        size += sums(bucket.component, bucket.sums(np.abs(gain), np.zeros_like(n)), len(size))
+        # structures against forced slots, or with forbidden additionals
+        gain[forced & (np.abs(w - wanted) > HELD)] = gain_v[forbidden & (n > HELD)] = -np.inf
+        bound += sums(bucket.component, bucket.sums(gain, gain_v), len(bound))
+    return bound + SUM_ROUNDING * size

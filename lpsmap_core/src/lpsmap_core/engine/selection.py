@@ -121,8 +121,8 @@ def bind_products(
     outputs_v: FloatArray,
 ) -> Callable[[tuple[IntArray, ...]], None]:
     """Return a function of factors by bucket that writes products of their Jacobians."""
-    bound = [
-        view.solver.bind(
+    arrays = [
+        (
             inputs[view.links],
             inputs_v[view.additionals],
             outputs[view.links],
@@ -132,9 +132,9 @@ def bind_products(
     ]
 
     def multiply(rows: tuple[IntArray, ...]) -> None:
-        for jvp, some in zip(bound, rows, strict=True):
+        for solver, of_bucket, some in zip(state.solvers, arrays, rows, strict=True):
             if len(some):
-                jvp(some)
+                solver.jvp(some, *of_bucket)
 
     return multiply
 

@@ -19,7 +19,6 @@ from lpsmap_core.engine.problem import (
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.starts import ServedStart
 from lpsmap_core.layout.layout import Bucket, Part
-from lpsmap_core.layout.ragged import sums
 from lpsmap_core.local.local_solver import LocalSolver
 from lpsmap_core.local.solvers import local_solver, takes_one_pass
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
@@ -282,17 +281,6 @@ def _have_same_structures(bucket: Bucket, other: Bucket) -> bool:
         return True
     fields = zip(bucket.factors, other.factors, strict=True)
     return bucket.type.map_kernel is not None and all(np.array_equal(a, b) for a, b in fields)
-
-
-def sums_by_factor(bucket: Bucket, of_links: FloatArray, of_additionals: FloatArray) -> FloatArray:
-    """Return sums over the slots and the additionals of every factor."""
-    n = bucket.n_factors
-    factor = np.repeat(np.arange(n), np.diff(bucket.offsets))
-    total = sums(factor, of_links, n)
-    if not bucket.n_additionals:
-        return total
-    factor = np.repeat(np.arange(n), np.diff(bucket.additional_offsets))
-    return total + sums(factor, of_additionals, n)
 
 
 @leaf

@@ -25,7 +25,7 @@ from lpsmap_core.layout.arrangement import (
     arrange,
     cached_arrangement,
 )
-from lpsmap_core.layout.ragged import concatenate_rows, offsets_of, ranges
+from lpsmap_core.layout.ragged import concatenate_rows, offsets_of, ranges, sums
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import slot_values
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
@@ -98,6 +98,15 @@ class Bucket:
             negated=self.negated[slots],
             component=self.component[rows],
         )
+
+    def sums(self, of_links: FloatArray, of_additionals: FloatArray) -> FloatArray:
+        """Return sums over the slots and the additionals of every factor."""
+        n = self.n_factors
+        total = sums(np.repeat(np.arange(n), np.diff(self.offsets)), of_links, n)
+        if not self.n_additionals:
+            return total
+        factor = np.repeat(np.arange(n), np.diff(self.additional_offsets))
+        return total + sums(factor, of_additionals, n)
 
     def rows_of(self, declaration: Factor) -> IntArray:
         """Return the factors of a `declaration`."""

@@ -129,15 +129,6 @@ class CompiledForm(_ClosedForm):
         direction = Direction(self.delta, self.face, self.branch, d_u, d_v)
         self._multiply(rows, self.bucket.factors, direction, Product(out_u, out_v))
 
-    def bind(
-        self, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
-    ) -> Callable[[IntArray], None]:
-        """Return `jvp` as a function of the rows alone; see `LocalSolver`."""
-        if self._own is None or not self._multiplier.ready():
-            return super().bind(d_u, d_v, out_u, out_v)
-        handle = self.handle
-        return lambda rows: _multiply_closed_form(handle, rows, d_u, d_v, out_u, out_v)
-
 
 class ArrayForm(_ClosedForm):
     """A closed form in array-API code, called once for each arity in the bucket."""

@@ -138,22 +138,6 @@ class LocalSolver:
         """
         raise NotImplementedError
 
-    def bind(
-        self, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
-    ) -> Callable[[IntArray], None]:
-        """Return `jvp` as a function of the rows alone, for many products on the same arrays.
-
-        Parameters
-        ----------
-        d_u, d_v, out_u, out_v
-            As for `jvp`. The function reads and writes these arrays.
-        """
-
-        def multiply(rows: IntArray) -> None:
-            self.jvp(rows, d_u, d_v, out_u, out_v)
-
-        return multiply
-
     def complete_faces(
         self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
     ) -> None:

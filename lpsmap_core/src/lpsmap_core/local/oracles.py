@@ -63,7 +63,7 @@ def best_feasible(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the best structure of every factor, dense, under infinite scores that decide.
 
-    A factor without a structure that obeys them gets another one; see `which_are_feasible`.
+    A factor without a structure that obeys them gets another one.
 
     Parameters
     ----------
@@ -102,19 +102,6 @@ def with_finite_scores(
     offsets, per_link = (bucket.offsets, bucket.additional_offsets), bucket.factors.link_parameter
     _decide(*offsets, per_link, scores, eta_v, forbidden, multiple, finite, finite_v)
     return finite, finite_v
-
-
-def which_are_feasible(
-    bucket: Bucket, scores: FloatArray, forbidden: BoolArray, w: FloatArray, n: FloatArray
-) -> BoolArray:
-    """Return for every factor whether its structure obeys infinite scores.
-
-    These are ``inf`` for slots that are forced on, and ``-inf`` for all others; `forbidden`
-    additionals are forced off. The structures are as `best_structures` returns them.
-    """
-    feasible = np.empty(bucket.n_factors, dtype=np.bool_)
-    _compare(bucket.offsets, bucket.additional_offsets, scores, forbidden, w, n, feasible)
-    return feasible
 
 
 @leaf
@@ -164,27 +151,6 @@ def _decide(
             finite_v[i] = -decisive if forbidden[i] else eta_v[i]
 
 
-@leaf
-def _compare(
-    offsets: IntArray,
-    additional_offsets: IntArray,
-    scores: FloatArray,
-    forbidden: BoolArray,
-    w: FloatArray,
-    n: FloatArray,
-    feasible: BoolArray,
-) -> None:
-    """Compute `which_are_feasible`."""
-    for f in range(len(offsets) - 1):
-        wrong = 0.0
-        for i in range(offsets[f], offsets[f + 1]):
-            wrong += abs(w[i] - (1.0 if scores[i] > 0.0 else 0.0))
-        for i in range(additional_offsets[f], additional_offsets[f + 1]):
-            wrong += abs(n[i]) if forbidden[i] else 0.0
-        # a share of a billionth less than 1 is a whole unit of large integer costs
-        feasible[f] = wrong == 0.0
-
-
 def best_additionals(
     part: Part, eta_v: FloatArray, chosen: BoolArray
 ) -> tuple[BoolArray, FloatArray]:
@@ -217,7 +183,9 @@ def best_additionals(
         on = chosen[..., bucket.variable] != bucket.negated
         scores, forbidden = np.where(on, np.inf, -np.inf).reshape(-1), np.isneginf(scores_v)
         w, v = best_feasible(copies, scores, scores_v, forbidden)
-        feasible = which_are_feasible(copies, scores, forbidden, w, v)
+        # exactly: a share of a billionth less than 1 is a whole unit of large integer costs
+        wrong = copies.sums(np.abs(w - (scores > 0.0)), np.where(forbidden, np.abs(v), 0.0))
+        feasible = wrong == 0.0
         allowed.append(feasible.reshape(*several, bucket.n_factors))
         best.append(v.reshape(*several, bucket.n_additionals))
     return np.concatenate(allowed, axis=-1), np.concatenate(best, axis=-1)

@@ -111,7 +111,7 @@ class DenseMatchings(ActiveSets):
         if dense.any():
             multiply_projections(self.handle, rows[dense], d_u, d_v, out_u, out_v)
         if not dense.all():
-            self.multiply_sets(rows[~dense], d_u, d_v, out_u, out_v)
+            super().jvp(rows[~dense], d_u, d_v, out_u, out_v)
 
     def _begin_projections(self, rows: IntArray) -> None:
         """Allocate memory for the projections of matchings whose active sets exceed their limit."""

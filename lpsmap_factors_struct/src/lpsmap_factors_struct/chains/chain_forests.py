@@ -105,7 +105,7 @@ class ChainForests(ActiveSets):
             multiply_forests(self.handle, rows[on_forests], d_u, d_v, out_u, out_v)
             rows = rows[~on_forests]
         if len(rows):
-            self.multiply_sets(rows, d_u, d_v, out_u, out_v)
+            super().jvp(rows, d_u, d_v, out_u, out_v)
 
     def _solve_on_forests(self, rows: IntArray, *arrays: FloatArray) -> None:
         """Solve the local problems of some rows on forests, if there are any."""

@@ -212,18 +212,6 @@ class ActiveSets(LocalSolver):
         self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
     ) -> None:
         """Multiply the local Jacobians of `rows`; see `LocalSolver`."""
-        self.multiply_sets(rows, d_u, d_v, out_u, out_v)
-
-    def multiply_sets(
-        self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
-    ) -> None:
-        """Multiply the Jacobians of `rows` on the faces of their active sets.
-
-        Parameters
-        ----------
-        rows, d_u, d_v, out_u, out_v
-            As for `jvp`.
-        """
         multiply_faces(self.handle, rows, d_u, d_v, out_u, out_v)
 
     def complete_faces(
