@@ -36,7 +36,7 @@ class TooManyChoicesError(ValueError):
     """A factor has too many choices for its shared slots."""
 
 
-def too_many_nodes(count: object) -> ValueError:
+def too_many_nodes(count: int) -> ValueError:
     """Return the error about a number of nodes in cycles."""
     return ValueError(
         f"gibbs: the factors form cycles through {count} multi-state variables; expected at most "
@@ -200,7 +200,7 @@ class _Chain:
         if n_paths > MAX_PATHS:
             raise TooManyChoicesError
         if n_nodes > MAX_NODES:
-            raise too_many_nodes(f"at least {n_nodes}")
+            raise too_many_nodes(n_nodes)
         self._latest = latest.tolist()
         extra: list[list[int]] = [[] for _ in range(n_edges)]
         for e, entry in zip(owner[~of_slots].tolist(), entries[~of_slots].tolist(), strict=True):
