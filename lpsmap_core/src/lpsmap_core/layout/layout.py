@@ -100,7 +100,7 @@ class Bucket:
         )
 
     def sums(self, of_links: FloatArray, of_additionals: FloatArray) -> FloatArray:
-        """Return sums over the slots and the additionals of every factor."""
+        """Return the sum of every factor's numbers, `of_links` and `of_additionals`."""
         n = self.n_factors
         total = sums(np.repeat(np.arange(n), np.diff(self.offsets)), of_links, n)
         if not self.n_additionals:
