@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from lpsmap_core import TensorOracle
 from planted_faults.registry import caught_by
@@ -78,6 +79,23 @@ class IgnoresLengths(OnTensors):
 class OnlyForNumPy(OneOf):
     def tensor_oracle(self):
         return TensorOracle(lambda eta_u, eta_v: np.argmax(eta_u, axis=1, keepdims=True))
+
+
+@caught_by("check_tensor_oracle")
+class SharesEmptyParts(OnTensors):
+    """Even slots are in the first part, odd ones in the last, with an empty part between them."""
+
+    def tensor_oracle(self):
+        (arities,) = super().tensor_oracle().tables
+        return TensorOracle(_in_three_parts, (arities,), n_parts=3)
+
+
+def _in_three_parts(eta_u, eta_v, arities):
+    xp, entries = array_namespace(eta_u), best_slots(eta_u, eta_v, arities)
+    is_even, empty = entries[:, :1] % 2 == 0, xp.full_like(entries, -1)
+    return xp.concat(
+        [xp.where(is_even, entries, -1), empty, xp.where(is_even, -1, entries)], axis=1
+    )
 
 
 @caught_by("check_forbidden")

@@ -34,9 +34,6 @@ MAX_PADDED_EDGES = 2**22
 DEPTH = 4
 """Number of levels that a step back crosses."""
 
-MIN_LEVELS = 4
-"""Minimum number of levels of a hypergraph whose upper half is turned around."""
-
 
 Levels = tuple[tuple[int, int], ...]
 """For each level, its number of items, and the maximum number of hyperedges of an item."""
@@ -54,6 +51,14 @@ class _Form(NamedTuple):
     n_entries: int
     has_paths: bool
     """Whether derivations are paths, of which several may meet in the goal."""
+    tells_heads: bool
+    """Whether hyperedges with the same entries have the same head; see `_tells_heads`."""
+
+    @property
+    def n_parts(self) -> int:
+        """Number of hyperedges of a path with entries that tell its items; 0 if they do not."""
+        is_told = self.has_paths and self.tells_heads and self.n_tails == 2
+        return 2 * (len(self.levels) - 1) if is_told else 0
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,10 @@ def hypergraph_oracle(
         The event shape of the declaration.
     """
     found = _tables_of(hypergraphs, shapes, event_shape)
-    return None if found is None else TensorOracle(found[0], (which,), found[1])
+    if found is None:
+        return None
+    form, shared = found
+    return TensorOracle(_oracle_of(form), (which,), shared, form.n_parts)
 
 
 # -------------------------------------------------------------------- tables, on the host
@@ -102,8 +110,8 @@ def _tables_of(
     hypergraphs: tuple[Hypergraph, ...],
     shapes: tuple[tuple[int, ...], ...],
     event_shape: tuple[int, ...],
-) -> tuple[Callable[..., Any], tuple[IntArray, ...]] | None:
-    """Return the oracle and the tables of some hypergraphs; see `hypergraph_oracle`."""
+) -> tuple[_Form, tuple[IntArray, ...]] | None:
+    """Return the form and the tables of some hypergraphs; see `hypergraph_oracle`."""
     slots = np.arange(math.prod(event_shape)).reshape(event_shape)
     leveled = [
         _leveled(graph, slots[tuple(map(slice, shape))].reshape(-1), slots.size)
@@ -127,8 +135,9 @@ def _tables_of(
     edges = np.pad(np.where(edge < width, first + edge, n_edges), ((1, 0), (0, 0)))
     edges[0] = n_edges  # of no item
     n_entries = max(graph.n_entries for graph in leveled)
-    form = _Form(levels, chained, n_tails, n_entries, all(map(_has_paths, leveled)))
-    return _oracle_of(form), (goal, edges, tails, np.dstack([below[:, :, :n_tails], entries]))
+    has_paths, tells_heads = all(map(_has_paths, leveled)), all(map(_tells_heads, leveled))
+    form = _Form(levels, chained, n_tails, n_entries, has_paths, tells_heads)
+    return form, (goal, edges, tails, np.dstack([below[:, :, :n_tails], entries]))
 
 
 def _leveled(hypergraph: Hypergraph, position: IntArray, n_slots: int) -> _Leveled:
@@ -255,8 +264,6 @@ def _from_both_ends(
         kept = is_used[heads]
         heads, tails, entries = heads[kept], tails[kept], entries[kept]
     level, tail = _levels_of(n_items, heads, tails), tails.max(axis=1)
-    if level[n_items] < MIN_LEVELS:
-        return n_items, heads, tails, entries
     is_upper = level > (level[n_items] - 1) // 2
     turns = is_upper[tail]
     back = n_items + np.arange(n_items + 1)  # the numbers of reversed items
@@ -276,6 +283,17 @@ def _has_paths(graph: _Leveled) -> bool:
     """Return whether no hyperedge but the goal's has two tails."""
     head = np.repeat(np.arange(len(graph.n_edges)), graph.n_edges)
     return bool((head[graph.tails.min(axis=1) >= 0] == graph.goal).all())
+
+
+def _tells_heads(graph: _Leveled) -> bool:
+    """Return whether hyperedges with the same entries have the same head.
+
+    Paths that have the same entries in a part then have an item in common.
+    """
+    head = np.repeat(np.arange(len(graph.n_edges)), graph.n_edges)
+    distinct, number = np.unique(graph.entries, axis=0, return_inverse=True)
+    pairs = np.unique(number.reshape(-1) * len(graph.n_edges) + head)
+    return len(pairs) == len(distinct)
 
 
 def _without_padding(entries: IntArray) -> IntArray:
@@ -388,7 +406,10 @@ def _best_derivations(
     steps = steps[of_table, chosen]
     below, entries = steps[:, :, : form.n_tails], steps[:, :, form.n_tails :]
     if form.has_paths:
-        found = entries[row, _path(xp, form, row, goal, below)]
+        items = _path(xp, form, row, goal, below)
+        if form.n_parts:
+            return xp.reshape(entries[row, _in_line(xp, form, items)], (n, -1))
+        found = entries[row, items]
     else:
         found = xp.where(_marked(xp, form, row, goal, below)[:, 1:, None], entries[:, 1:], NO_ENTRY)
     return xp.sort(xp.reshape(found, (n, -1)), axis=-1, descending=True)[:, : form.n_entries]
@@ -440,6 +461,12 @@ def _path(xp: Any, form: _Form, row: Any, goal: Any, below: Any) -> Any:
             below_by_stride = below_by_stride[row, below_by_stride]
         found = xp.concat([found, below_by_stride[row, found]], axis=1)
     return xp.concat([xp.broadcast_to(goal[:, None], row.shape), found], axis=1)
+
+
+def _in_line(xp: Any, form: _Form, items: Any) -> Any:
+    """Return the items of both paths to the goal in one line; see `_path`."""
+    end = 1 + form.n_parts  # the goal has no entries
+    return xp.concat([xp.flip(items[:, 1:end:2], axis=1), items[:, 2:end:2]], axis=1)
 
 
 def _marked(xp: Any, form: _Form, row: Any, goal: Any, below: Any) -> Any:

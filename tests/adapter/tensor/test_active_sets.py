@@ -71,7 +71,7 @@ def check_equal(scores: list[Tensor], lengths: Any = None) -> None:
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
-@pytest.mark.parametrize("shape", [(4, 5, 3), (2, 12, 6)])
+@pytest.mark.parametrize("shape", [(4, 5, 3), (2, 12, 6), (2, 40, 3)])
 def test_marginals_and_gradients(scale: float, shape: tuple[int, int, int]) -> None:
     check_equal(drawn(scale, shape))
 
@@ -87,8 +87,20 @@ def test_sets_of_too_many_structures_are_left_to_the_host(
     check_equal(drawn(0.1, (4, 5, 3)))
 
 
+def test_the_slowest_are_left_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lpsmap_torch.tensor.active_set.STRAGGLERS", 2)
+    check_equal(drawn(1.0, (5, 9, 4)))
+
+
+def test_paths_gain_several_structures_from_a_call() -> None:
+    """A call for each structure of the solution would not do."""
+    graph, states, _ = solved("tensor", drawn(1.0, (1, 60, 8)))
+    assert graph.solution.iterations.item() < 0.6 * int((states > 0.0).sum() - 60)
+
+
 def test_ragged_lengths() -> None:
     check_equal(drawn(1.0, (5, 6, 3)), [6, 1, 3, 0, 2])
+    check_equal(drawn(1.0, (4, 20, 3)), [20, 1, 13, 2])
 
 
 @pytest.mark.parametrize("mask", [-torch.inf, -1e9])

@@ -30,8 +30,14 @@ class TensorOracle:
         NumPy arrays with a row for each factor of the declaration, such as lengths.
     shared
         NumPy arrays for all factors. Declarations share calls if they have the same ones.
+    n_parts
+        Number of parts of structures that are paths; 0 for others. The W entries are those of each
+        part along the path, one part after the other, W / n_parts of each. Two structures of a
+        factor that have the same entries in a part can exchange all parts before it. Engines then
+        make several structures from one call.
     """
 
     best: Callable[..., Any]
     tables: tuple[npt.NDArray[np.generic], ...] = ()
     shared: tuple[npt.NDArray[np.generic], ...] = ()
+    n_parts: int = 0

@@ -27,15 +27,20 @@ def check_tensor_oracle(factor: Factor, *, seed: int = 0, draws: int = DRAWS) ->
     n, n_slots = factor.n_factors, math.prod(factor.event_shape)
     size = n_slots + factor.n_additionals
     rng = np.random.default_rng(seed)
-    for scores in random_scores(rng, draws, n * size).reshape(draws, n, size):
-        for backend in (registration.value() for registration in installed().backends.values()):
-            for device in backend.devices():
-                _compare(factor, oracle, scores, backend, device)
+    for backend in (registration.value() for registration in installed().backends.values()):
+        for device in backend.devices():
+            before = None
+            for scores in random_scores(rng, draws, n * size).reshape(draws, n, size):
+                entries = _compare(factor, oracle, scores, backend, device)
+                if oracle.n_parts and before is not None:
+                    _check_exchange(factor, oracle.n_parts, before, entries)
+                before = entries
 
 
 def _compare(
     factor: Factor, oracle: TensorOracle, scores: FloatArray, backend: Backend, device: str
-) -> None:
+) -> IntArray:
+    """Compare the answers with those of the row's own oracle, and return them."""
     n_slots = math.prod(factor.event_shape)
     where = f"{factor!r} on {backend.name}, {device}"
     given = scores[:, :n_slots].reshape(-1, *factor.event_shape), scores[:, n_slots:]
@@ -60,6 +65,7 @@ def _compare(
             where,
         )
     _check_entries(factor, scores, entries, where)
+    return entries
 
 
 def _check_entries(factor: Factor, scores: FloatArray, rows: IntArray, where: str) -> None:
@@ -89,3 +95,27 @@ def _check_entries(factor: Factor, scores: FloatArray, rows: IntArray, where: st
                 f"score {expected!r}, as that of {best.label!r}",
                 f"{where}, eta = {own.tolist()}",
             )
+
+
+def _check_exchange(factor: Factor, n_parts: int, a: IntArray, b: IntArray) -> None:
+    """Join the parts of two structures where they share one, and look for the results."""
+    n, n_slots = len(a), math.prod(factor.event_shape)
+    kept = np.ones((n, n_slots), dtype=bool)
+    if factor.keep is not None:
+        kept = factor.keep.reshape(kept.shape)
+    for oracle, first, second, keep in zip(oracles_of(factor), a, b, kept, strict=True):
+        parts, others = first.reshape(n_parts, -1), second.reshape(n_parts, -1)
+        for part in np.flatnonzero((parts == others).all(axis=1)):
+            entries = np.concatenate([parts[:part], others[part:]])
+            counts = np.bincount(entries[entries >= 0], minlength=n_slots + factor.n_additionals)
+            own = np.where(counts > 0, 1.0, -1.0)
+            own[:n_slots] *= 4.0 * entries.size  # outweigh all additionals
+            best = oracle(own[:n_slots][keep], own[n_slots:])
+            if best.score(own[:n_slots][keep], own[n_slots:]) < own @ counts:
+                raise broken(
+                    "structures that have the same entries in a part can exchange all parts before "
+                    "it, because engines do so if a tensor oracle has n_parts",
+                    f"{first.tolist()} and {second.tolist()}, joined at part {part}",
+                    "a structure",
+                    repr(factor),
+                )

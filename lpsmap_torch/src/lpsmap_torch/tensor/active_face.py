@@ -97,7 +97,8 @@ def _complete(problems: LocalProblems, solved: ActiveSets) -> ActiveSets:
         gap = gradient.gather(1, found).sum(1) - level
         is_tied = gap >= -TIES * sets.rounding
         joins = is_tied & _is_independent(problems, sets, inverse, found) & (tilt > 0.0)
-        sets.join(found, problems.linear.gather(1, found).sum(1), joins, problems)
+        theta = problems.linear.gather(1, found).sum(1, keepdim=True)
+        sets.join(found.unsqueeze(1), theta, joins.unsqueeze(1), problems)
         lower = torch.where(tilt > MIN_TILT, TILT_RATIO * tilt, 0.0)
         tilt = torch.where(joins, tilt, torch.where(is_tied, 0.0, lower))
     return sets
@@ -121,7 +122,9 @@ def _is_independent(
     problems: LocalProblems, sets: ActiveSets, inverse: Tensor, found: Tensor
 ) -> Tensor:
     """Return whether structures are outside the affine hulls of the sets."""
-    products = torch.where(sets.used, sets.products(found, problems) + 1.0, 0.0)
+    products = torch.where(
+        sets.used, sets.products(found.unsqueeze(1), problems).squeeze(1) + 1.0, 0.0
+    )
     norm = problems.quadratic.expand_as(sets.x).gather(1, found).sum(1) + 1.0
     within = (products * (inverse @ products.unsqueeze(-1)).squeeze(-1)).sum(1)
     return norm - within > INDEPENDENT * norm

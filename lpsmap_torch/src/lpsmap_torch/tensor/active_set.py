@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_torch.tensor.multipliers import MAX_PENALTY, Multipliers, Rows
+from lpsmap_torch.tensor.splices import MIN_PARTS, N_HEAVY, N_SPLICED, Splices
 
 __all__ = ["ActiveSets", "LocalProblems", "inverse_of", "solve_active_sets"]
 
@@ -42,8 +43,14 @@ STEP_ROUNDING = 1e-14
 CLEAR_GAP = 1e-7
 """Gaps above this are no effect of damping."""
 
-STEPS, CONSTRAINED_STEPS = 2, 3
-"""Steps of the weights for each call of the oracle, without and with constraints."""
+STEPS, CONSTRAINED_STEPS, SPLICED_STEPS = 2, 3, 6
+"""Steps of the weights for each call of the oracle; with constraints; with spliced structures."""
+
+AT_ONCE = 1e-12
+"""Weights that are zero after this share of a step leave together."""
+
+INDEPENDENT = 0.02
+"""Minimum distance of a spliced structure from the affine hull of the others."""
 
 ITERATIONS_PER_NUMBER, MIN_LIMIT = 10, 1_000
 """Iterations per number of a problem, and the smallest limit."""
@@ -51,12 +58,19 @@ ITERATIONS_PER_NUMBER, MIN_LIMIT = 10, 1_000
 MAX_STRUCTURES = 512
 """Maximum number of structures of an active set. Problems that need more are left unsolved."""
 
+BONUS = 1e-3
+"""Bonus on the parts of heavy structures, as a multiple of the scores of forced numbers."""
+
 PROVED = 1e-9
 """Minimum margin of a proof that constraints cannot hold, relative to the summed magnitudes of
 scores."""
 
 MAX_CONSTRAINED_ITERATIONS = 500
 """Maximum number of iterations if there are constraints."""
+
+STRAGGLERS = 64
+"""One problem of so many may be left unsolved: an iteration takes as many operations for it as for
+all."""
 
 CHECK_EVERY, FIRST_CAPACITY = 5, 16
 """Number of iterations between checks of convergence, which wait for the device, and the number of
@@ -80,13 +94,25 @@ class LocalProblems:
     """(n, D + 1) the numbers that are forced: -1 to be off, 1 to be on, 0 for others."""
     huge: Tensor
     """(n, 1) scores of forced numbers, which outweigh all others."""
+    n_parts: int = 0
+    """Number of parts of structures that are spliced; 0 for others."""
     rows: Rows | None = None
     """Constraints on the variables."""
 
     def best(self, gradient: Tensor) -> Tensor:
-        """Return the entries of the best structures for (n, D + 1) scores."""
+        """Return the (n, W) entries of the best structures for (n, D + 1) scores."""
+        return self.oracle(self.scores(gradient)[:, :-1])
+
+    def scores(self, gradient: Tensor) -> Tensor:
+        """Return the scores that the oracle gets, with those of forced numbers."""
         free, forced = self._free_and_forced
-        return self.oracle(torch.where(free, gradient, forced)[:, :-1])
+        return torch.where(free, gradient, forced)
+
+    def splices(self, width: int) -> Splices | None:
+        """Return what splices structures of `width` entries; None if they have too few parts."""
+        if self.n_parts < MIN_PARTS:
+            return None
+        return Splices(self.quadratic * (BONUS * self.huge), self.n_parts, width)
 
     def gradient(self, sets: ActiveSets) -> Tensor:
         """Return the gradient of the objective at the mixtures."""
@@ -152,6 +178,8 @@ class ActiveSets:
     """(n,) whether even the best structure contradicts forced numbers."""
     n_idle: Tensor
     """(n,) calls of the oracle since the problem was done."""
+    splices: Splices | None = None
+    """What makes more structures in an iteration."""
     n_calls: int = 1
     """Number of calls of the oracle."""
     beside: Multipliers | None = None
@@ -185,20 +213,22 @@ class ActiveSets:
 
     @property
     def capacity(self) -> int:
-        """Number of structures for which each set has room."""
+        """Number of structures for which each set has room, and one place for others."""
         return self.used.shape[1]
 
-    def have_finished(self, done: Tensor) -> bool:
-        """Return whether all problems are done, or one has too many structures.
+    def have_finished(self, done: Tensor, max_left: int = 0) -> bool:
+        """Return whether all problems but a few are done, or one has too many structures.
 
         This waits for the device. Otherwise, there is room for the structures until the next check.
         """
-        number = int(2 * self.used.sum(1).max() + done.all())  # one number, to wait once
-        most, is_done = divmod(number, 2)
-        if is_done or most > MAX_STRUCTURES:
+        n = len(done)
+        # one number, to wait once
+        most, n_done = divmod(int((n + 1) * self.used.sum(1).max() + done.sum()), n + 1)
+        if n - n_done <= max_left or most > MAX_STRUCTURES:
             return True
-        if most + CHECK_EVERY >= self.capacity:
-            self._reserve(most + CHECK_EVERY + self.capacity // 2)
+        room = 2 * CHECK_EVERY + (self.splices is not None) * N_SPLICED
+        if most + room >= self.capacity:
+            self._reserve(most + room + self.capacity // 2)
         return False
 
     def _reserve(self, capacity: int) -> None:
@@ -226,11 +256,14 @@ class ActiveSets:
         spread = weights.unsqueeze(-1).expand(self.entries.shape).contiguous().flatten(1)
         return self.zero.scatter_add(1, self.entries.flatten(1), spread)
 
-    def products(self, found: Tensor, problems: LocalProblems) -> Tensor:
-        """Return the (n, capacity) inner products with other structures."""
-        quadratic = problems.quadratic.expand_as(self.x)
-        other = self.zero.scatter(1, found, quadratic.gather(1, found))
-        return self.sums(other)
+    def products(self, structures: Tensor, problems: LocalProblems) -> Tensor:
+        """Return the (n, k, capacity) inner products with other (n, k, W) structures."""
+        n, k, _ = structures.shape
+        quadratic = problems.quadratic.unsqueeze(1).expand(n, k, -1)
+        zero = self.zero.unsqueeze(1).expand(n, k, -1)
+        numbers = zero.scatter(2, structures, quadratic.gather(2, structures))
+        entries = self.entries.reshape(n, 1, -1).expand(-1, k, -1)
+        return numbers.gather(2, entries).reshape(n, k, *self.entries.shape[1:]).sum(-1)
 
     def residual(self) -> Tensor:
         """Return the (n, capacity) gradient of the objective in the weights, plus a constant."""
@@ -244,17 +277,56 @@ class ActiveSets:
         theta, p = self.theta.unsqueeze(-1), self.p.unsqueeze(-1)
         return torch.baddbmm(theta, self.gram, p, alpha=-1.0).squeeze(-1)
 
-    def join(self, found: Tensor, theta: Tensor, joins: Tensor, problems: LocalProblems) -> None:
-        """Add a structure with weight zero to the sets for which `joins` is true."""
-        row, place = self.row, self.used.to(torch.int8).argmin(1)  # a place that is not used
-        self.entries[row, place] = found
+    def join(
+        self, structures: Tensor, theta: Tensor, joins: Tensor, problems: LocalProblems
+    ) -> None:
+        """Add structures with weight zero to the sets.
+
+        Of several, those join that do not depend on the others; the first always does if the set
+        is at its optimum, since it has a gap then.
+
+        Parameters
+        ----------
+        structures
+            (n, k, W) entries.
+        theta, joins
+            (n, k) the linear terms, and whether a structure may join.
+        """
+        row, k = self.row.unsqueeze(1), joins.shape[1]
+        is_taken, place = (
+            x[:, :k] for x in self.used[:, :-1].to(torch.int8).sort(dim=1, stable=True)
+        )
+        if k > 1:  # there is room for one at least
+            joins = joins > is_taken
+            place = torch.where(joins, place, self.capacity - 1)
+        self.entries[row, place] = structures
         self.theta[row, place] = theta
-        products = self.products(found, problems)
+        products = self.products(structures, problems)
+        if k > 1:
+            joins = joins & self._are_independent(products, place, joins)
         self.gram[row, place] = products
-        self.gram[row, :, place] = products
+        self.gram.mT[row, place] = products
         self.used[row, place] = joins
         if self.beside is not None:
-            self.beside.sums[row, place] = self.beside.rows.of_structures(found)
+            self.beside.sums[row[:, 0], place[:, 0]] = self.beside.rows.of_structures(
+                structures[:, 0]
+            )
+
+    def _are_independent(self, products: Tensor, place: Tensor, joins: Tensor) -> Tensor:
+        """Return the (n, k) flags of structures outside the affine hull of those before them."""
+        n, k, capacity = products.shape
+        among = products.gather(2, place.unsqueeze(1).expand(-1, k, -1))
+        matrix = products.new_ones((n, capacity + k, capacity + k))
+        matrix[:, :capacity, :capacity].add_(self.gram)
+        matrix[:, capacity:, :capacity].add_(products)
+        matrix[:, capacity:, capacity:].add_(among)
+        is_member = torch.cat([self.used, joins], dim=1)
+        damping = DAMPING * self.entries.shape[2]
+        matrix.diagonal(dim1=1, dim2=2).add_(torch.where(is_member, damping, NEVER))
+        pivots = torch.linalg.cholesky_ex(matrix).L.diagonal(dim1=1, dim2=2)[:, capacity:]
+        independent: Tensor = pivots > INDEPENDENT
+        independent[:, 0].logical_or_(self.settled)
+        return independent
 
 
 def solve_active_sets(problems: LocalProblems, max_iterations: int | None = None) -> ActiveSets:
@@ -272,8 +344,9 @@ def solve_active_sets(problems: LocalProblems, max_iterations: int | None = None
         max_iterations = MIN_LIMIT + ITERATIONS_PER_NUMBER * sets.x.shape[1]
         if sets.beside is not None:
             max_iterations = MAX_CONSTRAINED_ITERATIONS
+    max_left = len(sets.row) // STRAGGLERS
     for iteration in range(max_iterations - 1):
-        if iteration % CHECK_EVERY == 0 and sets.have_finished(sets.done):
+        if iteration % CHECK_EVERY == 0 and sets.have_finished(sets.done, max_left):
             break
         _iterate(problems, sets)
         sets.n_calls += 1
@@ -306,8 +379,9 @@ def _first_sets(problems: LocalProblems) -> ActiveSets:
     )
     if problems.rows is not None:
         sets.beside = Multipliers.first(problems.rows, FIRST_CAPACITY)
+    sets.splices = problems.splices(found.shape[1])
     sets.bordered[:, 0, 0] = 0.0
-    sets.join(found, scores.sum(1), ~flags, problems)
+    sets.join(found.unsqueeze(1), scores.sum(1, keepdim=True), ~flags.unsqueeze(1), problems)
     sets.p[:, 0] = sets.right[:, 0] = 1.0
     sets.x = sets.mixture(sets.p)
     sets.threshold = sets.rounding
@@ -319,25 +393,49 @@ def _first_sets(problems: LocalProblems) -> ActiveSets:
 def _iterate(problems: LocalProblems, sets: ActiveSets) -> None:
     """Call the oracle, and move the weights."""
     gradient = problems.gradient(sets)
-    found = problems.best(gradient)
-    score = gradient.gather(1, found).sum(1).reshape(-1, 1, 1)
-    gap = torch.baddbmm(score, gradient.unsqueeze(1), sets.x.unsqueeze(2), alpha=-1.0).flatten()
-    sets.gap = gap
-    scores = problems.linear.gather(1, found)
-    sets.size = torch.maximum(sets.size, torch.linalg.vector_norm(scores, 1, dim=1))
-    improves = gap > sets.threshold
-    arrived = sets.settled > improves  # settled, and not improved
+    structures, differ = _best_and_spliced(problems, sets, gradient)
+    n_structures = structures.shape[1]
+    scores = gradient.unsqueeze(1).expand(-1, n_structures, -1).gather(2, structures).sum(2)
+    gaps = scores - torch.bmm(gradient.unsqueeze(1), sets.x.unsqueeze(2)).squeeze(2)
+    sets.gap = gaps[:, 0]
+    scores = problems.linear.unsqueeze(1).expand(-1, n_structures, -1).gather(2, structures)
+    sets.size = torch.maximum(sets.size, torch.linalg.vector_norm(scores[:, 0], 1, dim=1))
+    # structures that depend on active ones do not join if there are several
+    threshold = sets.threshold if differ is None else sets.rounding
+    improves = gaps > threshold.unsqueeze(1)
+    arrived = sets.settled > improves[:, 0]  # settled, and not improved
     if sets.beside is not None:
         arrived = arrived & ~sets.done
-        least = problems.least_value(found.shape[1])
-        bound = problems.value(sets.x) + sets.beside.bound(sets.p) + gap
+        least = problems.least_value(structures.shape[2])
+        bound = problems.value(sets.x) + sets.beside.bound(sets.p) + sets.gap
         sets.infeasible = sets.infeasible | (arrived & (bound < least))
         arrived = sets.beside.move(sets.p, arrived) | sets.infeasible
     sets.done = sets.done | arrived
     sets.n_idle += sets.done
-    sets.join(found, scores.sum(1), improves > sets.done, problems)  # if not done
+    joins = improves > sets.done.unsqueeze(1)  # if not done
+    if differ is not None:
+        joins[:, 1:].logical_and_(differ)
+    sets.join(structures, scores.sum(2), joins, problems)
     _move(sets)
     sets.x = sets.mixture(sets.p)
+
+
+def _best_and_spliced(
+    problems: LocalProblems, sets: ActiveSets, gradient: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """Return the best structures, and then spliced ones with flags of those of use.
+
+    They have (n, k, W) entries, of which only the best structure is there if there are no parts.
+    """
+    if sets.splices is None:
+        return problems.best(gradient).unsqueeze(1), None
+    weights, places = sets.p.topk(N_HEAVY, 1)
+    places = torch.where(weights > 0.0, places, places[:, :1])  # others may hold no structure
+    heavy = sets.entries[sets.row, places.mT]
+    scores = sets.splices.scores(problems.scores(gradient), heavy, sets.n_calls)
+    found = problems.oracle(scores[:, :-1]).reshape(-1, *heavy.shape[1:])
+    spliced, differ = sets.splices.spliced(heavy, found[1:])
+    return torch.cat([found[:1], spliced]).transpose(0, 1), differ.mT
 
 
 def _move(sets: ActiveSets) -> None:
@@ -348,14 +446,19 @@ def _move(sets: ActiveSets) -> None:
     diagonal += damping
     # the weights of problems that are done do not move
     slowest = torch.where(sets.done, -torch.inf, -1.0).unsqueeze(1)
-    for _ in range(STEPS if sets.beside is None else CONSTRAINED_STEPS):
+    n_steps = STEPS if sets.splices is None else SPLICED_STEPS
+    for _ in range(n_steps if sets.beside is None else CONSTRAINED_STEPS):
         step, leaves = _step(sets, matrix, slowest)
         diagonal.masked_fill_(leaves, NEVER)
     sets.used = diagonal < NEVER
+    if sets.splices is not None:
+        sets.p.mul_(sets.used)
     largest = torch.linalg.vector_norm(step, torch.inf, dim=1)
     beyond = torch.sub(largest, sets.size, alpha=STEP_ROUNDING)
     is_blocked = leaves.any(1)
     sets.settled = (beyond <= SMALL_STEP) > is_blocked
+    if sets.splices is not None:
+        return
     clear = CLEAR_GAP if sets.beside is None else torch.inf
     sets.threshold = torch.where(sets.settled, sets.rounding, clear).masked_fill_(
         is_blocked, torch.inf
@@ -380,6 +483,8 @@ def _step(sets: ActiveSets, matrix: Tensor, slowest: Tensor) -> tuple[Tensor, Te
     change = torch.linalg.solve_ex(matrix, residual).result.squeeze(2)
     step = change[:, 1:]
     rate = step / (p + NEGLIGIBLE)
+    if sets.splices is not None:
+        rate.clamp_(min=-1.0 / AT_ONCE)
     limit = torch.minimum(rate.amin(1, keepdim=True), slowest)
     if sets.beside is not None:
         image = (sets.gram @ step.unsqueeze(2)).squeeze(2)

@@ -23,6 +23,7 @@ from lpsmap_torch.tensor.multipliers import Rows
 from lpsmap_torch.tensor.projected import Limits, Projected
 from lpsmap_torch.tensor.projection_problem import MAX_SCORE
 from lpsmap_torch.tensor.served import oracles_of
+from lpsmap_torch.tensor.splices import N_HEAVY
 
 __all__ = ["OracleBatch", "oracle_batches"]
 
@@ -32,7 +33,7 @@ FORCED_MULTIPLE = 1e3
 MAX_ROUNDING = 1e-7
 """Largest rounding of scores for which a solution is exact."""
 
-MAX_NUMBERS, SPACE_OF_SETS = 2**28, 2**14
+MAX_NUMBERS, SPACE_OF_SETS = 2**29, 2**16
 """Maximum number of numbers of a batch, and what an active set may take of it."""
 
 
@@ -48,7 +49,11 @@ class OracleBatch:
     event_shape: tuple[int, ...]
     best: Callable[..., Any]
     tables: tuple[Tensor, ...]
-    """The tables of the factors, then those that all factors share."""
+    """The tables of the factors."""
+    shared: tuple[Tensor, ...]
+    """The tables that all factors share."""
+    n_parts: int
+    """Number of parts of structures that are paths; 0 for others."""
     rows: Rows | None
     """The constraints of the other factors of the components."""
 
@@ -58,10 +63,17 @@ class OracleBatch:
         return int(np.prod(self.event_shape, dtype=np.int64))
 
     def oracle(self, scores: Tensor) -> Tensor:
-        """Return the (n, W) entries of the best structures; their number of columns for padding."""
+        """Return the entries of the best structures; the number of columns for padding.
+
+        There may be several scores for each factor: all factors, and all factors again.
+        """
         slots, additionals = scores[:, : self.n_slots], scores[:, self.n_slots :]
+        times = len(scores) // len(self.sign)
+        tables = self.tables
+        if times > 1:
+            tables = tuple(x.repeat(times, *[1] * (x.ndim - 1)) for x in tables)
         found: Tensor = self.best(
-            slots.reshape(len(scores), *self.event_shape), additionals, *self.tables
+            slots.reshape(len(scores), *self.event_shape), additionals, *tables, *self.shared
         )
         return found % (scores.shape[1] + 1)  # of -1, the last
 
@@ -77,7 +89,8 @@ class OracleBatch:
         linear, quadratic, forced = (
             torch.nn.functional.pad(x, (0, 1)) for x in (linear, quadratic, forced)
         )
-        return LocalProblems(self.oracle, linear, quadratic, forced, huge, self.rows)
+        n_parts = 0 if self.rows is not None else self.n_parts
+        return LocalProblems(self.oracle, linear, quadratic, forced, huge, n_parts, self.rows)
 
     def project(self, eta: Tensor, limits: Limits) -> Projected:
         """Solve the local problems for (n, n_columns) scores; ``-inf`` where one is forbidden."""
@@ -147,7 +160,9 @@ def _batches(part: Part, b: int, members: list[tuple[int, IntArray]]) -> Iterato
     negated = np.pad(negated, ((0, 0), (0, n_additionals)))
     flags = (_unused(bucket.declarations[d], bucket.row[x]) for d, x in members)
     unused = np.concatenate(list(flags))
-    size = 4 * columns.shape[1] + 2 * sum(x[0].size for x in oracles[0].shared) + SPACE_OF_SETS
+    n_calls = 1 + N_HEAVY * (oracles[0].n_parts > 0)
+    of_tables = sum(x[0].size for x in oracles[0].shared)
+    size = 4 * n_calls * columns.shape[1] + 2 * of_tables + SPACE_OF_SETS
     rows, _ = part.derived(constraint_rows_of)
     n_rows = np.bincount(rows.component, minlength=part.n_components)[bucket.component[factors]]
     size += int(n_rows.max()) * columns.shape[1]
@@ -162,7 +177,9 @@ def _batches(part: Part, b: int, members: list[tuple[int, IntArray]]) -> Iterato
             torch.from_numpy(unused[own]),
             declarations[0].event_shape,
             oracles[0].best,
-            tuple(map(torch.from_numpy, (*(x[own] for x in tables), *oracles[0].shared))),
+            tuple(torch.from_numpy(x[own]) for x in tables),
+            tuple(map(torch.from_numpy, oracles[0].shared)),
+            oracles[0].n_parts,
             _rows(part, bucket.component[factors[own]], columns[own], negated[own]),
         )
 
