@@ -57,11 +57,13 @@ def _compare(
             "the entries of the best structures",
             where,
         ) from error
-    if entries.shape[:1] != scores.shape[:1] or entries.dtype.kind != "i" or entries.ndim != 2:
+    of_rows = entries.ndim == 2 and len(entries) == len(scores) and entries.dtype.kind == "i"
+    n_parts = max(oracle.n_parts, 1)
+    if not of_rows or entries.shape[1] % n_parts:
         raise broken(
             "a tensor oracle returns a row of entries per factor, because engines solve batches",
             f"an array of {entries.dtype} of shape {entries.shape}",
-            f"integers of shape ({len(scores)}, W)",
+            f"integers of shape ({len(scores)}, W), W a multiple of n_parts = {n_parts}",
             where,
         )
     _check_entries(factor, scores, entries, where)
