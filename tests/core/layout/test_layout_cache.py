@@ -54,8 +54,9 @@ def assert_fresh(entry: arrangement._Entry) -> None:
         arrays = table.starts, table.component, table.of_factor, table.additional_offsets
         found = arrange(*arrays, entry.variable, entry.negated, table.n_components)
         np.testing.assert_equal(entry.arrangement[:-1], found[:-1])
-        for memory, record in zip(entry.arrangement.records, found[1::-1], strict=True):
-            np.testing.assert_equal(memory.record, record)
+        np.testing.assert_equal(entry.arrangement.loop.links, found.loop.links)
+        records = [memory.record for memory in entry.arrangement.loop.records]
+        np.testing.assert_equal(records, [found.loop.links, found.spans])
 
 
 def test_graphs_of_one_structure_share_it_and_no_others() -> None:

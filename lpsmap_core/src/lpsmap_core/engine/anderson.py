@@ -128,7 +128,7 @@ def _write_point(c: int, handle: Any, point: FloatArray) -> None:
     problem = problem_at(handle)
     links, spans, iterate = problem.links, problem.spans, problem.iterate
     gamma, i = problem.progress.step_size[c], 0
-    for v in spans.variable_counting[spans.first_variable[c] : spans.first_variable[c + 1]]:
+    for v in links.variable_counting[spans.first_variable[c] : spans.first_variable[c + 1]]:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             point[i] = gamma * iterate.u[v] + iterate.duals[e]
             i += 1
@@ -140,7 +140,7 @@ def _set_point(c: int, handle: Any, point: FloatArray) -> None:
     problem = problem_at(handle)
     links, spans, iterate = problem.links, problem.spans, problem.iterate
     gamma, i = problem.progress.step_size[c], 0
-    for v in spans.variable_counting[spans.first_variable[c] : spans.first_variable[c + 1]]:
+    for v in links.variable_counting[spans.first_variable[c] : spans.first_variable[c + 1]]:
         lo, hi, total = links.offsets[v], links.offsets[v + ONE], 0.0
         for k in range(int(hi - lo)):
             total += point[i + k]

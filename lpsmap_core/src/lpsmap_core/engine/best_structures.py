@@ -12,12 +12,14 @@ from lpsmap_core.engine.linear import hugely_negative
 from lpsmap_core.engine.protocol import SolvedGraph, WarmStart
 from lpsmap_core.engine.soundness import MARGINAL_TOLERANCE
 from lpsmap_core.engine.status import Status
+from lpsmap_core.kernels.records import Structures
 from lpsmap_core.layout.layout import Bucket, Part
-from lpsmap_core.layout.ragged import offsets_of, ranges, sums
-from lpsmap_core.local.oracles import best_feasible, best_structures
+from lpsmap_core.layout.ragged import offsets_of, sums
+from lpsmap_core.local.oracles import dense, sparse_structures, with_finite_scores
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.score_magnitude import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import out_of_time
 
 
@@ -30,36 +32,31 @@ def solve_by_oracles(part: Part, eta: FloatArray, eta_v: FloatArray) -> BestStru
     """
     if not part.all_direct or hugely_negative(part, eta, eta_v) is not None:
         return None
-    values, v = np.empty(part.n_variables), np.empty(part.n_additionals)
+    best = []
     for b, bucket in enumerate(part.buckets):
         slots, own = eta[bucket.variable], eta_v[part.additionals_of(b)]
-        negated = bool(bucket.negated.any())
-        if negated:
+        if bucket.negated.any():
             np.negative(slots, out=slots, where=bucket.negated)
-        best = _best_allowed(bucket, slots, own)
-        if best is None:
+        structures = _best_allowed(bucket, slots, own)
+        if structures is None:
             return None
-        w, v[part.additionals_of(b)] = best
-        values[bucket.variable] = np.where(bucket.negated, 1.0 - w, w) if negated else w
-    return None if out_of_time() else BestStructures(part, eta, eta_v, values, v)
+        best.append(structures)
+    return None if out_of_time() else BestStructures(part, eta, eta_v, best)
 
 
-def _best_allowed(
-    bucket: Bucket, slots: FloatArray, eta_v: FloatArray
-) -> tuple[FloatArray, FloatArray] | None:
-    """Return the best structures of a bucket, dense; None if one is invalid or not allowed."""
+def _best_allowed(bucket: Bucket, slots: FloatArray, eta_v: FloatArray) -> Structures | None:
+    """Return the best structures of a bucket; None if one is invalid or not allowed."""
     if max(largest_magnitude(slots), largest_magnitude(eta_v)) < np.inf:
-        w, n = best_structures(bucket, slots, eta_v)
+        structures = sparse_structures(bucket, slots, eta_v)
     else:
         forbidden = np.isneginf(eta_v)
-        w, n = best_feasible(bucket, slots, eta_v, forbidden)
+        structures = sparse_structures(bucket, *with_finite_scores(bucket, slots, eta_v, forbidden))
         # exactly: with costs of 1e9, a part of 1e-10 of a forbidden entry pays for others
+        w, n = dense(bucket, structures)
         held = (np.isneginf(slots) & (w > 0.0)).any() or (forbidden & (n > 0.0)).any()
         if held or ((slots == np.inf) & (w < 1.0)).any():
             return None
-    if w.min(initial=0.0) < -MARGINAL_TOLERANCE or w.max(initial=0.0) > 1.0 + MARGINAL_TOLERANCE:
-        return None
-    return np.clip(w, 0.0, 1.0, out=w), n
+    return structures if _clip_slots(structures, bucket.offsets) else None
 
 
 class BestStructures(SolvedGraph):
@@ -69,16 +66,20 @@ class BestStructures(SolvedGraph):
     ----------
     part, eta, eta_v
         As for `Engine.solve`.
-    values, v
-        Values of the variables, and of the additionals of all buckets, in these structures.
+    best
+        For each bucket, the structures.
     """
 
     quadratic = 0.0
 
     def __init__(
-        self, part: Part, eta: FloatArray, eta_v: FloatArray, values: FloatArray, v: FloatArray
+        self, part: Part, eta: FloatArray, eta_v: FloatArray, best: list[Structures]
     ) -> None:
-        self.part, self._eta, self._eta_v, self._values, self._v = part, eta, eta_v, values, v
+        self.part, self._eta, self._eta_v, self._best = part, eta, eta_v, best
+        self._v = np.zeros(part.n_additionals)
+        for b, (bucket, found) in enumerate(zip(part.buckets, best, strict=True)):
+            offsets = bucket.offsets, bucket.additional_offsets
+            _write_additionals(found, *offsets, self._v[part.additionals_of(b)])
         self.iterations = np.ones(part.n_components, dtype=np.int64)
         self.primal_residual, self.dual_residual = np.zeros((2, part.n_components))
 
@@ -88,7 +89,10 @@ class BestStructures(SolvedGraph):
 
     def marginals(self) -> FloatArray:
         """Return the values of the variables."""
-        return self._values.copy()
+        values = np.empty(self.part.n_variables)
+        for bucket, found in zip(self.part.buckets, self._best, strict=True):
+            _write_values(found, bucket.offsets, bucket.variable, bucket.negated, values)
+        return values
 
     def additionals(self) -> FloatArray:
         """Return the values of the additionals of all buckets."""
@@ -102,22 +106,12 @@ class BestStructures(SolvedGraph):
 
     def structures(self, b: int, rows: IntArray) -> Vertices:
         """Return the structures of some factors, with probability 1."""
-        bucket, part = self.part.buckets[b], self.part
-        arity, n_own = np.diff(bucket.offsets)[rows], np.diff(bucket.additional_offsets)[rows]
-        links = ranges(bucket.offsets, rows)
-        slots = self._values[bucket.variable[links]]
-        slots = np.where(bucket.negated[links], 1.0 - slots, slots)
-        own = self._v[part.additionals_of(b)][ranges(bucket.additional_offsets, rows)]
-        # the slots of each factor, followed by its additionals
-        order = np.argsort(
-            np.repeat(np.tile(np.arange(len(rows)), 2), np.append(arity, n_own)), kind="stable"
-        )
-        numbers = np.concatenate([slots, own])[order]
-        offsets = offsets_of(arity + n_own)
-        (nonzero,) = numbers.nonzero()
-        entry = nonzero - np.repeat(offsets[:-1], arity + n_own)[nonzero]
-        begin = np.searchsorted(nonzero, offsets)
-        return Vertices(rows, np.ones(len(rows)), begin, entry, numbers[nonzero])
+        found = self._best[b]
+        size = found.size[rows]
+        offsets = offsets_of(size)
+        places = np.repeat(found.start[rows] - offsets[:-1], size) + np.arange(offsets[-1])
+        entry, value = found.entry[places].astype(np.int64), found.value[places]
+        return Vertices(rows, np.ones(len(rows)), offsets, entry, value)
 
     def forbidden(self) -> tuple[BoolArray, BoolArray]:
         """Return which variables and additionals are forbidden."""
@@ -129,8 +123,8 @@ class BestStructures(SolvedGraph):
 
     def assignment_bound(self) -> FloatArray:
         """Return the scores of the structures."""
-        part, n = self.part, self.part.n_components
-        gain = np.where(self._values > 0.0, self._eta, 0.0) * self._values
+        part, n, values = self.part, self.part.n_components, self.marginals()
+        gain = np.where(values > 0.0, self._eta, 0.0) * values
         gain_v = np.where(self._v > 0.0, self._eta_v, 0.0) * self._v
         return sums(part.component, gain, n) + sums(part.additional_component, gain_v, n)
 
@@ -138,4 +132,48 @@ class BestStructures(SolvedGraph):
         """Return the structures as a start; factors on their own need no duals."""
         n = self.part.n_components
         known = np.ones(n, dtype=bool)
-        return WarmStart(self._values.copy(), np.zeros(self.part.n_links), np.zeros(n), known)
+        return WarmStart(self.marginals(), np.zeros(self.part.n_links), np.zeros(n), known)
+
+
+# -------------------------------------------------------------------- sparse structures
+
+
+@leaf
+def _clip_slots(found: Structures, offsets: IntArray) -> bool:
+    """Clip the values of slots to [0, 1]; return whether that is rounding."""
+    n_wrong = 0
+    for f in range(len(offsets) - 1):
+        arity = offsets[f + 1] - offsets[f]
+        for k in range(found.start[f], found.start[f] + found.size[f]):
+            if found.entry[k] < arity:
+                value = found.value[k]
+                n_wrong += not -MARGINAL_TOLERANCE <= value <= 1.0 + MARGINAL_TOLERANCE
+                found.value[k] = min(1.0, max(0.0, value))
+    return n_wrong == 0
+
+
+@leaf
+def _write_values(
+    found: Structures, offsets: IntArray, variable: IntArray, negated: BoolArray, out: FloatArray
+) -> None:
+    """Write the values of the variables of a bucket."""
+    for f in range(len(offsets) - 1):
+        first, end = offsets[f], offsets[f + 1]
+        for i in range(first, end):
+            out[variable[i]] = 1.0 if negated[i] else 0.0
+        for k in range(found.start[f], found.start[f] + found.size[f]):
+            i = first + found.entry[k]
+            if i < end:
+                out[variable[i]] = 1.0 - found.value[k] if negated[i] else found.value[k]
+
+
+@leaf
+def _write_additionals(
+    found: Structures, offsets: IntArray, additional_offsets: IntArray, out: FloatArray
+) -> None:
+    """Write the values of the additionals of a bucket into zeros."""
+    for f in range(len(offsets) - 1):
+        arity = offsets[f + 1] - offsets[f]
+        for k in range(found.start[f], found.start[f] + found.size[f]):
+            if found.entry[k] >= arity:
+                out[additional_offsets[f] + found.entry[k] - arity] = found.value[k]

@@ -100,7 +100,7 @@ def _form(part: Part) -> tuple[Memory[_Form], Entry]:
     (bucket,) = part.buckets
     project = address_of(bucket.type.projection_kernel, "projection_kernel")
     multiplier = Entry(bucket.type.jvp_kernel, "jvp_kernel")
-    rows = part.spans.counting[: bucket.n_factors]
+    rows = part.links.counting[: bucket.n_factors]
     form = _Form(project, multiplier.place, rows, bucket.factors, part.delta, np.empty(0))
     return hold(form), multiplier
 

@@ -19,7 +19,7 @@ from lpsmap_jit.compile import leaf
 from lpsmap_jit.memory import Blueprint, Memory
 
 ONE = np.uint64(1)
-"""Unsigned 1, to add to a variable's number; see `Spans.variable_counting`."""
+"""Unsigned 1, to add to a variable's number; see `Links.variable_counting`."""
 
 
 class Iterate(NamedTuple):
@@ -98,7 +98,7 @@ def new_problem(part: Part, quadratic: float, eta_v: FloatArray) -> Memory[LoopP
     """
     sizes = part.n_variables, part.n_links, part.n_additionals, part.n_components
     direct = part.direct if quadratic else np.zeros_like(part.direct)
-    return _blueprint(*sizes, quadratic).make(*part.records, eta_v, direct)
+    return _blueprint(*sizes, quadratic).make(*part.loop.records, eta_v, direct)
 
 
 @functools.lru_cache(maxsize=32)

@@ -53,12 +53,13 @@ def select_blocks(state: PartState, components: IntArray) -> Iterator[Selection]
 def _select(part: Part, components: IntArray) -> Selection:
     """Return the selection of some components, which are in order."""
     first, last, spans = int(components[0]), int(components[-1]) + 1, part.spans
+    counting = part.links.counting
     begin, end = spans.first_variable[first], spans.first_variable[last]
     rows = zip(spans.first_row[first].tolist(), spans.first_row[last].tolist(), strict=True)
     selection = Selection(
-        spans.counting[first:last],
-        spans.variable_counting[begin:end],
-        tuple(spans.counting[lo:hi] for lo, hi in rows),
+        counting[first:last],
+        part.links.variable_counting[begin:end],
+        tuple(counting[lo:hi] for lo, hi in rows),
     )
     if len(components) == last - first:
         return selection

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +31,11 @@ class Links(NamedTuple):
     """For each variable, the square root of its degree."""
     negated: BoolArray
     """For each link in the order of the variables, whether its slot is negated."""
+    counting: IntArray
+    """The numbers 0, 1, 2, ...; slices of it are consecutive components or factors."""
+    variable_counting: npt.NDArray[np.uint64]
+    """The same numbers as unsigned integers. For these numba omits its tests for negative indices,
+    which take noticeable time in the loops over variables and links."""
 
 
 class Spans(NamedTuple):
@@ -48,11 +55,6 @@ class Spans(NamedTuple):
     """(components + 1, buckets) first factor of every component, counted within the bucket."""
     first_variable: IntArray
     """For each component, its first variable; then the number of variables."""
-    counting: IntArray
-    """The numbers 0, 1, 2, ...; slices of it are consecutive components or factors."""
-    variable_counting: npt.NDArray[np.uint64]
-    """The same numbers as unsigned integers. For these numba omits its tests for negative indices,
-    which take noticeable time in the loops over variables and links."""
 
 
 # -------------------------------------------------------------------- components
@@ -205,15 +207,53 @@ def _label_factors(
 # -------------------------------------------------------------------- the part to solve
 
 
+@dataclass(frozen=True)
+class LoopArrays:
+    """The records of a part for the loop, made when first used.
+
+    Calls of oracles do without them. They take 30 bytes for a variable with one link.
+    """
+
+    spans: Spans
+    component: IntArray
+    link_variable: IntArray
+    negated: BoolArray
+
+    @functools.cached_property
+    def links(self) -> Links:
+        """The links.
+
+        Their arrays are allocated here for the same reason as in `tabulate`.
+        """
+        n_variables, n_links = len(self.component), len(self.link_variable)
+        n_factors, n_components = len(self.spans.component), len(self.spans.first_variable) - 1
+        counting = np.arange(max(n_variables, n_components, n_factors))
+        links = Links(
+            np.zeros(n_variables + 1, dtype=np.uint64),
+            np.empty(n_links, dtype=np.uint32),
+            self.component,
+            np.empty(n_variables),
+            np.empty(n_links, dtype=np.bool_),
+            counting,
+            counting.view(np.uint64),
+        )
+        _fill_links(self.link_variable, self.negated, links.offsets.view(np.int64), links)
+        return links
+
+    @functools.cached_property
+    def records(self) -> tuple[Memory[Links], Memory[Spans]]:
+        """The links and the spans in the form that kernels take."""
+        return hold(self.links), hold(self.spans)
+
+
 class Arrangement(NamedTuple):
     """The fields of a `Part` that take a pass over its factors, links or variables."""
 
     spans: Spans
-    links: Links
+    component: IntArray
     sizes: IntArray
     direct: BoolArray
-    records: tuple[Memory[Links], Memory[Spans]]
-    """The links and the spans in the form that kernels take."""
+    loop: LoopArrays
 
 
 def arrange(
@@ -230,57 +270,47 @@ def arrange(
     `starts` and `bucket_offsets`, the offsets of the additionals, are as in `FactorTable`, for the
     buckets of the part. The arrays are allocated here for the same reason as in `tabulate`.
     """
-    n_variables, n_links, n_factors = len(component), len(link_variable), len(of_factor)
-    counting = np.arange(max(n_variables, n_components, n_factors))
     spans = Spans(
         starts[1],
         starts[2],
         starts[0],
         of_factor,
-        np.zeros(n_factors + 1, dtype=np.int64),
+        np.zeros(len(of_factor) + 1, dtype=np.int64),
         np.empty((n_components + 1, starts.shape[1] - 1), dtype=np.int64),
         np.empty(n_components + 1, dtype=np.int64),
-        counting,
-        counting.view(np.uint64),
     )
-    links = Links(
-        np.zeros(n_variables + 1, dtype=np.uint64),
-        np.empty(n_links, dtype=np.uint32),
-        component,
-        np.empty(n_variables),
-        np.empty(n_links, dtype=np.bool_),
-    )
-    sizes, direct = np.empty(n_components, np.int64), np.empty(n_components, np.bool_)
+    sizes, direct = np.zeros(n_components, np.int64), np.empty(n_components, np.bool_)
     _fill_spans(starts, component, of_factor, bucket_offsets, spans)
-    _fill_links(link_variable, component, negated, links.offsets.view(np.int64), links)
-    _fill_sizes(starts, spans, links, sizes, direct)
-    return Arrangement(spans, links, sizes, direct, (hold(links), hold(spans)))
+    _fill_sizes(spans, component, link_variable, sizes, direct)
+    loop = LoopArrays(spans, component, link_variable, negated)
+    return Arrangement(spans, component, sizes, direct, loop)
 
 
 @leaf
 def _fill_sizes(
-    starts: IntArray, spans: Spans, links: Links, sizes: IntArray, direct: BoolArray
+    spans: Spans,
+    component: IntArray,
+    link_variable: IntArray,
+    sizes: IntArray,
+    direct: BoolArray,
 ) -> None:
-    """Write the sizes of components, and which of them are direct."""
+    """Write the sizes of components, which are zeros, and which components are direct."""
+    for v in link_variable:
+        sizes[component[v]] += 1
     for c in range(len(sizes)):
-        first, last = spans.first_variable[c], spans.first_variable[c + 1]
-        sizes[c] = links.offsets[last] - links.offsets[first]
+        n_variables = spans.first_variable[c + 1] - spans.first_variable[c]
         n_factors = 0
-        for b in range(starts.shape[1] - 1):
+        for b in range(spans.first_row.shape[1]):
             n_factors += spans.first_row[c + 1, b] - spans.first_row[c, b]
-        direct[c] = n_factors == 1 and sizes[c] == last - first
+        direct[c] = n_factors == 1 and sizes[c] == n_variables
 
 
 @leaf
 def _fill_links(
-    link_variable: IntArray,
-    component: IntArray,
-    negated: BoolArray,
-    offsets: IntArray,
-    links: Links,
+    link_variable: IntArray, negated: BoolArray, offsets: IntArray, links: Links
 ) -> None:
     """Write the links of the variables; `offsets` is ``links.offsets`` as signed integers."""
-    n_variables = len(component)
+    n_variables = len(links.component)
     for v in link_variable:
         offsets[v + 1] += 1
     for v in range(n_variables):

@@ -21,6 +21,7 @@ from lpsmap_core.layout.arrangement import (
     Arrangement,
     FactorTable,
     Links,
+    LoopArrays,
     Spans,
     arrange,
     cached_arrangement,
@@ -29,7 +30,6 @@ from lpsmap_core.layout.ragged import concatenate_rows, offsets_of, ranges, sums
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import slot_values
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
-from lpsmap_jit.memory import Memory
 
 Derived = TypeVar("Derived")
 Number = TypeVar("Number", bound=np.generic)
@@ -126,21 +126,20 @@ class Part:
     """
 
     buckets: list[Bucket]
-    variables: IntArray
-    """For each variable of the part, its id in the graph."""
-    whole: bool
-    """Whether the part has all variables of the graph, in the graph's order."""
+    ids: IntArray | None
+    """For each variable of the part, its id in the graph; None for all variables, in order."""
     link_variable: IntArray
     """For each link, its variable; in the order of the factors' slots, like the next one."""
     negated: BoolArray
     spans: Spans
-    links: Links
+    component: IntArray
+    """For each variable, its component."""
     sizes: IntArray
     """For each component, its number of links."""
     direct: BoolArray
     """For each component, whether it is one factor of distinct variables, solved without ADMM."""
-    records: tuple[Memory[Links], Memory[Spans]]
-    """`links` and `spans` in the form that kernels take."""
+    loop: LoopArrays
+    """The records for the loop, made when first used."""
 
     def derived(self, make: Callable[[Part], Derived]) -> Derived:
         """Return ``make(self)``, computed once; the arrays of a part do not change."""
@@ -164,9 +163,19 @@ class Part:
         return np.flatnonzero(self.direct), np.flatnonzero(~self.direct)
 
     @property
+    def whole(self) -> bool:
+        """Whether the part has all variables of the graph, in the graph's order."""
+        return self.ids is None
+
+    @functools.cached_property
+    def variables(self) -> IntArray:
+        """For each variable of the part, its id in the graph."""
+        return np.arange(self.n_variables) if self.ids is None else self.ids
+
+    @property
     def n_variables(self) -> int:
         """Number of variables."""
-        return len(self.variables)
+        return len(self.component)
 
     @property
     def n_links(self) -> int:
@@ -188,9 +197,9 @@ class Part:
 
         The result is a copy unless `copy` is false.
         """
-        if self.whole:
+        if self.ids is None:
             return numbers.copy() if copy else numbers
-        return numbers[self.variables]
+        return numbers[self.ids]
 
     def links_of(self, b: int) -> slice:
         """Return the slice of bucket `b` in arrays of links."""
@@ -266,9 +275,9 @@ class Part:
         return self.spans.first_variable
 
     @property
-    def component(self) -> IntArray:
-        """For each variable, its component."""
-        return self.links.component
+    def links(self) -> Links:
+        """The links of the variables, for the loop."""
+        return self.loop.links
 
     def on_additionals(self, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
         """Return for each additional the value of its component.
@@ -427,26 +436,23 @@ def _part(
     variable: IntArray,
     negated: BoolArray,
 ) -> Part:
-    component = table.component
     if arrangement is not None:
-        variables = arrangement.spans.counting[: len(component)]
-        return Part(buckets, variables, table.in_order, variable, negated, **arrangement._asdict())
+        return Part(buckets, None, variable, negated, **arrangement._asdict())
+    component = table.component
     variables = _ordered(component)
     position = np.empty(len(component), dtype=np.int64)
     position[variables] = np.arange(len(variables))
     buckets = [
         replace(b, variable=position[b.variable]) for b in map(_in_order, buckets) if b.n_factors
     ]
-    numbers = component[variables], table.n_components, variables, table.in_order
-    return part_of_buckets(buckets, *numbers)
+    return part_of_buckets(buckets, component[variables], table.n_components, variables)
 
 
 def part_of_buckets(
     buckets: list[Bucket],
     component: IntArray,
     n_components: int,
-    variables: IntArray,
-    whole: bool = True,
+    ids: IntArray | None = None,
 ) -> Part:
     """Return the part of some buckets with factors and variables in the order of the components.
 
@@ -458,7 +464,7 @@ def part_of_buckets(
         For each variable of the part, its component.
     n_components
         Number of components.
-    variables, whole
+    ids
         As in `Part`.
     """
     variable = concatenate_rows([b.variable for b in buckets], np.int64)
@@ -474,7 +480,7 @@ def part_of_buckets(
     arrangement = arrange(
         starts, component, of_factor, additional_offsets, variable, negated, n_components
     )
-    return Part(buckets, variables, whole, variable, negated, **arrangement._asdict())
+    return Part(buckets, ids, variable, negated, **arrangement._asdict())
 
 
 def _in_order(bucket: Bucket) -> Bucket:

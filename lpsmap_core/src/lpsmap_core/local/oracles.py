@@ -36,6 +36,11 @@ def best_structures(
 
     `clip_scores` makes the scores of slots and additionals finite.
     """
+    return dense(bucket, sparse_structures(bucket, scores, eta_v))
+
+
+def sparse_structures(bucket: Bucket, scores: FloatArray, eta_v: FloatArray) -> Structures:
+    """Return the best structure of every factor; see `best_structures`."""
     scores, eta_v = _clipped(bucket, scores), _clipped(bucket, eta_v)
     structures = allocate_structures(np.maximum(vertex_sizes(bucket), 1))
     rows = np.arange(bucket.n_factors)
@@ -44,6 +49,11 @@ def best_structures(
         raise_interrupt()
     else:
         call_map_kernel(bucket, rows, Scores(scores, eta_v), structures)
+    return structures
+
+
+def dense(bucket: Bucket, structures: Structures) -> tuple[FloatArray, FloatArray]:
+    """Return the values of slots and of additionals in a structure of every factor."""
     w, n = np.zeros(bucket.n_links), np.zeros(bucket.n_additionals)
     _spread(structures, bucket.offsets, bucket.additional_offsets, w, n)
     return w, n

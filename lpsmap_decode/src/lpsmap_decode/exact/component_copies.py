@@ -39,4 +39,4 @@ def copies_of(part: Part, component: int, n_copies: int) -> Part:
         several = replace(several, variable=several.variable - first + shift, component=copy)
         buckets.append(several)
     of_variable = np.repeat(np.arange(n_copies), n_variables)
-    return part_of_buckets(buckets, of_variable, n_copies, np.arange(n_copies * n_variables))
+    return part_of_buckets(buckets, of_variable, n_copies)

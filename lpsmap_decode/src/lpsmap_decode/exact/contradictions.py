@@ -413,7 +413,7 @@ class _Component:
             )
             for bucket in buckets
         ]
-        part = part_of_buckets(buckets, one, 1, variables)
+        part = part_of_buckets(buckets, one, 1)
         eta = np.where(np.isneginf(self._eta[variables - self._first]), -np.inf, 0.0)
         eta_v = np.where(np.concatenate(forbidden), -np.inf, 0.0)
         options = Options(max_iter=LP_ITERATIONS, quadratic=0.0, threads=1)
