@@ -51,8 +51,9 @@ def assert_fresh(entry: arrangement._Entry) -> None:
     table = tabulate(entry.n_variables, entry.numbers, entry.slots, entry.variable)
     np.testing.assert_equal(entry.table, table)
     if entry.arrangement is not None:
-        arrays = table.starts, table.component, table.of_factor, table.additional_offsets
-        found = arrange(*arrays, entry.variable, entry.negated, table.n_components)
+        offsets = table.offsets, table.additional_offsets
+        arrays = table.component, table.of_factor, *offsets, entry.variable, entry.negated
+        found = arrange(table.starts, *arrays, table.n_components)
         np.testing.assert_equal(entry.arrangement[:-1], found[:-1])
         np.testing.assert_equal(entry.arrangement.loop.links, found.loop.links)
         records = [memory.record for memory in entry.arrangement.loop.records]

@@ -260,6 +260,7 @@ def arrange(
     starts: IntArray,
     component: IntArray,
     of_factor: IntArray,
+    offsets: IntArray,
     bucket_offsets: IntArray,
     link_variable: IntArray,
     negated: BoolArray,
@@ -267,8 +268,9 @@ def arrange(
 ) -> Arrangement:
     """Arrange the part to solve.
 
-    `starts` and `bucket_offsets`, the offsets of the additionals, are as in `FactorTable`, for the
-    buckets of the part. The arrays are allocated here for the same reason as in `tabulate`.
+    `starts`, and the offsets of slots and of additionals, `bucket_offsets`, are as in
+    `FactorTable`, for the buckets of the part. The arrays are allocated here for the same reason as
+    in `tabulate`.
     """
     spans = Spans(
         starts[1],
@@ -281,22 +283,24 @@ def arrange(
     )
     sizes, direct = np.zeros(n_components, np.int64), np.empty(n_components, np.bool_)
     _fill_spans(starts, component, of_factor, bucket_offsets, spans)
-    _fill_sizes(spans, component, link_variable, sizes, direct)
+    _fill_sizes(starts, of_factor, offsets, spans, sizes, direct)
     loop = LoopArrays(spans, component, link_variable, negated)
     return Arrangement(spans, component, sizes, direct, loop)
 
 
 @leaf
 def _fill_sizes(
+    starts: IntArray,
+    of_factor: IntArray,
+    offsets: IntArray,
     spans: Spans,
-    component: IntArray,
-    link_variable: IntArray,
     sizes: IntArray,
     direct: BoolArray,
 ) -> None:
     """Write the sizes of components, which are zeros, and which components are direct."""
-    for v in link_variable:
-        sizes[component[v]] += 1
+    for b in range(starts.shape[1] - 1):
+        for f in range(starts[0, b], starts[0, b + 1]):
+            sizes[of_factor[f]] += offsets[f + b + 1] - offsets[f + b]
     for c in range(len(sizes)):
         n_variables = spans.first_variable[c + 1] - spans.first_variable[c]
         n_factors = 0
@@ -401,6 +405,7 @@ def cached_arrangement(
             table.starts,
             table.component,
             table.of_factor,
+            table.offsets,
             table.additional_offsets,
             variable,
             negated,

@@ -470,6 +470,7 @@ def part_of_buckets(
     variable = concatenate_rows([b.variable for b in buckets], np.int64)
     negated = concatenate_rows([b.negated for b in buckets], np.bool_)
     of_factor = concatenate_rows([b.component for b in buckets], np.int64)
+    offsets = concatenate_rows([b.offsets for b in buckets], np.int64)
     additional_offsets = concatenate_rows([b.additional_offsets for b in buckets], np.int64)
     counts = [[b.n_factors, b.n_links, b.n_additionals] for b in buckets]
     starts = np.array([[0, 0, 0], *counts]).cumsum(axis=0).T.copy()
@@ -478,7 +479,14 @@ def part_of_buckets(
         for b, lo, hi in zip(buckets, starts[1, :-1], starts[1, 1:], strict=True)
     ]
     arrangement = arrange(
-        starts, component, of_factor, additional_offsets, variable, negated, n_components
+        starts,
+        component,
+        of_factor,
+        offsets,
+        additional_offsets,
+        variable,
+        negated,
+        n_components,
     )
     return Part(buckets, ids, variable, negated, **arrangement._asdict())
 
