@@ -16,7 +16,7 @@ from tensor_oracles import KINDS, check_batch, random_batch, result_of
 @pytest.mark.parametrize("first", range(0, 2000, 50))
 def test_random_batches(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if first % 100:  # splice all paths, however short
-        monkeypatch.setattr("lpsmap_torch.tensor.active_set.MIN_PARTS", 1)
+        monkeypatch.setattr("lpsmap_torch.tensor.local_problems.MIN_PARTS", 1)
     for seed in range(first, first + 50):
         check_batch(seed)
 
@@ -24,7 +24,7 @@ def test_random_batches(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("min_parts", [1, MIN_PARTS])
 @pytest.mark.parametrize("kind", KINDS)
 def test_some_batches(kind: str, min_parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lpsmap_torch.tensor.active_set.MIN_PARTS", min_parts)
+    monkeypatch.setattr("lpsmap_torch.tensor.local_problems.MIN_PARTS", min_parts)
     for seed in range(4):
         check_batch(seed, kind=kind)
 

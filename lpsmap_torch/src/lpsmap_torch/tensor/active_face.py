@@ -14,12 +14,8 @@ import functools
 import torch
 from torch import Tensor
 
-from lpsmap_torch.tensor.active_set import (
-    CHECK_EVERY,
-    ActiveSets,
-    LocalProblems,
-    inverse_of,
-)
+from lpsmap_torch.tensor.active_set import CHECK_EVERY, ActiveSets, inverse_of
+from lpsmap_torch.tensor.local_problems import LocalProblems
 
 __all__ = ["ActiveFace"]
 
@@ -84,7 +80,7 @@ def _complete(problems: LocalProblems, solved: ActiveSets) -> ActiveSets:
         setattr(sets, name, getattr(solved, name).clone())
     if solved.beside is not None:
         sets.beside = dataclasses.replace(solved.beside, sums=solved.beside.sums.clone())
-    gradient = problems.gradient(sets)
+    gradient = sets.gradient(problems)
     scale = torch.where(problems.quadratic > 0.0, gradient.abs(), 0.0).amax(1, keepdim=True) + 1.0
     level = (sets.p * sets.residual()).sum(1)
     tilt = torch.where(sets.used.any(1), MAX_TILT, 0.0).to(gradient.dtype)

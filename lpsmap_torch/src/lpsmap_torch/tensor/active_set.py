@@ -1,25 +1,22 @@
 """The active set method for a batch of local problems, all of which advance side by side.
 
-Each problem maximises ``<c, x> - 1/2 <q, x^2>`` over the convex hull of a factor's structures, of
-which x has the variables and then the additionals; q is 0 for additionals (Niculae et al. 2018,
-appendix A.2). An iteration calls the oracle once for all problems. Its structures join the active
-sets, whose weights then take a few steps to their optimum (Nocedal & Wright 2006, algorithm 16.3).
-Linear constraints on x, if there are any, have multipliers; see `Multipliers`.
+An iteration calls the oracle once for all problems. Its structures join the active sets, whose
+weights then take a few steps to their optimum (Nocedal & Wright 2006, algorithm 16.3). Linear
+constraints, if there are any, have multipliers; see `Multipliers`.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from lpsmap_torch.tensor.multipliers import MAX_PENALTY, Multipliers, Rows
-from lpsmap_torch.tensor.splices import MIN_PARTS, N_HEAVY, N_SPLICED, Splices
+from lpsmap_torch.tensor.local_problems import LocalProblems
+from lpsmap_torch.tensor.multipliers import MAX_PENALTY, Multipliers
+from lpsmap_torch.tensor.splices import N_HEAVY, N_SPLICED, Splices
 
-__all__ = ["ActiveSets", "LocalProblems", "inverse_of", "solve_active_sets"]
+__all__ = ["ActiveSets", "inverse_of", "solve_active_sets"]
 
 GAP_ROUNDING = 1e-13
 """A gap below this multiple of the summed magnitudes of a structure's scores is rounding."""
@@ -58,13 +55,6 @@ ITERATIONS_PER_NUMBER, MIN_LIMIT = 10, 1_000
 MAX_STRUCTURES = 512
 """Maximum number of structures of an active set. Problems that need more are left unsolved."""
 
-BONUS = 1e-3
-"""Bonus on the parts of heavy structures, as a multiple of the scores of forced numbers."""
-
-PROVED = 1e-9
-"""Minimum margin of a proof that constraints cannot hold, relative to the summed magnitudes of
-scores."""
-
 MAX_CONSTRAINED_ITERATIONS = 500
 """Maximum number of iterations if there are constraints."""
 
@@ -75,71 +65,6 @@ all."""
 CHECK_EVERY, FIRST_CAPACITY = 5, 16
 """Number of iterations between checks of convergence, which wait for the device, and the number of
 structures for which sets have room at first."""
-
-
-@dataclass(frozen=True)
-class LocalProblems:
-    """A batch of local problems.
-
-    Vectors have variables, then additionals, and a last number in which padding is collected.
-    """
-
-    oracle: Callable[[Tensor], Tensor]
-    """Returns the (n, W) entries of the best structures for (n, D) scores; D for padding."""
-    linear: Tensor
-    """(n, D + 1) the coefficients c; 0 for forced numbers."""
-    quadratic: Tensor
-    """(n or 1, D + 1) the coefficients q; 0 for additionals."""
-    forced: Tensor
-    """(n, D + 1) the numbers that are forced: -1 to be off, 1 to be on, 0 for others."""
-    huge: Tensor
-    """(n, 1) scores of forced numbers, which outweigh all others."""
-    n_parts: int = 0
-    """Number of parts of structures that are spliced; 0 for others."""
-    rows: Rows | None = None
-    """Constraints on the variables."""
-
-    def best(self, gradient: Tensor) -> Tensor:
-        """Return the (n, W) entries of the best structures for (n, D + 1) scores."""
-        return self.oracle(self.scores(gradient)[:, :-1])
-
-    def scores(self, gradient: Tensor) -> Tensor:
-        """Return the scores that the oracle gets, with those of forced numbers."""
-        free, forced = self._free_and_forced
-        return torch.where(free, gradient, forced)
-
-    def splices(self, width: int) -> Splices | None:
-        """Return what splices structures of `width` entries; None if they have too few parts."""
-        if self.n_parts < MIN_PARTS:
-            return None
-        return Splices(self.quadratic * (BONUS * self.huge), self.n_parts, width)
-
-    def gradient(self, sets: ActiveSets) -> Tensor:
-        """Return the gradient of the objective at the mixtures."""
-        gradient = torch.addcmul(self.linear, self.quadratic, sets.x, value=-1.0)
-        if sets.beside is None:
-            return gradient
-        force = sets.beside.force(sets.beside.of(sets.p))
-        return gradient + sets.beside.rows.pull(force, gradient)
-
-    def value(self, x: Tensor) -> Tensor:
-        """Return the (n,) objectives."""
-        return (x * (self.linear - 0.5 * self.quadratic * x)).sum(1)
-
-    def least_value(self, width: int) -> Tensor:
-        """Return (n,) lower bounds of the objective of all mixtures, despite rounding.
-
-        Structures have `width` entries. Variables are at most 1; additionals may count repeatedly.
-        """
-        is_variable = self.quadratic > 0.0
-        most = torch.where(is_variable, self.linear - 0.5 * self.quadratic, width * self.linear)
-        magnitudes = self.linear.abs().sum(1)
-        return most.clamp(max=0.0).sum(1) - 1.0 - PROVED * width * magnitudes
-
-    @functools.cached_property
-    def _free_and_forced(self) -> tuple[Tensor, Tensor]:
-        """Flags of the numbers that are not forced, and the scores of those that are."""
-        return self.forced == 0.0, self.huge * self.forced
 
 
 @dataclass
@@ -255,6 +180,14 @@ class ActiveSets:
         """
         spread = weights.unsqueeze(-1).expand(self.entries.shape).contiguous().flatten(1)
         return self.zero.scatter_add(1, self.entries.flatten(1), spread)
+
+    def gradient(self, problems: LocalProblems) -> Tensor:
+        """Return the gradient of the objective at the mixtures."""
+        gradient = torch.addcmul(problems.linear, problems.quadratic, self.x, value=-1.0)
+        if self.beside is None:
+            return gradient
+        force = self.beside.force(self.beside.of(self.p))
+        return gradient + self.beside.rows.pull(force, gradient)
 
     def products(self, structures: Tensor, problems: LocalProblems) -> Tensor:
         """Return the (n, k, capacity) inner products with other (n, k, W) structures."""
@@ -392,7 +325,7 @@ def _first_sets(problems: LocalProblems) -> ActiveSets:
 
 def _iterate(problems: LocalProblems, sets: ActiveSets) -> None:
     """Call the oracle, and move the weights."""
-    gradient = problems.gradient(sets)
+    gradient = sets.gradient(problems)
     structures, differ = _best_and_spliced(problems, sets, gradient)
     n_structures = structures.shape[1]
     scores = gradient.unsqueeze(1).expand(-1, n_structures, -1).gather(2, structures).sum(2)

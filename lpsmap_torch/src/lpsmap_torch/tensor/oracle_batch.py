@@ -16,9 +16,10 @@ from torch import Tensor
 from lpsmap_core import Factor
 from lpsmap_core.api import BoolArray, Bucket, IntArray, Part, ranges
 from lpsmap_torch.tensor.active_face import ActiveFace
-from lpsmap_torch.tensor.active_set import LocalProblems, solve_active_sets
+from lpsmap_torch.tensor.active_set import solve_active_sets
 from lpsmap_torch.tensor.batch import Members
 from lpsmap_torch.tensor.constraint_rows import constraint_rows_of
+from lpsmap_torch.tensor.local_problems import LocalProblems
 from lpsmap_torch.tensor.multipliers import Rows
 from lpsmap_torch.tensor.projected import Limits, Projected
 from lpsmap_torch.tensor.projection_problem import MAX_SCORE
