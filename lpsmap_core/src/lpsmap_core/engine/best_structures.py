@@ -15,7 +15,12 @@ from lpsmap_core.engine.status import Status
 from lpsmap_core.kernels.records import Structures
 from lpsmap_core.layout.layout import Bucket, Part
 from lpsmap_core.layout.ragged import offsets_of, sums
-from lpsmap_core.local.oracles import dense, sparse_structures, with_finite_scores
+from lpsmap_core.local.oracles import (
+    dense,
+    sparse_structures,
+    with_finite_scores,
+    write_additionals,
+)
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.score_magnitude import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
@@ -77,9 +82,9 @@ class BestStructures(SolvedGraph):
     ) -> None:
         self.part, self._eta, self._eta_v, self._best = part, eta, eta_v, best
         self._v = np.zeros(part.n_additionals)
-        for b, (bucket, found) in enumerate(zip(part.buckets, best, strict=True)):
+        for b, (bucket, structures) in enumerate(zip(part.buckets, best, strict=True)):
             offsets = bucket.offsets, bucket.additional_offsets
-            _write_additionals(found, *offsets, self._v[part.additionals_of(b)])
+            write_additionals(structures, *offsets, self._v[part.additionals_of(b)])
         self.iterations = np.ones(part.n_components, dtype=np.int64)
         self.primal_residual, self.dual_residual = np.zeros((2, part.n_components))
 
@@ -90,8 +95,8 @@ class BestStructures(SolvedGraph):
     def marginals(self) -> FloatArray:
         """Return the values of the variables."""
         values = np.empty(self.part.n_variables)
-        for bucket, found in zip(self.part.buckets, self._best, strict=True):
-            _write_values(found, bucket.offsets, bucket.variable, bucket.negated, values)
+        for bucket, structures in zip(self.part.buckets, self._best, strict=True):
+            _write_values(structures, bucket.offsets, bucket.variable, bucket.negated, values)
         return values
 
     def additionals(self) -> FloatArray:
@@ -106,11 +111,11 @@ class BestStructures(SolvedGraph):
 
     def structures(self, b: int, rows: IntArray) -> Vertices:
         """Return the structures of some factors, with probability 1."""
-        found = self._best[b]
-        size = found.size[rows]
+        structures = self._best[b]
+        size = structures.size[rows]
         offsets = offsets_of(size)
-        places = np.repeat(found.start[rows] - offsets[:-1], size) + np.arange(offsets[-1])
-        entry, value = found.entry[places].astype(np.int64), found.value[places]
+        places = np.repeat(structures.start[rows] - offsets[:-1], size) + np.arange(offsets[-1])
+        entry, value = structures.entry[places].astype(np.int64), structures.value[places]
         return Vertices(rows, np.ones(len(rows)), offsets, entry, value)
 
     def forbidden(self) -> tuple[BoolArray, BoolArray]:
@@ -139,41 +144,33 @@ class BestStructures(SolvedGraph):
 
 
 @leaf
-def _clip_slots(found: Structures, offsets: IntArray) -> bool:
+def _clip_slots(structures: Structures, offsets: IntArray) -> bool:
     """Clip the values of slots to [0, 1]; return whether that is rounding."""
     n_wrong = 0
     for f in range(len(offsets) - 1):
         arity = offsets[f + 1] - offsets[f]
-        for k in range(found.start[f], found.start[f] + found.size[f]):
-            if found.entry[k] < arity:
-                value = found.value[k]
+        for k in range(structures.start[f], structures.start[f] + structures.size[f]):
+            if structures.entry[k] < arity:
+                value = structures.value[k]
                 n_wrong += not -MARGINAL_TOLERANCE <= value <= 1.0 + MARGINAL_TOLERANCE
-                found.value[k] = min(1.0, max(0.0, value))
+                structures.value[k] = min(1.0, max(0.0, value))
     return n_wrong == 0
 
 
 @leaf
 def _write_values(
-    found: Structures, offsets: IntArray, variable: IntArray, negated: BoolArray, out: FloatArray
+    structures: Structures,
+    offsets: IntArray,
+    variable: IntArray,
+    negated: BoolArray,
+    out: FloatArray,
 ) -> None:
     """Write the values of the variables of a bucket."""
     for f in range(len(offsets) - 1):
         first, end = offsets[f], offsets[f + 1]
         for i in range(first, end):
             out[variable[i]] = 1.0 if negated[i] else 0.0
-        for k in range(found.start[f], found.start[f] + found.size[f]):
-            i = first + found.entry[k]
+        for k in range(structures.start[f], structures.start[f] + structures.size[f]):
+            i = first + structures.entry[k]
             if i < end:
-                out[variable[i]] = 1.0 - found.value[k] if negated[i] else found.value[k]
-
-
-@leaf
-def _write_additionals(
-    found: Structures, offsets: IntArray, additional_offsets: IntArray, out: FloatArray
-) -> None:
-    """Write the values of the additionals of a bucket into zeros."""
-    for f in range(len(offsets) - 1):
-        arity = offsets[f + 1] - offsets[f]
-        for k in range(found.start[f], found.start[f] + found.size[f]):
-            if found.entry[k] >= arity:
-                out[additional_offsets[f] + found.entry[k] - arity] = found.value[k]
+                out[variable[i]] = 1.0 - structures.value[k] if negated[i] else structures.value[k]

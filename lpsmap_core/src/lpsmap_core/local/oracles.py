@@ -55,7 +55,8 @@ def sparse_structures(bucket: Bucket, scores: FloatArray, eta_v: FloatArray) -> 
 def dense(bucket: Bucket, structures: Structures) -> tuple[FloatArray, FloatArray]:
     """Return the values of slots and of additionals in a structure of every factor."""
     w, n = np.zeros(bucket.n_links), np.zeros(bucket.n_additionals)
-    _spread(structures, bucket.offsets, bucket.additional_offsets, w, n)
+    _write_slots(structures, bucket.offsets, w)
+    write_additionals(structures, bucket.offsets, bucket.additional_offsets, n)
     return w, n
 
 
@@ -115,22 +116,25 @@ def with_finite_scores(
 
 
 @leaf
-def _spread(
-    structures: Structures,
-    offsets: IntArray,
-    additional_offsets: IntArray,
-    w: FloatArray,
-    n: FloatArray,
-) -> None:
-    """Write structures densely, into arrays of zeros."""
+def _write_slots(structures: Structures, offsets: IntArray, w: FloatArray) -> None:
+    """Write the values of slots into zeros."""
     for f in range(len(offsets) - 1):
         first, arity = offsets[f], offsets[f + 1] - offsets[f]
         for k in range(structures.start[f], structures.start[f] + structures.size[f]):
-            entry = structures.entry[k]
-            if entry < arity:
-                w[first + entry] = structures.value[k]
-            else:
-                n[additional_offsets[f] + entry - arity] = structures.value[k]
+            if structures.entry[k] < arity:
+                w[first + structures.entry[k]] = structures.value[k]
+
+
+@leaf
+def write_additionals(
+    structures: Structures, offsets: IntArray, additional_offsets: IntArray, n: FloatArray
+) -> None:
+    """Write the values of additionals into zeros."""
+    for f in range(len(offsets) - 1):
+        first, arity = additional_offsets[f], offsets[f + 1] - offsets[f]
+        for k in range(structures.start[f], structures.start[f] + structures.size[f]):
+            if structures.entry[k] >= arity:
+                n[first + structures.entry[k] - arity] = structures.value[k]
 
 
 @leaf
