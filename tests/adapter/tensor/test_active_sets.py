@@ -93,9 +93,8 @@ def test_the_slowest_are_left_to_the_host(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_paths_gain_several_structures_from_a_call() -> None:
-    """A call for each structure of the solution would not do."""
-    graph, states, _ = solved("tensor", drawn(1.0, (1, 60, 8)))
-    assert graph.solution.iterations.item() < 0.6 * int((states > 0.0).sum() - 60)
+    graph, _, _ = solved("tensor", drawn(1.0, (1, 60, 8)))
+    assert graph.solution.iterations.item() <= 40  # one structure a call would take 79
 
 
 def test_ragged_lengths() -> None:
