@@ -77,6 +77,13 @@ def pair() -> Vertices:
     return m, m[:, :1] * m[:, 1:]
 
 
+def potts(k: int) -> Vertices:
+    """Two variables with one of k states each, and an additional that is 1 if they are equal."""
+    first, second = (x.reshape(-1) for x in np.indices((k, k)))
+    m = np.concatenate([np.eye(k)[first], np.eye(k)[second]], axis=1)
+    return m, 1.0 * (first == second)[:, None]
+
+
 def knapsack(costs: npt.ArrayLike, most: float) -> Vertices:
     """Vertices of ``{0 <= m <= 1, <costs, m> <= most}``: corners, and edges that the plane cuts."""
     c = np.asarray(costs, dtype=np.float64)

@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 import judges
 from lpsmap_core import Direction, Factor, Factors, LocalScores, LocalSolution, Product
-from lpsmap_factors_logic import AtMostOne, Budget, Knapsack, Or, OrOut, Pair, Xor
+from lpsmap_factors_logic import AtMostOne, Budget, Knapsack, Or, OrOut, Pair, Potts, Xor
 
 FloatArray = npt.NDArray[np.float64]
 
-TYPES = [Xor, Or, AtMostOne, Budget, Knapsack, OrOut, Pair]
+TYPES = [Xor, Or, AtMostOne, Budget, Knapsack, OrOut, Pair, Potts]
 
 
 class Problems(NamedTuple):
@@ -95,9 +95,10 @@ def random_problems(
 ) -> Problems:
     """Draw problems of degrees 1 to 4 and scores about `scale`; on a grid of halves for `ties`."""
     arity = 2 if factor_type is Pair else arity
+    arity = 2 * ((arity + 1) // 2) if factor_type is Potts else arity
     a = rng.normal(size=(n, arity))
     a += rng.choice([-1.0, 0.0, 1.0], size=(n, 1))
-    eta_v = rng.normal(size=(n, 1 if factor_type is Pair else 0))
+    eta_v = rng.normal(size=(n, 1 if factor_type in (Pair, Potts) else 0))
     degree = rng.integers(1, 5, size=(n, arity))
     if ties:
         a, eta_v, degree = np.round(2 * a) / 2, np.round(2 * eta_v) / 2, np.ones_like(degree)
@@ -120,6 +121,8 @@ def vertices_of(p: Problems, i: int) -> tuple[FloatArray, FloatArray]:
         return judges.knapsack(p.link_parameter[i], p.parameters[i, 0])
     if p.type is Pair:
         return judges.pair()
+    if p.type is Potts:
+        return judges.potts(k // 2)
     by_type = {
         Xor: judges.xor,
         Or: judges.at_least_one,

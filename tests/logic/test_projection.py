@@ -17,6 +17,7 @@ from logic.local_problems import (
 from lpsmap_core import (
     FREE,
     LOWER,
+    TIED,
     UPPER,
     Direction,
     Factors,
@@ -24,12 +25,16 @@ from lpsmap_core import (
     LocalSolution,
     Product,
 )
-from lpsmap_factors_logic import AtMostOne, Budget, Knapsack, Or, OrOut, Pair, Xor
+from lpsmap_factors_logic import AtMostOne, Budget, Knapsack, Or, OrOut, Pair, Potts, Xor
+from lpsmap_factors_logic.potts_projection import COUNTED
 
 SCALES = [1e-8, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e8]
 HUGE = 1e14
 
 every_type = pytest.mark.parametrize("factor_type", TYPES)
+every_type_in_array_code = pytest.mark.parametrize(
+    "factor_type", [T for T in TYPES if T is not Potts]
+)
 every_arity = pytest.mark.parametrize("arity", range(1, 7))
 
 
@@ -98,7 +103,8 @@ def test_faces_are_what_z_says(rng, factor_type, arity):
         p = random_problems(rng, factor_type, arity, 50, scale)
         solution = solve_compiled(p)
         m = p.delta * solution.z
-        assert np.isin(solution.face, [0, 1, 2, 3]).all()
+        codes = [FREE, LOWER, UPPER, TIED, *([COUNTED] if factor_type is Potts else [])]
+        assert np.isin(solution.face, codes).all()
         assert (solution.z[solution.face == LOWER] == 0).all()
         assert (solution.z[solution.face == UPPER] == 1 / p.delta[solution.face == UPPER]).all()
         inside = (solution.face != LOWER) & (solution.face != UPPER)
@@ -231,7 +237,7 @@ def as_tensors(p):
     return Problems(p.type, *fields)
 
 
-@every_type
+@every_type_in_array_code
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_array_code_is_the_kernels(rng, factor_type, library):
     for arity in (1, 2, 3, 6, 17):
@@ -255,7 +261,7 @@ def test_array_code_is_the_kernels(rng, factor_type, library):
                 np.testing.assert_allclose(np.asarray(mine), theirs, rtol=1e-12, atol=1e-13)
 
 
-@every_type
+@every_type_in_array_code
 def test_array_code_in_single_precision(rng, factor_type):
     torch = pytest.importorskip("torch")
     p = random_problems(rng, factor_type, 5, 200)
@@ -267,7 +273,7 @@ def test_array_code_in_single_precision(rng, factor_type):
     assert out_u.dtype == torch.float32
 
 
-@every_type
+@every_type_in_array_code
 def test_array_code_never_looks_at_numbers(rng, factor_type):
     """Tensors without data, on a device of their own: nothing waits for one, nothing leaves it."""
     torch = pytest.importorskip("torch")

@@ -21,6 +21,7 @@ from lpsmap_core import (
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_dynamic import HypergraphBuilder, Row, Tables, as_scores
 from lpsmap_factors_logic.broadcast_scores import broadcast_scores
+from lpsmap_factors_logic.potts_projection import multiply_potts, project_potts
 from lpsmap_factors_logic.state_blocks import StateBlocks, side_by_side
 
 
@@ -99,10 +100,10 @@ class Potts(StateBlocks):
 
     The structures are all choices of one state for each variable, as of a `Dense` factor whose
     table has the score on its diagonal, and 0 elsewhere. But no table is stored: the one additional
-    of a pair says whether the states are equal, and the oracle takes time that is linear in their
-    number. For x of shape (H, W, k), ``Potts(x[:, :-1], x[:, 1:], 0.5)`` and ``Potts(x[:-1],
-    x[1:], 0.5)`` are all edges of a grid. For x of shape (n, k), ``Potts(x[i], x[j], strength)``
-    with arrays of integers i and j are the edges of any graph.
+    of a pair says whether the states are equal, and both the oracle and the closed form take time
+    linear in the number of states. For x of shape (H, W, k), ``Potts(x[:, :-1], x[:, 1:], 0.5)``
+    and ``Potts(x[:-1], x[1:], 0.5)`` are all edges of a grid. For x of shape (n, k), ``Potts(x[i],
+    x[j], strength)`` with arrays of integers i and j are the edges of any graph.
 
     Parameters
     ----------
@@ -123,6 +124,11 @@ class Potts(StateBlocks):
     -----
     A structure's label is the tuple of its states.
 
+    Local problem, with marginals ``(p, q) = delta * z``: ``argmin 1/2 ||z - a||^2 - w m`` over
+    states' marginals p, q that sum to 1, and the marginal m of equal states, which lies between
+    ``sum_k max(0, p_k + q_k - 1)`` and ``sum_k min(p_k, q_k)``. For ``w = 0``, the largest m is
+    chosen.
+
     Examples
     --------
     >>> import lpsmap
@@ -140,6 +146,8 @@ class Potts(StateBlocks):
 
     map_kernel = staticmethod(_best_pairs)
     as_tables = staticmethod(_as_tables)
+    projection_kernel = staticmethod(project_potts)
+    jvp_kernel = staticmethod(multiply_potts)
 
     def __init__(self, first: Variables, second: Variables, strength: Any) -> None:
         name = type(self).__name__

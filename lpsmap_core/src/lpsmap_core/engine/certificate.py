@@ -82,7 +82,7 @@ def check_optimality(state: PartState) -> Optimality:
         size += sums(bucket.component, sizes, n)
         squares += sums(bucket.component, moves, n)
     means = (state.marginals() / part.root_degree)[part.link_variable]
-    consistent = part.sign * means + part.shift
+    consistent = part.negate(means)
     difference = z - consistent
     slope = np.where(forced, 0.0, a) - 0.5 * quadratic * (z + consistent)
     return Optimality(

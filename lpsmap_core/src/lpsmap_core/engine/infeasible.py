@@ -102,15 +102,20 @@ class InfeasibilityTest:
         return _components_of(state, violating_factors(state, problem.iterate.z, problem.extras.v))
 
     def _gap(self) -> FloatArray:
-        """Return the gaps between means and copies, scaled to at most 1 in every component."""
+        """Return the gaps between means and copies, scaled to at most 1 in every component.
+
+        There are many links, so most steps are in place.
+        """
         part, size = self.state.part, np.zeros(self.state.part.n_components)
         with np.errstate(invalid="ignore"):  # where scores are so large that sums overflow
-            copies = part.sign * self.state.problem.iterate.z + part.shift
-            total = sums(part.link_variable, copies, part.n_variables)
-            gap = (total / np.diff(part.variable_offsets))[part.link_variable] - copies
-            owner = part.component[part.link_variable]
-            np.maximum.at(size, owner, np.abs(gap))
-            return gap / np.where(size > 0.0, size, 1.0)[owner]
+            gap = part.negate(self.state.problem.iterate.z)
+            mean = sums(part.link_variable, gap, part.n_variables) / np.diff(part.variable_offsets)
+            np.subtract(mean[part.link_variable], gap, out=gap)
+            largest = np.zeros(part.n_variables)
+            np.maximum.at(largest, part.link_variable, np.abs(gap))
+            np.maximum.at(size, part.component, largest)
+            gap /= np.where(size > 0.0, size, 1.0)[part.component][part.link_variable]
+        return gap
 
     def _support(self, suspect: BoolArray, gap: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Return upper bounds on the largest <r, z> of each suspect component.

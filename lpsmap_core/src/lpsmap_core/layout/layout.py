@@ -330,6 +330,12 @@ class Part:
         """For each link, 1 / delta if its slot is negated, else 0."""
         return np.where(self.negated, 1.0 / self.delta, 0.0)
 
+    def negate(self, z: FloatArray) -> FloatArray:
+        """Return numbers on the links, and ``1 / delta - z`` in negated slots, in a new array."""
+        result, negated = z.copy(), np.flatnonzero(self.negated)
+        result[negated] = 1.0 / self.root_degree[self.link_variable[negated]] - z[negated]
+        return result
+
 
 @dataclass(frozen=True)
 class Layout:

@@ -1,0 +1,402 @@
+"""The local problem of `Potts`: a `Pair` for every state, under two sums.
+
+With marginals p and q of the states of both variables, the marginal of equal states is at most
+``sum_k min(p_k, q_k)`` and at least ``sum_k max(0, p_k + q_k - 1)``. So the problem is
+
+    min sum_k 1/2 ((p_k - x_k)^2 / d_k + (q_k - y_k)^2 / e_k) - w m_k
+    over p, q >= 0 with sum_k p_k = sum_k q_k = 1,
+
+where d_k, e_k are degrees, and m_k is the marginal that both variables of a `Pair` with marginals
+p_k, q_k are on. For multipliers s, t of the two sums, each state has the closed form of `Pair` at
+the scores ``x_k - d_k s`` and ``y_k - e_k t`` (Niculae & Martins 2020, proposition 10). Newton's
+method finds them: the dual function is concave, differentiable and piecewise quadratic.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lpsmap_core import (
+    FREE,
+    LOWER,
+    TIED,
+    UNSOLVED,
+    UPPER,
+    Direction,
+    Factors,
+    LocalScores,
+    LocalSolution,
+    Product,
+    kernel,
+    largest_arity,
+    leaf,
+)
+from lpsmap_core.api import (
+    BOUND_LEVEL,
+    ByteArray,
+    FloatArray,
+    IntArray,
+    bound_slack,
+    summing_leaf,
+)
+from lpsmap_factors_logic.simplex import simplex_threshold
+
+COUNTED = TIED + 1
+"""Face code of a free slot whose marginal counts in that of equal states."""
+
+REPULSIVE, ATTRACTIVE = 0, 1
+"""Branches, by the sign of the strength: the marginals of tied slots sum to 1, or are equal."""
+
+TOLERANCE = 1e-15
+"""Error of a sum for each of its slots at which the multipliers are exact."""
+
+ROUNDING, MAX_ERROR = 1e-9, 1e-6
+"""An error of the sums up to which one that a step does not halve is rounding, and the largest of a
+solution. Both grow with the rounding of the strength."""
+
+MAX_STEPS = 100
+"""Maximum number of steps, of Newton's method and of a search along one of them."""
+
+
+@kernel
+def project_potts(
+    rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution
+) -> None:
+    """Solve the local problems of `rows`."""
+    offsets, widest = factors.offsets, largest_arity(rows, factors.offsets)
+    x, q, m, code = np.empty(widest), np.empty(widest), np.empty(widest), np.empty(widest, np.int8)
+    for r in rows:
+        lo, n = np.uint64(offsets[r]), np.uint64((offsets[r + 1] - offsets[r]) // 2)
+        w = scores.eta_v[factors.additional_offsets[r]]
+        _write_centred(lo, np.uint64(0), n, scores, x, q)
+        _write_centred(lo, n, n, scores, x, q)
+        if w >= 0.0:
+            w, s, t = _attractive_start(n, w, x, q, m)
+        else:
+            w, s, t = _repulsive_start(n, w, x, q, m)
+        error = _maximise_dual(n, w, s, t, x, q, m, code)
+        solution.v[r] = _write_solution(lo, n, w, m, code, scores, solution)
+        solution.branch[r] = ATTRACTIVE if w >= 0.0 else REPULSIVE
+        if not error <= MAX_ERROR + ROUNDING * abs(w):
+            solution.branch[r] = UNSOLVED
+
+
+@leaf
+def _write_centred(
+    lo: np.uint64, first: np.uint64, n: np.uint64, scores: LocalScores, x: FloatArray, q: FloatArray
+) -> None:
+    """Write a variable's degrees, and its scores less a multiple of these: the highest become 1."""
+    a, delta = scores.a, scores.delta
+    most = -np.inf
+    for k in range(first, first + n):
+        i = lo + np.uint64(k)
+        x[k], q[k] = delta[i] * a[i], delta[i] * delta[i]
+        most = max(most, (x[k] - 1.0) / q[k])
+    for k in range(first, first + n):
+        x[k] -= most * q[k]
+
+
+@leaf
+def _attractive_start(
+    n: np.uint64, w: float, x: FloatArray, q: FloatArray, m: FloatArray
+) -> tuple[float, float, float]:
+    """Return the strength and multipliers to start from, those of equal marginals.
+
+    A strength beyond that from which all marginals are equal has the same solution, so it is
+    reduced to keep the precision of the scores. `m` is a workspace.
+    """
+    for k in range(n):
+        d, e = q[k], q[n + np.uint64(k)]
+        m[k] = (e * x[k] + d * x[n + np.uint64(k)]) / (d + e)
+        m[n + np.uint64(k)] = d * e / (d + e)
+    low, high = simplex_threshold(n, -np.inf, m, m[n:])
+    total = low + high
+    most_first, most_second = -np.inf, -np.inf
+    for k in range(n):
+        d, e = q[k], q[n + np.uint64(k)]
+        equal = max(0.0, m[k] - high * m[n + np.uint64(k)])  # `m` was reduced by `low`
+        most_first = max(most_first, (x[k] - equal) / d)
+        most_second = max(most_second, (x[n + np.uint64(k)] - equal) / e)
+    w = min(w, most_first + most_second - total + 1.0)
+    s = 0.5 * (most_first + w + total - most_second)
+    return w, s, total + w - s
+
+
+@leaf
+def _repulsive_start(
+    n: np.uint64, w: float, x: FloatArray, q: FloatArray, m: FloatArray
+) -> tuple[float, float, float]:
+    """Return the strength and multipliers to start from.
+
+    They are those of two separate simplexes, and then of the same with the full penalty on the only
+    state whose marginals sum to more than 1. A strength beyond that from which one of these is 0
+    has the same solution, so it is reduced. `m` is a workspace.
+    """
+    for k in range(2 * n):
+        m[k] = x[k]
+    s, t = _thresholds(n, m, q)
+    for k in range(n):
+        i, j = np.uint64(k), n + np.uint64(k)
+        if max(0.0, x[i] - s * q[i]) + max(0.0, x[j] - t * q[j]) > 1.0:
+            for other in range(2 * n):
+                m[other] = x[other]
+            m[i] += w * q[i]
+            m[j] += w * q[j]
+            s, t = _thresholds(n, m, q)
+            return max(w, -1.0 - min(x[i] / q[i] - s, x[j] / q[j] - t)), s, t
+    return max(w, -1.0), s, t
+
+
+@leaf
+def _thresholds(n: np.uint64, m: FloatArray, q: FloatArray) -> tuple[float, float]:
+    """Return the thresholds of two simplexes with the scores `m`, which are overwritten."""
+    low, high = simplex_threshold(n, -np.inf, m, q)
+    second_low, second_high = simplex_threshold(n, -np.inf, m[n:], q[n:])
+    return low + high, second_low + second_high
+
+
+@leaf
+def _maximise_dual(
+    n: np.uint64,
+    w: float,
+    s: float,
+    t: float,
+    x: FloatArray,
+    q: FloatArray,
+    m: FloatArray,
+    code: ByteArray,
+) -> float:
+    """Write the marginals and face codes of a solution; return the error of their sums.
+
+    A step is accepted where the slope along it has fallen to a half, on either side of its maximum.
+    """
+    _write_marginals(n, w, s, t, x, q, m, code)
+    f, g, first, second, tied = _sums(n, q, m, code)
+    error = max(abs(f), abs(g))
+    for _ in range(MAX_STEPS):
+        if error <= TOLERANCE * n:
+            break
+        ds, dt = _newton_step(f, g, first, second, tied if w >= 0.0 else -tied)
+        slope, before = f * ds + g * dt, error
+        size, low, high, at_low, at_high = 1.0, 0.0, np.inf, slope, 0.0
+        for _ in range(MAX_STEPS):
+            _write_marginals(n, w, s + size * ds, t + size * dt, x, q, m, code)
+            f, g, first, second, tied = _sums(n, q, m, code)
+            now = f * ds + g * dt
+            if abs(now) <= 0.5 * slope:
+                break
+            if now > 0.0:
+                low, at_low = size, now
+            else:
+                high, at_high = size, now
+            share = min(max(at_low / (at_low - at_high), 0.1), 0.9)
+            size = 2.0 * size if high == np.inf else low + share * (high - low)
+        s, t, error = s + size * ds, t + size * dt, max(abs(f), abs(g))
+        if error > 0.5 * before and error <= ROUNDING * (1.0 + abs(w)):
+            break
+    return error
+
+
+@leaf
+def _newton_step(
+    f: float, g: float, first: float, second: float, tied: float
+) -> tuple[float, float]:
+    """Return the step of both multipliers for the errors f, g of the sums.
+
+    The matrix has the degrees of the free slots of each variable on the diagonal, and those of the
+    tied pairs, negative for a repulsive strength, in all entries. Where it is singular, entries of
+    the same size make the step finite.
+    """
+    h = tied
+    a, b = first + abs(h), second + abs(h)
+    if h == 0.0:
+        a, b = max(a, 1.0), max(b, 1.0)
+    elif first + second == 0.0:
+        a, b, h = 2.0 * a, 2.0 * b, 0.0
+    determinant = a * b - h * h
+    return (b * f - h * g) / determinant, (a * g - h * f) / determinant
+
+
+@leaf
+def _write_marginals(
+    n: np.uint64,
+    w: float,
+    s: float,
+    t: float,
+    x: FloatArray,
+    q: FloatArray,
+    m: FloatArray,
+    code: ByteArray,
+) -> None:
+    """Write marginals and face codes at the multipliers s, t; see `Pair`.
+
+    A positive strength goes to the slot with the smaller marginal, which counts, or ties both. A
+    negative one goes in full to both slots, which count then, to neither, or ties their sum to 1.
+    """
+    attractive = w >= 0.0
+    low, high, top = min(w, 0.0), max(w, 0.0), np.inf if attractive else 1.0
+    for k in range(n):
+        i, j = np.uint64(k), n + np.uint64(k)
+        d, e = q[i], q[j]
+        a, b = x[i] - d * s, x[j] - e * t
+        share = (b - a + e * w if attractive else 1.0 - a - b) / (d + e)
+        at_low, at_high = share <= low, share >= high
+        share = min(max(share, low), high)
+        p = a + d * share
+        r = b + e * (w - share if attractive else share)
+        partner = p if attractive else 1.0 - p
+        r = r if at_low or at_high else partner
+        below, above = (FREE, COUNTED) if attractive else (COUNTED, FREE)
+        of_first = above if at_high else (below if at_low else TIED)
+        of_second = FREE if at_high else (COUNTED if at_low else TIED)
+        code[i] = LOWER if p <= 0.0 else (UPPER if p >= top else of_first)
+        code[j] = LOWER if r <= 0.0 else (UPPER if r >= top else of_second)
+        m[i], m[j] = min(max(p, 0.0), top), min(max(r, 0.0), top)
+
+
+@summing_leaf
+def _sums(
+    n: np.uint64, q: FloatArray, m: FloatArray, code: ByteArray
+) -> tuple[float, float, float, float, float]:
+    """Return the errors of both sums, and the summed degrees of free slots and of tied pairs."""
+    f, g, first, second, tied = -1.0, -1.0, 0.0, 0.0, 0.0
+    for k in range(n):
+        i, j = np.uint64(k), n + np.uint64(k)
+        f += m[i]
+        g += m[j]
+        first += q[i] if (code[i] == FREE) | (code[i] == COUNTED) else 0.0
+        second += q[j] if (code[j] == FREE) | (code[j] == COUNTED) else 0.0
+        tied += q[i] * q[j] / (q[i] + q[j]) if code[i] == TIED else 0.0
+    return f, g, first, second, tied
+
+
+@leaf
+def _write_solution(
+    lo: np.uint64,
+    n: np.uint64,
+    w: float,
+    m: FloatArray,
+    code: ByteArray,
+    scores: LocalScores,
+    solution: LocalSolution,
+) -> float:
+    """Write z and face, exactly at the bounds; return the marginal of equal states."""
+    a, delta, z, face = scores.a, scores.delta, solution.z, solution.face
+    for k in range(n):
+        i, j = lo + np.uint64(k), lo + n + np.uint64(k)
+        first, second = (
+            delta[i] * abs(a[i]) + delta[i] * delta[i] * abs(w),
+            delta[j] * abs(a[j]) + delta[j] * delta[j] * abs(w),
+        )
+        tied = code[k] == TIED
+        margin = bound_slack(BOUND_LEVEL / n, first + (second if tied else 0.0))
+        face[i] = LOWER if m[k] <= margin else code[k]
+        margin = bound_slack(BOUND_LEVEL / n, second + (first if tied else 0.0))
+        face[j] = LOWER if m[n + np.uint64(k)] <= margin else code[n + np.uint64(k)]
+    _round_single(lo, np.uint64(0), n, m, solution)
+    _round_single(lo + n, n, n, m, solution)
+    equal = 0.0
+    for k in range(n):
+        i, j = lo + np.uint64(k), lo + n + np.uint64(k)
+        p, r = _rounded(face[i], m[k]), _rounded(face[j], m[n + np.uint64(k)])
+        z[i], z[j] = p / delta[i], r / delta[j]
+        if (face[i] == TIED) != (face[j] == TIED):  # one of them is at a bound
+            loose = COUNTED if w >= 0.0 else FREE
+            face[i] = loose if face[i] == TIED else face[i]
+            face[j] = loose if face[j] == TIED else face[j]
+        equal += min(p, r) if w >= 0.0 else (max(0.0, p + r - 1.0) if code[k] != TIED else 0.0)
+    return min(equal, 1.0)
+
+
+@leaf
+def _rounded(face: int, m: float) -> float:
+    """Return a marginal, exactly at the bounds."""
+    return 0.0 if face == LOWER else (1.0 if face == UPPER else m)
+
+
+@leaf
+def _round_single(
+    lo: np.uint64, first: np.uint64, n: np.uint64, m: FloatArray, solution: LocalSolution
+) -> None:
+    """Set the only slot of a variable that is not 0 to 1."""
+    n_above, largest = 0, np.uint64(0)
+    for k in range(n):
+        n_above += solution.face[lo + np.uint64(k)] != LOWER
+        largest = np.uint64(k) if m[first + np.uint64(k)] > m[first + largest] else largest
+    if n_above < 2:
+        solution.face[lo + largest] = UPPER
+
+
+@leaf
+def multiply_potts(
+    rows: IntArray, factors: Factors, direction: Direction, product: Product
+) -> None:
+    """Multiply the Jacobians of `rows`: of (z, v) in (a, w), with both sums constant."""
+    offsets, additional_offsets = factors.offsets, factors.additional_offsets
+    for r in rows:
+        lo, n = np.uint64(offsets[r]), np.uint64((offsets[r + 1] - offsets[r]) // 2)
+        sign = 1.0 if direction.branch[r] == ATTRACTIVE else -1.0
+        d_w = direction.d_v[additional_offsets[r]]
+        f, g, first, second, tied = _moved_sums(lo, n, sign, d_w, direction)
+        s, t = _newton_step(f, g, first, second, sign * tied)
+        moved = _write_moves(lo, n, sign, s, t, d_w, direction, product.out_u)
+        product.out_v[additional_offsets[r]] = moved
+
+
+@leaf
+def _moved_sums(
+    lo: np.uint64, n: np.uint64, sign: float, d_w: float, direction: Direction
+) -> tuple[float, float, float, float, float]:
+    """Return the moves of both sums at constant multipliers, and degrees as `_sums` does."""
+    f, g, first, second, tied = 0.0, 0.0, 0.0, 0.0, 0.0
+    for k in range(n):
+        i, j = lo + np.uint64(k), lo + n + np.uint64(k)
+        p, r, d, e, h = _moves(i, j, sign, 0.0, 0.0, d_w, direction)
+        f, g, first, second, tied = f + p, g + r, first + d, second + e, tied + h
+    return f, g, first, second, tied
+
+
+@leaf
+def _write_moves(
+    lo: np.uint64,
+    n: np.uint64,
+    sign: float,
+    s: float,
+    t: float,
+    d_w: float,
+    direction: Direction,
+    out_u: FloatArray,
+) -> float:
+    """Write the moves of z; return the move of the marginal of equal states."""
+    face, delta, equal = direction.face, direction.delta, 0.0
+    for k in range(n):
+        i, j = lo + np.uint64(k), lo + n + np.uint64(k)
+        p, r, _, _, _ = _moves(i, j, sign, s, t, d_w, direction)
+        out_u[i], out_u[j] = p / delta[i], r / delta[j]
+        equal += p if face[i] == COUNTED or (face[i] == TIED and sign > 0.0) else 0.0
+        equal += r if face[j] == COUNTED else 0.0
+    return equal
+
+
+@leaf
+def _moves(
+    i: np.uint64, j: np.uint64, sign: float, s: float, t: float, d_w: float, direction: Direction
+) -> tuple[float, float, float, float, float]:
+    """Return the moves of a state's marginals, and the degrees of its free slots and of its tie."""
+    delta, face, d_u = direction.delta, direction.face, direction.d_u
+    d, e = delta[i] * delta[i], delta[j] * delta[j]
+    a, b = delta[i] * d_u[i] - d * s, delta[j] * d_u[j] - e * t
+    if face[i] == TIED:
+        along = (e * a + sign * d * b + (d * e * d_w if sign > 0.0 else 0.0)) / (d + e)
+        return along, sign * along, 0.0, 0.0, d * e / (d + e)
+    d, a = _free_move(face[i], d, a, d_w)
+    e, b = _free_move(face[j], e, b, d_w)
+    return a, b, d, e, 0.0
+
+
+@leaf
+def _free_move(face: int, degree: float, move: float, d_w: float) -> tuple[float, float]:
+    """Return the degree and the move of a slot that is not tied; 0 at a bound."""
+    if face == FREE:
+        return degree, move
+    return (degree, move + degree * d_w) if face == COUNTED else (0.0, 0.0)
