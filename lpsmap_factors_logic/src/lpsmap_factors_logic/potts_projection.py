@@ -44,8 +44,9 @@ from lpsmap_factors_logic.simplex import simplex_threshold
 COUNTED = TIED + 1
 """Face code of a free slot whose marginal counts in that of equal states."""
 
-REPULSIVE, ATTRACTIVE = 0, 1
-"""Branches, by the sign of the strength: the marginals of tied slots sum to 1, or are equal."""
+REPULSIVE, ATTRACTIVE = 1, 2
+"""Branches, by the sign of the strength: the marginals of tied slots sum to 1, or are equal. Before
+the first solve a branch is 0."""
 
 TOLERANCE = 1e-15
 """Error of a sum for each of its slots at which the multipliers are exact."""
@@ -54,15 +55,24 @@ ROUNDING, MAX_ERROR = 1e-9, 1e-6
 """An error of the sums up to which one that a step does not halve is rounding, and the largest of a
 solution. Both grow with the rounding of the strength."""
 
-MAX_STEPS = 100
-"""Maximum number of steps, of Newton's method and of a search along one of them."""
+MAX_STEPS, MAX_WARM_STEPS = 100, 6
+"""Maximum numbers of steps, of Newton's method, and from the multipliers of a guess."""
+
+MAX_WARM_STRENGTH = 100.0
+"""Maximum size of a strength with a guess: only the other starts reduce it, to keep digits."""
+
+MAX_TRIALS = 100
+"""Maximum number of sizes of a step."""
 
 
 @kernel
 def project_potts(
     rows: IntArray, factors: Factors, scores: LocalScores, solution: LocalSolution
 ) -> None:
-    """Solve the local problems of `rows`."""
+    """Solve the local problems of `rows`.
+
+    The face and the branch on entry are a guess, such as those of an earlier solution.
+    """
     offsets, widest = factors.offsets, largest_arity(rows, factors.offsets)
     x, q, m, code = np.empty(widest), np.empty(widest), np.empty(widest), np.empty(widest, np.int8)
     for r in rows:
@@ -70,15 +80,18 @@ def project_potts(
         w = scores.eta_v[factors.additional_offsets[r]]
         _write_centred(lo, np.uint64(0), n, scores, x, q)
         _write_centred(lo, n, n, scores, x, q)
-        if w >= 0.0:
-            w, s, t = _attractive_start(n, w, x, q, m)
-        else:
-            w, s, t = _repulsive_start(n, w, x, q, m)
-        error = _maximise_dual(n, w, s, t, x, q, m, code)
+        branch, error = ATTRACTIVE if w >= 0.0 else REPULSIVE, np.inf
+        if solution.branch[r] == branch and abs(w) <= MAX_WARM_STRENGTH:
+            s, t = _multipliers_of_face(n, w, x, q, m, code, solution.face[lo:])
+            error = _maximise_dual(n, w, s, t, x, q, m, code, MAX_WARM_STEPS)
+        if not error <= ROUNDING:
+            if w >= 0.0:
+                w, s, t = _attractive_start(n, w, x, q, m)
+            else:
+                w, s, t = _repulsive_start(n, w, x, q, m)
+            error = _maximise_dual(n, w, s, t, x, q, m, code, MAX_STEPS)
         solution.v[r] = _write_solution(lo, n, w, m, code, scores, solution)
-        solution.branch[r] = ATTRACTIVE if w >= 0.0 else REPULSIVE
-        if not error <= MAX_ERROR + ROUNDING * abs(w):
-            solution.branch[r] = UNSOLVED
+        solution.branch[r] = branch if error <= MAX_ERROR + ROUNDING * abs(w) else UNSOLVED
 
 
 @leaf
@@ -94,6 +107,32 @@ def _write_centred(
         most = max(most, (x[k] - 1.0) / q[k])
     for k in range(first, first + n):
         x[k] -= most * q[k]
+
+
+@leaf
+def _multipliers_of_face(
+    n: np.uint64,
+    w: float,
+    x: FloatArray,
+    q: FloatArray,
+    m: FloatArray,
+    code: ByteArray,
+    face: ByteArray,
+) -> tuple[float, float]:
+    """Return the multipliers at which the marginals on a face sum to 1; `m`, `code` are workspaces.
+
+    Slots at 1 move: both of a state together, or one alone.
+    """
+    together = TIED if w >= 0.0 else COUNTED
+    for k in range(n):
+        i, j = np.uint64(k), n + np.uint64(k)
+        both = face[i] == UPPER and face[j] == UPPER
+        code[i] = face[i] if face[i] != UPPER else (together if both else FREE)
+        code[j] = face[j] if face[j] != UPPER else (together if both else FREE)
+    sign = 1.0 if w >= 0.0 else -1.0
+    _write_on_face(n, sign, 1.0, w, 0.0, 0.0, x, q, code, m)
+    f, g, first, second, tied = _sums(n, q, m, code)
+    return _newton_step(f, g, first, second, sign * tied)
 
 
 @leaf
@@ -165,6 +204,7 @@ def _maximise_dual(
     q: FloatArray,
     m: FloatArray,
     code: ByteArray,
+    max_steps: int,
 ) -> float:
     """Write the marginals and face codes of a solution; return the error of their sums.
 
@@ -173,13 +213,13 @@ def _maximise_dual(
     _write_marginals(n, w, s, t, x, q, m, code)
     f, g, first, second, tied = _sums(n, q, m, code)
     error = max(abs(f), abs(g))
-    for _ in range(MAX_STEPS):
+    for _ in range(max_steps):
         if error <= TOLERANCE * n:
             break
         ds, dt = _newton_step(f, g, first, second, tied if w >= 0.0 else -tied)
         slope, before = f * ds + g * dt, error
         size, low, high, at_low, at_high = 1.0, 0.0, np.inf, slope, 0.0
-        for _ in range(MAX_STEPS):
+        for _ in range(MAX_TRIALS):
             _write_marginals(n, w, s + size * ds, t + size * dt, x, q, m, code)
             f, g, first, second, tied = _sums(n, q, m, code)
             now = f * ds + g * dt
@@ -327,76 +367,67 @@ def _round_single(
         solution.face[lo + largest] = UPPER
 
 
-@leaf
+@kernel
 def multiply_potts(
     rows: IntArray, factors: Factors, direction: Direction, product: Product
 ) -> None:
     """Multiply the Jacobians of `rows`: of (z, v) in (a, w), with both sums constant."""
-    offsets, additional_offsets = factors.offsets, factors.additional_offsets
+    offsets, widest = factors.offsets, largest_arity(rows, factors.offsets)
+    x, q, m = np.empty(widest), np.empty(widest), np.empty(widest)
     for r in rows:
         lo, n = np.uint64(offsets[r]), np.uint64((offsets[r + 1] - offsets[r]) // 2)
+        delta, face = direction.delta[lo:], direction.face[lo:]
+        for k in range(2 * n):
+            x[k], q[k] = delta[k] * direction.d_u[lo + np.uint64(k)], delta[k] * delta[k]
+        d_w = direction.d_v[factors.additional_offsets[r]]
         sign = 1.0 if direction.branch[r] == ATTRACTIVE else -1.0
-        d_w = direction.d_v[additional_offsets[r]]
-        f, g, first, second, tied = _moved_sums(lo, n, sign, d_w, direction)
-        s, t = _newton_step(f, g, first, second, sign * tied)
-        moved = _write_moves(lo, n, sign, s, t, d_w, direction, product.out_u)
-        product.out_v[additional_offsets[r]] = moved
+        _write_on_face(n, sign, 0.0, d_w, 0.0, 0.0, x, q, face, m)
+        f, g, first, second, tied = _sums(n, q, m, face)
+        s, t = _newton_step(f + 1.0, g + 1.0, first, second, sign * tied)
+        _write_on_face(n, sign, 0.0, d_w, s, t, x, q, face, m)
+        for k in range(2 * n):
+            product.out_u[lo + np.uint64(k)] = m[k] / delta[k]
+        product.out_v[factors.additional_offsets[r]] = _sum_of_equal(n, sign, m, face)
 
 
 @leaf
-def _moved_sums(
-    lo: np.uint64, n: np.uint64, sign: float, d_w: float, direction: Direction
-) -> tuple[float, float, float, float, float]:
-    """Return the moves of both sums at constant multipliers, and degrees as `_sums` does."""
-    f, g, first, second, tied = 0.0, 0.0, 0.0, 0.0, 0.0
-    for k in range(n):
-        i, j = lo + np.uint64(k), lo + n + np.uint64(k)
-        p, r, d, e, h = _moves(i, j, sign, 0.0, 0.0, d_w, direction)
-        f, g, first, second, tied = f + p, g + r, first + d, second + e, tied + h
-    return f, g, first, second, tied
-
-
-@leaf
-def _write_moves(
-    lo: np.uint64,
+def _write_on_face(
     n: np.uint64,
     sign: float,
+    one: float,
+    w: float,
     s: float,
     t: float,
-    d_w: float,
-    direction: Direction,
-    out_u: FloatArray,
-) -> float:
-    """Write the moves of z; return the move of the marginal of equal states."""
-    face, delta, equal = direction.face, direction.delta, 0.0
+    x: FloatArray,
+    q: FloatArray,
+    code: ByteArray,
+    m: FloatArray,
+) -> None:
+    """Write the marginals on a face, 0 at bounds; for moves on a face, `one` is 0."""
+    of_tied = one if sign < 0.0 else 0.0
     for k in range(n):
-        i, j = lo + np.uint64(k), lo + n + np.uint64(k)
-        p, r, _, _, _ = _moves(i, j, sign, s, t, d_w, direction)
-        out_u[i], out_u[j] = p / delta[i], r / delta[j]
-        equal += p if face[i] == COUNTED or (face[i] == TIED and sign > 0.0) else 0.0
-        equal += r if face[j] == COUNTED else 0.0
+        i, j = np.uint64(k), n + np.uint64(k)
+        d, e = q[i], q[j]
+        a, b = x[i] - d * s, x[j] - e * t
+        tied = (e * a + d * (sign * b + of_tied + (e * w if sign > 0.0 else 0.0))) / (d + e)
+        counted, other = a + d * w, b + e * w
+        a, b = counted if code[i] == COUNTED else a, other if code[j] == COUNTED else b
+        a, b = 0.0 if _at_bound(code[i]) else a, 0.0 if _at_bound(code[j]) else b
+        m[i] = tied if code[i] == TIED else a
+        m[j] = sign * tied + of_tied if code[j] == TIED else b
+
+
+@leaf
+def _at_bound(code: int) -> bool:
+    return (code == LOWER) | (code == UPPER)
+
+
+@summing_leaf
+def _sum_of_equal(n: np.uint64, sign: float, m: FloatArray, code: ByteArray) -> float:
+    """Return the sum of what counts in the marginal of equal states."""
+    equal = 0.0
+    for k in range(n):
+        i, j = np.uint64(k), n + np.uint64(k)
+        first = (code[i] == COUNTED) | ((code[i] == TIED) & (sign > 0.0))
+        equal += (m[i] if first else 0.0) + (m[j] if code[j] == COUNTED else 0.0)
     return equal
-
-
-@leaf
-def _moves(
-    i: np.uint64, j: np.uint64, sign: float, s: float, t: float, d_w: float, direction: Direction
-) -> tuple[float, float, float, float, float]:
-    """Return the moves of a state's marginals, and the degrees of its free slots and of its tie."""
-    delta, face, d_u = direction.delta, direction.face, direction.d_u
-    d, e = delta[i] * delta[i], delta[j] * delta[j]
-    a, b = delta[i] * d_u[i] - d * s, delta[j] * d_u[j] - e * t
-    if face[i] == TIED:
-        along = (e * a + sign * d * b + (d * e * d_w if sign > 0.0 else 0.0)) / (d + e)
-        return along, sign * along, 0.0, 0.0, d * e / (d + e)
-    d, a = _free_move(face[i], d, a, d_w)
-    e, b = _free_move(face[j], e, b, d_w)
-    return a, b, d, e, 0.0
-
-
-@leaf
-def _free_move(face: int, degree: float, move: float, d_w: float) -> tuple[float, float]:
-    """Return the degree and the move of a slot that is not tied; 0 at a bound."""
-    if face == FREE:
-        return degree, move
-    return (degree, move + degree * d_w) if face == COUNTED else (0.0, 0.0)
