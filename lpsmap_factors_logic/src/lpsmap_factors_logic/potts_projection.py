@@ -77,7 +77,8 @@ def project_potts(
     x, q, m, code = np.empty(widest), np.empty(widest), np.empty(widest), np.empty(widest, np.int8)
     for r in rows:
         lo, n = np.uint64(offsets[r]), np.uint64((offsets[r + 1] - offsets[r]) // 2)
-        w = scores.eta_v[factors.additional_offsets[r]]
+        additional = factors.additional_offsets[r]
+        w = scores.eta_v[additional]
         _write_centred(lo, np.uint64(0), n, scores, x, q)
         _write_centred(lo, n, n, scores, x, q)
         branch, error = ATTRACTIVE if w >= 0.0 else REPULSIVE, np.inf
@@ -90,7 +91,7 @@ def project_potts(
             else:
                 w, s, t = _repulsive_start(n, w, x, q, m)
             error = _maximise_dual(n, w, s, t, x, q, m, code, MAX_STEPS)
-        solution.v[r] = _write_solution(lo, n, w, m, code, scores, solution)
+        solution.v[additional] = _write_solution(lo, n, w, m, code, scores, solution)
         solution.branch[r] = branch if error <= MAX_ERROR + ROUNDING * abs(w) else UNSOLVED
 
 
