@@ -19,23 +19,19 @@ from lpsmap_core import (
     Variables,
     kernel,
     largest_arity,
-    leaf,
 )
 from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Inference, Row, one_of_each_group
 from lpsmap_factors_struct.chain_inference import ChainInference
 from lpsmap_factors_struct.chains.chain_forests import ChainForests
 from lpsmap_factors_struct.transitions import flat_transitions
-from lpsmap_factors_struct.viterbi import step_stride, viterbi, write_path
-
-
-@leaf
-def most_states(rows: IntArray, factors: Factors) -> int:
-    """Return the largest number of states of the sequences `rows`, 0 without sequences."""
-    most = 0
-    for r in rows:
-        most = max(most, int(factors.parameters[r, 0]))
-    return most
+from lpsmap_factors_struct.viterbi import (
+    most_positions,
+    most_states,
+    step_stride,
+    viterbi,
+    write_path,
+)
 
 
 @kernel
@@ -46,9 +42,9 @@ def _best_sequences(
     offsets, additional_offsets = factors.offsets, factors.additional_offsets
     parameters = factors.parameters
     start, entry, value, size = structures
-    largest = largest_arity(rows, offsets)
-    reduced, prefix = np.empty(largest), np.empty(largest)
-    path, counts = np.empty(largest, dtype=np.int64), np.zeros(most_states(rows, factors) ** 2)
+    n_most, path = most_states(rows, factors), np.empty(most_positions(rows, factors), np.int64)
+    reduced, prefix = np.empty(n_most), np.empty(largest_arity(rows, offsets))
+    counts = np.zeros(n_most**2)
     for r in rows:
         n_states = int(parameters[r, 0])
         eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
@@ -189,7 +185,7 @@ class Sequence(DynamicProgram):
                 np.ascontiguousarray(eta_v, dtype=np.float64),
                 length,
                 n_states,
-                np.empty(eta_u.size),
+                np.empty(n_states),
                 np.empty(eta_u.size),
                 path,
             )

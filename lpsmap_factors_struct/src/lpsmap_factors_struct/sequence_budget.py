@@ -26,11 +26,13 @@ from lpsmap_core.api import (
     checked_flag,
 )
 from lpsmap_dynamic import POLL_PERIOD, HypergraphBuilder, Row
-from lpsmap_factors_struct.sequence import Sequence, most_states
+from lpsmap_factors_struct.sequence import Sequence
 from lpsmap_factors_struct.viterbi import (
     best_arrivals,
     best_source,
-    reduced_states,
+    most_positions,
+    most_states,
+    reduced_position,
     step_stride,
     write_path,
 )
@@ -64,13 +66,13 @@ def budgeted_viterbi(
     budget, exact, counted
         Largest, or exact, number of positions in state `counted`; at most `length`.
     reduced
-        Workspace of the size of `scores`.
+        Workspace of `n_states` numbers.
     prefix
         Workspace of ``length * (budget + 1) * n_states`` numbers.
     path
         The result: `length` states.
     """
-    reduced_states(scores, length, n_states, reduced)
+    reduced_position(scores, 0, n_states, reduced)
     stride, layer = step_stride(len(additionals), n_states), (budget + 1) * n_states
     prefix[: length * layer] = -np.inf
     for s in range(n_states):
@@ -80,6 +82,7 @@ def budgeted_viterbi(
     arrivals = np.empty(n_states)
     for t in range(1, length):
         step = n_states + (t - 1) * stride
+        reduced_position(scores, t, n_states, reduced)
         for visits in range(min(t, budget) + 1):
             before = (t - 1) * layer + visits * n_states
             best_arrivals(prefix, before, additionals, step, n_states, arrivals, 0)
@@ -87,7 +90,7 @@ def budgeted_viterbi(
                 after = visits + 1 if s == counted else visits
                 if after <= budget:
                     here = t * layer + after * n_states + s
-                    prefix[here] = arrivals[s] + reduced[t * n_states + s]
+                    prefix[here] = arrivals[s] + reduced[s]
         if layer * n_states > POLL_PERIOD and interrupted():
             break
     final = len(additionals) - n_states
@@ -116,13 +119,11 @@ def _best_sequences(
     offsets, additional_offsets = factors.offsets, factors.additional_offsets
     parameters = factors.parameters
     start, entry, value, size = structures
-    largest, largest_prefix = 0, 0
+    largest = 0
     for r in rows:
-        arity = offsets[r + 1] - offsets[r]
-        largest = max(largest, arity)
-        largest_prefix = max(largest_prefix, arity * (int(parameters[r, 1]) + 1))
-    reduced, prefix = np.empty(largest), np.empty(largest_prefix)
-    path, counts = np.empty(largest, dtype=np.int64), np.zeros(most_states(rows, factors) ** 2)
+        largest = max(largest, (offsets[r + 1] - offsets[r]) * (int(parameters[r, 1]) + 1))
+    n_most, path = most_states(rows, factors), np.empty(most_positions(rows, factors), np.int64)
+    reduced, prefix, counts = np.empty(n_most), np.empty(largest), np.zeros(n_most**2)
     for r in rows:
         n_states = int(parameters[r, 0])
         eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
@@ -291,7 +292,7 @@ class SequenceBudget(Sequence):
                 budget,
                 bool(self.force_budget),
                 int(self.counted_state),
-                np.empty(eta_u.size),
+                np.empty(n_states),
                 np.empty(eta_u.size * (budget + 1)),
                 path,
             )

@@ -37,7 +37,7 @@ from lpsmap_dynamic import (
     one_of_each_group,
 )
 from lpsmap_factors_struct.flat_scores import flat_scores
-from lpsmap_factors_struct.viterbi import reduced_states
+from lpsmap_factors_struct.viterbi import most_positions, most_states, reduced_position
 
 
 @leaf
@@ -115,12 +115,14 @@ def distance_viterbi(
         ``[initial, distances, final]`` scores of the bins.
     length, n_states
         Shape of `scores`; at least one each.
-    reduced, prefix
+    reduced
+        Workspace of `n_states` numbers.
+    prefix
         Workspace of the size of `scores`.
     path
         The result: `length` states.
     """
-    reduced_states(scores, length, n_states, reduced)
+    reduced_position(scores, 0, n_states, reduced)
     reach = (len(additionals) - 1) // 4
     distances, final = additionals[reach : 3 * reach + 1], additionals[3 * reach + 1 :]
     for s in range(n_states):
@@ -128,8 +130,9 @@ def distance_viterbi(
     for t in range(1, length):
         here = prefix[t * n_states : (t + 1) * n_states]
         _arrivals(prefix[(t - 1) * n_states : t * n_states], distances, n_states, reach, here)
+        reduced_position(scores, t, n_states, reduced)
         for s in range(n_states):
-            here[s] += reduced[t * n_states + s]
+            here[s] += reduced[s]
         if n_states * reach > POLL_PERIOD and interrupted():
             break
     last = (length - 1) * n_states
@@ -166,8 +169,8 @@ def _best_sequences(
     parameters = factors.parameters
     start, entry, value, size = structures
     largest, most_bins = largest_arity(rows, offsets), largest_arity(rows, additional_offsets)
-    reduced, prefix, counts = np.empty(largest), np.empty(largest), np.empty(most_bins)
-    path = np.empty(largest, dtype=np.int64)
+    reduced, prefix = np.empty(most_states(rows, factors)), np.empty(largest)
+    path, counts = np.empty(most_positions(rows, factors), np.int64), np.empty(most_bins)
     for r in rows:
         eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
         additionals = scores.eta_v[additional_offsets[r] : additional_offsets[r + 1]]
@@ -313,7 +316,7 @@ class SequenceDistance(DynamicProgram):
                 np.ascontiguousarray(eta_v, dtype=np.float64),
                 length,
                 n_states,
-                np.empty(eta_u.size),
+                np.empty(n_states),
                 np.empty(eta_u.size),
                 path,
             )

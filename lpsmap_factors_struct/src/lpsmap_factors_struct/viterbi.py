@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core import leaf
+from lpsmap_core import Factors, leaf
 from lpsmap_core.api import FloatArray, IndexArray, IntArray
 
 
@@ -24,6 +24,25 @@ def n_step_scores(n_additionals: int, length: int, n_states: int) -> int:
     """Return the number of transition scores that a sequence of some length uses."""
     shared = step_stride(n_additionals, n_states) == 0
     return n_states * n_states * (1 if shared else length - 1)
+
+
+@leaf
+def most_states(rows: IntArray, factors: Factors) -> int:
+    """Return the largest number of states of the sequences `rows`, 0 without sequences."""
+    most = 0
+    for r in rows:
+        most = max(most, int(factors.parameters[r, 0]))
+    return most
+
+
+@leaf
+def most_positions(rows: IntArray, factors: Factors) -> int:
+    """Return the largest number of positions of the sequences `rows`, 0 without sequences."""
+    most, offsets = 0, factors.offsets
+    for r in rows:
+        n_states = max(1, int(factors.parameters[r, 0]))
+        most = max(most, (offsets[r + 1] - offsets[r]) // n_states)
+    return most
 
 
 @leaf
@@ -83,24 +102,22 @@ def best_source(
 
 
 @leaf
-def reduced_states(scores: FloatArray, length: int, n_states: int, target: FloatArray) -> None:
-    """Reduce the scores of every position to a maximum of 0.
+def reduced_position(scores: FloatArray, t: int, n_states: int, target: FloatArray) -> None:
+    """Write the scores of the states at position t, reduced to a maximum of 0.
 
     This does not change the best sequence. Without it, the huge score of a forced state would cost
     all sums their precision.
     """
-    n, two = np.uint64(n_states), np.uint64(2)
-    even, here = n - n % two, np.uint64(0)
-    for _ in range(length):
-        a = b = scores[here + n - np.uint64(1)]
-        for s in range(np.uint64(0), even, two):  # two independent chains of comparisons
-            p, q = scores[here + s], scores[here + s + np.uint64(1)]
-            a = p if p > a else a
-            b = q if q > b else b
-        most = a if a > b else b
-        for s in range(n):
-            target[here + s] = scores[here + s] - most
-        here += n
+    n, here, two = np.uint64(n_states), np.uint64(t * n_states), np.uint64(2)
+    even = n - n % two
+    a = b = scores[here + n - np.uint64(1)]
+    for s in range(np.uint64(0), even, two):  # two independent chains of comparisons
+        p, q = scores[here + s], scores[here + s + np.uint64(1)]
+        a = p if p > a else a
+        b = q if q > b else b
+    most = a if a > b else b
+    for s in range(n):
+        target[s] = scores[here + s] - most
 
 
 @leaf
@@ -126,12 +143,14 @@ def viterbi(
         all; transitions beyond `length` are not used.
     length, n_states
         Shape of `scores`; at least one each.
-    reduced, prefix
+    reduced
+        Workspace of `n_states` numbers.
+    prefix
         Workspace of the size of `scores`.
     path
         The result: `length` states.
     """
-    reduced_states(scores, length, n_states, reduced)
+    reduced_position(scores, 0, n_states, reduced)
     stride = step_stride(len(additionals), n_states)
     for s in range(n_states):
         prefix[s] = additionals[s] + reduced[s]
@@ -139,8 +158,9 @@ def viterbi(
         step = n_states + (t - 1) * stride
         here, before = t * n_states, (t - 1) * n_states
         best_arrivals(prefix, before, additionals, step, n_states, prefix, here)
-        for k in range(np.uint64(here), np.uint64(here + n_states)):
-            prefix[k] += reduced[k]
+        reduced_position(scores, t, n_states, reduced)
+        for s in range(np.uint64(n_states)):
+            prefix[np.uint64(here) + s] += reduced[s]
     final = len(additionals) - n_states
     last = (length - 1) * n_states
     path[length - 1] = 0
