@@ -335,8 +335,8 @@ def test_sets_of_large_buckets_rest_between_solves(
         graph = FactorGraph()
         u, x = graph.variable_from(trees), graph.variable_from(grid)
         graph.add(DepTree(u, projective=True))
-        graph.add(Potts(x[:-1], x[1:], 0.1 * scale))
-        graph.add(Potts(x[:, :-1], x[:, 1:], 0.1 * scale))
+        graph.add(Dense([x[:-1], x[1:]], 0.1 * scale * np.eye(8)))
+        graph.add(Dense([x[:, :-1], x[:, 1:]], 0.1 * scale * np.eye(8)))
         solution = graph.solve()
         assert solution.ok
         solved = solution.solved.state.solvers
