@@ -600,6 +600,36 @@ def test_chains_of_too_many_nodes_are_refused_before_their_paths_are_listed(
         graph.gibbs()
 
 
+@pytest.mark.parametrize("kind", [Budget, TopK])
+@pytest.mark.parametrize("exact", [False, True])
+def test_large_subsets_in_cycles_are_refused_before_programs_are_built(
+    kind: Any, exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ten million hyperedges of a budget of half the variables took 20 seconds."""
+    monkeypatch.setattr(kind, "hypergraph", None)
+    graph = FactorGraph()
+    u = graph.variable(4_800)
+    graph.add(AtMostOne(u[100:800]))
+    graph.add(kind(u, 2_400, exact))
+    with pytest.raises(ValueError, match=f"gibbs: .* of {kind.__name__}.* shares 700 variables"):
+        graph.gibbs()
+
+
+@pytest.mark.parametrize("kind", [Budget, TopK])
+def test_paths_of_subsets_are_at_least_the_bound(kind: Any) -> None:
+    """Each hyperedge with a slot is on a path, and no path has two."""
+    graph = FactorGraph()
+    for n in range(1, 7):
+        for exact in (False, True):
+            most = np.arange(n + 1)
+            factor = kind(graph.variable((n + 1, n)), most, exact)
+            hypergraphs, which = factor.hypergraphs()
+            switched = np.array([(h.edges.entries < n).sum() for h in hypergraphs])[which]
+            bounds = factor.min_paths()
+            assert bounds[:n].tolist() == switched[:n].tolist()
+            assert bounds[n] == 0  # every size is allowed
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_nodes_that_are_counted_first_are_nodes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The count may miss nodes, but never refuses a graph that has fewer."""

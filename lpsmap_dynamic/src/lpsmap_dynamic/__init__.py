@@ -28,7 +28,7 @@ from lpsmap_dynamic.inference import Beliefs, Found, Inference, LogPartition
 from lpsmap_dynamic.machine_memory import check_fits_memory
 from lpsmap_dynamic.row import Row
 from lpsmap_dynamic.scores import as_scores
-from lpsmap_dynamic.subsets import subset_hypergraph
+from lpsmap_dynamic.subsets import min_subset_paths, subset_hypergraph
 from lpsmap_dynamic.tables import Tables
 from lpsmap_dynamic.targets import Items, Labels, check_root, in_factors, labels_of, read_labels
 
@@ -71,6 +71,7 @@ __all__ = [
     "in_factors",
     "infeasible_variables",
     "labels_of",
+    "min_subset_paths",
     "minimum_fill",
     "objective_difference",
     "one_of_each_group",

@@ -15,6 +15,7 @@ from lpsmap_core.api import BoolArray, IntArray, name_of_factor, offsets_of, ran
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.derivations import HypergraphInference
 from lpsmap_dynamic.factor_cycles import CyclicFactors, check_n_shared, merged_factors
+from lpsmap_dynamic.factor_pieces import MAX_PATHS, too_many_choices
 
 LISTED = 6
 """Maximum number of factors that an error about a cycle names."""
@@ -154,6 +155,38 @@ class FactorForest:
             return self._name(int(chosen[k]))
 
         check_n_shared(owner, self.variable[links], len(chosen), self.n_variables, name_of)
+        self._check_paths(chosen, links)
+        given = self._cyclic_factors(cyclic, chosen, links, arity)
+        merged = merged_factors(given, self.n_variables, name_of)
+        n, slots = len(arity), np.diff(merged.offsets)
+        self._into = np.append(self._into, n + np.arange(merged.n_factors))
+        self._into[chosen] = n + merged.group
+        self.declarations.append(merged)
+        self.merged_additionals = merged.additionals
+        self.impossible = n + np.flatnonzero(merged.impossible)
+        self.variable = np.append(self.variable, merged.variable)
+        self.negated = np.append(self.negated, merged.negated)
+        self.owner = np.append(self.owner, np.repeat(n + np.arange(merged.n_factors), slots))
+        self.first_link = np.append(self.first_link, len(self.variable))
+        self.first_factor = np.append(self.first_factor, n + merged.n_factors)
+        self.first_additional = np.append(self.first_additional, self.first_additional[-1])
+
+    def _check_paths(self, chosen: IntArray, links: IntArray) -> None:
+        """Refuse factors of cycles with too many paths, before their hypergraphs are built."""
+        bounds = [
+            f.min_paths() if hasattr(f, "min_paths") else np.zeros(f.n_factors, dtype=np.int64)
+            for f in self.factors
+        ]
+        refused = chosen[np.concatenate(bounds)[chosen] > MAX_PATHS]
+        if refused.size:
+            f = int(refused[0])
+            n_shared = int((self.owner[self._shared(links)] == f).sum())
+            raise too_many_choices(self._name(f), n_shared)
+
+    def _cyclic_factors(
+        self, cyclic: IntArray, chosen: IntArray, links: IntArray, arity: IntArray
+    ) -> CyclicFactors:
+        """Return the chosen factors, which are those with cyclic links, and their hypergraphs."""
         hypergraphs: list[Hypergraph] = []
         origins: list[IntArray] = []
         which, first_extra = [], []
@@ -175,7 +208,7 @@ class FactorForest:
             hypergraphs += [hypergraph for hypergraph, _ in single]
             origins += [origin for _, origin in single]
             first_extra.append(self.first_additional[d] + rows * factor.n_additionals)
-        given = CyclicFactors(
+        return CyclicFactors(
             hypergraphs,
             np.concatenate(which),
             offsets_of(arity[chosen]),
@@ -184,19 +217,6 @@ class FactorForest:
             np.concatenate(first_extra),
             origins,
         )
-        merged = merged_factors(given, self.n_variables, name_of)
-        n, slots = len(arity), np.diff(merged.offsets)
-        self._into = np.append(self._into, n + np.arange(merged.n_factors))
-        self._into[chosen] = n + merged.group
-        self.declarations.append(merged)
-        self.merged_additionals = merged.additionals
-        self.impossible = n + np.flatnonzero(merged.impossible)
-        self.variable = np.append(self.variable, merged.variable)
-        self.negated = np.append(self.negated, merged.negated)
-        self.owner = np.append(self.owner, np.repeat(n + np.arange(merged.n_factors), slots))
-        self.first_link = np.append(self.first_link, len(self.variable))
-        self.first_factor = np.append(self.first_factor, n + merged.n_factors)
-        self.first_additional = np.append(self.first_additional, self.first_additional[-1])
 
     def _shared(self, links: IntArray) -> IntArray:
         """Return those of the links whose variable has several of them."""

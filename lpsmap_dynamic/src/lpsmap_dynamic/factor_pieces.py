@@ -27,13 +27,22 @@ MAX_CELLS = 1 << 28
 MAX_PATHS = 1 << 20
 """Maximum number of paths between the slots of a hypergraph without branches."""
 
-
 MAX_NODES = 6_000
 """Maximum number of nodes in cycles, which are ordered in some seconds."""
 
 
 class TooManyChoicesError(ValueError):
     """A factor has too many choices for its shared slots."""
+
+
+def too_many_choices(name: str, n_shared: int) -> ValueError:
+    """Return the error about a factor with too many choices for its shared slots."""
+    return ValueError(
+        f"gibbs: {name} shares {n_shared} variables with other factors of a cycle, and has too "
+        f"many choices for them; expected at most {MAX_CHOICES:.2g}, and fewer of more variables. "
+        "Condition on some of the variables with graph.condition(evidence), or use solve(), which "
+        "supports any graph."
+    )
 
 
 def too_many_nodes(count: int) -> ValueError:

@@ -59,6 +59,15 @@ class HypergraphFactor(Factor):
         rows, which = different_rows(self)
         return [self.hypergraph_of(row) for row in rows], which
 
+    def min_paths(self) -> IntArray:
+        """Return a lower bound of the number of paths of every factor's hypergraph.
+
+        A path is a sequence of hyperedges from one slot to the next of a hypergraph without
+        branches. With a bound, a graph with too many paths for sums over its cycles is refused
+        before hypergraphs are built. The default is 0.
+        """
+        return np.zeros(self.n_factors, dtype=np.int64)
+
     def _kernel_integers(self) -> tuple[Sequence[IntArray], IntArray]:
         """Return the distinct hypergraphs, if the kernel is the generic one that reads them."""
         if type(self).map_kernel is not best_derivations:

@@ -23,13 +23,13 @@ from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.elimination_order import cheapest_order
 from lpsmap_dynamic.equal_rows import distinct_rows
 from lpsmap_dynamic.factor_pieces import (
-    MAX_CHOICES,
     MAX_NODES,
     FactorPiece,
     PieceEdges,
     TooManyChoicesError,
     one_piece,
     pieces_of_slots,
+    too_many_choices,
     too_many_nodes,
 )
 
@@ -140,18 +140,12 @@ def _pieces(part: TreePart, shared: BoolArray, few: bool) -> list[FactorPiece]:
     hypergraph = part.hypergraph
     try:
         if not few or (hypergraph.n_items > 1 and hypergraph.arity > SMALL):
-            found = pieces_of_slots(hypergraph, shared)
-            if found is not None:
-                return found
+            pieces = pieces_of_slots(hypergraph, shared)
+            if pieces is not None:
+                return pieces
         return [one_piece(hypergraph, shared)]
     except TooManyChoicesError:
-        raise ValueError(
-            f"gibbs: {part.name()} shares {int(shared.sum())} variables with other factors of a "
-            f"cycle, and has too many choices for them; expected at most {MAX_CHOICES:.2g}, "
-            "and fewer of more variables. "
-            "Condition on some of the variables with graph.condition(evidence), or use solve(), "
-            "which supports any graph."
-        ) from None
+        raise too_many_choices(part.name(), int(shared.sum())) from None
 
 
 def _nodes_of(scopes: Sequence[IntArray], shared: BoolArray) -> IntArray:
@@ -161,11 +155,11 @@ def _nodes_of(scopes: Sequence[IntArray], shared: BoolArray) -> IntArray:
         for v in scope.tolist():
             around[v].append(k)
     known: dict[tuple[int, ...], int] = {}
-    found = [
+    nodes = [
         known.setdefault(tuple(around[v]), len(known)) if shared[v] else -1
         for v in range(len(shared))
     ]
-    return np.array(found, dtype=np.int64)
+    return np.array(nodes, dtype=np.int64)
 
 
 class _Elimination:
@@ -310,8 +304,8 @@ class _Elimination:
         sizes = np.array([self._sizes[x] for x in nodes], dtype=np.int64)
         if sizes.astype(np.float64).prod() < MAX_CODE:
             strides = np.append(np.cumprod(sizes[:0:-1])[::-1], 1)[: len(sizes)]
-            found: IntArray = states @ strides
-            return found
+            codes: IntArray = states @ strides
+            return codes
         return distinct_rows(states)[1]
 
     def _order(self) -> list[int]:
@@ -339,10 +333,10 @@ class _Elimination:
             neighbours[number[x], [number[y] for y in around[x]]] = True
         sizes = np.array([self._sizes[x] for x in rest], dtype=np.int64)
         order_of = interruptible(cheapest_order)
-        found = order_of(sizes, neighbours.copy(), MAX_COST)
-        if not found.cost < np.inf:  # products that overflow
-            found = order_of(np.ones_like(sizes), neighbours, MAX_COST)
-        return order + [rest[k] for k in found.nodes.tolist()]
+        elimination = order_of(sizes, neighbours.copy(), MAX_COST)
+        if not elimination.cost < np.inf:  # products that overflow
+            elimination = order_of(np.ones_like(sizes), neighbours, MAX_COST)
+        return order + [rest[k] for k in elimination.nodes.tolist()]
 
     def _check_size(self, order: list[int]) -> None:
         """Bound the numbers of joint states that an order needs, without listing them.

@@ -4,11 +4,29 @@ from __future__ import annotations
 
 import numpy as np
 
+from lpsmap_core.api import IntArray
 from lpsmap_dynamic.builder import HypergraphBuilder
 from lpsmap_dynamic.machine_memory import check_fits_memory
 
 EDGE = 128
 """Bytes of a hyperedge while it is declared."""
+
+
+def min_subset_paths(n: IntArray, least: IntArray, most: IntArray) -> IntArray:
+    """Return lower bounds of the numbers of paths between the slots of `subset_hypergraph`.
+
+    The k-th element can be any slot but the first ``k - 1`` and the last ``least - k``. Without an
+    upper bound on the size, the bound is 0.
+
+    Parameters
+    ----------
+    n, least, most
+        Numbers of slots, and bounds on the sizes of subsets.
+    """
+    first = least * (n - least + 1)
+    others = (most - least) * (2 * n - most - least + 1) // 2
+    bounds: IntArray = np.where(most < n, first + others, 0)
+    return bounds
 
 
 def subset_hypergraph(

@@ -31,6 +31,7 @@ from lpsmap_dynamic import (
     HypergraphBuilder,
     HypergraphFactor,
     Row,
+    min_subset_paths,
     project_budget_rows,
     subset_hypergraph,
 )
@@ -144,6 +145,12 @@ class Budget(LogicFactor, HypergraphFactor):
         most = int(row["budget"])
         least = most if row["force_budget"] else 0
         return subset_hypergraph(build, row.event_shape[0], least, most)
+
+    def min_paths(self) -> IntArray:
+        """Return a lower bound of the number of paths of every row's hypergraph."""
+        most = self.budget.astype(np.int64)
+        least = np.where(self.force_budget, most, 0)
+        return min_subset_paths(np.diff(self.offsets), least, most)
 
     def linear_constraints(self) -> LinearConstraints:
         """Return the constraints that the sum of every row is at most, or exactly, its budget."""

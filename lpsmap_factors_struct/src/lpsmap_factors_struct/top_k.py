@@ -29,6 +29,7 @@ from lpsmap_dynamic import (
     HypergraphBuilder,
     HypergraphFactor,
     Row,
+    min_subset_paths,
     project_budget_rows,
     subset_hypergraph,
 )
@@ -139,6 +140,12 @@ class TopK(HypergraphFactor):
         most = int(row["k"])
         least = most if row["exact"] else 0
         return subset_hypergraph(build, row.event_shape[0], least, most)
+
+    def min_paths(self) -> IntArray:
+        """Return a lower bound of the number of paths of every factor's hypergraph."""
+        most = self.k.astype(np.int64)
+        least = np.where(self.exact, most, 0)
+        return min_subset_paths(np.diff(self.offsets), least, most)
 
     def linear_constraints(self) -> LinearConstraints:
         """Return the constraints that subsets have k elements, or at most k."""
