@@ -143,5 +143,7 @@ def test_bad_declarations_are_refused() -> None:
     graph = FactorGraph()
     with pytest.raises(ValueError, match=r"DMVTree: variables has shape \(2, 3\)"):
         DMVTree(graph.variable((2, 3)), np.zeros((2, 2, 2, 2)))
+    with pytest.raises(ValueError, match=r"lengths of factor 0 are \(1, 3\); expected equal ones"):
+        DMVTree(graph.variable((1, 3, 3)), np.zeros((1, 3, 2, 2, 2)), lengths=[[1, 3]])
     with pytest.raises(ValueError, match="DMVTree: decisions has 8 scores per factor; expected 16"):
         DMVTree(graph.variable((2, 2)), np.zeros((1, 2, 2, 2)))

@@ -183,6 +183,7 @@ def test_a_sentence_without_trees_left_is_infeasible():
         ),
         ((3, 3, 0), {"labelled": True}, r"shape \(3, 3, 0\); expected at least one label"),
         ((2, 3, 3), {"lengths": [1, 4]}, r"lengths\[1\] is 4; expected 0 to 3"),
+        ((2, 3, 3), {"lengths": [[3, 3], [3, 2]]}, r"factor 1 are \(3, 2\); expected equal ones"),
     ],
 )
 def test_wrong_arguments_are_named(graph, shape, arguments, message):

@@ -324,6 +324,7 @@ def test_sentences_of_no_words(rng, graph):
         ((3, 3, 0), {"labelled": True}, "shape .3, 3, 0.; expected at least one label"),
         ((3, 3), {"labelled": True}, "shape .3, 3.; expected at least 3 axes"),
         ((2, 3, 3), {"lengths": [1, 4]}, "DepTree: lengths.1. is 4; expected 0 to 3"),
+        ((2, 3, 3), {"lengths": [[2, 3], [3, 3]]}, "factor 0 are .2, 3.; expected equal ones"),
         ((2, 3, 3), {"lengths": [-1, 3]}, "DepTree: lengths.0. is -1; expected 0 to 3"),
         ((2, 3, 3), {"lengths": [1]}, "DepTree: lengths has shape .1,.; expected .2,."),
     ],

@@ -28,6 +28,7 @@ from lpsmap_dynamic.inference import Beliefs, Found, Inference, LogPartition
 from lpsmap_dynamic.machine_memory import check_fits_memory
 from lpsmap_dynamic.row import Row
 from lpsmap_dynamic.scores import as_scores
+from lpsmap_dynamic.square import check_square
 from lpsmap_dynamic.subsets import min_subset_paths, subset_hypergraph
 from lpsmap_dynamic.tables import Tables
 from lpsmap_dynamic.targets import Items, Labels, check_root, in_factors, labels_of, read_labels
@@ -62,6 +63,7 @@ __all__ = [
     "check_accepted",
     "check_fits_memory",
     "check_root",
+    "check_square",
     "clip_row",
     "compare_maxima",
     "complete_assignment",

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Factors, Scores, Structures, Variables, kernel
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, checked_flag
-from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
+from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row, check_square
 from lpsmap_factors_struct.cky import best_label, binary_tree, chart_workspace
 
 
@@ -84,7 +84,8 @@ class BinaryTree(DynamicProgram):
         self.labelled = checked_flag("BinaryTree: labelled", labelled)
         self.variables_ndim = 3 if self.labelled else 2
         super().__init__(variables, lengths=lengths)
-        self._check_square()
+        check_square(self, "one entry for every first and last word of a span")
+        self._check_labels()
         self.n_labels = self.per_factor("n_labels", self.event_shape[2] if self.labelled else 1)
 
     @classmethod
@@ -165,15 +166,8 @@ class BinaryTree(DynamicProgram):
         n = np.rint(np.sqrt(np.diff(factors.offsets) / factors.parameters[:, 0])).astype(np.int64)
         return np.maximum(2 * n - 1, 0)
 
-    def _check_square(self) -> None:
-        rows, columns, *labels = self.event_shape
-        if rows != columns:
-            raise ValueError(
-                f"BinaryTree: variables has shape {self.variables.shape}; expected equal "
-                f"{'axes before the labels' if labels else 'last two axes'}: one entry for every "
-                "first and last word of a span."
-            )
-        if labels == [0]:
+    def _check_labels(self) -> None:
+        if self.event_shape[2:] == (0,):
             raise ValueError(
                 f"BinaryTree: variables has shape {self.variables.shape}; expected at least one "
                 "label on the last axis. Leave labelled off for spans without labels."

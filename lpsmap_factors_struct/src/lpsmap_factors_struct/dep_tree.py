@@ -20,7 +20,14 @@ from lpsmap_core import (
     kernel,
 )
 from lpsmap_core.api import FloatArray, IntArray, checked_flag
-from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Inference, Row, one_of_each_group
+from lpsmap_dynamic import (
+    HypergraphBuilder,
+    HypergraphFactor,
+    Inference,
+    Row,
+    check_square,
+    one_of_each_group,
+)
 from lpsmap_factors_struct.arborescence_polytope.tree_projection import (
     multiply_jacobians,
     project_trees,
@@ -145,13 +152,10 @@ class DepTree(HypergraphFactor):
         self.labelled = checked_flag("DepTree: labelled", labelled)
         self.variables_ndim = 3 if self.labelled else 2
         super().__init__(variables, lengths=lengths)
-        rows, columns, n_labels = self.event_shape if self.labelled else (*self.event_shape, 1)
-        if rows != columns:
-            raise ValueError(
-                f"DepTree: variables has shape {self.variables.shape}; expected equal "
-                f"{'axes before the labels' if self.labelled else 'last two axes'}: one row for "
-                "every word, with one arc from every other word and one from the root."
-            )
+        check_square(
+            self, "one row for every word, with one arc from every other word and one from the root"
+        )
+        n_labels = self.event_shape[2] if self.labelled else 1
         if n_labels == 0:
             raise ValueError(
                 f"DepTree: variables has shape {self.variables.shape}; expected at least one label "

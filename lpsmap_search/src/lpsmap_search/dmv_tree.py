@@ -10,7 +10,13 @@ import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, LinearConstraints, Variables
 from lpsmap_core.api import FloatArray, IntArray
-from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row, one_of_each_group
+from lpsmap_dynamic import (
+    DynamicProgram,
+    HypergraphBuilder,
+    Row,
+    check_square,
+    one_of_each_group,
+)
 from lpsmap_search.half_spans import LEFT, RIGHT, half_spans
 
 __all__ = ["DMVTree"]
@@ -65,12 +71,8 @@ class DMVTree(DynamicProgram):
         self, variables: Variables, decisions: Any, *, lengths: npt.ArrayLike | None = None
     ) -> None:
         super().__init__(variables, decisions, lengths=lengths)
-        rows, columns = self.event_shape
-        if rows != columns:
-            raise ValueError(
-                f"DMVTree: variables has shape {self.variables.shape}; expected equal last two "
-                "axes: one row for every word, with an arc from every other word and the root."
-            )
+        check_square(self, "one row for every word, with an arc from every other word and the root")
+        rows = self.event_shape[0]
         if self.n_additionals != DECISIONS * rows:
             raise ValueError(
                 f"DMVTree: decisions has {self.n_additionals} scores per factor; expected "

@@ -94,7 +94,12 @@ def checked_parameters(
 
 
 def checked_lengths(
-    name: str, lengths: Any, batch: tuple[int, ...], n_lengths: int = 1, allows_one: bool = True
+    name: str,
+    lengths: Any,
+    batch: tuple[int, ...],
+    n_lengths: int = 1,
+    allows_one: bool = True,
+    one_first: bool = False,
 ) -> Tensor | None:
     """Validate lengths and expand them to all instances, on any device.
 
@@ -113,6 +118,8 @@ def checked_lengths(
         The number of lengths that an instance can have, on an additional last axis.
     allows_one
         Whether an instance can have a single length instead.
+    one_first
+        Whether lengths that can be single ones are.
 
     Returns
     -------
@@ -137,7 +144,9 @@ def checked_lengths(
     one_per_entry = len(shape) == 1 and len(batch) > 0  # one row of lengths for the whole batch
     is_single = _leads(shape, batch)
     is_multiple = n_lengths > 1 and shape[-1:] == (n_lengths,) and _leads(shape[:-1], batch)
-    is_multiple = is_multiple and not (one_per_entry and allows_one)
+    is_multiple = (
+        is_multiple and not (one_per_entry and allows_one) and not (is_single and one_first)
+    )
     if is_multiple and (is_single or one_per_entry):
         full_shape = (*shape[:-1], *(1,) * (len(batch) - len(shape) + 1), n_lengths)
         raise ValueError(

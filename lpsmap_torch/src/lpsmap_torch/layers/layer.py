@@ -71,6 +71,9 @@ class Layer(TemperatureMixin):
     """The number of lengths that an instance can have."""
     accepts_single_length: bool = True
     """Whether an instance can have a single length."""
+    single_length_first: bool = False
+    """Whether lengths in the shape of the batch, which could also be several for every instance of
+    its first axes, are single ones."""
     limit: ClassVar[str] = ""
     """The name of a limit, such as a budget, that calls can set for every instance by an argument:
     integers in the shape of the batch, on any device; axes of the batch may be 1, and its last axes
@@ -393,7 +396,9 @@ class Layer(TemperatureMixin):
 
     def _checked_lengths(self, lengths: Any, batch: tuple[int, ...]) -> Tensor | None:
         name, one = type(self).__name__, self.accepts_single_length
-        return checked_lengths(name, lengths, batch, self.max_lengths, one)
+        return checked_lengths(
+            name, lengths, batch, self.max_lengths, one, self.single_length_first
+        )
 
     def _divide(self, scores: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return scores and parameters of every instance divided by the temperature."""

@@ -127,8 +127,9 @@ class SparseMAP(Layer):
         default = kind.variables_ndim + bool(options.get("labelled", False))
         self.event_ndim = max(default, least) if event_ndim is None else event_ndim
         self.mask_ndim = self.event_ndim
-        # types with length_axes have one length for all of these axes
-        self.max_lengths = self.event_ndim if kind.length_axes is None else 1
+        axes = kind.length_axes
+        self.max_lengths = self.event_ndim if axes is None else len(axes)
+        self.single_length_first = axes is not None
 
     def forward(
         self,
@@ -150,7 +151,8 @@ class SparseMAP(Layer):
             Scores of the additionals, for types that have them: flat on the last axis, and the same
             for all instances or with leading batch axes.
         lengths, mask
-            As in the factor type, as tensors. In lengths, axes of the batch may be 1, and the last
+            As in the factor type, as tensors: one length for every instance, or one for every axis
+            that lengths of the type cut, on a last axis. Axes of the batch may be 1, and the last
             ones may be omitted; lengths then apply to all entries.
         return_solution
             Whether to return all results of the solve; it breaks the graph of torch.compile.
