@@ -39,6 +39,7 @@ from lpsmap_core.local.oracles import best_feasible as best_feasible
 from lpsmap_core.local.vertices import Vertices as Vertices
 from lpsmap_core.local.vertices import join_vertices as join_vertices
 from lpsmap_core.local.vertices import structure_scores as structure_scores
+from lpsmap_core.model.inputs import booleans as booleans
 from lpsmap_core.model.inputs import broadcast as broadcast
 from lpsmap_core.model.inputs import check_readable as check_readable
 from lpsmap_core.model.inputs import checked_count as checked_count

@@ -24,6 +24,7 @@ from lpsmap_core import (
 from lpsmap_core.api import (
     FloatArray,
     IntArray,
+    real_numbers,
     slot_values,
     sum_constrained_jvp,
 )
@@ -119,7 +120,9 @@ class Knapsack(LogicFactor):
         lengths: npt.ArrayLike | None = None,
     ) -> None:
         super().__init__(variables, axis, mask=mask, lengths=lengths)
-        self.costs = self.per_link("costs", self._along_rows("costs", costs))
+        self.costs = self.per_link(
+            "costs", self._along_rows("costs", real_numbers("Knapsack: costs", costs))
+        )
         self.budget = self.per_factor("budget", budget)
         if (self.costs < 0).any():
             raise ValueError(

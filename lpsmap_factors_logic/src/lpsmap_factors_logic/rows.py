@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables, as_variables
-from lpsmap_core.api import BoolArray, FloatArray, broadcast, real_numbers, replaced_options
+from lpsmap_core.api import BoolArray, FloatArray, booleans, broadcast, replaced_options
 
 without_negated = replaced_options(negated="negate the variables, as in Or(u ^ negated)")
 """Decorator of factor types that earlier libraries gave an argument `negated`."""
@@ -36,7 +36,7 @@ class LogicFactor(Factor):
     Raises
     ------
     TypeError
-        If `variables` are not Variables, or `axis` is not an integer.
+        If `variables` are not Variables, `axis` is not an integer, or `mask` is not of booleans.
     ValueError
         If `axis`, `mask` or `lengths` do not fit the variables.
     """
@@ -70,11 +70,10 @@ class LogicFactor(Factor):
                 f"variables of shape {view.shape}."
             )
         self._axis, self._shape = axis, view.shape
-        super().__init__(
-            view.moveaxis(axis, -1) if view.ndim else view,
-            mask=None if mask is None else self._along_rows("mask", mask),
-            lengths=lengths,
-        )
+        if mask is not None:
+            flags = booleans(f"{name}: mask", mask, "a variable takes part")
+            mask = self._along_rows("mask", flags)
+        super().__init__(view.moveaxis(axis, -1) if view.ndim else view, mask=mask, lengths=lengths)
         if self.needs_variables:
             self._refuse_empty_rows()
         negations = self._negations()
@@ -97,10 +96,10 @@ class LogicFactor(Factor):
 
     # ---------------------------------------------------------------- helpers for the types
 
-    def _along_rows(self, name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
+    def _along_rows(self, name: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Broadcast values to the shape of the given variables, and move the axis of rows last."""
-        name = f"{type(self).__name__}: {name}"
-        return np.moveaxis(broadcast(name, real_numbers(name, values), self._shape), self._axis, -1)
+        along = broadcast(f"{type(self).__name__}: {name}", values, self._shape)
+        return np.moveaxis(along, self._axis, -1)
 
     def _refuse_empty_rows(self) -> None:
         empty = np.flatnonzero(self.offsets[1:] == self.offsets[:-1])

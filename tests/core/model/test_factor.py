@@ -377,9 +377,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
         ["Tall: lengths[0] is 3", "expected 0 to 2"],
     ),
     "a mask of numbers": (
-        lambda: Spy(variables(3), mask=[1, 0, 1]),
-        ValueError,
-        ["Spy: mask", "dtype int64", "expected booleans", "true where"],
+        lambda: Spy(variables(3), mask=np.array([1, 0, 1])),
+        TypeError,
+        ["Spy: mask has dtype int64", "booleans, true where a variable takes part", "mask != 0"],
     ),
     "a mask of another shape": (
         lambda: Spy(variables(3), mask=[True, False]),

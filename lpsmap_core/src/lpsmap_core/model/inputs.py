@@ -227,11 +227,27 @@ def integer_array(name: str, value: npt.ArrayLike) -> IntArray:
     return np.array(array, dtype=np.int64, order="C")
 
 
-def booleans(name: str, value: Any, of: str) -> npt.NDArray[np.bool_]:
-    """Return booleans as an array; numbers are not accepted. `of` says in errors what is true."""
-    array = _array(name, value)
+def booleans(name: str, mask: Any, of: str) -> npt.NDArray[np.bool_]:
+    """Return a mask as an array of booleans; numbers are not accepted.
+
+    Parameters
+    ----------
+    name, mask
+        The mask, and its name in errors.
+    of
+        What is true, in errors, such as "a variable takes part".
+
+    Raises
+    ------
+    TypeError
+        If it does not hold booleans.
+    """
+    array = _array(name, mask)
     if array.dtype != np.bool_:
-        raise TypeError(f"{name} {_seen(value, array)}; expected booleans, true where {of}.")
+        raise TypeError(
+            f"{name} {_seen(mask, array)}; expected booleans, true where {of}. Use mask != 0 for "
+            "ones and zeros."
+        )
     return array
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.model.inputs import broadcast, real_numbers, whole_numbers
+from lpsmap_core.model.inputs import booleans, broadcast, whole_numbers
 from lpsmap_jit.arrays import BoolArray, IntArray
 
 Shape = tuple[int, ...]
@@ -114,10 +114,5 @@ def within_lengths(lengths: IntArray, shape: Shape, split: int, axes: Sequence[i
 
 def checked_mask(name: str, mask: npt.ArrayLike, shape: Shape) -> BoolArray:
     """Return a mask in the shape of the variables."""
-    array = real_numbers(f"{name}: mask", mask)
-    if array.dtype != bool:
-        raise ValueError(
-            f"{name}: mask has dtype {array.dtype}; expected booleans, true where a variable takes "
-            "part."
-        )
-    return broadcast(f"{name}: mask", array, shape)
+    flags = booleans(f"{name}: mask", mask, "a variable takes part")
+    return broadcast(f"{name}: mask", flags, shape)
