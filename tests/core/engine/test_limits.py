@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from numba.core.event import install_recorder
 
 from lpsmap import AtMostOne, Dense, FactorGraph, Pair, Potts, Xor
 from lpsmap_core import ConvergenceWarning
@@ -156,8 +157,13 @@ def test_every_verb_of_a_large_grid_has_its_time(verb: str) -> None:
             assert np.isfinite(found.bound[0])
         return time.process_time() - begin
 
-    call(0.1)  # compiles
-    assert call(0.5) < 4.0
+    call(0.1)  # loads or compiles kernels, and may end before the last ones
+    while True:
+        with install_recorder("numba:compile") as recorder:
+            duration = call(0.5)
+        if not recorder.buffer:
+            break
+    assert duration < 4.0
 
 
 @pytest.mark.slow
