@@ -16,7 +16,7 @@ import pytest
 
 import judges
 from lpsmap_core import FactorGraph, Solution, Status
-from lpsmap_core.api import ActiveSets
+from lpsmap_core.api import ActiveSets, set_of
 from lpsmap_core.local.active import sets
 from lpsmap_factors_logic import Budget, Dense, Pair, Potts
 from lpsmap_factors_struct import (
@@ -316,7 +316,7 @@ def test_sets_in_larger_graphs_keep_their_triangles(monkeypatch: pytest.MonkeyPa
     assert solution.ok
     solver = next(s for s in solution.solved.state.solvers if isinstance(s, ActiveSets))
     solver.release(np.array([0]))
-    assert len(solver.set_of(0).chol) > 0
+    assert len(set_of(solver.handle, 0).chol) > 0
 
 
 @pytest.mark.compiled

@@ -25,10 +25,10 @@ from lpsmap_core.layout.layout import build_layout as build_layout
 from lpsmap_core.layout.layout import part_of_buckets as part_of_buckets
 from lpsmap_core.layout.ragged import offsets_of as offsets_of
 from lpsmap_core.layout.ragged import ranges as ranges
-from lpsmap_core.local.active.record_access import LocalProblem as LocalProblem
-from lpsmap_core.local.active.record_access import problem_of as problem_of
-from lpsmap_core.local.active.record_access import set_of as set_of
-from lpsmap_core.local.active.record_access import status_of as status_of
+from lpsmap_core.local.active.memory import LocalProblem as LocalProblem
+from lpsmap_core.local.active.memory import problem_of as problem_of
+from lpsmap_core.local.active.memory import set_of as set_of
+from lpsmap_core.local.active.memory import status_of as status_of
 from lpsmap_core.local.active.sets import ActiveSets as ActiveSets
 from lpsmap_core.local.local_solver import OPTIMAL as OPTIMAL
 from lpsmap_core.local.local_solver import RUNNING as RUNNING

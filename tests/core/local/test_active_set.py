@@ -18,7 +18,7 @@ from environments import ROOT
 from lpsmap import AtMostOne
 from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.layout.layout import build_layout
-from lpsmap_core.local.active.memory import block_size, view_set
+from lpsmap_core.local.active.memory import block_size, set_of, view_set
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.active.steps import RUNNING
 from random_graphs import Polytope, random_polytope
@@ -174,7 +174,7 @@ def test_the_factor_stays_right_as_structures_come_and_go(draws: int) -> None:
     for _ in range(draws):
         problem = problem._replace(a=rng.normal(size=7) * rng.choice([0.3, 1.0, 3.0]))
         problem.solve(sets)
-        own = sets.set_of(0)
+        own = set_of(sets.handle, 0)
         count = int(own.active[0])
         sizes.add(count)
         w = np.array([vertex for _, vertex in found(sets)]) / problem.delta

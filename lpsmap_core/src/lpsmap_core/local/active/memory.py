@@ -1,5 +1,7 @@
 """The memory of active sets: every factor has a block, which grows when its set is full.
 
+Kernels get the sets of a bucket, and its local problem, as records.
+
 A block is an array of 64-bit words. Compiled loops refer to it by address only, so the block of one
 factor can move while other threads work on other factors. The triangle of the Gram matrix comes
 last, after the two arrays that belong to it, and a block may omit all three.
@@ -12,8 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_jit.arrays import FloatArray, IntArray
+from lpsmap_core.kernels.entries import reader_of
+from lpsmap_core.kernels.records import Factors, Structures
+from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.compile import kernel, leaf
+from lpsmap_jit.native import floats
 
 MAX_NEWCOMERS = 7
 """Largest number of structures that join a set at once. With the residual these are the eight
@@ -138,23 +143,6 @@ def view_set(
     )
 
 
-@kernel
-def move_set(
-    old: FloatArray,
-    new: FloatArray,
-    width: int,
-    capacity: int,
-    new_capacity: int,
-    active: IntArray,
-    waiting: IntArray,
-    status: IntArray,
-) -> None:
-    """Copy a set from its block to one of another size."""
-    # numba unboxes arrays without calls to Python, in which a signal handler could raise
-    before = view_set(old, width, capacity, active, waiting, status)
-    copy_set(before, view_set(new, width, new_capacity, active, waiting, status))
-
-
 @leaf
 def copy_set(old: ActiveSet, new: ActiveSet) -> None:
     """Copy the active and the waiting structures, in their order."""
@@ -177,3 +165,112 @@ def copy_set(old: ActiveSet, new: ActiveSet) -> None:
         new.theta[k], new.ones[k] = old.theta[old.order[k]], old.ones[k]
     for at in range(count * (count + 1) // 2):
         new.chol[at] = old.chol[at]
+
+
+# -------------------------------------------------------------------- records for kernels
+
+
+class SetsRecord(NamedTuple):
+    """The record of the active sets of a bucket for kernels."""
+
+    map_kernel: IntArray
+    """Address of the oracle; 0 until it is compiled."""
+    factors: Factors
+    inverse_delta: FloatArray
+    scores: FloatArray
+    """Inputs of the oracle."""
+    candidates: Structures
+    """Outputs of the oracle: the best structures of the factors."""
+    width: IntArray
+    capacity: IntArray
+    address: IntArray
+    """Address of each set's block, which moves when the set grows."""
+    length: IntArray
+    """Length of each set's block."""
+    active: IntArray
+    waiting: IntArray
+    iterations_left: IntArray
+    """Iterations that are left to each factor in the current solve."""
+    status: IntArray
+    forbids: int
+    """Whether any slot may be forced, or any additional forbidden."""
+    forbidden: ByteArray
+
+
+sets_at = reader_of(SetsRecord, precedes=True)
+"""Returns, in kernels, the record of the sets from their first argument."""
+
+
+class LocalProblem(NamedTuple):
+    """The layout of a bucket and its current scores, for kernels."""
+
+    offsets: IntArray
+    additional_offsets: IntArray
+    link_parameter: FloatArray
+    inverse_delta: FloatArray
+    a: FloatArray
+    """Local scores, infinite in forced slots. All structures of a feasible face agree on these
+    slots, so they are left out of sums that are only compared."""
+    eta_v: FloatArray
+    forbids: bool
+    """Whether any slot may be forced, or any additional forbidden."""
+    forbidden: ByteArray
+
+
+@kernel
+def set_of(sets: Any, f: int) -> ActiveSet:
+    """Return the active set of a factor."""
+    record, last = sets_at(sets), f + 1
+    return view_set(
+        floats(record.address[f], record.length[f]),
+        record.width[f],
+        record.capacity[f],
+        record.active[f:last],
+        record.waiting[f:last],
+        record.status[f:last],
+    )
+
+
+@kernel
+def copy_sets(
+    sets: Any, rows: IntArray, address: IntArray, length: IntArray, capacity: IntArray
+) -> None:
+    """Copy the sets of `rows` to blocks at other addresses."""
+    record = sets_at(sets)
+    for i in range(len(rows)):
+        f = rows[i]
+        last, block = f + 1, floats(address[i], length[i])
+        counts = record.active[f:last], record.waiting[f:last], record.status[f:last]
+        copy_set(set_of(sets, f), view_set(block, record.width[f], capacity[i], *counts))
+
+
+@kernel
+def status_of(sets: Any) -> IntArray:
+    """Return the status of the bucket's factors."""
+    return sets_at(sets).status  # type: ignore[no-any-return]
+
+
+@leaf
+def largest_capacity(sets: Any, rows: IntArray) -> int:
+    """Return the largest capacity of some sets, in structures."""
+    capacity, largest = sets_at(sets).capacity, 0
+    for f in rows:
+        largest = max(largest, capacity[f])
+    return largest
+
+
+@kernel
+def problem_of(sets: Any, a: FloatArray, eta_v: FloatArray) -> LocalProblem:
+    """Return the local problem for some scores."""
+    record = sets_at(sets)
+    factors = record.factors
+    return LocalProblem(
+        factors.offsets,
+        factors.additional_offsets,
+        factors.link_parameter,
+        record.inverse_delta,
+        a,
+        eta_v,
+        record.forbids != 0,
+        record.forbidden,
+    )

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.kernels.records import Factors, Scores, Structures
 from lpsmap_core.layout.layout import Bucket
+from lpsmap_core.local.active.memory import sets_at
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import row_view
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.by_address import by_value
 from lpsmap_jit.compile import kernel, leaf
 from lpsmap_jit.interrupts import interrupted, raise_interrupt, stopped
+from lpsmap_jit.native import invoke
 
 SCORE_TOLERANCE = 1e-5
 """Amount relative to the scores by which a result may be worse than the one before, for oracles in
 float32."""
 
 NO_ADDITIONALS = np.empty(0)
+
+CALL_LINKS = 100_000
+"""Maximum number of links of the factors in one call of an oracle, if no factor has more."""
 
 NOT_WRITTEN = -1
 """The size of a structure before a kernel writes it."""
@@ -128,6 +133,43 @@ def raise_invalid_structure(bucket: Bucket, f: int, structures: Structures) -> N
     )
 
 
+@kernel
+def ask_oracle(sets: Any, rows: IntArray, eta_v: FloatArray) -> int:
+    """Write the best structures of `rows`, by a compiled oracle.
+
+    Returns the position of the first factor with an invalid structure; -1 without one, or on an
+    interrupt.
+    """
+    record = sets_at(sets)
+    factors, candidates, begin = by_value(record.factors), by_value(record.candidates), 0
+    scores = Scores(record.scores, eta_v)
+    while begin < len(rows):
+        end = _end_of_call(rows, begin, factors.offsets)
+        called = np.ascontiguousarray(rows[begin:end])
+        clear_sizes(called, candidates)
+        invoke(record.map_kernel[0], (called, factors, scores, candidates))
+        if interrupted():
+            return -1
+        wrong = first_invalid_structure(called, factors, candidates)
+        if wrong >= 0:
+            return begin + wrong
+        begin = end
+    return -1
+
+
+@leaf
+def _end_of_call(rows: IntArray, begin: int, offsets: IntArray) -> int:
+    """Return the end of the rows for the next call of an oracle."""
+    if offsets[-1] <= CALL_LINKS:
+        return len(rows)
+    n_links = 0
+    for i in range(begin, len(rows)):
+        n_links += offsets[rows[i] + 1] - offsets[rows[i]]
+        if n_links >= CALL_LINKS:
+            return i + 1
+    return len(rows)
+
+
 # -------------------------------------------------------------------- oracles in Python
 
 
@@ -160,8 +202,8 @@ class PythonOracles:
     def solve(self, rows: IntArray, scores: FloatArray, eta_v: FloatArray) -> None:
         """Write the best structure of every factor in `rows`, given scores of all slots."""
         offsets, additional_offsets = self._bucket.offsets, self._bucket.additional_offsets
-        arrays = offsets, additional_offsets, scores, eta_v, *self._candidates
-        _score_again(rows, *arrays, self._score, self._weight)
+        records = self._bucket.factors, Scores(scores, eta_v), self._candidates
+        _score_again(rows, *records, self._score, self._weight)
         extra = NO_ADDITIONALS
         for f in rows.tolist():
             if interrupted():
@@ -173,9 +215,8 @@ class PythonOracles:
             label = factor.solve_map(eta_u, extra)
             self._earlier[f], self._labels[f] = self._labels[f], label
             self._write(f, _vertex(factor, label, eta_u.size, len(extra)))
-        wrong = _first_invalid(
-            rows, *arrays, self._score, self._weight, self._called, self._checks_best
-        )
+        earlier = self._score, self._weight, self._called
+        wrong = _first_invalid(rows, *records, *earlier, self._checks_best)
         if wrong >= 0:
             self._raise_invalid(wrong)
 
@@ -231,42 +272,39 @@ def vertex_numbers(factor: Factor, part: object) -> FloatArray:
         ) from error
 
 
+@leaf
+def _score(r: int, factors: Factors, scores: Scores, structures: Structures) -> tuple[float, float]:
+    """Return the score of a factor's candidate, and the summed magnitudes of its terms."""
+    first, first_additional = factors.offsets[r], factors.additional_offsets[r]
+    arity, total, weight = factors.offsets[r + 1] - first, 0.0, 0.0
+    for e in range(structures.start[r], structures.start[r] + structures.size[r]):
+        i, value = structures.entry[e], structures.value[e]
+        x = scores.eta_u[first + i] if i < arity else scores.eta_v[first_additional + i - arity]
+        total += value * x
+        weight += abs(value * x)
+    return total, weight
+
+
 @kernel
 def _score_again(
     rows: IntArray,
-    offsets: IntArray,
-    additional_offsets: IntArray,
-    scores: FloatArray,
-    eta_v: FloatArray,
-    start: IntArray,
-    index: npt.NDArray[np.int32],
-    value: FloatArray,
-    size: IntArray,
+    factors: Factors,
+    scores: Scores,
+    structures: Structures,
     total: FloatArray,
     weight: FloatArray,
 ) -> None:
     """Write the scores of the candidates of `rows`, and their summed magnitudes."""
     for r in rows:
-        arity = offsets[r + 1] - offsets[r]
-        total[r], weight[r] = 0.0, 0.0
-        for e in range(start[r], start[r] + size[r]):
-            i = index[e]
-            x = scores[offsets[r] + i] if i < arity else eta_v[additional_offsets[r] + i - arity]
-            total[r] += value[e] * x
-            weight[r] += abs(value[e] * x)
+        total[r], weight[r] = _score(r, factors, scores, structures)
 
 
 @kernel
 def _first_invalid(
     rows: IntArray,
-    offsets: IntArray,
-    additional_offsets: IntArray,
-    scores: FloatArray,
-    eta_v: FloatArray,
-    start: IntArray,
-    index: npt.NDArray[np.int32],
-    value: FloatArray,
-    size: IntArray,
+    factors: Factors,
+    scores: Scores,
+    structures: Structures,
     total: FloatArray,
     weight: FloatArray,
     called: BoolArray,
@@ -277,13 +315,8 @@ def _first_invalid(
     Marks all valid rows as called.
     """
     for r in rows:
-        arity = offsets[r + 1] - offsets[r]
-        score, allowed = 0.0, SCORE_TOLERANCE * weight[r]
-        for e in range(start[r], start[r] + size[r]):
-            i = index[e]
-            x = scores[offsets[r] + i] if i < arity else eta_v[additional_offsets[r] + i - arity]
-            score += value[e] * x
-            allowed += SCORE_TOLERANCE * abs(value[e] * x)
+        score, size = _score(r, factors, scores, structures)
+        allowed = SCORE_TOLERANCE * (weight[r] + size)
         if not np.isfinite(score) or (checks_best and called[r] and score < total[r] - allowed):
             return int(r)
         called[r] = True

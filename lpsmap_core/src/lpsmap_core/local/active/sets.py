@@ -19,20 +19,19 @@ from lpsmap_core.kernels.records import Scores
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.memory import (
     MAX_NEWCOMERS,
-    ActiveSet,
+    SetsRecord,
     block_size,
-    move_set,
+    copy_sets,
     needed_capacity,
-    view_set,
 )
 from lpsmap_core.local.active.oracle_results import (
     PythonOracles,
     allocate_structures,
+    ask_oracle,
     call_map_kernel,
     raise_invalid_structure,
     vertex_sizes,
 )
-from lpsmap_core.local.active.record_access import SetsRecord, ask_oracle, copy_sets
 from lpsmap_core.local.active.steps import (
     advance,
     measure,
@@ -47,7 +46,6 @@ from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.factor import Factor
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.interrupts import interrupted, raise_interrupt
-from lpsmap_jit.native import floats
 
 MIN_FIRST_CAPACITY, MAX_FIRST_CAPACITY = 4, 64
 """Limits of the first capacity of a set, which is a quarter of its variables."""
@@ -264,10 +262,6 @@ class ActiveSets(LocalSolver):
         read_out(self.handle, rows, owner, weight, offsets, entry, value)
         return Vertices(owner, weight, offsets, entry, value)
 
-    def set_of(self, f: int) -> ActiveSet:
-        """Return the active set of factor `f`."""
-        return view_set(self._block(f), self.width[f], self.capacity[f], *self._counts(f))
-
     @property
     def delta(self) -> FloatArray:
         """The square roots of the degrees, of which only the inverses are stored."""
@@ -282,15 +276,6 @@ class ActiveSets(LocalSolver):
         """Bytes of all arrays."""
         arrays = (*vars(self).values(), *self.candidates, *self._grown.values())
         return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
-
-    def _counts(self, f: int) -> tuple[IntArray, IntArray, IntArray]:
-        """Return the numbers of active and waiting structures of a factor, and its status."""
-        one = slice(f, f + 1)
-        return self.active[one], self.waiting[one], self.status[one]
-
-    def _block(self, f: int) -> FloatArray:
-        block: FloatArray = floats(self.address[f], self.length[f])
-        return block
 
     # ---------------------------------------------------------------- memory
 
@@ -391,14 +376,11 @@ class ActiveSets(LocalSolver):
                 self._released = True
 
     def _move(self, f: int, block: FloatArray, capacity: int) -> None:
-        width, before = int(self.width[f]), int(self.capacity[f])
-        move_set(self._block(f), block, width, before, capacity, *self._counts(f))
-        at, length = block.ctypes.data, len(block)
-        # no other thread uses this set, and no signal handler runs between these assignments
-        self._is_large |= capacity > LARGE_SET
-        self._grown[f], self.capacity[f] = block, capacity
-        self.address[f], self.length[f] = at, length
+        # no other thread uses this set, and no signal handler runs before its block is kept
+        self._move_all(np.array([f]), *np.array([[block.ctypes.data], [len(block)], [capacity]]))
+        self._grown[f] = block
         self._resting[:, f] = 0  # its former block is gone
+        self._is_large |= capacity > LARGE_SET
 
     def forget(self, rows: IntArray) -> None:
         """Empty the active sets of factors and release their memory."""

@@ -16,17 +16,15 @@ from lpsmap_core.local.active.gram import (
 )
 from lpsmap_core.local.active.memory import (
     ActiveSet,
+    LocalProblem,
     has_triangle,
     is_full,
-    n_newcomers,
-    with_triangle,
-)
-from lpsmap_core.local.active.record_access import (
-    LocalProblem,
     largest_capacity,
+    n_newcomers,
     problem_of,
     set_of,
     sets_at,
+    with_triangle,
 )
 from lpsmap_core.local.active.weights import add_waiting, optimise, refine, write_mixture
 from lpsmap_core.local.finite_scores import (

@@ -16,8 +16,8 @@ import numpy as np
 
 from lpsmap_core.kernels.records import largest_arity
 from lpsmap_core.local.active.gram import append_structures, make_gram_workspace
-from lpsmap_core.local.active.memory import is_full
-from lpsmap_core.local.active.record_access import (
+from lpsmap_core.local.active.memory import (
+    is_full,
     largest_capacity,
     problem_of,
     set_of,
