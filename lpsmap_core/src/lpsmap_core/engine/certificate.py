@@ -71,7 +71,7 @@ def check_optimality(state: PartState) -> Optimality:
     part, z, quadratic = state.part, state.problem.iterate.z, state.problem.quadratic
     owner, n = part.component[part.link_variable], part.n_components
     a = state.slot_scores()
-    forced = state.decided[part.link_variable] != 0.0
+    forced = state.decided()[part.link_variable] != 0.0
     violation, size, squares = np.zeros(n), np.ones(n), np.zeros(n)
     for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
         links = part.links_of(b)
@@ -147,7 +147,7 @@ def _solve_on(state: PartState, chosen: BoolArray, threads: int) -> PartState:
     """Refine some components to rounding, starting at the end of the loop."""
     part, problem = state.part, state.problem
     iterate, progress = problem.iterate, problem.progress
-    eta = np.where(state.decided == 0.0, iterate.eta, state.decided)
+    eta = np.where(state.decided() == 0.0, iterate.eta, state.decided())
     eta_v = np.where(problem.extras.forbidden, -np.inf, problem.extras.eta)
     most = max(MIN_REFINING_ITERATIONS, 2 * int(progress.iterations[chosen].max()))
     warm = WarmStart(iterate.u, iterate.duals, progress.step_size, chosen)

@@ -23,7 +23,6 @@ from lpsmap_core.engine.selection import (
     Variables,
     bind_products,
     keep_chosen,
-    multiply_locally,
 )
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.layout.arrangement import Links
@@ -103,7 +102,7 @@ class FaceProducts:
             self._multiply(selection.rows)
         else:
             arrays = work.inputs, inputs_v, work.outputs, work.outputs_v
-            multiply_locally(self._state, selection, *arrays)
+            bind_products(self._state, *arrays)(selection.rows)
 
 
 def make_face_workspace(part: Part, outputs_v: FloatArray) -> Memory[FaceWorkspace]:

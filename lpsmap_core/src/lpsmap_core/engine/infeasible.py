@@ -172,7 +172,7 @@ def _block_of(state: PartState, b: int, rows: IntArray, gap: FloatArray) -> _Blo
     r = gap[part.spans.first_link[b] + ranges(bucket.offsets, rows)]
     first_additional = state.problem.spans.first_additional[b]
     forbidden = extras.forbidden[first_additional + ranges(bucket.additional_offsets, rows)]
-    decided = _decided(state, factors)
+    decided = state.decided(factors.variable)
     scores = np.where(decided == 0.0, SHARPNESS * r, decided)
     return _Block(
         factors,
@@ -183,12 +183,6 @@ def _block_of(state: PartState, b: int, rows: IntArray, gap: FloatArray) -> _Blo
         np.where(factors.negated, -scores, scores),
         np.where(forbidden, -PENALTY, 0.0),
     )
-
-
-def _decided(state: PartState, bucket: Bucket) -> FloatArray:
-    """Return for each slot the score of its variable if it is infinite, else 0."""
-    score = state.problem.iterate.score[bucket.variable]
-    return np.where(np.isinf(score), score, 0.0)
 
 
 _Extreme = tuple[FloatArray, FloatArray, IntArray, FloatArray | float]
@@ -203,7 +197,7 @@ def _best(block: _Block) -> _Extreme:
     """
     scores, forbidden = block.scores / block.delta, block.forbidden != 0
     w, v = best_feasible(block.factors, scores, block.scores_v, forbidden)
-    return w / block.delta, v, _NO_COMPONENTS, 0.0
+    return w / block.delta, v, np.empty(0, dtype=np.int64), 0.0
 
 
 def _project(block: _Block, forbids: bool) -> _Extreme:
@@ -217,9 +211,6 @@ def _project(block: _Block, forbids: bool) -> _Extreme:
     rows = np.arange(factors.n_factors)
     solver.solve(rows, block.scores, block.scores_v, z, v, UNTIL_SOLVED)
     return z, v, factors.component[solver.unsolved()], 0.5 / SHARPNESS / delta**2
-
-
-_NO_COMPONENTS = np.empty(0, dtype=np.int64)
 
 
 # -------------------------------------------------------------------- forbidden entries
@@ -244,7 +235,7 @@ def violating_factors(state: PartState, z: FloatArray, v: FloatArray) -> BoolArr
     violates = [np.empty(0, dtype=np.bool_)]
     for b, bucket in enumerate(part.buckets):
         links, additionals = part.links_of(b), part.additionals_of(b)
-        delta, decided = part.root_degree[bucket.variable], _decided(state, bucket)
+        delta, decided = part.root_degree[bucket.variable], state.decided(bucket.variable)
         numbers = z[links], v[additionals], delta, decided, forbidden[additionals]
         violates.append(_violates(bucket, *numbers))
     return np.concatenate(violates)

@@ -37,10 +37,10 @@ from lpsmap_core.engine.problem import ONE, RESIDUAL_ROUNDING, LoopProblem, prob
 from lpsmap_core.engine.selection import (
     Selection,
     Variables,
+    bind_products,
     copy_on_links,
     gather_from_links,
     keep_chosen,
-    multiply_locally,
     scatter_to_links,
 )
 from lpsmap_core.engine.state import EXACT_RESIDUAL, PartState
@@ -230,7 +230,7 @@ def polish_settled(state: PartState, selection: Selection, workspace: LoopWorksp
     turn = int(polish.rounds[probed.components[0]])
     latest, before = polish.probed[turn % 2], polish.probed[1 - turn % 2]
     work = workspace.faces.record
-    multiply_locally(state, probed, polish.numbers, work.no_v, latest, work.outputs_v)
+    bind_products(state, polish.numbers, work.no_v, latest, work.outputs_v)(probed.rows)
     if not _find_settled(*probed[:2], *handles, turn, latest, before):
         return
     settled = keep_chosen(probed, part, polish.selected)

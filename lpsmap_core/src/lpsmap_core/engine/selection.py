@@ -102,18 +102,6 @@ def _mark_running(rows: IntArray, status: IntArray, owner: IntArray, at_limit: B
             at_limit[owner[f]] = True
 
 
-def multiply_locally(
-    state: PartState,
-    selection: Selection,
-    inputs: FloatArray,
-    inputs_v: FloatArray,
-    outputs: FloatArray,
-    outputs_v: FloatArray,
-) -> None:
-    """Write the products of the local Jacobians with numbers on links and additionals."""
-    bind_products(state, inputs, inputs_v, outputs, outputs_v)(selection.rows)
-
-
 def bind_products(
     state: PartState,
     inputs: FloatArray,
@@ -121,7 +109,10 @@ def bind_products(
     outputs: FloatArray,
     outputs_v: FloatArray,
 ) -> Callable[[tuple[IntArray, ...]], None]:
-    """Return a function of factors by bucket that writes products of their Jacobians."""
+    """Return a function of factors by bucket that writes products of their Jacobians.
+
+    The products are those with numbers on links and additionals.
+    """
     arrays = [
         (
             inputs[view.links],

@@ -30,13 +30,11 @@ def check_local_solutions(state: PartState) -> None:
     for b, solver in enumerate(state.solvers):
         if not solver.lists_structures:
             f = first_invalid_solution(state.handle, b, solver.bucket.offsets, solver.delta)
-            if f >= 0 and (_has_converged(state, b, f) or _fails_alone(state, b, solver, f)):
+            if f >= 0 and (
+                state.problem.progress.converged[solver.bucket.component[f]]
+                or _fails_alone(state, b, solver, f)
+            ):
                 _refuse(state, b, solver, f)
-
-
-def _has_converged(state: PartState, b: int, f: int) -> bool:
-    component = int(state.part.buckets[b].component[f])
-    return bool(state.problem.progress.converged[component])
 
 
 def _fails_alone(state: PartState, b: int, solver: LocalSolver, f: int) -> bool:

@@ -126,14 +126,11 @@ class PartState:
         """
         if self.faces_complete:
             return
-        iterate, converged = self.problem.iterate, self.problem.progress.converged
-        for b, (bucket, solver) in enumerate(zip(self.part.buckets, self.solvers, strict=True)):
-            if solver.faces_complete:
-                continue
-            links, additionals = self.part.links_of(b), self.part.additionals_of(b)
-            rows = np.flatnonzero(converged[bucket.component])
-            scaled = self.problem.extras.scaled[additionals]
-            solver.complete_faces(rows, iterate.a[links], scaled, iterate.z[links])
+        converged = self.problem.progress.converged
+        for view in self.views:
+            if not view.solver.faces_complete:
+                rows = np.flatnonzero(converged[view.component])
+                view.solver.complete_faces(rows, view.a, view.eta_v, view.z)
         self.faces_complete = not out_of_time()
 
     def at_inner_limit(self) -> BoolArray:
@@ -161,10 +158,9 @@ class PartState:
         """For each variable, whether it is forbidden."""
         return np.isneginf(self.problem.iterate.score)
 
-    @property
-    def decided(self) -> FloatArray:
-        """For each variable ``-inf`` if it is forbidden, ``inf`` if it is forced on, else 0."""
-        score = self.problem.iterate.score
+    def decided(self, variables: IntArray | slice = slice(None)) -> FloatArray:
+        """Return ``-inf`` for variables that are forbidden, ``inf`` for forced ones, else 0."""
+        score = self.problem.iterate.score[variables]
         return np.where(np.isinf(score), score, 0.0)
 
     def exact(self) -> BoolArray:
@@ -218,7 +214,7 @@ def initial_state(
     if warm is not None:
         _apply_warm_start(warm, part, state.problem)
         if isinstance(warm.solved, PartState):
-            _copy_faces(warm.solved, state.solvers, state.problem)
+            _copy_faces(warm.solved, state)
     return state
 
 
@@ -259,13 +255,12 @@ def _apply_warm_start(warm: WarmStart, part: Part, problem: LoopProblem) -> None
     problem.progress.warm[:] = known
 
 
-def _copy_faces(old: PartState, solvers: list[LocalSolver], problem: LoopProblem) -> None:
+def _copy_faces(old: PartState, new: PartState) -> None:
     """Copy the state of earlier solvers if the same entries are forbidden or forced as before."""
-    score = problem.iterate.score
-    same = np.array_equal(np.where(np.isinf(score), score, 0.0), old.decided)
-    if not (same and np.array_equal(problem.extras.forbidden, old.problem.extras.forbidden)):
+    before, now = old.problem.extras.forbidden, new.problem.extras.forbidden
+    if not (np.array_equal(new.decided(), old.decided()) and np.array_equal(before, now)):
         return
-    for solver, other in zip(solvers, old.solvers, strict=True):
+    for solver, other in zip(new.solvers, old.solvers, strict=True):
         if solver.starts_warm and _have_same_structures(solver.bucket, other.bucket):
             solver.copy_from(other)
 
