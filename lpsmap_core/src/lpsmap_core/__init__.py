@@ -5,6 +5,7 @@ from lpsmap_core.engine.options import ALGORITHM_1, Options
 from lpsmap_core.engine.protocol import Backend, Engine, SolvedGraph
 from lpsmap_core.engine.starts import Start
 from lpsmap_core.engine.status import Status
+from lpsmap_core.face_codes import boxed_solution
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.records import (
     FREE,
@@ -29,7 +30,6 @@ from lpsmap_core.model.tensor_oracle import TensorOracle
 from lpsmap_core.model.variables import Variables, as_variables, stack
 from lpsmap_core.plugins.hookspecs import hookimpl
 from lpsmap_core.plugins.registry import installed, registered
-from lpsmap_core.projections.bounds import boxed_solution
 from lpsmap_core.solution.distribution import Distribution, Distributions, Structure
 from lpsmap_core.solution.plan import Plan
 from lpsmap_core.solution.report import ConvergenceWarning

@@ -15,6 +15,13 @@ from lpsmap_core.engine.options import checked_options as checked_options
 from lpsmap_core.engine.options import replaced_options as replaced_options
 from lpsmap_core.engine.protocol import WarmStart as WarmStart
 from lpsmap_core.engine.step_size import first_step_sizes as first_step_sizes
+from lpsmap_core.face_codes import BOUND_LEVEL as BOUND_LEVEL
+from lpsmap_core.face_codes import bound_slack as bound_slack
+from lpsmap_core.face_codes import bound_slack_array as bound_slack_array
+from lpsmap_core.face_codes import exact_at_bounds as exact_at_bounds
+from lpsmap_core.face_codes import face_codes as face_codes
+from lpsmap_core.face_codes import free_jvp as free_jvp
+from lpsmap_core.face_codes import sum_constrained_jvp as sum_constrained_jvp
 from lpsmap_core.kernels.entries import reader_of as reader_of
 from lpsmap_core.layout.arrangement import Links as Links
 from lpsmap_core.layout.arrangement import Spans as Spans
@@ -77,13 +84,6 @@ from lpsmap_core.plugins.install_advice import install_advice as install_advice
 from lpsmap_core.plugins.install_advice import missing_type_advice as missing_type_advice
 from lpsmap_core.plugins.registry import DuplicateNameError as DuplicateNameError
 from lpsmap_core.plugins.registry import Registry as Registry
-from lpsmap_core.projections.bounds import BOUND_LEVEL as BOUND_LEVEL
-from lpsmap_core.projections.bounds import bound_slack as bound_slack
-from lpsmap_core.projections.bounds import bound_slack_array as bound_slack_array
-from lpsmap_core.projections.bounds import exact_at_bounds as exact_at_bounds
-from lpsmap_core.projections.bounds import face_codes as face_codes
-from lpsmap_core.projections.face_jacobian import free_jvp as free_jvp
-from lpsmap_core.projections.face_jacobian import sum_constrained_jvp as sum_constrained_jvp
 from lpsmap_core.solution.contradictions import Contradictions as Contradictions
 from lpsmap_core.solution.contradictions import ReducedContradictions as ReducedContradictions
 from lpsmap_core.solution.contradictions import explain_contradictions as explain_contradictions

@@ -19,8 +19,8 @@ from lpsmap_core import (
     Product,
     boxed_solution,
 )
+from lpsmap_core.face_codes import face_jvp, face_jvp_kernel
 from lpsmap_core.local.solvers import has_array_code, has_kernels
-from lpsmap_core.projections.face_jacobian import face_jvp, face_jvp_kernel
 from sound_types import Closed, ClosedKernel
 
 FACES = [

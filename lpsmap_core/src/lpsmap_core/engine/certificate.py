@@ -24,11 +24,11 @@ from lpsmap_core.engine.admm import solve_part
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import EXACT_RESIDUAL, PartState
+from lpsmap_core.face_codes import EPSILON
 from lpsmap_core.layout.ragged import sums
 from lpsmap_core.local.local_solver import UNTIL_SOLVED
 from lpsmap_core.local.oracles import best_structures, with_finite_scores
 from lpsmap_core.local.solvers import local_solver
-from lpsmap_core.projections.bounds import EPSILON
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.interrupts import interruptible
 

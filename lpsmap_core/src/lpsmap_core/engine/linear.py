@@ -14,11 +14,11 @@ from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.problem import set_scores
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import PartState, initial_state
+from lpsmap_core.face_codes import EPSILON
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.ragged import sums
 from lpsmap_core.local.local_solver import UNTIL_SOLVED
 from lpsmap_core.local.oracles import HELD, best_feasible
-from lpsmap_core.projections.bounds import EPSILON
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.interrupts import out_of_time
 

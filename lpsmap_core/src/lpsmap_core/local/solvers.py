@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+from lpsmap_core.face_codes import face_jvp_kernel
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
 from lpsmap_core.local.local_solver import LocalSolver
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.projections.face_jacobian import face_jvp_kernel
 from lpsmap_jit.arrays import ByteArray, FloatArray
 
 

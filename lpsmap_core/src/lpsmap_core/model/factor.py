@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.face_codes import face_jvp, face_jvp_kernel
 from lpsmap_core.kernels.records import Factors, LocalSolution
 from lpsmap_core.model.inheritance import disinherit
 from lpsmap_core.model.inputs import (
@@ -27,7 +28,6 @@ from lpsmap_core.model.linear_constraints import LinearConstraints
 from lpsmap_core.model.parameters import Parameters
 from lpsmap_core.model.tensor_oracle import TensorOracle
 from lpsmap_core.model.variables import Variables, as_variables
-from lpsmap_core.projections.face_jacobian import face_jvp, face_jvp_kernel
 from lpsmap_jit.arrays import FloatArray, IntArray
 
 

@@ -1,1 +1,0 @@
-"""Closed forms of local problems that are shared by factor packs."""
