@@ -1,4 +1,8 @@
-"""The choice of engines for a graph: those that prefer its components, or the one requested."""
+"""The engines of a graph: the choice for every component, and several that share a part.
+
+Each engine solves the components that it prefers, or those that it serves if the user requests it.
+Core's engine solves the rest.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,27 @@ import numpy as np
 
 from lpsmap_core.engine.compiled import CompiledEngine
 from lpsmap_core.engine.options import Options, options_of_engine
-from lpsmap_core.engine.protocol import Engine
-from lpsmap_core.engine.shared_engine import Preference, SharedEngine
+from lpsmap_core.engine.plugin_engines import (
+    MergedGraph,
+    Result,
+    merge_ends,
+    solve_in_numpy,
+    validate_solved,
+)
+from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.plugins.registry import installed
+from lpsmap_jit.arrays import BoolArray, FloatArray
 
 AUTO = "auto"
 """The name by which the library chooses."""
+
+
+class Preference(NamedTuple):
+    """An engine, and the components that it prefers."""
+
+    engine: Engine
+    components: BoolArray
 
 
 class EngineChoice(NamedTuple):
@@ -104,3 +122,99 @@ def _automatic(part: Part, options: Options) -> EngineChoice:
         f"gives {names} what it prefers, and {_CORE.engine.name} the rest",
         preferences,
     )
+
+
+# -------------------------------------------------------------------- engines that share a part
+
+
+class SharedEngine(Engine):
+    """Solves components by the engines that prefer them, and all others by core's engine.
+
+    Parameters
+    ----------
+    preferences
+        The engines and their preferred components, in order of priority.
+    """
+
+    name = "shared"
+
+    def __init__(self, preferences: Sequence[Preference]) -> None:
+        self.preferences = preferences
+        self.core = CompiledEngine()
+
+    def refuses(self, part: Part, options: Options) -> str | None:
+        """Return why core's engine, which continues unfinished components, cannot solve a part."""
+        return self.core.refuses(part, options)
+
+    def solve(
+        self,
+        part: Part,
+        eta: FloatArray,
+        eta_v: FloatArray,
+        skip: BoolArray,
+        options: Options,
+        warm: WarmStart | None = None,
+    ) -> SolvedGraph:
+        """Solve a part; see `Engine.solve`.
+
+        With a warm start, only engines with `needs_no_start` get their preferred components.
+        """
+        results, start = self._solve_preferred(part, eta, eta_v, skip, options, warm)
+        finished = np.zeros(part.n_components, dtype=bool)
+        for result in results:
+            finished |= result.components
+        if not finished.any() or not (finished | skip).all():
+            rest = self.core.solve(part, eta, eta_v, skip | finished, options, start)
+            if not finished.any():
+                return rest
+            results.insert(0, Result(rest, ~finished))
+        return results[0].solved if len(results) == 1 else MergedGraph(results)
+
+    def _solve_preferred(
+        self,
+        part: Part,
+        eta: FloatArray,
+        eta_v: FloatArray,
+        skip: BoolArray,
+        options: Options,
+        warm: WarmStart | None,
+    ) -> tuple[list[Result], WarmStart | None]:
+        """Return what the preferring engines finished, and the start of core's engine for the rest.
+
+        A result of which nothing is finished ends here, since its arrays may be large.
+        """
+        remaining = ~skip
+        results: list[Result] = []
+        ends: list[Result] = []
+        for engine, components in self.preferences:
+            assigned = components & remaining
+            if not assigned.any() or not (warm is None or engine.needs_no_start):
+                continue
+            solved = solve_validated(engine, part, eta, eta_v, ~assigned, options)
+            unfinished = assigned & solved.unfinished()
+            finished = assigned & ~unfinished
+            if finished.any():
+                results.append(Result(solved, finished))
+            if unfinished.any():
+                ends.append(Result(solved, unfinished))
+            remaining &= ~finished
+        return results, merge_ends(part, ends) if warm is None else warm
+
+
+def solve_validated(
+    engine: Engine,
+    part: Part,
+    eta: FloatArray,
+    eta_v: FloatArray,
+    skip: BoolArray,
+    options: Options,
+    warm: WarmStart | None = None,
+) -> SolvedGraph:
+    """Solve a part by any engine, with NumPy arrays, and validate what a plugin's returns.
+
+    The arguments are those of `Engine.solve`.
+    """
+    solved = solve_in_numpy(engine, part, eta, eta_v, skip, options, warm)
+    if not isinstance(engine, CompiledEngine | SharedEngine):
+        validate_solved(engine, part, solved, skip)
+    return solved

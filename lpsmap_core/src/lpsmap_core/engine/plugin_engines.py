@@ -1,21 +1,22 @@
-"""Engines of plugins: other array libraries, temperatures, and validation of their results.
+"""Results of any engines in NumPy: other array libraries, temperatures, parts that engines share.
 
-A bug of a plugin is not reported as the user's.
+Results of plugins are validated: a bug of a plugin is not reported as the user's.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from lpsmap_core.engine.options import Options, options_of_engine
 from lpsmap_core.engine.protocol import Backend, Engine, NumpyBackend, SolvedGraph, WarmStart
 from lpsmap_core.engine.status import Status
 from lpsmap_core.layout.layout import Part
-from lpsmap_jit.arrays import BoolArray, FloatArray
+from lpsmap_core.local.vertices import Vertices, join_vertices
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 
 
 def solve_in_numpy(
@@ -43,7 +44,8 @@ def solve_in_numpy(
     solved = engine.solve(part, theirs, theirs_v, skip, options_of_engine(options), warm)
     if not isinstance(solved, SolvedGraph):
         return solved  # `validate_solved` reports it
-    return AdaptedSolvedGraph(solved, backend, device, temperature)
+    everything = np.ones(part.n_components, dtype=bool)
+    return MergedGraph([Result(solved, everything, temperature, backend, device)])
 
 
 def _divided(scores: FloatArray, temperature: float) -> FloatArray:
@@ -59,77 +61,186 @@ def _divided(scores: FloatArray, temperature: float) -> FloatArray:
     return quotient
 
 
-def _of_solved(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that calls that of the engine's result."""
-
-    @functools.wraps(method, updated=())  # abstract methods are marked in their dictionary
-    def own(self: AdaptedSolvedGraph, *arguments: Any) -> Any:
-        return getattr(self.solved, method.__name__)(*arguments)
-
-    return own
+Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 
-class AdaptedSolvedGraph(SolvedGraph):
-    """A solved graph that takes and returns NumPy arrays, for scores before their division.
+class Result(NamedTuple):
+    """The result of an engine, the components that are taken from it, and the way to NumPy."""
 
-    Parameters
-    ----------
-    solved
-        The result of the engine.
-    backend, device
-        The library and the device of its arrays.
-    temperature
-        The temperature by which the scores were divided.
-    """
+    solved: SolvedGraph
+    components: BoolArray
+    temperature: float = 1.0
+    """The temperature by which the scores were divided."""
+    backend: Backend | None = None
+    """The library of the engine's arrays; None for NumPy and a temperature of 1."""
+    device: str = ""
 
-    def __init__(
-        self, solved: SolvedGraph, backend: Backend, device: str, temperature: float
-    ) -> None:
-        self.solved, self._backend, self._device = solved, backend, device
-        self.part, self.quadratic = solved.part, solved.quadratic * temperature
-        self._temperature = temperature
-        self.iterations = solved.iterations
-        self.primal_residual, self.dual_residual = solved.primal_residual, solved.dual_residual
-
-    def marginals(self) -> FloatArray:
-        """Return one number in [0, 1] per variable."""
-        return self._numbers(self.solved.marginals())
-
-    def additionals(self) -> FloatArray:
-        """Return the marginals of the additionals of all buckets."""
-        return self._numbers(self.solved.additionals())
+    def numbers(self, array: Any) -> FloatArray:
+        """Return an array of the library in NumPy."""
+        if self.backend is None:
+            return array  # type: ignore[no-any-return]
+        return np.array(self.backend.to_numpy(array), dtype=np.float64)
 
     def multiply(
         self, d: FloatArray, d_v: FloatArray, chosen: BoolArray | None, threads: int
     ) -> tuple[FloatArray, FloatArray]:
-        """Multiply with the Jacobian; see `SolvedGraph.multiply`."""
-        theirs, theirs_v = (self._backend.asarray(x, self._device) for x in (d, d_v))
+        """Multiply with the Jacobian of the components; see `SolvedGraph.multiply`."""
+        if not self.components.all():
+            chosen = self.components if chosen is None else self.components & chosen
+        if self.backend is None:
+            return self.solved.multiply(d, d_v, chosen, threads)
+        theirs, theirs_v = (self.backend.asarray(x, self.device) for x in (d, d_v))
         out, out_v = self.solved.multiply(theirs, theirs_v, chosen, threads)
-        t = self._temperature
-        return self._numbers(out) / t, self._numbers(out_v) / t
+        return self.numbers(out) / self.temperature, self.numbers(out_v) / self.temperature
 
-    def _numbers(self, array: Any) -> FloatArray:
-        """Convert an array of the library to a new float64 array."""
-        return np.array(self._backend.to_numpy(array), dtype=np.float64)
+
+class MergedGraph(SolvedGraph):
+    """A part whose components were solved by one or several engines, in NumPy.
+
+    Parameters
+    ----------
+    results
+        The results of the engines; no component is in two of them.
+    """
+
+    def __init__(self, results: Sequence[Result]) -> None:
+        self._results = results
+        first, _, temperature, *_ = results[0]
+        self.part, self.quadratic = first.part, first.quadratic * temperature
+        self.iterations: IntArray = self._merged(lambda result: result.solved.iterations)
+        self.primal_residual, self.dual_residual = (
+            self._merged(lambda result: result.solved.primal_residual),
+            self._merged(lambda result: result.solved.dual_residual),
+        )
+
+    def _merged(
+        self,
+        numbers: Callable[[Result], Array],
+        spread: Callable[[BoolArray], BoolArray] | None = None,
+    ) -> Array:
+        """Merge the numbers of components, or of entries to which `spread` maps components."""
+        first, *others = self._results
+        merged = numbers(first).copy() if others else numbers(first)
+        for result in others:
+            chosen = result.components if spread is None else spread(result.components)
+            merged[chosen] = numbers(result)[chosen]
+        return merged
+
+    def _on_variables(self, values: BoolArray) -> BoolArray:
+        """Return for each variable the value of its component."""
+        return values[self.part.component]
+
+    def status(self) -> npt.NDArray[np.object_]:
+        """Return the status of every component."""
+        return self._merged(lambda result: result.solved.status())
+
+    def unfinished(self) -> BoolArray:
+        """Return which components core's engine has to continue."""
+        return self._merged(lambda result: result.solved.unfinished())
+
+    def marginals(self) -> FloatArray:
+        """Return one number in [0, 1] per variable."""
+        return self._merged(lambda r: r.numbers(r.solved.marginals()), self._on_variables)
+
+    def additionals(self) -> FloatArray:
+        """Return the marginals of the additionals of all buckets."""
+        return self._merged(lambda r: r.numbers(r.solved.additionals()), self.part.on_additionals)
+
+    def multiply(
+        self, d: FloatArray, d_v: FloatArray, chosen: BoolArray | None, threads: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Multiply with the Jacobian, whose blocks are the components."""
+        if len(self._results) == 1:
+            return self._results[0].multiply(d, d_v, chosen, threads)
+        products = [result.multiply(d.copy(), d_v, chosen, threads) for result in self._results]
+        out, out_v = zip(*products, strict=True)
+        return np.sum(out, axis=0), np.sum(out_v, axis=0)
+
+    def takes(self, d: FloatArray) -> bool:
+        """Return whether all solved graphs accept a vector without scaling."""
+        own = [result.solved for result in self._results if result.backend is None]
+        converts = len(own) < len(self._results)
+        return all(solved.takes(d) for solved in own) and (not converts or super().takes(d))
+
+    def structures(self, b: int, rows: IntArray) -> Vertices:
+        """Return the structures of some factors, from the engines that solved their components."""
+        component = self.part.buckets[b].component[rows]
+        return join_vertices(
+            [r.solved.structures(b, rows[r.components[component]]) for r in self._results]
+        )
+
+    def forbidden(self) -> tuple[BoolArray, BoolArray]:
+        """Return which variables and additionals were forbidden."""
+        return (
+            self._merged(lambda r: r.solved.forbidden()[0], self._on_variables),
+            self._merged(lambda r: r.solved.forbidden()[1], self.part.on_additionals),
+        )
 
     def gap(self) -> FloatArray:
         """Return a bound on the gap between the maximum and the objective."""
-        return self._temperature * self.solved.gap()
+        return self._merged(lambda result: result.temperature * result.solved.gap())
+
+    def error_bound(self, threads: int) -> FloatArray:
+        """Return a bound on the error of every component."""
+        return self._merged(lambda result: result.solved.error_bound(threads))
 
     def assignment_bound(self) -> FloatArray:
         """Return an upper bound on the score of any assignment, for every component."""
-        return self._temperature * self.solved.assignment_bound()
+        return self._merged(lambda r: r.temperature * r.solved.assignment_bound())
 
-    # results that are in NumPy, and do not depend on the scale of the scores
-    status = _of_solved(SolvedGraph.status)
-    unfinished = _of_solved(SolvedGraph.unfinished)
-    structures = _of_solved(SolvedGraph.structures)
-    forbidden = _of_solved(SolvedGraph.forbidden)
-    error_bound = _of_solved(SolvedGraph.error_bound)
-    contradictions = _of_solved(SolvedGraph.contradictions)
-    trace = _of_solved(SolvedGraph.trace)
-    end = _of_solved(SolvedGraph.end)
+    def contradictions(self) -> dict[int, list[tuple[int, int]]]:
+        """Return the (bucket, row) pairs of contradicting factors of each infeasible component."""
+        return {
+            component: factors
+            for result in self._results
+            for component, factors in result.solved.contradictions().items()
+            if result.components[component]
+        }
 
+    def trace(self) -> FloatArray | None:
+        """Return the residuals of all iterations.
+
+        Components with a shorter trace, or without one, repeat their last residuals.
+        """
+        traces = [result.solved.trace() for result in self._results]
+        length = max((len(trace) for trace in traces if trace is not None), default=0)
+        if not length:
+            return None
+        last = np.stack([self.primal_residual, self.dual_residual])
+        merged = np.tile(last, (length, 1, 1))
+        for trace, result in zip(traces, self._results, strict=True):
+            if trace is not None:
+                taken = result.components
+                merged[: len(trace), :, taken] = trace[:, :, taken]
+        return merged
+
+    def end(self) -> WarmStart | None:
+        """Return the final iterates of the engines as one warm start."""
+        if len(self._results) == 1:
+            return self._results[0].solved.end()
+        return merge_ends(self.part, self._results)
+
+
+def merge_ends(part: Part, results: Sequence[Result]) -> WarmStart | None:
+    """Merge the final iterates of engines into one warm start; None if no engine returns one."""
+    start: WarmStart | None = None
+    for result in results:
+        end = result.solved.end()
+        if end is None:
+            continue
+        known = end.known & result.components
+        if start is None:  # often the only one: nothing is copied
+            start = WarmStart(*end[:3], known)
+            continue
+        of_variables = known[part.component]
+        of_links = np.repeat(of_variables, np.diff(part.variable_offsets))
+        chosen = of_variables, of_links, known, known
+        both = zip(chosen, end[:4], start[:4], strict=True)
+        start = WarmStart(*(np.where(one, final, merged) for one, final, merged in both))
+    return start if start is not None and start.known.any() else None
+
+
+# -------------------------------------------------------------------- validation
 
 ENGINE_TOLERANCE = 1e-3
 """Distance by which values may lie outside their range, for the tolerance of an engine."""

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.engine.choice import AUTO
+from lpsmap_core.engine.choice import AUTO, solve_validated
 from lpsmap_core.engine.options import Options, checked_options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
-from lpsmap_core.engine.shared_engine import solve_validated
 from lpsmap_core.engine.status import Status, Statuses
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
