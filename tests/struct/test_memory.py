@@ -14,6 +14,7 @@ from lpsmap_core import FactorGraph, Solution
 from lpsmap_core.api import ActiveSets
 from lpsmap_factors_logic import Budget
 from lpsmap_factors_struct import DepTree, Sequence
+from solver_bytes import bytes_of
 
 Make = Callable[[np.random.Generator, int], Callable[[], None]]
 
@@ -25,7 +26,7 @@ PAGE = 4096
 def active_set_bytes(solution: Solution) -> int:
     """The numbers that the active sets of a solution keep."""
     solvers = solution.solved.state.solvers
-    return sum(solver.nbytes for solver in solvers if isinstance(solver, ActiveSets))
+    return sum(bytes_of(solver) for solver in solvers if isinstance(solver, ActiveSets))
 
 
 @pytest.mark.compiled

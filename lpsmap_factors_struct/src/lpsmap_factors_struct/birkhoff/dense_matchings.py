@@ -158,11 +158,6 @@ class DenseMatchings(ActiveSets):
                 self._keep_block(f, block.copy())
                 self.methods[f] = DENSE
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return super().nbytes + sum(block.nbytes for block in self.blocks.values())
-
     def _keep_block(self, f: int, block: FloatArray) -> None:
         self.blocks[f] = block
         self.block_address[f], self.block_length[f] = block.ctypes.data, len(block)

@@ -271,16 +271,9 @@ class ActiveSets(LocalSolver):
     def delta(self, delta: FloatArray) -> None:
         self.inverse_delta = 1.0 / delta
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        arrays = (*vars(self).values(), *self.candidates, *self._grown.values())
-        return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
-
     # ---------------------------------------------------------------- memory
 
     def _sets_record(self) -> SetsRecord:
-        """Return the record of the sets for kernels."""
         return SetsRecord(
             self._oracle.place,
             self.bucket.factors,
