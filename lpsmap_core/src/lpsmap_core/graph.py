@@ -747,7 +747,6 @@ class FactorGraph:
         return Variables(self, index, np.zeros(shape, dtype=bool), span)
 
     def _shapes(self) -> list[tuple[int, ...]]:
-        """Return the shapes of the blocks."""
         return [tuple(block.shape) for block in self._scores]
 
     def _solved(self, verb: str) -> Solution | Any:
@@ -806,7 +805,6 @@ def _key_of(factor: Factor) -> Hashable:
 
 
 def _gibbs_class(factor: Factor) -> Any:
-    """Return the class of the Gibbs distributions of a declaration's factors."""
     make = type(factor).gibbs
     if make is None:
         factor.log_partition()  # raises an error for a type without sums

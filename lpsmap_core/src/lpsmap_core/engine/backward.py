@@ -103,7 +103,6 @@ def multiply_jacobian(
 
 
 def _warn(reason: str) -> None:
-    """Warn that gradients are approximate for some reason."""
     warnings.warn(APPROXIMATE + reason, RuntimeWarning, stacklevel=stacklevel())
 
 

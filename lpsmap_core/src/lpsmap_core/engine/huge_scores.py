@@ -273,7 +273,6 @@ def _clip_forbidden(
 
 
 def _entries_of(state: PartState, factors: BoolArray) -> BoolArray:
-    """Return the variables and additionals of some factors."""
     part = state.part
     variables = flags(part.link_variable[factors[factor_of_links(state)]], part.n_variables)
     n_additionals = np.diff(state.problem.spans.additional_offsets)

@@ -105,7 +105,6 @@ def new_problem(part: Part, quadratic: float, eta_v: FloatArray) -> Memory[LoopP
 def _blueprint(
     on_variables: int, on_links: int, on_additionals: int, on_components: int, quadratic: float
 ) -> Blueprint[LoopProblem]:
-    """Return the blueprint of problems of some sizes."""
     iterate = [(on_variables,)] * 3 + [(on_links,)] * 3
     extras, progress = [None, *[(on_additionals,)] * 3], [(on_components,)] * len(Progress._fields)
     return Blueprint(LoopProblem, [None, None, iterate, extras, progress, None, quadratic])

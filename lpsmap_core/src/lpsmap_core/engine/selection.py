@@ -226,7 +226,6 @@ def adopt_local_solutions(components: IntArray, problem: Any) -> None:
 
 @leaf
 def _are_finite(numbers: FloatArray) -> bool:
-    """Return whether all numbers are finite."""
     wrong = 0
     for x in numbers:
         wrong += not abs(x) < np.inf

@@ -62,7 +62,6 @@ def first_step_sizes(
 def _first_step_sizes(
     first_variable: IntArray, eta: FloatArray, quadratic: float, out: FloatArray
 ) -> None:
-    """Write the first step size of every component."""
     for c in range(len(out)):
         out[c] = first_step_size(eta[first_variable[c] : first_variable[c + 1]], quadratic)
 

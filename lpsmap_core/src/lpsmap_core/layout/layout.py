@@ -251,7 +251,6 @@ class Part:
 
     @functools.cached_property
     def _additional_shapes(self) -> list[tuple[int, int]]:
-        """The shape of each declaration's additionals."""
         return [(d.n_factors, d.n_additionals) for d in self._declarations]
 
     @functools.cached_property
@@ -396,7 +395,6 @@ def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
 def _bucket(
     b: int, declarations: list[Factor], table: FactorTable, variable: IntArray, negated: BoolArray
 ) -> Bucket:
-    """Return the bucket of a type's declarations."""
     factor_type = type(declarations[0])
     begin, end = table.starts[0, b : b + 2].tolist()
     links = slice(*table.starts[1, b : b + 2].tolist())

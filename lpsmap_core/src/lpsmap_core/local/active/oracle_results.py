@@ -229,7 +229,6 @@ class PythonOracles:
         size[f] = len(nonzero)
 
     def _raise_invalid(self, f: int) -> NoReturn:
-        """Raise an error about the result of factor `f`."""
         name, label = self._bucket.type.__name__, self._labels[f]
         start, _, value, size = self._candidates
         if not np.isfinite(value[start[f] : start[f] + size[f]]).all():
