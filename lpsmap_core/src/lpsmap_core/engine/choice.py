@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core.engine.compiled import CompiledEngine
-from lpsmap_core.engine.options import Options, options_of_engine
-from lpsmap_core.engine.plugin_engines import (
+from lpsmap_core.engine.engine_results import (
     MergedGraph,
     Result,
     merge_ends,
     solve_in_numpy,
     validate_solved,
 )
+from lpsmap_core.engine.options import Options, options_of_engine
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.plugins.registry import installed

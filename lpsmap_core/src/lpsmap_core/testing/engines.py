@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core.engine.compiled import CompiledEngine
+from lpsmap_core.engine.engine_results import solve_in_numpy, validate_solved
 from lpsmap_core.engine.options import Options
-from lpsmap_core.engine.plugin_engines import solve_in_numpy, validate_solved
 from lpsmap_core.engine.protocol import Engine, SolvedGraph
 from lpsmap_core.engine.status import OK
 from lpsmap_core.graph import FactorGraph
