@@ -340,17 +340,7 @@ def read_labels(
     """
     inside = in_factors(graph)[index]
     if target.shape == index.shape:
-        known = np.where(inside, target.astype(np.float64), np.nan)
-        wrong = np.argwhere((known < 0.0) | (known > 1.0))
-        if len(wrong):
-            raise ValueError(
-                f"target holds {known[tuple(wrong[0])]:g} at {_place(wrong[0], kind)}; expected 0, "
-                "1, marginals between them, or NaN for unlabelled variables."
-            )
-        if index.ndim > 2:
-            _check_in_factors(target > 0, inside, kind)
-            _warn_of_padding(graph.factors, np.isnan(known), index)
-        return known
+        return _read_numbers(graph, index, target, inside, kind)
     if target.shape != index.shape[:-1]:
         raise ValueError(
             f"target has shape {target.shape}; expected {index.shape}, that of the scores, with 0 "
@@ -361,6 +351,35 @@ def read_labels(
             f"target has dtype {target.dtype} and no entry for every variable; expected integers, "
             f"positions on the last axis of the scores, or numbers of shape {index.shape}."
         )
+    return _read_positions(graph, index, target, inside, root, kind)
+
+
+def _read_numbers(
+    graph: Any, index: IntArray, target: npt.NDArray[Any], inside: BoolArray, kind: str
+) -> FloatArray:
+    """Return the labels of a target with a number for every variable."""
+    known = np.where(inside, target.astype(np.float64), np.nan)
+    wrong = np.argwhere((known < 0.0) | (known > 1.0))
+    if len(wrong):
+        raise ValueError(
+            f"target holds {known[tuple(wrong[0])]:g} at {_place(wrong[0], kind)}; expected 0, "
+            "1, marginals between them, or NaN for unlabelled variables."
+        )
+    if index.ndim > 2:
+        _check_in_factors(target > 0, inside, kind)
+        _warn_of_padding(graph.factors, np.isnan(known), index)
+    return known
+
+
+def _read_positions(
+    graph: Any,
+    index: IntArray,
+    target: npt.NDArray[Any],
+    inside: BoolArray,
+    root: int | str,
+    kind: str,
+) -> FloatArray:
+    """Return the labels of a target with a position for every row."""
     roots = _root_variables(graph.factors, graph.n_variables)[index]
     on = _one_of_each_row(target, roots, root)
     unknown = (target == IGNORED) | ~inside.any(axis=-1)

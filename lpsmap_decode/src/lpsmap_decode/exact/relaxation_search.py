@@ -215,42 +215,54 @@ class RelaxationSpace(Space[Node, BoolArray]):
             bounds[status == Status.INFEASIBLE] = -np.inf
             rounded, scores = self._round(means, decided, 0.0 if known else np.inf)
         if out_of_time():  # bounds that were cut short are invalid
-            if known:
-                return Unfinished()
-            with Watch():
-                rounded, scores = self._round(means, decided, SHORTLY)
-            best = int(scores[:n].argmax())
-            return Unfinished(rounded[best], float(scores[best]))
+            return Unfinished() if known else self._rounded_shortly(means, decided, n)
         end = solved.end()
         assert end is not None  # core's engine always returns its final state
         u, duals = end.u.reshape(n_copies, -1), end.duals.reshape(n_copies, -1)
+        ends = [Node(decided[i], u[i], duals[i], float(end.step_size[i])) for i in range(n)]
         self._n_evaluated += n
         i = int(bounds[:n].argmax())
         due = self._n_evaluated > PLAIN_NODES and not self._perturbed
         if due and bounds[i] > max(score, scores[i]) and not deadline_passed():
             self._perturbed = True
-            kept = Node(decided[i], u[i], duals[i], float(end.step_size[i]))
-            near, of_near = self._perturb(kept, means[i])
+            near, of_near = self._perturb(ends[i], means[i])
             if of_near > scores[i] and not out_of_time():
                 rounded[i], scores[i] = near, of_near
         evaluations: list[Evaluation[Node, BoolArray]] = []
         for i in range(n):
-            bound, step_size = float(bounds[i]), float(end.step_size[i])
-            if (decided[i] != OPEN).all():
-                bound = float(scores[i])
+            own, bound = float(scores[i]), float(bounds[i])
+            bound = own if (decided[i] != OPEN).all() else bound
             self._gains.note(nodes[i], bound)
             children: list[Node] = []
-            if bound > max(score, scores[i]):
-                least = min(bound, nodes[i].bound)
-                kept = Node(decided[i], u[i].copy(), duals[i].copy(), step_size, least)
-                continuations = nodes[i].continuations + 1
-                unended = status[i] is Status.ITERATION_LIMIT and continuations <= MAX_CONTINUATIONS
-                if unended and score > -np.inf and _is_close(least, score):
-                    children = [kept._replace(continuations=continuations)]
-                else:
-                    children = _branch(kept, means[i], self._gains)
-            evaluations.append(Evaluation(bound, children, rounded[i].copy(), float(scores[i])))
+            if bound > max(score, own):
+                limited = status[i] is Status.ITERATION_LIMIT
+                kept = ends[i]._replace(bound=min(bound, nodes[i].bound))
+                children = self._children(nodes[i], kept, means[i], score, limited)
+            evaluations.append(Evaluation(bound, children, rounded[i].copy(), own))
         return evaluations
+
+    def _rounded_shortly(
+        self, means: FloatArray, decided: ByteArray, n: int
+    ) -> Unfinished[BoolArray]:
+        """Return the best of the `n` assignments that a short search finds after the time limit."""
+        with Watch():
+            rounded, scores = self._round(means, decided, SHORTLY)
+        best = int(scores[:n].argmax())
+        return Unfinished(rounded[best], float(scores[best]))
+
+    def _children(
+        self, node: Node, end: Node, means: FloatArray, score: float, limited: bool
+    ) -> list[Node]:
+        """Return the children of a node, given the end of its relaxation, with its bound.
+
+        If the relaxation was `limited` and the node is nearly pruned, it is continued instead.
+        """
+        end = end._replace(u=end.u.copy(), duals=end.duals.copy())
+        continuations = node.continuations + 1
+        unended = limited and continuations <= MAX_CONTINUATIONS
+        if unended and score > -np.inf and _is_close(end.bound, score):
+            return [end._replace(continuations=continuations)]
+        return _branch(end, means, self._gains)
 
     def excluding(
         self, node: Node, last: Evaluation[Node, BoolArray]
