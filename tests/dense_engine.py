@@ -46,7 +46,7 @@ class Table(NamedTuple):
     row: IntArray
 
 
-def tabulate(part: Part, forbidden: BoolArray, barred: BoolArray) -> Table:
+def tabulate(part: Part, forbidden: BoolArray, forbidden_v: BoolArray) -> Table:
     """Ask all factors for their structures, and leave out what is forbidden."""
     m, n, place = [], [], []
     for b, bucket in enumerate(part.buckets):
@@ -58,14 +58,14 @@ def tabulate(part: Part, forbidden: BoolArray, barred: BoolArray) -> Table:
             extra = bucket.additional_offsets[f : f + 2] + part.spans.first_additional[b]
             copies = np.zeros((part.n_links, len(found[0])))
             copies[links] = np.where(part.negated[links], 1.0 - found[0], found[0]).T
-            additionals = np.zeros((len(barred), len(found[0])))
+            additionals = np.zeros((len(forbidden_v), len(found[0])))
             additionals[slice(*extra)] = found[1].T
             m.append(copies)
             n.append(additionals)
             place += [(part.spans.first_factor[b] + f, b, f)] * len(found[0])
     table = Table(np.hstack(m), np.hstack(n), *np.array(place).T)
     off = (table.m > 0.0)[forbidden[part.link_variable]].any(axis=0)
-    off |= (table.n != 0.0)[barred].any(axis=0)
+    off |= (table.n != 0.0)[forbidden_v].any(axis=0)
     return Table(*(array[..., ~off] for array in table))
 
 
@@ -197,9 +197,9 @@ class DenseEngine(Engine):
         warm: WarmStart | None = None,
     ) -> DenseSolution:
         """Solve from nothing; what is to be skipped has scores of zero."""
-        forbidden, barred = np.isneginf(eta), np.isneginf(eta_v)
-        table = tabulate(part, forbidden, barred)
-        eta, eta_v = np.where(forbidden, 0.0, eta), np.where(barred, 0.0, eta_v)
+        forbidden, forbidden_v = np.isneginf(eta), np.isneginf(eta_v)
+        table = tabulate(part, forbidden, forbidden_v)
+        eta, eta_v = np.where(forbidden, 0.0, eta), np.where(forbidden_v, 0.0, eta_v)
         solved = DenseSolution(part, table, eta, eta_v)
         solved.run(options)
         return solved

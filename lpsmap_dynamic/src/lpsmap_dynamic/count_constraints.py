@@ -98,14 +98,14 @@ def count_bounds(bucket: Bucket) -> FloatTable | None:
     """
     constraints = []
     for d in bucket.declarations:
-        found = None if d.n_additionals else d.linear_constraints()
-        if not isinstance(found, CountBounds):
+        of_sums = None if d.n_additionals else d.linear_constraints()
+        if not isinstance(of_sums, CountBounds):
             return None
-        constraints.append(found)
+        constraints.append(of_sums)
     first = [0, *itertools.accumulate(d.n_factors for d in bucket.declarations)]
     bounds = np.empty((2, first[-1]))
-    for found, (begin, end) in zip(constraints, itertools.pairwise(first), strict=True):
-        bounds[0, begin:end], bounds[1, begin:end] = found.least, found.most
+    for of_sums, (begin, end) in zip(constraints, itertools.pairwise(first), strict=True):
+        bounds[0, begin:end], bounds[1, begin:end] = of_sums.least, of_sums.most
     return bounds.take(np.array(first)[bucket.declaration] + bucket.row, axis=1)
 
 

@@ -167,7 +167,7 @@ class Hypergraph:
             Which entries must be on.
         """
         edges = self.edges
-        barred, asked = (
+        forbidden, asked = (
             np.diff(np.concatenate([[0], np.cumsum(mask[edges.entries])])[edges.first_entry])
             for mask in (~allowed, forced)
         )
@@ -180,7 +180,7 @@ class Hypergraph:
             for e in range(begin, end):
                 a, b = tails[e]
                 total = most[a] + most[b] + int(asked[e])
-                if barred[e] or not ways[a] or not ways[b] or total < best:
+                if forbidden[e] or not ways[a] or not ways[b] or total < best:
                     continue
                 number = ways[a] * ways[b] + (number if total == best else 0)
                 best = total

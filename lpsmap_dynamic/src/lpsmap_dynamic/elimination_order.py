@@ -45,12 +45,12 @@ def cheapest_order(n_states: IntArray, neighbours: BoolArray, limit: float) -> E
 
 
 @kernel
-def _live_neighbours(node: int, neighbours: BoolArray, gone: BoolArray, found: IntArray) -> int:
+def _live_neighbours(node: int, neighbours: BoolArray, gone: BoolArray, live: IntArray) -> int:
     """Write the neighbours of a node that are not yet eliminated; return their number."""
     n = 0
     for j in range(len(gone)):
         if neighbours[node, j] and not gone[j]:
-            found[n] = j
+            live[n] = j
             n += 1
     return n
 

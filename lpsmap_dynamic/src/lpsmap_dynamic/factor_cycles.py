@@ -206,16 +206,16 @@ def _groups(owner: IntArray, variable: IntArray, n_factors: int, n_variables: in
             parent[b] = parent[parent[b]]
             b = parent[b]
         parent[max(a, b)] = min(a, b)
-    found, n = np.empty(n_factors, dtype=np.int64), 0
+    group, n = np.empty(n_factors, dtype=np.int64), 0
     for f in range(n_factors):
         if parent[f] == f:
-            found[f], n = n, n + 1
+            group[f], n = n, n + 1
         else:
             a = f
             while parent[a] != a:
                 a = parent[a]
-            found[f] = found[a]
-    return found
+            group[f] = group[a]
+    return group
 
 
 def _distinct_trees(
@@ -246,7 +246,7 @@ def _distinct_trees(
     links = codes[ranges(given.offsets, by_group)]
     shape = np.stack([np.diff(members), np.diff(first_link)], axis=1)
     some, kind = distinct_rows(shape)
-    found: list[Hypergraph | None] = []
+    trees: list[Hypergraph | None] = []
     which = np.empty(len(shape), dtype=np.int64)
     for k, (n_factors, n) in enumerate(shape[some].tolist()):
         groups = np.flatnonzero(kind == k)
@@ -254,14 +254,14 @@ def _distinct_trees(
         own = links[first_link[groups, None] + np.arange(n)]
         words = np.concatenate([given.which[factors], own], axis=1)
         first, number = distinct_rows(words)
-        which[groups] = len(found) + number
+        which[groups] = len(trees) + number
         for row, g in zip(words[first], first.tolist(), strict=True):
             hypergraphs = tuple(given.hypergraphs[h] for h in row[:n_factors].tolist())
             names = [functools.partial(name_of, f) for f in factors[g].tolist()]
-            found.append(
+            trees.append(
                 _cache.get(hypergraphs, row[n_factors:], int(n_variables[groups[g]]), names)
             )
-    return found, which
+    return trees, which
 
 
 class _TreeCache:
@@ -269,7 +269,7 @@ class _TreeCache:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._found: OrderedDict[Any, Hypergraph | None] = OrderedDict()
+        self._trees: OrderedDict[Any, Hypergraph | None] = OrderedDict()
         self._bytes = 0
 
     def get(
@@ -282,20 +282,20 @@ class _TreeCache:
         """Return the junction tree of factors; see `_distinct_trees`."""
         key = (hypergraphs, codes.tobytes())
         with self._lock:
-            if key in self._found:
-                self._found.move_to_end(key)
-                return self._found[key]
+            if key in self._trees:
+                self._trees.move_to_end(key)
+                return self._trees[key]
             links = np.split(codes, np.cumsum([h.arity for h in hypergraphs])[:-1])
             parts = [
                 TreePart(h, own // 2, own % 2 > 0, name)
                 for h, own, name in zip(hypergraphs, links, names, strict=True)
             ]
-            self._found[key] = found = junction_tree(parts, n_variables)
-            self._bytes += _n_bytes(found)
-            while self._bytes > MAX_BYTES and len(self._found) > 1:
-                _, oldest = self._found.popitem(last=False)
+            self._trees[key] = tree = junction_tree(parts, n_variables)
+            self._bytes += _n_bytes(tree)
+            while self._bytes > MAX_BYTES and len(self._trees) > 1:
+                _, oldest = self._trees.popitem(last=False)
                 self._bytes -= _n_bytes(oldest)
-            return found
+            return tree
 
 
 def _n_bytes(hypergraph: Hypergraph | None) -> int:

@@ -86,8 +86,8 @@ class HypergraphFactor(Factor):
 
     def inference(self) -> Inference:
         """Return the inference over the structures of this declaration's factors."""
-        found = self.hypergraphs()  # now, so that one that takes too much memory is refused
-        return HypergraphInference(self.offsets, self.n_additionals, lambda: found)
+        hypergraphs = self.hypergraphs()  # now, so that one that takes too much memory is refused
+        return HypergraphInference(self.offsets, self.n_additionals, lambda: hypergraphs)
 
 
 class _HypergraphCache:

@@ -95,10 +95,10 @@ def hypergraph_oracle(
     event_shape
         The event shape of the declaration.
     """
-    found = _tables_of(hypergraphs, shapes, event_shape)
-    if found is None:
+    tables = _tables_of(hypergraphs, shapes, event_shape)
+    if tables is None:
         return None
-    form, shared = found
+    form, shared = tables
     return TensorOracle(_oracle_of(form), (which,), shared, form.n_parts)
 
 
@@ -211,10 +211,10 @@ def _levels_of(n_items: int, heads: IntArray, tails: IntArray) -> IntArray:
     first = np.flatnonzero(np.diff(heads, prepend=0))
     level, items = np.zeros(n_items + 1, dtype=np.int64), heads[first]
     while True:
-        found = np.maximum.reduceat(level[tails].max(axis=1), first) + 1
-        if (found == level[items]).all():
+        raised = np.maximum.reduceat(level[tails].max(axis=1), first) + 1
+        if (raised == level[items]).all():
             return level
-        level[items] = found
+        level[items] = raised
 
 
 def _unfolded(
@@ -409,10 +409,10 @@ def _best_derivations(
         items = _path(xp, form, row, goal, below)
         if form.n_parts:
             return xp.reshape(entries[row, _in_line(xp, form, items)], (n, -1))
-        found = entries[row, items]
+        on = entries[row, items]
     else:
-        found = xp.where(_marked(xp, form, row, goal, below)[:, 1:, None], entries[:, 1:], NO_ENTRY)
-    return xp.sort(xp.reshape(found, (n, -1)), axis=-1, descending=True)[:, : form.n_entries]
+        on = xp.where(_marked(xp, form, row, goal, below)[:, 1:, None], entries[:, 1:], NO_ENTRY)
+    return xp.sort(xp.reshape(on, (n, -1)), axis=-1, descending=True)[:, : form.n_entries]
 
 
 def _sums(xp: Any, form: _Form, row: Any, eta_u: Any, eta_v: Any, tails: Any, entries: Any) -> Any:
@@ -426,7 +426,7 @@ def _sums(xp: Any, form: _Form, row: Any, eta_u: Any, eta_v: Any, tails: Any, en
     scores = xp.concat([xp.reshape(eta_u, (n, -1)), eta_v, *ends], axis=1)
     own = xp.sum(scores[row[:, :, None], entries], axis=-1)
     table = xp.concat([own[:, -1:], impossible[:, :1], own[:, :-1], impossible[:, 1:]], axis=1)
-    edge, column, found, best = 0, FIRST + n_edges, [], impossible
+    edge, column, parts, best = 0, FIRST + n_edges, [], impossible
     for level, (size, width) in enumerate(form.levels):
         end = edge + size * width
         n_chains, is_looked_up = form.chains[level]
@@ -441,9 +441,9 @@ def _sums(xp: Any, form: _Form, row: Any, eta_u: Any, eta_v: Any, tails: Any, en
         best = xp.max(sums, axis=-1)
         if is_looked_up:
             table[:, column : column + size] = best
-        found.append(xp.reshape(sums, (n, size * width)))
+        parts.append(xp.reshape(sums, (n, size * width)))
         edge, column = end, column + size
-    return xp.concat([*found, impossible[:, :1]], axis=1)
+    return xp.concat([*parts, impossible[:, :1]], axis=1)
 
 
 def _path(xp: Any, form: _Form, row: Any, goal: Any, below: Any) -> Any:
@@ -455,12 +455,12 @@ def _path(xp: Any, form: _Form, row: Any, goal: Any, below: Any) -> Any:
         (n, 1 + n_items, T) the tails of the best hyperedges of no item, and of all items.
     """
     # items so far, of which the last ones of each path are `stride` levels apart
-    found, below_by_stride = xp.reshape(below[row, goal[:, None]], (len(row), -1)), below[:, :, 0]
+    items, below_by_stride = xp.reshape(below[row, goal[:, None]], (len(row), -1)), below[:, :, 0]
     for doubling in range((len(form.levels) - 2).bit_length()):
         if doubling:
             below_by_stride = below_by_stride[row, below_by_stride]
-        found = xp.concat([found, below_by_stride[row, found]], axis=1)
-    return xp.concat([xp.broadcast_to(goal[:, None], row.shape), found], axis=1)
+        items = xp.concat([items, below_by_stride[row, items]], axis=1)
+    return xp.concat([xp.broadcast_to(goal[:, None], row.shape), items], axis=1)
 
 
 def _in_line(xp: Any, form: _Form, items: Any) -> Any:

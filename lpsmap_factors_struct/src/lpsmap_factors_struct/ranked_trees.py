@@ -1,9 +1,9 @@
 """The k best non-projective trees, by partitions of the set of all trees (Lawler 1972).
 
 The best tree of a set is removed from it. The other trees are divided by the first word with
-another arc: the arcs of the words before it are fixed, and its own is barred. The best tree of each
-of these sets is found by the algorithm of Chu, Liu & Edmonds, in time n^2, and the best of them all
-is the next one. A rank takes time n^3.
+another arc: the arcs of the words before it are fixed, and its own is excluded. The best tree of
+each of these sets is found by the algorithm of Chu, Liu & Edmonds, in time n^2, and the best of
+them all is the next one. A rank takes time n^3.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class _Candidates(NamedTuple):
     slots: IntArray
     """(k + 1, n) their slots."""
     fixed: IntArray
-    """(k + 1,) the number of words with a fixed arc. The next word has barred slots."""
-    barred: IntArray
+    """(k + 1,) the number of words with a fixed arc. The next word has excluded slots."""
+    excluded: IntArray
     """(k + 1,) the last of them, as a position in `slot`; -1 for none."""
     slot: IntArray
-    """Barred slots."""
+    """Excluded slots."""
     before: IntArray
-    """The position of the slot of the same word that was barred before it; -1 for none."""
+    """The position of the slot of the same word that was excluded before it; -1 for none."""
 
 
 @kernel
@@ -119,7 +119,7 @@ def _candidates_of(k: int, n: int) -> _Candidates:
 def _rank(sentence: _Sentence, candidates: _Candidates, first: int, found: Found) -> None:
     """Write the best trees of a sentence, the first one at row `first`."""
     k, n, structures = len(candidates.fixed) - 1, sentence.n, found.structures
-    candidates.barred[k], candidates.fixed[k] = -1, 0
+    candidates.excluded[k], candidates.fixed[k] = -1, 0
     _reset(sentence, candidates)
     live, used = _add_best(sentence, candidates, 0, 0, -1), 0
     for to in range(first, first + k):
@@ -143,7 +143,7 @@ def _reset(sentence: _Sentence, candidates: _Candidates) -> None:
         within[i] = own[i] * UNIT if own[i] > -np.inf else bar
     for word in range(candidates.fixed[last]):
         _fix(sentence, word, candidates.slots[last, word])
-    at = candidates.barred[last]
+    at = candidates.excluded[last]
     while at >= 0:
         within[candidates.slot[at]] = bar
         at = candidates.before[at]
@@ -167,7 +167,7 @@ def _divide(sentence: _Sentence, candidates: _Candidates, live: int, used: int) 
         slot = candidates.slots[last, word]
         sentence.within[slot] = sentence.bar
         candidates.slot[used] = slot
-        candidates.before[used] = candidates.barred[last] if word == first else -1
+        candidates.before[used] = candidates.excluded[last] if word == first else -1
         live = _add_best(sentence, candidates, live, word, used)
         used += 1
         _fix(sentence, word, slot)
@@ -176,7 +176,7 @@ def _divide(sentence: _Sentence, candidates: _Candidates, live: int, used: int) 
 
 @leaf
 def _add_best(
-    sentence: _Sentence, candidates: _Candidates, live: int, fixed: int, barred: int
+    sentence: _Sentence, candidates: _Candidates, live: int, fixed: int, excluded: int
 ) -> int:
     """Add the current set and its best tree, unless there is none; return the number of sets.
 
@@ -198,7 +198,7 @@ def _add_best(
         if not exceeds(score, _score_of(candidates, to)):
             return live
     candidates.score[to, 0], candidates.score[to, 1], candidates.score[to, 2] = score
-    candidates.fixed[to], candidates.barred[to] = fixed, barred
+    candidates.fixed[to], candidates.excluded[to] = fixed, excluded
     for word in range(n):
         slot = arc_slot(word, sentence.workspace.head[word], n, sentence.packed)
         slot *= sentence.n_labels
@@ -221,7 +221,10 @@ def _copy(candidates: _Candidates, start: int, to: int) -> None:
         candidates.score[to, i] = candidates.score[start, i]
     for word in range(candidates.slots.shape[1]):
         candidates.slots[to, word] = candidates.slots[start, word]
-    candidates.fixed[to], candidates.barred[to] = candidates.fixed[start], candidates.barred[start]
+    candidates.fixed[to], candidates.excluded[to] = (
+        candidates.fixed[start],
+        candidates.excluded[start],
+    )
 
 
 @leaf

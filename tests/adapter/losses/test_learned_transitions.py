@@ -39,11 +39,11 @@ def test_losses(name: str, each: bool, masked: bool) -> None:
     loss, scores = LOSSES[name](), drawn(BATCH, LENGTH, STATES, seed=0)
     target = torch.randint(STATES - 1, (BATCH, LENGTH), generator=torch.Generator().manual_seed(2))
     target[torch.arange(LENGTH) >= LENGTHS[:, None]] = -100
-    barred = torch.zeros(LENGTH, STATES, dtype=torch.bool)
-    barred[1, -1] = masked
+    forbidden = torch.zeros(LENGTH, STATES, dtype=torch.bool)
+    forbidden[1, -1] = masked
 
     def function(u: Tensor, transitions: Tensor, initial: Tensor) -> Any:
-        u = u.masked_fill(barred, -torch.inf)
+        u = u.masked_fill(forbidden, -torch.inf)
         return loss(u, target, transitions=transitions, initial=initial, lengths=LENGTHS)
 
     inputs = scores, shared(each), drawn(STATES, seed=3)

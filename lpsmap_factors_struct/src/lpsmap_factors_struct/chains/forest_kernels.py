@@ -36,7 +36,7 @@ from lpsmap_factors_struct.chains.forest import (
 from lpsmap_factors_struct.chains.forest_solver import multiply_on_forest, solve_on_forest
 from lpsmap_factors_struct.chains.initial_forest import initialise_forest
 from lpsmap_factors_struct.chains.problem_reader import (
-    BARRED,
+    FORBIDDEN,
     forbid_nodes,
     read_node_scores,
     read_weights,
@@ -179,7 +179,7 @@ def _copy_steps(f: int, chain: ForestChain, problem: LocalProblem) -> None:
     first, n_additionals = begin + chain.n_states, problem.additional_offsets[f + 1] - begin
     for k in range(n_step_scores(n_additionals, chain.length, chain.n_states)):
         allowed = problem.forbidden[first + k] == 0
-        chain.work.step[k] = problem.eta_v[first + k] if allowed else -BARRED
+        chain.work.step[k] = problem.eta_v[first + k] if allowed else -FORBIDDEN
 
 
 @leaf

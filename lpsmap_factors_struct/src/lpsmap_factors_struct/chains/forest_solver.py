@@ -28,7 +28,7 @@ from lpsmap_factors_struct.chains.levels import (
     solve_levels,
     write_flows,
 )
-from lpsmap_factors_struct.chains.problem_reader import BARRED
+from lpsmap_factors_struct.chains.problem_reader import FORBIDDEN
 
 SLACK_ROUNDING = 2.0**-46
 """Slacks up to this, relative to the largest potential, are zero."""
@@ -62,7 +62,7 @@ def solve_on_forest(chain: ForestChain) -> bool:
     chain.forest.header[FOREST_SOLVED] = 0.0
     if warm and _solve_from_forest(chain):
         return True
-    return initialise_forest(chain) > -0.5 * BARRED and _solve_from_forest(chain)
+    return initialise_forest(chain) > -0.5 * FORBIDDEN and _solve_from_forest(chain)
 
 
 @leaf

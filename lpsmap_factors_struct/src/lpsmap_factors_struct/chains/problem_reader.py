@@ -7,7 +7,7 @@ import numpy as np
 from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray, LocalProblem
 
-BARRED = 1e200
+FORBIDDEN = 1e200
 """Minus the score of forbidden nodes and edges."""
 
 
@@ -57,4 +57,4 @@ def forbid_nodes(
             out = problem.a[lo + k] == -np.inf or (forced and problem.a[lo + k] < np.inf)
             out |= k < n and forbidden[first + k] != 0
             out |= k + n >= n_nodes and forbidden[final + (k - layer)] != 0
-            score[k] = -BARRED if out else score[k]
+            score[k] = -FORBIDDEN if out else score[k]
