@@ -19,7 +19,7 @@ from lpsmap_dynamic import (
     HypergraphBuilder,
     HypergraphFactor,
     Row,
-    hypergraph_factor,
+    hypergraph_cache,
 )
 from lpsmap_dynamic.best_derivation import best_derivations
 from lpsmap_dynamic.derivations import _room
@@ -310,7 +310,7 @@ def test_rows_differ_by_lengths_and_parameters() -> None:
 
 
 def test_old_hypergraphs_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hypergraph_factor, "MAX_BYTES", 1)
+    monkeypatch.setattr(hypergraph_cache, "MAX_BYTES", 1)
     row, other = Row((2, 2), 0, (("flavour", 7.0),)), Row((2, 3), 0, (("flavour", 7.0),))
     first = Chooser.hypergraph_of(row)
     assert Chooser.hypergraph_of(row) is first  # the latest one stays, however large

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -16,13 +14,11 @@ from lpsmap_core.api import BoolArray, IntArray, offsets_of, ranges
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.derivations import HypergraphInference
 from lpsmap_dynamic.equal_rows import distinct_rows
+from lpsmap_dynamic.hypergraph_cache import HypergraphCache
 from lpsmap_dynamic.junction_tree import TreePart, junction_tree
 
 MAX_SHARED = 5_000
 """Maximum number of shared variables of a junction tree, which is built in some seconds."""
-
-MAX_BYTES = 1 << 28
-"""Maximum bytes of cached junction trees, not counting the latest one."""
 
 
 class CyclicFactors(NamedTuple):
@@ -258,48 +254,25 @@ def _distinct_trees(
         for row, g in zip(words[first], first.tolist(), strict=True):
             hypergraphs = tuple(given.hypergraphs[h] for h in row[:n_factors].tolist())
             names = [functools.partial(name_of, f) for f in factors[g].tolist()]
-            trees.append(
-                _cache.get(hypergraphs, row[n_factors:], int(n_variables[groups[g]]), names)
-            )
+            mine = hypergraphs, row[n_factors:], int(n_variables[groups[g]]), names
+            key = hypergraphs, row[n_factors:].tobytes()
+            trees.append(_trees.get(key, functools.partial(_tree_of, *mine)))
     return trees, which
 
 
-class _TreeCache:
-    """An LRU cache of junction trees by the hypergraphs and links of their factors."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._trees: OrderedDict[Any, Hypergraph | None] = OrderedDict()
-        self._bytes = 0
-
-    def get(
-        self,
-        hypergraphs: tuple[Hypergraph, ...],
-        codes: IntArray,
-        n_variables: int,
-        names: Sequence[Callable[[], str]],
-    ) -> Hypergraph | None:
-        """Return the junction tree of factors; see `_distinct_trees`."""
-        key = (hypergraphs, codes.tobytes())
-        with self._lock:
-            if key in self._trees:
-                self._trees.move_to_end(key)
-                return self._trees[key]
-            links = np.split(codes, np.cumsum([h.arity for h in hypergraphs])[:-1])
-            parts = [
-                TreePart(h, own // 2, own % 2 > 0, name)
-                for h, own, name in zip(hypergraphs, links, names, strict=True)
-            ]
-            self._trees[key] = tree = junction_tree(parts, n_variables)
-            self._bytes += _n_bytes(tree)
-            while self._bytes > MAX_BYTES and len(self._trees) > 1:
-                _, oldest = self._trees.popitem(last=False)
-                self._bytes -= _n_bytes(oldest)
-            return tree
-
-
-def _n_bytes(hypergraph: Hypergraph | None) -> int:
-    return 0 if hypergraph is None else hypergraph.code.nbytes
+def _tree_of(
+    hypergraphs: tuple[Hypergraph, ...],
+    codes: IntArray,
+    n_variables: int,
+    names: Sequence[Callable[[], str]],
+) -> Hypergraph | None:
+    """Return the junction tree of factors; see `_distinct_trees`."""
+    links = np.split(codes, np.cumsum([h.arity for h in hypergraphs])[:-1])
+    parts = [
+        TreePart(h, own // 2, own % 2 > 0, name)
+        for h, own, name in zip(hypergraphs, links, names, strict=True)
+    ]
+    return junction_tree(parts, n_variables)
 
 
 @functools.cache
@@ -309,4 +282,5 @@ def _nothing() -> Hypergraph:
     return Hypergraph(0, 0, zero, np.full((1, 2), -1), np.zeros(2, dtype=np.int64), none, 0)
 
 
-_cache = _TreeCache()
+_trees = HypergraphCache["Hypergraph | None"]()
+"""Junction trees by the hypergraphs and links of their factors."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import abc
-import threading
-from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -16,12 +14,10 @@ from lpsmap_dynamic.builder import HypergraphBuilder
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.derivations import HypergraphInference
 from lpsmap_dynamic.gibbs import Gibbs
+from lpsmap_dynamic.hypergraph_cache import HypergraphCache
 from lpsmap_dynamic.inference import Inference
 from lpsmap_dynamic.row import Row, different_rows
 from lpsmap_dynamic.tensor_oracle import hypergraph_oracle
-
-MAX_BYTES = 1 << 28
-"""Maximum bytes of cached hypergraphs, not counting the latest one."""
 
 
 class HypergraphFactor(Factor):
@@ -52,7 +48,12 @@ class HypergraphFactor(Factor):
     @classmethod
     def hypergraph_of(cls, row: Row) -> Hypergraph:
         """Return the hypergraph of a row, built on first use."""
-        return _cache.get(cls, row)
+
+        def build() -> Hypergraph:
+            builder = HypergraphBuilder(row.event_shape, row.n_additionals)
+            return builder.finish(cls.hypergraph(row, builder))
+
+        return _cache.get((cls, row), build)
 
     def hypergraphs(self) -> tuple[list[Hypergraph], IntArray]:
         """Return the distinct hypergraphs of the factors, and the index of each factor's own."""
@@ -90,28 +91,5 @@ class HypergraphFactor(Factor):
         return HypergraphInference(self.offsets, self.n_additionals, lambda: hypergraphs)
 
 
-class _HypergraphCache:
-    """An LRU cache of hypergraphs."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._hypergraphs: OrderedDict[tuple[type, Row], Hypergraph] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, factor_type: type[HypergraphFactor], row: Row) -> Hypergraph:
-        """Return the hypergraph of a row of a factor type."""
-        key = (factor_type, row)
-        with self._lock:
-            if key in self._hypergraphs:
-                self._hypergraphs.move_to_end(key)
-                return self._hypergraphs[key]
-            build = HypergraphBuilder(row.event_shape, row.n_additionals)
-            self._hypergraphs[key] = hypergraph = build.finish(factor_type.hypergraph(row, build))
-            self._bytes += hypergraph.code.nbytes
-            while self._bytes > MAX_BYTES and len(self._hypergraphs) > 1:
-                _, oldest = self._hypergraphs.popitem(last=False)
-                self._bytes -= oldest.code.nbytes
-            return hypergraph
-
-
-_cache = _HypergraphCache()
+_cache = HypergraphCache[Hypergraph]()
+"""Hypergraphs by type and row."""
