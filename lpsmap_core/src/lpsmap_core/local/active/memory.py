@@ -1,10 +1,10 @@
 """The memory of active sets: every factor has a block, which grows when its set is full.
 
-Kernels get the sets of a bucket, and its local problem, as records.
-
 A block is an array of 64-bit words. Compiled loops refer to it by address only, so the block of one
 factor can move while other threads work on other factors. The triangle of the Gram matrix comes
 last, after the two arrays that belong to it, and a block may omit all three.
+
+Kernels get the sets of a bucket, and its local problem, as records.
 """
 
 from __future__ import annotations
