@@ -90,9 +90,8 @@ def transitions_of(scores: Tensor) -> Tensor:
 
 def flat_transitions(scores: Tensor) -> Tensor:
     """Return the scores of all additionals of `Sequence`: without those of the ends."""
-    steps = transitions_of(scores).flatten().repeat(scores.shape[-2] - 1)
     ends = scores.new_zeros(scores.shape[-1])
-    return torch.cat([ends, steps, ends])
+    return torch.cat([ends, transitions_of(scores).flatten(), ends])
 
 
 def torch_struct_chain() -> Callable[[Tensor], Tensor] | None:

@@ -147,7 +147,8 @@ def _tree(rng: np.random.Generator, n: int, projective: bool = True) -> Kind:
 def _sequence(rng: np.random.Generator, n: int) -> Kind:
     length, states = int(rng.integers(1, 7)), int(rng.integers(1, 5))
     lengths = _lengths(rng, n, length)
-    size = 2 * states + (length - 1) * states**2
+    # all steps may share transitions
+    size = 2 * states + int(rng.choice([1, length - 1])) * states**2
     return (
         (length, states),
         (size,),

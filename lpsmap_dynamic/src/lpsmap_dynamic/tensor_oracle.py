@@ -397,13 +397,12 @@ def _best_derivations(
     """
     xp, n = array_namespace(eta_u), eta_u.shape[0]
     row = xp.arange(n, device=device(eta_u))[:, None]
-    of_table = row[:1]
-    if len(goal) > 1:
-        goal, tails, steps = goal[which], tails[which], steps[which]
-        of_table = row
-    sums = _sums(xp, form, row, eta_u, eta_v, tails, steps[:, :, form.n_tails :])
+    number = which[:, None] if len(goal) > 1 else row[:1]
+    goal = _own(goal, which)
+    entries = steps[:, :, form.n_tails :]
+    sums = _sums(xp, form, row, _scores(xp, row, eta_u, eta_v, entries, which), tails, which)
     chosen = edges[:, 0] + xp.argmax(sums[:, edges], axis=-1)
-    steps = steps[of_table, chosen]
+    steps = steps[number, chosen]
     below, entries = steps[:, :, : form.n_tails], steps[:, :, form.n_tails :]
     if form.has_paths:
         items = _path(xp, form, row, goal, below)
@@ -415,28 +414,43 @@ def _best_derivations(
     return xp.sort(xp.reshape(on, (n, -1)), axis=-1, descending=True)[:, : form.n_entries]
 
 
-def _sums(xp: Any, form: _Form, row: Any, eta_u: Any, eta_v: Any, tails: Any, entries: Any) -> Any:
-    """Return the scores of the best derivations by each hyperedge; ``-inf`` for padding."""
+def _own(tables: Any, which: Any) -> Any:
+    """Return the table of each factor, or one for all if there is one."""
+    return tables[which] if len(tables) > 1 else tables
+
+
+def _scores(xp: Any, row: Any, eta_u: Any, eta_v: Any, entries: Any, which: Any) -> Any:
+    """Return the scores of all hyperedges without those of their tails; ``-inf`` for padding."""
+    n, given = len(row), {"dtype": eta_u.dtype, "device": device(eta_u)}
+    # the last two columns are those of NEVER and NO_ENTRY
+    ends = [xp.full((n, 1), -xp.inf, **given), xp.zeros((n, 1), **given)]
+    scores = xp.concat([xp.reshape(eta_u, (n, -1)), eta_v, *ends], axis=1)
+    sums = scores[row, _own(entries[:, :, 0], which)]
+    for column in range(1, entries.shape[2]):  # not all at once, which takes more memory
+        sums += scores[row, _own(entries[:, :, column], which)]
+    return sums
+
+
+def _sums(xp: Any, form: _Form, row: Any, scores: Any, tails: Any, which: Any) -> Any:
+    """Return the scores of the best derivations by each hyperedge, given those of `_scores`."""
     n, n_edges = len(row), tails.shape[1] - 1
     n_items = sum(size for size, _ in form.levels)
-    given = {"dtype": eta_u.dtype, "device": device(eta_u)}
-    impossible = xp.full((n, 1 + n_items), -xp.inf, **given)
-    # the last two columns are those of NEVER and NO_ENTRY
-    ends = [impossible[:, :1], xp.zeros((n, 1), **given)]
-    scores = xp.concat([xp.reshape(eta_u, (n, -1)), eta_v, *ends], axis=1)
-    own = xp.sum(scores[row[:, :, None], entries], axis=-1)
-    table = xp.concat([own[:, -1:], impossible[:, :1], own[:, :-1], impossible[:, 1:]], axis=1)
+    impossible = xp.full((n, 1 + n_items), -xp.inf, dtype=scores.dtype, device=device(scores))
+    ends = scores[:, -1:], impossible[:, :1]
+    table = xp.concat([*ends, scores[:, :-1], impossible[:, 1:]], axis=1)
+    scores = table[:, FIRST : FIRST + n_edges]
     edge, column, parts, best = 0, FIRST + n_edges, [], impossible
     for level, (size, width) in enumerate(form.levels):
         end = edge + size * width
         n_chains, is_looked_up = form.chains[level]
         if n_chains:
-            sums = xp.reshape(own[:, edge:end], (n, n_chains, size // n_chains, width))
-            sums = sums + xp.reshape(best, (n, n_chains, 1, width))
+            sums = xp.reshape(scores[:, edge:end], (n, n_chains, size // n_chains, width))
+            sums += xp.reshape(best, (n, n_chains, 1, width))
         elif level:
-            sums = xp.sum(table[row[:, :, None], tails[:, edge:end]], axis=-1)
+            items = _own(tails[:, edge:end], which)
+            sums = xp.sum(table[row[:, :, None], items], axis=-1)
         else:
-            sums = own[:, :end]
+            sums = scores[:, :end]
         sums = xp.reshape(sums, (n, size, width))
         best = xp.max(sums, axis=-1)
         if is_looked_up:

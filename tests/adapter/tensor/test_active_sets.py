@@ -158,6 +158,31 @@ def test_second_derivatives() -> None:
     assert torch.autograd.gradgradcheck(loss, inputs, eps=1e-5)
 
 
+@pytest.mark.parametrize("lengths", [None, [20, 3, 0]])
+@pytest.mark.parametrize("form", [(4, 4), (3, 1, 4, 4), (1, 1, 4, 4)])
+@pytest.mark.parametrize("length", [6, 20])
+def test_shared_transitions_are_those_of_all_steps(
+    length: int, form: tuple[int, ...], lengths: list[int] | None
+) -> None:
+    """Values, and first and second derivatives; additionals of all steps add up."""
+    given = None if lengths is None else np.minimum(lengths, length)
+    states, steps = normal(3, length, 4), normal(*form, seed=1)
+    steps[..., 1, 2] = -torch.inf
+    results = []
+    for shape in (form, (3, length - 1, 4, 4)):
+        inputs = [x.clone().requires_grad_() for x in (states, steps)]
+        graph, values, additionals = solved("tensor", [inputs[0], inputs[1].expand(shape)], given)
+        assert graph.solution.ok
+        counts = additionals[:, 4:-4].reshape(3, -1, 4, 4).sum(1)
+        loss = values.pow(3).sum() + counts.pow(3).sum() + additionals[:, :4].pow(3).sum()
+        first = torch.autograd.grad(loss, inputs, create_graph=True)
+        second = torch.autograd.grad(sum((normal(*x.shape) * x).sum() for x in first), inputs)
+        results.append((values, counts, *first, *second))
+    for found, expected in zip(*results, strict=True):
+        size = max(1.0, float(expected.detach().abs().max()))
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12 * size)
+
+
 @pytest.mark.parametrize("n", [1, 3])
 def test_distances_share_scores(n: int) -> None:
     scores, distances, ends = normal(n, 4, 5), normal(n, 5, seed=1), normal(n, 2, seed=2)
