@@ -89,12 +89,12 @@ def _complete(problems: LocalProblems, solved: ActiveSets) -> ActiveSets:
             break
         inverse = inverse_of(sets)
         off = _off(problems, sets, _derivative(sets), _wave(gradient, attempt))
-        found = problems.best(gradient + tilt.unsqueeze(1) * scale * off)
-        gap = gradient.gather(1, found).sum(1) - level
+        best = problems.best(gradient + tilt.unsqueeze(1) * scale * off)
+        gap = gradient.gather(1, best).sum(1) - level
         is_tied = gap >= -TIES * sets.rounding
-        joins = is_tied & _is_independent(problems, sets, inverse, found) & (tilt > 0.0)
-        theta = problems.linear.gather(1, found).sum(1, keepdim=True)
-        sets.join(found.unsqueeze(1), theta, joins.unsqueeze(1), problems)
+        joins = is_tied & _is_independent(problems, sets, inverse, best) & (tilt > 0.0)
+        theta = problems.linear.gather(1, best).sum(1, keepdim=True)
+        sets.join(best.unsqueeze(1), theta, joins.unsqueeze(1), problems)
         lower = torch.where(tilt > MIN_TILT, TILT_RATIO * tilt, 0.0)
         tilt = torch.where(joins, tilt, torch.where(is_tied, 0.0, lower))
     return sets
@@ -115,12 +115,12 @@ def _off(problems: LocalProblems, sets: ActiveSets, kernel: Tensor, wave: Tensor
 
 
 def _is_independent(
-    problems: LocalProblems, sets: ActiveSets, inverse: Tensor, found: Tensor
+    problems: LocalProblems, sets: ActiveSets, inverse: Tensor, best: Tensor
 ) -> Tensor:
     """Return whether structures are outside the affine hulls of the sets."""
     products = torch.where(
-        sets.used, sets.products(found.unsqueeze(1), problems).squeeze(1) + 1.0, 0.0
+        sets.used, sets.products(best.unsqueeze(1), problems).squeeze(1) + 1.0, 0.0
     )
-    norm = problems.quadratic.expand_as(sets.x).gather(1, found).sum(1) + 1.0
+    norm = problems.quadratic.expand_as(sets.x).gather(1, best).sum(1) + 1.0
     within = (products * (inverse @ products.unsqueeze(-1)).squeeze(-1)).sum(1)
     return norm - within > INDEPENDENT * norm

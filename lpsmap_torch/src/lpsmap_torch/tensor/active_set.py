@@ -170,8 +170,8 @@ class ActiveSets:
 
     def sums(self, numbers: Tensor) -> Tensor:
         """Return the (n, capacity) sums of numbers over the entries of the structures."""
-        found = numbers.gather(1, self.entries.flatten(1))
-        return found.reshape(self.entries.shape).sum(-1)
+        of_entries = numbers.gather(1, self.entries.flatten(1))
+        return of_entries.reshape(self.entries.shape).sum(-1)
 
     def mixture(self, weights: Tensor) -> Tensor:
         """Return the (n, D + 1) weighted sums of the structures; the transpose of `sums`.
@@ -288,13 +288,13 @@ def solve_active_sets(problems: LocalProblems, max_iterations: int | None = None
 
 def _first_sets(problems: LocalProblems) -> ActiveSets:
     """Return sets of one structure each."""
-    found = problems.best(problems.linear)
-    scores = problems.linear.gather(1, found)
-    n = len(found)
+    best = problems.best(problems.linear)
+    scores = problems.linear.gather(1, best)
+    n, width = best.shape
     x = torch.zeros_like(problems.linear)
     empty, flags = x.new_zeros((n, 1 + FIRST_CAPACITY)), torch.zeros_like(x[:, 0], dtype=torch.bool)
     sets = ActiveSets(
-        entries=found.new_full((n, FIRST_CAPACITY, found.shape[1]), x.shape[1] - 1),
+        entries=best.new_full((n, FIRST_CAPACITY, width), x.shape[1] - 1),
         used=torch.zeros_like(empty[:, 1:], dtype=torch.bool),
         unknowns=empty,
         right=empty.clone(),
@@ -312,9 +312,9 @@ def _first_sets(problems: LocalProblems) -> ActiveSets:
     )
     if problems.rows is not None:
         sets.beside = Multipliers.first(problems.rows, FIRST_CAPACITY)
-    sets.splices = problems.splices(found.shape[1])
+    sets.splices = problems.splices(width)
     sets.bordered[:, 0, 0] = 0.0
-    sets.join(found.unsqueeze(1), scores.sum(1, keepdim=True), ~flags.unsqueeze(1), problems)
+    sets.join(best.unsqueeze(1), scores.sum(1, keepdim=True), ~flags.unsqueeze(1), problems)
     sets.p[:, 0] = sets.right[:, 0] = 1.0
     sets.x = sets.mixture(sets.p)
     sets.threshold = sets.rounding
@@ -366,9 +366,9 @@ def _best_and_spliced(
     places = torch.where(weights > 0.0, places, places[:, :1])  # others may hold no structure
     heavy = sets.entries[sets.row, places.mT]
     scores = sets.splices.scores(problems.scores(gradient), heavy, sets.n_calls)
-    found = problems.oracle(scores[:, :-1]).reshape(-1, *heavy.shape[1:])
-    spliced, differ = sets.splices.spliced(heavy, found[1:])
-    return torch.cat([found[:1], spliced]).transpose(0, 1), differ.mT
+    best = problems.oracle(scores[:, :-1]).reshape(-1, *heavy.shape[1:])
+    spliced, differ = sets.splices.spliced(heavy, best[1:])
+    return torch.cat([best[:1], spliced]).transpose(0, 1), differ.mT
 
 
 def _move(sets: ActiveSets) -> None:

@@ -42,10 +42,10 @@ class Rows:
     """(n, R)"""
     high: Tensor
 
-    def of_structures(self, found: Tensor) -> Tensor:
+    def of_structures(self, structures: Tensor) -> Tensor:
         """Return the (n, R) sums of structures with given (n, W) entries."""
-        entries = found.clamp(max=self.matrix.shape[2] - 1).unsqueeze(1)
-        matrix = self.matrix.expand(len(found), -1, -1)
+        entries = structures.clamp(max=self.matrix.shape[2] - 1).unsqueeze(1)
+        matrix = self.matrix.expand(len(structures), -1, -1)
         return matrix.gather(2, entries.expand(-1, matrix.shape[1], -1)).sum(2)
 
     def pull(self, y: Tensor, like: Tensor) -> Tensor:
@@ -143,5 +143,5 @@ class Multipliers:
         sums = torch.where(tight.unsqueeze(1), self.sums, 0.0)
         along = derivative @ sums
         inverse = torch.linalg.pinv(sums.mT @ along, atol=ACTIVE, hermitian=True)
-        found: Tensor = derivative - along @ inverse @ along.mT
-        return found
+        on_face: Tensor = derivative - along @ inverse @ along.mT
+        return on_face

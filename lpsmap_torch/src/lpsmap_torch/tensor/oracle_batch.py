@@ -73,10 +73,10 @@ class OracleBatch:
         tables = self.tables
         if times > 1:
             tables = tuple(x.repeat(times, *[1] * (x.ndim - 1)) for x in tables)
-        found: Tensor = self.best(
+        entries: Tensor = self.best(
             slots.reshape(len(scores), *self.event_shape), additionals, *tables, *self.shared
         )
-        return found % (scores.shape[1] + 1)  # of -1, the last
+        return entries % (scores.shape[1] + 1)  # of -1, the last
 
     def problems(self, eta: Tensor) -> LocalProblems:
         """Return the local problems for (n, n_columns) scores without NaN and ``inf``."""

@@ -37,8 +37,8 @@ def oracles_of(part: Part) -> dict[int, TensorOracle]:
     Those that linear constraints describe do not.
     """
     declared = [x for bucket in part.buckets for x in bucket.declarations]
-    found = {id(x): x.tensor_oracle() for x in declared if x.linear_constraints() is None}
-    return {key: oracle for key, oracle in found.items() if oracle is not None}
+    oracles = {id(x): x.tensor_oracle() for x in declared if x.linear_constraints() is None}
+    return {key: oracle for key, oracle in oracles.items() if oracle is not None}
 
 
 def oracle_components(part: Part) -> BoolArray:
