@@ -119,7 +119,8 @@ def _tables_of(
     ]
     levels = _common_levels(leveled)
     n_items, width = np.array(levels).T
-    n_edges = int((n_items * width).sum())
+    sizes = n_items * width
+    n_edges = int(sizes.sum())
     if max(n_edges * len(leveled), int(n_items.sum() * width.max())) > MAX_PADDED_EDGES:
         return None
     n_columns = max(graph.entries.shape[1] for graph in leveled)
@@ -128,7 +129,9 @@ def _tables_of(
     item = np.arange(n_items.sum()) - np.repeat(offsets_of(n_items)[:-1], n_items)
     width = np.repeat(width, n_items)[:, None]
     chained = _chained(levels, tails)
-    first = np.repeat(offsets_of(np.prod(levels, axis=1))[:-1], n_items)[:, None]
+    is_chained = np.array([n_chains > 0 for n_chains, _ in chained])
+    tails = tails[:, :-1][:, ~np.repeat(is_chained, sizes)]
+    first = np.repeat(offsets_of(sizes)[:-1], n_items)[:, None]
     first = first + item[:, None] * width
     n_tails = max(int(below.any(axis=(0, 1)).sum()), 1)
     edge = np.arange(width.max())
@@ -398,9 +401,9 @@ def _best_derivations(
     xp, n = array_namespace(eta_u), eta_u.shape[0]
     row = xp.arange(n, device=device(eta_u))[:, None]
     number = which[:, None] if len(goal) > 1 else row[:1]
-    goal = _own(goal, which)
+    goal, tails = _own(goal, which), _own(tails, which)
     entries = steps[:, :, form.n_tails :]
-    sums = _sums(xp, form, row, _scores(xp, row, eta_u, eta_v, entries, which), tails, which)
+    sums = _sums(xp, form, row, _scores(xp, row, eta_u, eta_v, entries, which), tails)
     chosen = edges[:, 0] + xp.argmax(sums[:, edges], axis=-1)
     steps = steps[number, chosen]
     below, entries = steps[:, :, : form.n_tails], steps[:, :, form.n_tails :]
@@ -431,9 +434,17 @@ def _scores(xp: Any, row: Any, eta_u: Any, eta_v: Any, entries: Any, which: Any)
     return sums
 
 
-def _sums(xp: Any, form: _Form, row: Any, scores: Any, tails: Any, which: Any) -> Any:
-    """Return the scores of the best derivations by each hyperedge, given those of `_scores`."""
-    n, n_edges = len(row), tails.shape[1] - 1
+def _sums(xp: Any, form: _Form, row: Any, scores: Any, tails: Any) -> Any:
+    """Return the scores of the best derivations by each hyperedge.
+
+    Parameters
+    ----------
+    scores
+        Those that `_scores` returns.
+    tails
+        The columns of the tails of all hyperedges of levels without chains.
+    """
+    n, n_edges = len(row), scores.shape[1] - 1
     n_items = sum(size for size, _ in form.levels)
     impossible = xp.full((n, 1 + n_items), -xp.inf, dtype=scores.dtype, device=device(scores))
     ends = scores[:, -1:], impossible[:, :1]
@@ -447,14 +458,15 @@ def _sums(xp: Any, form: _Form, row: Any, scores: Any, tails: Any, which: Any) -
             sums = xp.reshape(scores[:, edge:end], (n, n_chains, size // n_chains, width))
             sums += xp.reshape(best, (n, n_chains, 1, width))
         elif level:
-            items = _own(tails[:, edge:end], which)
-            sums = xp.sum(table[row[:, :, None], items], axis=-1)
+            sums = xp.sum(table[row[:, :, None], tails[:, : end - edge]], axis=-1)
         else:
             sums = scores[:, :end]
         sums = xp.reshape(sums, (n, size, width))
         best = xp.max(sums, axis=-1)
         if is_looked_up:
             table[:, column : column + size] = best
+        if not n_chains:
+            tails = tails[:, end - edge :]
         parts.append(xp.reshape(sums, (n, size * width)))
         edge, column = end, column + size
     return xp.concat([*parts, impossible[:, :1]], axis=1)

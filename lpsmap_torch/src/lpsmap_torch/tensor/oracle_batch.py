@@ -163,7 +163,7 @@ def _batches(part: Part, b: int, members: list[tuple[int, IntArray]]) -> Iterato
     unused = np.concatenate(list(flags))
     n_calls = 1 + N_HEAVY * (oracles[0].n_parts > 0)
     of_tables = sum(x[0].size for x in oracles[0].shared)
-    size = 4 * n_calls * columns.shape[1] + of_tables + SPACE_OF_SETS
+    size = 4 * n_calls * columns.shape[1] + 2 * of_tables + SPACE_OF_SETS
     rows, _ = part.derived(constraint_rows_of)
     n_rows = np.bincount(rows.component, minlength=part.n_components)[bucket.component[factors]]
     size += int(n_rows.max()) * columns.shape[1]
