@@ -14,7 +14,7 @@ __all__ = ["MessageEngine"]
 class MessageEngine(Engine):
     """Message passing on networks of tables; core's engine continues where it does not converge.
 
-    Active sets take many iterations over tables. Messages need a few passes for nearly optimal
+    The loop takes many iterations over tables. Messages need a few passes for nearly optimal
     duals. If an answer attains their bound, it is the solution, and core's iterations are not
     needed. Otherwise core starts from both. If an exact assignment is requested, small networks are
     solved by elimination.
@@ -23,7 +23,7 @@ class MessageEngine(Engine):
     name = "messages"
 
     def prefers(self, part: Part, options: Options) -> BoolArray | None:
-        """Prefer networks that have active sets or will be searched, for LP-MAP.
+        """Prefer networks that take many iterations or will be searched, for LP-MAP.
 
         The best structures of separate factors need no engine.
         """

@@ -16,6 +16,7 @@ import numpy as np
 from lpsmap_core import Options, leaf
 from lpsmap_core.api import (
     BoolArray,
+    Bucket,
     FloatArray,
     IntArray,
     Links,
@@ -29,7 +30,7 @@ from lpsmap_decode.networks.ascent import AscentResult, ascend, empty_result
 from lpsmap_decode.networks.messages import Potentials, Shares, finite_scores, new_shares
 from lpsmap_decode.networks.network import Places, networks_of
 from lpsmap_decode.networks.small import eliminate_small, small_orders
-from lpsmap_decode.networks.tables import has_tables
+from lpsmap_decode.networks.tables import has_tables, tables_of
 from lpsmap_decode.tolerances import BOUND_ROUNDING, MAX_SUM
 
 __all__ = ["MessageResult", "ascend_networks", "slow_components"]
@@ -102,18 +103,26 @@ class MessageResult:
 
 
 def slow_components(part: Part) -> BoolArray:
-    """Return which components have active sets over tables: these take many iterations."""
+    """Return which components have tables that take many iterations."""
     slow = np.zeros(part.n_components, dtype=bool)
     for bucket in part.buckets:
-        if bucket.type.projection_kernel is None and has_tables(bucket.type):
+        if has_tables(bucket.type) and _is_slow(bucket):
             slow[bucket.component] = True
     return slow
+
+
+def _is_slow(bucket: Bucket) -> bool:
+    """Return whether tables have active sets, or scores for the states of several variables."""
+    if bucket.type.projection_kernel is None:
+        return True
+    tables = tables_of(bucket) if bucket.n_additionals else None
+    return tables is not None and tables.always
 
 
 def ascend_networks(
     part: Part, eta: FloatArray, eta_v: FloatArray, chosen: BoolArray, options: Options
 ) -> MessageResult:
-    """Pass messages in networks that have active sets or will be searched.
+    """Pass messages in networks that take many iterations or will be searched.
 
     Parameters
     ----------
