@@ -58,9 +58,9 @@ MAX_STRUCTURES = 512
 MAX_CONSTRAINED_ITERATIONS = 500
 """Maximum number of iterations if there are constraints."""
 
-STRAGGLERS = 64
-"""One problem of so many may be left unsolved: an iteration takes as many operations for it as for
-all."""
+STRAGGLERS = 32
+"""One problem of so many, rounded, may be left unsolved: an iteration takes as many operations for
+it as for all."""
 
 CHECK_EVERY, FIRST_CAPACITY = 5, 16
 """Number of iterations between checks of convergence, which wait for the device, and the number of
@@ -277,7 +277,7 @@ def solve_active_sets(problems: LocalProblems, max_iterations: int | None = None
         max_iterations = MIN_LIMIT + ITERATIONS_PER_NUMBER * sets.x.shape[1]
         if sets.beside is not None:
             max_iterations = MAX_CONSTRAINED_ITERATIONS
-    max_left = len(sets.row) // STRAGGLERS
+    max_left = (len(sets.row) + STRAGGLERS // 2) // STRAGGLERS
     for iteration in range(max_iterations - 1):
         if iteration % CHECK_EVERY == 0 and sets.have_finished(sets.done, max_left):
             break
