@@ -51,9 +51,9 @@ the first solve a branch is 0."""
 TOLERANCE = 1e-15
 """Error of a sum for each of its slots at which the multipliers are exact."""
 
-ROUNDING, MAX_ERROR = 1e-9, 1e-6
-"""An error of the sums up to which one that a step does not halve is rounding, and the largest of a
-solution. Both grow with the rounding of the strength."""
+MAX_ERROR, ROUNDING = 1e-9, 1e-13
+"""Largest error of the sums of a solution, and its growth with the strength. A smaller error that a
+step does not halve is rounding."""
 
 MAX_STEPS, MAX_WARM_STEPS = 100, 6
 """Maximum numbers of steps, of Newton's method, and from the multipliers of a guess."""
@@ -85,14 +85,14 @@ def project_potts(
         if solution.branch[r] == branch and abs(w) <= MAX_WARM_STRENGTH:
             s, t = _multipliers_of_face(n, w, x, q, m, code, solution.face[lo:])
             error = _maximise_dual(n, w, s, t, x, q, m, code, MAX_WARM_STEPS)
-        if not error <= ROUNDING:
+        if not error <= MAX_ERROR:
             if w >= 0.0:
                 w, s, t = _attractive_start(n, w, x, q, m)
             else:
                 w, s, t = _repulsive_start(n, w, x, q, m)
             error = _maximise_dual(n, w, s, t, x, q, m, code, MAX_STEPS)
         solution.v[additional] = _write_solution(lo, n, w, m, code, scores, solution)
-        solution.branch[r] = branch if error <= MAX_ERROR + ROUNDING * abs(w) else UNSOLVED
+        solution.branch[r] = branch if error <= _max_error(w) else UNSOLVED
 
 
 @leaf
@@ -233,9 +233,14 @@ def _maximise_dual(
             share = min(max(at_low / (at_low - at_high), 0.1), 0.9)
             size = 2.0 * size if high == np.inf else low + share * (high - low)
         s, t, error = s + size * ds, t + size * dt, max(abs(f), abs(g))
-        if error > 0.5 * before and error <= ROUNDING * (1.0 + abs(w)):
+        if error > 0.5 * before and error <= _max_error(w):
             break
     return error
+
+
+@leaf
+def _max_error(w: float) -> float:
+    return MAX_ERROR + ROUNDING * abs(w)
 
 
 @leaf
