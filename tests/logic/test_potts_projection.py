@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from logic.local_problems import judged, random_problems, solve_compiled
+from logic.local_problems import judged, jvp_compiled, random_problems, solve_compiled
 from lpsmap_core import UNSOLVED
 from lpsmap_factors_logic import Potts
 from lpsmap_factors_logic.potts_projection import ATTRACTIVE, REPULSIVE
@@ -82,3 +82,13 @@ def test_problems_with_ties_are_solved(rng):
                 solution = solve_compiled(random_problems(rng, Potts, arity, 200, scale, ties=ties))
                 assert (solution.branch != UNSOLVED).all()
                 assert np.isfinite(solution.z).all() and np.isfinite(solution.v).all()
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-12, 1e12])
+def test_products_keep_the_digits_of_a_vector_of_any_size(rng, size):
+    """Products with small residuals drive the polish."""
+    p = random_problems(rng, Potts, 8, 50)
+    solution, d_u, d_v = solve_compiled(p), rng.normal(size=p.a.shape), rng.normal(size=(50, 1))
+    whole, scaled = (jvp_compiled(p, solution, s * d_u, s * d_v) for s in (1.0, size))
+    for expected, got in zip(whole, scaled, strict=True):
+        np.testing.assert_allclose(got / size, expected, rtol=0, atol=1e-14)

@@ -132,7 +132,7 @@ def _multipliers_of_face(
         code[j] = face[j] if face[j] != UPPER else (together if both else FREE)
     sign = 1.0 if w >= 0.0 else -1.0
     _write_on_face(n, sign, 1.0, w, 0.0, 0.0, x, q, code, m)
-    f, g, first, second, tied = _sums(n, q, m, code)
+    f, g, first, second, tied = _sums(n, 1.0, q, m, code)
     return _newton_step(f, g, first, second, sign * tied)
 
 
@@ -212,7 +212,7 @@ def _maximise_dual(
     A step is accepted where the slope along it has fallen to a half, on either side of its maximum.
     """
     _write_marginals(n, w, s, t, x, q, m, code)
-    f, g, first, second, tied = _sums(n, q, m, code)
+    f, g, first, second, tied = _sums(n, 1.0, q, m, code)
     error = max(abs(f), abs(g))
     for _ in range(max_steps):
         if error <= TOLERANCE * n:
@@ -222,7 +222,7 @@ def _maximise_dual(
         size, low, high, at_low, at_high = 1.0, 0.0, np.inf, slope, 0.0
         for _ in range(MAX_TRIALS):
             _write_marginals(n, w, s + size * ds, t + size * dt, x, q, m, code)
-            f, g, first, second, tied = _sums(n, q, m, code)
+            f, g, first, second, tied = _sums(n, 1.0, q, m, code)
             now = f * ds + g * dt
             if abs(now) <= 0.5 * slope:
                 break
@@ -302,10 +302,10 @@ def _write_marginals(
 
 @summing_leaf
 def _sums(
-    n: np.uint64, q: FloatArray, m: FloatArray, code: ByteArray
+    n: np.uint64, one: float, q: FloatArray, m: FloatArray, code: ByteArray
 ) -> tuple[float, float, float, float, float]:
-    """Return the errors of both sums, and the summed degrees of free slots and of tied pairs."""
-    f, g, first, second, tied = -1.0, -1.0, 0.0, 0.0, 0.0
+    """Return what both sums exceed `one` by, and the degrees of free slots and of tied pairs."""
+    f, g, first, second, tied = -one, -one, 0.0, 0.0, 0.0
     for k in range(n):
         i, j = np.uint64(k), n + np.uint64(k)
         f += m[i]
@@ -351,7 +351,27 @@ def _write_solution(
             face[i] = loose if face[i] == TIED else face[i]
             face[j] = loose if face[j] == TIED else face[j]
         equal += min(p, r) if w >= 0.0 else (max(0.0, p + r - 1.0) if code[k] != TIED else 0.0)
+    _tie_last_pair(lo, n, face)
     return min(equal, 1.0)
+
+
+@leaf
+def _tie_last_pair(lo: np.uint64, n: np.uint64, face: ByteArray) -> None:
+    """Tie the only pair of free slots beside tied ones: the sums tie it anyway.
+
+    Which pair is free depends on the start, and the polish waits until faces stay the same.
+    """
+    n_first, n_second, n_tied, last = 0, 0, 0, np.uint64(0)
+    for k in range(n):
+        first, second = face[lo + np.uint64(k)], face[lo + n + np.uint64(k)]
+        free = (first == FREE) | (first == COUNTED)
+        n_tied += first == TIED
+        n_first += free
+        n_second += (second == FREE) | (second == COUNTED)
+        last = np.uint64(k) if free else last
+    i, j = lo + last, lo + n + last
+    if n_tied > 0 and n_first == 1 and n_second == 1 and not _at_bound(face[j]):
+        face[i] = face[j] = TIED
 
 
 @leaf
@@ -388,8 +408,8 @@ def multiply_potts(
         d_w = direction.d_v[factors.additional_offsets[r]]
         sign = 1.0 if direction.branch[r] == ATTRACTIVE else -1.0
         _write_on_face(n, sign, 0.0, d_w, 0.0, 0.0, x, q, face, m)
-        f, g, first, second, tied = _sums(n, q, m, face)
-        s, t = _newton_step(f + 1.0, g + 1.0, first, second, sign * tied)
+        f, g, first, second, tied = _sums(n, 0.0, q, m, face)
+        s, t = _newton_step(f, g, first, second, sign * tied)
         _write_on_face(n, sign, 0.0, d_w, s, t, x, q, face, m)
         for k in range(2 * n):
             product.out_u[lo + np.uint64(k)] = m[k] / delta[k]
