@@ -147,7 +147,8 @@ def _solve_on(state: PartState, chosen: BoolArray, threads: int) -> PartState:
     """Refine some components to rounding, starting at the end of the loop."""
     part, problem = state.part, state.problem
     iterate, progress = problem.iterate, problem.progress
-    eta = np.where(state.decided() == 0.0, iterate.eta, state.decided())
+    decided = state.decided()
+    eta = np.where(decided == 0.0, iterate.eta, decided)
     eta_v = np.where(problem.extras.forbidden, -np.inf, problem.extras.eta)
     most = max(MIN_REFINING_ITERATIONS, 2 * int(progress.iterations[chosen].max()))
     warm = WarmStart(iterate.u, iterate.duals, progress.step_size, chosen)
