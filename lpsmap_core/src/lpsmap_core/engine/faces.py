@@ -70,8 +70,6 @@ class FaceWorkspace(NamedTuple):
     """Curvature along the direction; then the step length, then the weight of the old direction."""
     running: BoolArray
     """Whether the component has not reached its target."""
-    n_products: IntArray
-    """Number of products of the component."""
 
 
 face_workspace_at = record_at(FaceWorkspace)
@@ -131,7 +129,7 @@ def plan_face_workspace(
         (on_additionals,),
         None,
         *[(on_variables,)] * 4,
-        *[(on_components,)] * 6,
+        *[(on_components,)] * 5,
     ]
 
 
@@ -300,7 +298,6 @@ def _advance(
     n_running = 0
     for c in components:
         if running[c]:
-            work.n_products[c] += 1
             running[c] = next_size[c] > work.target[c] and curvature[c] > 0.0
             n_running += running[c]
             curvature[c] = next_size[c] / size[c]

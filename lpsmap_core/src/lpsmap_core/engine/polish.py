@@ -87,10 +87,6 @@ POLISHED = 1e-6
 MAX_DOUBLINGS = 4
 """Maximum number of doublings of the pause after failures, to 32 iterations."""
 
-PRODUCTS_PER_ITERATION = 8
-"""Products of a failed polish per iteration of the pause after it. The faces of grids settle late,
-and a polish takes 200 products, as long as some dozen iterations; small graphs take few."""
-
 FACE_TOLERANCE = 1e-3
 """A marginal that lies farther outside [0, 1] shows that the faces are wrong."""
 
@@ -239,7 +235,6 @@ def polish_settled(state: PartState, selection: Selection, workspace: LoopWorksp
         state.problem.progress.dual_residual[settled.components],
     )
     moving = order_moving_first(state, settled, latest, work)
-    work.n_products[settled.components] = 0
     _find_mu(state, settled, moving, workspace)
     plausible = keep_chosen(settled, part, polish.selected)
     if plausible is not settled:
@@ -269,14 +264,12 @@ def waits_for_polish(c: int, problem: LoopProblem, polish: Polish, tol: float) -
 
 
 @leaf
-def _postpone(c: int, iteration: int, work: LoopRecord) -> None:
+def _postpone(c: int, iteration: int, polish: Polish) -> None:
     """Postpone the next polish of a component, for longer after every failure.
 
     Otherwise a loop that cycles through wrong faces would be interrupted at each of them.
     """
-    polish = work.polish
     pause = PERIOD * 2 ** min(polish.failures[c], MAX_DOUBLINGS)
-    pause = max(pause, work.faces.n_products[c] // PRODUCTS_PER_ITERATION)
     polish.postponed_until[c] = iteration + pause
     polish.failures[c] += 1
 
@@ -284,10 +277,10 @@ def _postpone(c: int, iteration: int, work: LoopRecord) -> None:
 @leaf
 def _postpone_failures(components: IntArray, problem: Any, workspace: Any) -> None:
     """Postpone the next polish of components that are no longer selected."""
-    iterations, work = problem_at(problem).progress.iterations, loop_record_at(workspace)
+    iterations, polish = problem_at(problem).progress.iterations, loop_record_at(workspace).polish
     for c in components:
-        if not work.polish.selected[c]:
-            _postpone(c, iterations[c], work)
+        if not polish.selected[c]:
+            _postpone(c, iterations[c], polish)
 
 
 @leaf
@@ -295,8 +288,7 @@ def revert_failed_polishes(
     components: IntArray, variables: Variables, problem: Any, workspace: Any
 ) -> None:
     """Revert polishes that did not halve the residuals; the local scores become stale."""
-    record, work, any_worse = problem_at(problem), loop_record_at(workspace), False
-    polish = work.polish
+    record, polish, any_worse = problem_at(problem), loop_record_at(workspace).polish, False
     links, iterate, progress = record.links, record.iterate, record.progress
     for c in components:
         polish.worse[c] = False
@@ -306,7 +298,7 @@ def revert_failed_polishes(
             if not progress.converged[c] and not reached <= 0.5 * polish.before[c]:
                 progress.primal_residual[c] = progress.dual_residual[c] = polish.before[c]
                 polish.worse[c] = progress.stale[c] = any_worse = True
-                _postpone(c, progress.iterations[c], work)
+                _postpone(c, progress.iterations[c], polish)
     if not any_worse:
         return
     for v in variables:
