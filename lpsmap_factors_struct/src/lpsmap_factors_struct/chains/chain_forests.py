@@ -60,7 +60,8 @@ class ChainForests(ActiveSets):
         sizes = np.where(has_steps, forest_size(self.lengths, self.states), 0)
         self.first_words = np.concatenate([[0], np.cumsum(sizes)])
         self.forests = np.zeros(self.first_words[-1])
-        self.has_forests = False
+        self._all_small = bool(has_steps.all())
+        """Whether no chain has had another method than a small active set."""
         super().__init__(bucket, delta, forbidden)
 
     @classmethod
@@ -82,25 +83,33 @@ class ChainForests(ActiveSets):
 
         See `LocalSolver`.
         """
-        arrays, methods = (a, eta_v, z, v), self.methods[rows]
-        on_forests = methods == FOREST
+        arrays = a, eta_v, z, v
+        direct = self._of_method(FOREST, rows)
         if max_iterations == UNTIL_SOLVED:  # alone in their components
-            on_forests |= (methods == SMALL) & (self.active[rows] == 0)
-        self._solve_on_forests(rows[on_forests], *arrays)
-        small = rows[self.methods[rows] == SMALL]
+            small = self._of_method(SMALL, rows)
+            direct = np.concatenate([direct, small[self.active[small] == 0]])
+        self._solve_on_forests(direct, *arrays)
+        small = self._of_method(SMALL, rows)
         if len(small) and not stopped():
             self.solve_sets(small, *arrays, max_iterations, self.max_structures[small])
             self._solve_on_forests(self._beyond_limit(small, max_iterations), *arrays)
-        others = rows[self.methods[rows] == NO_FOREST]
+        others = self._of_method(NO_FOREST, rows)
         if len(others) and not stopped():
             self.solve_sets(others, *arrays, max_iterations)
         raise_interrupt()
+
+    def _of_method(self, method: int, rows: IntArray) -> IntArray:
+        """Return the factors of `rows` with a method."""
+        if self._all_small:
+            return rows if method == SMALL else rows[:0]
+        chosen: IntArray = rows[self.methods[rows] == method]
+        return chosen
 
     def jvp(
         self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
     ) -> None:
         """Multiply the local Jacobians of `rows`; see `LocalSolver`."""
-        if self.has_forests:
+        if not self._all_small:
             on_forests = self.methods[rows] == FOREST
             multiply_forests(self.handle, rows[on_forests], d_u, d_v, out_u, out_v)
             rows = rows[~on_forests]
@@ -110,16 +119,17 @@ class ChainForests(ActiveSets):
     def _solve_on_forests(self, rows: IntArray, *arrays: FloatArray) -> None:
         """Solve the local problems of some rows on forests, if there are any."""
         if len(rows) and not stopped():
-            self.has_forests = True
+            self._all_small = False
             solve_forests(self.handle, rows, *arrays)
 
     def _beyond_limit(self, rows: IntArray, limit: int) -> IntArray:
         """Return the rows that are not solved and have reached the limit of their active set."""
-        most = self.max_structures[rows]
+        running: IntArray = rows[self.status[rows] == RUNNING]
+        if len(running) == 0:
+            return running
+        most = self.max_structures[running]
         had_all = limit == UNTIL_SOLVED or (limit > 0) & (limit >= most)
-        reached = (self.active[rows] >= most) | had_all
-        grown: IntArray = rows[(self.status[rows] == RUNNING) & reached]
-        return grown
+        return running[(self.active[running] >= most) | had_all]
 
     def incomplete(self, rows: IntArray) -> IntArray:
         """Return the factors of `rows` with incomplete active sets; forests are complete."""
@@ -153,8 +163,8 @@ class ChainForests(ActiveSets):
         """Start from the final state of another solve of the same factors."""
         super().copy_from(other)
         if isinstance(other, ChainForests):
-            self.methods[:], self.has_forests = other.methods, other.has_forests
-            if self.has_forests:
+            self.methods[:], self._all_small = other.methods, other._all_small
+            if not self._all_small:
                 self.forests[:] = other.forests
 
     def own_record(self) -> ChainsRecord:
