@@ -192,6 +192,26 @@ class TestPatience:
         assert interprets()
         assert not total.overloads
 
+    def test_only_processor_time_counts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A process that waits for its turn on a busy machine does not compile for that."""
+
+        @_never_cached
+        def waits(n):
+            for _ in range(n):
+                time.sleep(0.02)
+
+        @_never_cached
+        def works(n):
+            until = time.thread_time() + 0.01 * n
+            while time.thread_time() < until:
+                pass
+
+        monkeypatch.setattr(tiers._tier, "left", 0.05)
+        waits(5)
+        assert interprets()
+        works(10)
+        assert not interprets()
+
     def test_what_is_large_is_compiled_and_all_that_follows(self, total) -> None:
         assert total(np.ones(tiers.MAX_NUMBERS + 1)) == tiers.MAX_NUMBERS + 1
         assert not interprets()
@@ -219,7 +239,7 @@ class TestPatience:
 
     def test_time_counts_together(self, total, monkeypatch: pytest.MonkeyPatch) -> None:
         times = iter(range(0, 1000, 25))
-        monkeypatch.setattr(time, "perf_counter", lambda: next(times))
+        monkeypatch.setattr(time, "thread_time", lambda: next(times))
         seen = []
         for _ in range(5):
             total(np.ones(3))
