@@ -46,7 +46,7 @@ def round_beliefs(
             f = network.table[place]
             if network.first[f] == i:
                 for x in range(k):
-                    scores[x] += shares.marginals[at[place] + x]
+                    scores[x] -= shares.messages[at[place] + x]
                 continue
             lo, hi = network.scope_offsets[f], network.scope_offsets[f + 1]
             if hi - lo == TWO:

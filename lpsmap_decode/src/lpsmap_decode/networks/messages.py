@@ -22,7 +22,6 @@ from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_decode.networks.network import TableNetwork, TableScores
 
 __all__ = ["Potentials", "Shares", "count_up", "finite_scores", "new_shares", "pass_messages"]
-__all__ += ["write_max_marginals"]
 
 TWO, THREE, FOUR, EIGHT = 2, 3, 4, 8
 ONE, STEP = np.uint64(1), np.uint64(2)
@@ -43,17 +42,16 @@ class Shares(NamedTuple):
     """The state of message passing, a reparametrisation of the scores."""
 
     messages: FloatArray
-    """For each place and state, the message from the node to the table."""
-    marginals: FloatArray
-    """For each place and state, the max-marginal of the table without that message."""
+    """For each place and state, the message from the node to the table. A pass ends each table at
+    one of its nodes, whose message is then minus the max-marginals of the table without it."""
     beliefs: FloatArray
     """For each state, the belief when its node was last visited."""
 
 
 def new_shares(network: TableNetwork) -> Shares:
     """Return zero messages."""
-    messages, marginals = np.zeros((2, int(network.message_offsets[-1])))
-    return Shares(messages, marginals, np.zeros(int(network.first_state[-1])))
+    n_messages, n_states = int(network.message_offsets[-1]), int(network.first_state[-1])
+    return Shares(np.zeros(n_messages), np.zeros(n_states))
 
 
 def finite_scores(network: TableNetwork, scores: TableScores) -> tuple[Potentials, float]:
@@ -83,26 +81,26 @@ def _make_finite(
 
 
 @leaf
-def write_max_marginals(
+def _return_message(
     place: int, network: TableNetwork, given: Potentials, shares: Shares, state: IntArray
 ) -> None:
-    """Write the max-marginals of a table for one of its nodes, without that node's message.
+    """Replace a node's message to a table by minus the max-marginals that the table has without it.
 
     `state` is workspace for one number per node of the table.
     """
     n_states, scope, at, own = network.n_states, network.scope, network.message_offsets, place
     messages, closed, first_state = shares.messages, given.closed, network.first_state
-    f, found = network.table[place], shares.marginals
+    f = network.table[place]
     lo, hi = network.scope_offsets[f], network.scope_offsets[f + 1]
     k = n_states[scope[place]]
     begin = np.uint64(at[own])
     entry, size = np.uint64(given.tables[f]), network.table_offsets[f + 1]
     size -= network.table_offsets[f]
     if hi - lo == TWO and size == FOUR and k == TWO:
-        _write_of_binaries(place == lo, entry, begin, lo + hi - 1 - place, network, given, shares)
+        _return_of_binaries(place == lo, entry, begin, lo + hi - 1 - place, network, given, shares)
         return
     if hi - lo == THREE and size == EIGHT and k == TWO:
-        _write_of_three(place - lo, entry, begin, lo, network, given, shares)
+        _return_of_three(place - lo, entry, begin, lo, network, given, shares)
         return
     if hi - lo == TWO:
         other = lo + hi - 1 - place
@@ -115,10 +113,10 @@ def write_max_marginals(
             for b in range(np.uint64(n_other)):
                 score = messages[from_other + b] + closed[of_other + b]
                 best = max(best, given.entries[e + b * np.uint64(step)] + score)
-            found[begin + a] = best
+            messages[begin + a] = -best
         return
     for x in range(k):
-        found[begin + np.uint64(x)] = -np.inf
+        messages[begin + np.uint64(x)] = np.inf
     state[: hi - lo] = 0
     for number in range(given.tables[f], given.tables[f] + size):
         score = given.entries[number]
@@ -127,12 +125,12 @@ def write_max_marginals(
                 y = state[p - lo]
                 score += messages[at[p] + y] + closed[first_state[scope[p]] + y]
         here = begin + np.uint64(state[place - lo])
-        found[here] = max(found[here], score)
+        messages[here] = min(messages[here], -score)
         count_up(network, lo, hi, state)
 
 
 @leaf
-def _write_of_binaries(
+def _return_of_binaries(
     is_first: bool,
     entry: np.uint64,
     begin: np.uint64,
@@ -141,18 +139,18 @@ def _write_of_binaries(
     given: Potentials,
     shares: Shares,
 ) -> None:
-    """Write the max-marginals for one of two binary nodes, the most frequent kind of table."""
-    entries, found = given.entries, shares.marginals
+    """Return the message of one of two binary nodes, the most frequent kind of table."""
+    entries, messages = given.entries, shares.messages
     j, m = np.uint64(network.first_state[network.scope[other]]), network.message_offsets[other]
-    off = shares.messages[np.uint64(m)] + given.closed[j]
-    on = shares.messages[np.uint64(m) + ONE] + given.closed[j + ONE]
+    off = messages[np.uint64(m)] + given.closed[j]
+    on = messages[np.uint64(m) + ONE] + given.closed[j + ONE]
     across, down = (ONE, STEP) if is_first else (STEP, ONE)
-    found[begin] = max(entries[entry] + off, entries[entry + across] + on)
-    found[begin + ONE] = max(entries[entry + down] + off, entries[entry + across + down] + on)
+    messages[begin] = -max(entries[entry] + off, entries[entry + across] + on)
+    messages[begin + ONE] = -max(entries[entry + down] + off, entries[entry + across + down] + on)
 
 
 @leaf
-def _write_of_three(
+def _return_of_three(
     mine: int,
     entry: np.uint64,
     begin: np.uint64,
@@ -161,8 +159,8 @@ def _write_of_three(
     given: Potentials,
     shares: Shares,
 ) -> None:
-    """Write the max-marginals for one of three binary nodes."""
-    messages, closed, found = shares.messages, given.closed, shares.marginals
+    """Return the message of one of three binary nodes."""
+    messages, closed = shares.messages, given.closed
     p, q = lo + (1 if mine == 0 else 0), lo + (1 if mine == TWO else TWO)
     at, to = np.uint64(network.message_offsets[p]), np.uint64(network.message_offsets[q])
     i, j = network.first_state[network.scope[p]], network.first_state[network.scope[q]]
@@ -173,11 +171,11 @@ def _write_of_three(
     q_off, q_on = messages[to] + closed[j], messages[to + ONE] + closed[j + ONE]
     neither, one, other, both = p_off + q_off, p_on + q_off, p_off + q_on, p_on + q_on
     e_p, e_q, e_both = entry + step_p, entry + step_q, entry + step_p + step_q
-    found[begin] = max(
+    messages[begin] = -max(
         max(entries[entry] + neither, entries[e_p] + one),
         max(entries[e_q] + other, entries[e_both] + both),
     )
-    found[begin + ONE] = max(
+    messages[begin + ONE] = -max(
         max(entries[entry + step] + neither, entries[e_p + step] + one),
         max(entries[e_q + step] + other, entries[e_both + step] + both),
     )
@@ -213,13 +211,13 @@ def pass_messages(
         Whether to visit nodes in order, or in reverse.
     afresh
         Whether to recompute all max-marginals, as after a change of scores. Otherwise those of the
-        last pass are reused where they cannot have changed.
+        last pass, minus its messages, are reused where they cannot have changed.
     spare
         States whose beliefs are lower than the best by more than this are closed: no assignment
         with them scores enough. Infinite to close no state.
     """
     bound = 0.0
-    messages, marginals, beliefs = shares.messages, shares.marginals, shares.beliefs
+    messages, beliefs = shares.messages, shares.beliefs
     leading, ending = (network.first, network.last) if forward else (network.last, network.first)
     for n in range(end - begin):
         i = begin + n if forward else end - 1 - n
@@ -235,11 +233,11 @@ def pass_messages(
             f = network.table[place]
             n_out += ending[f] != i
             if leading[f] != i or afresh:
-                write_max_marginals(place, network, given, shares, state)
+                _return_message(place, network, given, shares, state)
             n_in += leading[f] != i
             m = np.uint64(network.message_offsets[place])
             for x in range(np.uint64(k)):
-                beliefs[at + x] += marginals[m + x]
+                beliefs[at + x] -= messages[m + x]
         most = -np.inf
         for x in range(np.uint64(k)):
             most = max(most, beliefs[at + x] + given.closed[at + x])
@@ -250,10 +248,11 @@ def pass_messages(
         fraction = 1.0 / max(n_in, n_out, 1)
         bound += (1.0 - fraction * n_out) * most
         for place in places:
-            given_on = fraction if ending[network.table[place]] != i else 0.0
+            if ending[network.table[place]] == i:
+                continue
             m = np.uint64(network.message_offsets[place])
             for x in range(np.uint64(k)):
-                messages[m + x] = given_on * beliefs[at + x] - marginals[m + x]
+                messages[m + x] += fraction * beliefs[at + x]
     return bound
 
 
@@ -273,7 +272,7 @@ def _visit_binary(
 
     This special case takes two thirds of the time of the general one.
     """
-    at, closed, marginals = np.uint64(network.first_state[i]), given.closed, shares.marginals
+    at, closed, messages = np.uint64(network.first_state[i]), given.closed, shares.messages
     off, on, n_in, n_out = given.states[at], given.states[at + ONE], 0, 0
     first = np.uint64(network.place_offsets[i])
     last = np.uint64(network.place_offsets[i + 1])
@@ -283,11 +282,11 @@ def _visit_binary(
         n_out += ending[f] != i
         if leading[f] != i:
             n_in += 1
-            write_max_marginals(place, network, given, shares, state)
+            _return_message(place, network, given, shares, state)
         elif afresh:
-            write_max_marginals(place, network, given, shares, state)
-        off += marginals[m]
-        on += marginals[m + ONE]
+            _return_message(place, network, given, shares, state)
+        off -= messages[m]
+        on -= messages[m + ONE]
     most = max(off + closed[at], on + closed[at + ONE])
     if off < most - spare:
         closed[at] = -np.inf
@@ -298,8 +297,9 @@ def _visit_binary(
     off, on = fraction * off, fraction * on
     for n in range(first, last):
         place = network.places[n]
-        m, given_on = np.uint64(network.message_offsets[place]), ending[network.table[place]] != i
-        shares.messages[m] = (off if given_on else 0.0) - marginals[m]
-        shares.messages[m + ONE] = (on if given_on else 0.0) - marginals[m + ONE]
+        if ending[network.table[place]] != i:
+            m = np.uint64(network.message_offsets[place])
+            messages[m] += off
+            messages[m + ONE] += on
     kept: float = (1.0 - fraction * n_out) * most
     return kept
