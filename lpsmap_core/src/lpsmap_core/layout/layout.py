@@ -239,10 +239,13 @@ class Part:
         if not self.n_additionals:
             return _NO_FLOATS
         position = {id(factor): i for i, factor in enumerate(factors)}
-        declared = [arrays[position[id(d)]].reshape(-1) for d in self._declarations]
+        declared = [arrays[position[id(d)]] for d in self._declarations]
         if not copy and len(declared) == 1 and self._places is None:
-            return np.ascontiguousarray(declared[0], dtype=np.float64)
-        flat = np.concatenate(declared, dtype=np.float64)
+            return np.ascontiguousarray(declared[0], dtype=np.float64).reshape(-1)
+        flat, begin = np.empty(sum(array.size for array in declared)), 0
+        for array in declared:  # which may repeat its numbers, so that its own copy would be large
+            flat[begin : begin + array.size].reshape(array.shape)[...] = array
+            begin += array.size
         return flat if self._places is None else flat[self._places]
 
     @functools.cached_property
@@ -383,10 +386,20 @@ def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
         [slot_values(d, d.variables.negated) for d in declarations], np.bool_
     )
     slots = concatenate_rows([d.offsets for d in declarations], np.int64)
+    _share_slots(declarations, variable, negated)
     table, arrangement = cached_arrangement(n_variables, numbers, slots, variable, negated)
     buckets = [_bucket(b, g, table, variable, negated) for b, g in enumerate(groups.values())]
     part = _part(buckets, table, arrangement, variable, negated)
     return Layout(n_variables, table.n_components, table.component, buckets, part)
+
+
+def _share_slots(declarations: list[Factor], variable: IntArray, negated: BoolArray) -> None:
+    """Let declarations refer to the slots of a layout, so that large graphs hold them once."""
+    end = 0
+    for declaration in declarations:
+        begin, end = end, end + int(declaration.offsets[-1])
+        if declaration.keep is None:
+            declaration.variables.refer_to(variable[begin:end], negated[begin:end])
 
 
 # -------------------------------------------------------------------- buckets

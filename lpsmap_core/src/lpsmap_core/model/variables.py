@@ -72,6 +72,11 @@ class Variables:
         """
         return Variables(weakref.ref(self.graph), self.index, self.negated, self.span)
 
+    def refer_to(self, index: IntArray, negated: BoolArray) -> None:
+        """Hold other arrays with the same contents, such as parts of larger ones."""
+        self.index = _read_only(index.reshape(self.shape))
+        self.negated = _read_only(negated.reshape(self.shape))
+
     # Pickled as state, since a graph's factors refer to their variables. Weak stays weak.
     def __getstate__(self) -> tuple[FactorGraph, bool, IntArray, BoolArray, slice | None]:
         weak = isinstance(self._graph, weakref.ref)
