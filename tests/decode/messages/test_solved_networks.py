@@ -19,6 +19,7 @@ from lpsmap_core.layout.layout import Part
 from lpsmap_decode.messages import message_engine, message_passing
 from lpsmap_decode.messages.message_passing import ascend_networks
 from lpsmap_decode.messages.solved_networks import SolvedNetworks
+from lpsmap_decode.networks.messages import new_shares
 from lpsmap_decode.networks.network import networks_of
 from lpsmap_decode.networks.ordering import breadth_first, fewest_first
 
@@ -55,6 +56,12 @@ def test_a_network_has_no_array_with_a_number_for_every_message() -> None:
     held |= networks.network._asdict() | networks.places._asdict()
     n_messages = int(networks.network.message_offsets[-1])
     assert {name for name, array in held.items() if len(array) >= n_messages} == set()
+
+
+def test_messages_are_the_only_array_of_that_size() -> None:
+    network = networks_of(grid()._laid_out().part).network
+    sizes = sorted(len(array) for array in new_shares(network))
+    assert sizes == [network.first_state[-1], network.message_offsets[-1]]
 
 
 def test_passes_before_a_search_end_once_the_bound_cannot_close_the_gap(
@@ -100,6 +107,7 @@ def test_marginals_of_all_factors_agree_and_score_what_is_said(seed: int) -> Non
     solution = graph.solve_map(tol=1e-9)
     assert solution.ok
     assert isinstance(solution.solved, SolvedNetworks)
+    assert "_additionals" not in vars(solution.solved)  # computed when they are asked for
     mu = solution.values.reshape(5, 2)
     pairs = solution.additionals[0].reshape(5, 2, 2)
     assert pairs.min() >= -1e-12

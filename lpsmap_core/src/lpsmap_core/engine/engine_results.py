@@ -265,10 +265,10 @@ def validate_solved(engine: Engine, part: Part, solved: object, bad: BoolArray) 
         if shape != (n_components,):
             raise _wrong_solution(engine, f"{name} of shape {shape}", f"shape {(n_components,)}")
     trusted = ((status == Status.SOLVED) | (status == Status.CONVERGED)) & ~bad
-    arrays = (
-        ("marginals", solved.marginals(), trusted[part.component], 1.0),
-        ("additionals", solved.additionals(), part.on_additionals(trusted), np.inf),
-    )
+    arrays = [("marginals", solved.marginals(), trusted[part.component], 1.0)]
+    if not solved.lazy_additionals:
+        additionals = solved.additionals(), part.on_additionals(trusted)
+        arrays.append(("additionals", *additionals, np.inf))
     for name, returned, mine, most in arrays:
         values = np.asarray(returned)
         if getattr(returned, "shape", None) != mine.shape or values.dtype.kind != "f":

@@ -90,7 +90,10 @@ def need_no_scaling(d: FloatArray) -> bool:
 
 
 class WarmStart(NamedTuple):
-    """The starting point of an engine, for the components that are `known`."""
+    """The starting point of an engine, for the components that are `known`.
+
+    The engine may overwrite `u` and `duals`.
+    """
 
     u: FloatArray
     """One scaled mean per variable, its marginal divided by the square root of its degree."""
@@ -130,6 +133,9 @@ class SolvedGraph(abc.ABC):
     primal_residual: FloatArray
     dual_residual: FloatArray
     quadratic: float = 1.0
+    lazy_additionals: ClassVar[bool] = False
+    """Whether `additionals` computes them when it is called, since there may be many. They are then
+    not validated, which would call it in every solve."""
 
     @abc.abstractmethod
     def status(self) -> npt.NDArray[np.object_]:
@@ -225,7 +231,7 @@ class SolvedGraph(abc.ABC):
         return None
 
     def end(self) -> WarmStart | None:
-        """Return the end of the solve as a warm start, or None."""
+        """Return the end of the solve as a warm start, in new arrays, or None."""
         return None
 
 

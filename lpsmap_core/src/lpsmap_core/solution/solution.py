@@ -53,8 +53,6 @@ class Solution:
     scores: FloatArray
     values: FloatArray
     """(n_variables,) marginals in [0, 1], in the graph's flat order of variables."""
-    additionals: list[FloatArray]
-    """For every declaration, the (n_factors, n_additionals) marginals of its additionals."""
     status: npt.NDArray[np.object_]
     """(n_components,) array of `Status`; its text has their counts."""
     iterations: IntArray
@@ -69,6 +67,11 @@ class Solution:
     trace: FloatArray | None = None
     """(n_iterations, 2, n_components) the two residuals after every outer iteration, if requested.
     A finished component keeps its last ones, and a component of a single factor has zeros."""
+
+    @functools.cached_property
+    def additionals(self) -> list[FloatArray]:
+        """For every declaration, the (n_factors, n_additionals) marginals of its additionals."""
+        return self.layout.part.by_declaration(self.solved.additionals(), self.factors)
 
     @property
     def ok(self) -> bool:

@@ -133,7 +133,6 @@ def _gather(
         solved=solved,
         scores=scores,
         values=values,
-        additionals=part.by_declaration(solved.additionals(), factors),
         status=solved.status().view(Statuses),
         iterations=solved.iterations,
         primal_residual=solved.primal_residual,

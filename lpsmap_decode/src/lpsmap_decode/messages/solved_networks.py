@@ -31,6 +31,7 @@ class SolvedNetworks(SolvedGraph):
     """
 
     quadratic = 0.0
+    lazy_additionals = True
 
     def __init__(self, ascended: MessageResult, options: Options) -> None:
         found = ascended.found
