@@ -73,11 +73,13 @@ def check_optimality(state: PartState) -> Optimality:
     a = state.slot_scores()
     forced = state.decided()[part.link_variable] != 0.0
     violation, size, squares = np.zeros(n), np.ones(n), np.zeros(n)
+    v = state.additionals()
     for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
         links = part.links_of(b)
         has_oracle = bucket.type.map_kernel is not None or solver.lists_structures
         check = _ask_oracle if has_oracle or not quadratic else _project_again
-        gaps, sizes, moves = check(state, b, a[links], forced[links])
+        own = a[links], v[part.additionals_of(b)], forced[links]
+        gaps, sizes, moves = check(state, b, *own)
         violation += sums(bucket.component, np.maximum(gaps, 0.0), n)
         size += sums(bucket.component, sizes, n)
         squares += sums(bucket.component, moves, n)
@@ -151,19 +153,19 @@ def _solve_on(state: PartState, chosen: BoolArray, threads: int) -> PartState:
     eta = np.where(decided == 0.0, iterate.eta, decided)
     eta_v = np.where(problem.extras.forbidden, -np.inf, problem.extras.eta)
     most = max(MIN_REFINING_ITERATIONS, 2 * int(progress.iterations[chosen].max()))
-    warm = WarmStart(iterate.u, iterate.duals, progress.step_size, chosen)
+    warm = WarmStart(iterate.u.copy(), iterate.duals.copy(), progress.step_size, chosen)
     options = Options(max_iter=most, tol=TIGHT, threads=threads)
     return solve_part(part, eta, eta_v, ~chosen, options, warm)
 
 
 def _ask_oracle(
-    state: PartState, b: int, a: FloatArray, forced: BoolArray
+    state: PartState, b: int, a: FloatArray, v: FloatArray, forced: BoolArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return g_f of a bucket's factors by their oracle, the magnitudes of its terms, and zeros."""
     part, bucket = state.part, state.part.buckets[b]
     links, additionals = part.links_of(b), part.additionals_of(b)
     delta, z = part.delta[links], state.problem.iterate.z[links]
-    eta_v, v = state.problem.extras.eta[additionals], state.problem.extras.v[additionals]
+    eta_v = state.problem.extras.eta[additionals]
     slope = np.where(forced, np.copysign(np.inf, a), a - state.problem.quadratic * z)
     forbidden = state.problem.extras.forbidden[additionals] != 0
     slots, eta_v = with_finite_scores(bucket, slope / delta, eta_v, forbidden, 1.0)
@@ -176,13 +178,13 @@ def _ask_oracle(
 
 
 def _project_again(
-    state: PartState, b: int, a: FloatArray, forced: BoolArray
+    state: PartState, b: int, a: FloatArray, v: FloatArray, forced: BoolArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the excess of the local maxima over phi_f(z), magnitudes and squared distances."""
     part, problem, bucket = state.part, state.problem, state.part.buckets[b]
     links, additionals = part.links_of(b), part.additionals_of(b)
-    z, v, eta_v = problem.iterate.z[links], problem.extras.v[additionals], problem.extras.eta
-    eta_v, best, best_v = eta_v[additionals], np.empty_like(z), np.empty_like(v)
+    z, eta_v = problem.iterate.z[links], problem.extras.eta[additionals]
+    best, best_v = np.empty_like(z), np.empty_like(v)
     forbidden = problem.extras.forbidden[additionals] if state.forbids else None
     solver = local_solver(bucket, part.delta[links], forbidden=forbidden)
     rows = np.arange(bucket.n_factors)

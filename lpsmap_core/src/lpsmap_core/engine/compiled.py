@@ -74,7 +74,7 @@ class SolvedPart(SolvedGraph):
 
     def additionals(self) -> FloatArray:
         """Return the marginals of the additionals of all buckets."""
-        return self.state.problem.extras.v
+        return self.state.additionals()
 
     def multiply(
         self, d: FloatArray, d_v: FloatArray, chosen: BoolArray | None, threads: int

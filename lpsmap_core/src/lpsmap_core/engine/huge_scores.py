@@ -172,7 +172,7 @@ def _revise(state: PartState, split: Split, solved: BoolArray, options: Options)
     """Revise the forbidden and released scores of unproven components; return which changed."""
     progress = state.problem.progress
     withheld, released = split.components_of(split.withheld), split.components_of(split.released)
-    needing = violating_factors(state, state.problem.iterate.z, state.problem.extras.v)
+    needing = violating_factors(state, state.problem.iterate.z, state.additionals())
     lacking = flags(state.problem.spans.component[needing], len(solved))
     lacking = solved & withheld & (progress.infeasible | lacking)
     judged = solved & progress.converged & ~lacking
@@ -286,19 +286,20 @@ def _unproven_components(
     if not chosen.any():
         return chosen
     part, iterate = state.part, state.problem.iterate
-    mu, nu = state.marginals(), state.problem.extras.v
+    mu, nu = state.marginals(), state.additionals()
     marginals = np.concatenate([mu, nu])
     whole = np.abs(marginals - np.round(marginals)) <= WHOLE_TOLERANCE
     fractional = split.scaled & split.components_of(~whole)
     handicap = np.where(split.scaled, WHOLE_MARGIN, 0.0)[split.owner] * (2.0 * marginals - 1.0)
     scores = np.concatenate([mu, np.zeros(len(nu))]) + split.stand_in() - handicap
     eta, eta_v = split.split_entries(np.where(np.isneginf(split.scores), -np.inf, scores))
-    warm = WarmStart(iterate.u, iterate.duals, state.problem.progress.step_size, chosen)
+    u, duals = iterate.u.copy(), iterate.duals.copy()
+    warm = WarmStart(u, duals, state.problem.progress.step_size, chosen)
     tight = Options(max_iter=options.max_iter, tol=min(options.tol, 1e-8), threads=options.threads)
     other = solve_part(part, eta, eta_v, ~chosen, tight, warm)
     moved = np.zeros(part.n_components)
     np.maximum.at(moved, part.component, np.abs(other.marginals() - mu))
-    gain = np.where(np.isfinite(eta_v), eta_v, 0.0) * (other.problem.extras.v - nu)
+    gain = np.where(np.isfinite(eta_v), eta_v, 0.0) * (other.additionals() - nu)
     gained = np.bincount(part.additional_component, gain, part.n_components)
     tolerance = max(PROJECTION_TOLERANCE, 10.0 * options.tol)
     stays = (moved <= tolerance) & (gained <= tolerance * split.unit())

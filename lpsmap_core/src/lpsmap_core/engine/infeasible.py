@@ -9,11 +9,12 @@ polytopes exclude entries that a score of ``-inf`` forbids.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from lpsmap_core.engine.problem import problem_at
 from lpsmap_core.engine.soundness import check_local_solutions
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.layout.layout import Bucket
@@ -22,6 +23,7 @@ from lpsmap_core.local.local_solver import UNTIL_SOLVED
 from lpsmap_core.local.oracles import best_feasible
 from lpsmap_core.local.solvers import local_solver
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
+from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import out_of_time
 from lpsmap_jit.threads import BLOCK_LINKS
 
@@ -48,6 +50,10 @@ VIOLATION = 1e-4
 """A larger marginal of a forbidden variable shows that the constraints need it."""
 
 
+OnLinks = Callable[[IntArray], FloatArray]
+"""Returns numbers r of some links; arrays of all links would take much memory."""
+
+
 class InfeasibilityTest:
     """Periodic test of the running components."""
 
@@ -64,13 +70,13 @@ class InfeasibilityTest:
         if not suspect.any():
             return suspect[running]
         check_local_solutions(self.state)  # invalid solutions prove nothing
-        gap = self._gap()
-        proven = suspect & (self._support(suspect, gap)[0] < 0.0)
+        gaps = self._gaps()
+        proven = suspect & (self._support(suspect, gaps)[0] < 0.0)
         if out_of_time():  # interrupted projections give no valid bounds
             proven[:] = False
         if proven.any():
             progress.infeasible[proven] = True
-            self._record_proof(proven, gap)
+            self._record_proof(proven, gaps(np.arange(self.state.part.n_links)))
         return proven[running]
 
     def _record_proof(self, chosen: BoolArray, gap: FloatArray) -> None:
@@ -78,7 +84,7 @@ class InfeasibilityTest:
         part, spans = self.state.part, self.state.problem.spans
         factor, n_factors = factor_of_links(self.state), len(spans.component)
         if self.state.forbids:
-            bound, needs = self._support(chosen, np.zeros(part.n_links))
+            bound, needs = self._support(chosen, np.zeros(part.n_links).take)
             single = chosen & (bound < 0.0)  # where a single factor needs a forbidden entry
             _record(self.state, single[spans.component] & needs)
             chosen = chosen & ~single
@@ -89,7 +95,7 @@ class InfeasibilityTest:
         degree = np.bincount(part.link_variable, involved[factor], part.n_variables)
         excess = sums(part.link_variable, core, part.n_variables) / np.maximum(degree, 1.0)
         core -= np.where(involved[factor], excess[part.link_variable], 0.0)
-        holds = chosen & (self._support(chosen, core)[0] < 0.0)
+        holds = chosen & (self._support(chosen, core.take)[0] < 0.0)
         named = np.where(holds[spans.component], involved, largest > 0.0)
         _record(self.state, named & chosen[spans.component])
 
@@ -99,25 +105,27 @@ class InfeasibilityTest:
         if not state.forbids:
             return np.zeros(state.part.n_components, dtype=bool)
         problem = state.problem
-        return _components_of(state, violating_factors(state, problem.iterate.z, problem.extras.v))
+        held_by = violating_factors(state, problem.iterate.z, state.additionals())
+        return _components_of(state, held_by)
 
-    def _gap(self) -> FloatArray:
-        """Return the gaps between means and copies, scaled to at most 1 in every component.
+    def _gaps(self) -> OnLinks:
+        """Return the gaps between means and copies, scaled to at most 1 in every component."""
+        part, z = self.state.part, self.state.problem.iterate.z
+        mean, size = np.empty(part.n_variables), np.zeros(part.n_components)
+        _write_means(self.state.handle, mean, size)
+        size[size == 0.0] = 1.0
 
-        There are many links, so most steps are in place.
-        """
-        part, size = self.state.part, np.zeros(self.state.part.n_components)
-        with np.errstate(invalid="ignore"):  # where scores are so large that sums overflow
-            gap = part.negate(self.state.problem.iterate.z)
-            mean = sums(part.link_variable, gap, part.n_variables) / np.diff(part.variable_offsets)
-            np.subtract(mean[part.link_variable], gap, out=gap)
-            largest = np.zeros(part.n_variables)
-            np.maximum.at(largest, part.link_variable, np.abs(gap))
-            np.maximum.at(size, part.component, largest)
-            gap /= np.where(size > 0.0, size, 1.0)[part.component][part.link_variable]
-        return gap
+        def gaps(links: IntArray) -> FloatArray:
+            variable, copies = part.link_variable[links], z[links]
+            flipped = 1.0 / part.root_degree[variable] - copies
+            with np.errstate(invalid="ignore"):  # where scores are so large that sums overflow
+                gap = mean[variable] - np.where(part.negated[links], flipped, copies)
+                scaled: FloatArray = gap / size[part.component[variable]]
+            return scaled
 
-    def _support(self, suspect: BoolArray, gap: FloatArray) -> tuple[FloatArray, BoolArray]:
+        return gaps
+
+    def _support(self, suspect: BoolArray, r: OnLinks) -> tuple[FloatArray, BoolArray]:
         """Return upper bounds on the largest <r, z> of each suspect component.
 
         Also returns for each factor whether all its structures hold a forbidden entry. An oracle
@@ -128,7 +136,7 @@ class InfeasibilityTest:
         bound, needs = np.zeros(part.n_components), np.zeros(len(spans.component), dtype=np.bool_)
         for b, bucket in enumerate(part.buckets):
             for rows in _blocks(bucket, np.flatnonzero(suspect[bucket.component])):
-                block = _block_of(state, b, rows, gap)
+                block = _block_of(state, b, rows, r)
                 lists = state.solvers[b].lists_structures
                 z, v, unsolved, slack = _best(block) if lists else _project(block, state.forbids)
                 copies = np.where(block.factors.negated, 1.0 / block.delta - z, z)
@@ -141,6 +149,27 @@ class InfeasibilityTest:
         # oracles avoid forbidden entries: a structure that holds one shows that all do
         bound[_components_of(state, needs)] = -np.inf
         return bound, needs
+
+
+@leaf
+def _write_means(handle: Any, mean: FloatArray, size: FloatArray) -> None:
+    """Write the mean of every variable's copies, and the largest gap of every component.
+
+    `size` is zeros before.
+    """
+    problem = problem_at(handle)
+    links, z = problem.links, problem.iterate.z
+    for v in range(len(mean)):
+        lo, hi, c = links.offsets[v], links.offsets[v + 1], links.component[v]
+        one, total = 1.0 / links.root_degree[v], 0.0
+        for e in range(lo, hi):
+            copy = z[links.order[e]]
+            total += one - copy if links.negated[e] else copy
+        mean[v] = total / float(hi - lo)
+        for e in range(lo, hi):
+            copy = z[links.order[e]]
+            gap = mean[v] - (one - copy if links.negated[e] else copy)
+            size[c] = max(size[c], abs(gap))
 
 
 # -------------------------------------------------------------------- blocks of factors
@@ -166,10 +195,10 @@ def _blocks(bucket: Bucket, rows: IntArray) -> Iterator[IntArray]:
     yield from (some for some in np.split(rows, cuts) if len(some))
 
 
-def _block_of(state: PartState, b: int, rows: IntArray, gap: FloatArray) -> _Block:
+def _block_of(state: PartState, b: int, rows: IntArray, numbers: OnLinks) -> _Block:
     part, extras, bucket = state.part, state.problem.extras, state.part.buckets[b]
     factors = bucket.select(rows)
-    r = gap[part.spans.first_link[b] + ranges(bucket.offsets, rows)]
+    r = numbers(part.spans.first_link[b] + ranges(bucket.offsets, rows))
     first_additional = state.problem.spans.first_additional[b]
     forbidden = extras.forbidden[first_additional + ranges(bucket.additional_offsets, rows)]
     decided = state.decided(factors.variable)
@@ -221,7 +250,7 @@ def find_violations(state: PartState) -> None:
     if not state.forbids:
         return
     problem, progress = state.problem, state.problem.progress
-    held_by = violating_factors(state, problem.iterate.z, problem.extras.v)
+    held_by = violating_factors(state, problem.iterate.z, state.additionals())
     # a factor without allowed structures can run out of iterations
     finished = progress.converged | (problem.direct & progress.at_inner_limit)
     infeasible = _components_of(state, held_by) & finished

@@ -91,21 +91,31 @@ problem_at = record_at(LoopProblem)
 """Returns, in kernels, the problem of a handle."""
 
 
-def new_problem(part: Part, quadratic: float, eta_v: FloatArray) -> Memory[LoopProblem]:
-    """Return the problem of a part before its scores are written; `eta_v` becomes ``extras.eta``.
+def new_problem(
+    part: Part, quadratic: float, eta_v: FloatArray, *start: FloatArray
+) -> Memory[LoopProblem]:
+    """Return the problem of a part before its scores are written.
 
-    There may be far more additionals than links, so that a copy would take much memory.
+    `eta_v` becomes ``extras.eta``, and the arrays of a start ``iterate.u`` and ``iterate.duals``:
+    there may be many links and far more additionals, so that copies would take much memory.
     """
     sizes = part.n_variables, part.n_links, part.n_additionals, part.n_components
     direct = part.direct if quadratic else np.zeros_like(part.direct)
-    return _blueprint(*sizes, quadratic).make(*part.loop.records, eta_v, direct)
+    blueprint = _blueprint(*sizes, quadratic, len(start) > 0)
+    return blueprint.make(*part.loop.records, *start, eta_v, direct)
 
 
 @functools.lru_cache(maxsize=32)
 def _blueprint(
-    on_variables: int, on_links: int, on_additionals: int, on_components: int, quadratic: float
+    on_variables: int,
+    on_links: int,
+    on_additionals: int,
+    on_components: int,
+    quadratic: float,
+    has_start: bool,
 ) -> Blueprint[LoopProblem]:
-    iterate = [(on_variables,)] * 3 + [(on_links,)] * 3
+    means, duals = (None, None) if has_start else ((on_variables,), (on_links,))
+    iterate = [(on_variables,), (on_variables,), means, duals, (on_links,), (on_links,)]
     extras, progress = [None, *[(on_additionals,)] * 3], [(on_components,)] * len(Progress._fields)
     return Blueprint(LoopProblem, [None, None, iterate, extras, progress, None, quadratic])
 
@@ -191,7 +201,8 @@ def _set_additionals(chosen: BoolArray, eta_v: FloatArray, problem: LoopProblem)
         if len(chosen) == 0 or chosen[c]:
             most = largest_magnitude(eta_v[lo:hi])
             _copy(eta_v[lo:hi], extras.eta[lo:hi])
-            extras.forbidden[lo:hi] = 0
+            if len(chosen) > 0:  # otherwise they are still zeros, whose pages take no memory
+                extras.forbidden[lo:hi] = 0
             largest = max(largest, most)
             if most == np.inf:
                 most = _largest_finite(eta_v[lo:hi])

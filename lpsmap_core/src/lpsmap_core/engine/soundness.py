@@ -61,7 +61,7 @@ def _places(solver: LocalSolver, f: int) -> tuple[slice, slice]:
 def _refuse(state: PartState, b: int, solver: LocalSolver, f: int) -> NoReturn:
     bucket, name, (slots, extra) = solver.bucket, solver.bucket.type.__name__, _places(solver, f)
     means = solver.delta[slots] * state.problem.iterate.z[state.part.links_of(b)][slots]
-    counts = state.problem.extras.v[state.part.additionals_of(b)][extra]
+    counts = state.additionals()[state.part.additionals_of(b)][extra]
     also = f" and additionals {counts.tolist()!r:.60}" if len(counts) else ""
     raise ValueError(
         f"{name}.{solver.function} wrote the marginals delta * z = {means.tolist()!r:.120}{also} "

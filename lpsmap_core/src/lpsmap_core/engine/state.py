@@ -19,6 +19,8 @@ from lpsmap_core.engine.problem import (
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.starts import ServedStart
 from lpsmap_core.layout.layout import Bucket, Part
+from lpsmap_core.local.active.sets import ActiveSets
+from lpsmap_core.local.active.steps import write_additionals
 from lpsmap_core.local.local_solver import LocalSolver
 from lpsmap_core.local.solvers import local_solver, takes_one_pass
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
@@ -56,7 +58,7 @@ class BucketView(NamedTuple):
     z: FloatArray
     """Local solutions."""
     v: FloatArray
-    """Marginals of the additionals."""
+    """Marginals of the additionals; empty for active sets, see `PartState.additionals`."""
 
 
 @dataclass
@@ -97,16 +99,16 @@ class PartState:
 
     def _view(self, b: int) -> BucketView:
         links, additionals = self.part.links_of(b), self.part.additionals_of(b)
-        iterate, extras = self.problem.iterate, self.problem.extras
+        iterate, extras, solver = self.problem.iterate, self.problem.extras, self.solvers[b]
         return BucketView(
-            self.solvers[b],
+            solver,
             self.part.buckets[b].component,
             links,
             additionals,
             iterate.a[links],
             extras.scaled[additionals],
             iterate.z[links],
-            extras.v[additionals],
+            extras.v[slice(0) if type(solver) is ActiveSets else additionals],
         )
 
     @property
@@ -189,6 +191,20 @@ class PartState:
         np.negative(a, out=a, where=part.negated)
         return a + self.problem.quadratic * part.shift if self.problem.quadratic != 0.0 else a
 
+    def additionals(self) -> FloatArray:
+        """Return the marginals of the additionals.
+
+        Active sets write theirs here: a factor may have far more additionals than structures.
+        """
+        v, chosen = self.problem.extras.v, self.problem.progress.iterations > 0
+        if not self.problem.quadratic:
+            chosen = chosen & ~self.part.direct  # their best structures are written already
+        for view in self.views:
+            if type(view.solver) is ActiveSets and len(v):
+                rows = np.flatnonzero(chosen[view.component])
+                write_additionals(view.solver.handle, rows, v[view.additionals])
+        return v
+
     def marginals(self) -> FloatArray:
         """Return the means of the variables' copies, in [0, 1]."""
         means = np.empty(self.part.n_variables)
@@ -201,10 +217,12 @@ def initial_state(
 ) -> PartState:
     """Return the state before the first iteration; see `Engine.solve`.
 
-    It refers to `eta_v`, unless there are forbidden additionals, whose scores the loop replaces.
+    It refers to `eta_v`, unless there are forbidden additionals, whose scores the loop replaces,
+    and to the means and duals of a warm start.
     """
     eta_v = eta_v.copy() if np.isneginf(eta_v).any() else eta_v
-    memory = new_problem(part, options.quadratic, eta_v)
+    start = () if warm is None else (_own(warm.u), _own(warm.duals))
+    memory = new_problem(part, options.quadratic, eta_v, *start)
     largest = set_scores(memory.handle, EVERYWHERE, eta, eta_v, options)
     forbidden = memory.record.extras.forbidden if largest == np.inf else None
     n = options.max_iter if options.trace else 0
@@ -237,8 +255,13 @@ def _solvers(part: Part, forbidden: ByteArray | None, options: Options) -> list[
     ]
 
 
+def _own(array: FloatArray) -> FloatArray:
+    """Return an array of a warm start as kernels need it; a copy only if it is not."""
+    return np.require(array, np.float64, ["C", "W"])
+
+
 def _apply_warm_start(warm: WarmStart, part: Part, problem: LoopProblem) -> None:
-    """Write the means, duals and step sizes of a warm start; direct components need none.
+    """Take the means, duals and step sizes of a warm start; direct components need none.
 
     If the scores of a component have become much larger or smaller, it starts from zero, which is
     then closer to the solution than the earlier duals.
@@ -247,10 +270,10 @@ def _apply_warm_start(warm: WarmStart, part: Part, problem: LoopProblem) -> None
     if warm.first_step_size is not None:
         before, now = warm.first_step_size, problem.progress.first_step_size
         known &= (now <= MAX_RESCALING * before) & (before <= MAX_RESCALING * now)
-    of_variable = known[part.component]
-    of_link = np.repeat(of_variable, np.diff(part.variable_offsets))
-    np.copyto(problem.iterate.u, warm.u, where=of_variable)
-    np.copyto(problem.iterate.duals, warm.duals, where=of_link)
+    if not known.all():
+        unknown = ~known[part.component]
+        problem.iterate.u[unknown] = 0.0
+        problem.iterate.duals[np.repeat(unknown, np.diff(part.variable_offsets))] = 0.0
     np.copyto(problem.progress.step_size, warm.step_size, where=known)
     problem.progress.warm[:] = known
 
