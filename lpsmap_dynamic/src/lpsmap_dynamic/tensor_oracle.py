@@ -130,13 +130,13 @@ def _tables_of(
     width = np.repeat(width, n_items)[:, None]
     chained = _chained(levels, tails)
     is_chained = np.array([n_chains > 0 for n_chains, _ in chained])
-    tails = tails[:, :-1][:, ~np.repeat(is_chained, sizes)]
-    first = np.repeat(offsets_of(sizes)[:-1], n_items)[:, None]
+    tails = tails[:, ~np.repeat(is_chained, sizes)]
+    first = np.repeat(FIRST + offsets_of(sizes)[:-1], n_items)[:, None]
     first = first + item[:, None] * width
     n_tails = max(int(below.any(axis=(0, 1)).sum()), 1)
     edge = np.arange(width.max())
-    edges = np.pad(np.where(edge < width, first + edge, n_edges), ((1, 0), (0, 0)))
-    edges[0] = n_edges  # of no item
+    edges = np.where(edge < width, first + edge, IMPOSSIBLE)
+    edges = np.pad(edges, ((1, 0), (0, 0)), constant_values=ZERO)  # of no item
     n_entries = max(graph.n_entries for graph in leveled)
     has_paths, tells_heads = all(map(_has_paths, leveled)), all(map(_tells_heads, leveled))
     form = _Form(levels, chained, n_tails, n_entries, has_paths, tells_heads)
@@ -318,10 +318,10 @@ def _common_levels(hypergraphs: list[_Leveled]) -> Levels:
 def _padded(
     graph: _Leveled, levels: Levels, n_edges: int, n_columns: int
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return the goal, and the columns, items and entries of padded hyperedges and one more.
+    """Return the goal, the columns of padded hyperedges, and items and entries of all columns.
 
-    Columns are those of the tails, then of the hyperedge itself. Items are the tails, counted from
-    1; 0 for none. The last hyperedge, of no item, has the score 0.
+    A hyperedge has the columns of its tails, and its own. Items are its tails, counted from 1; 0
+    for none. Items themselves have entries of padding, until their scores are known.
     """
     n_items, width = np.array(levels).T
     first_item, first_edge = offsets_of(n_items), offsets_of(n_items * width)
@@ -332,14 +332,15 @@ def _padded(
     offsets = offsets_of(graph.n_edges)
     own = np.repeat(begin - offsets[:-1], graph.n_edges) + np.arange(offsets[-1])
     below = -np.sort(-graph.tails, axis=1)
-    tails = np.full((n_edges + 1, 3), IMPOSSIBLE)
+    tails = np.full((n_edges, 3), IMPOSSIBLE)
     tails[own, :2] = np.where(graph.tails < 0, ZERO, FIRST + n_edges + item[graph.tails])
     tails[own, 2] = FIRST + own
-    items = np.zeros((n_edges + 1, 2), dtype=np.int64)
-    items[own] = np.where(below < 0, 0, 1 + item[below])
-    entries = np.full((n_edges + 1, n_columns), NO_ENTRY)
-    entries[:-1, 0] = NEVER
-    entries[own, : graph.entries.shape[1]] = graph.entries
+    n_all = FIRST + n_edges + int(n_items.sum())
+    items = np.zeros((n_all, 2), dtype=np.int64)
+    items[FIRST + own] = np.where(below < 0, 0, 1 + item[below])
+    entries = np.full((n_all, n_columns), NO_ENTRY)
+    entries[IMPOSSIBLE:, 0] = NEVER
+    entries[FIRST + own, : graph.entries.shape[1]] = graph.entries
     return 1 + item[graph.goal], tails, items, entries
 
 
@@ -395,8 +396,12 @@ def _best_derivations(
 
     Parameters
     ----------
+    edges
+        The columns of the hyperedges of no item, and of each item.
+    tails
+        The columns of the tails of all hyperedges of levels without chains, and their own.
     steps
-        The tails of each hyperedge, as items, and its entries.
+        For each column, the tails of the hyperedge, as items, and its entries.
     """
     xp, n = array_namespace(eta_u), eta_u.shape[0]
     row = xp.arange(n, device=device(eta_u))[:, None]
@@ -423,44 +428,31 @@ def _own(tables: Any, which: Any) -> Any:
 
 
 def _scores(xp: Any, row: Any, eta_u: Any, eta_v: Any, entries: Any, which: Any) -> Any:
-    """Return the scores of all hyperedges without those of their tails; ``-inf`` for padding."""
+    """Return the table of scores, before those of tails; ``-inf`` for padding and items."""
     n, given = len(row), {"dtype": eta_u.dtype, "device": device(eta_u)}
     # the last two columns are those of NEVER and NO_ENTRY
     ends = [xp.full((n, 1), -xp.inf, **given), xp.zeros((n, 1), **given)]
     scores = xp.concat([xp.reshape(eta_u, (n, -1)), eta_v, *ends], axis=1)
-    sums = scores[row, _own(entries[:, :, 0], which)]
+    table = scores[row, _own(entries[:, :, 0], which)]
     for column in range(1, entries.shape[2]):  # not all at once, which takes more memory
-        sums += scores[row, _own(entries[:, :, column], which)]
-    return sums
+        table += scores[row, _own(entries[:, :, column], which)]
+    return table
 
 
-def _sums(xp: Any, form: _Form, row: Any, scores: Any, tails: Any) -> Any:
-    """Return the scores of the best derivations by each hyperedge.
-
-    Parameters
-    ----------
-    scores
-        Those that `_scores` returns.
-    tails
-        The columns of the tails of all hyperedges of levels without chains.
-    """
-    n, n_edges = len(row), scores.shape[1] - 1
-    n_items = sum(size for size, _ in form.levels)
-    impossible = xp.full((n, 1 + n_items), -xp.inf, dtype=scores.dtype, device=device(scores))
-    ends = scores[:, -1:], impossible[:, :1]
-    table = xp.concat([*ends, scores[:, :-1], impossible[:, 1:]], axis=1)
-    scores = table[:, FIRST : FIRST + n_edges]
-    edge, column, parts, best = 0, FIRST + n_edges, [], impossible
+def _sums(xp: Any, form: _Form, row: Any, table: Any, tails: Any) -> Any:
+    """Return the scores of the best derivations by each hyperedge; changes the table of scores."""
+    n, edge, parts, best = len(row), FIRST, [table[:, :FIRST]], None
+    column = FIRST + sum(size * width for size, width in form.levels)
     for level, (size, width) in enumerate(form.levels):
         end = edge + size * width
         n_chains, is_looked_up = form.chains[level]
         if n_chains:
-            sums = xp.reshape(scores[:, edge:end], (n, n_chains, size // n_chains, width))
+            sums = xp.reshape(table[:, edge:end], (n, n_chains, size // n_chains, width))
             sums += xp.reshape(best, (n, n_chains, 1, width))
         elif level:
             sums = xp.sum(table[row[:, :, None], tails[:, : end - edge]], axis=-1)
         else:
-            sums = scores[:, :end]
+            sums = table[:, edge:end]
         sums = xp.reshape(sums, (n, size, width))
         best = xp.max(sums, axis=-1)
         if is_looked_up:
@@ -469,7 +461,7 @@ def _sums(xp: Any, form: _Form, row: Any, scores: Any, tails: Any) -> Any:
             tails = tails[:, end - edge :]
         parts.append(xp.reshape(sums, (n, size * width)))
         edge, column = end, column + size
-    return xp.concat([*parts, impossible[:, :1]], axis=1)
+    return xp.concat(parts, axis=1)
 
 
 def _path(xp: Any, form: _Form, row: Any, goal: Any, below: Any) -> Any:
