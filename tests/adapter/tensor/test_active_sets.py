@@ -26,6 +26,7 @@ from lpsmap import (
 )
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_torch.layers import LatentTree, SequenceAttention, SparseMAP
+from lpsmap_torch.tensor.memory import batch_bytes
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -379,6 +380,22 @@ def test_layers_work_under_vmap() -> None:
     layer, scores = SparseMAP(BinaryTree, engine="tensor", tol=1e-11), normal(3, 2, 4, 4)
     found = torch.func.vmap(layer)(scores)
     torch.testing.assert_close(found, layer(scores), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_bytes", [0, 2**20])
+def test_batches_that_do_not_fit_memory_are_split(
+    monkeypatch: pytest.MonkeyPatch, n_bytes: int
+) -> None:
+    monkeypatch.setattr("lpsmap_torch.tensor.problem.batch_bytes", lambda device: n_bytes)
+    check_equal(drawn(1.0, (5, 6, 3)), [6, 1, 3, 0, 2])
+
+
+def test_batches_take_half_of_the_unused_memory_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (6_000, 10_000))
+    monkeypatch.setattr("torch.cuda.memory_reserved", lambda device: 2_500)
+    monkeypatch.setattr("torch.cuda.memory_allocated", lambda device: 500)
+    assert batch_bytes(torch.device("cuda", 1)) == 4_000
+    assert batch_bytes(torch.device("cpu")) == 2**32
 
 
 def test_two_runs_have_the_same_bits() -> None:

@@ -34,8 +34,8 @@ FORCED_MULTIPLE = 1e3
 MAX_ROUNDING = 1e-7
 """Largest rounding of scores for which a solution is exact."""
 
-MAX_NUMBERS, SPACE_OF_SETS = 2**29, 2**16
-"""Maximum number of numbers of a batch, and what an active set may take of it."""
+NUMBER_BYTES, NUMBERS_OF_SETS = 8, 2**16
+"""Bytes of a number, and how many numbers an active set may take."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,8 +121,11 @@ class OracleBatch:
 # -------------------------------------------------------------------- from a part, on the host
 
 
-def oracle_batches(part: Part, selected: BoolArray) -> Iterator[OracleBatch]:
-    """Yield the batches of the selected components, each of which is one factor, on the host."""
+def oracle_batches(part: Part, selected: BoolArray, n_bytes: int) -> Iterator[OracleBatch]:
+    """Yield the batches of the selected components, each of which is one factor, on the host.
+
+    A solve of a batch takes about `n_bytes` of memory at most.
+    """
     oracles, (rows, _) = part.derived(oracles_of), part.derived(constraint_rows_of)
     has_rows = np.bincount(rows.component, minlength=part.n_components) > 0
     for b, bucket in enumerate(part.buckets):
@@ -140,10 +143,12 @@ def oracle_batches(part: Part, selected: BoolArray) -> Iterator[OracleBatch]:
             key = oracle.best, kind, shapes, tuple(map(id, oracle.shared))
             groups.setdefault(key, []).append((d, factors))
         for members in groups.values():
-            yield from _batches(part, b, members)
+            yield from _batches(part, b, members, n_bytes)
 
 
-def _batches(part: Part, b: int, members: list[tuple[int, IntArray]]) -> Iterator[OracleBatch]:
+def _batches(
+    part: Part, b: int, members: list[tuple[int, IntArray]], n_bytes: int
+) -> Iterator[OracleBatch]:
     """Yield the batches of some factors by declaration, which share an oracle."""
     bucket = part.buckets[b]
     declarations = [bucket.declarations[d] for d, _ in members]
@@ -163,11 +168,12 @@ def _batches(part: Part, b: int, members: list[tuple[int, IntArray]]) -> Iterato
     unused = np.concatenate(list(flags))
     n_calls = 1 + N_HEAVY * (oracles[0].n_parts > 0)
     of_tables = sum(x[0].size for x in oracles[0].shared)
-    size = 4 * n_calls * columns.shape[1] + 2 * of_tables + SPACE_OF_SETS
+    size = 4 * n_calls * columns.shape[1] + 2 * of_tables + NUMBERS_OF_SETS
     rows, _ = part.derived(constraint_rows_of)
     n_rows = np.bincount(rows.component, minlength=part.n_components)[bucket.component[factors]]
     size += int(n_rows.max()) * columns.shape[1]
-    for own in np.array_split(np.arange(len(factors)), -(-len(factors) * size // MAX_NUMBERS)):
+    together = max(n_bytes // (NUMBER_BYTES * size), 1)
+    for own in np.array_split(np.arange(len(factors)), -(-len(factors) // together)):
         yield OracleBatch(
             Members(
                 bucket.component[factors[own]],

@@ -11,6 +11,7 @@ from torch import Tensor
 from lpsmap_core.api import Part
 from lpsmap_torch.tensor.batch import Batch, moved
 from lpsmap_torch.tensor.batches import batches_of
+from lpsmap_torch.tensor.memory import batch_bytes
 from lpsmap_torch.tensor.oracle_batch import OracleBatch, oracle_batches
 from lpsmap_torch.tensor.served import constrained_components, oracle_components
 
@@ -55,6 +56,8 @@ class TensorProblem:
 def problem_of(part: Part, device: torch.device, with_oracles: bool) -> TensorProblem:
     """Return the problem of a part on a device, and cache it.
 
+    Batches fit the memory that is unused when they are made.
+
     Parameters
     ----------
     part, device
@@ -64,7 +67,7 @@ def problem_of(part: Part, device: torch.device, with_oracles: bool) -> TensorPr
     """
     cached, key = part.derived(_cached), (device, with_oracles)
     if key not in cached:
-        cached[key] = TensorProblem(*moved(_on_host(part, with_oracles), device))
+        cached[key] = TensorProblem(*moved(_on_host(part, device, with_oracles), device))
     return cached[key]
 
 
@@ -73,12 +76,13 @@ def _cached(part: Part) -> dict[tuple[torch.device, bool], TensorProblem]:
 
 
 def _on_host(
-    part: Part, with_oracles: bool
+    part: Part, device: torch.device, with_oracles: bool
 ) -> tuple[tuple[Batch | OracleBatch, ...], Tensor | None]:
-    """Return the batches and the positions of a problem."""
+    """Return the batches and the positions of a problem for a device."""
     batches: list[Batch | OracleBatch] = [*batches_of(part, part.derived(constrained_components))]
     if with_oracles:
-        batches += oracle_batches(part, part.derived(oracle_components))
+        served = part.derived(oracle_components)
+        batches += oracle_batches(part, served, batch_bytes(device))
     n, position = part.n_variables + part.n_additionals, 0
     positions = np.full(n + 2, sum(batch.members.columns.numel() for batch in batches))
     for batch in batches:
