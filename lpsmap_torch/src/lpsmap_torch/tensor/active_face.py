@@ -82,7 +82,7 @@ def _complete(problems: LocalProblems, solved: ActiveSets) -> ActiveSets:
         sets.beside = dataclasses.replace(solved.beside, sums=solved.beside.sums.clone())
     gradient = sets.gradient(problems)
     scale = torch.where(problems.quadratic > 0.0, gradient.abs(), 0.0).amax(1, keepdim=True) + 1.0
-    level = (sets.p * sets.residual()).sum(1)
+    level = (gradient * sets.x).sum(1)
     tilt = torch.where(sets.used.any(1), MAX_TILT, 0.0).to(gradient.dtype)
     for attempt in range(gradient.shape[1] + 10):
         if attempt % CHECK_EVERY == 0 and sets.have_finished(tilt == 0.0):

@@ -89,7 +89,8 @@ class ActiveSets:
     x: Tensor
     """(n, D + 1) the mixtures."""
     size: Tensor
-    """(n,) the largest summed magnitudes of scores of the structures seen, and 1 for the first."""
+    """(n,) the largest summed magnitudes of scores of the structures seen, and 1 for the first; at
+    least the maximum penalty of constraints."""
     gap: Tensor
     """(n,) optimality gaps."""
     settled: Tensor
@@ -128,8 +129,7 @@ class ActiveSets:
     @property
     def rounding(self) -> Tensor:
         """(n,) gaps up to which structures are as good as the active ones."""
-        rounding = GAP_ROUNDING * self.size
-        return rounding if self.beside is None else rounding + GAP_ROUNDING * MAX_PENALTY
+        return GAP_ROUNDING * self.size
 
     @property
     def iterations(self) -> Tensor:
@@ -186,8 +186,7 @@ class ActiveSets:
         gradient = torch.addcmul(problems.linear, problems.quadratic, self.x, value=-1.0)
         if self.beside is None:
             return gradient
-        force = self.beside.force(self.beside.of(self.p))
-        return gradient + self.beside.rows.pull(force, gradient)
+        return self.beside.rows.add_pull(self.beside.force, gradient)
 
     def products(self, structures: Tensor, problems: LocalProblems) -> Tensor:
         """Return the (n, k, capacity) inner products with other (n, k, W) structures."""
@@ -199,16 +198,12 @@ class ActiveSets:
         return numbers.gather(2, entries).reshape(n, k, *self.entries.shape[1:]).sum(-1)
 
     def residual(self) -> Tensor:
-        """Return the (n, capacity) gradient of the objective in the weights, plus a constant."""
-        residual = self.plain_residual()
-        if self.beside is None:
-            return residual
-        return residual + self.beside.pull(self.beside.force(self.beside.of(self.p)))
+        """Return the (n, 1 + capacity, 1) right side minus the product with the unknowns.
 
-    def plain_residual(self) -> Tensor:
-        """Return the same without the constraints."""
-        theta, p = self.theta.unsqueeze(-1), self.p.unsqueeze(-1)
-        return torch.baddbmm(theta, self.gram, p, alpha=-1.0).squeeze(-1)
+        Constraints are left out. The weights have the gradient of the objective, plus a constant.
+        """
+        right, unknowns = self.right.unsqueeze(2), self.unknowns.unsqueeze(2)
+        return torch.baddbmm(right, self.bordered, unknowns, alpha=-1.0)
 
     def join(
         self, structures: Tensor, theta: Tensor, joins: Tensor, problems: LocalProblems
@@ -241,9 +236,8 @@ class ActiveSets:
         self.gram.mT[row, place] = products
         self.used[row, place] = joins
         if self.beside is not None:
-            self.beside.sums[row[:, 0], place[:, 0]] = self.beside.rows.of_structures(
-                structures[:, 0]
-            )
+            sums = self.beside.rows.of_structures(structures[:, 0])
+            self.beside.sums[row[:, 0], 1 + place[:, 0]] = sums
 
     def _are_independent(self, products: Tensor, place: Tensor, joins: Tensor) -> Tensor:
         """Return the (n, k) flags of structures outside the affine hull of those before them."""
@@ -311,7 +305,9 @@ def _first_sets(problems: LocalProblems) -> ActiveSets:
         n_idle=torch.zeros_like(x[:, 0], dtype=torch.int64),
     )
     if problems.rows is not None:
-        sets.beside = Multipliers.first(problems.rows, FIRST_CAPACITY)
+        least = problems.least_value(width)
+        sets.beside = Multipliers.first(problems.rows, FIRST_CAPACITY, least)
+        sets.size += MAX_PENALTY
     sets.splices = problems.splices(width)
     sets.bordered[:, 0, 0] = 0.0
     sets.join(best.unsqueeze(1), scores.sum(1, keepdim=True), ~flags.unsqueeze(1), problems)
@@ -320,6 +316,9 @@ def _first_sets(problems: LocalProblems) -> ActiveSets:
     sets.threshold = sets.rounding
     wrong = (sets.x * problems.forced < 0.0) | ((problems.forced > 0.0) & (sets.x == 0.0))
     sets.infeasible = sets.done = wrong.any(1)
+    if sets.beside is not None:
+        sets.beside.arrive(sets.unknowns)
+        sets.infeasible = sets.done = sets.done | sets.beside.rows.contradict_themselves()
     return sets
 
 
@@ -338,11 +337,10 @@ def _iterate(problems: LocalProblems, sets: ActiveSets) -> None:
     improves = gaps > threshold.unsqueeze(1)
     arrived = sets.settled > improves[:, 0]  # settled, and not improved
     if sets.beside is not None:
-        arrived = arrived & ~sets.done
-        least = problems.least_value(structures.shape[2])
-        bound = problems.value(sets.x) + sets.beside.bound(sets.p) + sets.gap
-        sets.infeasible = sets.infeasible | (arrived & (bound < least))
-        arrived = sets.beside.move(sets.p, arrived) | sets.infeasible
+        bound = problems.value(sets.x) + sets.gap
+        arrived, fails = sets.beside.move(arrived > sets.done, bound)  # if not done
+        sets.infeasible = sets.infeasible | fails
+        arrived = arrived | fails
     sets.done = sets.done | arrived
     sets.n_idle += sets.done
     joins = improves > sets.done.unsqueeze(1)  # if not done
@@ -404,27 +402,25 @@ def _step(sets: ActiveSets, matrix: Tensor, slowest: Tensor) -> tuple[Tensor, Te
     Returns the full step, and flags of the structures that leave. A weight of rate -r, relative to
     its size, is zero after the share 1 / r of the step.
     """
-    unknowns, p = sets.unknowns, sets.p
-    residual = torch.baddbmm(
-        sets.right.unsqueeze(2), sets.bordered, unknowns.unsqueeze(2), alpha=-1.0
-    )
+    residual = plain = sets.residual()
     if sets.beside is not None:
-        plain, force = sets.plain_residual(), sets.beside.force(sets.beside.of(p))
-        residual[:, 1:, 0] += sets.beside.pull(force)
-        matrix = matrix + torch.nn.functional.pad(sets.beside.curvature(force), (1, 0, 1, 0))
+        residual = sets.beside.add_pull(plain)
+        matrix = sets.beside.add_curvature(matrix)
     # unlike torch.linalg.solve, this does not wait for the device
     change = torch.linalg.solve_ex(matrix, residual).result.squeeze(2)
     step = change[:, 1:]
-    rate = step / (p + NEGLIGIBLE)
+    rate = step / (sets.p + NEGLIGIBLE)
     if sets.splices is not None:
         rate.clamp_(min=-1.0 / AT_ONCE)
     limit = torch.minimum(rate.amin(1, keepdim=True), slowest)
     if sets.beside is not None:
-        image = (sets.gram @ step.unsqueeze(2)).squeeze(2)
-        length = sets.beside.length(p, step, (step * plain).sum(1), (step * image).sum(1))
-        limit = torch.minimum(limit, -1.0 / length)
-    sets.unknowns = torch.addcdiv(unknowns, change, limit, value=-1.0)
+        slope = torch.bmm(step.unsqueeze(1), plain[:, 1:])
+        curvature = torch.bmm(step.unsqueeze(1), torch.bmm(sets.gram, step.unsqueeze(2)))
+        limit = torch.minimum(limit, sets.beside.rate(change, slope, curvature))
+    sets.unknowns = torch.addcdiv(sets.unknowns, change, limit, value=-1.0)
     sets.p.clamp_(min=0.0)
+    if sets.beside is not None:
+        sets.beside.arrive(sets.unknowns)
     return step, rate <= limit
 
 

@@ -66,7 +66,8 @@ class LocalProblems:
 
     def value(self, x: Tensor) -> Tensor:
         """Return the (n,) objectives."""
-        return (x * (self.linear - 0.5 * self.quadratic * x)).sum(1)
+        marginal = torch.addcmul(self.linear, self.quadratic, x, value=-0.5)
+        return torch.bmm(x.unsqueeze(1), marginal.unsqueeze(2))[:, 0, 0]
 
     def least_value(self, width: int) -> Tensor:
         """Return (n,) lower bounds of the objective of all mixtures, despite rounding.

@@ -34,24 +34,27 @@ ACTIVE = 1e-9
 
 @dataclass(frozen=True)
 class Rows:
-    """Constraints ``low <= A x <= high`` on the slots of factors."""
+    """Constraints ``low <= A x <= high`` on the numbers of factors."""
 
     matrix: Tensor
-    """(n or 1, R, n_slots + 1) the matrix; the last column, of all other numbers, is zero."""
+    """(n or 1, R, D + 1) the matrix; the last column, of padding, is zero."""
     low: Tensor
     """(n, R)"""
     high: Tensor
 
+    def contradict_themselves(self) -> Tensor:
+        """Return (n,) flags of problems with a constraint that nothing satisfies."""
+        return (self.low > self.high).any(1)
+
     def of_structures(self, structures: Tensor) -> Tensor:
         """Return the (n, R) sums of structures with given (n, W) entries."""
-        entries = structures.clamp(max=self.matrix.shape[2] - 1).unsqueeze(1)
-        matrix = self.matrix.expand(len(structures), -1, -1)
-        return matrix.gather(2, entries.expand(-1, matrix.shape[1], -1)).sum(2)
+        entries = structures.unsqueeze(1).expand(-1, self.matrix.shape[1], -1)
+        return self.matrix.expand(len(structures), -1, -1).gather(2, entries).sum(2)
 
-    def pull(self, y: Tensor, like: Tensor) -> Tensor:
-        """Return ``A' y`` as vectors like the given ones, of all numbers of the factors."""
-        slots = (y.unsqueeze(1) @ self.matrix).squeeze(1)
-        return torch.nn.functional.pad(slots, (0, like.shape[1] - slots.shape[1]))
+    def add_pull(self, y: Tensor, x: Tensor) -> Tensor:
+        """Return ``x + A' y``."""
+        matrix = self.matrix.expand(len(y), -1, -1)
+        return torch.baddbmm(x.unsqueeze(1), y.unsqueeze(1), matrix).squeeze(1)
 
 
 @dataclass
@@ -64,70 +67,104 @@ class Multipliers:
     penalty: Tensor
     """(n, 1) weights of squared violations."""
     sums: Tensor
-    """(n, capacity, R) the sums ``A s`` of the structures of the active sets."""
+    """(n, 1 + capacity, R) the sums ``A s`` of the structures of the active sets, after zeros for
+    the multiplier of the sum of their weights; see `ActiveSets.unknowns`."""
+    at: Tensor
+    """(n, R) the sums of the mixtures."""
+    force: Tensor
+    """(n, R) the gradient of the augmented Lagrangian in these sums."""
+    lengths: Tensor
+    """(N_LENGTHS,) the lengths that a step tries, from 1."""
+    gains: Tensor
+    """(N_LENGTHS - 1,) by how much each is longer than the next."""
+    least: Tensor
+    """(n,) lower bounds of the objective."""
 
     @classmethod
-    def first(cls, rows: Rows, capacity: int) -> Multipliers:
+    def first(cls, rows: Rows, capacity: int, least: Tensor) -> Multipliers:
         """Return multipliers of zero, with room for the sums of structures."""
         y = torch.zeros_like(rows.low)
         penalty = torch.full_like(y[:, :1], FIRST_PENALTY)
-        return cls(rows, y, penalty, y.unsqueeze(1).repeat(1, capacity, 1))
+        sums = y.unsqueeze(1).repeat(1, 1 + capacity, 1)
+        lengths = SHORTER ** torch.arange(N_LENGTHS, dtype=y.dtype, device=y.device)
+        gains = lengths[:-1] - lengths[1:]
+        return cls(rows, y, penalty, sums, y, y, lengths, gains, least)
 
-    def force(self, sums: Tensor) -> Tensor:
-        """Return the gradient of the augmented Lagrangian in the sums ``A x``."""
-        below, above = ((x - sums) * self.penalty + self.y for x in (self.rows.low, self.rows.high))
-        return below.clamp(min=0.0) + above.clamp(max=0.0)
+    def arrive(self, unknowns: Tensor) -> None:
+        """Compute the sums of mixtures, and their forces."""
+        self.at = self.of(unknowns)
+        self.force = self.force_at(self.at.unsqueeze(1)).squeeze(1)
 
-    def of(self, weights: Tensor) -> Tensor:
-        """Return the (n, R) sums of mixtures."""
-        return (weights.unsqueeze(1) @ self.sums).squeeze(1)
+    def of(self, unknowns: Tensor) -> Tensor:
+        """Return the (n, R) sums of mixtures, or of their changes."""
+        return torch.bmm(unknowns.unsqueeze(1), self.sums).squeeze(1)
 
-    def pull(self, force: Tensor) -> Tensor:
-        """Return the (n, capacity) gradient of the augmented Lagrangian in the weights."""
-        return (self.sums @ force.unsqueeze(2)).squeeze(2)
+    def force_at(self, sums: Tensor) -> Tensor:
+        """Return the gradient of the augmented Lagrangian in (n, k, R) sums ``A x``."""
+        y, penalty, low, high = (
+            x.unsqueeze(1) for x in (self.y, self.penalty, self.rows.low, self.rows.high)
+        )
+        # both terms are the distance from the bounds of the sums, shifted by the multipliers
+        shifted = torch.addcdiv(sums, y, penalty, value=-1.0)
+        return (shifted.clamp(low, high) - shifted) * penalty
 
-    def curvature(self, force: Tensor) -> Tensor:
-        """Return its (n, capacity, capacity) negative second derivative."""
-        tight = (force != 0.0).to(force.dtype) * self.penalty
-        return (self.sums * tight.unsqueeze(1)) @ self.sums.mT
+    def add_pull(self, residual: Tensor) -> Tensor:
+        """Return the (n, 1 + capacity, 1) residuals with what the forces add."""
+        return torch.baddbmm(residual, self.sums, self.force.unsqueeze(2))
 
-    def length(self, p: Tensor, step: Tensor, slope: Tensor, curvature: Tensor) -> Tensor:
-        """Return (n, 1) lengths up to 1 of a step, along which the objective increases.
+    def add_curvature(self, matrix: Tensor) -> Tensor:
+        """Return the bordered matrices with the negative second derivative of the constraints."""
+        tight = ((self.force != 0.0) * self.penalty).unsqueeze(1)
+        return torch.baddbmm(matrix, self.sums * tight, self.sums.mT)
+
+    def rate(self, change: Tensor, slope: Tensor, curvature: Tensor) -> Tensor:
+        """Return -1 / t for (n, 1) lengths t up to 1, to which the objective increases.
+
+        Of the lengths tried, t is at the first whose derivative is positive, and a share of the way
+        to the one before.
 
         Parameters
         ----------
-        p, step
-            (n, capacity) the weights, and their change.
+        change
+            (n, 1 + capacity) the step of the unknowns.
         slope, curvature
-            (n,) first derivative and negative second derivative of the objective along the step,
-            without the constraints.
+            (n, 1, 1) first derivative and negative second derivative of the objective along the
+            step, without the constraints.
         """
-        lengths = SHORTER ** torch.arange(N_LENGTHS, dtype=p.dtype, device=p.device)
-        change = self.of(step)
-        force = self.force(torch.addcmul(self.of(p), lengths[:, None, None], change))
-        derivative = slope - lengths.unsqueeze(1) * curvature + (force * change).sum(2)
-        # the first of equal numbers; after rounding errors, none may be positive
-        first = (derivative > 0.0).to(torch.int8).argmax(0, keepdim=True)
-        longer = (first - 1).clamp(min=0)
-        d, below = derivative.gather(0, first), derivative.gather(0, longer)
-        share = torch.where((d > 0.0) & (below < 0.0), d / (d - below), 0.0)
-        return torch.lerp(lengths[first], lengths[longer], share).squeeze(0).unsqueeze(1)
+        of_step, lengths = self.of(change), self.lengths.unsqueeze(1)
+        sums = torch.addcmul(self.at.unsqueeze(1), lengths, of_step.unsqueeze(1))
+        derivative = torch.addcmul(slope, lengths, curvature, value=-1.0)
+        derivative = torch.baddbmm(derivative, self.force_at(sums), of_step.unsqueeze(2)).squeeze(2)
+        shorter, longer = derivative[:, 1:], derivative[:, :-1]
+        # derivatives decrease: beyond the root, shares are 0 or less, and before it 1 or more
+        share = (shorter / (shorter - longer)).nan_to_num_(nan=1.0).clamp_(0.0, 1.0)
+        opposite = torch.addmv(self.lengths[-1:], share, self.gains, beta=-1.0, alpha=-1.0)
+        return opposite.reciprocal_().unsqueeze(1)
 
-    def move(self, p: Tensor, arrived: Tensor) -> Tensor:
-        """Update the multipliers of solved active sets; return whether their constraints hold."""
-        force = self.force(self.of(p))
-        violation = (force - self.y).abs().amax(1) / self.penalty.squeeze(1)
-        self.y = torch.where(arrived.unsqueeze(1), force, self.y)
+    def move(self, arrived: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
+        """Update the multipliers of solved active sets.
+
+        Returns flags of those whose constraints hold, and of those whose constraints cannot hold.
+
+        Parameters
+        ----------
+        arrived
+            (n,) flags of the solved active sets.
+        bound
+            (n,) upper bounds of the objective's maximum, without what the forces add.
+        """
+        violation = (self.force - self.y) / self.penalty  # of the bounds that have forces
+        bound = torch.baddbmm(
+            bound[:, None, None], self.force.unsqueeze(1), violation.unsqueeze(2), alpha=-1.0
+        )
+        fails = arrived & (bound[:, 0, 0] < self.least)
+        holds = arrived & (torch.linalg.vector_norm(violation, torch.inf, dim=1) <= MAX_VIOLATION)
         grown = (GROWTH * self.penalty).clamp(max=MAX_PENALTY)
-        self.penalty = torch.where(arrived.unsqueeze(1), grown, self.penalty)
-        return arrived & (violation <= MAX_VIOLATION)
-
-    def bound(self, p: Tensor) -> Tensor:
-        """Return what forces add to the objective in an upper bound of its maximum."""
-        sums = self.of(p)
-        force = self.force(sums)
-        bound = torch.where(force > 0.0, self.rows.low, self.rows.high)
-        return torch.where(force == 0.0, 0.0, force * (sums - bound)).sum(1)
+        column = arrived.unsqueeze(1)
+        self.y = torch.where(column, self.force, self.y)
+        self.penalty = torch.where(column, grown, self.penalty)
+        self.force = self.force_at(self.at.unsqueeze(1)).squeeze(1)
+        return holds, fails
 
     def on_face(self, derivative: Tensor) -> Tensor:
         """Return the derivative of weights in linear terms that keeps tight constraints tight.
@@ -140,7 +177,7 @@ class Multipliers:
         size = self.y.abs()
         tight = size > ACTIVE * size.amax(1, keepdim=True).clamp(min=1.0)
         tight = tight | (self.rows.low == self.rows.high)
-        sums = torch.where(tight.unsqueeze(1), self.sums, 0.0)
+        sums = torch.where(tight.unsqueeze(1), self.sums[:, 1:], 0.0)
         along = derivative @ sums
         inverse = torch.linalg.pinv(sums.mT @ along, atol=ACTIVE, hermitian=True)
         on_face: Tensor = derivative - along @ inverse @ along.mT

@@ -198,14 +198,14 @@ def _rows(part: Part, components: IntArray, columns: IntArray, negated: BoolArra
     counts = np.diff(first)[components]
     if not counts.any():
         return None
-    n_slots = columns.shape[1]
+    n_columns = columns.shape[1]
     selected, instance = ranges(first, components), np.repeat(np.arange(len(components)), counts)
     row = selected - first[components][instance]
     entries, sizes = ranges(rows.offsets, selected), np.diff(rows.offsets)[selected]
     place = np.zeros(part.n_variables + part.n_additionals + 2, dtype=np.int64)
-    place[columns] = np.arange(n_slots)
+    place[columns] = np.arange(n_columns)
     slot, of = place[rows.column[entries]], np.repeat(instance, sizes)
-    matrix = np.zeros((len(components), counts.max(), n_slots + 1))
+    matrix = np.zeros((len(components), counts.max(), n_columns + 1))
     np.add.at(matrix, (of, np.repeat(row, sizes), slot), rows.coefficient[entries])
     # a negated slot is 1 minus its variable
     shift = (matrix[:, :, :-1] * negated[:, None]).sum(2)
