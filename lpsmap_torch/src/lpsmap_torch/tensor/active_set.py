@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lpsmap_torch.tensor.local_problems import LocalProblems
 from lpsmap_torch.tensor.multipliers import MAX_PENALTY, Multipliers
-from lpsmap_torch.tensor.splices import N_HEAVY, N_SPLICED, Splices
+from lpsmap_torch.tensor.rules import Rules
 
 __all__ = ["ActiveSets", "inverse_of", "solve_active_sets"]
 
@@ -37,17 +37,8 @@ the second or less."""
 STEP_ROUNDING = 1e-14
 """Steps below this multiple of the summed magnitudes of a structure's scores are rounding."""
 
-CLEAR_GAP = 1e-7
-"""Gaps above this are no effect of damping."""
-
-STEPS, CONSTRAINED_STEPS, SPLICED_STEPS = 2, 3, 6
-"""Steps of the weights for each call of the oracle; with constraints; with spliced structures."""
-
-AT_ONCE = 1e-12
-"""Weights that are zero after this share of a step leave together."""
-
 INDEPENDENT = 0.02
-"""Minimum distance of a spliced structure from the affine hull of the others."""
+"""Minimum distance of one of several structures from the affine hull of the others."""
 
 ITERATIONS_PER_NUMBER, MIN_LIMIT = 10, 1_000
 """Iterations per number of a problem, and the smallest limit."""
@@ -96,16 +87,15 @@ class ActiveSets:
     settled: Tensor
     """(n,) whether the last step was small."""
     threshold: Tensor
-    """(n,) gaps above which structures join: of a set that is not at its optimum, active structures
-    have gaps, too."""
+    """(n,) gaps above which structures join."""
     done: Tensor
     """(n,) whether no structure can improve the objective."""
     infeasible: Tensor
     """(n,) whether even the best structure contradicts forced numbers."""
     n_idle: Tensor
     """(n,) calls of the oracle since the problem was done."""
-    splices: Splices | None = None
-    """What makes more structures in an iteration."""
+    rules: Rules
+    """How sets change in an iteration."""
     n_calls: int = 1
     """Number of calls of the oracle."""
     beside: Multipliers | None = None
@@ -151,7 +141,7 @@ class ActiveSets:
         most, n_done = divmod(int((n + 1) * self.used.sum(1).max() + done.sum()), n + 1)
         if n - n_done <= max_left or most > MAX_STRUCTURES:
             return True
-        room = 2 * CHECK_EVERY + (self.splices is not None) * N_SPLICED
+        room = 2 * CHECK_EVERY + self.rules.n_others
         if most + room >= self.capacity:
             self._reserve(most + room + self.capacity // 2)
         return False
@@ -303,12 +293,12 @@ def _first_sets(problems: LocalProblems) -> ActiveSets:
         done=flags,
         infeasible=flags,
         n_idle=torch.zeros_like(x[:, 0], dtype=torch.int64),
+        rules=problems.rules(width),
     )
     if problems.rows is not None:
         least = problems.least_value(width)
         sets.beside = Multipliers.first(problems.rows, FIRST_CAPACITY, least)
         sets.size += MAX_PENALTY
-    sets.splices = problems.splices(width)
     sets.bordered[:, 0, 0] = 0.0
     sets.join(best.unsqueeze(1), scores.sum(1, keepdim=True), ~flags.unsqueeze(1), problems)
     sets.p[:, 0] = sets.right[:, 0] = 1.0
@@ -325,16 +315,16 @@ def _first_sets(problems: LocalProblems) -> ActiveSets:
 def _iterate(problems: LocalProblems, sets: ActiveSets) -> None:
     """Call the oracle, and move the weights."""
     gradient = sets.gradient(problems)
-    structures, differ = _best_and_spliced(problems, sets, gradient)
+    structures, differ = sets.rules.structures(
+        problems.oracle, problems.scores(gradient), sets.p, sets.entries, sets.n_calls
+    )
     n_structures = structures.shape[1]
     scores = gradient.unsqueeze(1).expand(-1, n_structures, -1).gather(2, structures).sum(2)
     gaps = scores - torch.bmm(gradient.unsqueeze(1), sets.x.unsqueeze(2)).squeeze(2)
     sets.gap = gaps[:, 0]
     scores = problems.linear.unsqueeze(1).expand(-1, n_structures, -1).gather(2, structures)
     sets.size = torch.maximum(sets.size, torch.linalg.vector_norm(scores[:, 0], 1, dim=1))
-    # structures that depend on active ones do not join if there are several
-    threshold = sets.threshold if differ is None else sets.rounding
-    improves = gaps > threshold.unsqueeze(1)
+    improves = gaps > sets.threshold.unsqueeze(1)
     arrived = sets.settled > improves[:, 0]  # settled, and not improved
     if sets.beside is not None:
         bound = problems.value(sets.x) + sets.gap
@@ -351,24 +341,6 @@ def _iterate(problems: LocalProblems, sets: ActiveSets) -> None:
     sets.x = sets.mixture(sets.p)
 
 
-def _best_and_spliced(
-    problems: LocalProblems, sets: ActiveSets, gradient: Tensor
-) -> tuple[Tensor, Tensor | None]:
-    """Return the best structures, and then spliced ones with flags of those of use.
-
-    They have (n, k, W) entries, of which only the best structure is there if there are no parts.
-    """
-    if sets.splices is None:
-        return problems.best(gradient).unsqueeze(1), None
-    weights, places = sets.p.topk(N_HEAVY, 1)
-    places = torch.where(weights > 0.0, places, places[:, :1])  # others may hold no structure
-    heavy = sets.entries[sets.row, places.mT]
-    scores = sets.splices.scores(problems.scores(gradient), heavy, sets.n_calls)
-    best = problems.oracle(scores[:, :-1]).reshape(-1, *heavy.shape[1:])
-    spliced, differ = sets.splices.spliced(heavy, best[1:])
-    return torch.cat([best[:1], spliced]).transpose(0, 1), differ.mT
-
-
 def _move(sets: ActiveSets) -> None:
     """Take some steps of the weights towards the optimum of their sets."""
     damping = torch.where(sets.used, DAMPING * sets.entries.shape[2], NEVER)
@@ -377,23 +349,15 @@ def _move(sets: ActiveSets) -> None:
     diagonal += damping
     # the weights of problems that are done do not move
     slowest = torch.where(sets.done, -torch.inf, -1.0).unsqueeze(1)
-    n_steps = STEPS if sets.splices is None else SPLICED_STEPS
-    for _ in range(n_steps if sets.beside is None else CONSTRAINED_STEPS):
+    for _ in range(sets.rules.n_steps):
         step, leaves = _step(sets, matrix, slowest)
         diagonal.masked_fill_(leaves, NEVER)
     sets.used = diagonal < NEVER
-    if sets.splices is not None:
-        sets.p.mul_(sets.used)
     largest = torch.linalg.vector_norm(step, torch.inf, dim=1)
     beyond = torch.sub(largest, sets.size, alpha=STEP_ROUNDING)
-    is_blocked = leaves.any(1)
-    sets.settled = (beyond <= SMALL_STEP) > is_blocked
-    if sets.splices is not None:
-        return
-    clear = CLEAR_GAP if sets.beside is None else torch.inf
-    sets.threshold = torch.where(sets.settled, sets.rounding, clear).masked_fill_(
-        is_blocked, torch.inf
-    )
+    blocked = leaves.any(1)
+    sets.settled = (beyond <= SMALL_STEP) > blocked
+    sets.threshold = sets.rules.settle(sets.p, sets.used, sets.rounding, sets.settled, blocked)
 
 
 def _step(sets: ActiveSets, matrix: Tensor, slowest: Tensor) -> tuple[Tensor, Tensor]:
@@ -409,9 +373,7 @@ def _step(sets: ActiveSets, matrix: Tensor, slowest: Tensor) -> tuple[Tensor, Te
     # unlike torch.linalg.solve, this does not wait for the device
     change = torch.linalg.solve_ex(matrix, residual).result.squeeze(2)
     step = change[:, 1:]
-    rate = step / (sets.p + NEGLIGIBLE)
-    if sets.splices is not None:
-        rate.clamp_(min=-1.0 / AT_ONCE)
+    rate = sets.rules.limited(step / (sets.p + NEGLIGIBLE))
     limit = torch.minimum(rate.amin(1, keepdim=True), slowest)
     if sets.beside is not None:
         slope = torch.bmm(step.unsqueeze(1), plain[:, 1:])

@@ -15,12 +15,19 @@ import torch
 from torch import Tensor
 
 from lpsmap_torch.tensor.multipliers import Rows
+from lpsmap_torch.tensor.rules import Rules
 from lpsmap_torch.tensor.splices import MIN_PARTS, Splices
 
 __all__ = ["LocalProblems"]
 
 BONUS = 1e-3
 """Bonus on the parts of heavy structures, as a multiple of the scores of forced numbers."""
+
+STEPS, CONSTRAINED_STEPS = 2, 3
+"""Steps of the weights for each call of the oracle; with constraints."""
+
+CLEAR_GAP = 1e-7
+"""Gaps above this are no effect of damping."""
 
 PROVED = 1e-9
 """Minimum margin of a proof that constraints cannot hold, relative to the summed magnitudes of
@@ -58,10 +65,12 @@ class LocalProblems:
         free, forced = self._free_and_forced
         return torch.where(free, gradient, forced)
 
-    def splices(self, width: int) -> Splices | None:
-        """Return what splices structures of `width` entries; None if they have too few parts."""
+    def rules(self, width: int) -> Rules:
+        """Return how active sets of structures of `width` entries change in an iteration."""
+        if self.rows is not None:
+            return Rules(CONSTRAINED_STEPS, torch.inf)
         if self.n_parts < MIN_PARTS:
-            return None
+            return Rules(STEPS, CLEAR_GAP)
         return Splices(self.quadratic * (BONUS * self.huge), self.n_parts, width)
 
     def value(self, x: Tensor) -> Tensor:

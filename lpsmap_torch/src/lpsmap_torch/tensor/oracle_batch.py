@@ -90,8 +90,8 @@ class OracleBatch:
         linear, quadratic, forced = (
             torch.nn.functional.pad(x, (0, 1)) for x in (linear, quadratic, forced)
         )
-        n_parts = 0 if self.rows is not None else self.n_parts
-        return LocalProblems(self.oracle, linear, quadratic, forced, huge, n_parts, self.rows)
+        shape = self.n_parts, self.rows
+        return LocalProblems(self.oracle, linear, quadratic, forced, huge, *shape)
 
     def project(self, eta: Tensor, limits: Limits) -> Projected:
         """Solve the local problems for (n, n_columns) scores; ``-inf`` where one is forbidden."""

@@ -7,10 +7,14 @@ run of parts in which it differs makes a structure of its own: far apart, they a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-__all__ = ["MIN_PARTS", "N_HEAVY", "N_SPLICED", "Splices"]
+from lpsmap_torch.tensor.rules import Rules
+
+__all__ = ["MIN_PARTS", "N_HEAVY", "Splices"]
 
 MIN_PARTS = 16
 """Minimum number of parts of structures for which fewer iterations outweigh longer ones."""
@@ -18,15 +22,19 @@ MIN_PARTS = 16
 N_HEAVY, N_RUNS = 2, 3
 """Number of heavy structures, the heaviest, and of structures made from each."""
 
-N_SPLICED = N_HEAVY * N_RUNS
-
 PERIOD, SHIFT = 12, 7
 """Distance of the parts with a bonus, and how far they move from one iteration to the next. Those
 of the second structure are half a period apart."""
 
+STEPS = 6
+"""Steps of the weights for each call of the oracle."""
 
-class Splices:
-    """What makes more structures of one factor.
+AT_ONCE = 1e-12
+"""Weights that are zero after this share of a step leave together."""
+
+
+class Splices(Rules):
+    """A call of the oracle gives several structures, which join if they depend on no others.
 
     Parameters
     ----------
@@ -38,8 +46,12 @@ class Splices:
         Number of entries of structures.
     """
 
+    n_others = N_HEAVY * N_RUNS
+
     def __init__(self, bonus: Tensor, n_parts: int, width: int) -> None:
+        super().__init__(STEPS, torch.inf)
         self.n_parts = n_parts
+        self._row = torch.arange(len(bonus), device=bonus.device)
         self._bonus = bonus.expand(N_HEAVY, -1, -1)
         number = torch.arange(PERIOD).reshape(-1, 1, 1)
         first = number + torch.arange(N_HEAVY).reshape(-1, 1) * (PERIOD // N_HEAVY)
@@ -47,6 +59,34 @@ class Splices:
         has_bonus = ((part - first) % PERIOD == 0).to(bonus)
         self._has_bonus = has_bonus.unsqueeze(2)  # by period, heavy structure, problem, entry
         self._number = torch.arange(N_RUNS, device=bonus.device).reshape(-1, 1, 1)
+
+    def structures(
+        self,
+        oracle: Callable[[Tensor], Tensor],
+        scores: Tensor,
+        p: Tensor,
+        entries: Tensor,
+        iteration: int,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the best structures, and then spliced ones with flags of those of use."""
+        weights, places = p.topk(N_HEAVY, 1)
+        places = torch.where(weights > 0.0, places, places[:, :1])  # others may hold no structure
+        heavy = entries[self._row, places.mT]
+        several = self.scores(scores, heavy, iteration)
+        best = oracle(several[:, :-1]).reshape(-1, *heavy.shape[1:])
+        spliced, differ = self.spliced(heavy, best[1:])
+        return torch.cat([best[:1], spliced]).transpose(0, 1), differ.mT
+
+    def limited(self, rate: Tensor) -> Tensor:
+        """Return the rates, where all weights of the least one leave together."""
+        return rate.clamp_(min=-1.0 / AT_ONCE)
+
+    def settle(
+        self, p: Tensor, used: Tensor, rounding: Tensor, settled: Tensor, blocked: Tensor
+    ) -> Tensor:
+        """Clear weights that left; any gap will do, since structures that depend do not join."""
+        p.mul_(used)
+        return rounding
 
     def scores(self, scores: Tensor, heavy: Tensor, iteration: int) -> Tensor:
         """Return the ((1 + N_HEAVY) * n, D + 1) scores without, and then with bonuses.
@@ -74,7 +114,7 @@ class Splices:
         Returns
         -------
         structures, differ
-            (N_SPLICED, n, W) the entries of the structures, and (N_SPLICED, n) whether they differ
+            (n_others, n, W) the entries of the structures, and (n_others, n) whether they differ
             from the heavy ones. Each has every N_RUNS-th run.
         """
         shape = N_HEAVY, 1, heavy.shape[1], self.n_parts, -1
