@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Factor
-from lpsmap_core.api import BoolArray, Bucket, IntArray, Part, ranges
+from lpsmap_core.api import BoolArray, Bucket, IntArray, Part
 from lpsmap_torch.tensor.active_face import ActiveFace
 from lpsmap_torch.tensor.active_set import solve_active_sets
 from lpsmap_torch.tensor.batch import Members
+from lpsmap_torch.tensor.component_rows import ComponentRows
 from lpsmap_torch.tensor.constraint_rows import constraint_rows_of
 from lpsmap_torch.tensor.local_problems import LocalProblems
 from lpsmap_torch.tensor.multipliers import Rows
@@ -194,26 +195,20 @@ def _batches(
 def _rows(part: Part, components: IntArray, columns: IntArray, negated: BoolArray) -> Rows | None:
     """Return the constraints of components on the slots of their factors; None without any."""
     rows, _ = part.derived(constraint_rows_of)
-    first = np.searchsorted(rows.component, np.arange(part.n_components + 1))
-    counts = np.diff(first)[components]
-    if not counts.any():
+    n_rows = np.bincount(rows.component, minlength=part.n_components)[components].max()
+    if not n_rows:
         return None
-    n_columns = columns.shape[1]
-    selected, instance = ranges(first, components), np.repeat(np.arange(len(components)), counts)
-    row = selected - first[components][instance]
-    entries, sizes = ranges(rows.offsets, selected), np.diff(rows.offsets)[selected]
     place = np.zeros(part.n_variables + part.n_additionals + 2, dtype=np.int64)
-    place[columns] = np.arange(n_columns)
-    slot, of = place[rows.column[entries]], np.repeat(instance, sizes)
-    matrix = np.zeros((len(components), counts.max(), n_columns + 1))
-    np.add.at(matrix, (of, np.repeat(row, sizes), slot), rows.coefficient[entries])
+    place[columns] = np.arange(columns.shape[1])
+    own = ComponentRows(rows, components, place, (int(n_rows), columns.shape[1] + 1))
+    matrix = own.matrices()
+    if (negated == negated[:1]).all():
+        negated = negated[:1]
     # a negated slot is 1 minus its variable
     shift = (matrix[:, :, :-1] * negated[:, None]).sum(2)
-    matrix[:, :, :-1] *= np.where(negated, -1.0, 1.0)[:, None]
-    low, high = np.full(matrix.shape[:2], -np.inf), np.full(matrix.shape[:2], np.inf)
-    low[instance, row], high[instance, row] = rows.low[selected], rows.high[selected]
-    shared = matrix[:1] if (matrix == matrix[:1]).all() else matrix
-    return Rows(*map(torch.from_numpy, (shared, low - shift, high - shift)))
+    signs = np.where(np.pad(negated, ((0, 0), (0, 1))), -1.0, 1.0)
+    signed = matrix * signs[:, None]
+    return Rows(*map(torch.from_numpy, (signed, own.low - shift, own.high - shift)))
 
 
 def _unused(declaration: Factor, rows: IntArray) -> BoolArray:
