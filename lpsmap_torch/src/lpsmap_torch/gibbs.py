@@ -79,10 +79,9 @@ class TorchGibbs(Gibbs):
     @torch.enable_grad()
     def _local(self) -> tuple[Tensor, Tensor, Tensor]:
         """Scores of slots and additionals, and the total score of negated variables per factor."""
-        blocks = [x.to(device="cpu", dtype=torch.float64).reshape(-1) for x in self._blocks]
-        eta_v = torch.empty(0, dtype=torch.float64)
+        blocks, eta_v = list(map(_flat, self._blocks)), torch.empty(0, dtype=torch.float64)
         if self._additional_scores is not None:
-            eta_v = self._additional_scores.to(device="cpu", dtype=torch.float64).reshape(-1)
+            eta_v = _flat(self._additional_scores)
         constant = torch.zeros(self.factor.n_factors, dtype=torch.float64)
         span = self.factor.variables.span
         if span is not None and self.factor.keep is None:  # a whole block, not negated
