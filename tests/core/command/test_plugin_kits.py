@@ -335,6 +335,15 @@ class Refuses(CompiledEngine):
         return "refuses takes no OneOf."
 
 
+class ChangesScores(CompiledEngine):
+    name = "changes-scores"
+
+    def solve(self, part: Any, eta: Any, *others: Any) -> Any:
+        solved = super().solve(part, eta, *others)
+        eta[:] = 0.0
+        return solved
+
+
 def small_graph() -> FactorGraph:
     graph = FactorGraph()
     u = graph.variable_from(np.array([[0.6, 0.4, -3.0], [0.0, 0.2, 0.1]]))
@@ -358,6 +367,7 @@ def test_cores_engine_passes() -> None:
         (NoResidual, r"Got: primal_residual array\(\[nan\]\)"),
         (GapOfNaN, r"Got: gap array\(\[nan\]\)"),
         (ErrorOfNaN, r"Got: error_bound array\(\[nan\]\)"),
+        (ChangesScores, "an engine does not change the scores.*Got: scores array"),
     ],
 )
 def test_faulty_engines_are_caught(cls: type[CompiledEngine], words: str) -> None:

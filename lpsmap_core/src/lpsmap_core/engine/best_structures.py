@@ -39,14 +39,32 @@ def solve_by_oracles(part: Part, eta: FloatArray, eta_v: FloatArray) -> BestStru
         return None
     best = []
     for b, bucket in enumerate(part.buckets):
-        slots, own = eta[bucket.variable], eta_v[part.additionals_of(b)]
-        if bucket.negated.any():
-            np.negative(slots, out=slots, where=bucket.negated)
+        slots, own = _slot_scores(bucket, eta), eta_v[part.additionals_of(b)]
         structures = _best_allowed(bucket, slots, own)
         if structures is None:
             return None
         best.append(structures)
     return None if out_of_time() else BestStructures(part, eta, eta_v, best)
+
+
+def _slot_scores(bucket: Bucket, eta: FloatArray) -> FloatArray:
+    """Return the scores of a bucket's slots; `eta` itself if they are all variables in order."""
+    is_negated = bucket.negated.any()
+    if not is_negated and len(bucket.variable) == len(eta) and _count_up(bucket.variable):
+        return eta
+    slots = eta[bucket.variable]
+    if is_negated:
+        np.negative(slots, out=slots, where=bucket.negated)
+    return slots
+
+
+@leaf
+def _count_up(numbers: IntArray) -> bool:
+    """Return whether numbers are 0, 1, 2 and so on."""
+    ordered = True
+    for i in range(len(numbers)):
+        ordered &= numbers[i] == i
+    return ordered
 
 
 def _best_allowed(bucket: Bucket, slots: FloatArray, eta_v: FloatArray) -> Structures | None:

@@ -249,9 +249,6 @@ class Engine(abc.ABC):
     Marginals, additionals and products are arrays of this library, on the device of the scores. For
     graphs in NumPy they are converted; an adapter of the same library passes its arrays unchanged.
     """
-    keeps_scores: ClassVar[bool] = True
-    """Whether `solve` gets copies of `eta` and `eta_v`. It needs them if it changes `eta`, or if a
-    solved graph reads one of them later."""
     needs_no_start: ClassVar[bool] = False
     """Whether the engine gets its components even if there is a warm start. Otherwise core's engine
     continues from the warm start, unless this engine solves the whole part."""
@@ -321,7 +318,7 @@ class Engine(abc.ABC):
         part
             The part.
         eta
-            Scores of its variables, finite or ``-inf``.
+            Scores of its variables, finite or ``-inf``. They must not be changed.
         eta_v
             Scores of the additionals of all buckets, finite or ``-inf``.
         skip

@@ -36,8 +36,8 @@ def check_engine(engine: type[Engine], graph: FactorGraph, *, seed: int = 0) -> 
     Raises
     ------
     ConformanceError
-        If it refuses the graph, does not solve a component, returns other marginals, additionals
-        or products with the Jacobian, or if a residual or a bound is NaN.
+        If it refuses the graph, changes the scores, does not solve a component, returns other
+        marginals, additionals or products with the Jacobian, or if a residual or a bound is NaN.
     RuntimeError
         If its result is not a valid solved graph.
     ValueError
@@ -87,10 +87,17 @@ def _solved(
     engine: Engine, graph: FactorGraph, part: Part, options: Options, skip: BoolArray
 ) -> SolvedGraph:
     additionals = [graph.additional_scores(factor) for factor in graph.factors]
-    eta = part.of_graph(graph.flat_scores())
-    return solve_in_numpy(
-        engine, part, eta, part.by_bucket(additionals, graph.factors), skip, options, None
-    )
+    eta, eta_v = part.of_graph(graph.flat_scores()), part.by_bucket(additionals, graph.factors)
+    before = eta.copy()
+    solved = solve_in_numpy(engine, part, eta, eta_v, skip, options, None)
+    if not np.array_equal(eta, before):
+        raise broken(
+            "an engine does not change the scores, because they are those of the solution",
+            f"scores {eta!r:.120} after solve",
+            f"{before!r:.120}",
+            type(engine).__name__,
+        )
+    return solved
 
 
 def _require_bounds(name: str, solved: SolvedGraph, n_components: int) -> None:
