@@ -463,9 +463,10 @@ def _arrange(
     size, turned = claims.size, claims.turned
     first_state = offsets_of(n_states)
     variable = np.full(first_state[-1], -1)
+    first_slot = offsets_of(size[heads])
+    slots = _slots_of(part, claims, covered, node, first_slot)
     of_head = np.repeat(np.arange(len(heads)), size[heads])
-    place = np.arange(len(of_head)) - np.repeat(offsets_of(size[heads])[:-1], size[heads])
-    slots = _slots_of(part, claims, covered, node)
+    place = np.arange(len(of_head)) - np.repeat(first_slot[:-1], size[heads])
     variable[first_state[of_head] + place] = slots
     away = np.flatnonzero(turned[slots])
     others = ranges(first_state, of_head[away])
@@ -506,11 +507,14 @@ def _arrange(
     )
 
 
-def _slots_of(part: Part, claims: _Claims, covered: BoolArray, node: IntArray) -> IntArray:
+def _slots_of(
+    part: Part, claims: _Claims, covered: BoolArray, node: IntArray, first_slot: IntArray
+) -> IntArray:
     """Return the variables of the blocks of nodes, one node after the other."""
     mine = np.flatnonzero((claims.head >= 0) & covered[part.component])
-    mine = mine[node[claims.head[mine]] >= 0]
-    return mine[np.lexsort((claims.place[mine], node[claims.head[mine]]))]
+    slots, heads = np.empty(len(mine), dtype=np.int64), claims.head[mine]
+    slots[first_slot[node[heads]] + claims.place[mine]] = mine
+    return slots
 
 
 class _BucketTables(NamedTuple):
