@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from lpsmap_torch.tensor import solution
+from lpsmap_torch.tensor.active_set import ActiveSets, solve_active_sets
 from lpsmap_torch.tensor.splices import MIN_PARTS
 from tensor_oracles import KINDS, check_batch, random_batch, result_of
 
@@ -63,6 +64,22 @@ def test_components_with_constraints_are_not_left_to_the_host(
         result_of(random_batch(seed, constrained=True), "tensor", torch.float64, False)
     assert left[1] > 50
     assert left[0] <= left[1] // 25
+
+
+@pytest.mark.parametrize("seed", [12, 13])
+def test_masks_that_cannot_hold_are_left_to_the_host_at_once(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_calls = []
+
+    def counted(*given: Any) -> ActiveSets:
+        sets = solve_active_sets(*given)
+        n_calls.append(sets.n_calls)
+        return sets
+
+    monkeypatch.setattr("lpsmap_torch.tensor.oracle_batch.solve_active_sets", counted)
+    check_batch(seed, kind="DepTree", constrained=True)
+    assert max(n_calls) <= 50  # it took 500
 
 
 def test_scores_in_float32() -> None:

@@ -16,10 +16,14 @@ from lpsmap_torch.tensor.local_problems import LocalProblems
 from lpsmap_torch.tensor.multipliers import MAX_PENALTY, Multipliers
 from lpsmap_torch.tensor.rules import Rules
 
-__all__ = ["ActiveSets", "inverse_of", "solve_active_sets"]
+__all__ = ["MAX_SIZE", "ActiveSets", "inverse_of", "solve_active_sets"]
 
 GAP_ROUNDING = 1e-13
 """A gap below this multiple of the summed magnitudes of a structure's scores is rounding."""
+
+MAX_SIZE = 1e6
+"""Larger summed magnitudes leave too few digits to prove a solution, such as those of a mask of
+-1e9 that cannot hold."""
 
 DAMPING = 1e-10
 """Added to the diagonal of Gram matrices, for each entry of a structure. Along a direction on which
@@ -263,8 +267,10 @@ def solve_active_sets(problems: LocalProblems, max_iterations: int | None = None
             max_iterations = MAX_CONSTRAINED_ITERATIONS
     max_left = (len(sets.row) + STRAGGLERS // 2) // STRAGGLERS
     for iteration in range(max_iterations - 1):
-        if iteration % CHECK_EVERY == 0 and sets.have_finished(sets.done, max_left):
-            break
+        if iteration % CHECK_EVERY == 0:
+            ends = sets.done | (sets.size > MAX_SIZE)
+            if sets.have_finished(ends, max_left):
+                break
         _iterate(problems, sets)
         sets.n_calls += 1
     return sets

@@ -16,7 +16,7 @@ from torch import Tensor
 from lpsmap_core import Factor
 from lpsmap_core.api import BoolArray, Bucket, IntArray, Part
 from lpsmap_torch.tensor.active_face import ActiveFace
-from lpsmap_torch.tensor.active_set import solve_active_sets
+from lpsmap_torch.tensor.active_set import MAX_SIZE, solve_active_sets
 from lpsmap_torch.tensor.batch import Members
 from lpsmap_torch.tensor.component_rows import ComponentRows
 from lpsmap_torch.tensor.constraint_rows import constraint_rows_of
@@ -31,9 +31,6 @@ __all__ = ["OracleBatch", "oracle_batches"]
 
 FORCED_MULTIPLE = 1e3
 """Score of a forced number, as a multiple of the summed magnitudes of all other scores."""
-
-MAX_ROUNDING = 1e-7
-"""Largest rounding of scores for which a solution is exact."""
 
 NUMBER_BYTES, NUMBERS_OF_SETS = 8, 2**16
 """Bytes of a number, and how many numbers an active set may take."""
@@ -102,7 +99,7 @@ class OracleBatch:
         problems = self.problems(torch.where(invalid.unsqueeze(1), 0.0, eta))
         sets = solve_active_sets(problems, limits.active)
         x, gap = sets.x[:, :-1], sets.gap.clamp(min=0.0)
-        exact = sets.done & ~sets.infeasible & (sets.rounding <= MAX_ROUNDING) & ~invalid
+        exact = sets.done & ~sets.infeasible & (sets.size <= MAX_SIZE) & ~invalid
         values = torch.where(self.sign < 0.0, 1.0 - x, x)
         return Projected(
             batch=self,
