@@ -25,8 +25,8 @@ COMPILE_AFTER = "LPSMAP_COMPILE_AFTER"
 compiled. On a busy machine these calls take longer, but so does compilation."""
 
 SECONDS = 4.0
-"""Its default: a fifth of the compilation time of the solver. Rows of 19 `Dense` factors, 20 a side,
-are solved in 3.5 of them."""
+"""Its default: a fifth of the compilation time of the solver. Rows of 19 `Dense` factors, at 20 a
+side, are solved in 3.5 of them."""
 
 MAX_NUMBERS = 100_000
 """Numbers in the arguments of a call above which an interpreted one would take too long: those of
